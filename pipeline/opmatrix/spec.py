@@ -440,6 +440,9 @@ class OpSpec(metaclass=_KeepsMistakes):
     full_range: bool = False
     """Whether the kernel is right for finite numbers of any size. The search then draws numbers whose squares their
     dtype cannot hold."""
+    reference: Literal["numpy", "torch"] = "numpy"
+    """What ops/<name>/reference.py is written in. `torch`: it takes and returns tensors, and runs in a process of its
+    own, which must not call the operator."""
 
 
 @dataclass(frozen=True, kw_only=True)

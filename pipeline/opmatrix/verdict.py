@@ -77,7 +77,8 @@ class FailedStep:
 class Verdict:
     """The outcome of one operator, lowering and cell, with its cases. `library` is the SHA-256 of the custom-op library
     that ONNX Runtime loaded, if any, `exported` that of the manifest of the models, so that a report of other models is
-    made again."""
+    made again. `reference` is what computed the expected outputs: "numpy" or "torch 2.13.0"; "" where that is unknown.
+    """
 
     op: str
     lowering: Lowering
@@ -88,6 +89,7 @@ class Verdict:
     cases: tuple[CaseResult, ...] = ()
     library: str = ""
     exported: str = ""
+    reference: str = ""
 
     def __str__(self) -> str:
         return f"{self.op}-{self.lowering}@{self.cell}"

@@ -10,7 +10,7 @@ import pytest
 
 from opmatrix.code_hash import digest, modules
 from opmatrix.declaration.checks import checks
-from opmatrix.declaration.load import load_operator, load_operators
+from opmatrix.declaration.load import Operator, load_operator, load_operators
 from opmatrix.engine.doit_tasks import DEFAULT
 from opmatrix.matrix.cells import Choice, why_unsupported
 from opmatrix.plan import step_keys
@@ -212,3 +212,25 @@ def test_lists_and_strings_need_a_separate_library_up_to_a_newer_torch() -> None
     assert [group_norm.needs_own_library(t) for t in ("2.6", "2.9", "2.15")] == ["2.6", None, None]
     assert [nms.needs_own_library(t) for t in ("2.6", "2.9", "2.15")] == ["2.6", "2.9", None]
     assert nms.needs_own_library("2.13") is None
+
+
+def test_steps_that_evaluate_a_reference_in_torch_are_keyed_by_that_torch(root: Path) -> None:
+    layout = Paths(root)
+    plan = default_plan(layout)
+    operator = load_operator(layout, "group_norm")
+    in_torch = replace(operator, spec=replace(operator.spec, reference="torch"))
+
+    def changed(operator: Operator) -> set[str]:
+        """Return the groups of the steps, and parts of register, that another torch repeats."""
+        of = [
+            {step.task: step.config for step in steps(replace(plan, operators=(operator,), versions=versions))}
+            for versions in (plan.versions, replace(plan.versions, torch="2.13.99"))
+        ]
+        tasks = {task for task in of[0] if of[0][task] != of[1][task]}
+        return {
+            task.partition("-")[2].partition("@")[0] if "register" in task else task.partition(":")[0] for task in tasks
+        }
+
+    evaluated = {"data", "cases", "draw-inputs", "verify"}
+    assert evaluated.isdisjoint(changed(operator))
+    assert evaluated <= changed(in_torch)

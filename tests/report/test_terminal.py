@@ -65,7 +65,7 @@ def test_all_verified(layout: Paths, capsys: pytest.CaptureFixture[str]) -> None
     assert cells(layout)[0] == {
         "op": "op", "lowering": "custom", "torch": "2.13", "exporter": "dynamo", "opset": 18, "ort": "1.31",
         "outcome": "verified", "worst_error": 2e-7, "worst_ulp": 1.0, "worst_tolerance_used": 0.25,
-        "detail": "", "cases": [RIGHT.__dict__],
+        "detail": "", "reference": "", "cases": [RIGHT.__dict__],
     }  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from opmatrix.errors import UsageError, missing
-from opmatrix.project.paths import PACKAGE, Paths
+from opmatrix.project.paths import MAIN_PYTHON, PACKAGE, Paths
 from opmatrix.version import minor
 
 Factor = Literal["torch", "ort"]
@@ -43,11 +43,15 @@ def _running(factor: Factor) -> str:
 
 def python_path(paths: Paths, environment: str) -> dict[str, str]:
     """Return the variable PYTHONPATH with which another environment's Python imports this package: a folder with only a
-    link to it, because the package's own folder may contain all packages of the main environment."""
+    link to it, because the package's own folder may contain all packages of the main environment. And the Python of the
+    main environment, whose torch evaluates a reference in torch."""
     link = paths.package_link(environment)
     if not link.is_symlink() or link.readlink() != PACKAGE:
         link.parent.mkdir(exist_ok=True)
         temporary = link.with_name(f".{link.name}.{os.getpid()}")
         temporary.symlink_to(PACKAGE)
         temporary.replace(link)
-    return {"PYTHONPATH": os.pathsep.join([str(link.parent), *filter(None, [os.environ.get("PYTHONPATH")])])}
+    return {
+        "PYTHONPATH": os.pathsep.join([str(link.parent), *filter(None, [os.environ.get("PYTHONPATH")])]),
+        MAIN_PYTHON: os.environ.get(MAIN_PYTHON, sys.executable),
+    }

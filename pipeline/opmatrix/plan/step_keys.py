@@ -27,7 +27,7 @@ from opmatrix.declaration.torch_signature import (
     is_own,
 )
 from opmatrix.matrix.cells import Cell, Choice
-from opmatrix.project.paths import DATA_SET, Paths
+from opmatrix.project.paths import DATA_SET, PACKAGE, Paths
 from opmatrix.project.settings import Versions
 from opmatrix.spec import Lowering, OpSpec, as_data, shape_of
 from opmatrix.step import CheckKey, Config, Fingerprint, Server, Step, cell_step_name
@@ -94,7 +94,7 @@ class OperatorKeys:
 
     @cached_property
     def _interface(self) -> dict[str, Any]:
-        left_out = ("tolerances", "lowerings", "min_opset", "kernel", "headers")
+        left_out = ("tolerances", "lowerings", "min_opset", "kernel", "headers", "reference")
         return {field: value for field, value in as_data(self.spec).items() if field not in left_out}
 
     @cached_property
@@ -129,6 +129,16 @@ class OperatorKeys:
     @cached_property
     def models_key(self) -> Fingerprint:
         return fingerprint(self._models)
+
+    @cached_property
+    def reference_key(self) -> Mapping[str, Any]:
+        """The fields of a step that evaluates the reference. One in torch depends on the torch of the main environment.
+
+        `reference_process` is a program that no stage imports.
+        """
+        program = PACKAGE / "torch_library/reference_process.py"
+        in_torch = {"code": (program,), "evaluated_in": f"torch {self.plan.versions.torch}"}
+        return in_torch if self.spec.reference == "torch" else {}
 
     @cached_property
     def export_key(self) -> Fingerprint:

@@ -198,13 +198,16 @@ def _register(op: OperatorPlan, torch: str) -> Iterator[Step]:
             reads=[*op.torch_code(torch), op.layout.drawn_inputs(op.name), reference],
             tolerances=keys.tolerances.get("custom"),
             uses=("hypothesis", "numpy"),
+            **keys.reference_key,
         )
     if "forbidden" in parts:
         yield op.register("forbidden", torch=torch, reads=op.torch_code(torch), models=keys.models_key, uses=("numpy",))
     if "gradient" in parts:
         # Not keyed by the kernel: the formula is compared with the derivative of the reference.
         formula = [*op.torch_op, reference, op.layout.drawn_inputs(op.name)]
-        yield op.register("gradient", torch=torch, reads=formula, models=keys.models_key, uses=("numpy",))
+        yield op.register(
+            "gradient", torch=torch, reads=formula, models=keys.models_key, uses=("numpy",), **keys.reference_key
+        )
 
 
 def _headers(plan: Plan) -> Step:
@@ -279,14 +282,16 @@ def _compile_alone(op: OperatorPlan, torch: str) -> Step:
 
 
 def _data(op: OperatorPlan) -> Step:
+    calls = [op.layout.reference_calls(op.name)] if op.spec.reference == "torch" else []
     return op.step(
         "data",
         reads=[op.layout.reference(op.name), *op.vectors],
-        writes=[op.layout.data_manifest(op.name), *op.data_files],
+        writes=[op.layout.data_manifest(op.name), *op.data_files, *calls],
         server="onnx",
         spec=op.keys.runtime_key,
         models=op.keys.models_key,
         uses=("numpy", "onnx"),
+        **op.keys.reference_key,
     )
 
 
@@ -306,6 +311,7 @@ def _cases(op: OperatorPlan) -> Step:
         no_effect=[[part.no_effect for part in parts] for parts in (spec.inputs, spec.attributes, spec.outputs)],
         unfinished=unfinished(op.layout, op.name, "spec.py", "cases.py"),
         uses=("numpy", "onnx"),
+        **op.keys.reference_key,
     )
 
 
@@ -322,6 +328,7 @@ def _draw_inputs(op: OperatorPlan) -> Step:
         spec=op.keys.runtime_key,
         models=op.keys.models_key,
         uses=("hypothesis", "numpy"),
+        **op.keys.reference_key,
     )
 
 
@@ -403,6 +410,7 @@ def _verify(op: OperatorPlan, lowering: Lowering, cell: Cell, *, once: bool) -> 
         published=op.operator.published if lowering == "custom" else (),
         environment=op.plan.environment(ort=cell.ort),
         uses=_VERIFYING,
+        **op.keys.reference_key,
     )  # fmt: skip
 
 
@@ -436,6 +444,7 @@ def _sanitize(op: OperatorPlan, cell: Cell) -> Step:
         models=op.keys.models_key,
         tolerances=op.keys.tolerances,
         uses=("torch", "onnx", "onnxruntime", "numpy", "hypothesis"),
+        **op.keys.reference_key,
     )  # fmt: skip
 
 

@@ -19,6 +19,9 @@ DATA_SET = "test_data_set_"
 
 PACKAGE = Path(__file__).resolve().parents[1]
 
+MAIN_PYTHON = "OPMATRIX_MAIN_PYTHON"
+"""The variable that has the Python of the main environment, in the processes of other environments."""
+
 
 def shipped(name: str) -> Path:
     """Return ``native/include``, ``native/binding``, ``requirements`` or ``LICENSE``: in the installed package, or at
@@ -176,6 +179,8 @@ class Paths:
 
     # Hashes of all test data of an operator: steps depend on this file in place of the data sets.
     data_manifest = _named("build/data/{}/data.json")
+    # What a reference in torch computed for the cases.
+    reference_calls = _named("build/data/{}/calls.arrays")
 
     def register_manifest(self, name: str, part: str, *, torch: str) -> Path:
         """The record of one part of the register stage, such as "schema" or "kernel"."""

@@ -168,6 +168,7 @@ def as_json(found: Verdict) -> dict[str, Any]:
         "worst_ulp": found.ulp,
         "worst_tolerance_used": finite(found.tolerance_used),
         "detail": found.detail,
+        "reference": found.reference,
         "cases": [case.as_json() for case in found.cases],
     }
 

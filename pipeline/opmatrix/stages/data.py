@@ -18,7 +18,7 @@ from opmatrix.errors import DataError
 from opmatrix.files import digests_by_path, write_text
 from opmatrix.project.paths import Paths
 from opmatrix.spec import AttributeValue, Case, Model, OpSpec, shape_of
-from opmatrix.testdata import onnx_dataset, truth
+from opmatrix.testdata import onnx_dataset, torch_reference, truth
 from opmatrix.testdata.arrays import Array, dtype_name
 from opmatrix.testdata.case_arrays import case_arrays, reference_attributes
 from opmatrix.testdata.numpy_reference import Argument, Reference
@@ -29,7 +29,11 @@ from opmatrix.testdata.vectors import read_case
 
 def run(layout: Paths, operator: Operator) -> None:
     """Write all data sets, remove surplus ones. Raises DataError with all unusable cases and then writes nothing."""
-    reference = Reference(layout, operator.spec)
+    spec = operator.spec
+    reference = Reference(layout, spec)
+    in_torch = torch_reference.of(layout, spec) if spec.reference == "torch" else None
+    if in_torch:
+        in_torch.record()
     made: dict[Path, DataSet] = {}
     judges: dict[Path, Judge] = {}
     mistakes: dict[str, list[str]] = {}
@@ -50,7 +54,10 @@ def run(layout: Paths, operator: Operator) -> None:
         onnx_dataset.write(folder, data)
     _remove_surplus(made)
     _print_fallbacks(layout, operator, judges)
-    _write_manifest(layout.data_manifest(operator.name), made, judges)
+    if in_torch:
+        in_torch.write(layout.reference_calls(operator.name))
+    written_in = f"torch {in_torch.version}" if in_torch else "numpy"
+    _write_manifest(layout.data_manifest(operator.name), made, judges, reference=written_in)
 
 
 def _line(path: Path, text: str, first: str, *others: str) -> str:
@@ -147,13 +154,13 @@ def _print_fallbacks(layout: Paths, operator: Operator, judges: Mapping[Path, Ju
         print(f"judged in the {judged}: case {', '.join(names)}")
 
 
-def _write_manifest(path: Path, folders: Iterable[Path], judges: Mapping[Path, Judge]) -> None:
-    """Write the hash of every file, since the steps of all cells read this one instead of hundreds, and the precision
-    in which the reference of each data set was evaluated."""
+def _write_manifest(path: Path, folders: Iterable[Path], judges: Mapping[Path, Judge], *, reference: str) -> None:
+    """Write the hash of every file, since the steps of all cells read this one instead of hundreds, what the reference
+    is written in, and the precision in which that of each data set was evaluated."""
     files = sorted(file for folder in folders for file in folder.iterdir())
     digests = digests_by_path(files, path.parent)
     judged_in = {str(folder.relative_to(path.parent)): vars(judge) for folder, judge in judges.items()}
-    write_text(path, json.dumps({"files": digests, "judged_in": judged_in}, indent=1) + "\n")
+    write_text(path, json.dumps({"files": digests, "reference": reference, "judged_in": judged_in}, indent=1) + "\n")
 
 
 def _remove_surplus(written: Mapping[Path, DataSet]) -> None:

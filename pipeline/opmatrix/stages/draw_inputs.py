@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
@@ -15,7 +14,7 @@ from opmatrix.declaration.value_rules import ruled_inputs
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Model
 from opmatrix.testdata import draw_large, drawn_cases, hypothesis_draw, search_yield
-from opmatrix.testdata.cpu_limit import TooSlow, cpu_limit, memory_limit
+from opmatrix.testdata.cpu_limit import TooSlow, cpu_limit, cpu_time, memory_limit
 from opmatrix.testdata.declared_shapes import most_of_inputs
 from opmatrix.testdata.drawn_cases import Drawn, DrawnCase
 from opmatrix.testdata.numpy_reference import Reference
@@ -87,10 +86,10 @@ class _Drawing:
 
     def _within(self, seconds: float, model: Model) -> tuple[DrawnCase | None, float]:
         """Return the evaluated input, or None where the reference takes longer or too much memory, and the CPU time."""
-        began, one = time.process_time(), None
+        began, one = cpu_time(), None
         with suppress(TooSlow, MemoryError), cpu_limit(max(seconds, LEAST)):
             one = drawn_cases.evaluate(self._operator.spec, model, self._reference)
-        return one, time.process_time() - began
+        return one, cpu_time() - began
 
     def _kept(self, one: DrawnCase) -> DrawnCase | None:
         if sum(output.nbytes for output in one.expected or ()) <= MOST_BYTES:

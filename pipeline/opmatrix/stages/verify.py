@@ -40,7 +40,7 @@ from opmatrix.testdata.invalid_calls import Call
 from opmatrix.testdata.larger_inputs import ENOUGH, large_pair
 from opmatrix.testdata.numpy_reference import Reference
 from opmatrix.testdata.onnx_dataset import DataSet
-from opmatrix.testdata.truth import Judge, read_judges
+from opmatrix.testdata.truth import Judge, read_judges, read_reference
 from opmatrix.verdict import WRONG, CaseResult, Outcome, Verdict, finite
 from opmatrix.version import minor
 
@@ -64,7 +64,12 @@ def run(
         detail = str(error)
     outcome, detail = _outcome(results, detail)
     found = Verdict(op=operator.name, lowering=lowering, cell=cell, outcome=outcome, detail=detail, cases=results)
-    found = replace(found, library=loaded, exported=exported)
+    found = replace(
+        found,
+        library=loaded,
+        exported=exported,
+        reference=read_reference(layout.data_manifest(operator.name)),
+    )
     path = layout.verdict(operator.name, lowering, cell)
     if case is None:
         verdict.write(path, found)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from time import process_time
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from opmatrix.spec import Case, Input, Model, OpSpec, given, shape_of
 from opmatrix.testdata import rule_check
 from opmatrix.testdata.arrays import Array
 from opmatrix.testdata.case_sizes import places
+from opmatrix.testdata.cpu_limit import cpu_time
 from opmatrix.testdata.declared_shapes import resized_shapes, template_of
 from opmatrix.testdata.drawn_cases import reference_outputs
 from opmatrix.testdata.dtypes import is_float
@@ -47,12 +47,12 @@ def enlarge(
                 break
             if not (larger := _obeying(spec, model, case, larger)):
                 break
-            begin = process_time()
+            begin = cpu_time()
             outputs, _ = reference_outputs(spec, model, reference, larger)
             if outputs is None or sum(array.size for array in outputs) > _MOST:
                 break
             yield (best := larger)
-            if process_time() - begin > SLOW:
+            if cpu_time() - begin > SLOW:
                 return
 
 

@@ -1,8 +1,11 @@
-"""Load and call an operator's reference.py, and require that its outputs have the declared number and dtypes."""
+"""Load and call an operator's reference.py, and require that its outputs have the declared number and dtypes.
+
+One in NumPy is loaded here; one in torch runs in another process (`opmatrix.testdata.torch_reference`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -12,7 +15,7 @@ from opmatrix.errors import DataError
 from opmatrix.files import line_in, load_module
 from opmatrix.project.paths import Paths
 from opmatrix.spec import AttributeValue, DType, OpSpec
-from opmatrix.testdata import reference_audit
+from opmatrix.testdata import reference_audit, torch_reference
 from opmatrix.testdata.arrays import Array, dtype_name, is_text
 from opmatrix.testdata.dtypes import numpy_dtype, rounded
 
@@ -38,6 +41,9 @@ class Reference:
         self._path = paths.reference(spec.name)
         self._shown = str(self._path.relative_to(paths.root))
         self._audit = reference_audit.watch(paths, spec.name)
+        if spec.reference == "torch":
+            self._function: Callable[..., Any] = torch_reference.function(paths, spec, self._audit.found)
+            return
         try:
             module = load_module(self._path, "reference")
         except FileNotFoundError as error:
@@ -70,6 +76,8 @@ class Reference:
         """Return the outputs in the dtypes that the function gives them."""
         try:
             result = self._function(*inputs, **attributes)
+        except DataError:  # of the process that evaluates a reference in torch
+            raise
         except Exception as error:  # a user's function may raise anything
             raise DataError(self._raised(error)) from error
         outputs = result if isinstance(result, tuple) else (result,)

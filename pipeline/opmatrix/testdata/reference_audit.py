@@ -12,7 +12,8 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from types import FrameType
+from typing import Any, NoReturn
 
 from opmatrix.project.paths import Paths
 
@@ -35,6 +36,7 @@ class Audit:
     path: str  # as in its code objects
     shown: str
     build: Path
+    refused: Mapping[str, str] = field(default_factory=lambda: REFUSED)
     found: list[str] = field(default_factory=list)
 
     def look(self, event: str, args: tuple[Any, ...], line: int) -> None:
@@ -46,7 +48,10 @@ class Audit:
     def _problem(self, event: str, args: tuple[Any, ...]) -> str:
         if event == "import":
             name = str(args[0]).partition(".")[0]
-            return f"imports {name}: {REFUSED[name]}. {_REMEDY}" if name in REFUSED else ""
+            if name not in self.refused:
+                return ""
+            other = ', or with reference="torch" in spec.py' if name == "torch" else ""
+            return f"imports {name}: {self.refused[name]}. {_REMEDY}{other}"
         if not isinstance(args[0], str | bytes | os.PathLike):  # a descriptor, or None for the program itself
             return ""
         path = Path(os.fsdecode(args[0])).resolve()
@@ -61,13 +66,23 @@ _REMEDY = "Write the reference in NumPy, from the definition"
 _audits: dict[str, Audit] = {}
 
 
-def watch(paths: Paths, operator: str) -> Audit:
-    """Refuse from now on what the reference of an operator must not open."""
+def watch(paths: Paths, operator: str, *, torch: bool = False) -> Audit:
+    """Refuse from now on what the reference of an operator must not open; `torch`: it may import torch."""
     _install()
     path = paths.reference(operator)
-    made = Audit(path=str(path), shown=str(path.relative_to(paths.root)), build=paths.build.resolve())
+    refused = {name: why for name, why in REFUSED.items() if not (torch and name == "torch")}
+    made = Audit(path=str(path), shown=str(path.relative_to(paths.root)), build=paths.build.resolve(), refused=refused)
     _audits[made.path] = made
     return made
+
+
+def refuse(audit: Audit, why: str) -> NoReturn:
+    """Raise NotIndependentError for what the code of a reference does now; add it to `found`, with its line."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame and frame.f_code.co_filename != audit.path:
+        frame = frame.f_back
+    audit.found.append(f"{audit.shown}{f':{frame.f_lineno}' if frame else ''}: {why}")
+    raise NotIndependentError(why)
 
 
 @functools.cache

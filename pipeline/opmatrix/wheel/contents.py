@@ -72,7 +72,11 @@ def _operator_files(paths: Paths, operator: Operator, name: str, vendored: Mappi
 
 def declaration(spec: OpSpec, package: str) -> str:
     """Return the text of a module that defines SPEC, without the fields that only compiling and testing need."""
-    text = source(dataclasses.replace(spec, tolerances={}, kernel=None, headers=(), discontinuous="", full_range=False))
+    text = source(
+        dataclasses.replace(
+            spec, tolerances={}, kernel=None, headers=(), discontinuous="", full_range=False, reference="numpy"
+        )
+    )
     imports = f"from {package}._opmatrix.spec import {', '.join(names(text))}"
     return f'"""{escaped(spec.summary)}"""\n\n{imports}\n\nSPEC = {text}\n'
 

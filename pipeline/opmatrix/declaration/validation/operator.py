@@ -70,7 +70,7 @@ CPP_KEYWORDS = frozenset(
 def declaration(spec: OpSpec, folder: str) -> Iterator[Mistake]:
     """Yield the mistakes of a declaration whose field types are correct."""
     for check in (_names, _frameworks, _types, _strings, _shapes, _optional_outputs, value_rules, _attributes,
-                  _evolution, _lowerings, _headers, _not_yet, torch_schema):  # fmt: skip
+                  _evolution, _lowerings, _headers, _reference, _not_yet, torch_schema):  # fmt: skip
         yield from check(spec)
     if spec.name != folder:
         yield Mistake("name", f"found {spec.name!r}, allowed: the folder's name {folder!r}")
@@ -292,6 +292,13 @@ def _headers(spec: OpSpec) -> Iterator[Mistake]:
             of = f"where {headers.distribution!r} is installed" if headers.distribution else "the project's root"
             why = f"allowed: a folder relative to {of}, without '..'"
             yield Mistake(f"headers[{index}].folder", f"found {headers.folder!r}, {why}")
+
+
+def _reference(spec: OpSpec) -> Iterator[Mistake]:
+    parts: Sequence[Input | Output] = (*spec.inputs, *spec.outputs)
+    dtypes = {dtype for part in parts for dtype in spec.types.get(part.type, (part.type,))}
+    if spec.reference == "torch" and "string" in dtypes:
+        yield Mistake("reference", "found 'torch', allowed: 'numpy', because torch has no tensors of strings")
 
 
 def _not_yet(spec: OpSpec) -> Iterator[Mistake]:

@@ -1,0 +1,56 @@
+"""An operator whose reference is written in torch passes every gate: tests/projects/in_torch."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+
+import pytest
+
+from tests.support.projects import ROOT, Project, edited
+
+pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.mark.slow]
+
+KERNEL = "native/rms_scale/kernel.h"
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    made = Project.copy(tmp_path_factory.mktemp("in_torch"), operators=(), seconds=300)
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "tests/projects/in_torch", made.root, dirs_exist_ok=True, ignore=ignored)
+    done = made.doit("opsets=18")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return made
+
+
+def ran(output: str) -> set[str]:
+    return set(re.findall(r"^\[\d+/\d+\] [\d.]+s (\w[\w-]*)", output, flags=re.MULTILINE))
+
+
+def test_the_report_says_in_which_torch_the_reference_was_computed(project: Project) -> None:
+    found = project.records().values()
+    assert {record["outcome"] for record in found} == {"verified"} and len(found) == 2
+    assert all(re.fullmatch(r"torch 2\.\d+\.\d+", record["reference"]) for record in found)
+    assert {case["judged_in"] for record in found for case in record["cases"]} == {"float64"}
+    checks = json.loads((project.layout.report / "report.json").read_text())["checks"]
+    assert {check["check"] for check in checks} >= {"search", "gradient", "cases"}
+    assert not [check["weak"] for check in checks if check["weak"]]
+
+
+def test_a_wrong_kernel_is_found_and_the_right_one_is_verified_without_the_reference(project: Project) -> None:
+    with edited(project.root / KERNEL, "+ static_cast<double>(eps)", "+ 2 * static_cast<double>(eps)"):
+        done = project.doit("opsets=18")
+    assert done.returncode == 1
+    assert "\u2260 mismatched rms_scale-custom@torch2.13-legacy-opset18-ort1.31" in done.stdout
+    assert "rms_scale-weighted_float32 in torch: " in done.stdout
+    done = project.doit("opsets=18")
+    assert done.returncode == 0 and {"data", "draw-inputs", "cases"}.isdisjoint(ran(done.stdout)), done.stdout
+
+
+def test_an_edit_of_the_reference_repeats_what_uses_it(project: Project) -> None:
+    with edited(project.root / "ops/rms_scale/reference.py", ".mean(1, keepdim=True)", ".sum(1, keepdim=True)"):
+        done = project.doit("opsets=18")
+    assert done.returncode == 1 and {"data", "draw-inputs", "cases"} <= ran(done.stdout)
+    assert "\u2260 mismatched rms_scale-custom@torch2.13-dynamo-opset18-ort1.31" in done.stdout
