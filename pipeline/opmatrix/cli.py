@@ -89,7 +89,7 @@ def _requested_version(stage: str, options: Mapping[str, Any]) -> tuple[reexec.F
         return "torch", cell.torch if cell else None
     if stage == "probe":
         return options["factor"], options["version"]
-    return "torch", options["torch"] if stage == "register" else None
+    return "torch", options["torch"] if stage in ("register", "compat") else None
 
 
 @cache
@@ -204,6 +204,7 @@ _CELL = _argument("--cell", "such as torch2.13-dynamo-opset18-ort1.31 or node-op
 _LOWERING = _argument("--lowering", choices=("custom", "decomposed"), default="custom")
 _SANITIZED = _flag("--sanitized", "with the libraries that sanitizers watch")
 _DEBUG = _flag("--debug", "with the libraries of compile --debug")
+_TORCH = _argument("--torch", "such as 2.9; without it that of this environment", metavar="VERSION")
 _MODEL = _argument("model", "a model.onnx", type=Path)
 _INTO = _argument("--into", "a folder for what is found", type=Path, required=True)
 _SESSION = (
@@ -241,8 +242,10 @@ STAGES: Mapping[str, Stage] = {
         _argument("--part", "may be given again; without it all but 'forbidden'", action="append",
                   choices=("schema", "nodes", "kernel", "search", "forbidden", "gradient")),
         _argument("--case", "hold the kernel against this case alone, with --part search a drawn one; writes nothing"),
-        _argument("--torch", "such as 2.9; without it that of this environment", metavar="VERSION"),
-        _SANITIZED, _DEBUG,
+        _TORCH, _SANITIZED, _DEBUG,
+    ),
+    "compat": (
+        "run the operator in torch.compile, torch.vmap, torch.autocast and torch.func", _OPERATOR, _TORCH,
     ),
     "adopt-case": (
         "add a case that register's search found to cases.py", _OPERATOR,

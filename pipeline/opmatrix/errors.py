@@ -83,6 +83,10 @@ class DistError(OpmatrixError, exit_code=16):
     """A wheel that cannot be built, or that could not be installed or imported."""
 
 
+class CompatError(OpmatrixError, exit_code=17):
+    """An operator that does not work in a part of torch beyond the plain call, such as torch.compile."""
+
+
 # The error numbers of a disk that cannot be written: full, over quota, read-only, or damaged.
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EIO)
 REMEDY = "Is the folder writable, and is there space left?"

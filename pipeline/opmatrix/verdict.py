@@ -149,6 +149,8 @@ class CheckRecord:
         """The command that runs a check again; "" where `detail` has one, or names what failed before."""
         if self.check in ("cases", "draw-inputs") and not self.blocked_by:
             return f"python -m opmatrix {self.check} {self.op}"
+        if self.check == "compat" and not self.blocked_by:
+            return f"python -m opmatrix compat {self.op} --torch {self.torch}"
         if self.lowering or not self.torch or self.blocked_by or "Replay: " in self.detail:
             return ""
         return f"python -m opmatrix register {self.op} --part {self.check} --torch {self.torch}"

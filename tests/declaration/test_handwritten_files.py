@@ -212,7 +212,8 @@ def reading(plan: Plan, path: Path) -> set[str]:
         (lambda: EXISTING.handwritten("damped", "torch.cc"), {"compile:damped", "sanitize:damped"}),
         (
             lambda: EXISTING.torch_library("damped"),
-            {f"register:damped-{part}@torch2.13" for part in ("schema", "nodes", "kernel", "search")},
+            {f"register:damped-{part}@torch2.13" for part in ("schema", "nodes", "kernel", "search")}
+            | {"compat:damped@torch2.13"},
         ),
         (
             lambda: EXISTING.objects("row_sums", "torch")[0],

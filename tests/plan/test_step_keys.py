@@ -140,10 +140,14 @@ def test_a_step_has_fields_for_operator_lowering_and_cell() -> None:
 
 
 def test_the_report_expects_the_checks_that_are_planned() -> None:
-    """Otherwise a check without a result would be missing from the report, or one that is not planned would fail it."""
+    """Otherwise a check without a result would be missing from the report, or one that is not planned would fail it.
+
+    `doit compat` makes records that the report has while they are up to date, and does not expect.
+    """
     for choice in (Choice(), Choice(torch="2.0,2.13", opsets="18")):
         plan = default_plan(Paths(ROOT), choice)
-        keys = [step.check for step in steps(plan) if step.check and step.verdict in step.writes]
+        planned = [step for step in steps(plan) if step.check and step.verdict in step.writes]
+        keys = [step.check for step in planned if step.group != "compat"]
         assert sorted(map(str, keys)) == sorted(map(str, checks(plan.layout, plan.operators, plan.cells)))
         assert len(keys) > 20
 

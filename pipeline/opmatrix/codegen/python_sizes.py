@@ -92,10 +92,10 @@ def output_shape(spec: OpSpec, output: Output, like: Input) -> str:
         case SameAs(replace=replace) if not replace:
             return f"{like.name}.shape"
         case SameAs(replace=replace):
-            changed = [
-                f"{python.attribute(key) if isinstance(key, str) else key}: {None if dim is None else python(dim)}"
-                for key, dim in replace.items()
-            ]
+            # int() fixes an axis that torch.compile(dynamic=True) takes for a symbol, which no dict can have as a key.
+            axes = [f"int({python.attribute(key)})" if isinstance(key, str) else key for key in replace]
+            sizes = [None if dim is None else python(dim) for dim in replace.values()]
+            changed = [f"{axis}: {size}" for axis, size in zip(axes, sizes, strict=True)]
             return f"with_replaced({like.name}.shape, {{{', '.join(changed)}}})"
         case Dims(dims=dims):
             return python_tuple([f"*{python.further()}" if dim == FURTHER else python(dim) for dim in dims])

@@ -59,6 +59,10 @@ class Loader(NamespaceTaskLoader):
             _require_wheel_steps(pos_args, tasks)
         except OpmatrixError as error:
             _exit(error)
+        if cmd.name == "compat":
+            from opmatrix.commands.compat import selection  # only this command needs it
+
+            pos_args[:] = selection(pos_args, tasks)
         if cmd.name not in SINGLE_TASK_COMMANDS:
             pos_args[:] = with_operators(pos_args, tasks)  # in place: doit passes this list to the command
         journal = cmd.dep_manager.backend

@@ -19,7 +19,7 @@ from opmatrix.errors import did_you_mean, many
 from opmatrix.project.settings import PACKAGES
 
 # Commands in the order in which a new user needs them; each has its purpose in `doc_purpose`.
-EVERY_DAY = ("run", "why", "list", "new", "check", "tolerances", "mutate")
+EVERY_DAY = ("run", "why", "list", "new", "check", "tolerances", "mutate", "compat")
 STATE = ("clean", "forget", "ignore", "info")
 ABOUT = ("help", "tabcompletion")
 

@@ -30,6 +30,7 @@ COMMANDS: Mapping[str, str] = {
     "check": "opmatrix.commands.check:Check",
     "tolerances": "opmatrix.commands.tolerances:Tolerances",
     "mutate": "opmatrix.commands.mutate:Mutate",
+    "compat": "opmatrix.commands.compat:Compat",
     "clean": "opmatrix.commands.state:Clean",
     "forget": "opmatrix.commands.state:Forget",
     "ignore": "opmatrix.commands.state:Ignore",

@@ -26,6 +26,7 @@ from opmatrix.step import CheckKey
 
 AGREEMENT = "agreement"
 CASES = "cases"
+COMPAT = "compat"
 DRAWN = "draw-inputs"
 Part = Literal["schema", "nodes", "kernel", "search", "forbidden", "gradient"]
 """A part of the stage register, which has a record of its own."""
@@ -46,6 +47,11 @@ def register_parts(layout: Paths, operator: Operator, torch: str) -> tuple[Part,
     gradient: tuple[Part, ...] = ("gradient",) if layout.torch_op(operator.name).is_file() else ()
     forbidden: tuple[Part, ...] = ("forbidden",) if refuses_in_torch(operator) else ()
     return ("schema", "kernel", *own, *forbidden, *gradient)
+
+
+def runs_beyond_eager(operator: Operator) -> bool:
+    """Return whether `doit compat` has rows: for an operator that opmatrix or its project defines in torch."""
+    return operator.spec.torch is not None and not operator.spec.torch.overrides
 
 
 def refuses_in_torch(operator: Operator) -> bool:

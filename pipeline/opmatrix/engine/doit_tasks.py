@@ -29,21 +29,26 @@ GROUPS: Mapping[str, str] = {
     "report": "show and write what is known about every cell",
     "probe": "measure which cells are legal, and compare with matrix/cells.py, when asked for",
     "sanitize": "run all under AddressSanitizer, UBSan and ThreadSanitizer, when asked for",
+    "compat": "run each operator in torch.compile, vmap, autocast and torch.func, when asked for",
     "link-wheel": "link the operators that ship into one pair of libraries, when asked for",
     "dist": "build a wheel of verified operators, when asked for; --unverified: of any",
 }
 REPORT = "report"
+COMPAT = "compat"
 DIST, LINK = "dist", "link-wheel"
 # What plain `doit` runs. An environment is made when a step that runs in it is selected, and the steps of DECLARATION
 # fail in each group that lacks steps of their operator.
 DEFAULT = tuple(
-    group for group in GROUPS if group not in (DECLARATION, "sanitize", "probe", "link-wheel", "dist", ENVIRONMENT)
+    group
+    for group in GROUPS
+    if group not in (DECLARATION, "sanitize", COMPAT, "probe", "link-wheel", "dist", ENVIRONMENT)
 )
 
 
 def is_reported(step: Step) -> bool:
-    """Return whether the report covers the verdict of a step. It does not cover what the sanitizers find."""
-    return step.verdict is not None and step.group != "sanitize"
+    """Return whether the report covers the verdict of a step in any case. It does not cover what the sanitizers find,
+    and what `doit compat` finds only while that is up to date."""
+    return step.verdict is not None and step.group not in ("sanitize", COMPAT)
 
 
 class StepTask(Task):

@@ -16,7 +16,7 @@ from typing import Any
 
 from doit.task import Task
 
-from opmatrix.engine.doit_tasks import StepTask
+from opmatrix.engine.doit_tasks import COMPAT, StepTask
 from opmatrix.engine.up_to_date import State
 from opmatrix.matrix.cells import Cell, all_cells
 from opmatrix.project.paths import Paths
@@ -42,7 +42,7 @@ def valid_earlier_verdicts(paths: Paths, tasks: Sequence[Task], state: State) ->
     journal = _Journal(paths, state, {task.name: task.step for task in tasks if isinstance(task, StepTask)})
     verdicts: list[Path] = []
     stale: dict[str, None] = {}
-    for step in sorted(journal.unplanned(), key=lambda step: step.task):
+    for step in sorted([*journal.unplanned(), *journal.on_demand()], key=lambda step: step.task):
         if step.lowering and step.cell:
             path, name = paths.verdict(step.operator, step.lowering, step.cell), str(step.cell)
         else:
@@ -93,6 +93,10 @@ class _Journal:
         for name in (name for name in self.state.journal.steps if name not in self.steps):
             if planned := checks.get(_before_torch(name)):
                 yield _in_torch(planned, name)
+
+    def on_demand(self) -> Iterator[Step]:
+        """Yield the planned checks that `doit` leaves out; an earlier run may have made them."""
+        return (step for step in self.steps.values() if step.group == COMPAT)
 
     def is_valid(self, step: Step) -> bool:
         """Return whether a step that this run does not plan would be up to date."""

@@ -15,10 +15,12 @@ from opmatrix.codegen import generated_files
 from opmatrix.declaration.checks import (
     AGREEMENT,
     CASES,
+    COMPAT,
     DRAWN,
     agreement,
     draws,
     register_parts,
+    runs_beyond_eager,
     searches_in_onnx_runtime,
 )
 from opmatrix.declaration.placeholders import unfinished
@@ -51,6 +53,8 @@ def steps(plan: Plan) -> Iterator[Step]:
         here = [cell for cell in operator.cells(plan.cells) if plan.is_main(cell)]
         if here and has_ort_library(operator.spec):
             yield _sanitize(OperatorPlan(plan, operator), here[0])
+        if runs_beyond_eager(operator):
+            yield from (_compat(OperatorPlan(plan, operator), torch) for torch in plan.torches)
     yield _report(plan, made)
     yield from _probes(plan)
     yield from shipping(plan, made)
@@ -446,6 +450,26 @@ def _sanitize(op: OperatorPlan, cell: Cell) -> Step:
         uses=("torch", "onnx", "onnxruntime", "numpy", "hypothesis"),
         **op.keys.reference_key,
     )  # fmt: skip
+
+
+def _compat(op: OperatorPlan, torch: str) -> Step:
+    """Run the operator in torch beyond eager mode: keyed by the library and by what registers it."""
+    environment, record = op.plan.environment(torch=torch), op.layout.compat_record(op.name, torch=torch)
+    return op.step(
+        COMPAT,
+        f"@torch{torch}",
+        *(["--torch", torch] if environment else []),
+        reads=dict.fromkeys([*op.torch_code(torch), *op.export_modules, *op.torch_op]),
+        writes=[record],
+        verdict=record,
+        check=CheckKey(op.name, COMPAT, torch=torch),
+        compiler=op.plan.toolchain.identity,
+        spec=op.keys.runtime_key,
+        models=op.keys.models_key,
+        server="torch",
+        environment=environment,
+        uses=("torch", "numpy"),
+    )
 
 
 def _report(plan: Plan, made: Sequence[Step]) -> Step:

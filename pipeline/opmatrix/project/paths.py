@@ -186,6 +186,10 @@ class Paths:
         """The record of one part of the register stage, such as "schema" or "kernel"."""
         return self._results("register", name) / f"{part}@torch{torch}.json"
 
+    def compat_record(self, name: str, *, torch: str) -> Path:
+        """The record of an operator in torch beyond eager mode."""
+        return self.build / f"compat/{name}/torch{torch}.json"
+
     def agreement(self, name: str, lowering: str, *, torch: str) -> Path:
         """The record of the comparison of exports, of one torch or of several: "2.9+2.13"."""
         return self.build / f"export/{name}/{lowering}/agreement@torch{torch}.json"
@@ -201,13 +205,15 @@ class Paths:
         return self.build / "failed" / operator / f"{task.replace(':', '-')}.json"
 
     def check_record(self, op: str, check: str, lowering: str | None, torch: str | None) -> Path:
-        """The record of a check: a part of register, "agreement", "cases", "draw-inputs" or "declaration"."""
+        """The record of a check: a part of register, "agreement", "cases", "compat", "draw-inputs" or "declaration"."""
         if check == "declaration":
             return self.declaration_record(op)
         if check == "cases":
             return self.cases_record(op)
         if check == "draw-inputs":
             return self.drawn_record(op)
+        if check == "compat":
+            return self.compat_record(op, torch=str(torch))
         if check == "agreement":
             return self.agreement(op, str(lowering), torch=str(torch))
         return self.register_manifest(op, check, torch=str(torch))

@@ -49,6 +49,7 @@ def data(
         "changes": report["changes"],
         "skipped": report["skipped"],
         "mutation": report.get("mutation", []),
+        "compat": report.get("compat", []),
         "outcomes": OUTCOMES,
         "exporters": EXPORTERS,
         "cells": {

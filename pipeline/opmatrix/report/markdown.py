@@ -12,7 +12,7 @@ from opmatrix.report import mutation_scores
 from opmatrix.report.changes import KINDS
 from opmatrix.report.records import Skipped, totals, weak_checks
 from opmatrix.report.report_json import Document
-from opmatrix.report.terminal import MARKS, WEAK, faults, replay, unsupported_cases
+from opmatrix.report.terminal import MARKS, ROW_MARKS, WEAK, compat_reasons, faults, replay, unsupported_cases
 from opmatrix.verdict import WRONG, CheckRecord, Found, Outcome, Verdict
 
 # GitHub rejects a comment of more than 65,536 characters; these bounds keep a summary of any matrix below that.
@@ -42,6 +42,8 @@ def render(
     if weak := weak_checks(checks):
         lines = _list(f"{WEAK[0]} {_code(str(found))}: {_plain(_cut(why))}" for found in weak for why in found.weak)
         parts.append("### Weak, and the remedy\n\n" + "\n".join(lines))
+    if found := report.get("compat"):
+        parts.append("\n".join(_compat(found)))
     if scores := report.get("mutation"):
         parts.append("\n".join(_scores(scores)))
     if skipped:
@@ -98,6 +100,21 @@ def _table(verdicts: Sequence[Verdict]) -> Iterator[str]:
         fields = " | ".join(_field(row.get(ort)) for ort in runtimes)
         yield f"| {_plain(f'{op}-{lowering}')} | {torch} | {fields} |"
     yield from _left_out(rows)
+
+
+def _compat(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield a row for each operator and torch that `doit compat` ran, then the reasons."""
+    names = list(dict.fromkeys(row["name"] for one in found for row in one["rows"]))
+    yield "### Beyond eager mode (`doit compat`)\n"
+    yield "| operator | torch | " + " | ".join(names) + " |"
+    yield "|---|---|" + "---|" * len(names)
+    for one in found[:_ROWS]:
+        marks = {row["name"]: ROW_MARKS[row["outcome"]][0] for row in one["rows"]}
+        yield f"| {_plain(one['op'])} | {one['torch']} | {' | '.join(marks.get(name, '') for name in names)} |"
+    yield from _left_out(found)
+    yield ""
+    yield from _list(f"{ROW_MARKS[o][0]} {name}: {_plain(_cut(why))} ({', '.join(ops)})"
+                     for (name, o, why), ops in compat_reasons(found).items())  # fmt: skip
 
 
 def _scores(scores: Sequence[Mapping[str, Any]]) -> Iterator[str]:

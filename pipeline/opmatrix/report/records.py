@@ -32,6 +32,7 @@ _CHECKS = (
     "forbidden",
     "gradient",
     "agreement",
+    "compat",
 )
 _UNKNOWN = "unknown outcome"
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
@@ -184,6 +185,19 @@ def check_as_json(found: CheckRecord) -> dict[str, Any]:
         "detail": found.detail,
         "weak": list(found.weak),
     }
+
+
+def compat_as_json(checks: Iterable[CheckRecord]) -> list[dict[str, Any]]:
+    """Return what `doit compat` found, as records of report.json: a record for each operator and torch."""
+    return [
+        {
+            "op": c.op,
+            "torch": c.torch,
+            "rows": [{k: row[k] for k in ("name", "outcome", "detail")} for row in c.results],
+        }
+        for c in checks
+        if c.check == "compat" and c.results
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,16 @@ from typing import Any
 
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import PACKAGES
-from opmatrix.report.records import OUTCOMES, SCHEMA, Skipped, as_json, check_as_json, check_counts, counts
+from opmatrix.report.records import (
+    OUTCOMES,
+    SCHEMA,
+    Skipped,
+    as_json,
+    check_as_json,
+    check_counts,
+    compat_as_json,
+    counts,
+)
 from opmatrix.verdict import WRONG, CheckRecord, Verdict
 from opmatrix.version import minor, numbers
 
@@ -46,6 +55,7 @@ def document(
         "changes": None,
         "skipped": [s.as_json() for s in skipped],
         "mutation": [*mutation],
+        "compat": compat_as_json(checks),
         "checks": [check_as_json(c) for c in checks],
         "cells": [as_json(v) for v in verdicts],
     }

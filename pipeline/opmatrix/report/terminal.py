@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
+from typing import Any
 
 from rich import box
 from rich.console import Console
@@ -12,7 +13,7 @@ from rich.text import Text
 
 from opmatrix.errors import printable
 from opmatrix.matrix.cells import EXPORTERS
-from opmatrix.report.records import OUTCOMES, Skipped, totals, weak_checks
+from opmatrix.report.records import OUTCOMES, Skipped, compat_as_json, totals, weak_checks
 from opmatrix.verdict import WRONG, CheckRecord, Found, Outcome, Verdict, percent
 
 MARKS: Mapping[Outcome, tuple[str, str, str]] = {
@@ -23,6 +24,11 @@ MARKS: Mapping[Outcome, tuple[str, str, str]] = {
 }
 """A mark, since not all readers see colours, one for a terminal without Unicode, and the colour."""
 WEAK = ("!", "!", "yellow")
+
+ROW_MARKS: Mapping[str, tuple[str, str, str]] = {
+    "works": MARKS["verified"], "refused": MARKS["unsupported"], "failed": MARKS["failed"],
+}  # fmt: skip
+"""The marks of what `doit compat` finds."""
 
 _ALIKE = 12  # names of verdicts with one detail: an environment that could not be made causes hundreds
 _COMMANDS = ("Replay: ", "Debug: ")
@@ -62,6 +68,37 @@ def show(
             console.print(Text(printable(f"  {left_out}")), soft_wrap=True)
         console.print()
     console.print(totals(verdicts, checks), highlight=False, soft_wrap=True)
+
+
+def show_compat(records: Sequence[CheckRecord], console: Console) -> None:
+    """Print what works in torch beyond eager mode: a row per operator and torch, then what is refused, and why."""
+    if not (found := compat_as_json(records)):
+        return
+    names = list(dict.fromkeys(row["name"] for one in found for row in one["rows"]))
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("operator", no_wrap=True)
+    for name in ["torch", *names]:
+        table.add_column(name.removeprefix("torch."))
+    for one in found:
+        marks = {row["name"]: _marked(ROW_MARKS[row["outcome"]], console, "") for row in one["rows"]}
+        table.add_row(one["op"], one["torch"], *(marks.get(name, "") for name in names))
+    console.print(table)
+    for (name, outcome, detail), ops in compat_reasons(found).items():
+        console.print(_marked(ROW_MARKS[outcome], console, f" {name} {outcome} ({', '.join(ops)})"), soft_wrap=True)
+        console.print(Text(printable(f"  {detail}")), soft_wrap=True)
+    console.print()
+
+
+def compat_reasons(found: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str, str], list[str]]:
+    """Return the operators of each row with a reason or a note: (name, outcome, reason)."""
+    reasons: dict[tuple[str, str, str], list[str]] = {}
+    for one in found:
+        for row in one["rows"]:
+            if row["detail"]:
+                ops = reasons.setdefault((row["name"], row["outcome"], row["detail"]), [])
+                if one["op"] not in ops:
+                    ops.append(one["op"])
+    return reasons
 
 
 def _table(verdicts: Sequence[Verdict], console: Console) -> Table:

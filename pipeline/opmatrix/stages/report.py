@@ -75,6 +75,7 @@ def run(
     terminal.show(asked, console, skipped_checks(checks), checks)
     if earlier or earlier_checks:
         console.print(f"from earlier runs: {totals(earlier, earlier_checks)}", highlight=False)
+    terminal.show_compat(records, console)
     console.print(str(html.relative_to(layout.root)), highlight=False, soft_wrap=True)
     if not asked and not any(c.outcome in WRONG for c in checks):
         if not any(layout.ops.glob("*/spec.py")):

@@ -7,7 +7,7 @@ each dtype; and the drawn inputs, with moderate values in place of theirs. What 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 from statistics import fmean
@@ -112,10 +112,13 @@ def _attributes(operator: Operator, base: Model) -> Iterator[Model]:
 def _of_declared_shapes(spec: OpSpec, base: Model, changed: Model) -> Model | None:
     """Return the model with the shapes that follow from its attributes, or None where values of other shapes are
     listed, or the declaration has no such shapes."""
-    case = base.cases[0]
-    shapes = resized_shapes(spec, template_of(spec, base, case), attribute_values(spec, changed))
-    if shapes is None:
-        return None
+    shapes = resized_shapes(spec, template_of(spec, base, base.cases[0]), attribute_values(spec, changed))
+    return None if shapes is None else reshaped(spec, changed, shapes)
+
+
+def reshaped(spec: OpSpec, model: Model, shapes: Mapping[str, list[tuple[int, ...]]]) -> Model | None:
+    """Return a model of one case with other shapes, or None where values of other shapes are listed."""
+    (case,) = model.cases
     inputs: dict[str, Tensor | tuple[Tensor, ...] | None] = {}
     for part in spec.inputs:
         made: list[Tensor] = []
@@ -127,7 +130,7 @@ def _of_declared_shapes(spec: OpSpec, base: Model, changed: Model) -> Model | No
             else:
                 return None
         inputs[part.name] = tuple(made) if part.variadic else made[0] if made else None
-    return replace(changed, cases=(replace(case, inputs=inputs),))
+    return replace(model, cases=(replace(case, inputs=inputs),))
 
 
 def values(attribute: Attribute, cases: Sequence[AttributeValue]) -> list[AttributeValue]:

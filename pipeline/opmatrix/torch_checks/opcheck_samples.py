@@ -18,6 +18,7 @@ from opmatrix.testdata.case_arrays import case_arrays, described, small_and_fini
 from opmatrix.torch_library import features, user_python
 from opmatrix.torch_library.case_tensors import arguments, tensors
 from opmatrix.torch_library.load_library import LoadedLibrary
+from opmatrix.torch_library.transforms import has_formula
 
 SMALL = 1000  # elements
 
@@ -53,7 +54,7 @@ def complete(
         generated.fake.register_fake()
     spec, name = operator.spec, loaded.overload.name()
     gradient = user_python.gradient(layout, spec) if features.REGISTRATION.available else None
-    if gradient and not user_python.has_formula(name):  # another part in this process may have registered it
+    if gradient and not has_formula(name):  # another part in this process may have registered it
         gradient.register(name)
     chosen = _chosen(operator)
     traces: Mapping[int, Trace] = dict.fromkeys(range(len(chosen)), "dynamic")

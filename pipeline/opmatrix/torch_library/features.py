@@ -35,6 +35,7 @@ REGISTRATION = Feature(
     reason="torch.library.register_fake, register_autograd and custom_op; before, a fake kernel is one for Meta",
 )
 OPCHECK = Feature(version="2.4", reason="torch.library.opcheck, which tests the functions of REGISTRATION")
+BATCHING = Feature(version="2.5", reason="torch.library.register_vmap")
 QUIET_EXPORT = Feature(version="2.1", reason="2.0 prints a page of diagnostics on each export, whatever happened")
 DYNAMO = Feature(version="2.6", reason="the first torch.onnx.export with dynamo=True and custom_translation_table=")
 DYNAMO_ARGUMENT = Feature(

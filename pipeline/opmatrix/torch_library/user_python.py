@@ -1,7 +1,7 @@
 """The file ops/<name>/torch_op.py: an operator defined in Python, or the gradient of one.
 
 ``define()`` defines the operator, without a gradient, and returns an object that keeps it alive. ``setup_context(ctx,
-inputs, output)`` and ``backward(ctx, *grads)`` are passed to torch.library.register_autograd; ``WITHOUT_GRADIENT``
+inputs, output)`` and ``backward(ctx, *grads)`` are what torch.library.register_autograd takes; ``WITHOUT_GRADIENT``
 names the inputs of a floating dtype for which `backward` returns None on purpose. ``NOT_A_DERIVATIVE`` is the reason
 why `backward` gives something else than the derivative on purpose; then reference.py has ``<name>_gradient``.
 """
@@ -21,7 +21,7 @@ from opmatrix.errors import RegisterError, did_you_mean
 from opmatrix.files import line_in, load_module
 from opmatrix.project.paths import Paths
 from opmatrix.spec import OpSpec
-from opmatrix.torch_library import features
+from opmatrix.torch_library.transforms import has_formula, register_gradient
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +35,7 @@ class Gradient:
 
     def register(self, name: str, library: torch.library.Library | None = None) -> None:
         """Register it for the operator ``namespace::name``; with `library`, until that is deleted."""
-        torch.library.register_autograd(name, self.backward, setup_context=self.setup_context, lib=library)
+        register_gradient(name, setup_context=self.setup_context, backward=self.backward, library=library)
 
 
 def gradient(layout: Paths, spec: OpSpec) -> Gradient | None:
@@ -93,15 +93,6 @@ def check_formula(spec: OpSpec) -> None:
             "hold against the reference. Make its functions setup_context() and backward() of the file itself, and "
             "leave the registration to opmatrix"
         )
-
-
-def has_formula(name: str) -> bool:
-    """Return whether a gradient is registered for the operator ``namespace::name``."""
-    custom_ops = torch._library.custom_ops if features.REGISTRATION.available else None
-    if operator := getattr(custom_ops, "OPDEFS", {}).get(name):  # it has a kernel for Autograd in any case
-        return getattr(operator, "_backward_fn", None) is not None
-    keys = ("Autograd", "AutogradCPU")
-    return any(torch._C._dispatch_has_kernel_for_dispatch_key(name, key) for key in keys)
 
 
 def _load(path: Path) -> ModuleType:

@@ -11,7 +11,7 @@ import torch
 
 from opmatrix.declaration.torch_signature import has_torch_library, stable_abi_since, torch_qualified
 from opmatrix.spec import OpSpec
-from opmatrix.torch_library import aten_overloads
+from opmatrix.torch_library import aten_overloads, transforms
 from opmatrix.version import older
 from opmatrix.wheel_runtime.operators import WheelOperator
 
@@ -62,7 +62,8 @@ def _load(library: Path, specs: Sequence[OpSpec]) -> None:
 
 
 def _complete(shipped: WheelOperator) -> None:
-    """Register the parts that no compiled library has: the definition in Python, the fake kernel, the gradient."""
+    """Register the parts that no compiled library has: the definition in Python, the fake kernel, the gradient,
+    the rules for vmap and autocast."""
     spec = shipped.spec
     assert spec.torch is not None
     torch_op = shipped.module("torch_op") if "torch_op" in shipped.modules else None
@@ -71,7 +72,11 @@ def _complete(shipped: WheelOperator) -> None:
     else:
         shipped.module("fake").register_fake()
     if torch_op and hasattr(torch_op, "backward"):
-        torch.library.register_autograd(torch_qualified(spec), torch_op.backward, setup_context=torch_op.setup_context)
+        transforms.register_gradient(
+            torch_qualified(spec), setup_context=torch_op.setup_context, backward=torch_op.backward
+        )
+    transforms.register_missing_gradient(spec)
+    transforms.register_rules(spec)
 
 
 def _registered(specs: Iterable[OpSpec]) -> list[str]:

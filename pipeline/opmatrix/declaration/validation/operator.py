@@ -45,7 +45,7 @@ RESERVED: Mapping[str, tuple[str, ...]] = {
     ),
     "a group of steps, whose logs lie in a folder of that name": (
         "declaration", "environment", "headers", "codegen", "compile", "data", "cases", "draw-inputs", "register",
-        "export", "verify", "report", "probe", "sanitize", "link-wheel", "linked", "dist",
+        "export", "verify", "report", "probe", "sanitize", "compat", "link-wheel", "linked", "dist",
     ),
     "a name that C++ or the bindings use": (
         "std", "name", "equal", "numel", "sqrt", "floor", "dtype_of", "check_dtype", "check_same_dtype", "parallel_for",

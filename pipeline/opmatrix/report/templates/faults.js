@@ -74,6 +74,21 @@ function buildSkipped() {
   byId("skipped").append(make("h2", {}, "Not checked, and why"), make("ul", {}, ...skipped.map(item)));
 }
 
+// What works in torch beyond eager mode, whatever is filtered.
+const ROW_MARKS = { works: "✓", refused: "○", failed: "✗" };
+function buildCompat() {
+  if (!DATA.compat.length) return;
+  const item = ({ op, torch, rows }) => {
+    const line = `${op}, torch ${torch}: ${rows.map(({ name, outcome }) => `${ROW_MARKS[outcome]} ${name}`).join("  ")}`;
+    const noted = rows.filter(({ detail }) => detail);
+    if (!noted.length) return make("li", {}, line);
+    const list = make("ul", {}, ...noted.map(({ name, outcome, detail }) => make("li", {},
+      `${ROW_MARKS[outcome]} ${name} `, make("span", { className: "soft" }, `${outcome}: ${detail}`))));
+    return make("li", {}, make("details", { open: rows.some(({ outcome }) => outcome === "failed") }, make("summary", {}, line), list));
+  };
+  byId("compat").append(make("h2", {}, "Beyond eager mode"), make("ul", {}, ...DATA.compat.map(item)));
+}
+
 // The scores of doit mutate, whatever is filtered.
 function buildMutation() {
   if (!DATA.mutation.length) return;

@@ -74,6 +74,7 @@ buildEnvironments();
 buildFilters();
 buildMetrics();
 buildSkipped();
+buildCompat();
 buildMutation();
 buildGone();
 listen();

@@ -1,0 +1,54 @@
+"""Run an operator beyond eager mode: in torch.compile, torch.vmap, torch.autocast and torch.func.
+
+Left out of `doit`, since a cold compilation takes seconds; `doit compat OPERATOR` runs it.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import asdict, replace
+
+from opmatrix import verdict
+from opmatrix.declaration.load import Operator
+from opmatrix.errors import CompatError, OpmatrixError
+from opmatrix.export.generated_modules import load_generated
+from opmatrix.project.paths import Paths
+from opmatrix.torch_checks import compat
+from opmatrix.torch_library import features, load_library, user_python
+from opmatrix.torch_library.call import torch_minor
+from opmatrix.verdict import CheckRecord
+
+
+def run(layout: Paths, operator: Operator, **_: object) -> None:
+    """Run every row and write the record. Raises CompatError if one has failed."""
+    path = layout.compat_record(operator.name, torch=torch_minor())
+    record = CheckRecord(op=operator.name, check="compat", torch=torch_minor(), outcome="failed")
+    if not features.BATCHING.available:
+        skipped = features.BATCHING.skip_reason
+        verdict.write(path, replace(record, outcome="unsupported", detail=skipped.removeprefix("skipped: ")))
+        return
+    if not operator.spec.torch or operator.spec.torch.overrides:
+        raise CompatError(f"{operator.name} is no operator of ours in torch: there is nothing to transform")
+    try:
+        rows = _rows(layout, operator)
+    except OpmatrixError as error:
+        verdict.write(path, replace(record, detail=str(error)))
+        raise
+    for row in rows:
+        print(f"{row.name}: {row.outcome}" + (f": {row.detail}" if row.detail else ""))
+    wrong = "\n".join(f"{operator.name} in {row.name}: {row.detail}" for row in rows if row.outcome == "failed")
+    found = replace(record, results=tuple(asdict(row) for row in rows), detail=wrong)
+    verdict.write(path, found if wrong else replace(found, outcome="verified"))
+    if wrong:
+        raise CompatError(wrong)
+
+
+def _rows(layout: Paths, operator: Operator) -> list[compat.Row]:
+    loaded = load_library.load(layout, operator)
+    if operator.spec.torch and not operator.spec.torch.python:
+        load_generated(layout, operator.name).fake.register_fake()
+    prepared = compat.prepare(operator, loaded.overload, user_python.gradient(layout, operator.spec))
+    with tempfile.TemporaryDirectory() as cache:  # torch compiles anew: what it kept may be of another operator
+        os.environ |= {"TORCHINDUCTOR_CACHE_DIR": cache, "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+        return [*compat.rows(prepared)]

@@ -1,0 +1,217 @@
+"""The samples of `doit compat`: small cases, and the same with other sizes and other values.
+
+No reference judges them: each way to run an operator is compared with the plain call, which `register` compares with
+the reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from opmatrix.declaration.load import Operator
+from opmatrix.declaration.model_inputs import graph_inputs
+from opmatrix.declaration.torch_signature import attribute_values
+from opmatrix.errors import CompatError
+from opmatrix.spec import Case, Model, OpSpec, Values, given, shape_of
+from opmatrix.testdata.arrays import Array
+from opmatrix.testdata.case_arrays import case_arrays, described, elements
+from opmatrix.testdata.compare import EXACT, compare
+from opmatrix.testdata.declared_shapes import resized_shapes, template_of
+from opmatrix.torch_checks.backward_calls import largest
+from opmatrix.torch_checks.gradient_samples import reshaped
+from opmatrix.torch_library.call import CALL_ERRORS, as_tuple, with_attributes
+from opmatrix.torch_library.case_tensors import arguments, as_array, strided
+from opmatrix.torch_library.user_python import Gradient
+
+SMALL = 4096  # elements of one tensor
+_BASES = 4
+_LARGER = (1, 2, 3, 4, 5, 6, 8)  # what is added to each size of a case
+
+
+Tensors = Sequence[torch.Tensor]
+_GRADIENT_RTOL = {torch.float64: 1e-9, torch.float32: 1e-4}  # batched products add up in another order
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompatSample:
+    """One case of an operator: a model of this case alone, and its arrays."""
+
+    spec: OpSpec
+    model: Model
+    operator: Any
+
+    @cached_property
+    def tensors(self) -> tuple[torch.Tensor, ...]:
+        case = self.model.cases[0]
+        made: Sequence[Array] = case_arrays(self.spec, self.model, case)
+        inputs = graph_inputs(self.spec, self.model, case)
+        return tuple(strided(a, feed.tensor.layout) for a, feed in zip(made, inputs, strict=True))
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The declared input of each tensor."""
+        return tuple(feed.part.name for feed in graph_inputs(self.spec, self.model, self.model.cases[0]))
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        return tuple(tuple(t.shape) for t in self.tensors)
+
+    def __str__(self) -> str:
+        """Return the case with dtypes and shapes: the subject of a message."""
+        shown = ", ".join(
+            f"{n}: {str(t.dtype).removeprefix('torch.')} {tuple(t.shape)}"
+            for n, t in zip(self.names, self.tensors, strict=True)
+        )
+        return f"case {self.model.cases[0].name} ({shown})"
+
+    def call(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Call the operator with these tensors and the attributes of the case; return its outputs."""
+        return as_tuple(self.function(*self.arguments_of(tensors)))
+
+    def arguments_of(self, tensors: Sequence[torch.Tensor]) -> list[Any]:
+        """Return one argument per input: a tensor, None, or a list."""
+        return arguments(self.spec, self.model.cases[0], tensors)
+
+    @cached_property
+    def function(self) -> Any:
+        """The operator with the attributes of the case, as a function of its inputs."""
+        return with_attributes(self.operator, self.spec, self.model)
+
+    @cached_property
+    def arguments(self) -> list[Any]:
+        """The arguments of the case."""
+        return self.arguments_of(self.tensors)
+
+    def accepts(self, tensors: Tensors) -> bool:
+        """Return whether the operator takes these tensors: a kernel and rules of values may refuse some."""
+        try:
+            self.call(*tensors)
+        except CALL_ERRORS:
+            return False
+        return True
+
+    def renamed(self, suffix: str) -> CompatSample:
+        """Return the same case with other random values, which follow from its name."""
+        (case,) = self.model.cases
+        return replace(self, model=replace(self.model, cases=(replace(case, name=f"{case.name}{suffix}"),)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compat:
+    """An operator with its samples, and its gradient if it has one."""
+
+    operator: Operator
+    samples: Sequence[CompatSample]
+    gradient: Gradient | None
+
+    @property
+    def spec(self) -> OpSpec:
+        return self.operator.spec
+
+    def derived(self, base: CompatSample) -> list[int]:
+        """Return the tensors of a sample for which a gradient is taken, by their index."""
+        without = self.gradient.without if self.gradient else ()
+        named = enumerate(zip(base.names, base.tensors, strict=True))
+        return [n for n, (name, t) in named if t.is_floating_point() and name not in without]
+
+
+class RefusedError(Exception):
+    """What a row does not serve, for the reason that is the message."""
+
+
+def bases(operator: Operator, overload: Any) -> list[CompatSample]:
+    """Return the smallest accepted case of each dtype, rank and set of inputs whose sizes are 2 or more where it can
+    be: torch.compile makes a graph of its own for the sizes 0 and 1."""
+    found: dict[tuple[object, ...], CompatSample] = {}
+    cases = [(m, c) for m in operator.models for c in m.cases if described(c) and _is_small(c)]
+    for model, case in sorted(cases, key=lambda one: (_ones(one[1]), sum(elements(one[1])))):
+        counts = tuple(len(given(case, i.name)) for i in operator.spec.inputs)
+        ranks = tuple(len(shape_of(t)) for i in operator.spec.inputs for t in given(case, i.name))
+        key = (*model.types.items(), *counts, *ranks)
+        sample = CompatSample(spec=operator.spec, model=replace(model, cases=(case,)), operator=overload)
+        if key not in found and sample.accepts(sample.tensors):
+            found[key] = sample
+    return _first_of_each(list(found.values()))[:_BASES]
+
+
+def _first_of_each(found: list[CompatSample]) -> list[CompatSample]:
+    """Return samples with those first whose dtypes no sample before has."""
+    seen: set[object] = set()
+    new: list[CompatSample] = []
+    for sample in found:
+        types = tuple(sample.model.types.items())
+        if types not in seen:
+            new.append(sample)
+        seen.add(types)
+    return new + [sample for sample in found if sample not in new]
+
+
+def _is_small(case: Case) -> bool:
+    return all(0 < n <= SMALL for n in elements(case))
+
+
+def _ones(case: Case) -> int:
+    """Return how many axes have one element."""
+    return sum(size == 1 for name in case.inputs for t in given(case, name) for size in shape_of(t))
+
+
+def resized(base: CompatSample) -> Iterator[CompatSample]:
+    """Yield the case with other sizes: one of them, then all, as far as the operator accepts them."""
+    spec, model = base.spec, base.model
+    (case,) = model.cases
+    listed = {n for name in case.inputs for t in given(case, name) if isinstance(t, Values) for n in shape_of(t)}
+    own = dict.fromkeys(n for shape in base.shapes for n in shape if n > 1 and n not in listed)
+    seen = {base.shapes}
+    for more in _LARGER:
+        for sizes in ([n] for n in own) if len(own) == 1 else ([[n] for n in own] + [[*own]]):
+            changes = {n: n + more * (1 + index) for index, n in enumerate(sizes)}
+            shapes = resized_shapes(spec, template_of(spec, model, case, changes), attribute_values(spec, model))
+            made = None if shapes is None else reshaped(spec, model, shapes)
+            if made is None or not _is_small(made.cases[0]):
+                continue
+            sample = replace(base, model=made)
+            if sample.shapes not in seen and sample.accepts(sample.tensors):
+                seen.add(sample.shapes)
+                yield sample
+
+
+def require_equal(sample: CompatSample, found: Tensors, expected: Tensors, how: str) -> None:
+    """Raise CompatError unless tensors are equal: both ways call one kernel."""
+    for output, a, e in zip(sample.spec.outputs, found, expected, strict=True):
+        compared = compare(as_array(a.contiguous()), as_array(e.contiguous()), tolerance=EXACT)
+        if not compared.ok:
+            raise CompatError(f"{sample}: {how}, {output.name} is not that of a plain call: {compared}")
+
+
+def require_near(sample: CompatSample, found: Tensors, expected: Tensors, how: str) -> None:
+    size = max(1.0, *map(largest, expected))
+    for index, (a, e) in enumerate(zip(found, expected, strict=True)):
+        rtol = _GRADIENT_RTOL.get(e.dtype, 1e-2)
+        if a.shape != e.shape or a.dtype != e.dtype:
+            raise CompatError(
+                f"{sample}: {how}, gradient {index} is {a.dtype} {tuple(a.shape)}, that of backward() is {e.dtype} "
+                f"{tuple(e.shape)}"
+            )
+        differ = ~((a - e).abs() <= rtol * (e.abs() + size)) & ~(a.isnan() & e.isnan()) & (a != e)
+        if bool(differ.any()):
+            at = tuple(int(i) for i in differ.nonzero()[0])
+            raise CompatError(
+                f"{sample}: {how}, gradient {index} at {at} is {a[at].item():.6g}, that of backward() is "
+                f"{e[at].item():.6g}"
+            )
+
+
+def require_refused(call: Callable[[], object], why: str) -> None:
+    """Raise CompatError unless a call raises an error with the reason."""
+    try:
+        call()
+    except RuntimeError as error:
+        if why in str(error):
+            return
+        raise
+    raise CompatError(f"expected an error, and it ran: {why}")

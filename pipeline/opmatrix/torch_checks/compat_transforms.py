@@ -1,0 +1,140 @@
+"""The rows torch.vmap and torch.autocast of `doit compat`, compared with loops and with plain calls."""
+
+from __future__ import annotations
+
+import warnings
+
+import torch
+
+from opmatrix.errors import CompatError
+from opmatrix.spec import OpSpec
+from opmatrix.torch_checks.compat_samples import (
+    Compat,
+    CompatSample,
+    RefusedError,
+    Tensors,
+    require_equal,
+    require_refused,
+)
+from opmatrix.torch_library import transforms
+
+_BATCH = 3
+_FALLBACK = "by torch's own loop, which warns of its speed: register_vmap takes no tensor that is given by name alone"
+
+
+def mapped(compat: Compat) -> tuple[int, str]:
+    """Map each sample over a batch in one tensor at a time, the batch along the first or the last axis, then in all."""
+    if why := transforms.refused_vmap(compat.spec):
+        base = compat.samples[0]
+        require_refused(lambda: torch.vmap(base.call)(*(t.expand(2, *t.shape) for t in base.tensors)), why)
+        raise RefusedError(why)
+    by_torch = transforms.has_keyword_tensors(compat.spec)
+    with warnings.catch_warnings():
+        if by_torch:
+            warnings.filterwarnings("ignore", "There is a performance drop")
+        return sum(_mapped_sample(base, empty=not by_torch) for base in compat.samples), _FALLBACK if by_torch else ""
+
+
+def _mapped_sample(base: CompatSample, *, empty: bool) -> int:
+    """Return how many calls agree; with `empty`, also of a batch without samples."""
+    batches, places = _batches(base), range(len(base.tensors))
+    ways = [{n: 0 if (n + len(base.tensors)) % 2 else -1} for n in places]
+    ways += [{n: -1 if n % 2 else 0 for n in places}, dict.fromkeys(places, 0)]
+    count = sum(_mapped(base, batches, dims) for dims in ways)
+    _mapped_twice(base, batches)
+    if empty:
+        found = torch.vmap(base.call)(*(t[:0] for t in batches))
+        for one, plain in zip(found, base.call(*base.tensors), strict=True):
+            if one.shape != (0, *plain.shape) or one.dtype != plain.dtype:
+                raise CompatError(
+                    f"{base}: torch.vmap over an empty batch gives {one.dtype} {tuple(one.shape)}, expected "
+                    f"{plain.dtype} {(0, *plain.shape)}"
+                )
+    return count
+
+
+def _batches(base: CompatSample) -> list[torch.Tensor]:
+    """Return a batch of each tensor: those of the case, then other random ones, as far as the operator accepts them
+    together with those of the case."""
+    found = [[*base.tensors]]
+    for number in range(12 * _BATCH):
+        if len(found) == _BATCH:
+            break
+        other = base.renamed(f"_{number}")
+        if other.accepts(other.tensors):
+            found.append([*other.tensors])
+    found += [found[0]] * (_BATCH - len(found))
+    stacked = [torch.stack(several) for several in zip(*found, strict=True)]
+    for place in range(len(stacked)):  # mapped alone, each must fit the others of the case
+        for index in range(_BATCH):
+            given = [*base.tensors]
+            given[place] = stacked[place][index]
+            if not base.accepts(given):
+                stacked[place][index] = base.tensors[place]
+    return stacked
+
+
+def _mapped(base: CompatSample, batches: Tensors, dims: dict[int, int]) -> int:
+    """Compare torch.vmap with a loop; `dims` has the axis of the batch of each tensor that has one."""
+    in_dims = tuple(dims.get(n) for n in range(len(batches)))
+    given = [b.movedim(0, d) if d is not None else t for b, t, d in zip(batches, base.tensors, in_dims, strict=True)]
+    single = [[b[i] if d is not None else t for b, t, d in zip(batches, base.tensors, in_dims, strict=True)]
+              for i in range(_BATCH)]  # fmt: skip
+    if not all(base.accepts(one) for one in single):  # values that obey no rule together
+        return 0
+    found = torch.vmap(base.call, in_dims=in_dims)(*given)
+    expected = [torch.stack(several) for several in zip(*(base.call(*one) for one in single), strict=True)]
+    require_equal(base, found, expected, f"under torch.vmap with in_dims={in_dims}")
+    return 1
+
+
+def _mapped_twice(base: CompatSample, batches: Tensors) -> None:
+    """Compare nested calls of torch.vmap with loops."""
+    twice = [torch.stack([b, b.flip(0)]) for b in batches]
+    samples = [[[b[i][j] for b in twice] for j in range(_BATCH)] for i in range(2)]
+    if not all(base.accepts(one) for several in samples for one in several):
+        return
+    rows = [[base.call(*one) for one in several] for several in samples]
+    expected = [
+        torch.stack([torch.stack([one[n] for one in several]) for several in rows]) for n in range(len(rows[0][0]))
+    ]
+    require_equal(base, torch.vmap(torch.vmap(base.call))(*twice), expected, "under torch.vmap within torch.vmap")
+
+
+def autocast(compat: Compat) -> tuple[int, str]:
+    """Call each sample under autocast: as it is, and with float32 lowered in one tensor at a time and in all."""
+    count, spec = 0, compat.spec
+    for base in compat.samples:
+        plain = base.call(*base.tensors)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            found = base.call(*base.tensors)
+        require_equal(base, found, plain, "under torch.autocast")
+        count += 1
+        lowered = [n for n, t in enumerate(base.tensors) if t.dtype == torch.float32]
+        for dtype in (torch.bfloat16, torch.float16) if lowered else ():
+            for places in [[n] for n in lowered] + [lowered]:
+                given = [t.to(dtype) if n in places else t for n, t in enumerate(base.tensors)]
+                expected = _widened(spec, base, given)
+                if expected is None:  # the rounded values break a rule
+                    continue
+                with torch.autocast("cpu", dtype=dtype):
+                    found = base.call(*given)
+                names = ", ".join(base.names[n] for n in places)
+                require_equal(base, found, expected, f"under torch.autocast with {names} in {dtype}")
+                count += 1
+    return count, ""
+
+
+def _widened(spec: OpSpec, base: CompatSample, given: Tensors) -> tuple[torch.Tensor, ...] | None:
+    """Return the outputs of a plain call with dtypes that the declaration allows: lowered tensors remain only where all
+    floating ones of their type variable are lowered and the operator takes that dtype."""
+    parts = {part.name: part for part in spec.inputs}
+    types = [parts[name].type for name in base.names]
+    widened = []
+    for tensor, declared in zip(given, types, strict=True):
+        alike = {t.dtype for t, other in zip(given, types, strict=True) if other == declared}
+        allowed = spec.types.get(declared, (declared,))
+        keeps = len(alike) == 1 and str(tensor.dtype).removeprefix("torch.") in allowed
+        low = tensor.dtype in (torch.bfloat16, torch.float16)
+        widened.append(tensor.float() if low and not keeps else tensor)
+    return base.call(*widened) if base.accepts(widened) else None

@@ -1,0 +1,305 @@
+"""What torch's transforms ask of a custom operator: its gradient, its batching rule, and its rule under autocast.
+
+`torch.library.register_autograd` serves `backward()` alone: with an operator that it completes, torch.func.grad raises
+an error, and torch.func.jvp silently gives zeros (torch 2.4 to 2.15). `register_gradient` serves all of torch.func.
+The rules of `register_rules` follow from the declaration. A wheel contains this module.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import reduce
+from inspect import signature
+from typing import Any
+
+import torch
+import torch.autograd.forward_ad as forward_ad
+from torch.utils import _pytree as pytree
+
+from opmatrix.declaration.torch_signature import torch_arguments, torch_qualified
+from opmatrix.spec import FromKernel, Input, OpSpec
+from opmatrix.torch_library.aten_overloads import registered_operator
+
+_alive: list[torch.library.Library] = []  # torch removes what a library registered when it is deleted
+
+NO_FORMULA = "has no gradient: torch_op.py has no backward()"
+NO_FORWARD_MODE = (
+    "has no derivative in forward mode (torch.func.jvp, jacfwd, hessian): torch.library has no such rule for an "
+    "operator. Take torch.func.vjp or jacrev, which use its backward()"
+)
+
+
+def refused_vmap(spec: OpSpec) -> str:
+    """Return why torch.vmap cannot map an operator, or ""."""
+    sizes = [o.name for o in spec.outputs if isinstance(o.shape, FromKernel)]
+    found = ", ".join(sizes)
+    return (
+        f"the size of {found} depends on the data, so the results of a batch are no tensor: call it in a loop"
+        if sizes
+        else ""
+    )
+
+
+def register_rules(spec: OpSpec) -> None:
+    """Register the batching rule and the autocast rule. Needs torch 2.5."""
+    operator = _overload(torch_qualified(spec))
+    if not has_keyword_tensors(spec):
+        torch.library.register_vmap(torch_qualified(spec), _batching_rule(spec, operator))
+    _implement(operator, "AutocastCPU", _autocast_rule(spec, operator))
+
+
+def has_keyword_tensors(spec: OpSpec) -> bool:
+    """Return whether an input is passed by keyword alone: torch.library.register_vmap refuses such an operator."""
+    return any(a.keyword and isinstance(a.source, Input) for a in torch_arguments(spec))
+
+
+def register_missing_gradient(spec: OpSpec) -> None:
+    """Let an operator without a gradient raise an error where torch would give zeros, in forward mode silently."""
+    name = torch_qualified(spec)
+    if not has_formula(name) and not torch._C._dispatch_has_kernel_for_dispatch_key(name, "CompositeImplicitAutograd"):
+        register_gradient(name, setup_context=lambda **_: None, backward=None)
+
+
+def has_formula(name: str) -> bool:
+    """Return whether a gradient is registered for the operator ``namespace::name``."""
+    if operator := python_operator(name):  # it has a kernel for Autograd in any case
+        return getattr(operator, "_backward_fn", None) is not None
+    keys = ("Autograd", "AutogradCPU")
+    return any(torch._C._dispatch_has_kernel_for_dispatch_key(name, key) for key in keys)
+
+
+def register_gradient(
+    name: str,
+    *,
+    setup_context: Callable[..., None],
+    backward: Callable[..., Any] | None,
+    library: torch.library.Library | None = None,
+) -> None:
+    """Register the functions that torch.library.register_autograd takes, for the operator ``namespace::name``.
+
+    With `library`, until that is deleted. Without `backward`, a call of it raises an error.
+    """
+    operator = _overload(name)
+    if python_operator(name):
+        if backward:  # its definition has it as well
+            torch.library.register_autograd(name, backward, setup_context=setup_context, lib=library)
+        if "allow_override" not in signature(torch.library.Library.impl).parameters:  # before torch 2.8
+            return
+    function = _autograd_function(operator, setup_context, backward)
+    below = torch._C._after_autograd_keyset
+
+    def call(keyset: Any, *arguments: Any, **keywords: Any) -> Any:
+        derived = torch.is_grad_enabled() and torch._C._any_requires_grad(*arguments, **keywords)
+        if not derived and forward_ad._current_level < 0:
+            with torch._C._AutoDispatchBelowAutograd():
+                return operator.redispatch(keyset & below, *arguments, **keywords)
+        flat, structure = pytree.tree_flatten(arguments)
+        called = _Call(keyset & below, arguments, structure, keywords)
+        with torch._functorch.utils.enable_single_level_autograd_function():
+            outputs = function.apply(called, *flat)
+        return pytree.tree_unflatten(outputs, called.outputs)
+
+    _implement(operator, "Autograd", call, library)
+
+
+class _Call:
+    """One call: the keys below Autograd, arguments by keyword alone, the structure of the others and of the outputs,
+    and how many values each argument is: None for one that is no list."""
+
+    def __init__(self, keyset: Any, arguments: Sequence[Any], structure: Any, keywords: dict[str, Any]) -> None:
+        self.keyset, self.structure, self.keywords = keyset, structure, keywords
+        self.counts = [len(a) if isinstance(a, tuple | list) else None for a in arguments]
+        self.outputs: Any = None
+
+    def arguments(self, flat: Sequence[Any]) -> Any:
+        """Return values, one for each of the flat arguments, in the structure of the arguments."""
+        return pytree.tree_unflatten([*flat], self.structure)
+
+
+def _autograd_function(operator: Any, setup_context: Callable[..., None], backward: Callable[..., Any] | None) -> Any:
+    """Return the autograd function of an operator, as torch.library.register_autograd makes it.
+
+    It has one level: torch.func calls it once for each of its own, below torch.autograd.Function.apply, which would
+    begin with all of them again and raise an error.
+    """
+    declared = operator._schema.arguments
+    positional = [a for a in declared if not a.kwarg_only]
+    keyword_only = len(positional) < len(declared)
+
+    def forward(ctx: Any, called: _Call, *flat: Any) -> tuple[Any, ...]:
+        arguments = called.arguments(flat)
+        # torch runs a forward without grad mode; what the operator does in the outer levels of torch.func is derived.
+        with torch.enable_grad(), forward_ad._set_fwd_grad_enabled(True), torch._C._AutoDispatchBelowAutograd():
+            output = operator.redispatch(called.keyset, *arguments, **called.keywords)
+        # The dispatcher leaves out arguments that are equal to their defaults.
+        inputs = (*arguments, *(a.default_value for a in positional[len(arguments) :]))
+        keywords = {a.name: called.keywords.get(a.name, a.default_value) for a in declared if a.kwarg_only}
+        needed = ctx.needs_input_grad
+        ctx.needs_input_grad = _needed(needed, called)
+        named = {"keyword_only_inputs": keywords} if keyword_only else {}
+        setup_context(ctx=ctx, inputs=inputs, output=output, **named)
+        ctx.needs_input_grad = needed
+        ctx.opmatrix_call = called
+        outputs, called.outputs = pytree.tree_flatten(output)
+        return tuple(outputs)
+
+    def derive(ctx: Any, *grads: Any) -> tuple[Any, ...]:
+        called = ctx.opmatrix_call
+        if backward is None:
+            raise RuntimeError(f"{operator} {NO_FORMULA}")
+        given = pytree.tree_unflatten(grads, called.outputs)
+        needed = ctx.needs_input_grad
+        ctx.needs_input_grad = _needed(needed, called)
+        try:
+            found = backward(ctx, *(given if isinstance(given, tuple | list) else [given]))
+        finally:
+            ctx.needs_input_grad = needed
+        return (None, *_flat_gradients(found if isinstance(found, tuple | list) else (found,), called.counts))
+
+    def refuse(ctx: Any, *tangents: Any) -> None:
+        raise RuntimeError(f"{operator} {NO_FORWARD_MODE}")
+
+    functions = {"forward": forward, "backward": derive, "jvp": refuse}
+    name = f"{operator.namespace}_{operator._schema.name.partition('::')[2]}"
+    base = torch.autograd.function._SingleLevelFunction
+    return type(name, (base,), {key: staticmethod(function) for key, function in functions.items()})
+
+
+def _needed(flat: Sequence[bool], called: _Call) -> tuple[Any, ...]:
+    """Return ``needs_input_grad`` in the form of the arguments: a tuple of flags for a list."""
+    return tuple(tuple(one) if isinstance(one, tuple | list) else one for one in called.arguments(flat[1:]))
+
+
+def _flat_gradients(found: Sequence[Any], counts: Sequence[int | None]) -> Iterator[Any]:
+    """Yield the gradient of each flat argument; None for a list is None for each of its tensors.
+
+    Gradients of arguments that were left out, as equal to their defaults, are None and left out as well. torch reports
+    any other wrong number.
+    """
+    for count, gradient in zip(counts, found, strict=False):
+        yield from [gradient] if count is None else [None] * count if gradient is None else gradient
+    yield from (gradient for gradient in found[len(counts) :] if gradient is not None)
+
+
+def _batching_rule(spec: OpSpec, operator: Any) -> Callable[..., Any]:
+    """Return the rule for torch.vmap: a call per sample, whose results are stacked."""
+    refused = refused_vmap(spec)
+
+    def rule(info: Any, in_dims: Sequence[Any], *arguments: Any, **keywords: Any) -> Any:
+        if refused:
+            raise RuntimeError(f"torch.vmap of {operator}: {refused}")
+        if info.batch_size == 0:  # no sample shows the sizes of the outputs
+            given = [_on_meta(a, dim) for a, dim in zip(arguments, in_dims, strict=True)]
+            found, structure = pytree.tree_flatten(operator(*given, **keywords))
+            outputs = [torch.empty((0, *one.shape), dtype=one.dtype) for one in found]
+        else:
+            results = []
+            for index in range(info.batch_size):
+                given = [_sample(a, dim, index) for a, dim in zip(arguments, in_dims, strict=True)]
+                found, structure = pytree.tree_flatten(operator(*given, **keywords))
+                results.append(found)
+            outputs = [torch.stack(several) for several in zip(*results, strict=True)]
+        dims = pytree.tree_unflatten([0] * len(outputs), structure)
+        return pytree.tree_unflatten(outputs, structure), dims
+
+    return rule
+
+
+def _sample(argument: Any, dim: Any, index: int) -> Any:
+    """Return one sample of an argument; `dim` is the axis of the samples, None for an argument that has none."""
+    if isinstance(dim, tuple | list):
+        return [_sample(a, d, index) for a, d in zip(argument, dim, strict=True)]
+    return argument if dim is None else argument.select(dim, index)
+
+
+def _on_meta(argument: Any, dim: Any) -> Any:
+    """Return an argument without values; without the axis `dim` of the samples."""
+    if isinstance(argument, tuple | list) and isinstance(dim, tuple | list):
+        return [_on_meta(a, d) for a, d in zip(argument, dim, strict=True)]
+    if not isinstance(argument, torch.Tensor):
+        return argument
+    shape = [size for axis, size in enumerate(argument.shape) if dim is None or axis != dim % argument.dim()]
+    return torch.empty(shape, dtype=argument.dtype, device="meta")
+
+
+def _autocast_rule(spec: OpSpec, operator: Any) -> Callable[..., Any]:
+    """Return the rule for torch.autocast on the CPU: tensors of one type variable get the widest of their dtypes, and
+    float32 where the operator is not declared for that. As in torch, float64 and integers remain as they are."""
+    without = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)
+
+    def rule(keyset: Any, *arguments: Any, **keywords: Any) -> Any:
+        cast: dict[int | str, Any] = dict(enumerate(arguments))
+        cast.update(keywords)  # by name
+        for places, allowed in groups:
+            tensors = [t for place in places for t in _tensors(cast.get(place)) if _is_cast(t)]
+            if tensors:
+                widest = reduce(torch.promote_types, (t.dtype for t in tensors))
+                wanted = widest if widest in allowed else torch.float32
+                if wanted in allowed:
+                    cast |= {place: _cast(cast[place], wanted) for place in places if place in cast}
+        with torch._C._ExcludeDispatchKeyGuard(without):
+            return operator(*(cast[n] for n in range(len(arguments))), **{name: cast[name] for name in keywords})
+
+    inputs = [
+        (a.name if a.keyword else place, a.source)
+        for place, a in enumerate(torch_arguments(spec))
+        if isinstance(a.source, Input)
+    ]
+    groups = [
+        ([place for place, part in inputs if part.type == declared], _floating(spec, declared))
+        for declared in dict.fromkeys(part.type for part in spec.inputs)
+    ]
+    return rule
+
+
+def _floating(spec: OpSpec, declared: str) -> set[torch.dtype]:
+    """Return the floating dtypes of a declared type that the running torch has."""
+    found = (getattr(torch, dtype, None) for dtype in spec.types.get(declared, (declared,)))
+    return {dtype for dtype in found if isinstance(dtype, torch.dtype) and dtype.is_floating_point}
+
+
+def _tensors(argument: Any) -> list[torch.Tensor]:
+    several = argument if isinstance(argument, tuple | list) else [argument]
+    return [one for one in several if isinstance(one, torch.Tensor)]
+
+
+def _is_cast(tensor: torch.Tensor) -> bool:
+    """Return whether torch's own rules of autocast on the CPU cast a tensor."""
+    return tensor.is_floating_point() and tensor.dtype != torch.float64 and tensor.device.type == "cpu"
+
+
+def _cast(argument: Any, dtype: torch.dtype) -> Any:
+    if isinstance(argument, tuple | list):
+        return [_cast(one, dtype) for one in argument]
+    return argument.to(dtype) if isinstance(argument, torch.Tensor) and _is_cast(argument) else argument
+
+
+def _overload(name: str) -> Any:
+    """Return the overload of ``namespace::name`` or ``namespace::name.overload``."""
+    found = registered_operator(name)
+    return found if "." in name.partition("::")[2] else found.default
+
+
+def _implement(operator: Any, key: str, function: Callable[..., Any], library: Any = None) -> None:
+    """Register a function of a key set and arguments; with `library`, until that is deleted."""
+    if library is None:
+        library = torch.library.Library(operator.namespace, "IMPL")  # type: ignore[no-untyped-call]  # torch has no types
+        _alive.append(library)
+    schema = operator._schema
+    name = str(schema.name).partition("::")[2]
+    named = f"{name}.{schema.overload_name}" if schema.overload_name else name
+    if not torch._C._dispatch_has_kernel_for_dispatch_key(operator.name(), key):
+        library.impl(named, function, key, with_keyset=True)
+        return
+    with warnings.catch_warnings():  # torch warns of any replacement, here of the function that custom_op registers
+        warnings.simplefilter("ignore")
+        library.impl(named, function, key, with_keyset=True, allow_override=True)
+
+
+def python_operator(name: str) -> Any:
+    """Return the object of torch.library.custom_op that defines an operator, or None."""
+    with suppress(AttributeError):  # before torch 2.4
+        return torch._library.custom_ops.OPDEFS.get(name)
+    return None

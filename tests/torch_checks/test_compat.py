@@ -1,0 +1,213 @@
+"""The rows of `doit compat` find planted faults: in a fake kernel, in rules for vmap and autocast, in a gradient."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from opmatrix.declaration.load import Operator
+from opmatrix.spec import (
+    Attribute,
+    Case,
+    FromKernel,
+    Input,
+    Model,
+    OnnxOp,
+    OpSpec,
+    Output,
+    Random,
+    SameAs,
+    Tolerance,
+    TorchOp,
+)
+from opmatrix.torch_checks import compat, compat_compiled
+from opmatrix.torch_checks.compat import Compat, Row
+from opmatrix.torch_library import transforms
+from opmatrix.torch_library.user_python import Gradient
+
+pytestmark = pytest.mark.torch
+
+NUMBERS = itertools.count()
+SHAPE = {"x": Random(shape=(3, 4)), "w": Random(shape=(4,)), "shift": Random(shape=(4,), deviation=400.0)}
+SPEC = OpSpec(
+    name="scaled",
+    summary="w * x * x + factor * shift.",
+    torch=TorchOp(name="compat_0::scaled"),
+    onnx=OnnxOp(domain="test", op_type="Scaled"),
+    types={"T": ("float32", "float64")},
+    inputs=(
+        Input(name="x", type="T", dims=("...", "C")),
+        Input(name="w", type="T", dims=("C",)),
+        Input(name="shift", type="int32", dims=("C",)),
+    ),
+    attributes=(Attribute(name="factor", kind="float", default=0.5),),
+    outputs=(Output(name="y", type="T", shape=SameAs(input="x")),),
+    tolerances={"custom": {"float32": Tolerance(rtol=0.0, atol=0.0), "float64": Tolerance(rtol=0.0, atol=0.0)}},
+)
+MODELS = tuple(
+    Model(name=dtype, types={"T": dtype}, cases=(Case(name=dtype, inputs=SHAPE),)) for dtype in ("float32", "float64")
+)
+
+
+def kernel(x: torch.Tensor, w: torch.Tensor, shift: torch.Tensor, factor: float = 0.5) -> torch.Tensor:
+    """Compute as a binding does: refuse other dtypes than the declared ones."""
+    if x.dtype not in (torch.float32, torch.float64) or w.dtype != x.dtype:
+        raise RuntimeError(f"scaled: x is {x.dtype}, w is {w.dtype}")
+    if shift.dtype != torch.int32:
+        raise RuntimeError(f"scaled: shift must be int32, got {shift.dtype}")
+    return w * x * x + factor * shift
+
+
+def fake(x: torch.Tensor, w: torch.Tensor, shift: torch.Tensor, factor: float = 0.5) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
+def setup_context(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+    x, w, *_ = inputs
+    ctx.save_for_backward(x, w)
+
+
+def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    x, w = ctx.saved_tensors
+    return 2 * grad * w * x, (grad * x * x).reshape(-1, x.shape[-1]).sum(0), None, None
+
+
+GRADIENT = Gradient(setup_context=setup_context, backward=backward, without=())
+
+
+@pytest.fixture
+def operator() -> Iterator[Callable[..., Compat]]:
+    """Return a function that defines the operator in a namespace of its own, and prepares it."""
+    libraries: list[torch.library.Library] = []
+
+    def define(
+        spec: OpSpec = SPEC, gradient: Gradient | None = GRADIENT, fake: Callable[..., Any] = fake, kernel: Any = kernel
+    ) -> Compat:
+        namespace = f"compat_{next(NUMBERS)}"
+        library = torch.library.Library(namespace, "DEF")
+        libraries.append(library)
+        library.define("scaled(Tensor x, Tensor w, Tensor shift, float factor=0.5) -> Tensor")
+        library.impl("scaled", kernel, "CPU")
+        torch.library.register_fake(f"{namespace}::scaled", fake, lib=library)
+        named = replace(spec, torch=TorchOp(name=f"{namespace}::scaled"))
+        overload = getattr(torch.ops, namespace).scaled.default
+        return compat.prepare(Operator(spec=named, models=MODELS), overload, gradient)
+
+    yield define
+    for library in libraries:
+        library._destroy()
+
+
+def row(made: Compat, name: str) -> Row:
+    if name == "torch.compile":  # inductor generates no code for one call of an operator; it only takes longer
+        return compat.row(name, lambda found: compat_compiled.compiled(found, backend="aot_eager"), made)
+    return compat.row(name, compat.CHECKS[name], made)
+
+
+def test_the_rows_of_an_operator_without_a_fault(operator: Callable[..., Compat]) -> None:
+    made = operator()
+    found = {name: row(made, name) for name in compat.CHECKS}
+    refused = found.pop("torch.func.jvp")
+    assert {name: (one.outcome, one.detail) for name, one in found.items()} == dict.fromkeys(found, ("works", ""))
+    assert (refused.outcome, refused.detail) == ("refused", f"it {transforms.NO_FORWARD_MODE}")
+    assert found["torch.compile"].samples >= 8 and found["torch.vmap"].samples >= 8  # two dtypes, several sizes
+    assert found["torch.autocast"].samples >= 8 and found["torch.func.grad"].samples == 6
+
+
+def test_torch_alone_serves_no_transform_of_the_gradient(operator: Callable[..., Compat]) -> None:
+    """The reason for `transforms.register_gradient`: with torch.library.register_autograd, one row fails with an error
+    and the other with zeros. If this test fails, torch does it itself."""
+    made = operator(gradient=None)
+    assert made.spec.torch
+    name = f"{made.spec.torch.name.partition('::')[0]}::plain"
+    library = torch.library.Library(name.partition("::")[0], "FRAGMENT")
+    library.define("plain(Tensor x) -> Tensor")
+    library.impl("plain", lambda x: x * x, "CPU")
+
+    def save(ctx: Any, inputs: tuple[torch.Tensor, ...], output: torch.Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    torch.library.register_autograd(name, lambda ctx, g: 2 * g * ctx.saved_tensors[0], setup_context=save, lib=library)
+    plain = getattr(torch.ops, name.partition("::")[0]).plain
+    x = torch.ones(3)
+    with pytest.raises(RuntimeError, match="it must override the setup_context"):
+        torch.func.grad(lambda x: plain(x).sum())(x)
+    with warnings.catch_warnings():  # of torch.jit.script, in torch's own rules for forward mode
+        warnings.simplefilter("ignore")
+        assert torch.func.jvp(plain, (x,), (x,))[1].eq(0).all()
+    library._destroy()
+
+
+def test_a_fake_kernel_that_takes_a_size_as_a_number(operator: Callable[..., Compat]) -> None:
+    def specialised(x: torch.Tensor, w: torch.Tensor, shift: torch.Tensor, factor: float = 0.5) -> torch.Tensor:
+        return torch.empty((int(x.shape[0]), *x.shape[1:]), dtype=x.dtype)
+
+    found = row(operator(fake=specialised), "torch.compile")
+    assert found.outcome == "failed"
+    assert "torch.compile compiled it again for these sizes, after case float32" in found.detail
+
+
+def test_a_fake_kernel_of_another_shape(operator: Callable[..., Compat]) -> None:
+    def other(x: torch.Tensor, w: torch.Tensor, shift: torch.Tensor, factor: float = 0.5) -> torch.Tensor:
+        return torch.empty(x.shape[::-1], dtype=x.dtype).sum(0)
+
+    found = row(operator(fake=other, gradient=None), "torch.vmap")
+    assert found.outcome == "failed" and "torch.vmap over an empty batch gives" in found.detail
+
+
+def test_a_batching_rule_that_ignores_in_dims(operator: Callable[..., Compat], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        transforms, "_sample", lambda a, dim, index: a if dim is None else a.movedim(dim, 0).flatten(0, 1)[: a.size(1)]
+    )
+    found = row(operator(), "torch.vmap")
+    assert found.outcome == "failed" and "under torch.vmap with in_dims=" in found.detail
+
+
+def test_an_autocast_rule_that_casts_integers(operator: Callable[..., Compat], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transforms, "_floating", lambda spec, declared: {torch.float32})
+    monkeypatch.setattr(transforms, "_is_cast", lambda tensor: tensor.dtype != torch.float64)
+    found = row(operator(), "torch.autocast")
+    assert found.outcome == "failed" and "shift" in found.detail
+
+
+def test_no_autocast_rule(operator: Callable[..., Compat], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transforms, "_is_cast", lambda tensor: False)
+    found = row(operator(), "torch.autocast")
+    assert found.outcome == "failed" and "scaled: x is torch.bfloat16" in found.detail
+
+
+def test_a_formula_that_branches_on_values(operator: Callable[..., Compat]) -> None:
+    def branching(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        return backward(ctx, grad if float(grad.detach().abs().max()) < 1e30 else grad / 1e30)
+
+    found = row(operator(gradient=replace(GRADIENT, backward=branching)), "torch.func.grad")
+    assert found.outcome == "failed" and "vmap: It looks like you're" in found.detail
+
+
+def test_an_operator_without_a_gradient_refuses_instead_of_zeros(operator: Callable[..., Compat]) -> None:
+    made = operator(gradient=None)
+    found = row(made, "torch.func.grad")
+    assert (found.outcome, found.detail) == ("refused", f"it {transforms.NO_FORMULA}")
+    assert row(made, "torch.func.jvp").outcome == "refused"
+    x = made.samples[0].tensors[0].clone().requires_grad_()
+    with pytest.raises(RuntimeError, match=r"has no gradient: torch_op\.py has no backward"):
+        made.samples[0].call(x, *made.samples[0].tensors[1:])[0].sum().backward()
+
+
+def test_a_refusal_that_does_not_refuse(operator: Callable[..., Compat], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transforms, "register_missing_gradient", lambda spec: None)
+    found = row(operator(gradient=None), "torch.func.jvp")
+    assert found.outcome == "failed" and "expected an error, and it ran" in found.detail
+
+
+def test_vmap_is_refused_for_sizes_that_depend_on_data(operator: Callable[..., Compat]) -> None:
+    sized = replace(SPEC, outputs=(Output(name="y", type="T", shape=FromKernel(rank=2)),))
+    found = row(operator(spec=sized), "torch.vmap")
+    assert found.outcome == "refused"
+    assert found.detail.startswith("the size of y depends on the data, so the results of a batch are no tensor")
