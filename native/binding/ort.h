@@ -32,6 +32,9 @@ class Attributes {
     KERNEL_CHECK(type_of(other) == nullptr, op_, ": unknown attribute ", other, "; in ONNX its name is ", name);
   }
 
+  /// Whether the node has an attribute, of any type.
+  bool has(const char* name) const { return type_of(name) != nullptr; }
+
   // Each takes a default by address; without one the attribute is required.
 
   float get_float(const char* name, const float* otherwise) const {

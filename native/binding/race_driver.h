@@ -79,9 +79,14 @@ struct Input {
   }
 };
 
-/// One attribute: the bytes of its value or values. A string ends with a NUL.
+/// One attribute: the bytes of its value or values. A string ends with a NUL. One that is optional has a byte before
+/// these if it is there, else none.
 struct Attribute {
   std::vector<unsigned char> bytes;
+
+  bool given() const { return !bytes.empty(); }
+  /// An optional one that is there, without that byte.
+  Attribute inner() const { return {{bytes.begin() + 1, bytes.end()}}; }
 
   template <typename T>
   T value() const {

@@ -20,7 +20,10 @@ DType = Literal[
 AttributeKind = Literal["float", "int", "string", "bool", "floats", "ints", "strings", "bools", "tensor"]
 Lowering = Literal["custom", "decomposed"]
 MemoryLayout = Literal["contiguous", "transposed", "sliced", "expanded", "flipped"]
-AttributeValue = float | int | str | bool | tuple[float, ...] | tuple[int, ...] | tuple[str, ...] | tuple[bool, ...]
+AttributeValue = (
+    float | int | str | bool | tuple[float, ...] | tuple[int, ...] | tuple[str, ...] | tuple[bool, ...] | None
+)
+"""None: an attribute that is `optional` and absent."""
 Scalar = float | int | bool | str
 Nested = Scalar | tuple["Nested", ...]
 
@@ -150,6 +153,7 @@ class Attribute(metaclass=_KeepsMistakes):
         >>> groups = Attribute(name="num_groups", kind="int", minimum=1)
         >>> eps = Attribute(name="eps", kind="float", default=1e-5)
         >>> mode = Attribute(name="mode", kind="string", default="avg", allowed=("avg", "max"))
+        >>> dim = Attribute(name="dim", kind="int", optional=True)
         >>> signed = Attribute(name="is_signed", kind="int", default=1, onnx_name="signed")
     """
 
@@ -158,8 +162,11 @@ class Attribute(metaclass=_KeepsMistakes):
     another one."""
     kind: AttributeKind
     """A list (`floats`, `ints`, `bools`) is a tuple in Python; `strings` and `tensor` are not supported yet."""
-    default: AttributeValue | None = None
-    """A value of its kind; None: it is required. Attributes without a default come first."""
+    default: AttributeValue = None
+    """A value of its kind; None: it is required, or `optional`. Required attributes come first."""
+    optional: bool = False
+    """Whether it may be absent, in a node, and None: ``int?`` in torch, with the default None. The kernel gets a
+    ``std::optional``, the reference None."""
     torch_name: str | None = None
     """The argument's name in the torch schema; None: `name`."""
     onnx_name: str | None = None

@@ -419,6 +419,22 @@ def test_mistakes_of_shared_sizes_and_names_of_later_inputs(given: dict[str, Any
     assert text in f"{(mistake := next(sizes(spec))).field}: {mistake.text}"
 
 
+def test_an_optional_attribute_is_no_size_and_no_axis() -> None:
+    k = Attribute(name="k", kind="int", optional=True, minimum=0)
+    for shape, text in (
+        (
+            Dims(dims=("k",)),
+            "found 'k', an attribute, allowed: one of kind int that ONNX has, with minimum= from 0 on, not",
+        ),
+        (
+            SameAs(input="x", replace={"k": 2}),
+            "found 'k', allowed: a number, or an attribute of kind int that names the",
+        ),
+    ):
+        spec = replace(SPEC, attributes=(*SPEC.attributes, k), outputs=(replace(SPEC.outputs[0], shape=shape),))
+        assert any(text in mistake.text for mistake in sizes(spec)), shape
+
+
 def test_an_impossible_size_is_an_error() -> None:
     known = Known(spec=SPEC, shapes=SHAPES, attributes={**VALUES, "dim": 3, "padding": (1,)})
     with pytest.raises(ValueError, match=r"'N - 9' is -2 with \{'N': 7\}"):

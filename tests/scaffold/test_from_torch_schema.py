@@ -86,7 +86,6 @@ REFUSED = [
     ("my::f(Tensor x) -> Tensor(a!)", 20, "written in place"),
     ("my::f(Tensor x, Scalar a) -> Tensor", 17, "Scalar is a number of no fixed kind"),
     ("my::f(Tensor x, SymInt? n=None) -> Tensor", 17, "SymInt? is a size that torch may trace"),
-    ("my::f(Tensor x, int? n=None) -> Tensor", 17, "write int, and give a default that means it"),
     ("my::f(Tensor x, int n=None) -> Tensor", 21, "'n' cannot be None: it is int"),
     ("my::f(Tensor x, float[2] a) -> Tensor", 17, "has a fixed length, which a declaration cannot say: write float[]"),
     ("my::f(Tensor x, bool[] flags) -> Tensor", 17, "a list that torch's legacy exporter cannot trace: write int[]"),
@@ -126,7 +125,7 @@ def test_all_reasons_are_reported_at_once() -> None:
     with pytest.raises(UsageError) as raised:
         from_schema("my::f(Tensor(a!) x, Scalar s, int? n) -> Tensor[]", domain="my.domain")
     assert [line.split("column ")[1].partition(":")[0] for line in str(raised.value).split("\n")[2:]] == [
-        "7", "21", "31", "42",
+        "7", "21", "42",
     ]  # fmt: skip
 
 
@@ -148,3 +147,17 @@ def test_schemas_that_validation_rejects(schema: str, reason: str) -> None:
     with pytest.raises(UsageError, match="cannot be declared so:") as raised:
         from_schema(schema, domain="my.domain")
     assert reason in str(raised.value)
+
+
+def test_an_argument_that_may_be_none_is_an_optional_attribute() -> None:
+    """With the default None the schema follows from the declaration; otherwise it is kept."""
+    derived, kept = (
+        from_schema(f"my::f(Tensor x, float? a{default}, int[]? b=None) -> Tensor", domain="my.domain").spec
+        for default in ("=None", "=2")
+    )
+    for spec in (derived, kept):
+        assert [(a.name, a.kind, a.optional, a.default) for a in spec.attributes] == [
+            ("a", "float", True, None), ("b", "ints", True, None),
+        ]  # fmt: skip
+    assert derived.torch and not derived.torch.schema
+    assert kept.torch and kept.torch.schema == "my::f(Tensor x, float? a=2, int[]? b=None) -> Tensor"

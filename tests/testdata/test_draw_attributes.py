@@ -51,6 +51,23 @@ def test_candidates(attribute: Attribute, wanted: set[Any]) -> None:
     assert attribute.allowed or len(found) >= (2 if attribute.kind == "bool" else 4)
 
 
+@pytest.mark.parametrize("kind", ["int", "ints"])
+def test_an_optional_attribute_is_drawn_as_none_and_as_a_value(kind: Any, tmp_path: Path) -> None:
+    """Also where no case has a value."""
+    spec = OpSpec(
+        name="f", summary="", torch=None, onnx=OnnxOp(domain="test", op_type="F"), tolerances={},
+        inputs=(Input(name="x", type="float32", dims=("N",)),),
+        attributes=(Attribute(name="a", kind=kind, optional=True),),
+        outputs=(Output(name="y", type="float32", shape=Dims(dims=("N",))),),
+    )  # fmt: skip
+    model = Model(name="m", cases=(Case(name="c", inputs={"x": Random(shape=(2,))}),))
+    drawn = hypothesis_draw.collect(Operator(spec=spec, models=(model,)), examples=100, home=tmp_path)
+    found = [one.attributes["a"] for one in drawn]
+    absent = found.count(None)
+    assert 0 < absent < len(found)
+    assert not any(value_mistake(spec.attributes[0], value) for value in found)
+
+
 def test_an_int_without_limits_stays_near_what_the_cases_have() -> None:
     """It may be a number of loops."""
     attribute = Attribute(name="a", kind="int")

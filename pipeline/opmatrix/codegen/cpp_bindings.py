@@ -67,7 +67,11 @@ def races(spec: OpSpec) -> str:
     """Return the program that calls the kernel from several threads (native/binding/race_driver.h)."""
     variables = _variables(spec)
     inputs = [f"call.inputs.at({n}){i.view.removeprefix(i.name)}" for n, i in enumerate(variables["inputs"])]
-    attributes = [f"call.attributes.at({n}).{_read(a)}" for n, a in enumerate(variables["attributes"])]
+    attributes = [
+        f"{at}.given() ? std::optional({at}.inner().{_read(a)}) : std::nullopt" if a.given else f"{at}.{_read(a)}"
+        for n, a in enumerate(variables["attributes"])
+        for at in [f"call.attributes.at({n})"]
+    ]
     switches = {a.name: a for a in variables["attributes"]}
     outputs = []
     for n, o in enumerate(variables["outputs"]):
@@ -82,12 +86,12 @@ def races(spec: OpSpec) -> str:
 
 
 def _read(attribute: AttributePart) -> str:
-    """Return how the program reads a stored attribute."""
+    """Return how the program reads a stored attribute, `attribute` of the call."""
     if attribute.is_text:
         return "text()"
     if attribute.is_list:
-        return f"items<{attribute.parameter.removeprefix('List<').removesuffix('>')}>().list()"
-    return f"value<{attribute.parameter}>()"
+        return f"items<{attribute.kind.removeprefix('List<').removesuffix('>')}>().list()"
+    return f"value<{attribute.kind}>()"
 
 
 @cache
@@ -119,6 +123,7 @@ def _variables(spec: OpSpec) -> dict[str, Any]:
         "choices": [_choice(spec, types) for types in dtype_tuples(spec)],
         "text": has_strings(spec),
         "kernel_header": "kernel.h" if spec.kernel is not None else f"{spec.name}/kernel.h",
+        "optional": any(a.given for a in attributes),
         "lists": any(a.is_list for a in attributes) or any(i.kind == "variadic" for i in inputs),
         "halves": bool(cpp.HALVES & dtypes(spec)),
         "listed_shapes": any(i.dims and i.kind != "required" for i in inputs),
@@ -167,7 +172,7 @@ def _torch(
     newer = any(i.kind == "variadic" for i in inputs) or any(a.is_list or a.is_text for a in attributes)
     fixed = [*_constants(spec)]
     more = newer or any(i.kind == "optional" for i in inputs) or any(o.new for o in outputs)
-    more = more or any(function == "torch::check_none" for function, _ in fixed)
+    more = more or any(a.given for a in attributes) or any(function == "torch::check_none" for function, _ in fixed)
     since = ["torch::Since::torch_2_10"] if newer else []
     checked = shape_attributes(spec)
     return {

@@ -11,14 +11,17 @@ from opmatrix.spec import Attribute, OpSpec
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """One KERNEL_CHECK, and the statement around it, if any: ``if (x != nullptr)``."""
+    """One KERNEL_CHECK, and the statement around it, if any: ``if (x_given)``."""
 
     arguments: list[str]
     guard: str | None = None
 
 
-def limits(spec: OpSpec, given: Attribute, *, variable: str, shown: str, suffix: str) -> Check | None:
-    """Return the check of a value, which NaN fails; `shown` is its name in the message, `suffix` a float literal's."""
+def limits(
+    spec: OpSpec, given: Attribute, *, variable: str, shown: str, suffix: str, there: str | None = None
+) -> Check | None:
+    """Return the check of a value, which NaN fails; `shown` is its name in the message, `suffix` a float literal's.
+    `there` is the bool that tells whether it is there, if it is optional."""
     many = given.kind.endswith("s")
     item = "item" if many else variable
     bounds = [(">=", "at least", given.minimum), ("<=", "at most", given.maximum)]
@@ -33,8 +36,9 @@ def limits(spec: OpSpec, given: Attribute, *, variable: str, shown: str, suffix:
     if not conditions:
         return None
     text = f"{spec.name}: {shown} must {'each be ' if many else 'be '}{' and '.join(words)}, got "
+    guard = f"for (const auto item : {variable})" if many else f"if ({there})" if there else None
     arguments = [" && ".join(conditions), quoted(text), item]
-    return Check(arguments=arguments, guard=f"for (const auto item : {variable})" if many else None)
+    return Check(arguments=arguments, guard=guard)
 
 
 def _equal(given: Attribute, variable: str, value: Any, suffix: str) -> str:

@@ -17,7 +17,7 @@ from opmatrix.declaration.torch_signature import (
     torch_name,
     torch_variable,
 )
-from opmatrix.spec import Attribute, AttributeKind, DType, FromKernel, Input, OpSpec
+from opmatrix.spec import Attribute, AttributeKind, DType, FromKernel, Input, OpSpec, Output
 
 # The C++ type of a kernel's argument, or of an item of a list.
 _ITEMS: Mapping[AttributeKind, str] = {
@@ -56,9 +56,12 @@ class AttributePart:
     onnx_name: str
     variable: str  # with what torch gives
     slot: int  # on torch's stack
+    given: str | None  # of an optional one: the variable that tells whether it is there
+    nothing: str  # the variable's value where it is not
     is_list: bool
     is_text: bool
     parameter: str
+    kind: str  # the parameter, if it is there
     torch_type: str
     convert: str  # from a slot of torch's stack, or an item of its list
     torch_check: Check | None
@@ -133,35 +136,59 @@ def attribute_part(spec: OpSpec, given: Attribute) -> AttributePart:
     passed = rounded or variable
     values = given.default if isinstance(given.default, tuple) else None
     listed = None if values is None else ", ".join(literal(float(v) if floats else v, "f") for v in values)
-    default = given.default
+    default, kind = given.default, f"List<{item}>" if many else item
+    there = _unused(f"{given.name}_given", spec) if given.optional else None
+    torch_text, ort_text = (f"{name}.begin()" if text else name for name in (variable, kept))
+    torch_value = f"{passed}.list()" if many else f"{passed}.begin()" if text else passed
+    ort_value = f"{kept}.list()" if many else f"{kept}.begin()" if text else kept
     return AttributePart(
         name=given.name,
         torch_name=shown,
         onnx_name=onnx_name(given),
         variable=variable,
         slot=_slot(spec, given),
+        given=there,
+        nothing=f"Items<{'char' if text else handed}>()" if many or text else f"{handed}()",
         is_list=many,
         is_text=text,
-        parameter=f"List<{item}>" if many else item,
+        parameter=f"std::optional<{kind}>" if given.optional else kind,
+        kind=kind,
         torch_type=f"Items<{handed}>" if many else "Items<char>" if text else handed,
         convert=f"to_{'double' if floats else given.kind.removesuffix('s')}",
-        torch_check=limits(spec, given, variable=f"{variable}.begin()" if text else variable, shown=shown, suffix=""),
+        torch_check=limits(spec, given, variable=torch_text, shown=shown, suffix="", there=there),
         rounded=rounded,
-        passed=f"{passed}.list()" if many else f"{passed}.begin()" if text else passed,
+        passed=_optional(torch_value, there),
         member=f"Items<{item}> {kept}" if many else f"Items<char> {kept}" if text else f"{item} {kept}",
-        member_value=f"{kept}.list()" if many else f"{kept}.begin()" if text else kept,
+        member_value=_optional(ort_value, there and f"{there}_"),
         getter=f"get_{given.kind}",
         default=None if default is None or many else literal(float(str(default)) if floats else default, "f"),
         default_items=listed,
-        ort_check=limits(spec, given, variable=f"{kept}.begin()" if text else kept, shown=onnx_name(given), suffix="f"),
+        ort_check=limits(
+            spec, given, variable=ort_text, shown=onnx_name(given), suffix="f", there=there and f"{there}_"
+        ),
     )
+
+
+def _optional(value: str, there: str | None) -> str:
+    """Return the kernel's argument: a value, or where `there` is the name of a bool, an optional one."""
+    return value if there is None else f"{there} ? std::optional({value}) : std::nullopt"
+
+
+def _unused(name: str, spec: OpSpec) -> str:
+    """Return a name that no input, attribute and output of an operator has."""
+    parts: list[Input | Attribute | Output] = [*spec.inputs, *spec.attributes, *spec.outputs]
+    while name in {part.name for part in parts} | {torch_name(a) for a in spec.attributes}:
+        name += "_too"
+    return name
 
 
 def kernel_parameters(spec: OpSpec, types: Mapping[str, DType]) -> list[str]:
     """Return the parameters of the kernel for one binding of the type variables."""
     inputs = [_kernel_input(spec, i, types) for i in spec.inputs]
     attributes = [
-        f"{f'List<{_ITEMS[a.kind]}>' if a.kind.endswith('s') else _ITEMS[a.kind]} {a.name}" for a in spec.attributes
+        f"{f'std::optional<{kind}>' if a.optional else kind} {a.name}"
+        for a in spec.attributes
+        for kind in [f"List<{_ITEMS[a.kind]}>" if a.kind.endswith("s") else _ITEMS[a.kind]]
     ]
     views = [
         "NewTensor" if isinstance(o.shape, FromKernel) else "OptionalView" if o.optional else "TensorView"

@@ -82,7 +82,9 @@ def _parameter(spec: OpSpec, part: Input | Output) -> list[str]:
 def _attribute(attribute: Attribute) -> str:
     """Return one attribute of the schema."""
     value = _default(attribute) or f"defs.OpSchema.AttrType.{onnx_kind(attribute.kind)}"
-    return bracket("defs.OpSchema.Attribute(", [literal(onnx_name(attribute)), value, literal(attribute.doc)], ")")
+    arguments = [literal(onnx_name(attribute)), value, literal(attribute.doc)]
+    arguments += ["required=False"] if attribute.optional else []
+    return bracket("defs.OpSchema.Attribute(", arguments, ")")
 
 
 def _default(attribute: Attribute) -> str | None:

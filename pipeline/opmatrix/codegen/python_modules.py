@@ -145,7 +145,10 @@ def _parameters(arguments: Sequence[Argument], names: Sequence[str], *, called: 
 
 
 def _python_type(argument: Argument) -> str:
-    return _PYTHON_TYPES.get(re.sub(r"\[\d+\]$", "[]", argument.type).replace("SymInt", "int"), "object")
+    may_be_none = isinstance(argument.source, Attribute) and argument.source.optional
+    kind = argument.type.removesuffix("?") if may_be_none else argument.type
+    found = _PYTHON_TYPES.get(re.sub(r"\[\d+\]$", "[]", kind).replace("SymInt", "int"), "object")
+    return found + " | None" * may_be_none
 
 
 # The fake kernel's error checks and outputs.

@@ -77,7 +77,7 @@ def size_attributes(spec: OpSpec) -> Mapping[str, Attribute]:
     return {
         a.name: a
         for a in spec.attributes
-        if a.kind in ("int", "ints") and not a.torch_only and a.minimum is not None and a.minimum >= 0
+        if a.kind in ("int", "ints") and not (a.torch_only or a.optional) and a.minimum is not None and a.minimum >= 0
     }
 
 
@@ -88,7 +88,7 @@ def is_named(spec: OpSpec, dim: str | int) -> bool:
 
 def axis_attributes(spec: OpSpec) -> dict[str, Attribute]:
     """Return the attributes that can name an axis: ints of the node."""
-    return {a.name: a for a in spec.attributes if a.kind == "int" and not a.torch_only}
+    return {a.name: a for a in spec.attributes if a.kind == "int" and not (a.torch_only or a.optional)}
 
 
 def is_positive(spec: OpSpec) -> Callable[[Term], bool]:

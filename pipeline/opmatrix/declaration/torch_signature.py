@@ -46,13 +46,13 @@ class Argument:
 
     name: str
     type: str
-    default: AttributeValue | None
+    default: AttributeValue
     source: Input | Attribute | Constant
     has_default: bool = False
     keyword: bool = False
 
     def __str__(self) -> str:
-        return f"{self.type} {self.name}" + ("" if self.default is None else f"={_torch_literal(self.default)}")
+        return f"{self.type} {self.name}" + (f"={_torch_literal(self.default)}" if self.has_default else "")
 
 
 def _torch_literal(value: AttributeValue) -> str:
@@ -69,7 +69,7 @@ def torch_name(part: Input | Attribute) -> str:
 def torch_kind(part: Input | Attribute) -> str:
     """Return the type in a derived torch schema; in a written one, lists may have a length, and ints may be SymInt."""
     if isinstance(part, Attribute):
-        return _TORCH_KINDS[part.kind]
+        return _TORCH_KINDS[part.kind] + "?" * part.optional
     return "Tensor[]" if part.variadic else "Tensor?" if part.optional else "Tensor"
 
 
@@ -98,9 +98,14 @@ def torch_arguments(spec: OpSpec) -> tuple[Argument, ...]:
         by_name = {torch_name(part): part for part in parts}
         return tuple(_written(one, by_name.get(one.name)) for one in schema.arguments)
     return tuple(
-        Argument(name=torch_name(p), type=torch_kind(p), default=default, source=p, has_default=default is not None)
+        Argument(
+            name=torch_name(p),
+            type=torch_kind(p),
+            default=p.default if isinstance(p, Attribute) else None,
+            source=p,
+            has_default=isinstance(p, Attribute) and (p.optional or p.default is not None),
+        )
         for p in parts
-        for default in [p.default if isinstance(p, Attribute) else None]
     )
 
 
@@ -203,7 +208,7 @@ def to_float32(value: float) -> float:
 
 def as_float32(attribute: Attribute, value: AttributeValue) -> AttributeValue:
     """Return `value` as ONNX stores it: floats rounded to float32, other values unchanged."""
-    if not attribute.kind.startswith("float"):
+    if value is None or not attribute.kind.startswith("float"):
         return value
     if isinstance(value, tuple):
         return tuple(to_float32(float(v)) for v in value)
@@ -225,7 +230,7 @@ def onnx_kind(kind: AttributeKind) -> str:
 def attribute_values(spec: OpSpec, model: Model) -> dict[str, AttributeValue]:
     """Return the value of every attribute in `model`, defaults included, as given (not yet rounded)."""
     given = {a.name: model.attributes.get(a.name, a.default) for a in spec.attributes}
-    return {name: value for name, value in given.items() if value is not None}
+    return {a.name: given[a.name] for a in spec.attributes if a.optional or given[a.name] is not None}
 
 
 def is_off(spec: OpSpec, output: Output, attributes: Mapping[str, object]) -> bool:

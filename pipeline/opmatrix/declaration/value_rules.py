@@ -52,7 +52,7 @@ def usable_attributes(spec: OpSpec) -> dict[str, Attribute]:
     return {
         a.name: a
         for a in spec.attributes
-        if a.kind in ("int", "float") and not a.torch_only and a.name not in known
+        if a.kind in ("int", "float") and not (a.torch_only or a.optional) and a.name not in known
     }  # fmt: skip
 
 

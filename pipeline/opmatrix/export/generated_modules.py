@@ -98,7 +98,11 @@ def lowered_nodes(expected: ExpectedModel, generated: GeneratedModules) -> tuple
 def ignored_attributes(expected: ExpectedModel, generated: GeneratedModules) -> list[str]:
     """Return attributes that a model sets and its lowering ignores, which is right if no output depends on them."""
     given = expected.model.attributes
-    changed = [a.name for a in expected.spec.attributes if a.default not in (None, given.get(a.name, a.default))]
+    changed = [
+        a.name
+        for a in expected.spec.attributes
+        if (a.optional or a.default is not None) and a.default != given.get(a.name, a.default)
+    ]
     nodes = lowered_nodes(expected, generated) if changed else ()
     ignored = []
     for attribute in changed:

@@ -84,9 +84,10 @@ def node_arguments(proto: ModelProto, expected: ExpectedModel) -> Iterator[str]:
 
 def attributes(proto: ModelProto, expected: ExpectedModel) -> Iterator[str]:
     """The node has every attribute, defaults included, with the declared type and the model's value."""
-    declared = {onnx_name(a): a for a in schema_versions.attributes_at(expected.spec, expected.model.domain_version)}
-    marks = {n: a.default for n, a in declared.items() if n == schema_versions.MARK and a.default is not None}
+    every = {onnx_name(a): a for a in schema_versions.attributes_at(expected.spec, expected.model.domain_version)}
+    marks = {n: a.default for n, a in every.items() if n == schema_versions.MARK and a.default is not None}
     values = attribute_values(expected.spec, expected.model) | marks
+    declared = {n: a for n, a in every.items() if values[a.name] is not None}
     later = {onnx_name(a): a.since for a in expected.spec.attributes}
     for node in _declared_nodes(proto, expected):
         found = {a.name: a for a in node.attribute}
@@ -96,6 +97,9 @@ def attributes(proto: ModelProto, expected: ExpectedModel) -> Iterator[str]:
                     f"attribute {name!r} is of version {since} of {expected.spec.onnx.domain!r}, and the model imports "
                     f"{expected.model.domain_version}. Write it where g.version() is {since} or more"
                 )
+                continue
+            if name in every:
+                yield f"attribute {name!r} is written, and the model has None: leave it out in the lowering"
                 continue
             yield f"unknown attribute {name!r}, declared: {', '.join(declared)}{did_you_mean(name, declared)}"
         for name in sorted(declared.keys() - found.keys()):

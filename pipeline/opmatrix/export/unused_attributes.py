@@ -52,10 +52,13 @@ def _compared(
         if one.model.name not in recorded:
             recorded[one.model.name] = lowered_nodes(one, generated)
         own = attribute_values(one.spec, one.model)[attribute.name]
+        others: list[AttributeValue] = [None] if attribute.optional else []
         if isinstance(own, tuple):
-            others: list[AttributeValue] = [own[::-1], tuple(candidates(attribute)[: len(own)])]
+            others += [own[::-1], tuple(candidates(attribute)[: len(own)])]
+        elif attribute.kind.endswith("s"):
+            others += [tuple(candidates(attribute)[:2])]
         else:
-            others = list(candidates(attribute))
+            others += candidates(attribute)
         for value in [v for v in others if v != own][:TRIED]:
             model = replace(one.model, attributes={**one.model.attributes, attribute.name: value})
             try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import keyword
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Optional
 
 import onnx_ir
 import torch
@@ -93,7 +93,7 @@ def translation(
         return outputs if len(outputs) > 1 else outputs[0]
 
     annotations = {
-        name: _CONSTANTS[a.type] if isinstance(a.source, Constant) else _ANNOTATIONS[a.source.kind]
+        name: _CONSTANTS[a.type] if isinstance(a.source, Constant) else _annotation(a.source)
         for name, a in zip(names, arguments, strict=True)
         if isinstance(a.source, Attribute) or (isinstance(a.source, Constant) and a.type in _CONSTANTS)
     }
@@ -114,6 +114,11 @@ def translation(
     run.__annotations__ = annotations
     run.__name__ = lowered.spec.name
     return run
+
+
+def _annotation(attribute: Attribute) -> Any:
+    kind = _ANNOTATIONS[attribute.kind]
+    return Optional[kind] if attribute.optional else kind  # noqa: UP045 - kind | None is no type for onnxscript
 
 
 def _attribute(attribute: NodeAttribute) -> Any:

@@ -57,6 +57,7 @@ class Graph(Protocol):
         """Emit ``Name`` or ``domain::Name``; return its output, or a tuple of several.
 
         The suffix of an attribute is its type, for a list too: ``alpha_f=``, ``axes_i=``, ``mode_s=`` or ``value_t=``.
+        One that is None is left out.
 
         Example:
             >>> y = g.op("Relu", x)
@@ -167,6 +168,8 @@ def node_attributes(given: Mapping[str, Any]) -> tuple[NodeAttribute, ...]:
         name, _, letter = key.rpartition("_")
         if not name or letter not in _LETTERS:
             raise ExportError(f"attribute {key!r}: write its type as a suffix: {key}_f, {key}_i, {key}_s or {key}_t")
+        if value is None:
+            continue
         _, convert = _LETTERS[letter]
         many = isinstance(value, list | tuple) and letter != "t"
         converted = list(map(convert, value)) if many else convert(value)

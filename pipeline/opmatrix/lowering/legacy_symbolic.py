@@ -187,7 +187,7 @@ def _fits(argument: Argument, value: Any) -> bool:
             return source.variadic and kind == "prim::ListConstruct"
         return source.optional or not none
     constant = kind in ("prim::Constant", "onnx::Constant", "prim::ListConstruct")
-    return constant and (isinstance(source, Constant) or not none)
+    return constant and (isinstance(source, Constant) or source.optional or not none)
 
 
 def _registry() -> Any:
@@ -228,6 +228,8 @@ def _parse(argument: Argument, value: Any) -> Any:
     if isinstance(source, Constant):
         return _constant(argument, value)
     if source.kind in ("strings", "bools"):
+        if symbolic_helper._is_none(value):
+            return None
         letter = source.kind[0]
         items = symbolic_helper._unpack_list(value)
         return [symbolic_helper._parse_arg(v, letter, argument.name) for v in items]  # type: ignore[arg-type]  # a list of values of the graph

@@ -173,7 +173,7 @@ def _declaration_faults(node: NodeProto, spec: OpSpec, opset: int, version: int)
         elif why := _attribute_fault(declared[name], attribute):
             yield f"attribute {name!r}: {why}", f"Compare with {where}"
     for name, wanted in declared.items():
-        if name not in given and wanted.default is None:
+        if name not in given and wanted.default is None and not wanted.optional:
             yield f"attribute {name!r} is missing and has no default", f"Write it, a {wanted.kind}; see {where}"
 
 

@@ -100,7 +100,7 @@ def _attributes(spec: OpSpec) -> str:
         side = "in torch alone" if a.torch_only else "in ONNX alone" if a.kind == "tensor" else ""
         names = [f"{code(torch_name(a))} in torch"] if torch_name(a) != a.name and spec.torch else []
         names += [f"{code(onnx_name(a))} in ONNX"] if onnx_name(a) != a.name else []
-        default = "required" if a.default is None else code(repr(a.default))
+        default = "required" if a.default is None and not a.optional else code(repr(a.default))
         where = "; ".join(filter(None, (*names, side)))
         return code(a.name), a.kind, default, "; ".join([*limits, *allowed]), where, plain(a.doc)
 

@@ -57,7 +57,7 @@ class ReferenceRun:
     def _op_run(self, spec: OpSpec, reference: Reference, *, own: bool) -> type[OpRun]:
         """Return the class that onnx.reference runs for the op type of the same name."""
         # A node may leave out an attribute that has its default; reference.py has no defaults.
-        defaults = {a.name: as_float32(a, a.default) for a in spec.attributes if a.default is not None}
+        defaults = {a.name: as_float32(a, a.default) for a in spec.attributes if a.optional or a.default is not None}
         declared = {onnx_name(a): a for a in spec.attributes}
 
         def _run(_: OpRun, *inputs: Array | None, **attributes: Any) -> tuple[Array, ...]:

@@ -20,6 +20,8 @@ KINDS: Mapping[str, AttributeKind] = {
     "float": "float", "int": "int", "bool": "bool", "str": "string",
     "float[]": "floats", "int[]": "ints",
 }  # fmt: skip
+# The same with None as a further value.
+OPTIONAL: Mapping[str, AttributeKind] = {f"{name}?": kind for name, kind in KINDS.items()}
 ALLOWED = ", ".join((*TENSORS, *KINDS))
 
 _NUMBER = "a number of no fixed kind, and an attribute of ONNX has one: write float or int"
@@ -72,7 +74,9 @@ def from_schema(text: str, *, domain: str, name: str = "", op_type: str = "") ->
 
 def _kind(argument: Parameter) -> AttributeKind | None:
     """Return the kind of a non-tensor argument; None for one that has one legal value."""
-    return None if _is_constant(argument) else KINDS[_without_length(argument.type.name)]
+    if _is_constant(argument):
+        return None
+    return OPTIONAL.get(argument.type.name) or KINDS[_without_length(argument.type.name)]
 
 
 def _without_length(kind: str) -> str:
@@ -147,10 +151,19 @@ def _attribute(argument: Parameter, kind: AttributeKind) -> Attribute:
         default = _as_float(default)
     if kind == "floats" and isinstance(default, tuple):
         default = tuple(map(_as_float, default))
-    name, owned = argument.name, None
+    name, owned, optional = argument.name, None, argument.type.name in OPTIONAL
     if not _is_usable(name):  # torch and the node have the schema's name
         name, owned = f"{name}_", name
-    return Attribute(name=name, kind=kind, default=default, torch_name=owned, onnx_name=owned, doc="FILL IN")  # type: ignore[arg-type]  # of its kind
+    default = None if optional else default  # of the node; torch may have another one
+    return Attribute(
+        name=name,
+        kind=kind,
+        default=default,  # type: ignore[arg-type]  # of its kind
+        optional=optional,
+        torch_name=owned,
+        onnx_name=owned,
+        doc="FILL IN",
+    )
 
 
 def _refused(schema: Schema) -> Iterator[tuple[int, str]]:
@@ -180,7 +193,7 @@ def _refused_argument(argument: Parameter) -> Iterator[tuple[int, str]]:
     elif found.name in TENSORS:
         if argument.has_default and argument.default is not None:
             yield argument.at, f"{argument.name!r} has a default, and none of a tensor but None can be said"
-    elif _is_constant(argument):
+    elif _is_constant(argument) or found.name in OPTIONAL:
         return
     elif _without_length(found.name) not in KINDS:
         yield at, why_no_type(found)
@@ -199,10 +212,8 @@ def why_no_type(found: Type) -> str:
         return "Tensor?[] is any number of tensors, any of them absent, and in ONNX none may be: write Tensor[]"
     if name == "Tensor[]?":
         return "Tensor[]? may be absent, and may be empty as well: write Tensor[], of which none may be given"
-    if name.endswith("?") and name[:-1] in KINDS:
-        return (
-            f"{name} may be None, and an attribute of ONNX may not: write {name[:-1]}, and give a default that means it"
-        )
+    if name in OPTIONAL:
+        return f"{name} may be None, and is not left out, because it has no default None"
     if name.startswith("bool["):
         return f"{name} is a list that torch's legacy exporter cannot trace: write int[], of 0 and 1"
     if name == "str[]":

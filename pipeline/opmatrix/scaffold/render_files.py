@@ -101,7 +101,8 @@ def _attributes(draft: Draft, index: int) -> dict[str, AttributeValue]:
     """Return the attributes that model `index` sets: model 0 those without a default, model 1 all."""
     found = dict(draft.attributes)
     for one in draft.spec.attributes:
-        if one.name in found or (one.default is not None and (not index or one.kind == "string")):
+        has_default = one.optional or one.default is not None
+        if one.name in found or (has_default and (not index or one.kind == "string")):
             continue  # no other valid string is known
         length = list_lengths(draft.spec).get(one.name)
         values = [(v * length)[:length] if length and isinstance(v, tuple) else v for v in VALUES[one.kind]]
@@ -118,7 +119,8 @@ def _reference(draft: Draft) -> dict[str, Any]:
         f"{i.name}: " + (f"tuple[{_ARRAY}, ...]" if i.variadic else f"{_ARRAY} | None" if i.optional else _ARRAY)
         for i in spec.inputs
     ]
-    parameters += ["*", *(f"{a.name}: {_TYPES[a.kind]}" for a in spec.attributes)] if spec.attributes else []
+    named = [f"{a.name}: {_TYPES[a.kind]}{' | None' * a.optional}" for a in spec.attributes]
+    parameters += ["*", *named] if named else []
     return {
         "returned": outputs + shaped,
         "signature": bracket(f"def {spec.name}(", parameters, f") -> {returned}:"),

@@ -37,7 +37,11 @@ def attributes(draw: DrawFn, frame: Frame) -> dict[str, AttributeValue]:
         if how == _TOGETHER and pick(draw, (False, True)):
             continue
         fixed = attribute.name in size_items(spec)
-        found[attribute.name] = _value(draw, attribute, found[attribute.name], frame.operator.models, fixed=fixed)
+        now = found[attribute.name]
+        if attribute.optional and now is not None and pick(draw, (True, False, False)):
+            found[attribute.name] = None
+            continue
+        found[attribute.name] = _value(draw, attribute, now, frame.operator.models, fixed=fixed)
     return found
 
 
@@ -89,7 +93,7 @@ def _small(draw: DrawFn, attribute: Attribute, value: Any, seen: tuple[Any, ...]
 
 def _seen(attribute: Attribute, models: Sequence[Model]) -> tuple[Any, ...]:
     """Return the values, or the items of lists, that the models have."""
-    found = [m.attributes[attribute.name] for m in models if attribute.name in m.attributes]
+    found = [v for m in models if (v := m.attributes.get(attribute.name)) is not None]
     return tuple(item for value in found for item in (value if isinstance(value, tuple) else (value,)))
 
 
@@ -111,7 +115,9 @@ def _defaults(spec: OpSpec) -> Model:
 def _value(
     draw: DrawFn, attribute: Attribute, base: AttributeValue, models: Sequence[Model], *, fixed: bool
 ) -> AttributeValue:
-    seen = tuple(m.attributes[attribute.name] for m in models if attribute.name in m.attributes)
+    seen = tuple(v for m in models if (v := m.attributes.get(attribute.name)) is not None)
+    if base is None and attribute.kind.endswith("s"):
+        base = pick(draw, seen or ((),))
     if not isinstance(base, tuple):
         others = [value for value in candidates(attribute, seen) if value != base]
         ends = [value for value in others if value in (attribute.minimum, attribute.maximum, 0, 1)]

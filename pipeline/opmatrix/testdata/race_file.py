@@ -88,7 +88,9 @@ def _call(spec: OpSpec, call: DrawnCase) -> Iterator[bytes]:
     values = reference_attributes(spec, call.model)
     yield _number(len(spec.attributes))
     for attribute in spec.attributes:
-        yield _sized(_attribute(attribute, values[attribute.name]))
+        value = values[attribute.name]
+        content = b"" if value is None else _attribute(attribute, value)
+        yield _sized(b"\1" * (attribute.optional and value is not None) + content)
     yield _number(len(outputs))
     yield from map(_shape, outputs)
 

@@ -57,7 +57,7 @@ def _not_tried(operator: Operator, drawn: Drawn, accepted: list[DrawnCase]) -> d
     for attribute in operator.spec.attributes:
         slow = dict.fromkeys(model.attributes.get(attribute.name) for model in drawn.too_slow)
         tried = {one.model.attributes.get(attribute.name) for one in accepted}
-        if only := [value for value in slow if value is not None and value not in tried]:
+        if only := list[AttributeValue](value for value in slow if value is not None and value not in tried):
             found[attribute.name] = only
     return found
 
@@ -88,7 +88,7 @@ def _weak(operator: Operator, drawn: Drawn, new: int, attributes: Mapping[str, i
         )
     for attribute in operator.spec.attributes:
         seen = _seen(operator, attribute)
-        others = _range(operator.spec, attribute) - len(seen)
+        others = _range(operator.spec, attribute) + attribute.optional - len(seen)
         wanted = VALUES if others >= VALUES else (others + 1) // 2  # the reference may refuse some
         if attributes[attribute.name] < wanted:
             yield (
@@ -131,7 +131,7 @@ def _most_axes(spec: OpSpec, name: str) -> int:
 
 def _seen(operator: Operator, attribute: Attribute) -> set[Any]:
     values = [attribute.default, *(model.attributes.get(attribute.name) for model in operator.models)]
-    return {value for value in values if value is not None}
+    return {value for value in values if value is not None or attribute.optional}
 
 
 def _new_values(operator: Operator, attribute: Attribute, accepted: list[DrawnCase]) -> set[Any]:

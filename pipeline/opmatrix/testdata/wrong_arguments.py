@@ -12,6 +12,7 @@ from opmatrix.declaration.torch_signature import as_float32, dtype_of
 from opmatrix.errors import DataError
 from opmatrix.spec import Attribute, AttributeValue, Input, given, shape_of
 from opmatrix.testdata.arrays import Array
+from opmatrix.testdata.attribute_candidates import candidates
 from opmatrix.testdata.evaluated_cases import EvaluatedCase, names
 from opmatrix.testdata.finding import Cases, Finding, limits, remedy, tried_with
 from opmatrix.testdata.numpy_reference import Argument
@@ -107,13 +108,13 @@ def of_attribute(attribute: Attribute, cases: Cases) -> Iterator[Finding]:
     the value of the first case if it has none. One that all cases share is then compared with another legal value."""
     name = attribute.name
     shown = constant = cases[0].attributes[name]
-    if attribute.default is not None:
+    if has_default := attribute.optional or attribute.default is not None:
         shown, constant = attribute.default, as_float32(attribute, attribute.default)
     others = [one for one in cases if one.attributes[name] != constant]
     another = _another(attribute, constant)
     if another is None:  # no other value is legal or known
         return
-    if not others and attribute.default is not None:
+    if not others and has_default:
         yield Finding(
             what=f"attribute {name!r} has its default {shown!r}",
             why=f" in {names(cases)}, so a kernel, a binding or a lowering with this constant in its place passes. "
@@ -143,6 +144,8 @@ def _another(attribute: Attribute, value: AttributeValue) -> AttributeValue | No
     """Return a legal value that is not `value`, or None."""
     if attribute.allowed is not None:
         return next((one for one in attribute.allowed if one != value), None)
+    if value is None:
+        return _ONE[attribute.kind] if attribute.kind in _ONE else next(iter(candidates(attribute)), None)
     if attribute.kind == "string":
         return f"{value}_"
     if isinstance(value, tuple):

@@ -135,7 +135,7 @@ def reshaped(spec: OpSpec, model: Model, shapes: Mapping[str, list[tuple[int, ..
 
 def values(attribute: Attribute, cases: Sequence[AttributeValue]) -> list[AttributeValue]:
     """Return moderate values that the declaration allows: the cases', the default, and others of its range."""
-    found = [*cases] if attribute.default is None else [*cases, attribute.default]
+    found = [*cases, attribute.default] if attribute.optional or attribute.default is not None else [*cases]
     low = -math.inf if attribute.minimum is None else attribute.minimum
     high = math.inf if attribute.maximum is None else attribute.maximum
     if attribute.kind == "bool":

@@ -21,6 +21,8 @@ _PYTHON: Mapping[str, Callable[[Any], bool]] = {
 
 def value_mistake(attribute: Attribute, value: AttributeValue) -> str | None:
     """Return why `attribute` cannot have `value`, or None."""
+    if value is None and attribute.optional:
+        return None
     kind, many = attribute.kind.removesuffix("s"), attribute.kind.endswith("s")
     items = value if many and isinstance(value, tuple) else (value,)
     if isinstance(value, tuple) != many or kind not in _PYTHON or not all(map(_PYTHON[kind], items)):

@@ -60,7 +60,7 @@ def _model(spec: OpSpec, model: Model, path: str) -> Iterator[Mistake]:
     yield from (not_one_of(f"{path}.absent", n, optional or none) for n in model.absent if n not in optional)
     for name, attribute in attributes.items():
         value = model.attributes.get(name, attribute.default)
-        if value is None:
+        if value is None and not attribute.optional:
             yield Mistake(f"{path}.attributes[{name!r}]", "missing; it has no default")
         elif why := value_mistake(attribute, value):
             yield Mistake(f"{path}.attributes[{name!r}]", why)

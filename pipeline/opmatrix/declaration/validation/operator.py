@@ -96,7 +96,7 @@ def _names(spec: OpSpec) -> Iterator[Mistake]:
     for twice in duplicates([torch_name(part) for part in torch_parts(spec)]):
         yield Mistake("torch_name", f"two arguments of the torch schema are named {twice!r}")
     yield from _onnx_names(spec)
-    without = [a.default is None for a in spec.attributes]
+    without = [a.default is None and not a.optional for a in spec.attributes]
     if not written and without != sorted(without, reverse=True):
         yield Mistake("attributes", "one without a default follows one with a default: torch's schema forbids it")
     if not spec.inputs:
@@ -198,7 +198,7 @@ def _shapes(spec: OpSpec) -> Iterator[Mistake]:
 
 
 def _optional_outputs(spec: OpSpec) -> Iterator[Mistake]:
-    switches = [a.name for a in spec.attributes if a.kind == "bool" and not a.torch_only]
+    switches = [a.name for a in spec.attributes if a.kind == "bool" and not (a.torch_only or a.optional)]
     for index, output in enumerate(spec.outputs):
         if isinstance(output.optional, str) and output.optional not in switches:
             field = f"outputs[{index}].optional"
@@ -214,6 +214,9 @@ def _attributes(spec: OpSpec) -> Iterator[Mistake]:
         for field in ("minimum", "maximum"):
             if getattr(attribute, field) is not None and not attribute.kind.startswith(("float", "int")):
                 yield Mistake(f"{path}.{field}", f"stands at a {attribute.kind}, allowed: at a float or an int")
+        if attribute.optional and attribute.default is not None:
+            yield Mistake(f"{path}.default", f"found {attribute.default!r} at an attribute that is optional, allowed: "
+                          "None, its default; or optional=False")  # fmt: skip
         if attribute.allowed is not None and attribute.kind.endswith("s"):
             yield Mistake(f"{path}.allowed", f"stands at a list ({attribute.kind}), allowed: at a single value; the "
                           "kernel checks a list")  # fmt: skip
@@ -250,7 +253,7 @@ def _evolution(spec: OpSpec) -> Iterator[Mistake]:
         if attribute.since not in allowed:
             shown = ", ".join(map(str, allowed)) or f"none: onnx.versions has nothing after {first}; add it there"
             yield Mistake(f"{path}.since", f"found {attribute.since}, allowed: {shown}")
-        if attribute.default is None:
+        if attribute.default is None and not attribute.optional:
             yield Mistake(f"{path}.default", "missing; it stands for the attribute in models of earlier versions, "
                           "so the operator must compute with it what it computed before")  # fmt: skip
         if spec.uses:

@@ -269,7 +269,7 @@ def _term(spec: OpSpec, term: Term, dim: str | int, field: str, *, given: bool) 
         case "item":
             attribute = size_attributes(spec).get(term.of)
             if attribute is None or attribute.kind != "ints":
-                allowed = "an element of an attribute of kind ints that ONNX has, with minimum= from 0 on: it is a size"
+                allowed = "an element of an attribute of kind ints that ONNX has, not optional, with minimum= from 0 on"
                 near = did_you_mean(term.of, attributes)
                 return Mistake(field, f"found {term.key!r}, allowed: {allowed}{near}")
             if isinstance(attribute.default, tuple) and len(attribute.default) <= int(term.at):
@@ -288,7 +288,7 @@ def _name(spec: OpSpec, term: Term, dim: str | int, field: str, *, given: bool) 
     if term.key in usable:
         return None
     if term.key in {a.name for a in spec.attributes} and term.key not in known:
-        allowed = "one of kind int that ONNX has, with minimum= from 0 on: it is a size"
+        allowed = "one of kind int that ONNX has, with minimum= from 0 on, not optional: it is a size"
         return Mistake(field, f"found {term.key!r}, an attribute, allowed: {allowed}")
     if given and term.key not in known and not did_you_mean(term.key, [*usable, *sized]):
         remedy = "Declare it as the size of an axis of a required input, or as an int attribute with minimum= from 0 on"

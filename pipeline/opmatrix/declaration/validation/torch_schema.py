@@ -134,7 +134,7 @@ def _attribute(part: Attribute, argument: Parameter) -> Iterator[_Place]:
     if length is not None and isinstance(part.default, tuple) and len(part.default) != length:
         yield found.at, f"{found.name} {argument.name}, and the default of the attribute {part.name!r} has " \
             f"{len(part.default)} items: {part.default!r}"  # fmt: skip
-    if not argument.has_default:
+    if not argument.has_default or (part.optional and argument.default is None):
         return
     if argument.default is None or (why := value_mistake(part, argument.default)):  # type: ignore[arg-type]  # judged there
         why = "found None, allowed: a value" if argument.default is None else why

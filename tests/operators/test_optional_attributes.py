@@ -1,0 +1,138 @@
+"""An operator whose attributes may be absent passes all gates; a binding that takes 0 for none does not.
+
+tests/projects/absent: one attribute of each kind; 0, False and an empty list differ from none.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import onnx
+import pytest
+from onnx import helper
+
+from opmatrix.declaration.load import load_operator
+from opmatrix.stages import compile
+from tests.support.forked import forked, register
+from tests.support.projects import ROOT, Project, edited
+
+pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
+
+ABSENT = ROOT / "tests/projects/absent"
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    made = Project.copy(tmp_path_factory.mktemp("optional"), operators=(), seconds=300)
+    shutil.copytree(ABSENT, made.root, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    done = made.doit("opsets=18")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return made
+
+
+def test_every_cell_is_verified(project: Project) -> None:
+    found = {name: record["outcome"] for name, record in project.records().items()}
+    cells = ("legacy-opset18", "dynamo-opset18")
+    assert found == {f"maybe-custom@torch2.13-{cell}-ort1.31": "verified" for cell in cells}
+
+
+@pytest.mark.parametrize("exporter", ["legacy", "dynamo"])
+@pytest.mark.parametrize(
+    ("model", "attributes"),
+    [
+        ("absent", {"factor"}),
+        ("absent_later", {"factor", "schema_version"}),
+        ("times", {"factor", "for"}),
+        ("full", {"factor", "schema_version", "shift", "for", "negate", "mode", "weights", "steps", "more"}),
+    ],
+)
+def test_a_node_has_the_attributes_that_are_given(
+    exporter: str, model: str, attributes: set[str], project: Project
+) -> None:
+    path = project.layout.build / f"export/maybe/custom/torch2.13-{exporter}-opset18/{model}/model.onnx"
+    assert {a.name for a in onnx.load(path).graph.node[0].attribute} == attributes
+
+
+def test_the_schema_has_none_as_the_default(project: Project) -> None:
+    text = (project.layout.build / "generated/maybe/fake.py").read_text()
+    for part in ("float? bias=None", "int? times=None", "bool? negate=None", "str? mode=None", "float[]? weights=None"):
+        assert part in text
+
+
+def test_values_are_checked_where_they_are_given(project: Project) -> None:
+    layout, operator = project.layout, load_operator(project.layout, "maybe")
+    path = layout.build / "export/maybe/custom/torch2.13-legacy-opset18/full/model.onnx"
+    refused = {
+        "for": (9, "maybe: for must be at least 0 and at most 5, got 9"),
+        "mode": ("triple", "maybe: mode must be one of none, double, halve, got triple"),
+        "steps": ([1, 4], "maybe: steps must each be at least -3 and at most 3, got 4"),
+        "negate": (2, "maybe: attribute negate must be 0 or 1, got 2"),
+        "weights": ([1], "maybe: attribute weights must be of type floats, got ints"),
+        "times": (1, "maybe: unknown attribute times; in ONNX its name is for"),
+    }
+
+    def in_torch() -> None:
+        import torch
+
+        from opmatrix.torch_library import load_library
+
+        op = load_library.load(layout, operator).overload
+        assert op(torch.ones(3), 1.0, times=0).tolist() == [2.0] * 3
+        with pytest.raises(RuntimeError, match="maybe: times must be at least 0 and at most 5, got 9"):
+            op(torch.ones(3), 1.0, times=9)
+
+    def in_onnx_runtime() -> None:
+        from opmatrix.ort_checks.sessions import OrtSessions, RefusedError
+
+        sessions = OrtSessions(layout.ort_library("maybe"))
+        for name, (value, message) in refused.items():
+            model = onnx.load(path)
+            node = model.graph.node[0]
+            kept = [a for a in node.attribute if a.name != name]
+            del node.attribute[:]
+            node.attribute.extend([*kept, helper.make_attribute(name, value)])
+            with pytest.raises(RefusedError, match=re.escape(message)):
+                sessions.sessions(model.SerializeToString())
+
+    assert forked(in_torch, project.root / "output") == ""
+    assert forked(in_onnx_runtime, project.root / "output") == ""
+
+
+def test_the_classic_binding_computes_the_same(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over the C++ headers of the installed torch, as for a torch before 2.9."""
+    monkeypatch.setattr(compile, "is_classic", lambda spec, torch: True)
+    compile.run(project.layout, load_operator(project.layout, "maybe"), torch=Path(sys.prefix))
+
+    def kernel() -> None:
+        from opmatrix.project.settings import installed
+        from opmatrix.stages import register as stage
+        from opmatrix.torch_library import load_library
+
+        load_library.is_classic = lambda spec, torch: True
+        assert installed().torch
+        assert stage._kernel(project.layout, load_operator(project.layout, "maybe"))
+
+    assert forked(kernel, project.root / "output") == ""
+
+
+# A fault of kernel.h: what is absent is taken for a value, or a value for absent.
+FAULTS = {
+    "times": ("if (times) value", "if (times && *times != 0) value"),
+    "negate": ("if (negate) value", "if (negate && *negate) value"),
+    "weights": ("if (weights) {", "if (weights && weights->size() > 0) {"),
+    "shift": ("if (shift) value += *shift + 1;", "value += shift.value_or(0.0f) + 1;"),
+}
+
+
+@pytest.mark.parametrize("attribute", FAULTS)
+def test_a_kernel_that_takes_a_value_for_none_is_found(attribute: str, project: Project) -> None:
+    layout = project.layout
+    old, new = FAULTS[attribute]
+    with edited(layout.kernel("maybe"), old, new):
+        compile.run(layout, load_operator(layout, "maybe"))
+        done = register(project.root, "maybe", "--part", "kernel")
+    assert done.returncode != 0
+    assert re.search(r"maybe-(of|more)_\w+ in torch: y: .* elements? differ", done.stderr), done.stderr
