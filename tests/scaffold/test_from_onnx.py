@@ -15,6 +15,7 @@ from opmatrix.errors import UsageError
 from opmatrix.scaffold import onnx_process
 from opmatrix.scaffold.draft import Draft, domain_owner
 from opmatrix.scaffold.from_onnx import by_operator, from_nodes, from_nodes_and_schema
+from opmatrix.scaffold.render_files import render
 from opmatrix.spec import Random
 
 F32, F64, I64 = "float32", "float64", "int64"
@@ -128,6 +129,16 @@ def test_parts_that_some_nodes_lack_are_optional_or_have_a_guessed_default() -> 
     assert made.guessed == ("k",) and "k: left out by some nodes" in made.notes[0]
 
 
+def test_outputs_that_some_nodes_leave_out_are_optional() -> None:
+    first = node(value("x", shape=[2]), outputs=[None, value("b"), value("c")])
+    made = draft(first, node(value("x"), outputs=[value("d"), value("e")]))
+    assert [(o.name, o.optional) for o in made.spec.outputs] == [("y0", True), ("y1", False), ("y2", True)]
+    assert made.seen and made.seen.absent == ("y0",)
+    text = render(made)
+    assert 'absent=("y0", "y2"),' in text["ops/fast_thing/cases.py"]
+    assert "OptionalView<T> y0" in text["native/fast_thing/kernel.h"]
+
+
 def test_dtypes_that_vary_together_are_one_type_variable() -> None:
     made = draft(
         node(value("x"), value("weight")), node(value("x", F64), value("weight", F64), outputs=[value("o", F64)])
@@ -169,7 +180,7 @@ def test_an_unknown_dtype_becomes_a_float() -> None:
         ([node(value("x"), name="") | {"outputs": []}], "the node that gives '' has no output"),
         ([node(value("x", "of the element type 99"))], "'x' is of the element type 99, which no operator of ours"),
         ([node(None, value("x"))], "has no first input"),
-        ([node(value("x")), node(value("x"), outputs=[value(), value()])], "different numbers of outputs"),
+        ([node(value("x")), node(value("x"), outputs=[None, value()])], "no output is one that all its nodes have"),
         (
             [node(value("x"), value("w", I64)), node(value("x"), value("w", F64))],
             "input 1 is float64 or int64, and not as the first input is",

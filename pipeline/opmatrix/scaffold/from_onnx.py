@@ -57,7 +57,8 @@ def from_nodes(nodes: Sequence[Node], *, shown: str, name: str = "") -> Draft:
     for index, type_ in enumerate(declared["outputs"]):
         taken.add(output := unused(f"y{index}" if len(declared["outputs"]) > 1 else "y", taken))
         doc = _doc(nodes, "outputs", index)
-        outputs.append(Output(name=output, type=type_, shape=shape_rule(inputs, type_), doc=doc))
+        optional = not all(_parts(nodes, "outputs", index))
+        outputs.append(Output(name=output, type=type_, shape=shape_rule(inputs, type_), optional=optional, doc=doc))
     spec = OpSpec(
         name=name,
         summary=SUMMARY,
@@ -142,8 +143,8 @@ def _refused(nodes: Sequence[Node]) -> Iterator[str]:
             yield f"{_who(node)} has no first input, and one is needed that is always there"
         if not any(node["outputs"]):
             yield f"{_who(node)} has no output"
-    if len({len(n["outputs"]) for n in nodes}) > 1:
-        yield "its nodes have different numbers of outputs, and an operator always gives all of them"
+    if not any(all(_parts(nodes, "outputs", index)) for index in range(max(len(n["outputs"]) for n in nodes))):
+        yield "no output is one that all its nodes have, and an operator needs one that is always there"
     yield from _mixed(nodes)
 
 
@@ -248,6 +249,7 @@ def _seen(spec: OpSpec, node: Node, values: Mapping[str, AttributeValue]) -> Mod
         name="seen",
         types=dict.fromkeys(spec.types, dtype),
         attributes=dict(values),
+        absent=tuple(o.name for n, o in enumerate(spec.outputs) if not any(_parts([node], "outputs", n))),
         cases=(Case(name="seen", inputs=dict(inputs)),),
         domain_version=spec.onnx.versions[-1],
     )

@@ -93,6 +93,7 @@ def _cases(draft: Draft) -> dict[str, Any]:
         "shape": ", ".join(map(str, draft.shape)),
         "values": [_attributes(draft, 0), _attributes(draft, 1)],
         "dynamic": {i.name: ("N", "M") for i in draft.spec.inputs if is_required(i)},
+        "absent": tuple(o.name for o in draft.spec.outputs if o.optional),
         "dtypes": dtypes,
     }
 
