@@ -200,6 +200,42 @@ def test_no_exporter_drops_another_value(exporter: str, given: str, message: str
     assert forked(export, project.root / "output") == ""
 
 
+def test_a_size_that_the_model_computes_is_no_attribute(project: Project) -> None:
+    """torch.export traces an operator with SymInt for a dynamic size, and no node can hold that."""
+
+    def export() -> None:
+        import torch
+
+        from opmatrix.export.exporter_warnings import collected
+        from opmatrix.export.generated_modules import load_generated
+        from opmatrix.lowering import dynamo_translation
+        from opmatrix.torch_library import aten_overloads
+
+        operator, generated = load_operator(project.layout, "written"), load_generated(project.layout, "written")
+        defined = generated.fake.define()
+
+        class Model(torch.nn.Module):
+            def forward(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+                sums, _ = torch.ops.schemas.pool(0.5, x, [x.shape[0] - 3, 2], "zero", weight=weight)
+                return sums
+
+        table = dynamo_translation.table(
+            generated.lowered("custom"), 18, {"test.schemas": 1}, aten_overloads.overloads(operator.spec)
+        )
+        with collected():
+            dynamic = ({0: torch.export.Dim("rows", min=4, max=100)}, {})
+            program = torch.export.export(Model().eval(), (torch.ones(5, 6), torch.ones(6)), dynamic_shapes=dynamic)
+            with pytest.raises(torch.onnx.errors.OnnxExporterError) as raised:
+                torch.onnx.export(program, dynamo=True, opset_version=18, custom_translation_table=table, verbose=False)
+        cause: BaseException = raised.value
+        while cause.__cause__:
+            cause = cause.__cause__
+        assert str(cause).startswith("written: size is a number that the model computes")
+        del defined
+
+    assert forked(export, project.root / "output") == ""
+
+
 def test_the_legacy_exporter_tells_overloads_by_their_arguments(project: Project) -> None:
     """A node of TorchScript does not name its overload."""
     (project.root / "both.py").write_text(

@@ -67,6 +67,13 @@ class Lowered:
         if value is None:
             return None
         value = tuple(value) if isinstance(value, list) else value
+        if any(
+            not isinstance(item, bool | int | float | str) for item in (value if isinstance(value, tuple) else (value,))
+        ):
+            raise ExportError(
+                f"{spec.name}: {argument.name} is a number that the model computes, such as a dynamic size, and an "
+                "attribute of a node is a constant. Give it a number, or export with a static size"
+            )
         if why := value_mistake(source, value):
             raise ExportError(f"{spec.name}: {argument.name}: {why}")
         value = as_float32(source, value)
