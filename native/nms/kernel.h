@@ -18,6 +18,7 @@
 #include <cstdlib>
 
 #include "opmatrix/check.h"
+#include "opmatrix/half.h"
 #include "opmatrix/list.h"
 #include "opmatrix/tensor_view.h"
 

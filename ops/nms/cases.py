@@ -73,7 +73,7 @@ def plain(dtype: DType) -> Model:
     )
 
 
-def full(dtype: DType) -> Model:
+def full(dtype: DType, *more: Case) -> Model:
     """Every input, and every attribute unlike its default: boxes as columns of y, h, x, w. To swap x and y would change
     no overlap, and to swap two corners none either."""
     columns = tuple(tuple(box[k] for box in ROWS) for k in (1, 3, 0, 2))
@@ -102,6 +102,7 @@ def full(dtype: DType) -> Model:
         cases=(
             Case(name=f"full_{dtype}", inputs={**flipped, "factors": factors}),
             Case(name=f"centered_{dtype}", inputs=centered),
+            *more,
         ),
     )  # fmt: skip
 
@@ -128,8 +129,24 @@ FACTORS_ALONE = Model(
     cases=(Case(name="factors", inputs={**repeated(1), "factors": (Values(values=OTHERS), Values(values=OTHERS))}),),
 )
 
+
+def half(dtype: DType) -> Model:
+    """The boxes of one more case are apart, so that more than `max_boxes` remain, and no product of scores is exact."""
+    third = Values(values=(1.3359375,) * 12)
+    apart: Inputs = {
+        "boxes": Values(values=((2.0,) * 12, (4.0,) * 12, tuple(20.0 * n for n in range(12)), (4.0,) * 12)),
+        "scores": Values(values=CENTERED_SCORES),
+        "classes": Values(values=(0,) * 12),
+        "valid": Values(values=(True,) * 12),
+        "factors": (third, third),
+    }
+    return full(dtype, Case(name=f"apart_{dtype}", inputs=apart))
+
+
 MODELS = (
     *(make(dtype) for make in (plain, full) for dtype in ("float32", "float64")),
+    half("float16"),
+    half("bfloat16"),
     CLASSES_ALONE,
     VALID_ALONE,
     FACTORS_ALONE,

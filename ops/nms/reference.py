@@ -28,7 +28,7 @@ def nms(
     if sorted(coordinates) != [0, 1, 2, 3]:
         raise ValueError(f"coordinates {coordinates}")
     with np.errstate(all="ignore"):  # NaN and infinities go through as IEEE 754 has it
-        weighted: NDArray[Any] = np.prod([scores, *factors], axis=0, dtype=np.float64)
+        weighted: NDArray[Any] = np.prod([np.asarray(s, np.float64) for s in (scores, *factors)], axis=0)
         overlaps = _overlaps(np.moveaxis(boxes, axis, 0).astype(np.float64)[list(coordinates)], format)
         rivals = overlaps > iou_threshold
         if classes is not None:
@@ -44,8 +44,7 @@ def nms(
         order = [i for i in order[1:] if not rivals[best, i]]
     kept = np.zeros(count, bool)
     kept[chosen] = True
-    with np.errstate(over="ignore", under="ignore"):  # a product of scores beyond float32 is infinite
-        return np.array(chosen, np.int64), weighted[chosen].astype(scores.dtype), kept
+    return np.array(chosen, np.int64), weighted[chosen], kept
 
 
 def _overlaps(numbers: NDArray[Any], format: str) -> NDArray[Any]:

@@ -7,7 +7,7 @@ SPEC = OpSpec(
     summary="Of boxes that overlap much, keep the one with the highest score.",
     torch=TorchOp(name="opmatrix::nms"),
     onnx=OnnxOp(domain="opmatrix", op_type="NonMaximumSuppression"),
-    types={"T": ("float32", "float64")},
+    types={"T": ("float32", "float64", "float16", "bfloat16")},
     inputs=(
         Input(
             name="boxes", type="T", dims=("A", "N + 4 - A"), at={"axis": 4},
@@ -46,6 +46,8 @@ SPEC = OpSpec(
             "bool": Tolerance(rtol=0.0, atol=0.0),
             "float32": Tolerance(rtol=1e-6, atol=0.0),
             "float64": Tolerance(rtol=1e-14, atol=0.0),
+            "float16": Tolerance(rtol=0.0, atol=0.0),
+            "bfloat16": Tolerance(rtol=0.0, atol=0.0),
         },
     },
 )  # fmt: skip

@@ -32,7 +32,7 @@ TORCH = {
         "op([x], y, 1.0)": None,
     },
     "nms": {
-        "op(b.long(), s, None, None, [])": "nms: boxes must be float32 or float64, got int64",
+        "op(b.long(), s, None, None, [])": "nms: boxes must be float32, float64, float16 or bfloat16, got int64",
         "op(b, s.double(), None, None, [])": "nms: scores must be float32 as boxes is, got float64",
         "op(b, s, c.int(), None, [])": "nms: classes must be int64, got int32",
         "op(b, s, None, c, [])": "nms: valid must be bool, got int64",
