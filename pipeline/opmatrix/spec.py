@@ -472,7 +472,8 @@ class Random(metaclass=_KeepsMistakes):
     shape: tuple[int, ...]
     """Sizes; 0 is allowed."""
     mean: float = 0.0
-    """Mean of the distribution. Values of other dtypes than floats are rounded."""
+    """Mean of the distribution. Values of other dtypes than floats are rounded. Around a mean from 0 on, those of
+    unsigned dtypes are absolute values."""
     deviation: float = 1.0
     """Standard deviation of the distribution."""
     specials: Mapping[int, float] = field(default_factory=dict)

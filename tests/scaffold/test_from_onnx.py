@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from opmatrix.scaffold import onnx_process
 from opmatrix.scaffold.draft import Draft, domain_owner
 from opmatrix.scaffold.from_onnx import by_operator, from_nodes, from_nodes_and_schema
 from opmatrix.scaffold.render_files import render
-from opmatrix.spec import Random
+from opmatrix.spec import Dims, FromKernel, OnnxOp, Random, SameAs
 
 F32, F64, I64 = "float32", "float64", "int64"
 
@@ -90,6 +91,44 @@ def test_a_constant_without_an_output_is_passed_over(tmp_path: Path) -> None:
     assert [found["op_type"] for found in onnx_process.describe(str(path))["nodes"]] == ["F"]
 
 
+@pytest.mark.parametrize(
+    ("domain", "owner"),
+    [("", "ONNX"), ("ai.onnx.ml", "ONNX"), ("com.microsoft.nchwc", "ONNX Runtime"), ("ai.onnx.contrib", None)],
+)
+def test_a_domain_has_one_owner_in_all_commands(domain: str, owner: str | None, tmp_path: Path) -> None:
+    """ai.onnx.contrib is that of onnxruntime-extensions, so its nodes can be declared."""
+    path = tmp_path / "model.onnx"
+    graph = helper.make_graph([helper.make_node("F", ["x"], ["y"], domain=domain)], "g", [], [])
+    path.write_bytes(helper.make_model(graph).SerializeToString())
+    assert domain_owner(domain) == owner
+    assert bool(onnx_process.describe(str(path))["nodes"]) == (owner is None)
+    declared = replace(draft(node(value("x"))).spec, onnx=OnnxOp(domain=domain, op_type="F"))
+    mistakes = [m.text for m in declaration(declared, declared.name) if m.field == "onnx.domain"]
+    assert bool(mistakes) == (owner == "ONNX")
+
+
+def test_an_operator_whose_name_is_a_keyword_gets_another() -> None:
+    assert draft(node(value("x")) | {"op_type": "Signed"}).spec.name == "signed_op"
+
+
+SHAPES = {
+    "that of an input": ([["N", 3], [3]], ["N", 3], SameAs(input="x")),
+    "that of the second input": ([["N", 3], [4]], [4], SameAs(input="x1")),
+    "a scalar": ([["N", 3], [3]], [], Dims(dims=())),
+    "another": ([["N", 6], [3]], ["N", 2], FromKernel(rank=2)),
+    "an unknown one": ([["N", 6], [3]], None, SameAs(input="x")),
+    "that of an input of unknown shape": ([None, [3]], [4, 4], SameAs(input="x")),
+}
+
+
+@pytest.mark.parametrize("kind", SHAPES)
+def test_an_output_has_a_shape_rule_that_the_model_obeys(kind: str) -> None:
+    inputs, output, rule = SHAPES[kind]
+    made = draft(node(*(value(f"v{n}", shape=s) for n, s in enumerate(inputs)), outputs=[value("sum", shape=output)]))
+    assert [(o.name, o.shape) for o in made.spec.outputs] == [("sum", rule)]
+    assert made.sizes == ({} if isinstance(rule, SameAs) else {"sum": () if output == [] else (1, 2)})
+
+
 def test_sizes_that_no_tensor_has_give_no_model() -> None:
     assert draft(node(value("x", shape=[-5, 2**40]))).seen is None
 
@@ -132,11 +171,11 @@ def test_parts_that_some_nodes_lack_are_optional_or_have_a_guessed_default() -> 
 def test_outputs_that_some_nodes_leave_out_are_optional() -> None:
     first = node(value("x", shape=[2]), outputs=[None, value("b"), value("c")])
     made = draft(first, node(value("x"), outputs=[value("d"), value("e")]))
-    assert [(o.name, o.optional) for o in made.spec.outputs] == [("y0", True), ("y1", False), ("y2", True)]
-    assert made.seen and made.seen.absent == ("y0",)
+    assert [(o.name, o.optional) for o in made.spec.outputs] == [("d", True), ("b", False), ("c", True)]
+    assert made.seen and made.seen.absent == ("d",)
     text = render(made)
-    assert 'absent=("y0", "y2"),' in text["ops/fast_thing/cases.py"]
-    assert "OptionalView<T> y0" in text["native/fast_thing/kernel.h"]
+    assert 'absent=("d", "c"),' in text["ops/fast_thing/cases.py"]
+    assert "OptionalView<T> d" in text["native/fast_thing/kernel.h"]
 
 
 def test_dtypes_that_vary_together_are_one_type_variable() -> None:
@@ -149,7 +188,7 @@ def test_dtypes_that_vary_together_are_one_type_variable() -> None:
 
 def test_an_output_of_another_dtype_has_a_fixed_type() -> None:
     made = draft(node(value("x"), outputs=[value("values"), value("indices", I64)]))
-    assert [(o.name, o.type) for o in made.spec.outputs] == [("y0", "T"), ("y1", "int64")]
+    assert [(o.name, o.type) for o in made.spec.outputs] == [("values", "T"), ("indices", "int64")]
 
 
 def test_strings_are_declared() -> None:

@@ -12,7 +12,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from opmatrix.declaration.load import load_operator
 from opmatrix.scaffold import from_aten
+from opmatrix.spec import Dims, FromKernel, SameAs
 from tests.support.projects import Project
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.mark.slow]
@@ -90,6 +92,53 @@ def test_a_node_in_a_branch_is_declared(project: Project) -> None:
     spec = (project.root / "ops/weird/spec.py").read_text()
     assert "Declared from 2 nodes of model.onnx" in spec
     assert 'Input(name="weight_2", type="T", optional=True, doc="FILL IN; in the model of shape (4,)")' in spec
+
+
+def kinds(path: Path) -> Path:
+    """Write a model whose nodes have inputs and outputs of many dtypes, names and shapes."""
+    value = helper.make_tensor_value_info
+    nodes = [
+        helper.make_node("Unpack", ["data"], ["numbers"], domain="acme", block=4),
+        helper.make_node("Pack", ["x"], ["packed", "scale"], domain="acme"),
+        helper.make_node("Lookup", ["ids", "x"], ["rows"], domain="acme"),
+        helper.make_node("Mask", ["yes", "x"], ["masked", "any"], domain="acme"),
+        helper.make_node("Signed", ["x", "", "bias"], ["signed"], domain="acme", signed=1, modes="a"),
+        helper.make_node("Signed", ["numbers"], ["again"], domain="acme", signed=0, modes="b"),
+    ]
+    inputs = [
+        value("data", TensorProto.UINT8, [2, 3]), value("x", TensorProto.FLOAT, ["N", 8]),
+        value("ids", TensorProto.INT64, ["M"]), value("yes", TensorProto.BOOL, ["N"]),
+        value("bias", TensorProto.FLOAT, [8]),
+    ]  # fmt: skip
+    outputs = [
+        value("numbers", TensorProto.FLOAT, [2, 6]), value("packed", TensorProto.UINT8, ["N", 8]),
+        value("scale", TensorProto.UINT8, ["N", 2]), value("rows", TensorProto.FLOAT, ["M", 8]),
+        value("masked", TensorProto.FLOAT, ["N", 8]), value("any", TensorProto.BOOL, []),
+        value("signed", TensorProto.FLOAT, ["N", 8]), value("again", TensorProto.FLOAT, [2, 6]),
+    ]  # fmt: skip
+    graph = helper.make_graph(nodes, "g", inputs, outputs)
+    imports = [helper.make_opsetid("", 18), helper.make_opsetid("acme", 1)]
+    onnx.save(helper.make_model(graph, opset_imports=imports, ir_version=9), path)
+    return path
+
+
+def test_operators_have_the_dtypes_names_and_shapes_of_the_model(tmp_path: Path) -> None:
+    project = Project.copy(tmp_path, operators=())
+    new(project, "--from-onnx", str(kinds(project.root / "kinds.onnx")))
+    declared = {
+        name: [(o.name, o.type, o.shape) for o in load_operator(project.layout, name).spec.outputs]
+        for name in ("unpack", "pack", "lookup", "mask", "signed_op")
+    }
+    assert declared == {
+        "unpack": [("numbers", "float32", FromKernel(rank=2))],
+        "pack": [("packed", "uint8", SameAs(input="x")), ("scale", "uint8", FromKernel(rank=2))],
+        "lookup": [("rows", "float32", FromKernel(rank=2))],
+        "mask": [("masked", "float32", SameAs(input="x")), ("any", "T", Dims(dims=()))],
+        "signed_op": [("y", "T", SameAs(input="x"))],
+    }
+    done = project.doit("opsets=18")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {r["op"]: r["outcome"] for r in project.records().values()} == dict.fromkeys(declared, "verified")
 
 
 def refused(project: Project, *arguments: str) -> str:

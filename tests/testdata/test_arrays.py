@@ -99,5 +99,12 @@ def test_an_invalid_tensor_is_refused(tensor: Tensor, dtype: DType, message: str
     assert message in str(caught.value)
 
 
+def test_random_values_of_an_unsigned_dtype_are_absolute_values() -> None:
+    signed, unsigned = (make(Random(shape=(50,), deviation=3.0), dtype) for dtype in ("int32", "uint8"))
+    assert (signed < 0).any() and np.array_equal(unsigned, np.abs(signed))
+    large = make(Random(shape=(50,), mean=100.0, deviation=3.0), "uint16")
+    assert np.array_equal(large, make(Random(shape=(50,), mean=100.0, deviation=3.0), "int32"))
+
+
 def test_infinities_fit_every_float_dtype() -> None:
     assert np.isinf(make(Values(values=(math.inf, -math.inf)), "bfloat16").astype(np.float32)).all()

@@ -61,6 +61,7 @@ class Draft:
     attributes: Mapping[str, AttributeValue] = field(default_factory=dict)  # values that it takes
     guessed: tuple[str, ...] = ()  # attributes with an unknown default
     seen: Model | None = None  # its use in the model that it was declared from
+    sizes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # of outputs that have no input's shape
 
     @property
     def copies(self) -> bool:

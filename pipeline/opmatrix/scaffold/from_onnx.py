@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,9 +14,24 @@ from opmatrix.declaration.validation.operator import CPP_KEYWORDS, IDENTIFIER, T
 from opmatrix.errors import UsageError, did_you_mean, many
 from opmatrix.scaffold import from_torch_schema
 from opmatrix.scaffold.draft import FLOATS, SUMMARY, Draft, finished, is_reserved, operator_name, shape_rule, unused
-from opmatrix.spec import Attribute, AttributeValue, Case, DType, Input, Model, OnnxOp, OpSpec, Output, Random
+from opmatrix.spec import (
+    Attribute,
+    AttributeValue,
+    Case,
+    Dims,
+    DType,
+    FromKernel,
+    Input,
+    Model,
+    OnnxOp,
+    OpSpec,
+    Output,
+    Random,
+    SameAs,
+)
 
 Node = Mapping[str, Any]
+_LARGE = 1000  # elements of an output, from which on a placeholder makes another size
 _ZEROS: Mapping[str, AttributeValue] = {"float": 0.0, "int": 0, "string": "", "floats": (), "ints": ()}
 
 
@@ -45,7 +61,7 @@ def by_operator(described: Mapping[str, Any], shown: str, *, op_type: str = "") 
 def from_nodes(nodes: Sequence[Node], *, shown: str, name: str = "") -> Draft:
     """Return one operator without torch, from its nodes. Raises UsageError with everything that is undeclarable."""
     first = nodes[0]
-    name = name or operator_name(first["op_type"])
+    name = name or _operator_name(first["op_type"])
     qualified = f"{first['domain']}::{first['op_type']}"
     if refused := [*dict.fromkeys(_refused(nodes))]:
         raise UsageError("\n".join([f"{shown}: {qualified} cannot be declared:", *(f"  {why}" for why in refused)]))
@@ -53,12 +69,19 @@ def from_nodes(nodes: Sequence[Node], *, shown: str, name: str = "") -> Draft:
     taken = {*types, name}
     attributes, guessed = _attributes(nodes, taken)
     inputs = tuple(_inputs(nodes, declared["inputs"], taken))
-    outputs = []
+    outputs: list[Output] = []
+    sizes: dict[str, tuple[int, ...]] = {}
     for index, type_ in enumerate(declared["outputs"]):
-        taken.add(output := unused(f"y{index}" if len(declared["outputs"]) > 1 else "y", taken))
-        doc = _doc(nodes, "outputs", index)
-        optional = not all(_parts(nodes, "outputs", index))
-        outputs.append(Output(name=output, type=type_, shape=shape_rule(inputs, type_), optional=optional, doc=doc))
+        value = next((part["name"] for part in _parts(nodes, "outputs", index) if part), "")
+        other = f"y{index}" if len(declared["outputs"]) > 1 else "y"
+        taken.add(output := unused(_value_name(value, other), taken))
+        doc, optional = _doc(nodes, "outputs", index), not all(_parts(nodes, "outputs", index))
+        shape = _shape_rule(nodes, inputs, index, type_)
+        if optional and not isinstance(shape, SameAs):
+            shape = shape_rule(inputs, type_)
+        if not isinstance(shape, SameAs):
+            sizes[output] = _sizes(nodes, index)
+        outputs.append(Output(name=output, type=type_, shape=shape, optional=optional, doc=doc))
     spec = OpSpec(
         name=name,
         summary=SUMMARY,
@@ -79,8 +102,38 @@ def from_nodes(nodes: Sequence[Node], *, shown: str, name: str = "") -> Draft:
         attributes=values,
         guessed=guessed,
         seen=_seen(spec, first, values),
+        sizes=sizes,
     )
     return finished(draft)
+
+
+def _operator_name(op_type: str) -> str:
+    """Return ``fast_thing`` for ``FastThing``, and ``signed_op`` for a name that no operator can have."""
+    name = operator_name(op_type)
+    return f"{name}_op" if keyword.iskeyword(name) or name in CPP_KEYWORDS or is_reserved(name) else name
+
+
+def _shape_rule(
+    nodes: Sequence[Node], inputs: Sequence[Input], index: int, declared: str
+) -> SameAs | Dims | FromKernel:
+    """Return a rule that the shapes in the model obey. One that the model does not tell is that of a placeholder."""
+    found = [(n, part["shape"]) for n, part in zip(nodes, _parts(nodes, "outputs", index), strict=True) if part]
+    required = [(k, i) for k, i in enumerate(inputs) if is_required(i)]
+    unknown = any(n["inputs"][k]["shape"] is None for n, _ in found for k, _ in required)
+    if unknown or any(shape is None for _, shape in found) or len({len(shape) for _, shape in found}) != 1:
+        return shape_rule(inputs, declared)
+    same = [i for k, i in required if all(n["inputs"][k]["shape"] == shape for n, shape in found)]
+    if same:
+        return shape_rule(same, declared)
+    rank = len(found[0][1])
+    return FromKernel(rank=rank) if rank else Dims(dims=())
+
+
+def _sizes(nodes: Sequence[Node], index: int) -> tuple[int, ...]:
+    """Return the sizes that a placeholder gives an output: those of the model, 1 for an unknown one."""
+    shape = next(part["shape"] for part in _parts(nodes, "outputs", index) if part)
+    sizes = tuple(d if isinstance(d, int) and d >= 0 else 1 for d in shape)
+    return sizes if math.prod(sizes) <= _LARGE else (1,) * len(sizes)
 
 
 def _versions(node: Node) -> tuple[int, ...]:
@@ -186,15 +239,15 @@ def _inputs(nodes: Sequence[Node], declared: Sequence[str], taken: set[str]) -> 
     for index, type_ in enumerate(declared):
         parts = _parts(nodes, "inputs", index)
         value = next((part["name"] for part in parts if part), "")
-        taken.add(name := unused(_input_name(value, index), taken))
+        taken.add(name := unused(_value_name(value, f"x{index}" if index else "x"), taken))
         yield Input(name=name, type=type_, optional=not all(parts), doc=_doc(nodes, "inputs", index))
 
 
-def _input_name(value: str, index: int) -> str:
-    """Return the last part of a value's name if it is a word, such as ``weight``, else ``x2``."""
+def _value_name(value: str, other: str) -> str:
+    """Return the last part of a value's name if it is a word, such as ``weight``, else `other`."""
     last = re.split(r"[./:]", value)[-1]
     is_word = re.fullmatch(r"[a-z][a-z_]*", last) and _is_allowed(last) and last not in ("input", "output")
-    return last if is_word else f"x{index}" if index else "x"
+    return last if is_word else other
 
 
 def _is_allowed(name: str) -> bool:

@@ -134,7 +134,8 @@ def _copied(draft: Draft, output: Output) -> str:
     if source := draft.source(output):
         return f"{source.name}.copy()"
     dtype = f"{draft.first_input.name}.dtype" if output.type in draft.spec.types else f"np.{output.type}"
-    return f"np.zeros({_shaped(draft, output)}.shape, {dtype.replace('np.bool', 'np.bool_')})"
+    shape = draft.sizes.get(output.name, f"{_shaped(draft, output)}.shape")
+    return f"np.zeros({shape}, {dtype.replace('np.bool', 'np.bool_')})"
 
 
 def _shaped(draft: Draft, output: Output) -> str:
@@ -152,8 +153,11 @@ def _kernel(draft: Draft) -> dict[str, Any]:
         taken.add(name := unused(name, taken))
         return name
 
+    first = draft.first_input
+    read = draft.formula or any(first.name == _shaped(draft, o) for o in spec.outputs if o.name not in draft.sizes)
     return loop | {
         "free": free,
+        "unread": [part for part in spec.inputs if part != first or not read],
         "halves": cpp.HALVES & dtypes(spec),
         "signature": cpp.call(f"void {spec.name}", kernel_parameters(spec, {}), tail=" {"),
         "outputs": [

@@ -37,8 +37,9 @@ def seed_of(operator: str, case: str, input: str) -> str:
 def array(tensor: Tensor, dtype: DType, *, seed_of: str) -> Array:
     """Return the values of `tensor` as a contiguous array, for every memory layout.
 
-    Random values are normally distributed; integers are rounded, a bool is True above the mean, and a string has up to
-    eight characters. Raises DataError for ragged values, a special out of range, or a value that `dtype` cannot hold.
+    Random values are normally distributed; integers are rounded, unsigned ones around a mean from 0 on are absolute
+    values, a bool is True above the mean, and a string has up to eight characters. Raises DataError for ragged values,
+    a special out of range, or a value that `dtype` cannot hold.
     """
     shape = shape_of(tensor)
     if isinstance(tensor, FromVectors):
@@ -74,8 +75,9 @@ def _draw(tensor: Random, dtype: DType, seed_of: str) -> Array:
     normal = standard_normal(tensor.shape, seed_of)
     if dtype == "bool":
         return normal > 0
-    values = tensor.mean + tensor.deviation * normal
-    return cast(np.rint(values) if numpy_dtype(dtype).kind in "iu" else values, dtype)
+    values, kind = tensor.mean + tensor.deviation * normal, numpy_dtype(dtype).kind
+    whole = np.abs(np.rint(values)) if kind == "u" and tensor.mean >= 0 else np.rint(values)
+    return cast(whole if kind in "iu" else values, dtype)
 
 
 def _words(count: int, seed_of: str) -> Array:
