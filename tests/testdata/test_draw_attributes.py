@@ -20,6 +20,7 @@ from opmatrix.spec import (
     OpSpec,
     Output,
     Random,
+    SameAs,
     Tolerance,
     Values,
     shape_of,
@@ -161,3 +162,26 @@ def test_elements_equal_an_attribute(drawn: list[Model]) -> None:
         equal += bool((x == height).any()) and isinstance(height, int) and height > 2
         ties += isinstance(model.cases[0].inputs["x"], Values) and x.size > 1
     assert equal >= 3 and ties >= 5
+
+
+def test_an_int_without_limits_is_drawn_beyond_32_bits(tmp_path: Path) -> None:
+    """A kernel that cuts a seed to 32 bits differs there. An axis, or one with a limit, is not drawn so."""
+    spec = replace(
+        SPEC,
+        inputs=(Input(name="x", type="int32", dims=("N", "C")),),
+        attributes=(
+            Attribute(name="seed", kind="int", default=0),
+            Attribute(name="axis", kind="int", default=-1),
+            Attribute(name="count", kind="int", default=1, minimum=0),
+        ),
+        outputs=(Output(name="y", type="int32", shape=SameAs(input="x", replace={"axis": 1})),),
+    )
+    case = Case(name="only", inputs={"x": Random(shape=(3, 4))})
+    operator = Operator(spec=spec, models=(Model(name="only", cases=(case,)),))
+    draws = [hypothesis_draw.collect(operator, examples=200, home=tmp_path, seed=seed) for seed in ("b", "c")]
+    drawn = [model for found in draws for model in found]
+    found = {name: {model.attributes.get(name, 0) for model in drawn} for name in ("seed", "axis", "count")}
+    assert {2**31, 2**32 + 1, -(2**31) - 1, 2**63 - 1} <= found["seed"]
+    assert max(map(abs, [*found["axis"], *found["count"]])) < 2**31  # type: ignore[arg-type]  # all are ints
+    for model in drawn:
+        case_arrays(spec, model, model.cases[0])  # no value of an input is compared with what float64 does not hold

@@ -18,6 +18,9 @@ from opmatrix.testdata.draw_frame import Frame, pick
 
 SMALL = 16  # of the attributes that sizes are computed from, in most draws
 _ALONE, _TOGETHER = range(1, 3)
+# Of an int without limits, such as a seed: what 32 bits cannot hold, and the largest.
+FAR = (2**31, 2**32 + 1, -(2**31) - 1, 2**63 - 1)
+_EXACT = 2**53  # up to which float holds every int
 
 
 def attributes(draw: DrawFn, frame: Frame) -> dict[str, AttributeValue]:
@@ -42,7 +45,16 @@ def attributes(draw: DrawFn, frame: Frame) -> dict[str, AttributeValue]:
             found[attribute.name] = None
             continue
         found[attribute.name] = _value(draw, attribute, now, frame.operator.models, fixed=fixed)
+    if (far := [a.name for a in changed if _is_unlimited(spec, a)]) and pick(draw, range(8)) == 7:
+        found[pick(draw, far)] = pick(draw, FAR)
     return found
+
+
+def _is_unlimited(spec: OpSpec, attribute: Attribute) -> bool:
+    """Return whether any int64 is a value: no limit is declared, and it is neither an axis nor in a size."""
+    limited = attribute.allowed is not None or attribute.minimum is not None or attribute.maximum is not None
+    used = {at for _, at in checked_axes(spec)} | {*size_attributes(spec)}
+    return attribute.kind == "int" and not limited and attribute.name not in used
 
 
 def before_shapes(draw: DrawFn, frame: Frame, values: Mapping[str, AttributeValue]) -> dict[str, AttributeValue]:
@@ -99,10 +111,12 @@ def _seen(attribute: Attribute, models: Sequence[Model]) -> tuple[Any, ...]:
 
 def comparable(spec: OpSpec, values: Mapping[str, AttributeValue]) -> list[float]:
     """Return the numbers among attributes, as the reference gets them: inputs that are equal to them are drawn, since
-    a kernel may compare with them."""
+    a kernel may compare with them. Not ints that float64 does not hold."""
     numbers = []
     for attribute in spec.attributes:
         value = values.get(attribute.name)
+        if isinstance(value, int) and abs(value) > _EXACT:
+            continue
         if attribute.kind in ("float", "int") and value is not None and math.isfinite(number := float(value)):  # type: ignore[arg-type]  # of these kinds
             numbers.append(float(as_float32(attribute, number)) if attribute.kind == "float" else number)  # type: ignore[arg-type]  # a number gives a number
     return numbers

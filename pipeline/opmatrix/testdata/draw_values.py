@@ -12,6 +12,7 @@ from hypothesis.strategies import DrawFn
 from opmatrix.declaration.torch_signature import is_parameter
 from opmatrix.declaration.value_rules import limit_expressions, names
 from opmatrix.spec import DType, Input, MemoryLayout, Nested, Random, Tensor, ValueRule, Values, given
+from opmatrix.testdata.draw_attributes import FAR
 from opmatrix.testdata.draw_frame import Frame, nested, pick
 from opmatrix.testdata.draw_ties import tied
 from opmatrix.testdata.dtypes import float_limits, is_float
@@ -177,7 +178,8 @@ def _specials(dtype: DType) -> list[float]:
     """Return special values of a dtype: zeros, limits, and for floats NaN, infinities, tiny and huge ones."""
     if not is_float(dtype):
         limits = np.iinfo(dtype)
-        return [0, -1, limits.max, limits.min] if limits.min else [0, limits.max]
+        ends = [0, -1, limits.max, limits.min] if limits.min else [0, limits.max]
+        return [*ends * 3, *(n for n in FAR if limits.min <= n < limits.max)]
     found = float_limits(dtype)
     tiny, huge = float(found.tiny), math.sqrt(float(found.max)) / 16
     return [0.0, -0.0, math.nan, math.inf, -math.inf, -1.0, 0.5, 1.5, tiny / 4, math.sqrt(tiny), huge, -huge]
