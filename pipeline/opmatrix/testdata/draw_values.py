@@ -179,7 +179,7 @@ def _specials(dtype: DType) -> list[float]:
     if not is_float(dtype):
         limits = np.iinfo(dtype)
         ends = [0, -1, limits.max, limits.min] if limits.min else [0, limits.max]
-        return [*ends * 3, *(n for n in FAR if limits.min <= n < limits.max)]
+        return [*ends * 4, *(n for n in FAR if limits.min <= n < limits.max)]
     found = float_limits(dtype)
     tiny, huge = float(found.tiny), math.sqrt(float(found.max)) / 16
     return [0.0, -0.0, math.nan, math.inf, -math.inf, -1.0, 0.5, 1.5, tiny / 4, math.sqrt(tiny), huge, -huge]
