@@ -32,6 +32,19 @@ class Attributes {
     KERNEL_CHECK(type_of(other) == nullptr, op_, ": unknown attribute ", other, "; in ONNX its name is ", name);
   }
 
+  /// A copy of a tensor, which the caller releases. Throws if the node has none, or an attribute of another type.
+  OrtValue* get_tensor(const char* name) const {
+    OrtAllocator* allocator = nullptr;
+    OrtValue* found = nullptr;
+    check_call(api->GetAllocatorWithDefaultOptions(&allocator));
+    if (!succeeds(api->KernelInfoGetAttribute_tensor(info_, name, allocator, &found))) {
+      return missing<OrtValue*>(name, "tensor", nullptr);
+    }
+    return found;
+  }
+
+  const char* op() const { return op_; }
+
   /// Whether the node has an attribute, of any type.
   bool has(const char* name) const { return type_of(name) != nullptr; }
 

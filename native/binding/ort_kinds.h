@@ -54,6 +54,49 @@ class Output {
   OptionalView<T> view_;
 };
 
+/// A tensor that is an attribute of the node, copied when the session is made.
+template <typename T>
+class TensorAttribute {
+ public:
+  /// Throws unless the node has the attribute, with elements of T and these sizes, of which -1 is any.
+  void read(const Attributes& attributes, const char* name, std::initializer_list<std::int64_t> dims) {
+    const struct Released {
+      OrtValue* value;
+      ~Released() { api->ReleaseValue(value); }
+    } given{attributes.get_tensor(name)};
+    OrtTensorTypeAndShapeInfo* info = nullptr;
+    check_call(api->GetTensorTypeAndShape(given.value, &info));
+    ONNXTensorElementDataType type = ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
+    check_call(api->GetTensorElementType(info, &type));
+    api->ReleaseTensorTypeAndShapeInfo(info);
+    const Value value(given.value);
+    KERNEL_CHECK(type == element_type(dtype_of<T>), attributes.op(), ": attribute ", name, " must be a tensor of ",
+                 opmatrix::name(dtype_of<T>), ", got one of another dtype");
+    const Sizes sizes = value.sizes();
+    bool fits = sizes.rank == static_cast<std::int64_t>(dims.size());
+    for (std::int64_t axis = 0; fits && axis < sizes.rank; ++axis) {
+      const std::int64_t dim = dims.begin()[axis];
+      fits = dim < 0 || dim == sizes[axis];
+    }
+    const Sizes declared{dims.begin(), static_cast<std::int64_t>(dims.size())};
+    KERNEL_CHECK(fits, attributes.op(), ": attribute ", name, " must have the shape ", declared,
+                 ", where -1 is any size, got ", sizes);
+    sizes_ = Items<std::int64_t>(static_cast<std::size_t>(sizes.rank));
+    for (std::int64_t axis = 0; axis < sizes.rank; ++axis) sizes_[static_cast<std::size_t>(axis)] = sizes[axis];
+    const TensorView<const T> view = value.view<T>();
+    elements_ = Items<T>(static_cast<std::size_t>(view.numel()));
+    for (std::int64_t i = 0; i < view.numel(); ++i) elements_[static_cast<std::size_t>(i)] = view.data[i];
+  }
+
+  TensorView<const T> view() const {
+    return {elements_.begin(), {sizes_.begin(), static_cast<std::int64_t>(sizes_.size())}};
+  }
+
+ private:
+  Items<T> elements_;
+  Items<std::int64_t> sizes_;
+};
+
 /// An output that the kernel makes.
 template <typename T>
 class NewOutput {

@@ -79,14 +79,15 @@ struct Input {
   }
 };
 
-/// One attribute: the bytes of its value or values. A string ends with a NUL. One that is optional has a byte before
-/// these if it is there, else none.
+/// One attribute, which may be a tensor: the bytes of its value or values. A string ends with a NUL. One that is
+/// optional has a byte before these if it is there, else none.
 struct Attribute {
   std::vector<unsigned char> bytes;
+  std::vector<std::int64_t> shape;  // of a tensor
 
   bool given() const { return !bytes.empty(); }
   /// An optional one that is there, without that byte.
-  Attribute inner() const { return {{bytes.begin() + 1, bytes.end()}}; }
+  Attribute inner() const { return {{bytes.begin() + 1, bytes.end()}, {}}; }
 
   template <typename T>
   T value() const {
@@ -96,6 +97,11 @@ struct Attribute {
   }
 
   const char* text() const { return reinterpret_cast<const char*>(bytes.data()); }
+
+  template <typename T>
+  TensorView<const T> view() const {
+    return {reinterpret_cast<const T*>(bytes.data()), {shape.data(), static_cast<std::int64_t>(shape.size())}};
+  }
 
   template <typename T>
   Items<T> items() const {
@@ -232,7 +238,10 @@ class File {
         }
       }
       call.attributes.resize(count());
-      for (Attribute& attribute : call.attributes) attribute.bytes = bytes();
+      for (Attribute& attribute : call.attributes) {
+        attribute.shape = shape();
+        attribute.bytes = bytes();
+      }
       call.shapes.resize(count());
       for (auto& sizes : call.shapes) sizes = shape();
     }

@@ -20,12 +20,10 @@ DType = Literal[
 AttributeKind = Literal["float", "int", "string", "bool", "floats", "ints", "strings", "bools", "tensor"]
 Lowering = Literal["custom", "decomposed"]
 MemoryLayout = Literal["contiguous", "transposed", "sliced", "expanded", "flipped"]
-AttributeValue = (
-    float | int | str | bool | tuple[float, ...] | tuple[int, ...] | tuple[str, ...] | tuple[bool, ...] | None
-)
-"""None: an attribute that is `optional` and absent."""
 Scalar = float | int | bool | str
 Nested = Scalar | tuple["Nested", ...]
+AttributeValue = Nested | None
+"""None: an attribute that is `optional` and absent."""
 
 MISSING: Any = object()
 """The value of a field that has no default and was not given; `opmatrix.declaration.load` reports it."""
@@ -146,13 +144,14 @@ class Attribute(metaclass=_KeepsMistakes):
     """One attribute of the ONNX node; in torch an argument of the same kind.
 
     A float is float32 in ONNX and double in torch: the binding and the reference round it to float32. `minimum` and
-    `maximum` are inclusive; NaN is always outside. A tensor attribute exists only in ONNX. An attribute with
+    `maximum` are inclusive; NaN is always outside. Only operators of ONNX alone have tensors. An attribute with
     `torch_only` exists only in torch, and the lowering decides how to translate it.
 
     Example:
         >>> groups = Attribute(name="num_groups", kind="int", minimum=1)
         >>> eps = Attribute(name="eps", kind="float", default=1e-5)
         >>> mode = Attribute(name="mode", kind="string", default="avg", allowed=("avg", "max"))
+        >>> table = Attribute(name="table", kind="tensor", type="float32", dims=(None, 4))
         >>> dim = Attribute(name="dim", kind="int", optional=True)
         >>> signed = Attribute(name="is_signed", kind="int", default=1, onnx_name="signed")
     """
@@ -161,7 +160,12 @@ class Attribute(metaclass=_KeepsMistakes):
     """Letters, digits and _: its name in the reference, in the kernel and in cases, and in ONNX unless `onnx_name` is
     another one."""
     kind: AttributeKind
-    """A list (`floats`, `ints`, `bools`) is a tuple in Python; `strings` and `tensor` are not supported yet."""
+    """A list (`floats`, `ints`, `bools`) is a tuple in Python, and a `tensor` nested tuples; the kernel gets a
+    TensorView, the reference an array. `strings` is not supported yet."""
+    type: DType | None = None
+    """The dtype of a tensor."""
+    dims: tuple[int | None, ...] | None = None
+    """The sizes of a tensor: None is any size."""
     default: AttributeValue = None
     """A value of its kind; None: it is required, or `optional`. Required attributes come first."""
     optional: bool = False

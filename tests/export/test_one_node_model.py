@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
 from onnx import ModelProto
@@ -97,6 +98,25 @@ def test_the_gates_check_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(export_node, "one_node", faulty)
     with pytest.raises(ExportError, match=r"double-custom-dynamic@node-opset18: no node test\.domain::Double, found"):
         written(generated(tmp_path))
+
+
+def test_another_tensor_in_the_node_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has the declared dtype and shape, and one other element."""
+    table = Attribute(name="table", kind="tensor", type="int64", dims=(None, 2))
+    model = replace(DYNAMIC, attributes={**DYNAMIC.attributes, "table": ((1, 2), (3, 4))})
+    operator = Operator(spec=replace(SPEC, attributes=(*SPEC.attributes, table)), models=(model,))
+    layout = generated(tmp_path, operator)
+    assert "table" in {a.name for a in written(layout, operator).graph.node[0].attribute}
+
+    def faulty(expected_model: ExpectedModel) -> ModelProto:
+        made = one_node_model.one_node(expected_model)
+        attribute = next(a for a in made.graph.node[0].attribute if a.name == "table")
+        attribute.t.CopyFrom(onnx.numpy_helper.from_array(np.array([[1, 2], [3, 5]])))
+        return made
+
+    monkeypatch.setattr(export_node, "one_node", faulty)
+    with pytest.raises(ExportError, match=r"'table' is \(\(1, 2\), \(3, 5\)\), declared: \(\(1, 2\), \(3, 4\)\)"):
+        written(layout, operator)
 
 
 def test_a_missing_schema_names_the_command_that_writes_it(tmp_path: Path) -> None:

@@ -210,7 +210,7 @@ def test_an_unknown_dtype_becomes_a_float() -> None:
         ([node(value("x", "sequence_type"))], "'x' is sequence_type"),
         (
             [node(value("x"), table=("tensor", None))],
-            "attribute 'table' is of the kind tensor, not supported: make it an",
+            "attribute 'table' is of the kind tensor, not supported: declare it by hand",
         ),
         ([node(value("x"), body=("graph", None))], "of the kind graph, not supported: leave it out"),
         ([node(value("x"), **{"a.b": ("int", 1)})], "attribute 'a.b' is no identifier of ONNX: letters, digits and _"),

@@ -69,6 +69,27 @@ def test_an_optional_attribute_is_drawn_as_none_and_as_a_value(kind: Any, tmp_pa
     assert not any(value_mistake(spec.attributes[0], value) for value in found)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "value", "why"),
+    [
+        ("float32", ((1.0, 2), (3.0, 4.0)), None),
+        ("bool", ((True, False),), None),
+        ("int8", (), None),
+        ("int8", ((), ()), "found the shape (2, 0), allowed: (None, 2), with any size for None"),
+        ("float32", ((1.0,), (3.0, 4.0)), "allowed: nested tuples of equal length"),
+        ("float32", (1.0, 2.0), "found 1 axes, allowed: 2, those of dims"),
+        ("float32", (((1.0,), (2.0,)),), "found 3 axes, allowed: 2, those of dims"),
+        ("float32", 1.0, "found 0 axes, allowed: 2, those of dims"),
+        ("int8", ((1, 128),), "found 128 in a tensor, allowed: what int8 holds"),
+        ("uint8", ((1, -1),), "found -1 in a tensor, allowed: what uint8 holds"),
+        ("int64", ((1, 0.5),), "found 0.5 in a tensor, allowed: what int64 holds"),
+    ],
+)
+def test_the_value_of_a_tensor(dtype: Any, value: Any, why: str | None) -> None:
+    found = value_mistake(Attribute(name="a", kind="tensor", type=dtype, dims=(None, 2)), value)
+    assert found is None if why is None else why in (found or "")
+
+
 def test_an_int_without_limits_stays_near_what_the_cases_have() -> None:
     """It may be a number of loops."""
     attribute = Attribute(name="a", kind="int")

@@ -47,7 +47,7 @@ def test_one_call_in_the_file(tmp_path: Path) -> None:
     assert (tmp_path / "calls").read_bytes() == b"".join([
         struct.pack("=2q", 1, 3), b"one", struct.pack("=q", 1),  # the second dtype
         struct.pack("=2q", 1, 1), shape, struct.pack("=q", 48), x, struct.pack("=q", 0),  # one input of one tensor
-        struct.pack("=2qf", 1, 4, 2.0),  # factor
+        struct.pack("=3qf", 1, 0, 4, 2.0),  # factor, without axes
         struct.pack("=q", 1), shape,
         struct.pack("=q", race_file.END),
     ])  # fmt: skip

@@ -87,6 +87,8 @@ def races(spec: OpSpec) -> str:
 
 def _read(attribute: AttributePart) -> str:
     """Return how the program reads a stored attribute, `attribute` of the call."""
+    if attribute.is_tensor:
+        return f"view<{attribute.kind}>()"
     if attribute.is_text:
         return "text()"
     if attribute.is_list:
@@ -235,7 +237,9 @@ def _ort(
         "header": "ort_strings.h"
         if has_strings(spec)
         else "ort_kinds.h"
-        if any(i.kind == "variadic" for i in inputs) or any(o.new for o in outputs)
+        if any(i.kind == "variadic" for i in inputs)
+        or any(o.new for o in outputs)
+        or any(a.is_tensor for a in attributes)
         else "ort.h",
         "sizes": [i.ort_sizes for i in inputs if i.dims] + [a.member_value for a in attributes if a.name in checked],
         "inputs": [i.port for i in inputs],

@@ -60,6 +60,7 @@ class AttributePart:
     nothing: str  # the variable's value where it is not
     is_list: bool
     is_text: bool
+    is_tensor: bool
     parameter: str
     kind: str  # the parameter, if it is there
     torch_type: str
@@ -126,6 +127,8 @@ def _ort_class(cpp_name: str, *, variadic: bool, text: bool) -> str:
 
 
 def attribute_part(spec: OpSpec, given: Attribute) -> AttributePart:
+    if given.kind == "tensor":
+        return _tensor_part(given)
     shown, many, text = torch_name(given), given.kind.endswith("s"), given.kind == "string"
     variable = torch_variable(spec, given)
     item = _ITEMS[given.kind]
@@ -135,7 +138,7 @@ def attribute_part(spec: OpSpec, given: Attribute) -> AttributePart:
     rounded = None if not floats else f"{given.name}_float" if variable == given.name else given.name
     passed = rounded or variable
     values = given.default if isinstance(given.default, tuple) else None
-    listed = None if values is None else ", ".join(literal(float(v) if floats else v, "f") for v in values)
+    listed = None if values is None else ", ".join(literal(float(v) if floats else v, "f") for v in values)  # type: ignore[arg-type]  # of floats
     default, kind = given.default, f"List<{item}>" if many else item
     there = _unused(f"{given.name}_given", spec) if given.optional else None
     torch_text, ort_text = (f"{name}.begin()" if text else name for name in (variable, kept))
@@ -151,6 +154,7 @@ def attribute_part(spec: OpSpec, given: Attribute) -> AttributePart:
         nothing=f"Items<{'char' if text else handed}>()" if many or text else f"{handed}()",
         is_list=many,
         is_text=text,
+        is_tensor=False,
         parameter=f"std::optional<{kind}>" if given.optional else kind,
         kind=kind,
         torch_type=f"Items<{handed}>" if many else "Items<char>" if text else handed,
@@ -167,6 +171,19 @@ def attribute_part(spec: OpSpec, given: Attribute) -> AttributePart:
             spec, given, variable=ort_text, shown=onnx_name(given), suffix="f", there=there and f"{there}_"
         ),
     )
+
+
+def _tensor_part(given: Attribute) -> AttributePart:
+    """Return how a tensor of the node, which torch does not have, becomes a view."""
+    item, kept = CPP_TYPES[dtype_of(given.type or "", {})], f"{given.name}_"
+    dims = ", ".join("-1" if dim is None else str(dim) for dim in given.dims or ())
+    view = f"TensorView<const {item}>"
+    return AttributePart(
+        name=given.name, torch_name="", onnx_name=onnx_name(given), variable="", slot=-1, given=None, nothing="",
+        is_list=False, is_text=False, is_tensor=True, parameter=view, kind=item, torch_type="", convert="",
+        torch_check=None, rounded=None, passed="", member=f"ort::TensorAttribute<{item}> {kept}",
+        member_value=f"{kept}.view()", getter=f"{{{dims}}}", default=None, default_items=None, ort_check=None,
+    )  # fmt: skip
 
 
 def _optional(value: str, there: str | None) -> str:
@@ -188,7 +205,7 @@ def kernel_parameters(spec: OpSpec, types: Mapping[str, DType]) -> list[str]:
     attributes = [
         f"{f'std::optional<{kind}>' if a.optional else kind} {a.name}"
         for a in spec.attributes
-        for kind in [f"List<{_ITEMS[a.kind]}>" if a.kind.endswith("s") else _ITEMS[a.kind]]
+        for kind in [_kernel_attribute(a)]
     ]
     views = [
         "NewTensor" if isinstance(o.shape, FromKernel) else "OptionalView" if o.optional else "TensorView"
@@ -196,6 +213,12 @@ def kernel_parameters(spec: OpSpec, types: Mapping[str, DType]) -> list[str]:
     ]
     outputs = [f"{view}<{cpp_type(spec, o.type, types)}> {o.name}" for view, o in zip(views, spec.outputs, strict=True)]
     return [*inputs, *attributes, *outputs]
+
+
+def _kernel_attribute(given: Attribute) -> str:
+    if given.kind == "tensor":
+        return f"TensorView<const {CPP_TYPES[dtype_of(given.type or '', {})]}>"
+    return f"List<{_ITEMS[given.kind]}>" if given.kind.endswith("s") else _ITEMS[given.kind]
 
 
 def _kernel_input(spec: OpSpec, given: Input, types: Mapping[str, DType]) -> str:

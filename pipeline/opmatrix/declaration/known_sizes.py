@@ -81,7 +81,7 @@ class Known:
             return None
         if not isinstance(term.at, int) or term.at >= len(value):
             raise ValueError(f"{term.of} must have at least {int(term.at) + 1} items, got {len(value)}")
-        return int(value[term.at])
+        return int(value[term.at])  # type: ignore[arg-type]  # of a list of ints
 
     def _size(self, term: Term) -> Size:
         shape, axis = self.shapes.get(term.of), term.at

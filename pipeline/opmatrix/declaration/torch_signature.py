@@ -211,14 +211,14 @@ def as_float32(attribute: Attribute, value: AttributeValue) -> AttributeValue:
     if value is None or not attribute.kind.startswith("float"):
         return value
     if isinstance(value, tuple):
-        return tuple(to_float32(float(v)) for v in value)
+        return tuple(to_float32(float(v)) for v in value)  # type: ignore[arg-type]  # floats
     return to_float32(float(value))
 
 
 def onnx_value(attribute: Attribute, value: AttributeValue) -> AttributeValue:
     """Return `value` as an ONNX node stores it: as `as_float32`, with 1 and 0 for bools, which ONNX does not have."""
     if attribute.kind == "bools" and isinstance(value, tuple):
-        return tuple(int(v) for v in value)
+        return tuple(int(v) for v in value)  # type: ignore[arg-type]  # bools
     return int(value) if isinstance(value, bool) else as_float32(attribute, value)
 
 

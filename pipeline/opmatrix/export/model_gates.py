@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
-from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper
+from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from opmatrix.declaration import schema_versions
 from opmatrix.declaration.model_inputs import node_inputs, node_outputs
@@ -193,9 +194,16 @@ def _declared_nodes(proto: ModelProto, expected: ExpectedModel) -> list[NodeProt
 
 def _value(attribute: AttributeProto) -> object:
     """Return the value of an attribute as in a declaration: str for bytes, a tuple for a list."""
+    if attribute.type == AttributeProto.TENSOR:
+        return as_tuples(numpy_helper.to_array(attribute.t).tolist())
     value = helper.get_attribute_value(attribute)
     items = [v.decode() if isinstance(v, bytes) else v for v in (value if isinstance(value, list) else [value])]
     return tuple(items) if isinstance(value, list) else items[0]
+
+
+def as_tuples(value: Any) -> Any:
+    """Return nested lists as nested tuples, as a declaration has them."""
+    return tuple(map(as_tuples, value)) if isinstance(value, list) else value
 
 
 def _same(found: object, wanted: object) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from onnx import AttributeProto, ModelProto, NodeProto, ValueInfoProto, helper
+from onnx import AttributeProto, ModelProto, NodeProto, ValueInfoProto, helper, numpy_helper
 
 from opmatrix.declaration import schema_versions
 from opmatrix.declaration.model_inputs import node_inputs, node_outputs
@@ -16,6 +16,7 @@ from opmatrix.export.signature import Shape
 from opmatrix.matrix.cells import ir_version
 from opmatrix.spec import AttributeKind, Model, OpSpec
 from opmatrix.testdata.dtypes import numpy_dtype
+from opmatrix.testdata.numpy_reference import tensor_array
 
 
 def one_node(expected: ExpectedModel) -> ModelProto:
@@ -62,6 +63,10 @@ def attributes(spec: OpSpec, model: Model) -> Iterator[AttributeProto]:
     values = attribute_values(spec, model)
     for attribute in schema_versions.attributes_at(spec, model.domain_version):
         if (value := values.get(attribute.name, attribute.default)) is not None:
+            if attribute.kind == "tensor":
+                made = numpy_helper.from_array(tensor_array(attribute, value))
+                yield helper.make_attribute(onnx_name(attribute), made)
+                continue
             value = onnx_value(attribute, value)
             yield make_attribute(onnx_name(attribute), attribute.kind, value)
 

@@ -198,7 +198,12 @@ def _attribute_fault(declared: Attribute, found: AttributeProto) -> str | None:
     if kind != wanted:
         return f"it is {kind}, declared: {wanted}"
     if declared.kind == "tensor":
-        return None
+        dtype = str(helper.tensor_dtype_to_np_dtype(found.t.data_type))
+        if dtype != declared.type:
+            return f"it is {dtype}, declared: {declared.type}"
+        dims, shape = declared.dims or (), tuple(found.t.dims)
+        fits = len(shape) == len(dims) and all(dim in (None, size) for dim, size in zip(dims, shape, strict=True))
+        return None if fits else f"it has the shape {shape}, declared: {dims}"
     return value_mistake(declared, _value(declared, found))
 
 

@@ -13,6 +13,7 @@ from onnx.reference.op_run import OpRun
 from opmatrix.declaration.model_inputs import arguments
 from opmatrix.declaration.torch_signature import as_float32, onnx_name
 from opmatrix.errors import VerifyError
+from opmatrix.export.model_gates import as_tuples
 from opmatrix.spec import Attribute, AttributeValue, OpSpec
 from opmatrix.testdata import truth
 from opmatrix.testdata.arrays import Array
@@ -87,6 +88,8 @@ def _with_subgraphs(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]
 
 def _as_declared(attribute: Attribute, value: Any) -> AttributeValue:
     """Return an attribute as the declaration has it: ONNX has no bool, and onnx.reference passes lists."""
+    if attribute.kind == "tensor":
+        return as_tuples(np.asarray(value).tolist())  # type: ignore[no-any-return]  # of its values
     is_list = attribute.kind.endswith("s")
     items = [bool(v) if attribute.kind.startswith("bool") else v for v in (value if is_list else [value])]
     return tuple(items) if is_list else items[0]

@@ -184,9 +184,10 @@ def _refused(nodes: Sequence[Node]) -> Iterator[str]:
                 yield f"{_who(node)}: {part['name']!r} is {dtype}, which no operator of ours takes"
         for key, value in node["attributes"].items():
             if value["kind"] not in _ZEROS:
-                what = {"tensor": "make it an input", "strings": "part a string in the kernel"}.get(
-                    value["kind"], "leave it out"
-                )
+                what = {
+                    "tensor": "declare it by hand, with Attribute(kind='tensor')",
+                    "strings": "part a string in the kernel",
+                }.get(value["kind"], "leave it out")
                 yield f"{_who(node)}: attribute {key!r} is of the kind {value['kind']}, not supported: {what}"
             elif kinds.setdefault(key, value["kind"]) != value["kind"]:
                 yield f"{_who(node)}: attribute {key!r} is of the kind {value['kind']}, elsewhere of {kinds[key]}"

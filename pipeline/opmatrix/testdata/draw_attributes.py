@@ -130,6 +130,8 @@ def _value(
     draw: DrawFn, attribute: Attribute, base: AttributeValue, models: Sequence[Model], *, fixed: bool
 ) -> AttributeValue:
     seen = tuple(v for m in models if (v := m.attributes.get(attribute.name)) is not None)
+    if attribute.kind == "tensor":
+        return pick(draw, [*dict.fromkeys((base, *seen))])  # type: ignore[no-any-return]  # pick() has no type
     if base is None and attribute.kind.endswith("s"):
         base = pick(draw, seen or ((),))
     if not isinstance(base, tuple):

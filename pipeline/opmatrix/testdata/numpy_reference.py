@@ -14,7 +14,7 @@ from opmatrix.declaration.torch_signature import dtype_of, is_off
 from opmatrix.errors import DataError
 from opmatrix.files import line_in, load_module
 from opmatrix.project.paths import Paths
-from opmatrix.spec import AttributeValue, DType, OpSpec
+from opmatrix.spec import Attribute, AttributeValue, DType, OpSpec
 from opmatrix.testdata import reference_audit, torch_reference
 from opmatrix.testdata.arrays import Array, dtype_name, is_text
 from opmatrix.testdata.dtypes import numpy_dtype, rounded
@@ -75,7 +75,7 @@ class Reference:
     def raw(self, inputs: Sequence[Argument], attributes: Mapping[str, AttributeValue]) -> tuple[Array, ...]:
         """Return the outputs in the dtypes that the function gives them."""
         try:
-            result = self._function(*inputs, **attributes)
+            result = self._function(*inputs, **dict(attributes) | self._tensors(attributes))
         except DataError:  # of the process that evaluates a reference in torch
             raise
         except Exception as error:  # a user's function may raise anything
@@ -84,6 +84,11 @@ class Reference:
         if len(outputs) != len(self._spec.outputs):
             raise DataError(f"{self._shown}: gives {len(outputs)} outputs, declared: {len(self._spec.outputs)}")
         return tuple(self._without_off([*map(np.asarray, outputs)], inputs, attributes))
+
+    def _tensors(self, attributes: Mapping[str, AttributeValue]) -> dict[str, Any]:
+        """Return the tensors among the attributes as arrays."""
+        declared = {a.name: a for a in self._spec.attributes if a.kind == "tensor"}
+        return {name: tensor_array(a, attributes[name]) for name, a in declared.items() if name in attributes}
 
     def _without_off(
         self, outputs: list[Array], inputs: Sequence[Argument], attributes: Mapping[str, AttributeValue]
@@ -126,6 +131,13 @@ class Reference:
             raise DataError(f"{self._shown}: output {name!r} has {wrong!a}, allowed: str that UTF-8 can hold")
         with np.errstate(all="ignore"):  # a value out of the declared dtype's range becomes infinite, as in a kernel
             return rounded(output, target)
+
+
+def tensor_array(attribute: Attribute, value: AttributeValue) -> Array:
+    """Return the value of a tensor attribute; one without elements has the size 0 where the declaration has none."""
+    sizes = tuple(0 if dim is None else dim for dim in attribute.dims or ())
+    found = np.asarray(value, numpy_dtype(attribute.type or "float32"))
+    return found if found.size else found.reshape(found.shape + sizes[found.ndim :])
 
 
 def widened(inputs: Sequence[Argument], precision: Precision) -> tuple[Argument, ...]:

@@ -21,7 +21,7 @@ from opmatrix.testdata.arrays import Array, dtype_name
 from opmatrix.testdata.case_arrays import case_arrays, described, elements, reference_attributes
 from opmatrix.testdata.drawn_cases import DrawnCase, evaluate, reference_outputs
 from opmatrix.testdata.larger_inputs import enlarge
-from opmatrix.testdata.numpy_reference import Reference
+from opmatrix.testdata.numpy_reference import Reference, tensor_array
 
 END = 0x6F706D61
 MOST_BYTES = 1 << 27  # of all calls: ThreadSanitizer takes several times as much, and each thread has outputs
@@ -89,8 +89,12 @@ def _call(spec: OpSpec, call: DrawnCase) -> Iterator[bytes]:
     yield _number(len(spec.attributes))
     for attribute in spec.attributes:
         value = values[attribute.name]
+        if attribute.kind == "tensor":
+            array = tensor_array(attribute, value)
+            yield _shape(array) + _sized(array.tobytes())
+            continue
         content = b"" if value is None else _attribute(attribute, value)
-        yield _sized(b"\1" * (attribute.optional and value is not None) + content)
+        yield _number(0) + _sized(b"\1" * (attribute.optional and value is not None) + content)
     yield _number(len(outputs))
     yield from map(_shape, outputs)
 

@@ -45,7 +45,7 @@ class Call:
 
     function: str
     inputs: Sequence[Any]
-    attributes: Mapping[str, AttributeValue]
+    attributes: Mapping[str, Any]
     optional: bool = False
     seconds: float | None = None
     megabytes: int | None = None
@@ -220,7 +220,11 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def _key(call: Call) -> str:
     """Return a digest of the function's name and of all arguments."""
-    digest = hashlib.sha256(repr((call.function, sorted(call.attributes.items()))).encode())
+    attributes = sorted(
+        (name, (dtype_name(value), value.shape, value.tobytes()) if isinstance(value, np.ndarray) else value)
+        for name, value in call.attributes.items()
+    )
+    digest = hashlib.sha256(repr((call.function, attributes)).encode())
     for argument in call.inputs:
         parts = argument if isinstance(argument, tuple) else (argument,)
         digest.update(f"{len(parts) if isinstance(argument, tuple) else 'one'};".encode())

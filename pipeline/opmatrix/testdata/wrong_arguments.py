@@ -140,6 +140,14 @@ def of_attribute(attribute: Attribute, cases: Cases) -> Iterator[Finding]:
     )
 
 
+def _changed(value: AttributeValue) -> AttributeValue:
+    """Return a tensor with another element, None for one without elements."""
+    if isinstance(value, tuple):
+        changed = [_changed(item) for item in value]
+        return None if None in changed or not changed else tuple(item for item in changed if item is not None)
+    return not value if isinstance(value, bool) else value + 1 if isinstance(value, int | float) and value < 100 else 0
+
+
 def _another(attribute: Attribute, value: AttributeValue) -> AttributeValue | None:
     """Return a legal value that is not `value`, or None."""
     if attribute.allowed is not None:
@@ -148,6 +156,8 @@ def _another(attribute: Attribute, value: AttributeValue) -> AttributeValue | No
         return _ONE[attribute.kind] if attribute.kind in _ONE else next(iter(candidates(attribute)), None)
     if attribute.kind == "string":
         return f"{value}_"
+    if attribute.kind == "tensor":
+        return _changed(value)
     if isinstance(value, tuple):
         return value[1:] if value else _ONE[attribute.kind]
     if isinstance(value, bool):

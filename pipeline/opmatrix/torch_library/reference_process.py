@@ -79,11 +79,12 @@ class Evaluator:
                 f"{self._audit.shown}: no function named {call.function}(); the operator's name is expected"
             )
         inputs = [_as_tensors(argument) for argument in call.inputs]
+        attributes = {n: _as_tensors(v) if isinstance(v, np.ndarray) else v for n, v in call.attributes.items()}
         memory = memory_limit(call.megabytes) if call.megabytes else nullcontext()
         # Not in the first call: a module whose import was stopped would stay incomplete.
         slow = cpu_limit(call.seconds) if call.seconds and self._called else nullcontext()
         with memory, slow, torch.no_grad(), self._watched():
-            result = function(*inputs, **call.attributes)
+            result = function(*inputs, **attributes)
         outputs = result if isinstance(result, tuple | list) else (result,)
         return tuple(self._as_array(output, call) for output in outputs)
 

@@ -23,6 +23,8 @@ def value_mistake(attribute: Attribute, value: AttributeValue) -> str | None:
     """Return why `attribute` cannot have `value`, or None."""
     if value is None and attribute.optional:
         return None
+    if attribute.kind == "tensor":
+        return _tensor_mistake(attribute, value)
     kind, many = attribute.kind.removesuffix("s"), attribute.kind.endswith("s")
     items = value if many and isinstance(value, tuple) else (value,)
     if isinstance(value, tuple) != many or kind not in _PYTHON or not all(map(_PYTHON[kind], items)):
@@ -32,6 +34,30 @@ def value_mistake(attribute: Attribute, value: AttributeValue) -> str | None:
         return f"found {value!r}, allowed: {', '.join(names)}{did_you_mean(repr(value), names)}"
     numbers = [n for n in items if isinstance(n, int | float) and not isinstance(n, bool)]
     return next((why for n in numbers if (why := _number_mistake(attribute, n))), None)
+
+
+def _tensor_mistake(attribute: Attribute, value: AttributeValue) -> str | None:
+    """Return why a tensor cannot have nested tuples as its value, or None."""
+    shape, level = list[int](), [value]
+    while level and all(isinstance(part, tuple) for part in level):
+        if len({len(part) for part in level if isinstance(part, tuple)}) > 1:
+            return f"found {value!r}, allowed: nested tuples of equal length"
+        shape.append(len(level[0]))  # type: ignore[arg-type]  # a tuple
+        level = [item for part in level if isinstance(part, tuple) for item in part]
+    dims, dtype = attribute.dims or (), attribute.type or "float32"
+    if len(shape) != len(dims) and (level or len(shape) > len(dims)):
+        return f"found {len(shape)} axes, allowed: {len(dims)}, those of dims"
+    if any(dim not in (None, size) for dim, size in zip(dims, shape, strict=False)):
+        return f"found the shape {tuple(shape)}, allowed: {dims}, with any size for None"
+    kind = "bool" if dtype == "bool" else "float" if dtype.startswith("float") else "int"
+    wrong = [item for item in level if not _PYTHON[kind](item) or (kind == "int" and not _holds(dtype, item))]
+    return f"found {wrong[0]!r} in a tensor, allowed: what {dtype} holds" if wrong else None
+
+
+def _holds(dtype: str, number: object) -> bool:
+    bits = int(dtype.removeprefix("u").removeprefix("int"))
+    low, high = (0, 2**bits) if dtype.startswith("u") else (-(2 ** (bits - 1)), 2 ** (bits - 1))
+    return isinstance(number, int) and low <= number < high
 
 
 def _number_mistake(attribute: Attribute, number: float) -> str | None:

@@ -28,7 +28,7 @@ from opmatrix.declaration.validation.sizes import sizes
 from opmatrix.declaration.validation.torch_schema import torch_schema
 from opmatrix.declaration.validation.value_rules import value_rules
 from opmatrix.matrix.cells import NODE_OPSETS
-from opmatrix.spec import Attribute, Input, OpSpec, Output
+from opmatrix.spec import Attribute, DType, Input, OpSpec, Output
 
 # The name of an operator. Files have longer names that are made of it, and Linux allows 255 bytes.
 NAME = re.compile(r"[a-z][a-z0-9_]{0,99}")
@@ -54,6 +54,11 @@ RESERVED: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 # Names that generated code uses for something else.
 TAKEN = frozenset({"g", "op", "schema", "torch", "onnx", "ort", "stack", "results", "context", "attributes", "run"})
+
+# Dtypes of a tensor attribute.
+TENSOR_DTYPES: tuple[DType, ...] = (
+    "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool",
+)  # fmt: skip
 
 CPP_KEYWORDS = frozenset(
     """
@@ -214,6 +219,7 @@ def _attributes(spec: OpSpec) -> Iterator[Mistake]:
         for field in ("minimum", "maximum"):
             if getattr(attribute, field) is not None and not attribute.kind.startswith(("float", "int")):
                 yield Mistake(f"{path}.{field}", f"stands at a {attribute.kind}, allowed: at a float or an int")
+        yield from _tensor(spec, attribute, path)
         if attribute.optional and attribute.default is not None:
             yield Mistake(f"{path}.default", f"found {attribute.default!r} at an attribute that is optional, allowed: "
                           "None, its default; or optional=False")  # fmt: skip
@@ -229,6 +235,27 @@ def _attributes(spec: OpSpec) -> Iterator[Mistake]:
                 yield Mistake(f"{path}.{field}", f"found {getattr(attribute, field)!r}, {allowed}")
         elif attribute.default is not None and (why := value_mistake(attribute, attribute.default)):
             yield Mistake(f"{path}.default", why)
+
+
+def _tensor(spec: OpSpec, attribute: Attribute, path: str) -> Iterator[Mistake]:
+    """Yield the mistakes of a tensor attribute, and of fields that only such a one has."""
+    if attribute.kind != "tensor":
+        for field in ("type", "dims"):
+            if getattr(attribute, field) is not None:
+                yield Mistake(f"{path}.{field}", f"stands at a {attribute.kind}, allowed: at a tensor")
+        return
+    if spec.torch is not None:
+        yield Mistake(path, "a tensor, and the operator has a torch schema, which has no such attribute. Make it an "
+                      "input, or declare torch=None")  # fmt: skip
+    if attribute.type not in TENSOR_DTYPES:
+        yield not_one_of(f"{path}.type", attribute.type, TENSOR_DTYPES)
+    if attribute.dims is None or any(dim is not None and dim < 0 for dim in attribute.dims):
+        yield Mistake(
+            f"{path}.dims", f"found {attribute.dims}, allowed: a size from 0 on, or None for any, for each axis"
+        )
+    for field in ("default", "allowed", "optional", "since"):
+        if getattr(attribute, field) not in (None, False):
+            yield Mistake(f"{path}.{field}", "stands at a tensor, allowed: at other kinds; each node has the tensor")
 
 
 # The fields of an attribute that are numbers in generated C++.
@@ -307,9 +334,9 @@ def _reference(spec: OpSpec) -> Iterator[Mistake]:
 def _not_yet(spec: OpSpec) -> Iterator[Mistake]:
     """Yield what a declaration can have in a later version of opmatrix."""
     for index, attribute in enumerate(spec.attributes):
-        if attribute.kind in ("strings", "tensor"):
+        if attribute.kind == "strings":
             yield Mistake(f"attributes[{index}].kind", f"found {attribute.kind!r}, not supported yet, allowed: float, "
-                          "int, string, bool, floats, ints, bools. Make a tensor an input")  # fmt: skip
+                          "int, string, bool, floats, ints, bools, tensor")  # fmt: skip
     if spec.onnx.since_version != 1:
         yield Mistake("onnx.since_version", f"found {spec.onnx.since_version}, not supported yet, allowed: 1")
 
