@@ -78,7 +78,7 @@ def test_what_cannot_come_later(attributes: list[Attribute], versions: tuple[int
 
 def test_an_operator_without_a_node_has_one_version() -> None:
     (found,) = [m for m in mistakes(replace(OFFSET, since=2), uses=("nms",)) if "since" in m]
-    assert "stands at an operator without a node of its own; allowed: in nms" in found
+    assert "found on an operator without a node of its own; allowed: in nms" in found
 
 
 def test_a_model_has_the_attributes_of_its_version() -> None:

@@ -1,4 +1,4 @@
-// Numbers rounded to integers of b bits, and what these stand for.
+// Rounds numbers to integers of b bits and converts them back.
 //
 //   y = (q - zeropt) * scale,  q = round(clamp(x / scale + zeropt, least, most))
 //

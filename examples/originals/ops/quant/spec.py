@@ -7,7 +7,7 @@ BITS = tuple(float(bits) for bits in range(1, 33))
 
 SPEC = OpSpec(
     name="quant",
-    summary="Round to integers of some bits, with a scale and a zero point, and give the number that each stands for.",
+    summary="Round to integers of some bits, with a scale and a zero point, and convert them back.",
     torch=TorchOp(
         name="qonnx::quant",
         schema="qonnx::quant(Tensor inp_tensor, Tensor scale, Tensor zeropt, Tensor bitwidth, "
@@ -17,7 +17,7 @@ SPEC = OpSpec(
     inputs=(
         Input(name="x", type="float32", torch_name="inp_tensor", dims=("...",), doc="any shape"),
         Input(name="scale", type="float32", doc="between two numbers of the grid; its shape broadcasts to that of x"),
-        Input(name="zeropt", type="float32", doc="the integer that stands for 0; its shape broadcasts to that of x"),
+        Input(name="zeropt", type="float32", doc="the integer that 0 becomes; its shape broadcasts to that of x"),
         Input(
             name="bitwidth", type="float32", values=ValueRule(allowed=BITS),
             doc="how many bits the integers have; its shape broadcasts to that of x",

@@ -218,13 +218,13 @@ def _attributes(spec: OpSpec) -> Iterator[Mistake]:
         path = f"attributes[{index}]"
         for field in ("minimum", "maximum"):
             if getattr(attribute, field) is not None and not attribute.kind.startswith(("float", "int")):
-                yield Mistake(f"{path}.{field}", f"stands at a {attribute.kind}, allowed: at a float or an int")
+                yield Mistake(f"{path}.{field}", f"found on a {attribute.kind}, allowed: on a float or an int")
         yield from _tensor(spec, attribute, path)
         if attribute.optional and attribute.default is not None:
             yield Mistake(f"{path}.default", f"found {attribute.default!r} at an attribute that is optional, allowed: "
                           "None, its default; or optional=False")  # fmt: skip
         if attribute.allowed is not None and attribute.kind.endswith("s"):
-            yield Mistake(f"{path}.allowed", f"stands at a list ({attribute.kind}), allowed: at a single value; the "
+            yield Mistake(f"{path}.allowed", f"found on a list ({attribute.kind}), allowed: on a single value; the "
                           "kernel checks a list")  # fmt: skip
         for text in (t for t in (attribute.default, *(attribute.allowed or ())) if isinstance(t, str)):
             if not text.isprintable():
@@ -242,7 +242,7 @@ def _tensor(spec: OpSpec, attribute: Attribute, path: str) -> Iterator[Mistake]:
     if attribute.kind != "tensor":
         for field in ("type", "dims"):
             if getattr(attribute, field) is not None:
-                yield Mistake(f"{path}.{field}", f"stands at a {attribute.kind}, allowed: at a tensor")
+                yield Mistake(f"{path}.{field}", f"found on a {attribute.kind}, allowed: on a tensor")
         return
     if spec.torch is not None:
         yield Mistake(path, "a tensor, and the operator has a torch schema, which has no such attribute. Make it an "
@@ -255,7 +255,7 @@ def _tensor(spec: OpSpec, attribute: Attribute, path: str) -> Iterator[Mistake]:
         )
     for field in ("default", "allowed", "optional", "since"):
         if getattr(attribute, field) not in (None, False):
-            yield Mistake(f"{path}.{field}", "stands at a tensor, allowed: at other kinds; each node has the tensor")
+            yield Mistake(f"{path}.{field}", "found on a tensor, allowed: on other kinds; each node has the tensor")
 
 
 # The fields of an attribute that are numbers in generated C++.
@@ -284,7 +284,7 @@ def _evolution(spec: OpSpec) -> Iterator[Mistake]:
             yield Mistake(f"{path}.default", "missing; it stands for the attribute in models of earlier versions, "
                           "so the operator must compute with it what it computed before")  # fmt: skip
         if spec.uses:
-            yield Mistake(f"{path}.since", f"stands at an operator without a node of its own; allowed: in "
+            yield Mistake(f"{path}.since", f"found on an operator without a node of its own; allowed: in "
                           f"{' or '.join(spec.uses)}, whose nodes it is written as")  # fmt: skip
     order = [a.since or first for a in spec.attributes]
     if order != sorted(order):
