@@ -146,7 +146,7 @@ def test_strings(tmp_path: Path, expected: str) -> None:
     if expected == "größer":
         run(layout, operator)
     else:
-        with pytest.raises(VerifyError, match=r"1 of 3 elements differs .*expected other, got größer"):
+        with pytest.raises(VerifyError, match=r"1 of 3 elements differs .*expected 'other', got 'größer'"):
             run(layout, operator)
 
 

@@ -17,6 +17,7 @@ from onnx.backend.test.runner import Runner
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.torch_signature import dtype_of, has_ort_library
 from opmatrix.matrix.cells import Cell
+from opmatrix.ort_checks import bfloat16_edges
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Lowering, Model
 
@@ -88,6 +89,17 @@ class _Runner(Runner):
         super()._add_test(category, test_name, test_func, *others, devices=("CPU",), **given)
 
 
+@dataclass(frozen=True)
+class _BFloat16Model:
+    """A model with bfloat16 inputs or outputs, which the prepared model of the backend does not run."""
+
+    names: Sequence[str]
+    session: bfloat16_edges.BFloat16Session
+
+    def run(self, inputs: Sequence[Any], **_: Any) -> Sequence[Any]:
+        return self.session.run(None, dict(zip(self.names, inputs, strict=True)))
+
+
 def _backend(library: Path | None) -> type[OnnxRuntimeBackend]:
     """Return ONNX Runtime's backend with a custom-op library, for which the backend has no option.
 
@@ -105,7 +117,12 @@ def _backend(library: Path | None) -> type[OnnxRuntimeBackend]:
             options = ort.SessionOptions()
             if library:
                 options.register_custom_ops_library(str(library))
-            session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-            return super().prepare(session, device, **given)
+            content, providers = model.SerializeToString(), ["CPUExecutionProvider"]
+            session = ort.InferenceSession(content, options, providers=providers)
+            if not bfloat16_edges.has_bfloat16(session):
+                return super().prepare(session, device, **given)
+            cast = ort.InferenceSession(bfloat16_edges.with_float_edges(content, session), options, providers=providers)
+            names = [value.name for value in session.get_inputs()]
+            return _BFloat16Model(names, bfloat16_edges.BFloat16Session(session, cast=cast))
 
     return WithLibrary
