@@ -56,4 +56,21 @@ SCALAR = Model(
     cases=(Case(name="scalar", inputs=inputs()),),
 )
 
-MODELS = (*(make(dtype) for make in (static, dynamic) for dtype in ("float32", "float64")), SCALAR)
+
+def half(dtype: DType) -> Model:
+    numbers = inputs(5, 7, mean=100.0)
+    return Model(
+        name=dtype,
+        types={"T": dtype},
+        attributes={"alpha": -1.7},
+        dynamic={"x": ("N", "C"), "y": ("N", "C")},
+        cases=(Case(name=f"plain_{dtype}", inputs=numbers), Case(name=f"special_{dtype}", inputs=special(2, 4))),
+    )
+
+
+MODELS = (
+    *(make(dtype) for make in (static, dynamic) for dtype in ("float32", "float64")),
+    SCALAR,
+    half("float16"),
+    half("bfloat16"),
+)

@@ -11,11 +11,13 @@ KERNEL = """\
 //   x_residual[i] = alpha * x[i] - y[i]      y_residual[i] = alpha * y[i] - x[i]
 //
 // Shapes   All equal, of any rank; no element is no work.
+// Numbers  Computed in T, and in double where T has two bytes: rounded once.
 // NaN      NaN and infinities go through as IEEE 754 has it.
 // Aliasing No output overlaps an input.
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "opmatrix/parallel.h"
 #include "opmatrix/tensor_view.h"
@@ -25,13 +27,14 @@ namespace opmatrix::dual_residual {
 template <typename T>
 void dual_residual(TensorView<const T> x, TensorView<const T> y, float alpha, TensorView<T> x_residual,
                    TensorView<T> y_residual) {
-  const T factor = static_cast<T>(alpha);
+  using Wide = std::conditional_t<sizeof(T) == 2, double, T>;
+  const Wide factor = static_cast<Wide>(alpha);
   parallel_for(0, x.numel(), 32768, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
-      const T a = x.data[i];
-      const T b = y.data[i];
-      x_residual.data[i] = factor * a - b;
-      y_residual.data[i] = factor * b - a;
+      const Wide a = x.data[i];
+      const Wide b = y.data[i];
+      x_residual.data[i] = static_cast<T>(factor * a - b);
+      y_residual.data[i] = static_cast<T>(factor * b - a);
     }
   });
 }
@@ -44,7 +47,7 @@ SPEC = OpSpec(
     summary="Scale each of two tensors and subtract the other.",
     torch=TorchOp(name="cst::dual_residual"),
     onnx=OnnxOp(domain="rknn_cst", op_type="cstDualResidual"),
-    types={"T": ("float32", "float64")},
+    types={"T": ("float32", "float64", "float16", "bfloat16")},
     inputs=(
         Input(name="x", type="T", doc="a tensor of any shape"),
         Input(name="y", type="T", same_as="x", doc="a tensor of the same shape"),
@@ -58,6 +61,8 @@ SPEC = OpSpec(
         "custom": {
             "float32": Tolerance(rtol=1e-6, atol=1e-6),
             "float64": Tolerance(rtol=1e-14, atol=1e-14),
+            "float16": Tolerance(rtol=0.0, atol=0.0),
+            "bfloat16": Tolerance(rtol=0.0, atol=0.0),
         },
     },
     min_opset=12,

@@ -19,7 +19,7 @@ BOXES = "nms: boxes must have shape (A, N + 4 - A) and 4 along axis"
 # The call, as Python, and the whole message.
 TORCH = {
     "dual_residual": {
-        "op(x.half(), y, 1.0)": "dual_residual: x must be float32 or float64, got float16",
+        "op(x.int(), y, 1.0)": "dual_residual: x must be float32, float64, float16 or bfloat16, got int32",
         "op(x, y.double(), 1.0)": "dual_residual: y must be float32 as x is, got float64",
         "op(x, y[:1], 1.0)": "dual_residual: y must have the shape of x, (2, 3), got (1, 3)",
         "op(x, y[0], 1.0)": "dual_residual: y must have the shape of x, (2, 3), got (3,)",

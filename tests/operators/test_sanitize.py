@@ -77,8 +77,8 @@ RACE = "WARNING: ThreadSanitizer: data race"
 # The operator, the planted fault, the finding, and the call that finds it.
 FAULTS = {
     "a kernel writes behind its output, in torch": (
-        "dual_residual", "ops/dual_residual/spec.py", "  const T factor =",
-        "  y_residual.data[y_residual.numel()] = T(1);\n  const T factor =", OUT_OF_BOUNDS, "register dual_residual",
+        "dual_residual", "ops/dual_residual/spec.py", "  const Wide factor =",
+        "  y_residual.data[y_residual.numel()] = T(1);\n  const Wide factor =", OUT_OF_BOUNDS, "register dual_residual",
     ),
     "a kernel writes behind its output, in ONNX Runtime": (
         "custom_op_two", "native/custom_op_two/kernel.h", "  parallel_for(",

@@ -23,8 +23,7 @@ DERIVED = {
         value of epsilon: nan; value of epsilon: -1
     """,
     "dual_residual": """
-        dtype of x: float16; dtype of x: int32;
-        dtype of y: float16; dtype of y: int32; dtype of y: float64;
+        dtype of x: int32; dtype of x: bool; dtype of y: int32; dtype of y: bool; dtype of y: float64;
         rank of y: (1, 3, 4, 5, 1); size of y: (2, 3, 4, 5)
     """,
     "gelu": "dtype of x: float16; dtype of x: int32; value of approximate: no_such_none",

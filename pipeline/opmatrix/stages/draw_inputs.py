@@ -73,7 +73,8 @@ class _Drawing:
 
     def _examples(self) -> int:
         """Return how many inputs to draw: fewer where constant sizes make each large."""
-        return max(FEWEST, min(hypothesis_draw.EXAMPLES, DRAWN_ELEMENTS // most_of_inputs(self._operator.spec)))
+        spec = self._operator.spec
+        return max(FEWEST, min(hypothesis_draw.enough(spec), DRAWN_ELEMENTS // most_of_inputs(spec)))
 
     def evaluate(self, model: Model) -> DrawnCase | None:
         """Evaluate a small input. Each gets a share of the time that is left, so that slow ones leave time for all."""

@@ -13,12 +13,19 @@ from hypothesis.internal.conjecture.providers import AVAILABLE_PROVIDERS, Primit
 from hypothesis.strategies import SearchStrategy
 
 from opmatrix.declaration.load import Operator
+from opmatrix.declaration.torch_signature import dtype_tuples
 from opmatrix.errors import DataError
-from opmatrix.spec import Model
+from opmatrix.spec import Model, OpSpec
 from opmatrix.testdata import strategies
 from opmatrix.testdata.declared_shapes import most_of_inputs
 
 EXAMPLES = 200
+EXAMPLES_EACH = 64  # of each choice of dtypes: with fewer, special values are missing in some
+
+
+def enough(spec: OpSpec) -> int:
+    """Return how many inputs to draw, if they are small."""
+    return max(EXAMPLES, EXAMPLES_EACH * len(dtype_tuples(spec)))
 
 
 def collect(operator: Operator, *, examples: int, home: Path, seed: str = "") -> list[Model]:
