@@ -22,6 +22,13 @@ from opmatrix.declaration.torch_signature import torch_arguments, torch_qualifie
 from opmatrix.spec import FromKernel, Input, OpSpec
 from opmatrix.torch_library.aten_overloads import registered_operator
 
+
+def _of_python(*arguments: Any, **keywords: Any) -> bool:
+    return pytree.tree_any_only(torch.Tensor, lambda tensor: tensor.requires_grad, (arguments, keywords))
+
+
+# torch 2.6 has no such function in C++.
+_any_requires_grad: Callable[..., bool] = getattr(torch._C, "_any_requires_grad", _of_python)
 _alive: list[torch.library.Library] = []  # torch removes what a library registered when it is deleted
 
 NO_FORMULA = "has no gradient: torch_op.py has no backward()"
@@ -91,7 +98,7 @@ def register_gradient(
     below = torch._C._after_autograd_keyset
 
     def call(keyset: Any, *arguments: Any, **keywords: Any) -> Any:
-        derived = torch.is_grad_enabled() and torch._C._any_requires_grad(*arguments, **keywords)
+        derived = torch.is_grad_enabled() and _any_requires_grad(*arguments, **keywords)
         if not derived and forward_ad._current_level < 0:
             with torch._C._AutoDispatchBelowAutograd():
                 return operator.redispatch(keyset & below, *arguments, **keywords)
