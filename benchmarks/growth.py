@@ -62,6 +62,7 @@ from opmatrix.engine.doit_tasks import DEFAULT, StepTask, doit_tasks
 
 layout = Paths(Path.cwd())
 steps = load_or_plan(layout, choice=Choice(opsets=sys.argv[1]), environ=os.environ)
+steps = [step for step in steps if step.group in DEFAULT]
 for path in (path for step in steps for path in step.writes):
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     Path(path).write_text(path)
@@ -73,12 +74,12 @@ tasks = list(doit_tasks(load_or_plan(layout, choice=Choice(opsets=sys.argv[1]), 
 state = State(journal, root=layout.root, tasks=tasks)
 journal._database.execute("begin")
 for task in tasks:
-    if isinstance(task, StepTask):
+    if isinstance(task, StepTask) and task.step.group in DEFAULT:
         state.get_status(task, {})
         state.save_success(task)
 journal._database.execute("commit")
 state.close()
-print(sum(step.group in DEFAULT for step in steps))
+print(len(steps))
 """
 PLAIN = """
 import pickle
