@@ -113,7 +113,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def floats() -> Array:
-    """Return floats of any bits, and for each value of both types the ones in the middle to the next, and beside it."""
+    """Return floats of any bits, the midpoints between neighbouring values of both types, and floats near these."""
     random = np.random.Generator(np.random.PCG64(16)).integers(0, 1 << 32, 1 << 18, dtype=np.uint64)
     near = [random.astype(np.uint32)]
     every = np.arange(1 << 16, dtype=np.uint16)
@@ -144,7 +144,7 @@ def nearest(values: Array, dtype: np.dtype[Any]) -> Array:
     size = every[every < 0x8000].view(dtype)
     with np.errstate(invalid="ignore"):  # a signalling NaN
         size = size[np.isfinite(size)].astype(np.float64)
-    size = np.append(size, 2 * size[-1] - size[-2])  # what infinity stands for when a value is rounded
+    size = np.append(size, 2 * size[-1] - size[-2])  # the value after the largest, from which rounding gives infinity
     magnitude = np.abs(values)
     above = np.clip(np.searchsorted(size, magnitude), 1, len(size) - 1)
     down, up = magnitude - size[above - 1], size[above] - magnitude
