@@ -34,21 +34,23 @@ GROUPS: Mapping[str, str] = {
     "dist": "build a wheel of verified operators, when asked for; --unverified: of any",
 }
 REPORT = "report"
-COMPAT = "compat"
 DIST, LINK = "dist", "link-wheel"
+# Groups that run only when they are asked for, by name or by a command of their own.
+ON_DEMAND = ("probe", "sanitize", "compat", LINK, DIST)
 # What plain `doit` runs. An environment is made when a step that runs in it is selected, and the steps of DECLARATION
 # fail in each group that lacks steps of their operator.
-DEFAULT = tuple(
-    group
-    for group in GROUPS
-    if group not in (DECLARATION, "sanitize", COMPAT, "probe", "link-wheel", "dist", ENVIRONMENT)
-)
+DEFAULT = tuple(group for group in GROUPS if group not in (DECLARATION, ENVIRONMENT, *ON_DEMAND))
 
 
 def is_reported(step: Step) -> bool:
-    """Return whether the report covers the verdict of a step in any case. It does not cover what the sanitizers find,
-    and what `doit compat` finds only while that is up to date."""
-    return step.verdict is not None and step.group not in ("sanitize", COMPAT)
+    """Return whether the report covers the verdict of a step in any case."""
+    return step.verdict is not None and step.group not in ON_DEMAND
+
+
+def is_reported_on_demand(step: Step) -> bool:
+    """Return whether the report covers the record of a step while that is up to date: checks on demand, and not what
+    the sanitizers find."""
+    return step.check is not None and step.group in ON_DEMAND
 
 
 class StepTask(Task):

@@ -16,7 +16,7 @@ from typing import Any
 
 from doit.task import Task
 
-from opmatrix.engine.doit_tasks import COMPAT, StepTask
+from opmatrix.engine.doit_tasks import StepTask, is_reported_on_demand
 from opmatrix.engine.up_to_date import State
 from opmatrix.matrix.cells import Cell, all_cells
 from opmatrix.project.paths import Paths
@@ -96,7 +96,7 @@ class _Journal:
 
     def on_demand(self) -> Iterator[Step]:
         """Yield the planned checks that `doit` leaves out; an earlier run may have made them."""
-        return (step for step in self.steps.values() if step.group == COMPAT)
+        return filter(is_reported_on_demand, self.steps.values())
 
     def is_valid(self, step: Step) -> bool:
         """Return whether a step that this run does not plan would be up to date."""

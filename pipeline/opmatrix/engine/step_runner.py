@@ -14,7 +14,7 @@ from doit.exceptions import BaseFail
 from doit.runner import MThreadRunner, Runner
 from doit.task import Task
 
-from opmatrix.engine.doit_tasks import COMPAT, REPORT, StepTask, is_reported
+from opmatrix.engine.doit_tasks import REPORT, StepTask, is_reported, is_reported_on_demand
 from opmatrix.engine.progress_reporter import StepReporter
 from opmatrix.engine.step_failure import StepBlocked, StepFailed, failure_of, leave_verdict
 from opmatrix.errors import OpmatrixError, disk_fault
@@ -95,6 +95,8 @@ class StepRunner(Runner):
             if self._step_reporter:
                 self._step_reporter.step_begins()
             self.dep_manager.begin(node.task)
+            if is_reported_on_demand(node.task.step):
+                self.dep_manager.journal.forget(REPORT)  # so that the next run, which does not plan it, reports it
             self._pool.prepare()
         return chosen
 
@@ -102,12 +104,7 @@ class StepRunner(Runner):
         """If the report will run, list the verdicts that it covers: of this run, and valid ones of earlier runs."""
         if not isinstance(task, StepTask) or not task.step.discovered_inputs:
             return
-        if (
-            not self._seconds
-            and not self._failures
-            and self.dep_manager.get_status(task, {}).status == "up-to-date"
-            and not self._has_new_checks(Path(task.step.discovered_inputs), tasks)
-        ):
+        if not self._seconds and not self._failures and self.dep_manager.get_status(task, {}).status == "up-to-date":
             return
         from opmatrix.engine.earlier_verdicts import valid_earlier_verdicts
         from opmatrix.files import write_text  # imported here, as in `_pool`
@@ -121,16 +118,6 @@ class StepRunner(Runner):
         if (stale := earlier.stale) and self._step_reporter:
             names = ", ".join(stale[:3]) + (f" and {len(stale) - 3} more" if len(stale) > 3 else "")
             self._step_reporter.note(f"not in the report, for what earlier runs verified is out of date: {names}")
-
-    def _has_new_checks(self, listed: Path, tasks: Sequence[Task]) -> bool:
-        """Return whether `doit compat` has made a record that the report does not cover yet."""
-        made = [t for t in tasks if isinstance(t, StepTask) and t.step.group == COMPAT and Path(t.targets[0]).is_file()]
-        if not made:
-            return False
-        known = {*listed.read_text().splitlines()} if listed.is_file() else set()
-        return any(
-            t.step.verdict not in known and self.dep_manager.get_status(t, {}).status == "up-to-date" for t in made
-        )
 
     @cached_property
     def _pool(self) -> Pool:
