@@ -25,6 +25,7 @@ from opmatrix.model_check.session_needs import version_findings
 from opmatrix.model_check.shape_inference import checker_findings, inference_findings, schemas
 from opmatrix.model_check.type_text import format_range
 from opmatrix.project.paths import Paths
+from opmatrix.spec import Attribute, Input, OnnxOp, OpSpec, Output, SameAs, ValueRule
 from opmatrix.testdata import onnx_dataset
 
 F, D, I64 = TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.INT64
@@ -180,28 +181,61 @@ def test_an_unknown_version_is_refused(ort: str, words: str) -> None:
 def test_generated_inputs_are_small_and_reported(tmp_path: Path) -> None:
     ports: dict[str, tuple[int, Shape | None]] = {"x": (F, ["N", 4, "L"]), "i": (I64, ["N"]), "one": (F, [1])}
     made = model(relu("x", "y"), inputs=ports)
-    found = find_inputs(made, tmp_path / "model.onnx", None)
+    found = find_inputs(made, tmp_path / "model.onnx", None, [])
     assert str(found) == "inputs drawn, N = 2, L = 3: x float32[2, 4, 3], i int64[2], one float32[1]"
     assert found.inputs["one"].tolist() == [1.0]
     assert set(found.inputs["i"].tolist()) <= {0, 1}
-    again = find_inputs(made, tmp_path / "model.onnx", None)
+    again = find_inputs(made, tmp_path / "model.onnx", None, [])
     assert found.inputs["x"].tobytes() == again.inputs["x"].tobytes()
+
+
+def test_generated_inputs_obey_the_rules_of_the_operators_that_take_them(tmp_path: Path) -> None:
+    index = Input(name="index", type="int64", dims=("M",), values=ValueRule(index_into="N", negative=True))
+    offsets = Input(
+        name="offsets",
+        type="int64",
+        dims=("S + 1",),
+        values=ValueRule(minimum=0, maximum="last", sorted="ascending", spans=True),
+    )
+    spec = OpSpec(
+        name="gather",
+        summary="",
+        torch=None,
+        onnx=OnnxOp(domain="mydomain", op_type="Gather"),
+        types={},
+        inputs=(Input(name="table", type="float32", dims=("N",)), index, offsets),
+        attributes=(Attribute(name="last", kind="int", onnx_name="end"),),
+        outputs=(Output(name="y", type="float32", shape=SameAs(input="index")),),
+        tolerances={},
+    )
+    ports: dict[str, tuple[int, Shape | None]] = {"i": (I64, [50]), "o": (I64, ["S"]), "other": (I64, [50])}
+    nodes = [
+        helper.make_node("Gather", ["t", "i", "o"], ["y"], domain="mydomain", end=5),
+        helper.make_node("Relu", ["other"], ["z"]),
+    ]
+    made = model(*nodes, inputs=ports, constants={"t": np.zeros(9, np.float32)})
+    found = find_inputs(made, tmp_path / "model.onnx", None, [spec]).inputs
+    assert {*found["i"]} <= {*range(-9, 9)} and len({*found["i"]}) > 9
+    assert found["o"].tolist() == [0, 5]
+    assert {*found["other"]} == {0, 1}
+    unknown = find_inputs(model(*nodes, inputs={**ports, "t": (F, [0])}), tmp_path / "model.onnx", None, [spec]).inputs
+    assert {*unknown["i"]} == {0, 1}, "no index is legal in an empty table: the operator's own message says so"
 
 
 def test_an_initializer_needs_no_input(tmp_path: Path) -> None:
     ports: dict[str, tuple[int, Shape | None]] = {"x": (F, [2, 4]), "c": (F, [])}
     made = model(helper.make_node("Mul", ["x", "c"], ["y"]), inputs=ports, constants={"c": np.float32(1)})
-    assert list(find_inputs(made, tmp_path / "model.onnx", None).inputs) == ["x"]
+    assert list(find_inputs(made, tmp_path / "model.onnx", None, []).inputs) == ["x"]
 
 
 def test_the_data_set_next_to_a_model_is_used(tmp_path: Path) -> None:
     x, y = np.float32([[1, 2, 3, 4]]), np.float32([[5, 6, 7, 8]])
     onnx_dataset.write(tmp_path / "test_data_set_0", onnx_dataset.DataSet(inputs={"x": x}, outputs={"y": y}))
-    found = find_inputs(model(relu("x", "y")), tmp_path / "model.onnx", None)
+    found = find_inputs(model(relu("x", "y")), tmp_path / "model.onnx", None, [])
     assert found.inputs["x"].tolist() == x.tolist() and found.expected["y"].tolist() == y.tolist()
     renamed = onnx_dataset.DataSet(inputs={"some": x}, outputs={"other": y})  # as other tools name them
     onnx_dataset.write(tmp_path / "test_data_set_0", renamed)
-    found = find_inputs(model(relu("x", "y")), tmp_path / "model.onnx", None)
+    found = find_inputs(model(relu("x", "y")), tmp_path / "model.onnx", None, [])
     assert found.inputs["x"].tolist() == x.tolist() and found.expected["y"].tolist() == y.tolist()
 
 
@@ -224,7 +258,7 @@ def test_a_damaged_file_of_inputs_is_one_sentence(tmp_path: Path, kind: str) -> 
     path = tmp_path / "in.npz"
     path.write_bytes(damaged(kind))
     with pytest.raises(UsageError, match=r"^--inputs \S+in\.npz: no \.npz file: .*\. Write one with numpy\.savez"):
-        find_inputs(model(relu("x", "y")), tmp_path / "model.onnx", path)
+        find_inputs(model(relu("x", "y")), tmp_path / "model.onnx", path, [])
 
 
 @pytest.mark.parametrize(
@@ -243,7 +277,7 @@ def test_inputs_that_do_not_fit_are_refused(tmp_path: Path, given: dict[str, Any
     path = tmp_path / "in.npz"
     path.write_text("text") if given is None else np.savez(path, **given)
     with pytest.raises(UsageError) as error:
-        find_inputs(model(relu("x", "y")), tmp_path / "model.onnx", path)
+        find_inputs(model(relu("x", "y")), tmp_path / "model.onnx", path, [])
     assert words in str(error.value)
 
 

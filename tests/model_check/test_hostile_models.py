@@ -139,7 +139,7 @@ def test_a_fault_of_a_hostile_model_is_a_finding(made: ModelProto, words: str, r
 )
 def test_inputs_that_cannot_be_drawn_are_refused(made: ModelProto, words: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=words):
-        find_inputs(made, tmp_path / "model.onnx", None)
+        find_inputs(made, tmp_path / "model.onnx", None, [])
 
 
 def test_many_nodes_are_read_in_seconds(root: Path, tmp_path: Path) -> None:

@@ -204,10 +204,10 @@ def _attribute_fault(declared: Attribute, found: AttributeProto) -> str | None:
         dims, shape = declared.dims or (), tuple(found.t.dims)
         fits = len(shape) == len(dims) and all(dim in (None, size) for dim, size in zip(dims, shape, strict=True))
         return None if fits else f"it has the shape {shape}, declared: {dims}"
-    return value_mistake(declared, _value(declared, found))
+    return value_mistake(declared, attribute_value(declared, found))
 
 
-def _value(declared: Attribute, found: AttributeProto) -> AttributeValue:
+def attribute_value(declared: Attribute, found: AttributeProto) -> AttributeValue:
     """Return an attribute's value as the declaration writes it; one that rounds to the same float32 is equal."""
     value = helper.get_attribute_value(found)
     is_list = declared.kind.endswith("s")

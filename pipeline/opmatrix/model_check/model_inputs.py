@@ -7,16 +7,23 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
 import numpy as np
-from onnx import ModelProto, TensorProto, ValueInfoProto, helper
+from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
 
+from opmatrix.declaration.torch_signature import onnx_kind, onnx_name
+from opmatrix.declaration.value_rules import known_numbers
 from opmatrix.errors import DataError, UsageError, did_you_mean
 from opmatrix.export.signature import element_dtype
+from opmatrix.model_check.custom_nodes import attribute_value
+from opmatrix.model_check.graph_walk import spec_of
 from opmatrix.model_check.type_text import format_array, format_type
 from opmatrix.project.paths import DATA_SET
+from opmatrix.spec import DType, Input, OpSpec, Random
 from opmatrix.testdata import onnx_dataset
 from opmatrix.testdata.arrays import Array, dtype_name
+from opmatrix.testdata.ruled_values import random_values
 
 MOST_DRAWN = 2**26  # elements of one input, in 0.5 GB as they are drawn
 _ELEMENTS = {*TensorProto.DataType.values()} - {TensorProto.UNDEFINED}
@@ -36,10 +43,10 @@ class ModelInputs:
         return f"inputs {self.source}" + (f": {arrays}" if arrays else "")
 
 
-def find_inputs(model: ModelProto, path: Path, given: Path | None) -> ModelInputs:
+def find_inputs(model: ModelProto, path: Path, given: Path | None, operators: Sequence[OpSpec]) -> ModelInputs:
     """Return the inputs from `given`, a .npz file; else from the data set next to the model; else random ones.
 
-    Raises UsageError where they do not fit the model.
+    Random ones obey the rules of the `operators` that take them. Raises UsageError where inputs do not fit the model.
     """
     wanted = inputs(model)
     folder = path.parent / f"{DATA_SET}0"
@@ -48,6 +55,9 @@ def find_inputs(model: ModelProto, path: Path, given: Path | None) -> ModelInput
     if folder.is_dir():
         return _data_set(folder, model)
     arrays, sizes = _random_inputs(wanted)
+    for node in model.graph.node:
+        if spec := spec_of(node, operators):
+            arrays |= _obeying(node, spec, arrays, model)
     axes = "".join(f", {name} = {size}" for name, size in sizes.items())
     return ModelInputs(inputs=arrays, source=f"drawn{axes}", drawn=True)
 
@@ -155,3 +165,28 @@ def _random_array(name: str, element: int, shape: tuple[int, ...]) -> Array:
     if wanted.kind in "iub":
         return random.integers(0, 2, shape).astype(wanted)
     return random.standard_normal(shape).astype(wanted)
+
+
+def _obeying(node: NodeProto, spec: OpSpec, arrays: Mapping[str, Array], model: ModelProto) -> dict[str, Array]:
+    """Return new values for the inputs of the model that an operator takes under a rule which can be computed here."""
+    shapes = {i.name: tuple(i.dims) for i in model.graph.initializer} | {n: a.shape for n, a in arrays.items()}
+    taken = [(_part(spec, index), name) for index, name in enumerate(node.input) if name in shapes]
+    given = {(a.name, AttributeProto.AttributeType.Name(a.type)): a for a in node.attribute}
+    declared = {(onnx_name(a), onnx_kind(a.kind)): a for a in spec.attributes}
+    values = {a.name: attribute_value(a, given[key]) for key, a in declared.items() if key in given}
+    found = {}
+    for part, name in taken:
+        if part.values is None or name not in arrays:
+            continue
+        try:
+            numbers = known_numbers(spec, [(p, shapes[n]) for p, n in taken], values)
+            tensor, dtype = Random(shape=arrays[name].shape), cast(DType, dtype_name(arrays[name]))
+            found[name] = random_values(tensor, part.values, numbers, dtype, seed_of=name)
+        except (DataError, ValueError, KeyError):  # the operator refuses the call, or a size of its rule is not known
+            continue
+    return found
+
+
+def _part(spec: OpSpec, index: int) -> Input:
+    """Return the input that a node's input belongs to; further ones belong to the last, which is variadic."""
+    return spec.inputs[min(index, len(spec.inputs) - 1)]

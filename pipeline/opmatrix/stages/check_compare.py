@@ -40,7 +40,7 @@ def run(
     proto = onnx.load_model(model)
     specs = used_operators(proto, [o.spec for o in read_operators(layout).operators])
     try:
-        fed = find_inputs(proto, model, inputs)
+        fed = find_inputs(proto, model, inputs, specs)
         references = [(spec, Reference(layout, spec)) for spec in specs]
         limits = tolerances(rtol, atol)
         nodes = list(compare_nodes(proto, fed.inputs, OrtSessions(None, more=libraries), references, limits, own=own))

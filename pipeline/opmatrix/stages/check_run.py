@@ -8,6 +8,7 @@ from pathlib import Path
 import onnx
 from onnx import ModelProto
 
+from opmatrix.declaration.isolated import read_operators
 from opmatrix.errors import OpmatrixError, VerifyError
 from opmatrix.model_check import finding
 from opmatrix.model_check.default_tolerances import tolerances
@@ -38,7 +39,8 @@ def run(
     error = ""
     try:
         proto = onnx.load_model(model, load_external_data=False)
-        fed = find_inputs(proto, model, inputs)
+        specs = [o.spec for o in read_operators(layout).operators]
+        fed = find_inputs(proto, model, inputs, specs)
         findings = list(_findings(proto, model, libraries, fed, tolerances(rtol, atol), of))
     except VerifyError as mistake:  # a library that cannot be loaded
         findings.append(finding.wrong("runs", str(mistake)))
