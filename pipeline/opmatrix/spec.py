@@ -240,18 +240,24 @@ class FromKernel(metaclass=_KeepsMistakes):
     """Shape rule: the sizes depend on the data, and the kernel returns them.
 
     With `rank`, only the number of axes is known before. With `dims`, some sizes are: numbers, names and expressions as
-    in `Dims`. A name that no input and no attribute has is a size that the kernel decides, the same in all outputs.
+    in `Dims`. With `input` and `replace`, it is the shape of an input with other axes, as in `SameAs`. A name that no
+    input and no attribute has is a size that the kernel decides, the same in all outputs.
 
     Example:
         >>> kept = Output(name="kept", type="int64", shape=FromKernel(rank=1))
         >>> edges = Output(name="edges", type="int64", shape=FromKernel(dims=("E", 2)))
         >>> features = Output(name="features", type="T", shape=FromKernel(dims=("E", "C")))
+        >>> reduced = Output(name="reduced", type="T", shape=FromKernel(input="x", replace={"dim": "S"}))
     """
 
     rank: int | None = None
     """The number of axes; instead of `dims`."""
     dims: tuple[str | int, ...] | None = None
     """A size for each axis; instead of `rank`."""
+    input: str | None = None
+    """The name of a required input, with `replace`; instead of `rank` and `dims`."""
+    replace: Mapping[int | str, str | int | None] = field(default_factory=dict)
+    """Axes of `input` that differ, as in `SameAs`: ``{"dim": "S"}``."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,6 +23,7 @@ PROGRAM = r"""
 #include <vector>
 
 #include "kernel_error.h"
+#include "kernel_sizes.h"
 #include "kernel_threads.h"
 #include "opmatrix/check.h"
 #include "opmatrix/list.h"
@@ -33,6 +34,32 @@ using namespace opmatrix;
 
 #define EXPECT(condition) \
   do { if (!(condition)) { std::printf("line %d: %s\n", __LINE__, #condition); std::exit(1); } } while (false)
+
+// Axis 0 is the kernel's, axis 1 is gone, axis 2 is 7, and axis 3 that of the input.
+void kernel_sizes() {
+  const std::int64_t given[] = {2, 3, 4, 5};
+  std::int64_t first = kUndecided;
+  KernelSizes sizes({given, 4});
+  sizes.replace(-4, Decided{&first});
+  sizes.replace(1, KernelSizes::kRemoved);
+  sizes.replace(2, 0);
+  sizes.replace(-2, 7);
+  sizes.drop_removed();
+  const std::int64_t shown[] = {0, 7, 5}, made[] = {9, 7, 5}, others[] = {8, 7, 5}, longer[] = {9, 7, 6};
+  EXPECT(sizes.rank() == 3 && (sizes.sizes() == Sizes{shown, 3}));
+  compare_sizes("op", "y", {made, 3}, sizes.known());
+  EXPECT(first == 9);
+  for (const std::int64_t* wrong : {others, longer}) {
+    std::string message;
+    try {
+      compare_sizes("op", "y", {wrong, 3}, sizes.known());
+    } catch (const std::exception& error) {
+      message = error.what();
+    }
+    EXPECT(message == (wrong == others ? "op: the kernel must make y with 9 as the size of axis 0, got (8, 7, 5)"
+                                       : "op: the kernel must make y with 5 as the size of axis 2, got (9, 7, 6)"));
+  }
+}
 
 void views() {
   const std::int64_t sizes[] = {2, 3, 4};
@@ -165,6 +192,7 @@ void exceptions() {
 }
 
 int main() {
+  kernel_sizes();
   views();
   lists();
   checks();

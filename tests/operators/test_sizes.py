@@ -1,7 +1,8 @@
 """An operator with every kind of size passes all gates; a kernel or a binding that breaks one of its sizes does not.
 
 tests/projects/sizes: "..." in front, a convolution's formula, sizes from lists and from an axis that an attribute
-names, N + 1, the rank, sizes that the kernel decides in part, and a matrix product behind these.
+names, N + 1, the rank, sizes that the kernel decides in part, also in the shape of an input, and a matrix product
+behind these.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from tests.support.projects import ROOT, Project, edited
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
 
 SIZES = ROOT / "tests/projects/sizes"
+NAMES = ("y", "largest", "repeated", "flat", "kept", "rows", "slices", "places")
 # What to change in a valid call, and the message of torch, ONNX Runtime and the fake kernel alike.
 REFUSED = {
     "a rank": ({"x": ()}, {}, "strided: x must have shape (..., L) and rank R, got ()"),
@@ -60,6 +62,21 @@ SIZES_OF_THE_KERNEL = {
         "rows.make(Sizes{shape, 1})",
         "rows.make(Sizes{shape + 1, 1})",
         r"strided: the kernel must make rows with \d as the size of axis 0, got \(6,\)",
+    ),
+    "of an input": (
+        "slices.make({sizes.data(), x.rank()})",
+        "(++sizes.back(), slices.make({sizes.data(), x.rank()}))",
+        r"strided: the kernel must make slices with 6 as the size of axis 1, got \(\d, 7\)",
+    ),
+    "the rank of an input": (
+        "slices.make({sizes.data(), x.rank()})",
+        "slices.make({sizes.data(), x.rank() - 1})",
+        r"strided: the kernel must make slices with 2 axes, got \(\d,\)",
+    ),
+    "shared with an axis": (
+        "places.make({&left, 1})",
+        "places.make({&size, 1})",
+        r"strided: the kernel must make places with \d as the size of axis 0, got \(6,\)",
     ),
 }
 
@@ -277,7 +294,7 @@ def test_outputs_of_unknown_sizes_share_no_memory(project: Project) -> None:
     one's output, which is of another size."""
 
     def nodes(n: int, x: str) -> list[onnx.NodeProto]:
-        outputs = [f"{name}{n}" for name in ("y", "largest", "repeated", "flat", "kept", "rows")]
+        outputs = [f"{name}{n}" for name in NAMES]
         node = helper.make_node("Strided", [x, "weight", "factors", "counts"], outputs, domain="test.sizes")
         return [node, helper.make_node("ReduceSum", [f"kept{n}"], [f"sum{n}"], keepdims=0)]
 

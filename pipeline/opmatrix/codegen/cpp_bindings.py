@@ -132,6 +132,7 @@ def _variables(spec: OpSpec) -> dict[str, Any]:
         "kinds": any(i.kind == "variadic" for i in inputs) or any(o.new for o in outputs),
         "computed_sizes": any(o.needs_sizes for o in outputs),
         "decided_sizes": decided_sizes(spec),
+        "kernel_sizes": any(o.new and o.steps for o in outputs),
         "checks_with_attributes": bool(shape_attributes(spec)),
         "checks_with_sizes": any(h in " ".join(c.arguments) for c in shape_checks(spec) for h in cpp.SIZE_FUNCTIONS),
         "listed_sizes": any(p.startswith(("List<std", "List<bool")) for p in shape_parameters(spec)),

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from opmatrix.codegen.cpp import SizeCode, call, literal, quoted
 from opmatrix.codegen.cpp_outputs import added, replaced
 from opmatrix.codegen.cpp_variables import dtype_name
-from opmatrix.declaration.declared_sizes import kernel_dims, last_inferred
+from opmatrix.declaration.declared_sizes import kernel_dims, kernel_names, last_inferred
 from opmatrix.declaration.size_expressions import FURTHER
 from opmatrix.declaration.torch_signature import is_required, onnx_name
 from opmatrix.spec import Dims, FromKernel, OpSpec, Output, SameAs
@@ -54,8 +54,9 @@ def _output(spec: OpSpec, output: Output, index: int, code: SizeCode) -> Iterato
     match output.shape:
         case SameAs(input=name, replace=replace) if not replace:
             found = code.shape(name)
-        case SameAs(input=name) as rule:
-            yield from replaced(rule, output.name, code, made="ort::Shape", of=code.shape(name))
+        case SameAs(input=str(name)) | FromKernel(input=str(name)) as rule:
+            decided = dict.fromkeys(kernel_names(spec, rule), UNKNOWN)
+            yield from replaced(rule, output.name, code, made="ort::Shape", of=code.shape(name), decided=decided)
         case Dims(dims=dims) as rule if FURTHER in dims:
             yield from added(rule, output.name, code, made="ort::Shape")
         case Dims(dims=dims):

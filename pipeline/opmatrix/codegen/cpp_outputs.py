@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from opmatrix.codegen.cpp import SIZE_FUNCTIONS, SizeCode
 from opmatrix.codegen.cpp_variables import cpp_type
-from opmatrix.declaration.declared_sizes import kernel_axes, kernel_dims, kernel_names
+from opmatrix.declaration.declared_sizes import kernel_dims, kernel_names, known_replaced
 from opmatrix.declaration.size_expressions import FURTHER, subtracts
 from opmatrix.declaration.size_rules import resolved
 from opmatrix.declaration.torch_signature import is_required
@@ -19,7 +20,8 @@ class OutputPart:
     """`new` is whether the kernel allocates it; otherwise `sizes` is the expression of its sizes.
 
     These are made of `numbers`, or by `steps`, statements, where only a call knows its rank. Of an output that the
-    kernel allocates, `known` has a pointer to each size that the binding compares.
+    kernel allocates, `known_sizes` has a pointer to each size that the binding compares: an array of the pointers
+    `known`, or what the steps made.
     """
 
     name: str
@@ -28,13 +30,14 @@ class OutputPart:
     device: str  # the input on whose device torch allocates it
     new: bool
     text: bool  # whether it may be of strings
-    rank: int
+    rank: str
     sizes: str
     numbers: list[str] | None
     ort_numbers: list[str] | None  # the same, with attributes as members of the node's class
     steps: list[str]
     ort_steps: list[str]
     known: list[str] | None
+    known_sizes: str | None
     falls: bool  # whether one of them can be negative
     optional: bool
     switch: str | None  # the attribute that says whether there is one
@@ -58,14 +61,14 @@ def output_part(spec: OpSpec, given: Output) -> OutputPart:
     lists = {a.name for a in spec.attributes if a.kind == "ints"}
     torch = SizeCode(spec=spec, shape=_sizes_of, attribute=str)
     ort = SizeCode(spec=spec, shape=_sizes_of, attribute=lambda a: f"{a}_.list()" if a in lists else f"{a}_")
-    numbers, ort_numbers, steps, ort_steps, known = None, None, [], [], None
-    sizes, rank, device = "", 0, next(iter(required))
+    numbers, ort_numbers, steps, ort_steps, known, known_sizes = None, None, [], [], None, None
+    sizes, rank, device = "", "0", next(iter(required))
     dims: Sequence[str | int] = ()
     match shape:
         case SameAs(input=owner, replace=replace):
             device, sizes = owner, f"{owner}.sizes()"
             if replace:
-                dims = [dim for dim in replace.values() if dim is not None]
+                dims = known_replaced(spec, shape)
                 steps, ort_steps = ([*replaced(shape, name, code, of=sizes)] for code in (torch, ort))
         case Dims(dims=dims) if FURTHER in dims:
             dims = [dim for dim in dims if dim != FURTHER]
@@ -73,22 +76,33 @@ def output_part(spec: OpSpec, given: Output) -> OutputPart:
         case Dims(dims=dims):
             numbers, ort_numbers = ([code(dim) for dim in dims] for code in (torch, ort))
             sizes = f"Sizes{{{name}_sizes, {len(numbers)}}}" if numbers else "Sizes{}"
-        case FromKernel(rank=rank_only):
-            rank, dims = rank_only or 0, []
-            if shape.dims is not None:
-                rank, dims = len(shape.dims), [dim for dim in kernel_dims(spec, shape) if dim is not None]
-                decided = dict(kernel_axes(spec, given))
-                known = [f"&kernel_{decided[n]}" if n in decided else f"&{name}_sizes[{n}]" for n in range(rank)]
-                if dims:
-                    numbers, ort_numbers = (
-                        ["0" if dim is None else code(dim) for dim in kernel_dims(spec, shape)] for code in (torch, ort)
-                    )
-                    sizes = f"Sizes{{{name}_sizes, {rank}}}"
+        case FromKernel(input=str(owner)):
+            device, of, made = owner, f"{owner}.sizes()", "KernelSizes"
+            dims = known_replaced(spec, shape)
+            decided = {size: f"Decided{{&kernel_{size}}}" for size in kernel_names(spec, shape)}
+            steps, ort_steps = (
+                [*replaced(shape, name, code, of=of, made=made, decided=decided)] for code in (torch, ort)
+            )
+            rank, known_sizes = f"{name}_sizes.rank()", f"{name}_sizes.known()"
+        case FromKernel(dims=None, rank=rank_only):
+            rank, dims = str(rank_only), []
+        case FromKernel(dims=given_dims):
+            of_call = kernel_dims(spec, shape)
+            rank, dims = str(len(of_call)), [dim for dim in of_call if dim is not None]
+            known_sizes = f"{name}_known" if of_call else None
+            known = [
+                f"&kernel_{declared}" if dim is None else f"&{name}_sizes[{n}]"
+                for n, (dim, declared) in enumerate(zip(of_call, given_dims or (), strict=True))
+            ]
+            if dims:
+                numbers, ort_numbers = (["0" if dim is None else code(dim) for dim in of_call] for code in (torch, ort))
+                sizes = f"Sizes{{{name}_sizes, {rank}}}"
     return OutputPart(
         name=name, type=cpp_name, dtype=f"dtype_of<{cpp_name}>", device=device,
         new=isinstance(shape, FromKernel), text="string" in spec.types.get(given.type, (given.type,)),
         rank=rank, sizes=f"{name}_sizes.sizes()" if steps else sizes,
         numbers=numbers, ort_numbers=ort_numbers, steps=steps, ort_steps=ort_steps, known=known,
+        known_sizes=known_sizes,
         optional=bool(given.optional), switch=given.optional if isinstance(given.optional, str) else None,
         falls=any(subtracts(resolved(spec, dim)) for dim in dims),
     )  # fmt: skip
@@ -105,17 +119,26 @@ def added(rule: Dims, name: str, code: SizeCode, *, made: str = "AnyRank") -> It
         yield f"{name}_sizes.add({code.further() if dim == FURTHER else code(dim)})"
 
 
-def replaced(rule: SameAs, name: str, code: SizeCode, *, of: str, made: str = "AnyRank") -> Iterator[str]:
-    """Yield the statements that compute the sizes `of` an input with some of them replaced or removed, as a `made`."""
+def replaced(
+    rule: SameAs | FromKernel,
+    name: str,
+    code: SizeCode,
+    *,
+    of: str,
+    made: str = "AnyRank",
+    decided: Mapping[str, str] = MappingProxyType({}),
+) -> Iterator[str]:
+    """Yield the statements that compute the sizes `of` an input with some of them replaced or removed, as a `made`;
+    `decided` has the code of those that the kernel decides."""
     yield f"{made} {name}_sizes({of})"
     for key, dim in rule.replace.items():
         axis = code.attribute(key) if isinstance(key, str) else str(key)
-        yield f"{name}_sizes.replace({axis}, {f'{made}::kRemoved' if dim is None else code(dim)})"
+        size = f"{made}::kRemoved" if dim is None else decided.get(str(dim)) or code(dim)
+        yield f"{name}_sizes.replace({axis}, {size})"
     if None in rule.replace.values():
         yield f"{name}_sizes.drop_removed()"
 
 
 def decided_sizes(spec: OpSpec) -> list[str]:
     """Return the names of sizes that only the kernel knows, of all outputs."""
-    rules = [o.shape for o in spec.outputs if isinstance(o.shape, FromKernel)]
-    return [*dict.fromkeys(name for rule in rules for name in kernel_names(spec, rule))]
+    return [*dict.fromkeys(name for output in spec.outputs for name in kernel_names(spec, output.shape))]

@@ -106,6 +106,8 @@ def _inferred(spec: OpSpec, output: Output) -> Inferred:
             shape = f"context.get_input_type({[i.name for i in spec.inputs].index(name)}).tensor_type"
         case SameAs(input=name):
             rule = f"the shape of {name} with other axes"
+        case FromKernel(input=str(name)):
+            rule = f"the shape of {name} with other axes, which the kernel finds in part"
         case Dims(dims=dims):
             rule = f"the shape ({', '.join(map(str, dims))})"
         case FromKernel(dims=None):

@@ -6,7 +6,7 @@ import ast
 import re
 from dataclasses import dataclass
 
-from opmatrix.declaration.declared_sizes import kernel_dims
+from opmatrix.declaration.declared_sizes import kernel_dims, kernel_names
 from opmatrix.declaration.python_source import literal
 from opmatrix.declaration.size_expressions import FURTHER, Term, terms
 from opmatrix.declaration.size_rules import around, definitions, further_input, replace_names
@@ -27,10 +27,12 @@ class OnnxSizes:
 def shape(spec: OpSpec, output: Output) -> OnnxSizes:
     """Return the sizes of an output that has not the shape of an input."""
     match output.shape:
-        case SameAs(input=name, replace=replace):
-            changed = [
-                f"({_axis(spec, key)}, {'None' if dim is None else size(spec, dim)})" for key, dim in replace.items()
+        case SameAs(input=str(name), replace=replace) | FromKernel(input=str(name), replace=replace):
+            decided = kernel_names(spec, output.shape)
+            sizes = [
+                "None" if dim is None else UNKNOWN if dim in decided else size(spec, dim) for dim in replace.values()
             ]
+            changed = [f"({_axis(spec, key)}, {found})" for key, found in zip(replace, sizes, strict=True)]
             return OnnxSizes(all=f"with_replaced(context, {_index(spec, name)}, {', '.join(changed)})")
         case Dims(dims=dims) if FURTHER in dims:
             split = dims.index(FURTHER)

@@ -105,7 +105,7 @@ def _variables(spec: OpSpec) -> dict[str, Any]:
         "faults": [*_constant_faults(spec), *_dtype_faults(spec), *shape_faults(spec)],
         "finds_sizes": any(isinstance(o.shape, FromKernel) for o in spec.outputs),
         "new_sizes": new_sizes(spec),
-        "replaces": any(isinstance(o.shape, SameAs) and o.shape.replace for o in spec.outputs),
+        "replaces": any(isinstance(o.shape, SameAs | FromKernel) and o.shape.replace for o in spec.outputs),
         "multiplies": any(t.kind == "product" for one in expressions(spec) for t in terms(one)),
     }
 
@@ -157,7 +157,7 @@ def _python_type(argument: Argument) -> str:
 def _result(spec: OpSpec, output: Output) -> Result:
     required = [i for i in spec.inputs if is_required(i)]
     like = required[0]
-    if isinstance(output.shape, SameAs):
+    if isinstance(output.shape, SameAs | FromKernel) and output.shape.input is not None:
         like = next(i for i in required if i.name == output.shape.input)
     shape = output_shape(spec, output, like)
     if isinstance(output.optional, str):

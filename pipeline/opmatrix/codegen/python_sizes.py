@@ -91,10 +91,11 @@ def output_shape(spec: OpSpec, output: Output, like: Input) -> str:
     match output.shape:
         case SameAs(replace=replace) if not replace:
             return f"{like.name}.shape"
-        case SameAs(replace=replace):
+        case SameAs(replace=replace) | FromKernel(input=str(), replace=replace):
             # int() fixes an axis that torch.compile(dynamic=True) takes for a symbol, which no dict can have as a key.
             axes = [f"int({python.attribute(key)})" if isinstance(key, str) else key for key in replace]
-            sizes = [None if dim is None else python(dim) for dim in replace.values()]
+            decided = {name: new_size(name) for name in kernel_names(spec, output.shape)}
+            sizes = [None if dim is None else decided.get(str(dim)) or python(dim) for dim in replace.values()]
             changed = [f"{axis}: {size}" for axis, size in zip(axes, sizes, strict=True)]
             return f"with_replaced({like.name}.shape, {{{', '.join(changed)}}})"
         case Dims(dims=dims):
@@ -114,8 +115,7 @@ def new_size(name: str | int) -> str:
 
 def new_sizes(spec: OpSpec) -> list[str]:
     """Return the variables of the sizes that the kernel decides."""
-    rules = [o.shape for o in spec.outputs if isinstance(o.shape, FromKernel)]
-    return [*dict.fromkeys(new_size(name) for rule in rules for name in kernel_names(spec, rule))]
+    return [*dict.fromkeys(new_size(name) for output in spec.outputs for name in kernel_names(spec, output.shape))]
 
 
 def python_tuple(parts: Sequence[str]) -> str:

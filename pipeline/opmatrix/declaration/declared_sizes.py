@@ -9,29 +9,30 @@ from opmatrix.declaration.size_expressions import FURTHER, terms
 from opmatrix.declaration.size_rules import axes, definitions, once, owners, resolved, size_attributes, sizes_at
 from opmatrix.declaration.torch_schema_parser import length
 from opmatrix.declaration.torch_signature import torch_arguments, written_schema
-from opmatrix.spec import Attribute, Dims, FromKernel, OpSpec, Output, SameAs
+from opmatrix.spec import Attribute, Dims, FromKernel, OpSpec, SameAs
 
 
 def kernel_dims(spec: OpSpec, rule: FromKernel) -> list[str | int | None]:
-    """Return the known sizes of an output whose kernel decides the others, which are None."""
+    """Return the known sizes of an output whose kernel decides the others, which are None; without those of `input`."""
     names = kernel_names(spec, rule)
     if rule.dims is None:
         return [None] * (rule.rank or 0)
     return [None if dim in names else dim for dim in rule.dims]
 
 
-def kernel_names(spec: OpSpec, rule: FromKernel) -> list[str]:
+def kernel_names(spec: OpSpec, rule: SameAs | Dims | FromKernel) -> list[str]:
     """Return the names of sizes that only the kernel knows."""
-    known = {*definitions(spec), *size_attributes(spec)}
-    return [dim for dim in rule.dims or () if isinstance(dim, str) and dim.isidentifier() and dim not in known]
-
-
-def kernel_axes(spec: OpSpec, output: Output) -> list[tuple[int, str]]:
-    """Return the axes of an output whose sizes only the kernel knows, with their names."""
-    if not isinstance(output.shape, FromKernel):
+    if not isinstance(rule, FromKernel):
         return []
-    names = kernel_names(spec, output.shape)
-    return [(axis, str(dim)) for axis, dim in enumerate(output.shape.dims or ()) if dim in names]
+    known = {*definitions(spec), *size_attributes(spec)}
+    dims = (*(rule.dims or ()), *rule.replace.values())
+    return [dim for dim in dims if isinstance(dim, str) and dim.isidentifier() and dim not in known]
+
+
+def known_replaced(spec: OpSpec, rule: SameAs | FromKernel) -> list[str | int]:
+    """Return the sizes that replace those of an input, without removed ones and those that only the kernel knows."""
+    decided = kernel_names(spec, rule)
+    return [dim for dim in rule.replace.values() if dim is not None and dim not in decided]
 
 
 def expressions(spec: OpSpec) -> Iterator[str | int]:
@@ -40,12 +41,13 @@ def expressions(spec: OpSpec) -> Iterator[str | int]:
         yield from (dim for _, dim in (*axes(part), *sizes_at(part)))
     for output in spec.outputs:
         match output.shape:
-            case SameAs(replace=replace):
-                yield from (dim for dim in replace.values() if dim is not None)
+            case SameAs() as rule:
+                yield from known_replaced(spec, rule)
             case Dims(dims=dims):
                 yield from (dim for dim in dims if dim != FURTHER)
             case FromKernel() as rule:
                 yield from (dim for dim in kernel_dims(spec, rule) if dim is not None)
+                yield from known_replaced(spec, rule)
 
 
 def _limits(spec: OpSpec) -> Iterator[str]:
@@ -56,7 +58,7 @@ def _limits(spec: OpSpec) -> Iterator[str]:
 
 def computes(spec: OpSpec) -> bool:
     """Return whether a size of an output is not just one of an input, a number or the kernel's."""
-    replaced = any(isinstance(o.shape, SameAs) and o.shape.replace for o in spec.outputs)
+    replaced = any(isinstance(o.shape, SameAs | FromKernel) and o.shape.replace for o in spec.outputs)
     partly = any(isinstance(o.shape, FromKernel) and o.shape.dims is not None for o in spec.outputs)
     further = any(isinstance(o.shape, Dims) and FURTHER in o.shape.dims for o in spec.outputs)
     names = owners(spec)
@@ -102,7 +104,7 @@ def checked_axes(spec: OpSpec) -> list[tuple[str, int | str]]:
     for part in spec.inputs:
         found |= dict.fromkeys((part.name, attribute) for attribute, _ in sizes_at(part))
     for output in spec.outputs:
-        if isinstance(output.shape, SameAs):
+        if isinstance(output.shape, SameAs | FromKernel) and output.shape.input is not None:
             found |= dict.fromkeys((output.shape.input, axis) for axis in output.shape.replace)
     return [*found]
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
-from opmatrix.declaration.declared_sizes import kernel_dims
+from opmatrix.declaration.declared_sizes import kernel_dims, kernel_names
 from opmatrix.declaration.size_expressions import FURTHER, Size, Term, evaluate, parse, terms
 from opmatrix.declaration.size_rules import definitions, further, further_input, size_attributes, sizes_at
 from opmatrix.declaration.torch_signature import is_off
 from opmatrix.spec import AttributeValue, Dims, FromKernel, Input, OpSpec, Output, SameAs
 
 Shape = Sequence[Size]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,9 +115,12 @@ class Known:
         if isinstance(output.optional, str) and is_off(self.spec, output, self.attributes):
             return [0]
         match output.shape:
-            case SameAs(input=name, replace=replace):
+            case SameAs(input=str(name), replace=replace) | FromKernel(input=str(name), replace=replace):
+                decided = kernel_names(self.spec, output.shape)
                 shape = self.shapes.get(name)
-                return None if shape is None else self._replaced(name, shape, replace)
+                if shape is None:
+                    return None
+                return self._replaced(name, shape, replace, lambda dim: None if dim in decided else self.size(dim))
             case Dims(dims=dims):
                 return self._dims(dims)
             case FromKernel() as rule:
@@ -135,9 +140,24 @@ class Known:
             found += further(part, shape)
         return found
 
-    def _replaced(self, name: str, shape: Shape, replace: Mapping[int | str, str | int | None]) -> list[Size] | None:
-        found: list[Size] = list(shape)
-        removed: set[int] = set()
+    def kernel_axes(self, output: Output) -> list[tuple[int, str]]:
+        """Return the axes of an output whose sizes only the kernel knows, with their names."""
+        if not isinstance(rule := output.shape, FromKernel):
+            return []
+        names, dims = kernel_names(self.spec, rule), [*(rule.dims or ())]
+        if rule.input is not None:
+            dims = self._replaced(rule.input, [0] * len(self.shapes[rule.input]), rule.replace, str) or []
+        return [(axis, str(dim)) for axis, dim in enumerate(dims) if dim in names]
+
+    def _replaced(
+        self,
+        name: str,
+        shape: Sequence[T],
+        replace: Mapping[int | str, str | int | None],
+        size: Callable[[str | int], T],
+    ) -> list[T] | None:
+        """Return a shape of an input with the `size` of each other axis; None: an axis is not known."""
+        found, removed = list(shape), set[int]()
         for key, dim in replace.items():
             axis = self.attributes.get(key, _default(self.spec, key)) if isinstance(key, str) else key
             if not isinstance(axis, int):
@@ -145,8 +165,10 @@ class Known:
             if not -len(shape) <= axis < len(shape):
                 raise ValueError(f"{key} must be an axis of {name}, which has {len(shape)} axes, got {axis}")
             axis %= len(shape)
-            found[axis] = None if dim is None else self.size(dim)
-            removed |= {axis} if dim is None else set()
+            if dim is None:
+                removed.add(axis)
+            else:
+                found[axis] = size(dim)
         return [size for axis, size in enumerate(found) if axis not in removed]
 
 
@@ -157,13 +179,15 @@ def _default(spec: OpSpec, name: str) -> AttributeValue | None:
 def rule_text(rule: SameAs | Dims | FromKernel) -> str:
     """Return a shape rule as messages show it."""
     match rule:
-        case SameAs(input=name, replace=replace):
+        case SameAs(input=str(name), replace=replace) | FromKernel(input=str(name), replace=replace):
             changed = ", ".join(f"{'no ' if dim is None else ''}axis {key}{'' if dim is None else f' of {dim}'}"
                                 for key, dim in replace.items())  # fmt: skip
-            return f"as input {name!r}" + (f" with {changed}" if changed else "")
+            decided = " from the kernel" * isinstance(rule, FromKernel)
+            return f"as input {name!r}" + (f" with {changed}{decided}" if changed else "")
         case Dims(dims=dims):
             return f"{dims}"
         case FromKernel(rank=rank, dims=None):
             return f"rank {rank}"
         case FromKernel(dims=dims):
             return f"{dims} from the kernel"
+    raise ValueError(f"found {rule!r}, no shape rule")

@@ -53,8 +53,9 @@ def _fields(part: object) -> dict[str, Any]:
 
 def _rule(shape: SameAs | Dims | FromKernel) -> str:
     match shape:
-        case SameAs(input=name, replace=replace):
-            return f"as {name}" + "".join(f", {key}: {dim}" for key, dim in replace.items())
+        case SameAs(input=str(name), replace=replace) | FromKernel(input=str(name), replace=replace):
+            found = "; found by the kernel in part" if isinstance(shape, FromKernel) else ""
+            return f"as {name}" + "".join(f", {key}: {dim}" for key, dim in replace.items()) + found
         case Dims(dims=dims):
             return f"({', '.join(map(str, dims))})"
         case FromKernel(rank=rank, dims=None):

@@ -131,9 +131,10 @@ def _outputs(spec: OpSpec) -> str:
 
 def _shape(output: Output) -> str:
     match output.shape:
-        case SameAs(input=name, replace=replace):
+        case SameAs(input=str(name), replace=replace) | FromKernel(input=str(name), replace=replace) as rule:
             changed = ", ".join(f"axis {key}: {'none' if dim is None else dim}" for key, dim in replace.items())
-            return f"that of {code(name)}" + (f", but {changed}" if changed else "")
+            found = "; the kernel finds the others of its sizes" * isinstance(rule, FromKernel)
+            return f"that of {code(name)}" + (f", but {changed}{found}" if changed else "")
         case Dims(dims=dims):
             return code(_dims(dims))
         case FromKernel(rank=rank, dims=None):

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 
-from opmatrix.declaration.declared_sizes import kernel_axes
 from opmatrix.declaration.known_sizes import Known, rule_text
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.model_inputs import GraphInput, case_arguments, graph_inputs, graph_outputs, present
@@ -133,7 +132,7 @@ def _check_shapes(
         if output.ndim != len(wanted) or any(w not in (None, s) for w, s in zip(wanted, output.shape, strict=True)):
             raise DataError(f"the reference gives {part.name!r} the shape {output.shape}; the shape rule, {rule}, "
                             f"gives {shown}. Correct its `shape` in spec.py, or the reference")  # fmt: skip
-        for axis, name in kernel_axes(spec, part):
+        for axis, name in known.kernel_axes(part):
             size, first = decided.setdefault(name, (output.shape[axis], part.name))
             if size != output.shape[axis]:
                 raise DataError(f"the reference gives {part.name!r} the shape {output.shape}; its shape rule, {rule}, "

@@ -41,7 +41,7 @@ RESERVED: Mapping[str, tuple[str, ...]] = {
     "a file that is generated, or that generated files include": (
         "kernel", "kernel_error", "kernel_threads", "checks", "torch", "torch_kinds", "torch_lists", "torch_shims",
         "torch_values", "ort", "ort_api", "ort_kinds", "ort_library", "ort_shapes", "ort_strings", "dtype", "items",
-        "sizes", "value_checks", "race_driver",
+        "sizes", "kernel_sizes", "value_checks", "race_driver",
     ),
     "a group of steps, whose logs lie in a folder of that name": (
         "declaration", "environment", "headers", "codegen", "compile", "data", "cases", "draw-inputs", "register",

@@ -158,49 +158,71 @@ def _at(spec: OpSpec, part: Input, field: str) -> Iterator[Mistake]:
 
 def _rule(spec: OpSpec, rule: SameAs | Dims | FromKernel, path: str) -> Iterator[Mistake]:
     match rule:
-        case SameAs(input=name, replace=replace):
-            names = [part.name for part in required(spec)]
-            if name not in names:
-                yield not_one_of(f"{path}.input", name, names)
-            rank, seen = _fixed_rank(spec, name), set[int]()
-            for key, dim in replace.items():
-                field = f"{path}.replace[{key!r}]"
-                if isinstance(key, int) and rank is not None:
-                    if not -rank <= key < rank:
-                        yield Mistake(field, f"found {key}, allowed: an axis of {name!r}, {-rank} to {rank - 1}")
-                    elif key % rank in seen:
-                        yield Mistake(field, f"found {key}, which another key names too, allowed: each axis once")
-                    seen.add(key % max(rank, 1))
-                if isinstance(key, str) and key not in axis_attributes(spec):
-                    yield _no_axis(spec, field, key)
-                if dim is not None:
-                    yield from expression(spec, dim, field)
+        case SameAs(input=str()):
+            yield from _replaced(spec, rule, path)
         case Dims(dims=dims):
             if dims.count(FURTHER) > 1 or (FURTHER in dims and further_input(spec) is None):
                 why = "once" if dims.count(FURTHER) > 1 else "where a required input has it in its dims"
                 yield Mistake(f"{path}.dims", f"found {dims}, allowed: '...' {why}")
             for dim in dims:
                 yield from () if dim == FURTHER else expression(spec, dim, f"{path}.dims")
-        case FromKernel(rank=rank, dims=dims):
-            if (rank is None) == (dims is None):
-                yield Mistake(path, f"found rank={rank} and dims={dims}, allowed: one of both")
+        case FromKernel(rank=rank, dims=dims, input=name, replace=replace):
+            if sum(one is not None for one in (rank, dims, name)) != 1:
+                also = "" if name is None else f", input={name!r}"
+                yield Mistake(path, f"found rank={rank}, dims={dims}{also}, allowed: one of rank, dims and input")
             elif rank is not None and rank < 0:
                 yield Mistake(f"{path}.rank", f"found {rank}, allowed: a number from 0 on")
+            if name is None and replace:
+                yield Mistake(f"{path}.replace", f"found {dict(replace)}, allowed: with input, which has these axes")
             own = kernel_names(spec, rule)
+            if name is not None and not own:
+                allowed = "the name of a size that the kernel decides as the size of an axis, such as {0: 'S'}"
+                yield Mistake(f"{path}.replace", f"found {dict(replace)}, allowed: {allowed}; or SameAs, if it "
+                              "decides none")  # fmt: skip
+            field = f"{path}.dims" if name is None else f"{path}.replace"
             known = [*definitions(spec), *size_attributes(spec)]
             for dim in own:  # a name that is misspelt would be one more size that the kernel decides
                 equal = [name for name in known if name.casefold() == dim.casefold()]
                 near = f"; did you mean {equal[0]!r}?" if equal else ""
                 if near := near or did_you_mean(dim, known if len(dim) > SHORT else []):
-                    yield Mistake(f"{path}.dims", f"found {dim!r}, allowed: {', '.join(known)}, or a name that "
+                    yield Mistake(field, f"found {dim!r}, allowed: {', '.join(known)}, or a name that "
                                   f"resembles none, for a size that the kernel decides{near}")  # fmt: skip
             for dim in (d for d in dims or () if d not in own):
                 if dim == FURTHER:
                     yield Mistake(f"{path}.dims", f"found {dims}, allowed: a size for each axis, without '...'")
-                elif used := [t.key for t in _terms(dim) if t.key in own]:
-                    yield Mistake(f"{path}.dims", f"found {dim!r}: the kernel decides {used[0]}; allowed: alone")
                 else:
-                    yield from expression(spec, dim, f"{path}.dims")
+                    yield from _beside(spec, dim, own, f"{path}.dims")
+            yield from _replaced(spec, rule, path)
+
+
+def _replaced(spec: OpSpec, rule: SameAs | FromKernel, path: str) -> Iterator[Mistake]:
+    """Yield the mistakes of an output that has the shape of an input with other axes."""
+    if (name := rule.input) is None:
+        return
+    names = [part.name for part in required(spec)]
+    if name not in names:
+        yield not_one_of(f"{path}.input", name, names)
+    rank, seen, own = _fixed_rank(spec, name), set[int](), kernel_names(spec, rule)
+    for key, dim in rule.replace.items():
+        field = f"{path}.replace[{key!r}]"
+        if isinstance(key, int) and rank is not None:
+            if not -rank <= key < rank:
+                yield Mistake(field, f"found {key}, allowed: an axis of {name!r}, {-rank} to {rank - 1}")
+            elif key % rank in seen:
+                yield Mistake(field, f"found {key}, which another key names too, allowed: each axis once")
+            seen.add(key % max(rank, 1))
+        if isinstance(key, str) and key not in axis_attributes(spec):
+            yield _no_axis(spec, field, key)
+        if dim is not None and dim not in own:
+            yield from _beside(spec, dim, own, field)
+
+
+def _beside(spec: OpSpec, dim: str | int, own: Sequence[str], field: str) -> Iterator[Mistake]:
+    """Yield the mistakes of a size in a rule where the kernel decides its `own`."""
+    if used := [term.key for term in _terms(dim) if term.key in own]:
+        yield Mistake(field, f"found {dim!r}: the kernel decides {used[0]}; allowed: alone")
+    else:
+        yield from expression(spec, dim, field)
 
 
 def _terms(dim: str | int) -> Sequence[Term]:

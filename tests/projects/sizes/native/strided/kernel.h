@@ -18,7 +18,7 @@ inline void strided(TensorView<const float> x, TensorView<const float> weight, T
                     std::int64_t groups, std::int64_t k, List<std::int64_t> padding, List<std::int64_t> stride,
                     List<std::int64_t> dilation, TensorView<float> y, TensorView<float> largest,
                     TensorView<float> repeated, TensorView<std::int64_t> flat, NewTensor<float> kept,
-                    NewTensor<std::int64_t> rows) {
+                    NewTensor<std::int64_t> rows, NewTensor<float> slices, NewTensor<std::int64_t> places) {
   const std::int64_t size = x.size(x.rank() - 1), length = y.size(y.rank() - 1), taps = weight.size(0) / groups;
   const std::int64_t count = flat.size(0);
   for (std::int64_t row = 0; row < count; ++row) {
@@ -69,6 +69,24 @@ inline void strided(TensorView<const float> x, TensorView<const float> weight, T
     indices.data[n] = positive[static_cast<std::size_t>(n)];
     for (std::int64_t i = 0; i < size; ++i) {
       to.data[n * size + i] = x.data[indices.data[n] * size + i] * factors.data[i * size + i];
+    }
+  }
+
+  std::vector<std::int64_t> chosen;
+  const std::int64_t outer = along * inner == 0 ? 0 : x.numel() / (along * inner);
+  for (std::int64_t at = 0; at < along; ++at) {
+    bool any = false;
+    for (std::int64_t i = 0; i < outer * inner; ++i) any |= x.data[(i / inner * along + at) * inner + i % inner] > 0;
+    if (any) chosen.push_back(at);
+  }
+  std::vector<std::int64_t> sizes(x.sizes.begin(), x.sizes.end());
+  const auto left = sizes[static_cast<std::size_t>(axis)] = static_cast<std::int64_t>(chosen.size());
+  const TensorView<float> slice = slices.make({sizes.data(), x.rank()});
+  const TensorView<std::int64_t> place = places.make({&left, 1});
+  for (std::int64_t n = 0; n < left; ++n) {
+    const std::int64_t at = place.data[n] = chosen[static_cast<std::size_t>(n)];
+    for (std::int64_t i = 0; i < outer * inner; ++i) {
+      slice.data[(i / inner * left + n) * inner + i % inner] = x.data[(i / inner * along + at) * inner + i % inner];
     }
   }
 }

@@ -36,8 +36,8 @@ def case(
 
 def with_linear(strided: Callable[..., Any], x: Any, weight: Any, factors: Any, *others: Any) -> tuple[Any, ...]:
     """Multiply the kept rows by a matrix, which needs their static size."""
-    y, largest, repeated, flat, kept, rows = strided(x, weight, factors, *others)
-    return y, largest, repeated, flat, kept @ factors, rows
+    y, largest, repeated, flat, kept, *more = strided(x, weight, factors, *others)
+    return y, largest, repeated, flat, kept @ factors, *more
 
 
 MODELS = (

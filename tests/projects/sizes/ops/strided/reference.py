@@ -23,7 +23,7 @@ def strided(
     stride: tuple[int, ...],
     dilation: tuple[int, ...],
 ) -> tuple[NDArray[Any], ...]:
-    """Return a convolution along the last axis, and five outputs whose sizes depend on others."""
+    """Return a convolution along the last axis, and seven outputs whose sizes depend on others."""
     size, taps = x.shape[-1], len(weight) // groups
     length = (size + 2 * padding[0] - dilation[0] * (taps - 1) - 1) // stride[0] + 1
     lead = x.shape[:-1]
@@ -43,4 +43,5 @@ def strided(
         every = x.reshape(math.prod(lead), size)
         rows = np.flatnonzero([row.astype(np.float64).sum() > 0 for row in every])
         kept = every[rows].astype(np.float64) * np.diagonal(factors)
-    return y, largest, again, flat, kept, rows
+        places = np.flatnonzero((wide > 0).any(axis=tuple(range(wide.ndim - 1))))
+    return y, largest, again, flat, kept, rows, np.take(x, places, axis=dim), places

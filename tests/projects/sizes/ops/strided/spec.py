@@ -38,6 +38,8 @@ SPEC = OpSpec(
         Output(name="flat", type="int64", shape=Dims(dims=("prod(...)", "P"))),
         Output(name="kept", type="float32", shape=FromKernel(dims=("M", "L"))),
         Output(name="rows", type="int64", shape=FromKernel(dims=("M",))),
+        Output(name="slices", type="float32", shape=FromKernel(input="x", replace={"dim": "Z"})),
+        Output(name="places", type="int64", shape=FromKernel(dims=("Z",))),
     ),
     tolerances={"custom": {"float32": FEW, "int64": Tolerance(rtol=0.0, atol=0.0)}},
 )  # fmt: skip
