@@ -23,7 +23,6 @@ from opmatrix.files import write_bytes
 from opmatrix.matrix.cells import MADE, Cell, Choice
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import Versions, installed, lost_headers, with_environment
-from opmatrix.report import mutation_scores
 from opmatrix.step import Step
 from opmatrix.toolchain.find_tools import Toolchain, find_toolchain
 from opmatrix.version import minor
@@ -130,7 +129,7 @@ def _marks(paths: Paths) -> dict[str, Mark | None]:
     ops = {path: mark(path) if path.endswith(_DECLARATION_FILES) else None for path in _files(str(paths.ops))}
     native = dict.fromkeys(_files(str(paths.native)))
     pins = {path: None for folder in dict.fromkeys(paths.requirements) for path in _files(str(folder))}
-    scores: dict[str, Mark | None] = dict.fromkeys(map(str, mutation_scores.files(paths)))
+    scores: dict[str, Mark | None] = dict.fromkeys(map(str, paths.mutation_scores()))
     settings = str(paths.root / "pyproject.toml")
     return {settings: mark(settings), **code, **ops, **native, **pins, **scores}
 

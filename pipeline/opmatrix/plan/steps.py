@@ -29,7 +29,6 @@ from opmatrix.matrix.cells import Cell, why_unreadable
 from opmatrix.plan.step_keys import OperatorPlan, Plan, make_step
 from opmatrix.plan.wheel_steps import shipping
 from opmatrix.project.settings import lost_headers
-from opmatrix.report import mutation_scores
 from opmatrix.report.html_template import TEMPLATES
 from opmatrix.spec import Lowering
 from opmatrix.step import CheckKey, Server, Step
@@ -485,7 +484,7 @@ def _report(plan: Plan, made: Sequence[Step]) -> Step:
         asks=[word for name, value in vars(plan.choice).items() for word in (f"--{name}", value)],
         reads=[
             *(Path(str(step.verdict)) for step in recorded if step.verdict in step.writes),
-            *mutation_scores.files(plan.layout),
+            *plan.layout.mutation_scores(),
         ],
         after=[step.task for step in recorded if step.verdict not in step.writes],
         any_cell=any(step.group == "verify" for step in made),  # without one it fails

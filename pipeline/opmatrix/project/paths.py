@@ -288,6 +288,10 @@ class Paths:
     mutation_results = _named("build/mutate/{}/results.json")
     mutation_score = _named("build/mutate/{}/score.json")
 
+    def mutation_scores(self) -> list[Path]:
+        """Return the files with scores that exist, by operator."""
+        return sorted(self.build.glob("mutate/*/score.json"))
+
     report = _fixed("build/report")
     # The results of every cell: docs/report.md.
     report_data = _fixed("build/report/report.json")

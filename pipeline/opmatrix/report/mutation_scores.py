@@ -57,11 +57,6 @@ def percent(score: float | None) -> str:
     return "-" if score is None else f"{int(score * 1000) / 10:.1f}%"
 
 
-def files(paths: Paths) -> list[Path]:
-    """Return the files with scores, by operator."""
-    return sorted(paths.build.glob("mutate/*/score.json"))
-
-
 def read_all(paths: Paths, operators: Iterable[str]) -> list[MutationScore]:
     """Return the scores of operators; none of one whose file is missing or damaged."""
     found = []
