@@ -245,7 +245,7 @@ STAGES: Mapping[str, Stage] = {
         _TORCH, _SANITIZED, _DEBUG,
     ),
     "compat": (
-        "run the operator in torch.compile, torch.vmap, torch.autocast and torch.func", _OPERATOR, _TORCH,
+        "run the operator in torch.compile, AOTInductor, torch.vmap, torch.autocast and torch.func", _OPERATOR, _TORCH,
     ),
     "adopt-case": (
         "add a case that register's search found to cases.py", _OPERATOR,

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.ma
 
 OPERATOR = ("ops/group_norm", "native/group_norm")
 RESULT = "compat:group_norm@torch2.13"
-WORKS = ("torch.compile", "torch.vmap", "torch.autocast")
+WORKS = ("torch.compile", "AOTInductor", "torch.vmap", "torch.autocast")
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def test_the_command_the_report_and_what_repeats(project: Project) -> None:
         "torch.func.jvp": ("refused", f"it {transforms.NO_FORWARD_MODE}"),
     }
     assert rows(project) == expected
-    assert "| group\\_norm | 2.13 | ✓ | ✓ | ✓ | ○ | ○ |" in (project.layout.build / "report/summary.md").read_text()
+    assert "| group\\_norm | 2.13 | ✓ | ✓ | ✓ | ✓ | ○ | ○ |" in (project.layout.build / "report/summary.md").read_text()
     assert "0 run" in project.doit("opsets=18").stdout.replace("all up to date", "0 run")
     with edited(project.layout.kernel("group_norm"), "rate = 1 / sqrt", "rate = 1.25 / sqrt"):
         done = project.doit("opsets=18")

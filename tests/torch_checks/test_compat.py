@@ -6,12 +6,14 @@ import itertools
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
 from opmatrix.declaration.load import Operator
+from opmatrix.errors import CompatError
 from opmatrix.spec import (
     Attribute,
     Case,
@@ -26,9 +28,9 @@ from opmatrix.spec import (
     Tolerance,
     TorchOp,
 )
-from opmatrix.torch_checks import compat, compat_compiled
+from opmatrix.torch_checks import compat, compat_compiled, compat_packaged
 from opmatrix.torch_checks.compat import Compat, Row
-from opmatrix.torch_library import transforms
+from opmatrix.torch_library import features, transforms
 from opmatrix.torch_library.user_python import Gradient
 
 pytestmark = pytest.mark.torch
@@ -113,7 +115,8 @@ def row(made: Compat, name: str) -> Row:
 def test_the_rows_of_an_operator_without_a_fault(operator: Callable[..., Compat]) -> None:
     made = operator()
     found = {name: row(made, name) for name in compat.CHECKS}
-    refused = found.pop("torch.func.jvp")
+    refused, packaged = found.pop("torch.func.jvp"), found.pop("AOTInductor")
+    assert (packaged.outcome, packaged.detail) == ("works", "in a process that defines it, since no library does")
     assert {name: (one.outcome, one.detail) for name, one in found.items()} == dict.fromkeys(found, ("works", ""))
     assert (refused.outcome, refused.detail) == ("refused", f"it {transforms.NO_FORWARD_MODE}")
     assert found["torch.compile"].samples >= 8 and found["torch.vmap"].samples >= 8  # two dtypes, several sizes
@@ -151,6 +154,46 @@ def test_a_fake_kernel_that_takes_a_size_as_a_number(operator: Callable[..., Com
     found = row(operator(fake=specialised), "torch.compile")
     assert found.outcome == "failed"
     assert "torch.compile compiled it again for these sizes, after case float32" in found.detail
+
+
+def test_a_package_of_a_fake_kernel_that_takes_a_size_as_a_number(operator: Callable[..., Compat]) -> None:
+    def specialised(x: torch.Tensor, w: torch.Tensor, shift: torch.Tensor, factor: float = 0.5) -> torch.Tensor:
+        return torch.empty((int(x.shape[0]), *x.shape[1:]), dtype=x.dtype)
+
+    found = row(operator(fake=specialised), "AOTInductor")
+    assert found.outcome == "failed"
+    assert "torch.export takes the size of axis 0 of x as the number 3, and the operator takes others" in found.detail
+
+
+def test_a_package_that_needs_more_than_the_library(operator: Callable[..., Compat], tmp_path: Path) -> None:
+    made = replace(operator(gradient=None), library=tmp_path / "libscaled_torch.so")
+    why = r"does not run in a process that has loaded libscaled_torch\.so alone: exit code 1: OSError"
+    with pytest.raises(CompatError, match=why):
+        compat_packaged._outputs([made.samples], tmp_path, made.library)
+
+
+def test_a_package_of_an_operator_with_an_empty_list(operator: Callable[..., Compat]) -> None:
+    """torch passes None for it, 2.6 to 2.15. If this fails, torch passes the list, and the row can run such samples."""
+    made = operator(gradient=None)
+    name = f"{str(made.spec.torch and made.spec.torch.name).partition('::')[0]}::several"
+    library = torch.library.Library(name.partition("::")[0], "FRAGMENT")
+    library.define("several(Tensor x, Tensor[] more) -> Tensor")
+    library.impl("several", lambda x, more: sum(more, x), "CPU")
+    torch.library.register_fake(name, lambda x, more: torch.empty_like(x), lib=library)
+    inputs = (Input(name="x", type="T", dims=("N",)), Input(name="more", type="T", same_as="x", variadic=True))
+    spec = replace(made.spec, torch=TorchOp(name=name), inputs=inputs, attributes=())
+    model = Model(name="one", types={"T": "float32"}, cases=(Case(name="one", inputs={"x": Random(shape=(3,))}),))
+    overload = getattr(torch.ops, name.partition("::")[0]).several.default
+    found = row(compat.prepare(Operator(spec=spec, models=(model,)), overload, None), "AOTInductor")
+    assert found.outcome == "refused", found.detail
+    assert found.detail == "no case calls it with a value in more: in a package, torch passes None for an empty list"
+    library._destroy()
+
+
+def test_a_torch_without_packages(operator: Callable[..., Compat], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(features, "AOT_INDUCTOR", replace(features.AOT_INDUCTOR, version="9.0"))
+    found = row(operator(gradient=None), "AOTInductor")
+    assert (found.outcome, found.detail) == ("refused", "needs torch 9.0")
 
 
 def test_a_fake_kernel_of_another_shape(operator: Callable[..., Compat]) -> None:

@@ -21,12 +21,13 @@ class Compat(Run):
     """Run the steps of the group `compat`, which `doit` leaves out, and what they need."""
 
     name = GROUP
-    doc_purpose = "what works beyond eager mode: torch.compile, vmap, autocast and torch.func"
+    doc_purpose = "what works beyond eager mode: torch.compile, AOTInductor, vmap, autocast and torch.func"
     doc_usage = "[OPERATOR ...]"
     doc_description = (
-        "Runs each operator in torch.compile with dynamic sizes, torch.vmap, torch.autocast and torch.func, and "
-        "compares the values with plain calls. A row works, or is refused with the reason. A result is kept until the "
-        "operator or torch changes, and the next report has it. Without an operator: all of them."
+        "Runs each operator in torch.compile with dynamic sizes, a package of AOTInductor, torch.vmap, "
+        "torch.autocast and torch.func, and compares the values with plain calls. A row works, or is refused with the "
+        "reason. A result is kept until the operator or torch changes, and the next report has it. Without an "
+        "operator: all of them."
     )
 
     def execute(self, params: dict[str, Any], args: Sequence[str]) -> int:

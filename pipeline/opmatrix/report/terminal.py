@@ -78,7 +78,7 @@ def show_compat(records: Sequence[CheckRecord], console: Console) -> None:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("operator", no_wrap=True)
     for name in ["torch", *names]:
-        table.add_column(name.removeprefix("torch."))
+        table.add_column(name.removeprefix("torch.").removeprefix("func."), overflow="fold")
     for one in found:
         marks = {row["name"]: _marked(ROW_MARKS[row["outcome"]], console, "") for row in one["rows"]}
         table.add_row(one["op"], one["torch"], *(marks.get(name, "") for name in names))

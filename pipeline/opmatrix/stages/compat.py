@@ -1,4 +1,4 @@
-"""Run an operator beyond eager mode: in torch.compile, torch.vmap, torch.autocast and torch.func.
+"""Run an operator beyond eager mode: in torch.compile, AOTInductor, torch.vmap, torch.autocast and torch.func.
 
 Left out of `doit`, since a cold compilation takes seconds; `doit compat OPERATOR` runs it.
 """
@@ -11,6 +11,7 @@ from dataclasses import asdict, replace
 
 from opmatrix import verdict
 from opmatrix.declaration.load import Operator
+from opmatrix.declaration.torch_signature import has_torch_library
 from opmatrix.errors import CompatError, OpmatrixError
 from opmatrix.export.generated_modules import load_generated
 from opmatrix.project.paths import Paths
@@ -48,7 +49,8 @@ def _rows(layout: Paths, operator: Operator) -> list[compat.Row]:
     loaded = load_library.load(layout, operator)
     if operator.spec.torch and not operator.spec.torch.python:
         load_generated(layout, operator.name).fake.register_fake()
-    prepared = compat.prepare(operator, loaded.overload, user_python.gradient(layout, operator.spec))
+    library = load_library.library_path(layout, operator) if has_torch_library(operator.spec) else None
+    prepared = compat.prepare(operator, loaded.overload, user_python.gradient(layout, operator.spec), library=library)
     with tempfile.TemporaryDirectory() as cache:  # torch compiles anew: what it kept may be of another operator
         os.environ |= {"TORCHINDUCTOR_CACHE_DIR": cache, "TORCHINDUCTOR_COMPILE_THREADS": "1"}
         return [*compat.rows(prepared)]

@@ -1,4 +1,4 @@
-"""The rows of `doit compat`: an operator in torch.compile, torch.vmap, torch.autocast and torch.func.
+"""The rows of `doit compat`: an operator in torch.compile, AOTInductor, torch.vmap, torch.autocast and torch.func.
 
 Each row works, is refused with a reason that follows from the declaration, or has failed. What a row calls works is
 compared with plain calls; what is refused must raise an error with the reason.
@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from opmatrix import step_log
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.torch_signature import torch_qualified
 from opmatrix.errors import CompatError, one_line
-from opmatrix.torch_checks import compat_compiled, compat_gradient, compat_transforms
+from opmatrix.torch_checks import compat_compiled, compat_gradient, compat_packaged, compat_transforms
 from opmatrix.torch_checks.compat_samples import Compat, RefusedError, bases
 from opmatrix.torch_library import transforms
 from opmatrix.torch_library.user_python import Gradient
@@ -24,6 +25,7 @@ Check = Callable[[Compat], tuple[int, str]]
 
 CHECKS: Mapping[str, Check] = {
     "torch.compile": compat_compiled.compiled,
+    "AOTInductor": compat_packaged.packaged,
     "torch.vmap": compat_transforms.mapped,
     "torch.autocast": compat_transforms.autocast,
     "torch.func.grad": compat_gradient.functional,
@@ -42,7 +44,7 @@ class Row:
     samples: int = 0
 
 
-def prepare(operator: Operator, overload: Any, gradient: Gradient | None) -> Compat:
+def prepare(operator: Operator, overload: Any, gradient: Gradient | None, library: Path | None = None) -> Compat:
     """Register what the transforms need, and choose samples. Raises CompatError where no case can be one."""
     name = torch_qualified(operator.spec)
     if gradient and not transforms.has_formula(name):
@@ -55,7 +57,7 @@ def prepare(operator: Operator, overload: Any, gradient: Gradient | None) -> Com
             f"{operator.name}: no case that torch.compile and torch.vmap could run: add one to cases.py that has "
             "elements, at most 4096 in each tensor, and values that cases.py gives"
         )
-    return Compat(operator=operator, samples=found, gradient=gradient)
+    return Compat(operator=operator, samples=found, gradient=gradient, library=library)
 
 
 def rows(compat: Compat) -> Iterator[Row]:

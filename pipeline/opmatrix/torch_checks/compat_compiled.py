@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import keyword
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from opmatrix.declaration.torch_signature import torch_arguments
 from opmatrix.errors import CompatError
-from opmatrix.spec import FromKernel
+from opmatrix.spec import FromKernel, OpSpec
 from opmatrix.torch_checks.compat_gradient import gradients
 from opmatrix.torch_checks.compat_samples import (
     Compat,
@@ -29,13 +29,7 @@ _SIZES_OF_DATA = "with torch._dynamo.config.capture_dynamic_output_shape_ops = T
 def compiled(compat: Compat, *, backend: Any = "inductor") -> tuple[int, str]:
     """Compile the call of each sample as one graph with dynamic sizes, and call it with several sizes: it may be
     compiled once."""
-    if named := [a.name for a in torch_arguments(compat.spec) if keyword.iskeyword(a.name)]:
-        why = f"inductor cannot call an operator with an argument that a keyword of Python names: {', '.join(named)}"
-        try:
-            _compiled_once(compat.samples[:1], backend)
-        except Exception as error:  # of several kinds, by the place of the argument
-            raise RefusedError(why) from error
-        raise CompatError(f"expected an error, and it ran: {why}")
+    refuse_keywords(compat.spec, lambda: _compiled_once(compat.samples[:1], backend))
     count, variable = 0, any(isinstance(o.shape, FromKernel) for o in compat.spec.outputs)
     before = torch._dynamo.config.capture_dynamic_output_shape_ops
     torch._dynamo.config.capture_dynamic_output_shape_ops = before or variable
@@ -49,6 +43,17 @@ def compiled(compat: Compat, *, backend: Any = "inductor") -> tuple[int, str]:
         torch._dynamo.config.capture_dynamic_output_shape_ops = before
         torch._dynamo.reset()
     return count, _SIZES_OF_DATA if variable else ""
+
+
+def refuse_keywords(spec: OpSpec, compile: Callable[[], object]) -> None:
+    """Raise RefusedError for an operator with an argument that a keyword of Python names, if inductor refuses it."""
+    if named := [a.name for a in torch_arguments(spec) if keyword.iskeyword(a.name)]:
+        why = f"inductor cannot call an operator with an argument that a keyword of Python names: {', '.join(named)}"
+        try:
+            compile()
+        except Exception as error:  # of several kinds, by the place of the argument
+            raise RefusedError(why) from error
+        raise CompatError(f"expected an error, and it ran: {why}")
 
 
 def _compiled_once(several: Sequence[CompatSample], backend: Any) -> int:

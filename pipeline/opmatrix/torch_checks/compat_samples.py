@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -103,11 +104,12 @@ class CompatSample:
 
 @dataclass(frozen=True, kw_only=True)
 class Compat:
-    """An operator with its samples, and its gradient if it has one."""
+    """An operator with its samples, its gradient if it has one, and the library that defines it if one does."""
 
     operator: Operator
     samples: Sequence[CompatSample]
     gradient: Gradient | None
+    library: Path | None = None
 
     @property
     def spec(self) -> OpSpec:

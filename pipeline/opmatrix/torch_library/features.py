@@ -36,6 +36,7 @@ REGISTRATION = Feature(
 )
 OPCHECK = Feature(version="2.4", reason="torch.library.opcheck, which tests the functions of REGISTRATION")
 BATCHING = Feature(version="2.5", reason="torch.library.register_vmap")
+AOT_INDUCTOR = Feature(version="2.6", reason="torch._inductor.aoti_compile_and_package and aoti_load_package")
 QUIET_EXPORT = Feature(version="2.1", reason="2.0 prints a page of diagnostics on each export, whatever happened")
 DYNAMO = Feature(version="2.6", reason="the first torch.onnx.export with dynamo=True and custom_translation_table=")
 DYNAMO_ARGUMENT = Feature(

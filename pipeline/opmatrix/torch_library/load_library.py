@@ -7,6 +7,7 @@ import ctypes
 import sys
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -61,7 +62,12 @@ def library_digest(layout: Paths, operator: Operator) -> list[dict[str, Any]]:
     """Return, as a result of register, the SHA-256 of the library that `load` loads; [] where there is none."""
     if not has_torch_library(operator.spec):
         return []
-    return [{"library": sha256(layout.torch_library(operator.name, torch=_one_torch(layout, operator)))}]
+    return [{"library": sha256(library_path(layout, operator))}]
+
+
+def library_path(layout: Paths, operator: Operator) -> Path:
+    """Return the library that `load` loads."""
+    return layout.torch_library(operator.name, torch=_one_torch(layout, operator))
 
 
 def _one_torch(layout: Paths, operator: Operator) -> str | None:
