@@ -14,6 +14,10 @@ enum class DType {
   bfloat16,
   float32,
   float64,
+  float8_e4m3fn,
+  float8_e5m2,
+  float8_e4m3fnuz,
+  float8_e5m2fnuz,
   int8,
   int16,
   int32,
@@ -30,14 +34,17 @@ enum class DType {
 };
 
 constexpr const char* name(DType dtype) {
-  constexpr const char* names[] = {"float16", "bfloat16",  "float32",    "float64", "int8",         "int16",
-                                   "int32",   "int64",     "uint8",      "uint16",  "uint32",       "uint64",
-                                   "bool",    "complex64", "complex128", "string",  "another dtype"};
+  constexpr const char* names[] = {
+      "float16",         "bfloat16", "float32", "float64",   "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz",
+      "float8_e5m2fnuz", "int8",     "int16",   "int32",     "int64",         "uint8",       "uint16",
+      "uint32",          "uint64",   "bool",    "complex64", "complex128",    "string",      "another dtype"};
   return names[static_cast<int>(dtype)];
 }
 
 class Half;  // opmatrix/half.h, which only the operators that use them include
 class BFloat16;
+template <int kFraction, bool kFnuz>
+class Float8;  // opmatrix/float8.h, likewise
 
 /// The dtype of a C++ type.
 template <typename T>
@@ -46,6 +53,14 @@ template <>
 inline constexpr DType dtype_of<Half> = DType::float16;
 template <>
 inline constexpr DType dtype_of<BFloat16> = DType::bfloat16;
+template <>
+inline constexpr DType dtype_of<Float8<3, false>> = DType::float8_e4m3fn;
+template <>
+inline constexpr DType dtype_of<Float8<2, false>> = DType::float8_e5m2;
+template <>
+inline constexpr DType dtype_of<Float8<3, true>> = DType::float8_e4m3fnuz;
+template <>
+inline constexpr DType dtype_of<Float8<2, true>> = DType::float8_e5m2fnuz;
 template <>
 inline constexpr DType dtype_of<float> = DType::float32;
 template <>
@@ -71,7 +86,7 @@ inline constexpr DType dtype_of<bool> = DType::boolean;
 
 /// Throws unless `found` is one of `allowed`: "group_norm: x must be float32 or float64, got int64".
 inline void check_dtype(const char* op, const char* argument, DType found, std::initializer_list<DType> allowed) {
-  char list[160] = "";
+  char list[240] = "";
   int length = 0;
   for (const DType& dtype : allowed) {
     if (dtype == found) return;

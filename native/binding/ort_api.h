@@ -67,6 +67,14 @@ constexpr ONNXTensorElementDataType element_type(DType dtype) {
       return ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT;
     case DType::float64:
       return ONNX_TENSOR_ELEMENT_DATA_TYPE_DOUBLE;
+    case DType::float8_e4m3fn:
+      return ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT8E4M3FN;
+    case DType::float8_e5m2:
+      return ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT8E5M2;
+    case DType::float8_e4m3fnuz:
+      return ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT8E4M3FNUZ;
+    case DType::float8_e5m2fnuz:
+      return ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT8E5M2FNUZ;
     case DType::int8:
       return ONNX_TENSOR_ELEMENT_DATA_TYPE_INT8;
     case DType::int16:

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 DType = Literal[
     "float16", "bfloat16", "float32", "float64",
+    "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz",
     "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
     "bool", "string",
 ]  # fmt: skip

@@ -206,7 +206,9 @@ def test_an_unknown_dtype_becomes_a_float() -> None:
 @pytest.mark.parametrize(
     ("nodes", "reason"),
     [
-        ([node(value("x", "float8e4m3fn"))], "'x' is float8e4m3fn, which no operator of ours takes"),
+        ([node(value("x", "float4e2m1"))], "'x' is float4e2m1, which no operator of ours takes"),
+        ([node(value("x", "uint4"))], "'x' is uint4, which torch has in name alone: "),
+        ([node(value("x", "complex64"))], "takes in a custom op. Declare float32 with a last axis of 2"),
         ([node(value("x", "sequence_type"))], "'x' is sequence_type"),
         (
             [node(value("x"), table=("tensor", None))],

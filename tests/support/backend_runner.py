@@ -17,7 +17,7 @@ from onnx.backend.test.runner import Runner
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.torch_signature import dtype_of, has_ort_library
 from opmatrix.matrix.cells import Cell
-from opmatrix.ort_checks import bfloat16_edges
+from opmatrix.ort_checks import cast_edges
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Lowering, Model
 
@@ -90,11 +90,11 @@ class _Runner(Runner):
 
 
 @dataclass(frozen=True)
-class _BFloat16Model:
-    """A model with bfloat16 inputs or outputs, which the prepared model of the backend does not run."""
+class _CastModel:
+    """A model with bfloat16 or float8 inputs or outputs, which the prepared model of the backend does not run."""
 
     names: Sequence[str]
-    session: bfloat16_edges.BFloat16Session
+    session: cast_edges.CastSession
 
     def run(self, inputs: Sequence[Any], **_: Any) -> Sequence[Any]:
         return self.session.run(None, dict(zip(self.names, inputs, strict=True)))
@@ -119,10 +119,10 @@ def _backend(library: Path | None) -> type[OnnxRuntimeBackend]:
                 options.register_custom_ops_library(str(library))
             content, providers = model.SerializeToString(), ["CPUExecutionProvider"]
             session = ort.InferenceSession(content, options, providers=providers)
-            if not bfloat16_edges.has_bfloat16(session):
+            if not cast_edges.needs_casts(session):
                 return super().prepare(session, device, **given)
-            cast = ort.InferenceSession(bfloat16_edges.with_float_edges(content, session), options, providers=providers)
+            cast = ort.InferenceSession(cast_edges.with_float_edges(content, session), options, providers=providers)
             names = [value.name for value in session.get_inputs()]
-            return _BFloat16Model(names, bfloat16_edges.BFloat16Session(session, cast=cast))
+            return _CastModel(names, cast_edges.CastSession(session, cast=cast))
 
     return WithLibrary

@@ -87,6 +87,8 @@ def test_the_limits_of_wide_integers_are_exact(dtype: DType, values: Nested) -> 
         (Values(values=(300,)), "uint8", "300.0 does not fit uint8"),
         (Values(values=(2**63,)), "int64", "9.223372036854775808e+18 does not fit int64"),
         (Values(values=(70000.0,)), "float16", "70000.0 does not fit float16"),
+        (Values(values=(500.0,)), "float8_e4m3fn", "500.0 does not fit float8_e4m3fn"),
+        (Values(values=(math.inf,)), "float8_e5m2fnuz", "inf does not fit float8_e5m2fnuz"),
         (Random(shape=(9,), mean=-5.0), "uint8", "does not fit uint8"),
         (Values(values=(True,)), "float32", "True is no float32"),
         (Values(values=(1,)), "bool", "1 is no bool"),

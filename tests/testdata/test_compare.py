@@ -48,7 +48,9 @@ def test_the_limit_is_numpys_and_inclusive() -> None:
     assert not check([1.625], [1.0], tolerance=Tolerance(rtol=0.25, atol=0.25)).ok
 
 
-@pytest.mark.parametrize(("dtype", "ulp"), [("float16", 2.0**-10), ("bfloat16", 2.0**-7), ("float32", 2.0**-23)])
+@pytest.mark.parametrize(
+    ("dtype", "ulp"), [("float16", 2.0**-10), ("bfloat16", 2.0**-7), ("float8_e4m3fn", 2.0**-3), ("float32", 2.0**-23)]
+)
 def test_ulp_are_those_of_the_dtype(dtype: DType, ulp: float) -> None:
     found = check([1 + 3 * ulp, 0.0], [1.0, 0.0], dtype)
     assert found.ulp == 3

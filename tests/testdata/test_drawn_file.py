@@ -19,7 +19,7 @@ from opmatrix.testdata.drawn_cases import DrawnCase
 from opmatrix.testdata.dtypes import numpy_dtype
 
 NUMBERS = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "bfloat16",
-           "float32", "float64")  # fmt: skip
+           "float32", "float64", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")  # fmt: skip
 INPUTS: dict[str, Any] = {
     "x": Random(shape=(2, 0, 3), mean=-1e-300, specials={0: math.inf, 2: -0.0, 5: 2**63 - 1}, layout="sliced"),
     "absent": None,

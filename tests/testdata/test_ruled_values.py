@@ -40,6 +40,8 @@ RULES: list[tuple[ValueRule, DType]] = [
     (ValueRule(minimum=0.1, maximum=0.3, finite=True), "bfloat16"),
     (ValueRule(allowed=(0.1, 0.2, 1.0)), "bfloat16"),
     (ValueRule(maximum="limit", sorted="descending", unique=True), "bfloat16"),
+    (ValueRule(minimum=0.1, maximum=0.3, finite=True), "float8_e5m2"),
+    (ValueRule(maximum="limit", sorted="descending", unique=True), "float8_e5m2fnuz"),
     (ValueRule(minimum=1.0, maximum=1.0 + 1e-15, sorted="descending", unique=True), "float64"),
     (ValueRule(maximum="limit"), "float32"),
     (ValueRule(minimum=0, finite=True), "float64"),

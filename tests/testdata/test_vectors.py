@@ -19,6 +19,7 @@ from opmatrix.project.paths import Paths
 from opmatrix.spec import Case, FromVectors, Random, Tensor, Values, Vectors
 from opmatrix.stages import data
 from opmatrix.testdata import onnx_dataset
+from opmatrix.testdata import vectors as read_vectors
 from opmatrix.testdata.case_arrays import described
 from tests.support.double import DYNAMIC, SPEC, project
 
@@ -72,6 +73,17 @@ def test_a_folder_of_onnx_test_data(layout: Paths) -> None:
         (folder / f"{name}.pb").write_bytes(numpy_helper.from_array(array, "theirs").SerializeToString())
     data.run(layout, operator(case("vectors/test_data_set_0")))
     np.testing.assert_array_equal(written(layout).vectors["Y"], X * 2)
+
+
+def test_float8_comes_as_its_bits(layout: Paths) -> None:
+    """numpy.load reads no float8_e5m2 that numpy.savez wrote, and the others as V1."""
+    bits = np.array([0, 60, 255], np.uint8)
+    for dtype, stored in (("float8_e5m2", bits), ("float8_e4m3fn", bits.view("V1")), ("float8_e4m3fn", bits)):
+        path = save(layout, y=stored)
+        found = read_vectors._array(np.load(path), "y", dtype, vectors(), narrow=False)
+        assert found.dtype == dtype and np.array_equal(found.view(np.uint8), bits)
+    with pytest.raises(DataError, match="'y' is uint8, declared: bfloat16"):
+        read_vectors._array({"y": bits}, "y", "bfloat16", vectors(), narrow=False)
 
 
 def test_an_input_that_the_file_lacks_may_be_given(layout: Paths) -> None:

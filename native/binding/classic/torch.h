@@ -54,6 +54,14 @@ inline constexpr std::pair<at::ScalarType, DType> kTypes[] = {
     {at::kBool, DType::boolean},
     {at::kComplexFloat, DType::complex64},
     {at::kComplexDouble, DType::complex128},
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 1)
+    {at::kFloat8_e4m3fn, DType::float8_e4m3fn},
+    {at::kFloat8_e5m2, DType::float8_e5m2},
+#endif
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 2)
+    {at::kFloat8_e4m3fnuz, DType::float8_e4m3fnuz},
+    {at::kFloat8_e5m2fnuz, DType::float8_e5m2fnuz},
+#endif
 };
 
 inline DType to_dtype(at::ScalarType type) {

@@ -77,6 +77,16 @@ inline DType to_dtype(std::int32_t code) {
   for (const auto& [number, dtype] : known) {
     if (number == code) return dtype;
   }
+  const std::pair<std::int32_t, DType> small[] = {
+      // asked last: calls with other dtypes do not pay for them
+      {aoti_torch_dtype_float8_e4m3fn(), DType::float8_e4m3fn},
+      {aoti_torch_dtype_float8_e5m2(), DType::float8_e5m2},
+      {aoti_torch_dtype_float8_e4m3fnuz(), DType::float8_e4m3fnuz},
+      {aoti_torch_dtype_float8_e5m2fnuz(), DType::float8_e5m2fnuz},
+  };
+  for (const auto& [number, dtype] : small) {
+    if (number == code) return dtype;
+  }
   return DType::other;
 }
 
@@ -90,6 +100,14 @@ inline std::int32_t to_code(DType dtype) {
       return aoti_torch_dtype_float32();
     case DType::float64:
       return aoti_torch_dtype_float64();
+    case DType::float8_e4m3fn:
+      return aoti_torch_dtype_float8_e4m3fn();
+    case DType::float8_e5m2:
+      return aoti_torch_dtype_float8_e5m2();
+    case DType::float8_e4m3fnuz:
+      return aoti_torch_dtype_float8_e4m3fnuz();
+    case DType::float8_e5m2fnuz:
+      return aoti_torch_dtype_float8_e5m2fnuz();
     case DType::int8:
       return aoti_torch_dtype_int8();
     case DType::int16:

@@ -32,6 +32,10 @@ extern "C" {
 [[gnu::weak]] std::int32_t aoti_torch_dtype_bfloat16();
 [[gnu::weak]] std::int32_t aoti_torch_dtype_float32();
 [[gnu::weak]] std::int32_t aoti_torch_dtype_float64();
+[[gnu::weak]] std::int32_t aoti_torch_dtype_float8_e4m3fn();
+[[gnu::weak]] std::int32_t aoti_torch_dtype_float8_e5m2();
+[[gnu::weak]] std::int32_t aoti_torch_dtype_float8_e4m3fnuz();
+[[gnu::weak]] std::int32_t aoti_torch_dtype_float8_e5m2fnuz();
 [[gnu::weak]] std::int32_t aoti_torch_dtype_int8();
 [[gnu::weak]] std::int32_t aoti_torch_dtype_int16();
 [[gnu::weak]] std::int32_t aoti_torch_dtype_int32();

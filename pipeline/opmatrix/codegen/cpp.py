@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,12 +15,21 @@ from opmatrix.spec import DType, Input, OpSpec
 CPP_TYPES: Mapping[DType, str] = {
     "float16": "Half", "bfloat16": "BFloat16", "float32": "float", "float64": "double", "bool": "bool",
     "string": "std::string",
+    "float8_e4m3fn": "Float8E4M3FN", "float8_e5m2": "Float8E5M2",
+    "float8_e4m3fnuz": "Float8E4M3FNUZ", "float8_e5m2fnuz": "Float8E5M2FNUZ",
     "int8": "std::int8_t", "int16": "std::int16_t", "int32": "std::int32_t", "int64": "std::int64_t",
     "uint8": "std::uint8_t", "uint16": "std::uint16_t", "uint32": "std::uint32_t", "uint64": "std::uint64_t",
 }  # fmt: skip
 
-HALVES = frozenset({"float16", "bfloat16"})
-"""The dtypes whose C++ types are those of opmatrix/half.h."""
+_NUMBER_HEADERS: Mapping[str, frozenset[DType]] = {
+    "float8.h": frozenset({"float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"}),
+    "half.h": frozenset({"float16", "bfloat16"}),
+}
+
+
+def number_headers(dtypes: Set[str]) -> tuple[str, ...]:
+    """Return the headers of opmatrix/ that have the C++ types of dtypes."""
+    return tuple(header for header, types in _NUMBER_HEADERS.items() if types & dtypes)
 
 
 def call(head: str, arguments: Sequence[str], *, tail: str = "") -> str:

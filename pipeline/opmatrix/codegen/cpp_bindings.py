@@ -127,7 +127,7 @@ def _variables(spec: OpSpec) -> dict[str, Any]:
         "kernel_header": "kernel.h" if spec.kernel is not None else f"{spec.name}/kernel.h",
         "optional": any(a.given for a in attributes),
         "lists": any(a.is_list for a in attributes) or any(i.kind == "variadic" for i in inputs),
-        "halves": bool(cpp.HALVES & dtypes(spec)),
+        "number_headers": cpp.number_headers(dtypes(spec)),
         "listed_shapes": any(i.dims and i.kind != "required" for i in inputs),
         "kinds": any(i.kind == "variadic" for i in inputs) or any(o.new for o in outputs),
         "computed_sizes": any(o.needs_sizes for o in outputs),

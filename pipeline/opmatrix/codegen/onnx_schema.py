@@ -15,7 +15,11 @@ from opmatrix.declaration.torch_signature import is_required, onnx_kind, onnx_na
 from opmatrix.declaration.value_rules import summary
 from opmatrix.spec import Attribute, Dims, FromKernel, Input, OpSpec, Output, SameAs
 
-_ONNX_NAMES: Mapping[str, str] = {"float32": "float", "float64": "double"}
+_ONNX_NAMES: Mapping[str, str] = {
+    "float32": "float", "float64": "double",
+    "float8_e4m3fn": "float8e4m3fn", "float8_e5m2": "float8e5m2",
+    "float8_e4m3fnuz": "float8e4m3fnuz", "float8_e5m2fnuz": "float8e5m2fnuz",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

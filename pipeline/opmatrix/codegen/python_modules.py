@@ -181,6 +181,9 @@ def _constant_faults(spec: OpSpec) -> Iterator[Refusal]:
         yield Refusal(condition=wrong, message=f"{constant}, got {{{constant.name}!r}}", of=None)
 
 
+_NEWER = ("uint16", "uint32", "uint64", "float8")  # dtypes that torch 1.13, which imports these modules, does not have
+
+
 def _dtype_faults(spec: OpSpec) -> Iterator[Refusal]:
     leaders = {i.type: i.name for i in reversed(spec.inputs) if i.type in spec.types and is_required(i)}
     for part in spec.inputs:
@@ -190,6 +193,8 @@ def _dtype_faults(spec: OpSpec) -> Iterator[Refusal]:
             message = f"{name} must be {{{leader}.dtype}} as {leader} is, got {{{found}.dtype}}"
             yield fault(part, f"{found}.dtype != {leader}.dtype", message)
             continue
-        allowed = [f"torch.{dtype}" for dtype in spec.types.get(part.type, (part.type,))]
-        wrong = f"!= {allowed[0]}" if len(allowed) == 1 else f"not in ({', '.join(allowed)})"
+        dtypes = spec.types.get(part.type, (part.type,))
+        allowed = [f"torch.{dtype}" for dtype in dtypes]
+        known = [f'getattr(torch, "{d}", None)' if d.startswith(_NEWER) else f"torch.{d}" for d in dtypes]
+        wrong = f"!= {known[0]}" if len(known) == 1 else f"not in ({', '.join(known)})"
         yield fault(part, f"{found}.dtype {wrong}", f"{name} must be {' or '.join(allowed)}, got {{{found}.dtype}}")

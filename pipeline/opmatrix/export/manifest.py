@@ -21,11 +21,13 @@ from opmatrix.spec import Lowering
 
 @dataclass(frozen=True, kw_only=True)
 class Exported:
-    """A model that passed the gates, or the reason why the lowering does not support it."""
+    """A model that passed the gates, or the reason why the lowering does not support it, or with `lacks_dtype` why this
+    torch does not."""
 
     name: str
     proto: ModelProto | None = None
     unsupported: str = ""
+    lacks_dtype: bool = False
     ignored_attributes: Sequence[str] = ()
 
 
@@ -40,6 +42,8 @@ def write(layout: Paths, operator: str, lowering: Lowering, cell: Cell, exported
         if one.proto is None:
             write_refused(path, one.unsupported)
             models[one.name] = {"refused": one.unsupported, "opset_imports": {}, "nodes": []}
+            if one.lacks_dtype:
+                models[one.name]["lacks_dtype"] = True
             continue
         content = one.proto.SerializeToString(deterministic=True)
         write_bytes(path, content)

@@ -14,6 +14,10 @@ DEFAULTS: Mapping[DType, Tolerance] = {
     "float64": Tolerance(rtol=1e-9, atol=1e-10),
     "float16": Tolerance(rtol=1e-2, atol=1e-3),
     "bfloat16": Tolerance(rtol=5e-2, atol=1e-2),
+    "float8_e4m3fn": Tolerance(rtol=0.25, atol=0.05),
+    "float8_e5m2": Tolerance(rtol=0.5, atol=0.05),
+    "float8_e4m3fnuz": Tolerance(rtol=0.25, atol=0.05),
+    "float8_e5m2fnuz": Tolerance(rtol=0.5, atol=0.05),
 }
 
 

@@ -20,7 +20,7 @@ from opmatrix.declaration.size_expressions import Size
 from opmatrix.declaration.torch_signature import OWN_ORT, attribute_values, dtype_of, is_own
 from opmatrix.export.one_node_model import attributes
 from opmatrix.matrix.cells import ir_version
-from opmatrix.ort_checks.bfloat16_edges import BFloat16Session
+from opmatrix.ort_checks.cast_edges import CastSession
 from opmatrix.ort_checks.sessions import OrtSessions
 from opmatrix.spec import Case, Model, OpSpec, Output, shape_of
 from opmatrix.testdata.dtypes import numpy_dtype
@@ -66,7 +66,7 @@ def problems(operator: Operator, runtime: OrtSessions) -> Iterator[str]:
     for version in sorted({node.model.domain_version for node in nodes}):
         asked = [node for node in nodes if node.model.domain_version == version]
         session = runtime.sessions(_model(spec, asked, version), settings=("not optimised",))["not optimised"]
-        assert isinstance(session, onnxruntime.InferenceSession | BFloat16Session)
+        assert isinstance(session, onnxruntime.InferenceSession | CastSession)
         inferred = {value.name: value.shape for value in session.get_outputs()}
         for node in asked:
             for output in graph_outputs(spec, node.model):

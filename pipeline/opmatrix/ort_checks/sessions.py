@@ -11,7 +11,7 @@ import onnxruntime as ort
 from onnxruntime.capi import onnxruntime_pybind11_state as _state
 
 from opmatrix.errors import VerifyError, missing
-from opmatrix.ort_checks.bfloat16_edges import BFloat16Session, has_bfloat16, with_float_edges
+from opmatrix.ort_checks.cast_edges import CastSession, needs_casts, with_float_edges
 from opmatrix.testdata.arrays import Array
 
 # They have no common base class but Exception. ONNX Runtime's Python code raises ValueError for a wrong feed.
@@ -72,11 +72,11 @@ class OrtSessions:
 
     def _session(self, model: bytes | str, setting: str) -> Session:
         made: Session = ort.InferenceSession(model, self._options[setting], providers=["CPUExecutionProvider"])
-        if not has_bfloat16(made):
+        if not needs_casts(made):
             return made
         edges = with_float_edges(model, made)
         cast = ort.InferenceSession(edges, self._options[setting], providers=["CPUExecutionProvider"])
-        return BFloat16Session(made, cast=cast)
+        return CastSession(made, cast=cast)
 
 
 def _options(

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from opmatrix.declaration.torch_signature import DTYPES, is_required, onnx_name, to_float32
+from opmatrix.declaration.validation.mistake import WHY_NO_DTYPE
 from opmatrix.declaration.validation.operator import CPP_KEYWORDS, IDENTIFIER, TAKEN
 from opmatrix.errors import UsageError, did_you_mean, many
 from opmatrix.scaffold import from_torch_schema
@@ -181,7 +182,8 @@ def _refused(nodes: Sequence[Node]) -> Iterator[str]:
         for part in (*node["inputs"], *node["outputs"]):
             dtype = part and part["dtype"]
             if dtype and dtype not in DTYPES:
-                yield f"{_who(node)}: {part['name']!r} is {dtype}, which no operator of ours takes"
+                why = WHY_NO_DTYPE.get(dtype, "which no operator of ours takes")
+                yield f"{_who(node)}: {part['name']!r} is {dtype}, {why}"
         for key, value in node["attributes"].items():
             if value["kind"] not in _ZEROS:
                 what = {

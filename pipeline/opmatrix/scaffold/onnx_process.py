@@ -68,7 +68,8 @@ def _dtype(number: int) -> str | None:
     if number not in TensorProto.DataType.values():
         return f"of the element type {number}"
     name: str = TensorProto.DataType.Name(number).lower()
-    return {"float": "float32", "double": "float64"}.get(name, name)
+    name = {"float": "float32", "double": "float64"}.get(name, name)
+    return name.replace("float8e", "float8_e")
 
 
 def _described(node: NodeProto, values: dict[str, dict[str, Any]]) -> dict[str, Any]:

@@ -158,7 +158,7 @@ def _kernel(draft: Draft) -> dict[str, Any]:
     return loop | {
         "free": free,
         "unread": [part for part in spec.inputs if part != first or not read],
-        "halves": cpp.HALVES & dtypes(spec),
+        "number_headers": cpp.number_headers(dtypes(spec)),
         "signature": cpp.call(f"void {spec.name}", kernel_parameters(spec, {}), tail=" {"),
         "outputs": [
             (o, source and source.name, _shaped(draft, o)) for o in spec.outputs for source in [draft.source(o)]

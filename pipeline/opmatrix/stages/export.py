@@ -28,7 +28,7 @@ from opmatrix.lowering.graph import UnsupportedModel
 from opmatrix.matrix.cells import Cell
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Lowering, OpSpec
-from opmatrix.torch_library import user_python
+from opmatrix.torch_library import features, user_python
 from opmatrix.torch_library.call import torch_minor
 
 
@@ -56,6 +56,11 @@ def _models(
     with_body = lowering == "decomposed" and has_function_body(operator.spec)
     made: list[ExpectedModel] = []
     for model in operator.models:
+        if lacking := features.why_no_dtype(features.dtypes_of(operator, model)):
+            yield Exported(name=model.name, unsupported=lacking, lacks_dtype=True)
+            if with_body:
+                manifest.write_refused(layout.function_model(operator.name, cell, model.name), lacking)
+            continue
         schema = generated.schema.schema(version_at(operator.spec, model.domain_version))
         expected = ExpectedModel(spec=operator.spec, model=model, lowering=lowering, cell=cell, schema=schema)
         try:

@@ -133,7 +133,7 @@ def cast(values: Array, dtype: DType) -> Array:
             in_range = (wide >= bounds.min) & (wide <= np.longdouble(str(bounds.max)))
             lost = ~in_range | (made.astype(np.longdouble) != wide)
         else:
-            lost = np.isfinite(values) & ~np.isfinite(made)
+            lost = ~np.isnan(values) & (np.isnan(made) | (np.isfinite(values) & np.isinf(made)))
     if lost.any():
         raise DataError(f"{values[lost][0]!s} does not fit {dtype}")
     return made

@@ -129,7 +129,7 @@ def evaluator_differs(evaluated: Comparison) -> str:
 
 
 def unsupported(model: Model, reason: str) -> str:
-    return f"{model.unsupported} ({reason})"
+    return f"{model.unsupported} ({reason})" if model.unsupported else reason
 
 
 def runs_although_unsupported(model: Model) -> str:

@@ -15,7 +15,7 @@ from opmatrix.spec import DType, Input, MemoryLayout, Nested, Random, Tensor, Va
 from opmatrix.testdata.draw_attributes import FAR
 from opmatrix.testdata.draw_frame import Frame, nested, pick
 from opmatrix.testdata.draw_ties import tied
-from opmatrix.testdata.dtypes import float_limits, is_float
+from opmatrix.testdata.dtypes import float_limits, has_infinity, is_float
 
 LAYOUTS: tuple[MemoryLayout, ...] = ("contiguous", "transposed", "sliced", "expanded", "flipped")
 SPECIALS = 5  # per tensor, at most
@@ -158,6 +158,10 @@ _FLOAT_SCALES: Mapping[DType, tuple[tuple[float, float], ...]] = {
     "float64": ((0.0, 1.0), (1000.0, 1.0), (0.0, 1e-100), (0.0, 1e100), (-1e6, 100.0)),
     "float16": ((0.0, 1.0), (10.0, 1.0), (0.0, 0.01), (0.0, 30.0)),
     "bfloat16": ((0.0, 1.0), (100.0, 1.0), (0.0, 1e-15), (0.0, 1e15)),
+    "float8_e4m3fn": ((0.0, 1.0), (4.0, 1.0), (0.0, 0.03), (0.0, 4.0)),
+    "float8_e5m2": ((0.0, 1.0), (8.0, 1.0), (0.0, 0.01), (0.0, 40.0)),
+    "float8_e4m3fnuz": ((0.0, 1.0), (4.0, 1.0), (0.0, 0.03), (0.0, 3.0)),
+    "float8_e5m2fnuz": ((0.0, 1.0), (8.0, 1.0), (0.0, 0.01), (0.0, 40.0)),
 }
 # With OpSpec.full_range: the square of a large one overflows, and that of a small one vanishes.
 _FULL_RANGE: Mapping[DType, tuple[tuple[float, float], ...]] = {
@@ -165,6 +169,10 @@ _FULL_RANGE: Mapping[DType, tuple[tuple[float, float], ...]] = {
     "float64": ((0.0, 1e231), (0.0, 1e-231)),
     "float16": ((0.0, 3e3), (0.0, 1e-5)),
     "bfloat16": ((0.0, 1e28), (0.0, 1e-28)),
+    "float8_e4m3fn": ((0.0, 60.0), (0.0, 0.005)),
+    "float8_e5m2": ((0.0, 3e3), (0.0, 1e-4)),
+    "float8_e4m3fnuz": ((0.0, 30.0), (0.0, 0.005)),
+    "float8_e5m2fnuz": ((0.0, 3e3), (0.0, 1e-4)),
 }
 
 
@@ -182,4 +190,5 @@ def _specials(dtype: DType) -> list[float]:
         return [*ends * 4, *(n for n in FAR if limits.min <= n < limits.max)]
     found = float_limits(dtype)
     tiny, huge = float(found.tiny), math.sqrt(float(found.max)) / 16
-    return [0.0, -0.0, math.nan, math.inf, -math.inf, -1.0, 0.5, 1.5, tiny / 4, math.sqrt(tiny), huge, -huge]
+    endless = [math.inf, -math.inf] if has_infinity(dtype) else [float(found.max), float(found.min)]
+    return [0.0, -0.0, math.nan, *endless, -1.0, 0.5, 1.5, tiny / 4, math.sqrt(tiny), huge, -huge]

@@ -10,14 +10,17 @@ from numpy.typing import NDArray
 
 from opmatrix.spec import DType
 
+SMALL: tuple[DType, ...] = ("bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
+"""The dtypes that ml_dtypes adds to NumPy."""
+
 
 def numpy_dtype(dtype: DType) -> np.dtype[Any]:
-    """Return NumPy's dtype: object for strings, ml_dtypes' for bfloat16, as in the onnx package."""
+    """Return NumPy's dtype: object for strings, ml_dtypes' for bfloat16 and float8, as in the onnx package."""
     return np.dtype("O" if dtype == "string" else dtype)
 
 
 def is_float(dtype: str | np.dtype[Any]) -> bool:
-    """Return whether a dtype is a floating one; the kind of ml_dtypes' is "V"."""
+    """Return whether a dtype is a floating one; the kind of ml_dtypes' is "V", of float8_e5m2 "f"."""
     return str(dtype).startswith(("float", "bfloat"))
 
 
@@ -26,12 +29,22 @@ def float_limits(dtype: str | np.dtype[Any]) -> Any:
     return ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]  # ml_dtypes has no types for it
 
 
+def has_infinity(dtype: DType) -> bool:
+    """Return whether a floating dtype has infinities: of float8, only e5m2 has."""
+    return not dtype.startswith("float8") or dtype == "float8_e5m2"
+
+
+def is_small(dtype: np.dtype[Any]) -> bool:
+    """Return whether a dtype is one of ml_dtypes, which NumPy's own functions do not know. Their kind is "V" or "f"."""
+    return dtype.kind == "V" or (dtype.kind == "f" and dtype.itemsize == 1)
+
+
 def rounded(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     """Return values in another dtype, rounded once.
 
     ml_dtypes rounds float64 to float32 first, and so twice. An odd last bit of that float32 keeps what was cut off.
     """
-    if dtype.kind != "V" or values.dtype.kind != "f" or values.dtype.itemsize <= 4:
+    if not is_small(dtype) or values.dtype.kind != "f" or values.dtype.itemsize <= 4:
         return values.astype(dtype, order="C")
     narrow = values.astype(np.float32, order="C")
     away = np.where(narrow < values, np.float32(np.inf), np.float32(-np.inf))

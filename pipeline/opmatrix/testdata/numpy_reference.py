@@ -17,12 +17,14 @@ from opmatrix.project.paths import Paths
 from opmatrix.spec import Attribute, AttributeValue, DType, OpSpec
 from opmatrix.testdata import reference_audit, torch_reference
 from opmatrix.testdata.arrays import Array, dtype_name, is_text
-from opmatrix.testdata.dtypes import numpy_dtype, rounded
+from opmatrix.testdata.dtypes import is_small, numpy_dtype, rounded
 
 Precision = Literal["declared dtype", "float64", "longdouble"]
 """The dtype in which a reference is evaluated: that of its inputs, or one to which the floating ones are widened."""
 
-FLOATS: tuple[DType, ...] = ("float16", "bfloat16", "float32", "float64")
+FLOATS: tuple[DType, ...] = (
+    "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float16", "bfloat16", "float32", "float64",
+)  # fmt: skip
 
 # The reference's argument for one input: None for an absent one, a tuple for a variadic one.
 Argument = Array | tuple[Array, ...] | None
@@ -172,7 +174,7 @@ def _fits(output: Array, target: np.dtype[Any]) -> bool:
         return True
     if output.dtype.kind not in _ACCEPTED.get(target.kind, "f"):
         return False
-    least = target.itemsize + (target.kind == "V")  # a float16 holds no bfloat16
+    least = target.itemsize + is_small(target)  # a float16 holds no bfloat16
     if output.dtype.kind in "iuf" and output.dtype.itemsize < least:
         return False
     return target.kind not in "iu" or bool((output.astype(target) == output).all())

@@ -11,7 +11,7 @@ from opmatrix.declaration.value_rules import Limits, described, described_ends, 
 from opmatrix.errors import DataError
 from opmatrix.spec import DType, Random, ValueRule
 from opmatrix.testdata.arrays import Array, array, cast, dtype_name, standard_normal, with_specials
-from opmatrix.testdata.dtypes import numpy_dtype, rounded
+from opmatrix.testdata.dtypes import float_limits, numpy_dtype, rounded
 
 Numbers = Mapping[str, float]
 
@@ -115,7 +115,8 @@ def _real(rows: Array, found: Limits, dtype: DType) -> Array:
 
 def _apart(values: Array, found: Limits) -> Array:
     """Return ascending rows of floats in which equal neighbours are moved apart, within the limits."""
-    upward, downward = values.dtype.type(np.inf), values.dtype.type(-np.inf)
+    limits = float_limits(values.dtype)
+    upward, downward = limits.max, limits.min  # nextafter leaves these as they are, and not every dtype has infinities
     values = values.copy()
     for column in range(1, values.shape[1]):
         values[:, column] = np.maximum(values[:, column], np.nextafter(values[:, column - 1], upward))

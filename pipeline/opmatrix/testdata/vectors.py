@@ -15,7 +15,7 @@ from opmatrix.spec import Case, DType, FromVectors, Model, OpSpec, Vectors, shap
 from opmatrix.testdata import onnx_dataset
 from opmatrix.testdata.arrays import Array, dtype_name
 from opmatrix.testdata.case_arrays import broken_rule, case_array
-from opmatrix.testdata.dtypes import numpy_dtype
+from opmatrix.testdata.dtypes import SMALL, numpy_dtype
 from opmatrix.testdata.numpy_reference import FLOATS
 
 
@@ -91,7 +91,9 @@ def _array(found: Mapping[str, Array], name: str, dtype: DType, vectors: Vectors
     array, target = found[name], numpy_dtype(dtype)
     if dtype == "string" and array.dtype.kind == "U":
         return array.astype(object)
-    if dtype == "bfloat16" and array.dtype == np.dtype("V2"):  # as NumPy writes and reads it
+    if dtype in SMALL and array.dtype == np.dtype(f"V{target.itemsize}"):  # as NumPy writes and reads it
+        return array.view(target)
+    if dtype.startswith("float8") and array.dtype == np.uint8:  # their bits: NumPy reads no float8_e5m2
         return array.view(target)
     if array.dtype != target:
         wider = narrow and dtype in FLOATS and array.dtype.kind == "f" and array.dtype.itemsize > target.itemsize

@@ -28,7 +28,7 @@ from opmatrix.torch_checks.derivative import Check, Outcome
 from opmatrix.torch_checks.grad_sample import GradSample, sample
 from opmatrix.torch_checks.gradient_coverage import Coverage
 from opmatrix.torch_checks.reference_operator import ReferenceGradient, ReferenceOperator
-from opmatrix.torch_library import user_python
+from opmatrix.torch_library import features, user_python
 from opmatrix.torch_library.user_python import Gradient
 
 ENOUGH = 60  # further samples that are accepted
@@ -60,6 +60,7 @@ def results(layout: Paths, operator: Operator) -> list[dict[str, Any]]:
             f"ops/{spec.name}/torch_op.py: no backward(); a gradient takes setup_context() and backward()"
         )
     drawn = [one.model for one in drawn_cases.read(layout.drawn_inputs(spec.name), spec.name)]
+    drawn = [model for model in drawn if not {*features.FLOAT8} & {*features.dtypes_of(operator, model)}]
     reference = ReferenceGradient(layout, spec, declared=bool(gradient.not_a_derivative))
     defined = ReferenceOperator(layout, spec, gradient)
     given = reference if gradient.not_a_derivative else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -31,6 +31,7 @@ from opmatrix.torch_checks.kernel_check import THREADS, threads
 from opmatrix.torch_checks.shrink import smallest
 from opmatrix.torch_library.call import CALL_ERRORS, as_tuple, with_attributes
 from opmatrix.torch_library.case_tensors import arguments, as_array, tensors, unaligned
+from opmatrix.torch_library.features import dtypes_of, why_no_dtype
 from opmatrix.torch_library.load_library import LoadedLibrary
 
 FURTHER = 20  # times as many examples, to find a failure again and shrink it
@@ -48,6 +49,7 @@ def run(layout: Paths, operator: Operator, loaded: LoadedLibrary) -> list[dict[s
     """
     check = KernelCheck(spec=operator.spec, overload=loaded.overload, reference=Reference(layout, operator.spec))
     drawn = drawn_cases.read_all(layout.drawn_inputs(operator.name), operator.name)
+    drawn = replace(drawn, cases=[c for c in drawn.cases if not why_no_dtype(dtypes_of(operator, c.model))])
     if layout.sanitized or not forked_call.can_fork():  # a sanitizer says more than a smaller input
         return _search(layout, operator, check, drawn, lambda name: None)
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import ml_dtypes
-import numpy as np
 import torch
 
 from opmatrix.declaration.model_inputs import case_arguments, graph_inputs
 from opmatrix.errors import RegisterError
 from opmatrix.spec import Case, MemoryLayout, Model, OpSpec
-from opmatrix.testdata.arrays import Array
+from opmatrix.testdata.arrays import Array, dtype_name
+from opmatrix.testdata.dtypes import SMALL, is_small, numpy_dtype
+
+# torch before 2.1 has no float8.
+_SMALL = {getattr(torch, name): numpy_dtype(name) for name in SMALL if hasattr(torch, name)}
 
 
 def tensors(spec: OpSpec, model: Model, case: Case, arrays: Sequence[Array]) -> list[torch.Tensor]:
@@ -28,15 +30,15 @@ def arguments(spec: OpSpec, case: Case, flat: Sequence[torch.Tensor]) -> list[An
 
 def as_tensor(array: Array) -> torch.Tensor:
     """Return a tensor in the memory of an array. torch.from_numpy does not know the dtypes of ml_dtypes."""
-    if array.dtype == ml_dtypes.bfloat16:
-        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    if is_small(array.dtype):
+        return torch.from_numpy(array.view(f"int{8 * array.itemsize}")).view(getattr(torch, dtype_name(array)))
     return torch.from_numpy(array)
 
 
 def as_array(tensor: torch.Tensor) -> Array:
     """Return an array in the memory of a tensor on the CPU, as `as_tensor` does the other way round."""
-    if tensor.dtype == torch.bfloat16:
-        found: Array = tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+    if (dtype := _SMALL.get(tensor.dtype)) is not None:
+        found: Array = tensor.view(torch.int16 if dtype.itemsize == 2 else torch.int8).numpy().view(dtype)
         return found
     return tensor.numpy()
 
@@ -83,10 +85,11 @@ def _sliced(tensor: torch.Tensor) -> torch.Tensor:
 
 def _expanded(tensor: torch.Tensor) -> torch.Tensor:
     """Give the first axis along which all values are equal the stride 0."""
+    compared = tensor.float() if tensor.dtype in _SMALL else tensor  # torch compares no float8
     for axis, size in enumerate(tensor.shape):
-        first = tensor.narrow(axis, 0, min(size, 1))
-        if size > 1 and torch.equal(first.expand_as(tensor), tensor):
-            return first.clone().expand_as(tensor)
+        first = compared.narrow(axis, 0, min(size, 1))
+        if size > 1 and torch.equal(first.expand_as(compared), compared):
+            return tensor.narrow(axis, 0, 1).clone().expand_as(tensor)
     raise RegisterError(
         f"layout 'expanded' for a tensor of shape {tuple(tensor.shape)}: along no axis are its numbers the same. "
         f"Give it by Values that repeat, or choose another layout"

@@ -5,11 +5,14 @@ A check that needs a missing feature does not fail: its manifest has `Feature.sk
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 
-from opmatrix.version import older
+from opmatrix.declaration.load import Operator
+from opmatrix.spec import Model
+from opmatrix.version import minor, older
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,3 +52,39 @@ TYPED_RESULTS = Feature(
     version="2.0",
     reason="before, the exporter keeps of a type that a symbolic function sets no more than dtype and rank",
 )
+
+FLOAT8 = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
+
+
+def why_no_dtype(dtypes: Iterable[str]) -> str:
+    """Return which of these dtypes the running torch does not have, or "": float8 came with 2.1 and 2.2, uint16 with
+    2.3."""
+    lacking = [dtype for dtype in dict.fromkeys(dtypes) if dtype != "string" and not hasattr(torch, dtype)]
+    return f"torch {minor(torch.__version__)} has no {', '.join(lacking)}" if lacking else ""
+
+
+def with_known_dtypes(operator: Operator) -> tuple[Operator, str]:
+    """Return an operator without the dtypes that the running torch does not have, nor the models of these, and why they
+    are missing, or "". All models are missing where an input or output has no other dtype."""
+    spec = operator.spec
+    parts = [*(part.type for part in spec.inputs), *(part.type for part in spec.outputs)]
+    declared = dict.fromkeys(dtype for type in parts for dtype in spec.types.get(type, (type,)))
+    return _without(operator, [d for d in declared if why_no_dtype([d])]), why_no_dtype(declared)
+
+
+def differentiable(operator: Operator) -> Operator:
+    """Return an operator without float8, in which torch computes nothing and so no gradient."""
+    return _without(operator, FLOAT8)
+
+
+def dtypes_of(operator: Operator, model: Model) -> list[str]:
+    """Return the dtypes of the inputs and outputs of a model."""
+    spec = operator.spec
+    return [model.types.get(t, t) for t in (*(i.type for i in spec.inputs), *(o.type for o in spec.outputs))]
+
+
+def _without(operator: Operator, dtypes: Sequence[str]) -> Operator:
+    spec = operator.spec
+    types = {variable: tuple(d for d in known if d not in dtypes) for variable, known in spec.types.items()}
+    models = tuple(model for model in operator.models if not {*dtypes} & {*dtypes_of(operator, model)})
+    return replace(operator, spec=replace(spec, types=types), models=models) if dtypes else operator

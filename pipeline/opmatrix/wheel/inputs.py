@@ -12,7 +12,7 @@ from opmatrix.project.paths import Paths
 
 TEMPLATES = tuple(sorted((Path(__file__).parent / "templates").glob("*.j2")))
 _PACKAGE = Path(__file__).parents[1]
-PROGRAMS = (_PACKAGE / "wheel/use_unpacked.py", _PACKAGE / "ort_checks/bfloat16_edges.py")
+PROGRAMS = (_PACKAGE / "wheel/use_unpacked.py", _PACKAGE / "ort_checks/cast_edges.py")
 
 
 def sides(operators: Sequence[Operator]) -> tuple[str, ...]:

@@ -89,11 +89,11 @@ def arguments(model: Job, tensors: Sequence[Any]) -> list[Any]:
 
 
 def tensor(array: Any) -> Any:
-    """Return a tensor in the memory of an array, which may be ml_dtypes' bfloat16."""
+    """Return a tensor in the memory of an array, which may be of ml_dtypes' bfloat16 or float8."""
     import torch
 
-    if array.dtype == "bfloat16":
-        return torch.from_numpy(array.view("int16")).view(torch.bfloat16)
+    if (name := str(array.dtype)).startswith(("bfloat16", "float8")):
+        return torch.from_numpy(array.view(f"int{8 * array.itemsize}")).view(getattr(torch, name))
     return torch.from_numpy(array)
 
 
@@ -101,8 +101,9 @@ def as_array(tensor: Any) -> Any:
     import ml_dtypes
     import torch
 
-    if tensor.dtype == torch.bfloat16:
-        return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+    if (name := str(tensor.dtype).removeprefix("torch.")).startswith(("bfloat16", "float8")):
+        bits = torch.int16 if name == "bfloat16" else torch.int8
+        return tensor.view(bits).numpy().view(getattr(ml_dtypes, name))
     return tensor.numpy()
 
 
@@ -291,7 +292,7 @@ def use_in_ort(job: Job) -> None:
     import onnxruntime
 
     library = import_module(f"{job['name']}_onnxruntime").library_path()
-    edges = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "ort_checks/bfloat16_edges.py")))
+    edges = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "ort_checks/cast_edges.py")))
     by_name = {(operator["name"], model["name"]): model for operator, model in models(job)}
 
     def run(label: str, content: bytes, model: Job, feeds: Sequence[str], *, custom: bool) -> None:
@@ -303,10 +304,10 @@ def use_in_ort(job: Job) -> None:
             if custom:
                 options.register_custom_ops_library(library)
             session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-            if edges.has_bfloat16(session):
+            if edges.needs_casts(session):
                 cast = edges.with_float_edges(content, session)
                 inner = onnxruntime.InferenceSession(cast, options, providers=["CPUExecutionProvider"])
-                session = edges.BFloat16Session(session, cast=inner)
+                session = edges.CastSession(session, cast=inner)
             for case in model["cases"]:
                 where = f"{case['name']}, {label}"
                 now(where)

@@ -11,7 +11,7 @@ from types import FunctionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from opmatrix import spec
-from opmatrix.declaration.validation.mistake import Mistake
+from opmatrix.declaration.validation.mistake import WHY_NO_DTYPE, Mistake
 from opmatrix.errors import did_you_mean
 from opmatrix.spec import MISSING
 
@@ -44,6 +44,7 @@ def structure(value: object, path: str = "") -> Iterator[Mistake]:
         yield Mistake(path, f"found {value!r}, allowed: numbers, texts, tuples, dicts and classes of opmatrix.spec")
 
 
+_OF_DTYPES = ("types", "type", "tolerances")  # the fields that contain names of dtypes
 _DEEPEST = 80  # brackets in a path
 
 
@@ -72,6 +73,9 @@ def _fields(value: Any, path: str) -> Iterator[Mistake]:
         if item is MISSING:
             continue
         if not _fits(item, hint):
+            if refused := next((t for t in _texts(item) if name in _OF_DTYPES and t in WHY_NO_DTYPE), None):
+                yield Mistake(prefix + name, f"found {refused!r}, {WHY_NO_DTYPE[refused]}")
+                continue
             yield Mistake(prefix + name, f"found {item!r}, allowed: {_spell(hint)}{_nearest(item, hint)}")
         else:
             yield from structure(item, prefix + name)

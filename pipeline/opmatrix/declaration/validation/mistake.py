@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from opmatrix.errors import did_you_mean
+
+_TWO = (
+    "which torch has in name alone: torch 2.6 to 2.15 copies no tensor of it, and ONNX Runtime before 1.21 takes no "
+    "custom op with it. Declare uint8 and store two in each"
+)
+_COMPLEX = (
+    "which no ONNX Runtime from 1.16 to 1.31 takes in a custom op. Declare {} with a last axis of 2, as "
+    "torch.view_as_real gives it"
+)
+WHY_NO_DTYPE: Mapping[str, str] = {
+    "int4": _TWO,
+    "uint4": _TWO,
+    "complex64": _COMPLEX.format("float32"),
+    "complex128": _COMPLEX.format("float64"),
+}
+"""Why no declaration has a dtype that torch and ONNX have, and what to declare instead; docs/reference/dtypes.md."""
 
 
 @dataclass(frozen=True)
@@ -18,6 +34,8 @@ class Mistake:
 
 def not_one_of(field: str, found: object, allowed: Iterable[object]) -> Mistake:
     names = [str(a) for a in allowed]
+    if "float32" in names and found in WHY_NO_DTYPE:
+        return Mistake(field, f"found {found!r}, {WHY_NO_DTYPE[str(found)]}")
     return Mistake(field, f"found {found!r}, allowed: {', '.join(names)}{did_you_mean(str(found), names)}")
 
 

@@ -14,6 +14,7 @@ from opmatrix.spec import Input, OpSpec, ValueRule
 _GREATEST = {
     "float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38,
     "float64": 1.7976931348623157e308,
+    "float8_e4m3fn": 448.0, "float8_e5m2": 57344.0, "float8_e4m3fnuz": 240.0, "float8_e5m2fnuz": 57344.0,
 }  # fmt: skip
 FLOATS = tuple(_GREATEST)
 _LIMITS = ("minimum", "maximum")

@@ -1,4 +1,4 @@
-"""Models with bfloat16 inputs and outputs run in ONNX Runtime, whose Python interface takes none."""
+"""Models with bfloat16 and float8 inputs and outputs run in ONNX Runtime, whose Python interface takes none."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import onnx
 import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
-from opmatrix.ort_checks.bfloat16_edges import with_float_edges
-from opmatrix.ort_checks.sessions import OrtSessions, call
+from opmatrix.ort_checks.cast_edges import with_float_edges
+from opmatrix.ort_checks.sessions import OrtSessions, RefusedError, call
 
 pytestmark = pytest.mark.ort
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
 
-def identity(opset: int) -> ModelProto:
+def identity(opset: int, element: int = TensorProto.BFLOAT16) -> ModelProto:
     """Return a model of x and n that gives x twice, once as float32 as well."""
-    x, n, y = (helper.make_tensor_value_info(name, TensorProto.BFLOAT16, ["K"]) for name in ("x", "n", "y"))
+    x, n, y = (helper.make_tensor_value_info(name, element, ["K"]) for name in ("x", "n", "y"))
     n.type.tensor_type.elem_type = TensorProto.INT64
     wide = helper.make_tensor_value_info("wide", TensorProto.FLOAT, ["K"])
     nodes = [
@@ -72,3 +72,28 @@ def test_an_opset_without_bfloat16_is_refused() -> None:
     assert b"Cast" in with_float_edges(identity(13).SerializeToString(), session)
     with pytest.raises(ValueError, match=r"at opset 12, and NumPy has no bfloat16.* Export the model at a newer opset"):
         with_float_edges(identity(12).SerializeToString(), session)
+
+
+@np.errstate(all="ignore")
+@pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"])
+def test_each_float8_goes_in_and_comes_out(name: str) -> None:
+    """Also the infinities of e5m2, which Cast would replace by its greatest value."""
+    element = TensorProto.DataType.Value(name.upper().replace("_", ""))
+    content = identity(19, element).SerializeToString()
+    (session,) = OrtSessions(None).sessions(content, settings=["optimised"]).values()
+    bits = np.arange(256, dtype=np.uint8)
+    values = bits.view(np.dtype(name))
+    y, wide = call(session, {"x": values, "n": np.zeros(256, np.int64)})
+    finite = ~np.isnan(values)
+    assert y.dtype == values.dtype and np.array_equal(y.view(np.uint8)[finite], bits[finite])
+    assert np.isnan(y[~finite]).all() and np.array_equal(wide, values.astype(np.float32), equal_nan=True)
+    with pytest.raises(RefusedError):
+        call(session, {"x": values.astype(np.float32), "n": np.zeros(256, np.int64)})
+
+
+def test_float8_needs_opset_19_beside_nodes_of_onnx() -> None:
+    values = [SimpleNamespace(name=name, type="tensor(float8e5m2)") for name in ("x", "y")]
+    session = SimpleNamespace(get_inputs=lambda: values[:1], get_outputs=lambda: values[1:])
+    assert b"saturate" in with_float_edges(identity(19).SerializeToString(), session)
+    with pytest.raises(ValueError, match=r"has float8_e5m2 inputs or outputs at opset 18.* knows it from opset 19 on"):
+        with_float_edges(identity(18).SerializeToString(), session)

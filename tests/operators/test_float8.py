@@ -1,0 +1,107 @@
+"""float8 in every cell, and faults that only it shows: saturation, another bias, a zero with a sign, other dtypes."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.projects import ROOT, Project, edited
+
+pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.mark.slow]
+
+# Calls in torch, as Python, and their message.
+CALLS = {
+    "call('float8_e5m2', 'float8_e5m2')": "",
+    "call('float8_e4m3fn', 'float8_e4m3fn', [0.0])": (
+        "rescale: scale must be finite and at least 0.125, got 0 at (0,)"
+    ),
+    "call('float8_e5m2', 'float8_e5m2', [float('inf')])": "must be finite and at least 0.125, got inf at (0,)",
+    "call('float8_e4m3fn', 'float8_e4m3fnuz')": "scale must be float8_e4m3fn as x is, got float8_e4m3fnuz",
+    "call('float16', 'float16')": (
+        "x must be float8_e4m3fn, float8_e5m2, float8_e4m3fnuz, float8_e5m2fnuz or float32, got float16"
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    made = Project.copy(tmp_path_factory.mktemp("float8"), operators=(), seconds=300)
+    shutil.copytree(
+        ROOT / "tests/projects/float8", made.root, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__")
+    )
+    done = made.doit("opsets=9,18,21")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return made
+
+
+def test_every_cell_is_verified(project: Project) -> None:
+    found = {name: record["outcome"] for name, record in project.records().items()}
+    cells = ("legacy-opset9", "legacy-opset18", "dynamo-opset18", "dynamo-opset21")
+    assert found == {f"rescale-custom@torch2.13-{cell}-ort1.31": "verified" for cell in cells}
+
+
+def test_the_models_have_the_dtypes(project: Project) -> None:
+    import onnx
+
+    for model in project.layout.build.glob("export/rescale/custom/*/*/model.onnx"):
+        proto = onnx.load(model)
+        name = {"float32": "FLOAT"}.get(model.parent.name, model.parent.name.upper().replace("_", ""))
+        types = [onnx.TensorProto.DataType.Name(v.type.tensor_type.elem_type) for v in proto.graph.output]
+        assert types == [name, "FLOAT8E4M3FN", "FLOAT"]
+        assert [n.op_type for n in proto.graph.node] == ["Rescale"]
+
+
+@pytest.mark.parametrize("text", CALLS)
+def test_calls_in_torch(project: Project, text: str) -> None:
+    program = f"""
+import torch
+torch.ops.load_library({str(project.layout.torch_library("rescale"))!r})
+def call(x, scale, values=(0.5,)):
+    x = torch.tensor([[1.0, 2.0]]).to(getattr(torch, x))
+    return torch.ops.float8.rescale(x, torch.tensor(values).to(getattr(torch, scale)))
+print({text})
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode == 0) == (not CALLS[text]), done.stderr
+    assert CALLS[text] in done.stderr
+
+
+FAULTS = {
+    # Without saturation, 448 / 0.25 becomes NaN.
+    "std::clamp<compute_t<T>>(quotient, Stored::lowest(), Stored::max())": (
+        "std::max<compute_t<T>>(quotient, Stored::lowest())", "rescale-special_float8_e4m3fn in torch: stored:",
+    ),
+    # Rounded to two bits of fraction first.
+    "y.data[k] = static_cast<T>(quotient);": (
+        "y.data[k] = static_cast<T>(static_cast<Float8E5M2>(quotient));", "rescale-plain_float8_e4m3fn in torch: y:",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_is_found(project: Project, fault: str) -> None:
+    new, expected = FAULTS[fault]
+    with edited(project.root / "native/rescale/kernel.h", fault, new):
+        done = project.doit("opsets=18", "register")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert expected in done.stdout + done.stderr
+
+
+def test_an_infinity_in_a_dtype_without_is_refused(project: Project) -> None:
+    with edited(project.root / "ops/rescale/cases.py", 'if dtype in ("float8_e5m2", "float32")', "if True"):
+        done = project.doit("opsets=18")
+    assert done.returncode == 1
+    assert "inf does not fit float8_e4m3fn" in done.stdout + done.stderr
+
+
+def test_sanitizers_find_nothing(project: Project) -> None:
+    done = project.doit("sanitize:rescale")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_wheel_with_float8_works(project: Project) -> None:
+    done = project.doit("dist")
+    assert done.returncode == 0, done.stdout + done.stderr
