@@ -44,6 +44,7 @@ class Attributes {
   }
 
   const char* op() const { return op_; }
+  const OrtKernelInfo* info() const { return info_; }
 
   /// Whether the node has an attribute, of any type.
   bool has(const char* name) const { return type_of(name) != nullptr; }
@@ -117,7 +118,6 @@ class Attributes {
     return size > 1;
   }
 
- private:
   /// An attribute of another type reads as absent, so try every type before taking the default.
   template <typename T>
   T missing(const char* name, const char* wanted, const T* otherwise) const {
@@ -127,6 +127,30 @@ class Attributes {
     return *otherwise;
   }
 
+  /// The type of an attribute, or null: "another type" is also an empty list, and any list of strings before 1.25.
+  const char* type_of(const char* name) const {
+    float real = 0;
+    std::int64_t whole = 0;
+    std::size_t size = 0;
+    if (succeeds(api->KernelInfoGetAttribute_float(info_, name, &real))) return "float";
+    if (succeeds(api->KernelInfoGetAttribute_int64(info_, name, &whole))) return "int";
+    if (succeeds(api->KernelInfoGetAttribute_string(info_, name, nullptr, &size))) return "string";
+    // For a list of another type ONNX Runtime returns an empty list; for an absent attribute it fails.
+    if (!succeeds(api->KernelInfoGetAttributeArray_float(info_, name, nullptr, &size))) return nullptr;
+    if (size > 0) return "floats";
+    if (succeeds(api->KernelInfoGetAttributeArray_int64(info_, name, nullptr, &size)) && size > 0) return "ints";
+    OrtAllocator* allocator = nullptr;
+    OrtValue* tensor = nullptr;
+    check_call(api->GetAllocatorWithDefaultOptions(&allocator));
+    if (get_strings != nullptr && succeeds(get_strings(info_, name, allocator, nullptr, &size)) && size > 0) {
+      return "strings";
+    }
+    if (!succeeds(api->KernelInfoGetAttribute_tensor(info_, name, allocator, &tensor))) return "another type";
+    api->ReleaseValue(tensor);
+    return "tensor";
+  }
+
+ private:
   template <typename T, typename Getter>
   Items<T> get_list(Getter getter, const char* name, const char* wanted, const List<T>* otherwise) const {
     std::size_t size = 0;
@@ -142,25 +166,6 @@ class Attributes {
     Items<T> values(size);
     if (size > 0) check_call(getter(info_, name, values.data(), &size));
     return values;
-  }
-
-  const char* type_of(const char* name) const {
-    float real = 0;
-    std::int64_t whole = 0;
-    std::size_t size = 0;
-    if (succeeds(api->KernelInfoGetAttribute_float(info_, name, &real))) return "float";
-    if (succeeds(api->KernelInfoGetAttribute_int64(info_, name, &whole))) return "int";
-    if (succeeds(api->KernelInfoGetAttribute_string(info_, name, nullptr, &size))) return "string";
-    // For a list of another type ONNX Runtime returns an empty list; for an absent attribute it fails.
-    if (!succeeds(api->KernelInfoGetAttributeArray_float(info_, name, nullptr, &size))) return nullptr;
-    if (size > 0) return "floats";
-    if (succeeds(api->KernelInfoGetAttributeArray_int64(info_, name, nullptr, &size)) && size > 0) return "ints";
-    OrtAllocator* allocator = nullptr;
-    OrtValue* tensor = nullptr;
-    check_call(api->GetAllocatorWithDefaultOptions(&allocator));
-    if (!succeeds(api->KernelInfoGetAttribute_tensor(info_, name, allocator, &tensor))) return "another type";
-    api->ReleaseValue(tensor);
-    return "tensor";
   }
 
   const char* op_;

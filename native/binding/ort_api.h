@@ -24,6 +24,14 @@ inline std::uint32_t version = 0;
 // type of the absent input through a null pointer before they call the custom op. 1.24 and newer do not.
 inline bool infers_past_absent_inputs = false;
 
+/// KernelInfoGetAttributeArray_string of ONNX Runtime 1.25 and newer, which headers before 25 do not have; else null.
+using GetStrings = OrtStatusPtr(ORT_API_CALL*)(const OrtKernelInfo*, const char*, OrtAllocator*, char***, std::size_t*);
+inline GetStrings get_strings = nullptr;
+inline constexpr std::size_t kGetStrings = 417;  // among the functions of OrtApi, which never move
+#if ORT_API_VERSION >= 25
+static_assert(offsetof(OrtApi, KernelInfoGetAttributeArray_string) / sizeof(void*) == kGetStrings);
+#endif
+
 /// An OrtStatus as an exception, until `to_status` returns it to ONNX Runtime.
 struct StatusError {
   OrtStatus* status;

@@ -16,6 +16,7 @@
 #include <exception>
 #include <fstream>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -23,6 +24,7 @@
 #include "items.h"
 #include "kernel_threads.h"
 #include "opmatrix/tensor_view.h"
+#include "texts.h"
 
 namespace opmatrix::race_driver {
 
@@ -94,6 +96,19 @@ struct Attribute {
     T found;
     std::memcpy(&found, bytes.data(), sizeof found);
     return found;
+  }
+
+  /// Of strings: the number of bytes of each ahead of them.
+  Texts texts() const {
+    std::vector<std::string_view> found;
+    for (std::size_t at = 0; at < bytes.size();) {
+      std::int64_t length;
+      std::memcpy(&length, bytes.data() + at, sizeof length);
+      at += sizeof length;
+      found.emplace_back(reinterpret_cast<const char*>(bytes.data()) + at, static_cast<std::size_t>(length));
+      at += static_cast<std::size_t>(length);
+    }
+    return Texts(List<std::string_view>{found.data(), static_cast<std::int64_t>(found.size())});
   }
 
   const char* text() const { return reinterpret_cast<const char*>(bytes.data()); }

@@ -161,8 +161,8 @@ class Attribute(metaclass=_KeepsMistakes):
     """Letters, digits and _: its name in the reference, in the kernel and in cases, and in ONNX unless `onnx_name` is
     another one."""
     kind: AttributeKind
-    """A list (`floats`, `ints`, `bools`) is a tuple in Python, and a `tensor` nested tuples; the kernel gets a
-    TensorView, the reference an array. `strings` is not supported yet."""
+    """A list (`floats`, `ints`, `bools`, `strings`) is a tuple in Python, and a `tensor` nested tuples; the kernel gets
+    a TensorView, the reference an array."""
     type: DType | None = None
     """The dtype of a tensor."""
     dims: tuple[int | None, ...] | None = None

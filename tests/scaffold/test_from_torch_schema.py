@@ -74,6 +74,11 @@ def test_a_name_that_code_cannot_have_stays_in_torch_and_in_the_node() -> None:
     assert (attribute.name, attribute.torch_name, attribute.onnx_name) == ("signed_", "signed", "signed")
 
 
+def test_lists_of_strings_are_attributes() -> None:
+    names, more = from_schema("my::f(Tensor x, str[] names, str[]? more=None) -> Tensor", domain="d").spec.attributes
+    assert (names.kind, names.optional, more.kind, more.optional) == ("strings", False, "strings", True)
+
+
 def test_arguments_about_memory_have_one_value() -> None:
     draft = from_schema("my::f(Tensor x, *, ScalarType? dtype=None, bool? pin_memory=None) -> Tensor", domain="d")
     assert draft.notes == ("dtype, pin_memory: None is the only legal value",)
@@ -89,7 +94,7 @@ REFUSED = [
     ("my::f(Tensor x, int n=None) -> Tensor", 21, "'n' cannot be None: it is int"),
     ("my::f(Tensor x, float[2] a) -> Tensor", 17, "has a fixed length, which a declaration cannot say: write float[]"),
     ("my::f(Tensor x, bool[] flags) -> Tensor", 17, "a list that torch's legacy exporter cannot trace: write int[]"),
-    ("my::f(Tensor x, str[] names) -> Tensor", 17, "a list of texts, which is not supported yet"),
+    ('my::f(Tensor x, str[] names=["a"]) -> Tensor', 23, "'names' has a default, and torch takes none of str[]"),
     ("my::f(Tensor?[] xs, Tensor x) -> Tensor", 7, "Tensor?[] is any number of tensors, any of them absent"),
     ("my::f(Tensor x, Tensor[]? xs) -> Tensor", 17, "write Tensor[], of which none may be given"),
     ("my::f(Tensor x, ScalarType dtype) -> Tensor", 17, "a dtype, and an output's follows from the inputs'"),

@@ -145,6 +145,18 @@ def test_lists_have_independent_elements_and_other_lengths(drawn: list[Model]) -
     assert len(lists) > 20 and {len(found) for found in lists if isinstance(found, tuple)} >= {1, 2, 3}
 
 
+def test_lists_of_strings_are_few_empty_long_and_unusual(tmp_path: Path) -> None:
+    names = Attribute(name="names", kind="strings", optional=True)
+    spec = replace(SPEC, attributes=(names,), outputs=(Output(name="y", type="float32", shape=SameAs(input="x")),))
+    case = Case(name="of_two", inputs={"x": Random(shape=(2, 3))})
+    model = Model(name="two", attributes={"names": ("b", "c")}, cases=(case,))
+    drawn = hypothesis_draw.collect(Operator(spec=spec, models=(model,)), examples=200, home=tmp_path)
+    lists = [one.attributes["names"] for one in drawn]
+    assert None in lists and () in lists and {1, 2, 3} <= {len(found) for found in lists if isinstance(found, tuple)}
+    strings = {text for found in lists if isinstance(found, tuple) for text in found}
+    assert {"", "a\0b", "ä€😀", "b"} <= strings and max(len(str(text)) for text in strings) > 400
+
+
 def test_lists_of_equal_elements_and_limits_are_drawn(drawn: list[Model]) -> None:
     """A kernel may have a shorter way for a window of 1 by 1, or for a size of 1, which is wrong."""
     assert sum(model.attributes["strides"] == (1, 1) for model in drawn) >= 3

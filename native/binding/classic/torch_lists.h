@@ -27,6 +27,13 @@ class StackList {
   Value value_;
 };
 
+/// Calls `take` with the bytes of a string and their number.
+template <typename Take>
+void with_text(const char* /*op*/, const Value& value, const Take& take) {
+  const std::string& text = value.toStringRef();
+  take(text.data(), text.size());
+}
+
 /// Copies a string and its terminating NUL.
 inline Items<char> to_text(const char* op, const char* argument, const Value& value) {
   const std::string& text = value.toStringRef();

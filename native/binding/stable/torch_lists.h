@@ -47,8 +47,9 @@ class StackList {
   StableListHandle handle_;
 };
 
-/// Copies a string and its terminating NUL.
-inline Items<char> to_text(const char* op, const char* argument, StableIValue value) {
+/// Calls `take` with the bytes of a string and their number.
+template <typename Take>
+void with_text(const char* op, StableIValue value, const Take& take) {
   struct Handle {
     StringHandle text;
     ~Handle() { torch_delete_string(text); }
@@ -57,7 +58,14 @@ inline Items<char> to_text(const char* op, const char* argument, StableIValue va
   std::size_t length = 0;
   check_call(torch_string_c_str(handle.text, &data), op, "give a text");
   check_call(torch_string_length(handle.text, &length), op, "tell the length of a text");
-  return copied_text(op, argument, data, length);
+  take(data, length);
+}
+
+/// Copies a string and its terminating NUL.
+inline Items<char> to_text(const char* op, const char* argument, StableIValue value) {
+  Items<char> copy;
+  with_text(op, value, [&](const char* text, std::size_t length) { copy = copied_text(op, argument, text, length); });
+  return copy;
 }
 
 }  // namespace opmatrix::torch

@@ -91,6 +91,8 @@ def _read(attribute: AttributePart) -> str:
         return f"view<{attribute.kind}>()"
     if attribute.is_text:
         return "text()"
+    if attribute.is_texts:
+        return "texts().list()"
     if attribute.is_list:
         return f"items<{attribute.kind.removeprefix('List<').removesuffix('>')}>().list()"
     return f"value<{attribute.kind}>()"
@@ -125,6 +127,7 @@ def _variables(spec: OpSpec) -> dict[str, Any]:
         "choices": [_choice(spec, types) for types in dtype_tuples(spec)],
         "text": has_strings(spec),
         "kernel_header": "kernel.h" if spec.kernel is not None else f"{spec.name}/kernel.h",
+        "texts": any(a.is_texts for a in attributes),
         "optional": any(a.given for a in attributes),
         "lists": any(a.is_list for a in attributes) or any(i.kind == "variadic" for i in inputs),
         "number_headers": cpp.number_headers(dtypes(spec)),

@@ -22,7 +22,7 @@ from opmatrix.spec import Attribute, AttributeKind, DType, FromKernel, Input, Op
 # The C++ type of a kernel's argument, or of an item of a list.
 _ITEMS: Mapping[AttributeKind, str] = {
     "float": "float", "int": "std::int64_t", "bool": "bool", "string": "const char*",
-    "floats": "float", "ints": "std::int64_t", "bools": "bool",
+    "floats": "float", "ints": "std::int64_t", "bools": "bool", "strings": "std::string_view",
 }  # fmt: skip
 # The types that torch passes, where they differ.
 _TORCH_ITEMS: Mapping[str, str] = {"float": "double"}
@@ -60,6 +60,7 @@ class AttributePart:
     nothing: str  # the variable's value where it is not
     is_list: bool
     is_text: bool
+    is_texts: bool  # a list of strings
     is_tensor: bool
     parameter: str
     kind: str  # the parameter, if it is there
@@ -131,7 +132,7 @@ def attribute_part(spec: OpSpec, given: Attribute) -> AttributePart:
         return _tensor_part(given)
     shown, many, text = torch_name(given), given.kind.endswith("s"), given.kind == "string"
     variable = torch_variable(spec, given)
-    item = _ITEMS[given.kind]
+    texts, item = given.kind == "strings", _ITEMS[given.kind]
     handed = _TORCH_ITEMS.get(item, item)
     kept = f"{given.name}_"
     floats = given.kind.startswith("float")
@@ -140,6 +141,7 @@ def attribute_part(spec: OpSpec, given: Attribute) -> AttributePart:
     values = given.default if isinstance(given.default, tuple) else None
     listed = None if values is None else ", ".join(literal(float(v) if floats else v, "f") for v in values)  # type: ignore[arg-type]  # of floats
     default, kind = given.default, f"List<{item}>" if many else item
+    owner = "Texts" if texts else f"Items<{'char' if text else handed}>"  # of what torch gives
     there = _unused(f"{given.name}_given", spec) if given.optional else None
     torch_text, ort_text = (f"{name}.begin()" if text else name for name in (variable, kept))
     torch_value = f"{passed}.list()" if many else f"{passed}.begin()" if text else passed
@@ -151,20 +153,21 @@ def attribute_part(spec: OpSpec, given: Attribute) -> AttributePart:
         variable=variable,
         slot=_slot(spec, given),
         given=there,
-        nothing=f"Items<{'char' if text else handed}>()" if many or text else f"{handed}()",
+        nothing=f"{owner}()" if many or text else f"{handed}()",
         is_list=many,
         is_text=text,
+        is_texts=texts,
         is_tensor=False,
         parameter=f"std::optional<{kind}>" if given.optional else kind,
         kind=kind,
-        torch_type=f"Items<{handed}>" if many else "Items<char>" if text else handed,
+        torch_type=owner if many or text else handed,
         convert=f"to_{'double' if floats else given.kind.removesuffix('s')}",
         torch_check=limits(spec, given, variable=torch_text, shown=shown, suffix="", there=there),
         rounded=rounded,
         passed=_optional(torch_value, there),
-        member=f"Items<{item}> {kept}" if many else f"Items<char> {kept}" if text else f"{item} {kept}",
+        member=f"{owner.replace(handed, item) if many or text else item} {kept}",
         member_value=_optional(ort_value, there and f"{there}_"),
-        getter=f"get_{given.kind}",
+        getter="ort::get_texts(attributes, " if texts else f"attributes.get_{given.kind}(",
         default=None if default is None or many else literal(float(str(default)) if floats else default, "f"),
         default_items=listed,
         ort_check=limits(
@@ -180,8 +183,8 @@ def _tensor_part(given: Attribute) -> AttributePart:
     view = f"TensorView<const {item}>"
     return AttributePart(
         name=given.name, torch_name="", onnx_name=onnx_name(given), variable="", slot=-1, given=None, nothing="",
-        is_list=False, is_text=False, is_tensor=True, parameter=view, kind=item, torch_type="", convert="",
-        torch_check=None, rounded=None, passed="", member=f"ort::TensorAttribute<{item}> {kept}",
+        is_list=False, is_text=False, is_texts=False, is_tensor=True, parameter=view, kind=item, torch_type="",
+        convert="", torch_check=None, rounded=None, passed="", member=f"ort::TensorAttribute<{item}> {kept}",
         member_value=f"{kept}.view()", getter=f"{{{dims}}}", default=None, default_items=None, ort_check=None,
     )  # fmt: skip
 

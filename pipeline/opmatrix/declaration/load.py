@@ -18,6 +18,7 @@ from opmatrix.declaration.torch_signature import (
     HANDWRITTEN,
     ONLY_KERNEL,
     OWN_ORT,
+    has_string_lists,
     is_own,
     overridden_in,
     torch_qualified,
@@ -25,9 +26,12 @@ from opmatrix.declaration.torch_signature import (
 from opmatrix.declaration.validation import Mistake
 from opmatrix.errors import SpecError, UsageError, did_you_mean, one_line, printable
 from opmatrix.files import line_in, load_module
-from opmatrix.matrix.cells import Cell, why_unsupported
+from opmatrix.matrix.cells import Cell, why_unreadable, why_unsupported
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Model, OpSpec, as_data
+from opmatrix.version import older
+
+STRING_LISTS_SINCE = "1.25"  # the first ONNX Runtime that gives a kernel an attribute of the type STRINGS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,16 +58,28 @@ class Operator:
         if cell.torch and self.spec.torch and self.spec.torch.overrides and not overridden_in(self.spec, cell.torch):
             return f"it overrides nothing that torch {cell.torch} has; widen first= and last= of `overrides` in " \
                 f"ops/{self.name}/spec.py"  # fmt: skip
+        if cell.exporter == "legacy" and has_string_lists(self.spec):
+            return "torch's legacy exporter traces no list of strings (1.13 to 2.15: 'unsupported input list type: " \
+                "str'); choose a cell of the dynamo exporter"  # fmt: skip
         if cell.opset < self.spec.min_opset:
             return f"its minimum opset is {self.spec.min_opset}; choose a higher opset, or lower min_opset in " \
                 f"ops/{self.name}/spec.py"  # fmt: skip
+        return None
+
+    def why_unreadable(self, cell: Cell) -> str | None:
+        """Return why a cell's ONNX Runtime rejects the models of the operator, or None."""
+        if reason := why_unreadable(cell):
+            return reason
+        if has_string_lists(self.spec) and older(cell.ort, STRING_LISTS_SINCE):
+            return f"ONNX Runtime {cell.ort} gives no kernel a list of strings; {STRING_LISTS_SINCE} is the first"
         return None
 
     @property
     def cell_condition(self) -> list[Any]:
         """The fields of the declaration that `has` depends on, as JSON data."""
         spec = self.spec
-        return [list(spec.lowerings), spec.min_opset, as_data(spec.torch and spec.torch.overrides), spec.torch is None]
+        overrides = as_data(spec.torch and spec.torch.overrides)
+        return [list(spec.lowerings), spec.min_opset, overrides, spec.torch is None, has_string_lists(spec)]
 
     def has(self, lowering: str, cell: Cell) -> bool:
         """Return whether a lowering of the operator can be verified in `cell`."""

@@ -251,6 +251,12 @@ def has_strings(spec: OpSpec) -> bool:
     return any("string" in spec.types.get(part.type, (part.type,)) for part in parts)
 
 
+def has_string_lists(spec: OpSpec) -> bool:
+    """Return whether an attribute is a list of strings: torch's legacy exporter traces none, and ONNX Runtime gives
+    one to a kernel from 1.25 on."""
+    return any(a.kind == "strings" for a in spec.attributes)
+
+
 def has_kernel_object(spec: OpSpec, written: Set[str]) -> bool:
     """Return whether its kernel is compiled once, for both libraries; `written` are its hand-written files."""
     return has_kernel(spec) and (spec.kernel is not None or KERNEL in written)

@@ -97,7 +97,9 @@ def _options(
     return options
 
 
-_TOO_NEW = r"Unsupported model IR version|Opset \d+ is under development"
+_TOO_NEW = (
+    r"Unsupported model IR version|Opset \d+ is under development|is a list of strings, which ONNX Runtime gives to"
+)
 
 # Patterns of ONNX Runtime's error messages, with the explanation and the remedy.
 _MEANINGS: Mapping[str, Callable[[re.Match[str]], str]] = {

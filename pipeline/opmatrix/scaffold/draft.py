@@ -25,7 +25,7 @@ SUMMARY = "FILL IN: what it computes, in one sentence."
 # Attribute values of the first model, which sets those without a default, and of the second, which sets all.
 VALUES: Mapping[AttributeKind, tuple[AttributeValue, AttributeValue]] = {
     "float": (0.5, -1.75), "int": (1, 2), "bool": (True, False), "string": ("none", "none"),
-    "floats": ((0.5, 2.0), (-1.75,)), "ints": ((0, 1), (1,)),
+    "floats": ((0.5, 2.0), (-1.75,)), "ints": ((0, 1), (1,)), "strings": (("a", "b"), ("",)),
 }  # fmt: skip
 _OF_ONNX_RUNTIME = ("com.microsoft", "com.ms.internal")
 

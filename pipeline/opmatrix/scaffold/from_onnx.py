@@ -33,7 +33,9 @@ from opmatrix.spec import (
 
 Node = Mapping[str, Any]
 _LARGE = 1000  # elements of an output, from which on a placeholder makes another size
-_ZEROS: Mapping[str, AttributeValue] = {"float": 0.0, "int": 0, "string": "", "floats": (), "ints": ()}
+_ZEROS: Mapping[str, AttributeValue] = {
+    "float": 0.0, "int": 0, "string": "", "floats": (), "ints": (), "strings": (),
+}  # fmt: skip
 
 
 def by_operator(described: Mapping[str, Any], shown: str, *, op_type: str = "") -> dict[str, list[Node]]:
@@ -186,10 +188,8 @@ def _refused(nodes: Sequence[Node]) -> Iterator[str]:
                 yield f"{_who(node)}: {part['name']!r} is {dtype}, {why}"
         for key, value in node["attributes"].items():
             if value["kind"] not in _ZEROS:
-                what = {
-                    "tensor": "declare it by hand, with Attribute(kind='tensor')",
-                    "strings": "part a string in the kernel",
-                }.get(value["kind"], "leave it out")
+                by_hand = "declare it by hand, with Attribute(kind='tensor')"
+                what = by_hand if value["kind"] == "tensor" else "leave it out"
                 yield f"{_who(node)}: attribute {key!r} is of the kind {value['kind']}, not supported: {what}"
             elif kinds.setdefault(key, value["kind"]) != value["kind"]:
                 yield f"{_who(node)}: attribute {key!r} is of the kind {value['kind']}, elsewhere of {kinds[key]}"

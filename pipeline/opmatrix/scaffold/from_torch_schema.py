@@ -18,7 +18,7 @@ from opmatrix.spec import Attribute, AttributeKind, Input, OnnxOp, OpSpec, Outpu
 TENSORS = ("Tensor", "Tensor?", "Tensor[]")
 KINDS: Mapping[str, AttributeKind] = {
     "float": "float", "int": "int", "bool": "bool", "str": "string",
-    "float[]": "floats", "int[]": "ints",
+    "float[]": "floats", "int[]": "ints", "str[]": "strings",
 }  # fmt: skip
 # The same with None as a further value.
 OPTIONAL: Mapping[str, AttributeKind] = {f"{name}?": kind for name, kind in KINDS.items()}
@@ -197,6 +197,8 @@ def _refused_argument(argument: Parameter) -> Iterator[tuple[int, str]]:
         return
     elif _without_length(found.name) not in KINDS:
         yield at, why_no_type(found)
+    elif found.name == "str[]" and argument.has_default:
+        yield argument.at, f"{argument.name!r} has a default, and torch takes none of str[]: write str[], or str[]?"
     elif argument.has_default and argument.default is None:
         yield argument.at, f"{argument.name!r} cannot be None: it is {found.name}"
 
@@ -216,8 +218,6 @@ def why_no_type(found: Type) -> str:
         return f"{name} may be None, and is not left out, because it has no default None"
     if name.startswith("bool["):
         return f"{name} is a list that torch's legacy exporter cannot trace: write int[], of 0 and 1"
-    if name == "str[]":
-        return "str[] is a list of texts, which is not supported yet: write str, and part it in the kernel"
     if element in _REASONS:
         return f"{name} is {_REASONS[element]}"
     if spelled := _SPELLED.get(element):

@@ -22,7 +22,7 @@ from opmatrix.declaration.model_inputs import case_arguments
 from opmatrix.declaration.torch_signature import has_function_body, has_kernel
 from opmatrix.errors import DataError, UsageError, VerifyError, did_you_mean
 from opmatrix.files import sha256
-from opmatrix.matrix.cells import Cell, why_unreadable
+from opmatrix.matrix.cells import Cell
 from opmatrix.ort_checks import inferred_shapes
 from opmatrix.ort_checks.crowd import run_concurrently
 from opmatrix.ort_checks.fuzz import Fuzz
@@ -207,8 +207,8 @@ class CellVerifier:
     @property
     def _runs(self) -> bool:
         """Whether this cell has models of the custom node that run, and makes the checks that are needed once."""
-        runs = any(not model.unsupported for model in self.operator.models) and not why_unreadable(self.cell)
-        return runs and self.lowering == "custom" and self.once
+        runs = any(not model.unsupported for model in self.operator.models)
+        return runs and not self.operator.why_unreadable(self.cell) and self.lowering == "custom" and self.once
 
     def _forbidden(self, runtime: OrtSessions) -> Iterator[CaseResult]:
         """Yield a failed case where ONNX Runtime computes what the declaration forbids."""
@@ -255,12 +255,21 @@ class CellVerifier:
             runs = runner.run_case(onnx_dataset.read(folder), config.tolerances, stored=True)
             judgement = judge_case(runs)
         except (VerifyError, DataError) as error:
-            return _not_run(made, made.cases[0], error, self.cell)
+            return self._not_run(made, made.cases[0], error)
         if self.only:
             self._show(path, folder, judgement)
         found = _judged(made, made.cases[0], judgement)
         detail = found.detail and case_message.published(version, found.detail)
         return replace(found, detail=detail, judged_in=str(runs.judge))
+
+    def _not_run(self, model: Model, case: Case, error: Exception) -> CaseResult:
+        """Return the result of a case that did not run: unsupported where that is declared and ONNX Runtime rejects
+        it."""
+        if isinstance(error, TooNewError) and (declared := self.operator.why_unreadable(self.cell)):
+            return _result(model, case, "unsupported", declared)
+        if model.unsupported and isinstance(error, RefusedError):
+            return _result(model, case, "unsupported", case_message.unsupported(model, f"ONNX Runtime: {error}"))
+        return _result(model, case, "failed", str(error))
 
     def _model(self, model: Model, path: Path, config: RunConfig) -> Iterator[CaseResult]:
         """Yield the results of a model's cases. Where the model cannot run, all of them fail."""
@@ -278,9 +287,9 @@ class CellVerifier:
             step_log.now_running(f"model {model.name}")
             runner = ModelRunner(path, name=name, runtime=config.runtime, operators=config.operators)
         except VerifyError as error:
-            yield from (_not_run(model, case, error, self.cell) for case in asked)
+            yield from (self._not_run(model, case, error) for case in asked)
             return
-        if declared := why_unreadable(self.cell):
+        if declared := self.operator.why_unreadable(self.cell):
             detail = case_message.reads_although_unreadable(declared)
             yield from (_result(model, case, "failed", detail) for case in asked)
             return
@@ -299,7 +308,7 @@ class CellVerifier:
                 step_log.now_running(f"case {case.name}")
                 runs = runner.run_case(data, config.tolerances)
             except (VerifyError, DataError) as error:
-                yield _not_run(model, case, error, self.cell)
+                yield self._not_run(model, case, error)
                 continue
             source = case.expected.source if case.expected else ""
             runs = replace(runs, concurrent=concurrent.get(case.name), ignored=ignored, source=source)
@@ -368,15 +377,6 @@ def _failed(name: str, problems: Sequence[str]) -> Iterator[CaseResult]:
         more = [f"and {len(problems) - FEW} more"] if len(problems) > FEW else []
         made = Model(name=name, cases=(Case(name=name, inputs={}),))
         yield _result(made, made.cases[0], "failed", "\n".join([*problems[:FEW], *more]))
-
-
-def _not_run(model: Model, case: Case, error: Exception, cell: Cell) -> CaseResult:
-    """Return the result of a case that did not run: unsupported where that is declared and ONNX Runtime rejects it."""
-    if isinstance(error, TooNewError) and (declared := why_unreadable(cell)):
-        return _result(model, case, "unsupported", declared)
-    if model.unsupported and isinstance(error, RefusedError):
-        return _result(model, case, "unsupported", case_message.unsupported(model, f"ONNX Runtime: {error}"))
-    return _result(model, case, "failed", str(error))
 
 
 def _judged(model: Model, case: Case, judgement: CaseJudgement) -> CaseResult:

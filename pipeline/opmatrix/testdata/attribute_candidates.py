@@ -11,6 +11,8 @@ from typing import Any
 from opmatrix.declaration.validation.attribute_values import value_mistake
 from opmatrix.spec import Attribute
 
+STRINGS = ("a", "", "b", " ", "\0", "a\0b", "a\0", "ä€😀", "e\u0301", "\n", "A much longer string, " * 20)
+"""Unusual strings."""
 RANDOM = 12  # random values of an attribute, beside its limits and the simple ones
 ALL = 64  # an int with at most so many values is drawn with each
 # Without a limit an int is at most this, or twice what a case has: it may be a number of loops.
@@ -34,6 +36,8 @@ def candidates(attribute: Attribute, seen: tuple[Any, ...] = ()) -> tuple[Any, .
         further = _ints(attribute, seen)
     elif kind == "float":
         further = _floats(attribute, seen)
+    elif many:
+        further = iter(STRINGS)
     else:
         further = iter(() if seen or attribute.default is not None else ("",))
     found = dict.fromkeys(v for v in (*default, *seen, *further) if v is not None)

@@ -13,7 +13,7 @@ from opmatrix.declaration.size_expressions import parse, subtracts, terms
 from opmatrix.declaration.size_rules import axes, once, size_attributes
 from opmatrix.declaration.torch_signature import as_float32, attribute_values
 from opmatrix.spec import Attribute, AttributeValue, Model, OpSpec
-from opmatrix.testdata.attribute_candidates import candidates
+from opmatrix.testdata.attribute_candidates import STRINGS, candidates
 from opmatrix.testdata.draw_frame import Frame, pick
 
 SMALL = 16  # of the attributes that sizes are computed from, in most draws
@@ -140,7 +140,9 @@ def _value(
         return pick(draw, ends if ends and pick(draw, (False, False, True)) else others or [base])  # type: ignore[no-any-return]  # pick() has no type
     # The elements of one list in another order; independent elements; all equal, such as a window of 1 by 1; rarely
     # another length, if nothing declares it.
-    kinds = ("order", "elements", "equal", "elements", "order", "elements", "equal", "elements", "length")
+    kinds = ["order", "elements", "equal", "elements", "order", "elements", "equal", "elements", "length"]
+    if attribute.kind == "strings":
+        kinds = ["length", "elements", "length", "order", "length", "equal", "length"]
     how = pick(draw, kinds[:-1] if fixed else kinds)
     whole = pick(draw, [*dict.fromkeys((base, *seen))])
     if how == "order":
@@ -149,7 +151,11 @@ def _value(
     elements = candidates(attribute, tuple(item for value in (base, *seen) for item in value))  # type: ignore[union-attr]  # an attribute of kind ints or floats has tuples
     if how == "equal":
         return (min(elements) if pick(draw, (True, False)) else pick(draw, elements),) * len(whole)
-    count = len(whole) if how == "elements" else pick(draw, (len(whole) + 1, max(0, len(whole) - 1), 0))
+    lengths = [len(whole) + 1, max(0, len(whole) - 1), 0]
+    if attribute.kind == "strings":
+        lengths += [2, 3, 1]
+        elements = pick(draw, (elements, STRINGS))
+    count = len(whole) if how == "elements" else pick(draw, lengths)
     if how == "elements" and all(len({*value}) == len(value) > 1 for value in (base, *seen)) and pick(draw, range(4)):  # type: ignore[arg-type,misc]  # as above
         left = [*elements]  # of different ones, as in all cases
         return tuple(left.pop(pick(draw, range(len(left)))) for _ in range(count))

@@ -12,6 +12,7 @@ from hypothesis.strategies import DrawFn
 from opmatrix.declaration.torch_signature import is_parameter
 from opmatrix.declaration.value_rules import limit_expressions, names
 from opmatrix.spec import DType, Input, MemoryLayout, Nested, Random, Tensor, ValueRule, Values, given
+from opmatrix.testdata.attribute_candidates import STRINGS
 from opmatrix.testdata.draw_attributes import FAR
 from opmatrix.testdata.draw_frame import Frame, nested, pick
 from opmatrix.testdata.draw_ties import tied
@@ -47,7 +48,6 @@ def tensor(draw: DrawFn, frame: Frame, part: Input, dtype: DType, shape: tuple[i
 
 
 # An embedded NUL, one at the end, characters of one to four bytes in UTF-8, and one that std::string allocates for.
-_STRINGS = ("a", "", "b", " ", "\0", "a\0b", "a\0", "ä€😀", "e\u0301", "\n", "A much longer string, " * 20)
 _DISTINCT = 256  # drawn strings of a tensor, after which they repeat
 
 
@@ -59,7 +59,7 @@ def _strings(draw: DrawFn, frame: Frame, shape: tuple[int, ...]) -> Tensor:
     cases = [frame.template[1]] if frame.template else [c for m in frame.operator.models for c in m.cases]
     tensors = [t for case in cases for name in case.inputs for t in given(case, name) if isinstance(t, Values)]
     seen = [*dict.fromkeys(text for tensor in tensors for text in _texts(tensor.values))][:_DISTINCT]
-    words = (*_STRINGS, *seen)
+    words = (*STRINGS, *seen)
     sources = [words, seen, seen] if seen else [words]
 
     def word() -> str:

@@ -120,6 +120,8 @@ def _attribute(attribute: Attribute, value: AttributeValue) -> bytes:
     """Return the bytes of a value as the kernel's C++ type has them."""
     if isinstance(value, str):
         return value.encode() + b"\0"
+    if attribute.kind == "strings" and isinstance(value, tuple):
+        return b"".join(_text(str(text)) for text in value)
     return np.asarray(value, _ITEMS[attribute.kind.removesuffix("s")]).tobytes()
 
 

@@ -149,7 +149,7 @@ def _range(spec: OpSpec, attribute: Attribute) -> int:
         return min(10**6, values)
     if attribute.allowed is not None:
         return len(attribute.allowed)
-    if kind in ("string", "strings", "tensor"):
+    if kind in ("string", "tensor"):
         return 0
     if kind == "bool":
         return 2

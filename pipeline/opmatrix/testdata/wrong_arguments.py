@@ -17,7 +17,7 @@ from opmatrix.testdata.evaluated_cases import EvaluatedCase, names
 from opmatrix.testdata.finding import Cases, Finding, limits, remedy, tried_with
 from opmatrix.testdata.numpy_reference import Argument
 
-_ONE: Mapping[str, AttributeValue] = {"floats": (1.0,), "ints": (1,), "bools": (True,)}
+_ONE: Mapping[str, AttributeValue] = {"floats": (1.0,), "ints": (1,), "bools": (True,), "strings": ("a",)}
 
 # Inputs.
 

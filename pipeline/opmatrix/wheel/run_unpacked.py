@@ -33,7 +33,7 @@ from opmatrix.declaration.torch_signature import (
     torch_qualified,
 )
 from opmatrix.errors import DistError, many
-from opmatrix.matrix.cells import TORCH_EXPORTERS, Cell, Exporter, why_unreadable
+from opmatrix.matrix.cells import TORCH_EXPORTERS, Cell, Exporter
 from opmatrix.processes import signal_name
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Case, Lowering, Model, OpSpec
@@ -151,7 +151,7 @@ class WheelRun:
 
     def _exported(self, operator: Operator, model: Model) -> Path:
         """Return the model of a cell, for an operator that this torch cannot export with the wheel."""
-        readable = [cell for cell in operator.cells(self.cells) if not why_unreadable(cell)]
+        readable = [cell for cell in operator.cells(self.cells) if not operator.why_unreadable(cell)]
         if not readable:
             raise DistError(f"{operator.name}: ONNX Runtime reads the models of no default cell, so that none is run")
         return self.paths.model(operator.name, "custom", readable[0], model.name)
@@ -166,7 +166,8 @@ class WheelRun:
         groups: dict[tuple[Exporter, int, Lowering, int], dict[str, list[str]]] = {}
         for exporter in TORCH_EXPORTERS:
             for operator in served:
-                cells = [c for c in operator.cells(self.cells) if c.exporter == exporter and not why_unreadable(c)]
+                own = [cell for cell in operator.cells(self.cells) if cell.exporter == exporter]
+                cells = [cell for cell in own if not operator.why_unreadable(cell)]
                 if not cells:
                     continue
                 opset = max(cell.opset for cell in cells)

@@ -40,8 +40,8 @@ RESERVED: Mapping[str, tuple[str, ...]] = {
     "a folder of native/ with another meaning": ("include", "binding"),
     "a file that is generated, or that generated files include": (
         "kernel", "kernel_error", "kernel_threads", "checks", "torch", "torch_kinds", "torch_lists", "torch_shims",
-        "torch_values", "ort", "ort_api", "ort_kinds", "ort_library", "ort_shapes", "ort_strings", "dtype", "items",
-        "sizes", "kernel_sizes", "value_checks", "race_driver",
+        "torch_values", "ort", "ort_api", "ort_kinds", "ort_library", "ort_shapes", "ort_strings", "ort_texts", "dtype",
+        "items", "sizes", "kernel_sizes", "texts", "torch_texts", "value_checks", "race_driver",
     ),
     "a group of steps, whose logs lie in a folder of that name": (
         "declaration", "environment", "headers", "codegen", "compile", "data", "cases", "draw-inputs", "register",
@@ -223,10 +223,14 @@ def _attributes(spec: OpSpec) -> Iterator[Mistake]:
         if attribute.optional and attribute.default is not None:
             yield Mistake(f"{path}.default", f"found {attribute.default!r} at an attribute that is optional, allowed: "
                           "None, its default; or optional=False")  # fmt: skip
+        if attribute.kind == "strings" and attribute.default is not None and spec.torch and not attribute.torch_only:
+            yield Mistake(f"{path}.default", f"found {attribute.default!r}, allowed: none, because torch takes none of "
+                          "str[]; or optional=True, whose default is None")  # fmt: skip
         if attribute.allowed is not None and attribute.kind.endswith("s"):
             yield Mistake(f"{path}.allowed", f"found on a list ({attribute.kind}), allowed: on a single value; the "
                           "kernel checks a list")  # fmt: skip
-        for text in (t for t in (attribute.default, *(attribute.allowed or ())) if isinstance(t, str)):
+        listed = attribute.default if isinstance(attribute.default, tuple) else (attribute.default,)
+        for text in (t for t in (*listed, *(attribute.allowed or ())) if isinstance(t, str)):
             if not text.isprintable():
                 yield Mistake(path, f"found the text {text!r}, allowed: printable characters; it stands in C++ code")
         if endless := [field for field in _NUMBERS if not _is_finite(getattr(attribute, field))]:
@@ -333,10 +337,6 @@ def _reference(spec: OpSpec) -> Iterator[Mistake]:
 
 def _not_yet(spec: OpSpec) -> Iterator[Mistake]:
     """Yield what a declaration can have in a later version of opmatrix."""
-    for index, attribute in enumerate(spec.attributes):
-        if attribute.kind == "strings":
-            yield Mistake(f"attributes[{index}].kind", f"found {attribute.kind!r}, not supported yet, allowed: float, "
-                          "int, string, bool, floats, ints, bools, tensor")  # fmt: skip
     if spec.onnx.since_version != 1:
         yield Mistake("onnx.since_version", f"found {spec.onnx.since_version}, not supported yet, allowed: 1")
 

@@ -1,0 +1,238 @@
+"""Operators whose attributes are lists of strings pass all gates; a binding or a kernel that damages one does not.
+
+tests/projects/listed: label_ids exists in ONNX alone and has a default; tag_count is in torch, and one of its lists
+may be None.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import onnx
+import pytest
+from onnx import helper
+
+from opmatrix.declaration.load import load_operator
+from opmatrix.matrix.cells import Cell
+from opmatrix.stages import compile
+from tests.support.forked import forked
+from tests.support.projects import ROOT, Project, edited
+
+pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
+
+LISTED = ROOT / "tests/projects/listed"
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    made = Project.copy(tmp_path_factory.mktemp("listed"), operators=(), seconds=300)
+    shutil.copytree(LISTED, made.root, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    done = made.doit("opsets=18")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return made
+
+
+def test_every_gate_passes(project: Project) -> None:
+    report = json.loads((project.layout.report / "report.json").read_text())
+    assert {(cell["op"], cell["exporter"]): cell["outcome"] for cell in report["cells"]} == {
+        ("label_ids", "node"): "verified",
+        ("tag_count", "dynamo"): "verified",
+    }
+    searched = {check["op"]: check for check in report["checks"] if check["check"] in ("draw-inputs", "search")}
+    assert {op: (c["outcome"], c["weak"]) for op, c in searched.items()} == {
+        "label_ids": ("verified", []),
+        "tag_count": ("verified", []),
+    }
+
+
+def planted(project: Project, operator: str, model: str, **changed: object) -> onnx.ModelProto:
+    """Return a model whose node has other attributes; None removes one."""
+    cell = "torch2.13-dynamo-opset18" if operator == "tag_count" else "node-opset18"
+    found = onnx.load(project.layout.build / f"export/{operator}/custom/{cell}/{model}/model.onnx")
+    node = found.graph.node[0]
+    kept = [a for a in node.attribute if a.name not in changed]
+    del node.attribute[:]
+    node.attribute.extend([*kept, *(helper.make_attribute(n, v) for n, v in changed.items() if v is not None)])
+    return found
+
+
+def test_the_node_has_attributes_of_the_type_strings(project: Project) -> None:
+    kept = {
+        (operator, model): {a.name: [*a.strings] for a in planted(project, operator, model).graph.node[0].attribute
+                            if a.type == onnx.AttributeProto.STRINGS}
+        for operator, models in (("label_ids", ("four", "none")), ("tag_count", ("nul", "none")))
+        for model in models
+    }  # fmt: skip
+    assert kept == {
+        ("label_ids", "four"): {"classes_strings": [b"b", b"", b"a\0b", "ä".encode()], "counted": [b"b", "ä".encode()]},
+        ("label_ids", "none"): {"classes_strings": [], "counted": []},
+        ("tag_count", "nul"): {"tags": [b"a\0b", b"", b"c"], "more": [b"d\0"]},
+        ("tag_count", "none"): {"tags": [b""]},
+    }
+
+
+# The operator, what to change in a node, and the messages of ONNX Runtime and of doit check.
+REFUSED: dict[str, tuple[str, dict[str, object], str, str]] = {
+    "missing": (
+        "label_ids", {"classes_strings": None},
+        "label_ids: attribute classes_strings is missing; it must be of type strings",
+        "attribute 'classes_strings' is missing and has no default",
+    ),
+    "a string": (
+        "label_ids", {"counted": "a"}, "label_ids: attribute counted must be of type strings, got string",
+        "attribute 'counted': it is STRING, declared: STRINGS",
+    ),
+    "ints": (
+        "tag_count", {"tags": [1, 2]}, "tag_count: attribute tags must be of type strings, got ints",
+        "attribute 'tags': it is INTS, declared: STRINGS",
+    ),
+    "strings for a float": (
+        "tag_count", {"factor": ["1.0"]}, "tag_count: attribute factor must be of type float, got strings",
+        "attribute 'factor': it is STRINGS, declared: FLOAT",
+    ),
+    "another name": (
+        "label_ids", {"labels": ["a"]}, "label_ids: unknown attribute labels; in ONNX its name is classes_strings",
+        "it has no attribute 'labels'; declared: classes_strings, counted",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", REFUSED)
+def test_a_wrong_attribute_is_refused(fault: str, project: Project) -> None:
+    operator, changed, message, finding = REFUSED[fault]
+    model = planted(project, operator, "long", **changed)
+    onnx.save(model, path := project.root / "planted.onnx")
+    assert finding in project.doit("check", str(path)).stdout
+
+    def in_onnx_runtime() -> None:
+        from opmatrix.ort_checks.sessions import OrtSessions, RefusedError
+
+        with pytest.raises(RefusedError, match=re.escape(message)):
+            OrtSessions(project.layout.ort_library(operator)).sessions(model.SerializeToString())
+
+    assert forked(in_onnx_runtime, project.root / "output") == ""
+
+
+def test_a_default_is_taken_where_a_node_has_none(project: Project) -> None:
+    model = planted(project, "label_ids", "four", counted=None).SerializeToString()
+
+    def in_onnx_runtime() -> None:
+        import numpy as np
+
+        from opmatrix.ort_checks.sessions import OrtSessions
+
+        texts = np.array(["b", "ä", "a", "b\0"], object)
+        for session in OrtSessions(project.layout.ort_library("label_ids")).sessions(model).values():
+            ids, sizes = session.run(None, {"texts": texts})
+            assert (ids.tolist(), sizes.tolist()) == ([0, 3, -1, -1], [2, 3, 0, 0])
+
+    assert forked(in_onnx_runtime, project.root / "output") == ""
+
+
+def test_an_older_onnx_runtime_refuses_the_session(project: Project) -> None:
+    """With a library that takes the installed ONNX Runtime for 1.24."""
+    layout, model = project.layout, planted(project, "label_ids", "four").SerializeToString()
+    library = project.root / "native/binding/ort_library.h"
+    with edited(library, "if (minor >= 25) get_strings", "if (minor >= 99) get_strings"):
+        compile.run(layout, load_operator(layout, "label_ids"))
+
+    def in_onnx_runtime() -> None:
+        from opmatrix.ort_checks.sessions import OrtSessions, TooNewError
+
+        with pytest.raises(TooNewError, match="classes_strings is a list of strings, which ONNX Runtime gives to"):
+            OrtSessions(layout.ort_library("label_ids")).sessions(model)
+
+    assert forked(in_onnx_runtime, project.root / "output") == ""
+    compile.run(layout, load_operator(layout, "label_ids"))
+    operator, cell = load_operator(layout, "label_ids"), Cell.parse("node-opset18-ort1.24")
+    assert operator.why_unreadable(cell) == "ONNX Runtime 1.24 gives no kernel a list of strings; 1.25 is the first"
+    assert operator.why_unreadable(Cell.parse("node-opset18-ort1.31")) is None
+
+
+def test_the_classic_binding_computes_the_same(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over the C++ headers of the installed torch, as for a torch before 2.10."""
+    monkeypatch.setattr(compile, "is_classic", lambda spec, torch: True)
+    compile.run(project.layout, load_operator(project.layout, "tag_count"), torch=Path(sys.prefix))
+
+    def kernel() -> None:
+        from opmatrix.project.settings import installed
+        from opmatrix.stages import register as stage
+        from opmatrix.torch_library import load_library
+
+        load_library.is_classic = lambda spec, torch: True
+        assert installed().torch
+        assert stage._kernel(project.layout, load_operator(project.layout, "tag_count"))
+
+    assert forked(kernel, project.root / "output") == ""
+
+
+def test_the_legacy_exporter_still_traces_no_list_of_strings(project: Project) -> None:
+    """If this fails, torch has learned it: then cells of the legacy exporter can be verified."""
+    layout, operator = project.layout, load_operator(project.layout, "tag_count")
+    reason = operator.unavailable_reason(Cell.parse("torch2.13-legacy-opset18-ort1.31"))
+    assert "torch's legacy exporter traces no list of strings" in str(reason)
+
+    def export() -> None:
+        import io
+        import warnings
+
+        import torch
+
+        from opmatrix.torch_library import load_library
+
+        op = load_library.load(layout, operator).overload
+
+        class Tagged(torch.nn.Module):
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                return op(x, ["a"])  # type: ignore[no-any-return]  # torch has no type for it
+
+        with warnings.catch_warnings(), pytest.raises(RuntimeError, match="unsupported input list type: str"):
+            warnings.simplefilter("ignore")  # that the exporter is deprecated
+            torch.onnx.export(Tagged(), (torch.ones(2),), io.BytesIO(), opset_version=18, dynamo=False)
+
+    forked(export, project.root / "output")
+
+
+# The file, the fault, the step that finds it, and its message.
+FAULTS = {
+    "a binding of ONNX Runtime that ends a string at its first NUL": (
+        "native/binding/ort_texts.h", "SizedMemory::size_of(given.strings[i]) - 1)",
+        "__builtin_strlen(given.strings[i]))",
+        "verify:label_ids-custom@*", "elements differ",
+    ),
+    "a binding of torch that ends a string at its first NUL": (
+        "native/binding/torch_texts.h", "texts.set(i, text, length);",
+        "texts.set(i, text, __builtin_strlen(text) + 0 * length);", "register:tag_count-kernel@*", "elements differ",
+    ),
+    "a kernel that cuts long strings": (
+        "native/tag_count/kernel.h", "added += static_cast<std::int64_t>(tag.size());",
+        "added += static_cast<std::int64_t>(tag.size() % 4096);", "register:tag_count-kernel@*", "elements differ",
+    ),
+    "a kernel that is wrong for three strings, which no case has": (
+        "native/label_ids/kernel.h", "ids.data[i] = id <", "ids.data[i] = labels.size() != 3 && id <",
+        "verify:label_ids-custom@*", "label_ids-found_",
+    ),
+    "a kernel that takes an empty list for none": (
+        "native/tag_count/kernel.h", "if (more) {", "if (more && more->size() > 0) {", "register:tag_count-kernel@*",
+        "elements differ",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_found(project: Project, fault: str) -> None:
+    path, old, new, step, message = FAULTS[fault]
+    with edited(project.root / path, old, new):
+        done = project.doit("opsets=18", step)
+    assert done.returncode == 1 and message in done.stdout + done.stderr, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_the_sanitizers_find_nothing(project: Project) -> None:
+    """Also ThreadSanitizer's program, which has lists of strings."""
+    done = project.doit("-n", "2", "opsets=18", "sanitize")
+    assert done.returncode == 0, done.stdout + done.stderr
