@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from docs.site import commands, declaration, kernel_headers, report_schema
+from docs.site import commands, declaration, dtypes, kernel_headers, report_schema
 
 ROOT = Path(__file__).parents[2]
 COMMAND = "./run python -m docs.site.generate"
@@ -19,6 +19,7 @@ def pages(root: Path) -> Mapping[str, str]:
     made = {
         "declaration.md": declaration.render((root / "pipeline/opmatrix/spec.py").read_text()),
         "commands.md": commands.render(root),
+        "dtypes.md": dtypes.render(),
         "kernel-headers.md": kernel_headers.render(headers),
         "report-schema.md": report_schema.render(
             json.loads((root / "pipeline/opmatrix/report/report.schema.json").read_text())

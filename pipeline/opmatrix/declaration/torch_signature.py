@@ -196,6 +196,11 @@ def dtypes(spec: OpSpec) -> frozenset[str]:
     return frozenset(dtype for type_ in declared for dtype in spec.types.get(type_, (type_,)))
 
 
+def model_dtypes(spec: OpSpec, model: Model) -> list[str]:
+    """Return the dtypes of the inputs and outputs of a model."""
+    return [model.types.get(t, t) for t in (*(i.type for i in spec.inputs), *(o.type for o in spec.outputs))]
+
+
 def dtype_of(declared: str, types: Mapping[str, DType]) -> DType:
     """Return the dtype of an input or output declared as `declared` under a binding of the type variables."""
     return types[declared] if declared in types else DTYPES[DTYPES.index(declared)]

@@ -149,11 +149,12 @@ def _environment(plan: Plan, name: str) -> Step:
 
 def _probes(plan: Plan) -> Iterator[Step]:
     """Probe each torch and each ONNX Runtime that has cells, again when its version or the table changes."""
-    probed: tuple[tuple[str, Server, tuple[str, ...]], ...] = (
-        ("torch", "export", _EXPORTING),
-        ("ort", "ort", ("onnx", "onnxruntime")),
+    layout = plan.layout
+    probed: tuple[tuple[str, Server, tuple[str, ...], tuple[Path, ...]], ...] = (
+        ("torch", "export", _EXPORTING, ()),
+        ("ort", "ort", ("onnx", "onnxruntime"), (layout.ort_headers,)),
     )
-    for factor, server, uses in probed:
+    for factor, server, uses, reads in probed:
         for version in dict.fromkeys(getattr(cell, factor) for cell in plan.cells if getattr(cell, factor)):
             environment = plan.environment(**{factor: version})
             yield make_step(
@@ -162,7 +163,9 @@ def _probes(plan: Plan) -> Iterator[Step]:
                 factor, *(["--version", version] if environment else []),
                 name=f"{factor}{version}",
                 stage=f"probe_{factor}",
-                writes=[plan.layout.probe_result(f"{factor}{version}")],
+                reads=reads,
+                code=[Path(__file__).parents[1] / "ort_checks/dtype_probe.cc"] if factor == "ort" else (),
+                writes=[layout.probe_result(f"{factor}{version}"), layout.probe_result(f"{factor}{version}-dtypes")],
                 server=server,
                 environment=environment,
                 uses=uses,

@@ -15,7 +15,7 @@ import torch
 
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.schema_versions import version_at
-from opmatrix.declaration.torch_signature import has_function_body
+from opmatrix.declaration.torch_signature import has_function_body, model_dtypes
 from opmatrix.errors import ExportError, missing
 from opmatrix.export import manifest, unused_attributes
 from opmatrix.export.expected_model import ExpectedModel, check_legal
@@ -26,6 +26,7 @@ from opmatrix.export.manifest import Exported
 from opmatrix.files import write_bytes
 from opmatrix.lowering.graph import UnsupportedModel
 from opmatrix.matrix.cells import Cell
+from opmatrix.matrix.dtypes import why_not_written
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Lowering, OpSpec
 from opmatrix.torch_library import features, user_python
@@ -56,7 +57,8 @@ def _models(
     with_body = lowering == "decomposed" and has_function_body(operator.spec)
     made: list[ExpectedModel] = []
     for model in operator.models:
-        if lacking := features.why_no_dtype(features.dtypes_of(operator, model)):
+        dtypes = model_dtypes(operator.spec, model)
+        if lacking := features.why_no_dtype(dtypes) or why_not_written(cell.exporter, dtypes, torch_minor()):
             yield Exported(name=model.name, unsupported=lacking, lacks_dtype=True)
             if with_body:
                 manifest.write_refused(layout.function_model(operator.name, cell, model.name), lacking)

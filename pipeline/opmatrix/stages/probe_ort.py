@@ -1,11 +1,17 @@
-"""Measure which IR versions and opsets the running ONNX Runtime reads, and compare them with the table of cells."""
+"""Measure which IR versions and opsets the running ONNX Runtime reads and which dtypes it carries, and compare that
+with the tables of cells and of dtypes."""
 
 from __future__ import annotations
+
+import json
 
 import onnxruntime
 from onnx import TensorProto, helper
 
+from opmatrix.files import write_text
+from opmatrix.matrix import dtypes
 from opmatrix.matrix.probe_rows import conclude, ort_differences
+from opmatrix.ort_checks import probe_dtypes
 from opmatrix.ort_checks.sessions import OrtSessions, RefusedError
 from opmatrix.project.paths import Paths
 from opmatrix.version import minor
@@ -19,7 +25,12 @@ def run(layout: Paths) -> None:
     version = minor(onnxruntime.__version__)
     ir = max((version for version in range(3, _TRIED) if _reads(ir=version, opset=_OLDEST)), default=0)
     opset = max((opset for opset in range(_OLDEST, _TRIED) if _reads(ir=ir, opset=opset)), default=0)
-    differences = ort_differences(version, ir=ir, opset=opset)
+    carried = probe_dtypes.measure(layout)
+    write_text(layout.probe_result(f"ort{version}-dtypes"), json.dumps(carried, indent=1) + "\n")
+    differences = [
+        *ort_differences(version, ir=ir, opset=opset),
+        *dtypes.differences(carried, version=version),
+    ]
     conclude(
         layout.probe_result(f"ort{version}"), {"ir": ir, "opset": opset}, differences, name=f"ONNX Runtime {version}"
     )

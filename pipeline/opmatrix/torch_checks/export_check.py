@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.schema_versions import version_at
-from opmatrix.declaration.torch_signature import has_string_lists
+from opmatrix.declaration.torch_signature import has_string_lists, model_dtypes
 from opmatrix.export.expected_model import ExpectedModel
 from opmatrix.export.exporters import export
 from opmatrix.export.generated_modules import load_generated
 from opmatrix.matrix.cells import TORCH_EXPORTERS, Cell, opsets_of
+from opmatrix.matrix.dtypes import why_not_written
 from opmatrix.project.paths import Paths
 from opmatrix.testdata.case_arrays import case_arrays
 from opmatrix.torch_checks.opcheck_samples import complete
@@ -31,6 +32,9 @@ def results(layout: Paths, operator: Operator, loaded: LoadedLibrary) -> list[di
     for exporter in TORCH_EXPORTERS:
         if not (legal := opsets_of(exporter, torch_minor())):
             found.append({"model": operator.name, "check": exporter, "skipped": features.DYNAMO.skip_reason})
+            continue
+        if why := why_not_written(exporter, model_dtypes(operator.spec, model), torch_minor()):
+            found.append({"model": operator.name, "check": exporter, "skipped": why})
             continue
         opset = min(max(operator.spec.min_opset, _OPSET), legal.stop - 1)
         cell = Cell(torch=torch_minor(), exporter=exporter, opset=opset, ort="0.0")

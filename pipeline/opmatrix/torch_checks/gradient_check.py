@@ -19,6 +19,7 @@ import torch
 
 from opmatrix import step_log
 from opmatrix.declaration.load import Operator
+from opmatrix.declaration.torch_signature import model_dtypes
 from opmatrix.errors import DataError, RegisterError, one_line
 from opmatrix.project.paths import Paths
 from opmatrix.testdata import drawn_cases
@@ -60,7 +61,7 @@ def results(layout: Paths, operator: Operator) -> list[dict[str, Any]]:
             f"ops/{spec.name}/torch_op.py: no backward(); a gradient takes setup_context() and backward()"
         )
     drawn = [one.model for one in drawn_cases.read(layout.drawn_inputs(spec.name), spec.name)]
-    drawn = [model for model in drawn if not {*features.FLOAT8} & {*features.dtypes_of(operator, model)}]
+    drawn = [model for model in drawn if not {*features.FLOAT8} & {*model_dtypes(spec, model)}]
     reference = ReferenceGradient(layout, spec, declared=bool(gradient.not_a_derivative))
     defined = ReferenceOperator(layout, spec, gradient)
     given = reference if gradient.not_a_derivative else None

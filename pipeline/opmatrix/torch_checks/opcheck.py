@@ -10,7 +10,7 @@ import torch
 
 from opmatrix import step_log
 from opmatrix.declaration.load import Operator
-from opmatrix.declaration.torch_signature import torch_arguments
+from opmatrix.declaration.torch_signature import model_dtypes, torch_arguments
 from opmatrix.errors import RegisterError
 from opmatrix.export.generated_modules import GeneratedModules, load_generated
 from opmatrix.project.paths import Paths
@@ -104,7 +104,7 @@ def _has_keywords(spec: OpSpec) -> bool:
 
 
 def _has_float8(operator: Operator, model: Model) -> bool:
-    return any(dtype.startswith("float8") for dtype in features.dtypes_of(operator, model))
+    return any(dtype.startswith("float8") for dtype in model_dtypes(operator.spec, model))
 
 
 @contextmanager

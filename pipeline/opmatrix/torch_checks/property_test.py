@@ -15,6 +15,7 @@ import torch
 
 from opmatrix import step_log
 from opmatrix.declaration.load import Operator
+from opmatrix.declaration.torch_signature import model_dtypes
 from opmatrix.errors import RegisterError, UsageError
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Model, OpSpec
@@ -31,7 +32,7 @@ from opmatrix.torch_checks.kernel_check import THREADS, threads
 from opmatrix.torch_checks.shrink import smallest
 from opmatrix.torch_library.call import CALL_ERRORS, as_tuple, with_attributes
 from opmatrix.torch_library.case_tensors import arguments, as_array, tensors, unaligned
-from opmatrix.torch_library.features import dtypes_of, why_no_dtype
+from opmatrix.torch_library.features import why_no_dtype
 from opmatrix.torch_library.load_library import LoadedLibrary
 
 FURTHER = 20  # times as many examples, to find a failure again and shrink it
@@ -49,7 +50,7 @@ def run(layout: Paths, operator: Operator, loaded: LoadedLibrary) -> list[dict[s
     """
     check = KernelCheck(spec=operator.spec, overload=loaded.overload, reference=Reference(layout, operator.spec))
     drawn = drawn_cases.read_all(layout.drawn_inputs(operator.name), operator.name)
-    drawn = replace(drawn, cases=[c for c in drawn.cases if not why_no_dtype(dtypes_of(operator, c.model))])
+    drawn = replace(drawn, cases=[c for c in drawn.cases if not why_no_dtype(model_dtypes(operator.spec, c.model))])
     if layout.sanitized or not forked_call.can_fork():  # a sanitizer says more than a smaller input
         return _search(layout, operator, check, drawn, lambda name: None)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from opmatrix.declaration.load import Operator
-from opmatrix.spec import Model
+from opmatrix.declaration.torch_signature import model_dtypes
 from opmatrix.version import minor, older
 
 
@@ -77,14 +77,8 @@ def differentiable(operator: Operator) -> Operator:
     return _without(operator, FLOAT8)
 
 
-def dtypes_of(operator: Operator, model: Model) -> list[str]:
-    """Return the dtypes of the inputs and outputs of a model."""
-    spec = operator.spec
-    return [model.types.get(t, t) for t in (*(i.type for i in spec.inputs), *(o.type for o in spec.outputs))]
-
-
 def _without(operator: Operator, dtypes: Sequence[str]) -> Operator:
     spec = operator.spec
     types = {variable: tuple(d for d in known if d not in dtypes) for variable, known in spec.types.items()}
-    models = tuple(model for model in operator.models if not {*dtypes} & {*dtypes_of(operator, model)})
+    models = tuple(model for model in operator.models if not {*dtypes} & {*model_dtypes(spec, model)})
     return replace(operator, spec=replace(spec, types=types), models=models) if dtypes else operator

@@ -28,12 +28,14 @@ from opmatrix.declaration.torch_signature import (
     attribute_values,
     call_of,
     dtype_of,
+    model_dtypes,
     stable_abi_since,
     torch_name,
     torch_qualified,
 )
 from opmatrix.errors import DistError, many
 from opmatrix.matrix.cells import TORCH_EXPORTERS, Cell, Exporter
+from opmatrix.matrix.dtypes import why_not_written
 from opmatrix.processes import signal_name
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Case, Lowering, Model, OpSpec
@@ -171,7 +173,12 @@ class WheelRun:
                 if not cells:
                     continue
                 opset = max(cell.opset for cell in cells)
-                models = [model for model in operator.models if not model.unsupported]
+                torch = cells[0].torch or ""
+                models = [
+                    m
+                    for m in operator.models
+                    if not (m.unsupported or why_not_written(exporter, model_dtypes(operator.spec, m), torch))
+                ]
                 for lowering in operator.spec.lowerings:
                     for model in models:
                         version = model.domain_version if lowering == "custom" else 1

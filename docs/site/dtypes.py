@@ -1,0 +1,52 @@
+"""docs/reference/dtypes.md: the table of opmatrix.matrix.dtypes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from opmatrix.declaration.validation.mistake import WHY_NO_DTYPE
+from opmatrix.matrix.cells import ORT, TORCH
+from opmatrix.matrix.dtypes import NAMES, SINCE
+
+_BEGIN = """# Dtypes
+
+Which torch, exporter and ONNX Runtime carries which dtype. Each entry is the first version of the
+[matrix](../matrix.md) that does. All later ones of the matrix do as well. `-` means none of them.
+
+`./run doit probe torch=made ort=made` measures the table on the installed versions, and fails on any difference. It
+is in [`pipeline/opmatrix/matrix/dtypes.py`](../../pipeline/opmatrix/matrix/dtypes.py).
+
+"""
+_COLUMNS = """
+- **torch, classic binding**: a custom operator takes a tensor of it and returns one.
+- **torch, stable ABI**: `libtorch_cpu.so` also exports its number, `aoti_torch_dtype_NAME`. opmatrix uses this ABI from
+  torch 2.9 on.
+- **legacy exporter, dynamo exporter**: a model of a custom node, at opset 17 and 18, has an input and an output of it.
+- **node model**: ONNX Runtime loads a model of one custom node that has an input of it. For bfloat16 and float8, which
+  its Python interface does not take, also with [Cast nodes](../how-to/another-dtype.md#float8) at the edges.
+- **ONNX Runtime**: one custom op makes a tensor of it, and another one takes it and finds the same bytes.
+
+Where the torch or the exporter of a cell does not carry a dtype of a model, the cases of that model are `unsupported`,
+with this reason.
+
+"""
+
+
+def render() -> str:
+    """Return the text of the page."""
+    versions = f"torch {', '.join(TORCH)}; ONNX Runtime {', '.join(ORT)}."
+    head = [["dtype", *NAMES.values()], ["---"] * (len(NAMES) + 1)]
+    known, refused = ([_row(d) for d in SINCE if (d in WHY_NO_DTYPE) == is_refused] for is_refused in (False, True))
+    reasons = "".join(f"- {dtype}, {why}.\n" for dtype, why in WHY_NO_DTYPE.items())
+    return (
+        f"{_BEGIN}Versions: {versions}\n\n{_table([*head, *known])}{_COLUMNS}## Dtypes that a declaration refuses\n\n"
+        f"{_table([*head, *refused])}\n{reasons}"
+    )
+
+
+def _row(dtype: str) -> list[str]:
+    return [dtype, *(SINCE[dtype].get(column, "-") for column in NAMES)]
+
+
+def _table(rows: Iterable[Iterable[str]]) -> str:
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)

@@ -1,0 +1,94 @@
+"""The table of dtypes: how a probe's result is compared with it, and what it says in this environment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from opmatrix.declaration.torch_signature import DTYPES
+from opmatrix.declaration.validation.mistake import WHY_NO_DTYPE
+from opmatrix.matrix import dtypes
+from opmatrix.matrix.cells import ORT, TORCH
+from opmatrix.matrix.dtypes import NAMES, SINCE, Column, carries, differences, why_not_written
+from opmatrix.project.paths import Paths
+from opmatrix.spec import DType
+from tests.support.projects import ROOT
+
+
+def declared(version: str, *columns: Column) -> dict[str, dict[Column, str]]:
+    """Return the probe's result for a version that agrees with the table."""
+    return {d: {c: "" if carries(c, d, version) else "it raised" for c in columns} for d in SINCE}
+
+
+def test_the_table_has_each_dtype_and_versions_of_the_matrix() -> None:
+    assert {*SINCE} == {*DTYPES} | {*WHY_NO_DTYPE} and not {*DTYPES} & {*WHY_NO_DTYPE}
+    assert {*NAMES} == {*get_args(Column)}
+    for since in SINCE.values():
+        for column, version in since.items():
+            assert version in (ORT if column in ("node", "ort") else TORCH)
+
+
+def test_each_declared_dtype_is_carried_by_a_framework_pair() -> None:
+    """By torch, an exporter and ONNX Runtime, but string, which is for ONNX alone. None that is refused is."""
+    whole = {d for d, s in SINCE.items() if {"torch", "ort"} <= {*s} and {"legacy", "dynamo"} & {*s}}
+    assert whole == {*get_args(DType)} - {"string"}
+
+
+def test_no_difference() -> None:
+    assert all(differences(declared(v, "torch", "stable", "legacy", "dynamo"), version=v) == [] for v in TORCH)
+    assert all(differences(declared(v, "node", "ort"), version=v) == [] for v in ORT)
+
+
+def test_each_difference_is_named() -> None:
+    found = declared("2.13", "legacy") | declared("1.31", "ort")
+    found["int8"]["ort"], found["uint16"] = "type 3 is not supported", {"legacy": ""}
+    assert differences(found, version="2.13") == [
+        "ONNX Runtime, 2.13: int8 is not carried: type 3 is not supported; declared: from 1.16 on",
+        "legacy exporter, 2.13: uint16 is carried; declared: nowhere",
+        "Correct SINCE in pipeline/opmatrix/matrix/dtypes.py",
+    ]
+    assert differences({"float8_e5m2": {"torch": ""}}, version="2.0")[0].endswith("is carried; declared: from 2.6 on")
+
+
+def test_what_an_exporter_does_not_write() -> None:
+    assert why_not_written("legacy", ["float32", "uint16", "uint16", "uint64"], "2.13") == (
+        "the legacy exporter of torch 2.13 writes no uint16, uint64"
+    )
+    assert why_not_written("legacy", ["float8_e5m2"], "2.0").endswith("of torch 2.0 writes no float8_e5m2")
+    assert why_not_written("dynamo", ["uint16", "float8_e5m2"], "2.13") == ""
+    assert why_not_written("node", ["uint16"], "") == ""
+
+
+@pytest.mark.torch
+@pytest.mark.slow
+def test_the_table_is_what_this_torch_does() -> None:
+    from opmatrix.export import probe_dtypes
+    from opmatrix.torch_library.call import torch_minor
+
+    found = probe_dtypes.measure()
+    assert differences(found, version=torch_minor()) == []
+    assert {*found} == {*SINCE} and "copy_" in found["int4"]["torch"] and "UInt16" in found["uint16"]["legacy"]
+
+
+@pytest.mark.ort
+@pytest.mark.compile
+def test_the_table_is_what_this_onnx_runtime_does(tmp_path: Path) -> None:
+    import onnxruntime
+
+    from opmatrix.ort_checks import probe_dtypes
+    from opmatrix.stages import headers
+    from opmatrix.version import minor
+
+    layout = Paths(tmp_path)
+    headers.run(layout)
+    found = probe_dtypes.measure(layout)
+    assert differences(found, version=minor(onnxruntime.__version__)) == []
+    assert {*found} == {*SINCE} and found["complex64"]["ort"] == "tensor type 14 is not supported"
+
+
+def test_the_how_to_links_the_table() -> None:
+    for page in ("docs/how-to/another-dtype.md", "docs/comparison.md", "docs/matrix.md"):
+        assert "reference/dtypes.md" in (ROOT / page).read_text(), page
+    assert "reference/dtypes" in (ROOT / "docs/index.md").read_text() and dtypes.SINCE
