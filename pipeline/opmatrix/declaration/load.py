@@ -122,12 +122,15 @@ def load_operators(layout: Paths) -> tuple[Operator, ...]:
     return found.operators
 
 
-def load_operator(layout: Paths, name: str) -> Operator:
-    """Load one operator in this process. Raises UsageError for an unknown name, SpecError for mistakes in its files."""
+def load_operator(layout: Paths, name: str, *, checked: bool = False) -> Operator:
+    """Load one operator in this process. Raises UsageError for an unknown name, SpecError for mistakes in its files.
+
+    `checked`: another process has found no mistake in these files; then they are only executed, in half of the time.
+    """
     names = operator_names(layout)
     if name not in names:
         raise unknown_operator(name, map(shown_name, names))
-    operator, mistakes = read(layout, name)
+    operator, mistakes = read(layout, name, checked=checked)
     if operator is None:
         raise SpecError("\n".join(mistakes))
     return operator
@@ -178,25 +181,40 @@ def _uses(operators: Mapping[str, Operator], failed: Collection[str]) -> Iterato
                 yield name, f"ops/{name}/spec.py: uses: {used!r} has no node of its own, because it uses others"
 
 
-def read(layout: Paths, name: str, at: Callable[[str], object] = len) -> tuple[Operator | None, list[str]]:
+def read(
+    layout: Paths, name: str, at: Callable[[str], object] = len, *, checked: bool = False
+) -> tuple[Operator | None, list[str]]:
     """Return the operator of a folder in ops/, or None and its mistakes, whatever its files raise.
 
     `at` is called with each file before it is executed; the default, `len`, has no effect.
     """
     try:
-        operator, mistakes = _read(layout, name, at)
+        operator, mistakes = _read(layout, name, at, checked=checked)
     except BaseException as error:  # such as RecursionError for values that are nested 1,000 times
         operator, mistakes = None, [f"ops/{name}: its declaration cannot be checked: {_text(error)}"]
     return operator, [printable(line) for line in mistakes]
 
 
-def _read(layout: Paths, name: str, at: Callable[[str], object]) -> tuple[Operator | None, list[str]]:
+def _read(layout: Paths, name: str, at: Callable[[str], object], *, checked: bool) -> tuple[Operator | None, list[str]]:
     if not validation.NAME.fullmatch(name):
         return None, [f"ops/{name}: the folder has the operator's name, allowed: {validation.NAMES}. Rename it"]
     spec_path, cases_path = layout.spec(name), layout.cases(name)
     spec, mistakes = _take(layout, spec_path, "SPEC", OpSpec, at)
     models, more = _take(layout, cases_path, "MODELS", tuple, at)
-    mistakes += [*more, *source_files.mistakes(layout, name)]
+    mistakes += more
+    written = frozenset(file for file in HANDWRITTEN if layout.handwritten(name, file).is_file())
+    if not checked:
+        mistakes += _mistakes(layout, name, spec, models, written)
+    if mistakes:
+        return None, mistakes
+    published = published_schema.versions(layout, name)
+    return Operator(spec=spec, models=models, handwritten_files=written, published=published), []
+
+
+def _mistakes(layout: Paths, name: str, spec: Any, models: Any, written: frozenset[str]) -> list[str]:
+    """Return the mistakes in what the files of an operator define: an OpSpec or None, a tuple or None."""
+    spec_path, cases_path = layout.spec(name), layout.cases(name)
+    mistakes = [*source_files.mistakes(layout, name)]
     sound = {}
     for path, value in ((spec_path, spec), (cases_path, models)):
         if value is not None:
@@ -204,7 +222,6 @@ def _read(layout: Paths, name: str, at: Callable[[str], object]) -> tuple[Operat
             mistakes += _lines(layout, path, wrong)
             # An unknown field does not prevent further checks; a missing field or a wrong type does.
             sound[path] = all("unknown field" in m.text for m in wrong)
-    written = frozenset(file for file in HANDWRITTEN if layout.handwritten(name, file).is_file())
     if sound.get(spec_path):
         mistakes += _lines(layout, spec_path, validation.declaration(spec, name))
         mistakes += [f"native/{name}/{m.field}: {m.text}" for m in validation.handwritten_files(spec, written)]
@@ -213,10 +230,7 @@ def _read(layout: Paths, name: str, at: Callable[[str], object]) -> tuple[Operat
             mistakes += _lines(layout, cases_path, validation.cases(spec, models))
         if (spec.torch is None or spec.torch.overrides) and layout.torch_op(name).is_file():
             mistakes.append(_useless(layout, spec))
-    if mistakes:
-        return None, mistakes
-    published = published_schema.versions(layout, name)
-    return Operator(spec=spec, models=models, handwritten_files=written, published=published), []
+    return mistakes
 
 
 def _take(layout: Paths, path: Path, variable: str, kind: type, at: Callable[[str], object]) -> tuple[Any, list[str]]:

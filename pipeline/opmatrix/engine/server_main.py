@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import cast
 
 from opmatrix.engine.fork_server import Server
-from opmatrix.engine.step_process import Entry, die_with_parent, find_entry, warm_up
+from opmatrix.engine.step_process import Entry, die_with_parent, find_entry
 
 PRELOADS: Mapping[str, tuple[str, ...]] = {
     "onnx": ("opmatrix.stages.data", "opmatrix.stages.export_node"),
@@ -71,7 +71,6 @@ def _prepare(name: str, entry: str) -> tuple[Entry | None, str]:
         for call in WARM_UPS.get(name, ()):
             cast(Callable[[], None], find_entry(call))()
         function = find_entry(entry)
-        warm_up(function)
     except Exception as error:
         import traceback
 

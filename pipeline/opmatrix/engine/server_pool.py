@@ -17,7 +17,7 @@ from typing import NoReturn
 
 from opmatrix.engine.fork_server import Server
 from opmatrix.engine.server_main import ENVIRONMENT
-from opmatrix.engine.step_process import Entry, find_entry, warm_up
+from opmatrix.engine.step_process import Entry, find_entry
 from opmatrix.environments.reexec import python_path
 from opmatrix.errors import OpmatrixError
 from opmatrix.processes import kill_session
@@ -192,7 +192,6 @@ def _serve_forked(requests: socket.socket, entry: Entry, output: int) -> NoRetur
         for target in (1, 2):
             os.dup2(output, target)
         os.environ.update(ENVIRONMENT)
-        warm_up(entry)
         Server(requests, entry).run()
     except BaseException:
         import traceback

@@ -33,12 +33,6 @@ def find_entry(name: str) -> Entry:
     return entry
 
 
-def warm_up(entry: Entry) -> None:
-    """Call the function `warm_up` of an entry's module, if it has one, for all child processes."""
-    if prepare := getattr(sys.modules[entry.__module__], "warm_up", None):
-        prepare()
-
-
 def run_step(entry: Entry, request: Mapping[str, Any], server: int, say_done: int) -> NoReturn:
     """Run one step in this process, which was forked for it, and exit. Write `DONE` to the descriptor `say_done` if
     `entry` returned 0: not if it raised SystemExit, and not in a process that the step itself forked."""

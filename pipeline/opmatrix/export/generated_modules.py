@@ -58,7 +58,7 @@ class GeneratedModules:
 
 def load_generated(layout: Paths, name: str) -> GeneratedModules:
     """Load the modules. Raises ExportError if `codegen` has not written them."""
-    spec = load_operator(layout, name).spec
+    spec = load_operator(layout, name, checked=True).spec
     path = layout.lowering(name)
     return GeneratedModules(
         spec=spec,

@@ -15,13 +15,6 @@ from opmatrix.project.paths import Paths
 STAGE = "opmatrix.cli:main"
 
 
-def warm_up() -> None:
-    """Prepare a server for `STAGE`, once for all its children."""
-    from opmatrix.engine import step_process
-
-    step_process.warm_up(find_entry(STAGE))
-
-
 def main(arguments: Sequence[str]) -> int:
     """Call a function. Arguments: the shadow's root, CPU seconds, the function's name, its own arguments.
 
@@ -41,7 +34,7 @@ def races(arguments: Sequence[str]) -> int:
     name, stamp = arguments
     paths = Paths(Path.cwd())
     try:
-        stage.run(paths, load_operator(paths, name), stamp=stamp)
+        stage.run(paths, load_operator(paths, name, checked=True), stamp=stamp)
     except OpmatrixError as error:
         print_error(error)
         return error.exit_code

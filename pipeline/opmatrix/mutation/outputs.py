@@ -34,7 +34,7 @@ def main(arguments: Sequence[str]) -> int:
     """Arguments: the operator, the file of outputs to write or to read, and a file for the comparison."""
     name, outputs, *into = arguments
     paths = Paths(Path.cwd())
-    operator = load_operator(paths, name)
+    operator = load_operator(paths, name, checked=True)
     found = _outputs(paths, operator, load(paths, operator))
     if not into:
         made = {f"{case} {index}": array for case, _, arrays in found for index, array in enumerate(arrays)}
@@ -54,7 +54,7 @@ def draw(arguments: Sequence[str]) -> int:
     """Write other drawn inputs. Arguments: the operator, the seed."""
     name, seed = arguments
     paths = Paths(Path.cwd())
-    draw_inputs.run(paths, load_operator(paths, name), seed=seed)
+    draw_inputs.run(paths, load_operator(paths, name, checked=True), seed=seed)
     return 0
 
 

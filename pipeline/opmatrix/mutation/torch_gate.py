@@ -32,7 +32,7 @@ def main(arguments: Sequence[str]) -> int:
     1, after it wrote which part and which input did. Arguments: the operator, the file for that."""
     name, into = arguments
     paths = Paths(Path.cwd())
-    operator = load_operator(paths, name)
+    operator = load_operator(paths, name, checked=True)
     for part, case, problem in _problems(paths, operator, load(paths, operator)):
         print(f"{name}-{case} in torch: {problem}")
         write_text(Path(into), json.dumps({"part": part, "case": case, "problem": one_line(problem)}))

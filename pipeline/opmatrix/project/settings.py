@@ -12,6 +12,7 @@ import sys
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,7 @@ def is_project(folder: Path) -> bool:
     return found == "opmatrix"
 
 
+@cache
 def installed() -> Versions:
     """Return the versions of the environment. Raises ToolchainError for a missing package."""
     found = {}

@@ -10,7 +10,6 @@ from functools import cache
 from types import FunctionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from opmatrix import spec
 from opmatrix.declaration.validation.mistake import WHY_NO_DTYPE, Mistake
 from opmatrix.errors import did_you_mean
 from opmatrix.spec import MISSING
@@ -79,13 +78,6 @@ def _fields(value: Any, path: str) -> Iterator[Mistake]:
             yield Mistake(prefix + name, f"found {item!r}, allowed: {_spell(hint)}{_nearest(item, hint)}")
         else:
             yield from structure(item, prefix + name)
-
-
-def warm_up() -> None:
-    """Resolve the field types of every dataclass of `opmatrix.spec`, for later calls."""
-    for value in vars(spec).values():
-        if isinstance(value, type) and dataclasses.is_dataclass(value):
-            _hints(value)
 
 
 _HINTS: dict[type, dict[str, Any]] = {}
