@@ -270,8 +270,12 @@ class Output(metaclass=_KeepsMistakes):
     tensor of shape (0,) while that is false. A node that names an output whose attribute is false gets the same empty
     tensor.
 
+    In torch, an operator can write an output into an argument, ``Tensor(a!)`` in `TorchOp.schema`: into the input that
+    `writes` names, or, as ``out=``, into an argument that has the output's name. A node always has the output.
+
     Example:
         >>> y = Output(name="y", type="float32", shape=SameAs(input="x"), doc="The normalised input.")
+        >>> new_x = Output(name="new_x", type="float32", shape=SameAs(input="x"), writes="x")
         >>> mask = Output(name="mask", type="bool", shape=SameAs(input="x"), optional=True)
         >>> counts = Output(name="counts", type="int64", shape=FromKernel(rank=1), optional="return_counts")
     """
@@ -284,6 +288,8 @@ class Output(metaclass=_KeepsMistakes):
     """The rule for its shape."""
     optional: bool | str = False
     """Whether a node may leave it out; or the attribute of kind bool that says whether there is one."""
+    writes: str | None = None
+    """The required input that torch overwrites with it; None: torch returns it, or has an argument for it, ``out=``."""
     no_effect: str = ""
     """Why it may equal an input in every case of a dtype, such as ``"integers are whole"``; empty: it must not."""
     doc: str = ""
@@ -312,7 +318,7 @@ class TorchOp(metaclass=_KeepsMistakes):
 
     An operator that others call already keeps its `schema`. Each argument belongs to the input or attribute of that
     name (`torch_name`), in any order. The schema may have keyword-only arguments, an overload's name, and lists such as
-    ``int[2]``, which one int fills.
+    ``int[2]``, which one int fills. It may write arguments, ``Tensor(a!)``: see `Output`.
 
     With `overrides`, torch already has the operator: exports replace the named ATen operators with this one, and no
     torch library is built. With `python`, ops/<name>/torch_op.py defines it; its function `define()` returns the object
@@ -327,6 +333,7 @@ class TorchOp(metaclass=_KeepsMistakes):
         ...     name="my_ops::pad",
         ...     schema="my_ops::pad(Tensor self, int[2] size=1, *, float value=0, Tensor? mask=None) -> Tensor",
         ... )
+        >>> in_place = TorchOp(name="my_ops::add_", schema="my_ops::add_(Tensor(a!) x, Tensor y) -> ()")
     """
 
     name: str

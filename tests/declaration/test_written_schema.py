@@ -11,7 +11,10 @@ from opmatrix.codegen import cpp_bindings, python_modules
 from opmatrix.declaration.declared_sizes import list_lengths
 from opmatrix.declaration.load import load_operator
 from opmatrix.declaration.torch_signature import (
+    callers_name,
+    callers_schema,
     constants,
+    is_mutable,
     stable_abi_since,
     torch_arguments,
     torch_qualified,
@@ -19,7 +22,7 @@ from opmatrix.declaration.torch_signature import (
 )
 from opmatrix.declaration.validation.operator import declaration
 from opmatrix.project.paths import Paths
-from opmatrix.spec import Attribute, Input, OnnxOp, OpSpec, Output, SameAs, Tolerance, TorchOp
+from opmatrix.spec import Attribute, FromKernel, Input, OnnxOp, OpSpec, Output, SameAs, Tolerance, TorchOp
 from tests.support.projects import ROOT
 
 WRITTEN = load_operator(Paths(ROOT / "tests/projects/schemas"), "written").spec
@@ -211,3 +214,88 @@ def test_what_does_not_go_with_a_written_schema() -> None:
     assert found(without) == [
         "inputs[0].torch_name: found 'self', allowed with torch.schema: a derived schema has the input's own name"
     ]
+
+
+IN_PLACE = load_operator(Paths(ROOT / "tests/projects/in_place"), "axpy").spec
+OUT = load_operator(Paths(ROOT / "tests/projects/in_place"), "split_sign").spec
+
+
+Z = IN_PLACE.outputs[0]
+
+
+def written(text: str, *, of: OpSpec = IN_PLACE, **changed: Any) -> OpSpec:
+    assert of.torch is not None
+    return replace(of, torch=replace(of.torch, schema=text), **changed)
+
+
+def test_an_operator_that_writes_arguments_has_a_functional_one() -> None:
+    assert torch_schema(IN_PLACE) == "cst::axpy__functional(Tensor x, Tensor y, float alpha=1.0) -> Tensor"
+    assert (callers_name(IN_PLACE), callers_name(OUT)) == ("cst::axpy_", "cst::split.out")
+    assert callers_schema(IN_PLACE) == "cst::axpy_(Tensor(a!) x, Tensor y, float alpha=1) -> ()"
+    functional = "cst::split_out_functional(Tensor from, Tensor calls, int step=1) -> (Tensor, Tensor, Tensor)"
+    assert torch_schema(OUT) == functional
+    keyword_only = written("cst::axpy_(Tensor(a!) x, *, Tensor y, float alpha=1) -> Tensor(a!)")
+    assert found(keyword_only) == []
+    assert torch_schema(keyword_only) == "cst::axpy__functional(Tensor x, *, Tensor y, float alpha=1.0) -> Tensor"
+    assert (is_mutable(SPEC), callers_schema(SPEC)) == (False, torch_schema(SPEC))
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        (written("cst::axpy_(Tensor(a) x, Tensor y, float alpha=1) -> ()"), "Tensor(a) is a view, and ONNX has none"),
+        (written("cst::axpy_(Tensor x, Tensor y, float alpha=1) -> Tensor"), "Tensor(a!), because the output 'z'"),
+        (
+            written("cst::axpy_(Tensor(a!) x, Tensor(b!) y, float alpha=1) -> ()"),
+            "column 26: Tensor(b!) y is written, and no output says with what; give one writes='y'",
+        ),
+        (
+            written("cst::axpy_(Tensor(a!) x, Tensor(a!) y, float alpha=1) -> ()"),
+            "column 26: (a!) a second time, allowed: a letter for each argument",
+        ),
+        (
+            written("cst::axpy_(Tensor(a!) x, Tensor y, float alpha=1) -> Tensor"),
+            "1 results, allowed: 0, one for each output that is written into no argument",
+        ),
+        (
+            written("cst::axpy_(Tensor(a!) x, Tensor y, float alpha=1) -> Tensor(b!)"),
+            "Tensor(b!) is no argument, allowed: Tensor(a!), which is x",
+        ),
+        (
+            written("cst::axpy_(Tensor(a!) x, Tensor y, float alpha=1) -> (Tensor(a!), Tensor(a!))"),
+            "(a!) is returned twice, allowed: once",
+        ),
+        (
+            written("cst::axpy_(Tensor(a!) x, Tensor y, float alpha=1, *, Tensor(b!) out) -> ()"),
+            "'out' is written, allowed: an input that an output `writes`, or, for out=, the name of an output",
+        ),
+        (
+            written(
+                "cst::axpy_(Tensor x, Tensor y, float alpha=1, *, Tensor(a!)? z=None) -> ()",
+                outputs=(replace(Z, writes=None),),
+            ),
+            "allowed: Tensor(a!) without a default",
+        ),
+        (replace(IN_PLACE, torch=TorchOp(name="cst::axpy_")), "found 'x', allowed with torch.schema"),
+        (replace(IN_PLACE, torch=None), "outputs[0].writes: found 'x', allowed with torch.schema"),
+        (replace(IN_PLACE, outputs=(replace(Z, writes="w"),)), "outputs[0].writes: found 'w', allowed: x, y"),
+        (replace(IN_PLACE, outputs=(replace(Z, type="float32"),)), "'x' is of type T, the output of type float32"),
+        (replace(IN_PLACE, outputs=(replace(Z, shape=SameAs(input="y")),)), "allowed with shape=SameAs(input='x')"),
+        (replace(IN_PLACE, outputs=(Z, replace(Z, name="again"))), "two outputs write 'x', allowed: one"),
+        (replace(IN_PLACE, outputs=(replace(Z, optional=True),)), "found 'x' and optional=True, allowed: one of both"),
+        (
+            replace(IN_PLACE, torch=replace(IN_PLACE.torch, python=True)),  # type: ignore[type-var]  # it has a torch operator
+            "allowed without torch.python: opmatrix defines the operator",
+        ),
+        (
+            replace(OUT, outputs=(*OUT.outputs[:2], replace(OUT.outputs[2], shape=FromKernel(rank=2)))),
+            "only the kernel knows the size of 'positive'",
+        ),
+        (
+            replace(OUT, outputs=(*OUT.outputs[:2], replace(OUT.outputs[2], optional=True))),
+            "'positive' is optional, allowed: a required output; torch always writes the argument",
+        ),
+    ],
+)  # fmt: skip
+def test_a_written_argument_must_fit_an_output(spec: OpSpec, message: str) -> None:
+    assert any(message in one for one in found(spec)), found(spec)

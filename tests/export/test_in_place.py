@@ -1,6 +1,8 @@
-"""Why operators that write an input in place are refused: what torch's exporters make of a call without a result.
+"""Why an operator that writes an argument is defined by a functional one: what torch's exporters make of one that has a
+kernel of its own.
 
-docs/comparison.md and the message of `doit new` say this. A torch that exports them makes a test here fail.
+The generated fake.py defines it by the functional operator (tests/operators/test_in_place.py). A torch that exports one
+with a kernel makes a test here fail.
 """
 
 from __future__ import annotations

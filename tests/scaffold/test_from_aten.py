@@ -68,7 +68,11 @@ def test_a_reserved_name_gets_a_prefix() -> None:
             "aten::sum.dim",
             "the overload 'dim' of aten::sum cannot be overridden: .* torch 2.13.0 has aten::sum.default, ",
         ),
-        (facts("aten::relu_(Tensor(a!) self) -> Tensor(a!)"), "aten::relu_", "column 13: .*written in place"),
+        (
+            facts("aten::relu_(Tensor(a!) self) -> Tensor(a!)"),
+            "aten::relu_",
+            "column 13: .*override that one, which returns",
+        ),
         (facts("aten::f(Tensor self, int? n) -> Tensor"), "aten::f", "int.* may be None"),
         (facts("aten::f(Tensor self, int dim, Tensor index) -> Tensor"), "aten::f", "ahead of a tensor"),
         (facts("aten::f(Tensor self) -> Tensor[]"), "aten::f", "any number of outputs"),

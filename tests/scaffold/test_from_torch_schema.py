@@ -11,6 +11,7 @@ from opmatrix.declaration.torch_schema_parser import Parameter
 from opmatrix.declaration.torch_signature import torch_schema
 from opmatrix.errors import UsageError
 from opmatrix.scaffold.from_torch_schema import from_schema
+from opmatrix.spec import SameAs, TorchOp
 from tests.support.torch_schemas import SCHEMAS
 
 
@@ -85,10 +86,26 @@ def test_arguments_about_memory_have_one_value() -> None:
     assert draft.spec.attributes == ()
 
 
+def test_written_arguments_are_inputs_with_an_output_and_out_arguments_are_outputs() -> None:
+    text = "my::f.out(Tensor x, Tensor(b!) counts, *, Tensor(a!) out) -> (Tensor(a!), Tensor)"
+    spec = from_schema(text, domain="d").spec
+    assert [i.name for i in spec.inputs] == ["x", "counts"]
+    assert [(o.name, o.writes, o.shape) for o in spec.outputs] == [
+        ("out", None, SameAs(input="x")),
+        ("new_counts", "counts", SameAs(input="counts")),
+        ("y2", None, SameAs(input="x")),
+    ]
+    assert spec.torch == TorchOp(name="my::f", schema=text)
+    in_place = from_schema("my::relu_(Tensor(a!) self) -> Tensor(a!)", domain="d").spec
+    assert [(o.name, o.writes) for o in in_place.outputs] == [("new_self", "self")]
+
+
 REFUSED = [
-    ("my::f(Tensor(a!) x) -> Tensor", 7, "written in place, and the legacy exporter drops such an operator in silence"),
+    ("my::f(Tensor(a!)? x, Tensor y) -> Tensor", 7, "Tensor?(a!) is written, allowed: Tensor(a!), which is always"),
     ("my::f(Tensor(a) x) -> Tensor(a)", 7, "is a view, and ONNX has none"),
-    ("my::f(Tensor x) -> Tensor(a!)", 20, "written in place"),
+    ("my::f(Tensor x) -> Tensor(a)", 20, "is a view, and ONNX has none"),
+    ("my::f(Tensor x) -> Tensor(a!)", 20, "Tensor(a!) is no argument, which a result that is written must be"),
+    ("my::f(*, Tensor(a!) out) -> ()", 6, "no argument is a Tensor"),
     ("my::f(Tensor x, Scalar a) -> Tensor", 17, "Scalar is a number of no fixed kind"),
     ("my::f(Tensor x, SymInt? n=None) -> Tensor", 17, "SymInt? is a size that torch may trace"),
     ("my::f(Tensor x, int n=None) -> Tensor", 21, "'n' cannot be None: it is int"),
@@ -128,9 +145,9 @@ def test_each_invalid_part_is_reported_with_its_column(schema: str, column: int,
 
 def test_all_reasons_are_reported_at_once() -> None:
     with pytest.raises(UsageError) as raised:
-        from_schema("my::f(Tensor(a!) x, Scalar s, int? n) -> Tensor[]", domain="my.domain")
+        from_schema("my::f(Tensor(a) x, Scalar s, int? n) -> Tensor[]", domain="my.domain")
     assert [line.split("column ")[1].partition(":")[0] for line in str(raised.value).split("\n")[2:]] == [
-        "7", "21", "42",
+        "7", "20", "41",
     ]  # fmt: skip
 
 

@@ -36,6 +36,7 @@ from opmatrix.declaration.torch_signature import (
     onnx_name,
     torch_arguments,
     torch_name,
+    torch_operator_name,
     torch_qualified,
     torch_schema,
 )
@@ -174,7 +175,7 @@ def _torch(
     views: Sequence[str],
 ) -> dict[str, Any]:
     assert spec.torch is not None
-    namespace, _, function = spec.torch.name.partition("::")
+    namespace, _, function = torch_operator_name(spec).partition("::")
     newer = any(i.kind == "variadic" for i in inputs) or any(a.is_list or a.is_text for a in attributes)
     fixed = [*_constants(spec)]
     more = newer or any(i.kind == "optional" for i in inputs) or any(o.new for o in outputs)

@@ -26,17 +26,23 @@ from opmatrix.declaration.torch_signature import (
     OWN_TORCH,
     Argument,
     Constant,
+    callers_schema,
     constants,
+    is_mutable,
     is_own,
     is_required,
+    is_written,
     onnx_kind,
     onnx_name,
     torch_arguments,
+    torch_operator_name,
     torch_overload,
     torch_schema,
     torch_variable,
+    written_outputs,
+    written_schema,
 )
-from opmatrix.spec import Attribute, FromKernel, OpSpec, Output, SameAs
+from opmatrix.spec import Attribute, FromKernel, Input, OpSpec, Output, SameAs
 
 # The types of the torch schema in Python, without lengths; torch passes lists and accepts tuples.
 _PYTHON_TYPES: Mapping[str, str] = {
@@ -76,7 +82,7 @@ def environment() -> jinja2.Environment:
 
 def _variables(spec: OpSpec) -> dict[str, Any]:
     assert spec.torch is not None
-    namespace, _, function = spec.torch.name.partition("::")
+    namespace, _, function = torch_operator_name(spec).partition("::")
     arguments = torch_arguments(spec)
     names = {a.source.name: torch_variable(spec, a.source) for a in arguments}
     attributes = [a for a in spec.attributes if a.name in names and not a.torch_only]
@@ -107,7 +113,45 @@ def _variables(spec: OpSpec) -> dict[str, Any]:
         "new_sizes": new_sizes(spec),
         "replaces": any(isinstance(o.shape, SameAs | FromKernel) and o.shape.replace for o in spec.outputs),
         "multiplies": any(t.kind == "product" for one in expressions(spec) for t in terms(one)),
+        "mutable": _mutable(spec) if is_mutable(spec) else None,
     }
+
+
+def _mutable(spec: OpSpec) -> dict[str, Any]:
+    """Return how the operator that writes arguments calls the functional one."""
+    schema, outputs = written_schema(spec), written_outputs(spec)
+    assert schema is not None
+    arguments, names = _callers_arguments(spec), {}
+    for a in arguments:
+        usable = a.name.isidentifier() and not keyword.iskeyword(a.name)
+        names[a.name] = a.name if usable else torch_variable(spec, a.source)
+    functional = [(a, names[a.name]) for a in torch_arguments(spec)]
+    aliases = {a.type.alias: names[a.name] for a in schema.arguments if is_written(a)}
+    fresh = (n for n, o in enumerate(spec.outputs) if o not in outputs.values())
+    overload = f".{schema.overload}" if schema.overload else ""
+    return {
+        "function": schema.name,
+        "overload": schema.overload,
+        "name": schema.name + overload,
+        "schema": callers_schema(spec).partition("::")[2],
+        "typed": _parameters(arguments, [names[a.name] for a in arguments]),
+        "passed": [f"{a.name}={name}" if a.keyword else name for a, name in functional],
+        "written": [(names[name], spec.outputs.index(output), output.writes) for name, output in outputs.items()],
+        "returned": [aliases[r.type.alias] if is_written(r) else f"results[{next(fresh)}]" for r in schema.results],
+    }
+
+
+def _callers_arguments(spec: OpSpec) -> tuple[Argument, ...]:
+    """Return the arguments of the operator that others call: with those of ``out=``, each as an input."""
+    schema = written_schema(spec)
+    known = {a.name: a for a in torch_arguments(spec)}
+    if schema is None or not is_mutable(spec):
+        return tuple(known.values())
+    return tuple(
+        known.get(a.name)
+        or Argument(name=a.name, type="Tensor", default=None, source=Input(name=a.name, type=""), keyword=a.keyword)
+        for a in schema.arguments
+    )
 
 
 def _letter(attribute: Attribute) -> str:
@@ -117,9 +161,10 @@ def _letter(attribute: Attribute) -> str:
 
 def function(spec: OpSpec) -> dict[str, Any]:
     """Return how the operator is called in Python: typed parameters, what is passed on, and what it returns."""
-    arguments = torch_arguments(spec)
-    tensors = ", ".join("torch.Tensor" for _ in spec.outputs)
-    returns = tensors if len(spec.outputs) == 1 else f"tuple[{tensors}]"
+    arguments, schema = _callers_arguments(spec), written_schema(spec)
+    results = spec.outputs if schema is None else schema.results
+    tensors = ", ".join("torch.Tensor" for _ in results)
+    returns = tensors if len(results) == 1 else f"tuple[{tensors}]" if results else "None"
     names = [f"{a.name}_" if keyword.iskeyword(a.name) or a.name == "torch" else a.name for a in arguments]
     passed = [f"{a.name}={name}" if a.keyword else name for a, name in zip(arguments, names, strict=True)]
     return {"typed": _parameters(arguments, names, called=True), "passed": passed, "returns": returns}

@@ -18,10 +18,10 @@ from opmatrix.declaration.torch_signature import (
     HANDWRITTEN,
     ONLY_KERNEL,
     OWN_ORT,
+    callers_name,
     has_string_lists,
     is_own,
     overridden_in,
-    torch_qualified,
 )
 from opmatrix.declaration.validation import Mistake
 from opmatrix.errors import SpecError, UsageError, did_you_mean, one_line, printable
@@ -280,7 +280,7 @@ def _claimed(spec: OpSpec, field: str) -> str | None:
     """Return the name that an operator has in a framework."""
     if field == "onnx":
         return f"{spec.onnx.domain}::{spec.onnx.op_type}"
-    return torch_qualified(spec) if spec.torch else None
+    return callers_name(spec) if spec.torch else None
 
 
 def clashes(operators: Sequence[Operator]) -> Iterator[tuple[tuple[str, ...], str]]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from opmatrix.declaration import schema_versions
-from opmatrix.declaration.torch_signature import torch_schema
+from opmatrix.declaration.torch_signature import callers_schema
 from opmatrix.declaration.validation import Mistake
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Dims, FromKernel, Input, OpSpec, Output, SameAs, ValueRule, as_data
@@ -31,7 +31,7 @@ def schema(spec: OpSpec, version: int) -> Schema:
         "op_type": then.onnx.op_type,
         "since_version": version,
         "domain_versions": list(then.onnx.versions),
-        "torch": torch_schema(then) if then.torch and not then.torch.overrides else None,
+        "torch": callers_schema(then) if then.torch and not then.torch.overrides else None,
         "types": {variable: list(dtypes) for variable, dtypes in then.types.items()},
         "inputs": {part.name: _fields(part) for part in then.inputs},
         "outputs": {part.name: _fields(part) for part in then.outputs},

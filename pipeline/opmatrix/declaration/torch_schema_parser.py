@@ -107,8 +107,8 @@ def aliased(found: Type) -> str:
     """Return why a type with an alias annotation cannot be declared."""
     if "!" in found.alias:
         return (
-            f"{found.element}({found.alias}) is written in place, and the legacy exporter drops such an operator in "
-            f"silence: return a new Tensor instead"
+            f"{found.element}({found.alias}) is written, and both exporters replace such an operator of torch by its "
+            "functional one: override that one, which returns a new Tensor"
         )
     return f"{found.element}({found.alias}) is a view, and ONNX has none: leave out '({found.alias})' and return a copy"
 

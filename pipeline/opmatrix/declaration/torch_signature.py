@@ -91,12 +91,40 @@ def onnx_name(attribute: Attribute) -> str:
     return attribute.onnx_name or attribute.name
 
 
+def is_mutable(spec: OpSpec) -> bool:
+    """Return whether the operator writes arguments in torch, ``Tensor(a!)``.
+
+    Then its library has the functional operator, which returns all outputs, and to which all of opmatrix refers.
+    fake.py defines the operator with the written schema, which calls that one.
+    """
+    schema = written_schema(spec)
+    return schema is not None and any(is_written(a) for a in schema.arguments)
+
+
+def is_written(argument: Parameter) -> bool:
+    """Return whether an operator writes an argument of its schema, ``Tensor(a!)``."""
+    return "!" in argument.type.alias
+
+
+def written_outputs(spec: OpSpec) -> dict[str, Output]:
+    """Return the output that each written argument gets, by the argument's name in the written schema."""
+    schema = written_schema(spec)
+    inputs = {torch_name(i): i.name for i in spec.inputs}
+    found = {o.writes or o.name: o for o in spec.outputs}
+    names = [a.name for a in schema.arguments if is_written(a)] if schema else []
+    return {name: found[inputs.get(name, name)] for name in names}
+
+
 def torch_arguments(spec: OpSpec) -> tuple[Argument, ...]:
-    """Return the arguments in order: as the written schema has them, else inputs, then attributes, as declared."""
+    """Return the arguments in order: as the written schema has them, else inputs, then attributes, as declared.
+
+    Those of the functional operator, if there is one: it has no ``out=``.
+    """
     parts = torch_parts(spec)
     if schema := written_schema(spec):
         by_name = {torch_name(part): part for part in parts}
-        return tuple(_written(one, by_name.get(one.name)) for one in schema.arguments)
+        given = [a for a in schema.arguments if a.name in by_name or not is_written(a)]
+        return tuple(_written(one, by_name.get(one.name)) for one in given)
     return tuple(
         Argument(
             name=torch_name(p),
@@ -162,27 +190,51 @@ def torch_variable(spec: OpSpec, part: Input | Attribute | Constant) -> str:
 
 
 def torch_overload(spec: OpSpec) -> str:
-    """Return the name of the operator's overload, "" for the default one."""
+    """Return the name of the operator's overload, "" for the default one, which a functional operator has."""
     schema = written_schema(spec)
-    return schema.overload if schema else ""
+    return schema.overload if schema and not is_mutable(spec) else ""
+
+
+def torch_operator_name(spec: OpSpec) -> str:
+    """Return ``namespace::name``: of the functional operator, if there is one. Raises ValueError without torch."""
+    if spec.torch is None:
+        raise ValueError(f"{spec.name} is declared without a torch operator")
+    schema = written_schema(spec)
+    if schema is None or not is_mutable(spec):
+        return spec.torch.name
+    return "_".join(filter(None, (spec.torch.name, schema.overload, "functional")))
 
 
 def torch_qualified(spec: OpSpec) -> str:
     """Return ``namespace::name``, or ``namespace::name.overload``. Raises ValueError for an operator without torch."""
-    if spec.torch is None:
-        raise ValueError(f"{spec.name} is declared without a torch operator")
-    overload = torch_overload(spec)
-    return f"{spec.torch.name}.{overload}" if overload else spec.torch.name
+    name, overload = torch_operator_name(spec), torch_overload(spec)
+    return f"{name}.{overload}" if overload else name
 
 
 def torch_schema(spec: OpSpec) -> str:
     """Return ``ns::name(Tensor x, float eps=1e-05) -> Tensor``. Raises ValueError for an operator without torch."""
-    qualified = torch_qualified(spec)
-    if schema := written_schema(spec):
-        return qualified + schema.text[schema.text.index("(") :]
-    arguments = ", ".join(map(str, torch_arguments(spec)))
+    if written_schema(spec) and not is_mutable(spec):
+        return callers_schema(spec)
+    arguments = list(map(str, torch_arguments(spec)))
+    if star := [n for n, argument in enumerate(torch_arguments(spec)) if argument.keyword]:
+        arguments.insert(star[0], "*")
     returns = ", ".join("Tensor" for _ in spec.outputs)
-    return f"{qualified}({arguments}) -> " + (returns if len(spec.outputs) == 1 else f"({returns})")
+    returns = returns if len(spec.outputs) == 1 else f"({returns})"
+    return f"{torch_qualified(spec)}({', '.join(arguments)}) -> {returns}"
+
+
+def callers_name(spec: OpSpec) -> str:
+    """Return the name by which others call the operator: that of `torch_qualified`, unless it writes arguments."""
+    schema = written_schema(spec)
+    if spec.torch is None or schema is None:
+        return torch_qualified(spec)
+    return f"{spec.torch.name}.{schema.overload}" if schema.overload else spec.torch.name
+
+
+def callers_schema(spec: OpSpec) -> str:
+    """Return the schema by which others call the operator: that of `torch_schema`, unless it writes arguments."""
+    schema = written_schema(spec)
+    return callers_name(spec) + schema.text[schema.text.index("(") :] if schema else torch_schema(spec)
 
 
 def dtype_tuples(spec: OpSpec) -> tuple[Mapping[str, DType], ...]:

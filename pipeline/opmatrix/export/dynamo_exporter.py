@@ -17,7 +17,15 @@ from opmatrix.declaration.model_inputs import node_inputs
 from opmatrix.export import dimension_names
 from opmatrix.export.expected_model import ExpectedModel
 from opmatrix.export.generated_modules import GeneratedModules
-from opmatrix.export.traced_module import ExporterInput, OperatorModule, Tensors, exporter_input, leave_out, strip
+from opmatrix.export.traced_module import (
+    ExporterInput,
+    OperatorModule,
+    Tensors,
+    exporter_input,
+    leave_out,
+    strip,
+    without_copies,
+)
 from opmatrix.lowering import dynamo_translation as translations
 from opmatrix.lowering.graph import qualified
 from opmatrix.torch_library import aten_overloads, features
@@ -30,7 +38,7 @@ _DECOMPOSE = "decompose_with_registry"
 
 def export(expected: ExpectedModel, generated: GeneratedModules, inputs: Tensors) -> ModelProto:
     """Export one model of an operator, with the declared names of dynamic axes."""
-    proto = leave_out(write(exporter_input(expected, generated, inputs)), expected)
+    proto = without_copies(leave_out(write(exporter_input(expected, generated, inputs)), expected), expected)
     wanted = node_inputs(expected.spec, expected.model)
     for node in proto.graph.node:  # torch omits absent inputs at the end, though a variadic input may follow them
         if qualified(node) == expected.node and not any(wanted[len(node.input) :]):

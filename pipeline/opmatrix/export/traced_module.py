@@ -11,11 +11,12 @@ from onnx import ModelProto
 
 from opmatrix.declaration.dynamic_axes import DynamicAxis, dynamic_axes
 from opmatrix.declaration.model_inputs import case_arguments
+from opmatrix.declaration.torch_signature import is_mutable
 from opmatrix.export.expected_model import ExpectedModel
 from opmatrix.export.generated_modules import GeneratedModules
 from opmatrix.lowering.call_lowering import Lowered
 from opmatrix.lowering.graph import qualified
-from opmatrix.torch_library.call import torch_operator, with_attributes
+from opmatrix.torch_library.call import as_called_by_others
 
 Tensors = tuple[torch.Tensor, ...]
 
@@ -71,7 +72,7 @@ def exporter_input(expected: ExpectedModel, generated: GeneratedModules, inputs:
 def operator_module(expected: ExpectedModel) -> OperatorModule:
     """Return the module that a model is exported from, in evaluation mode, with the attributes as constants."""
     spec, model = expected.spec, expected.model
-    operator = with_attributes(torch_operator(spec), spec, model)
+    operator = as_called_by_others(spec, model)
     # Outside of compute, which is traced: torch 2.6 traces few iterators.
     indices = list(case_arguments(spec, model.cases[0], range(len(expected.signature.inputs))))
 
@@ -97,6 +98,20 @@ def leave_out(proto: ModelProto, expected: ExpectedModel) -> ModelProto:
             while names and not names[-1]:
                 names.pop()
             node.output[:] = names
+    return proto
+
+
+def without_copies(proto: ModelProto, expected: ExpectedModel) -> ModelProto:
+    """Remove the copies of the arguments that an operator writes: the dynamo exporter of torch 2.6 keeps them."""
+    outputs = {value.name for value in proto.graph.output}
+    copies = [n for n in proto.graph.node if n.op_type == "Identity" and n.output[0] not in outputs]
+    if not is_mutable(expected.spec):
+        return proto
+    names = {node.output[0]: node.input[0] for node in copies}
+    for node in copies:
+        proto.graph.node.remove(node)
+    for node in proto.graph.node:
+        node.input[:] = [names.get(name, name) for name in node.input]
     return proto
 
 

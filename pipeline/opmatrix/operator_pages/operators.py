@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from opmatrix.codegen.onnx_schema import onnx_type
 from opmatrix.declaration.load import Operator
-from opmatrix.declaration.torch_signature import onnx_name, torch_name, torch_schema
+from opmatrix.declaration.torch_signature import callers_schema, onnx_name, torch_name
 from opmatrix.declaration.value_rules import summary
 from opmatrix.operator_pages.markdown import code, codes, plain, table
 from opmatrix.spec import Attribute, Dims, FromKernel, Input, Model, OpSpec, Output, Override, SameAs
@@ -68,7 +68,7 @@ def _facts(operator: Operator, folder: str, *, has_readme: bool) -> str:
     if has_readme:
         files.insert(0, ("tolerances and their reasons", "README.md"))
     rows = {
-        "torch": code(torch_schema(spec)) if spec.torch else "none: it exists in ONNX alone",
+        "torch": code(callers_schema(spec)) if spec.torch else "none: it exists in ONNX alone",
         "defined in": "`torch_op.py`, in Python" if spec.torch and spec.torch.python else "",
         "replaces": "; ".join(map(_override, spec.torch.overrides)) if spec.torch else "",
         "ONNX": _node(spec),

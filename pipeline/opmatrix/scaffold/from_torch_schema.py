@@ -9,11 +9,11 @@ from dataclasses import replace
 
 from opmatrix.declaration import torch_schema_parser
 from opmatrix.declaration.torch_schema_parser import Parameter, Schema, Type, Value
-from opmatrix.declaration.torch_signature import torch_schema
+from opmatrix.declaration.torch_signature import is_written, torch_schema
 from opmatrix.declaration.validation.operator import CPP_KEYWORDS, TAKEN
 from opmatrix.errors import UsageError, did_you_mean
 from opmatrix.scaffold.draft import FLOATS, SUMMARY, Draft, finished, op_type_of, operator_name, shape_rule, unused
-from opmatrix.spec import Attribute, AttributeKind, Input, OnnxOp, OpSpec, Output, TorchOp
+from opmatrix.spec import Attribute, AttributeKind, Input, OnnxOp, OpSpec, Output, SameAs, TorchOp
 
 TENSORS = ("Tensor", "Tensor?", "Tensor[]")
 KINDS: Mapping[str, AttributeKind] = {
@@ -98,7 +98,8 @@ def _is_derived(schema: Schema, spec: OpSpec) -> bool:
         return False
     one, other = ([(a.type.name, a.name, a.default, a.has_default, a.keyword) for a in s.arguments]
                   for s in (schema, derived))  # fmt: skip
-    return one == other and not schema.overload and all(_is_usable(a.name) for a in schema.arguments)
+    written = any(is_written(a) for a in schema.arguments)
+    return one == other and not schema.overload and not written and all(_is_usable(a.name) for a in schema.arguments)
 
 
 def _is_usable(name: str) -> bool:
@@ -113,7 +114,9 @@ def parts(
 
     `kind_of` returns None for a non-tensor argument that is left out. An unnamed result is named y.
     """
-    tensors = sorted((a for a in schema.arguments if a.type.name in TENSORS), key=lambda a: a.type.name == "Tensor[]")
+    out = [a for a in schema.arguments if is_written(a) and a.keyword]
+    given = [a for a in schema.arguments if a.type.name in TENSORS and a not in out]
+    tensors = sorted(given, key=lambda a: a.type.name == "Tensor[]")
     inputs = tuple(
         Input(
             name=a.name if _is_usable(a.name) else f"{a.name}_",
@@ -127,12 +130,16 @@ def parts(
     )
     numbers = [(a, kind_of(a)) for a in schema.arguments if a.type.name not in TENSORS]
     attributes = tuple(_attribute(a, kind) for a, kind in numbers if kind)
-    taken = [*(i.name for i in inputs), *(a.name for a in attributes), *(r.name for r in schema.results)]
-    outputs = []
-    for index, result in enumerate(schema.results):
-        name = result.name or unused("y" if len(schema.results) == 1 else f"y{index}", taken)
+    in_place = [i for i, a in zip(inputs, tensors, strict=True) if is_written(a)]
+    results = [r for r in schema.results if not is_written(r)]
+    taken = [*(i.name for i in inputs), *(a.name for a in attributes), *(r.name for r in (*results, *out))]
+    count = len(in_place) + len(out) + len(results)
+    outputs = [Output(name=a.name, type=variable, shape=shape_rule(inputs, variable), doc="FILL IN") for a in out]
+    for writes, named in [*((i.name, "") for i in in_place), *((None, r.name) for r in results)]:
+        name = named or unused(f"new_{writes}" if writes else "y" if count == 1 else f"y{len(outputs)}", taken)
         taken.append(name)
-        outputs.append(Output(name=name, type=variable, shape=shape_rule(inputs, variable), doc="FILL IN"))
+        shape = SameAs(input=writes) if writes else shape_rule(inputs, variable)
+        outputs.append(Output(name=name, type=variable, shape=shape, writes=writes, doc="FILL IN"))
     return inputs, attributes, tuple(outputs)
 
 
@@ -180,7 +187,7 @@ def _refused(schema: Schema) -> Iterator[tuple[int, str]]:
     for argument in variadic[1:]:
         yield argument.type.at, f"{argument.name!r} follows {variadic[0].name!r}, of which there are any number too: " \
             "a node of ONNX has one variadic input"  # fmt: skip
-    if not any(a.type.name == "Tensor" for a in schema.arguments):
+    if not any(a.type.name == "Tensor" and not (is_written(a) and a.keyword) for a in schema.arguments):
         yield schema.text.index("("), "no argument is a Tensor; at least one is needed, beside which outputs are made"
     yield from refused_results(schema)
 
@@ -188,8 +195,13 @@ def _refused(schema: Schema) -> Iterator[tuple[int, str]]:
 def _refused_argument(argument: Parameter) -> Iterator[tuple[int, str]]:
     """Yield why an argument can be neither an input nor an attribute."""
     found, at = argument.type, argument.type.at
-    if found.alias:
+    if found.alias and not is_written(argument):
         yield at, torch_schema_parser.aliased(found)
+    elif found.alias and found.name != "Tensor":
+        yield (
+            at,
+            f"{found.name}({found.alias}) is written, allowed: Tensor({found.alias}), which is always there",
+        )
     elif found.name in TENSORS:
         if argument.has_default and argument.default is not None:
             yield argument.at, f"{argument.name!r} has a default, and none of a tensor but None can be said"
@@ -229,11 +241,14 @@ def refused_results(schema: Schema) -> Iterator[tuple[int, str]]:
     """Yield the position and the reason of each result that cannot be an output."""
     if schema.more_results:
         yield schema.results_at, "any number of results: the legacy exporter must know how many; name each"
-    elif not schema.results:
+    elif not schema.results and not any(map(is_written, schema.arguments)):
         yield schema.results_at, "no result: an operator of ONNX has at least one output"
+    written = [a.type.alias for a in schema.arguments]
     for found in (r.type for r in schema.results):
-        if found.alias:
+        if found.alias and "!" not in found.alias:
             yield found.at, torch_schema_parser.aliased(found)
+        elif found.alias and found.alias not in written:
+            yield found.at, f"{found.element}({found.alias}) is no argument, which a result that is written must be"
         elif found.name.startswith("Tensor["):
             yield found.at, f"{found.name} is any number of outputs: the legacy exporter must know how many; name each"
         elif found.name == "Tensor?":

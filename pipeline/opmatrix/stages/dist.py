@@ -19,7 +19,7 @@ from typing import Any
 
 from opmatrix.declaration import schema_versions
 from opmatrix.declaration.load import Operator, load_operator
-from opmatrix.declaration.torch_signature import has_torch_library, stable_abi_since, torch_schema
+from opmatrix.declaration.torch_signature import callers_schema, has_torch_library, stable_abi_since
 from opmatrix.errors import DistError, missing
 from opmatrix.files import write_bytes, write_text
 from opmatrix.matrix.cells import Cell
@@ -118,7 +118,7 @@ def _about(layout: Paths, operator: Operator) -> dict[str, Any]:
     return {
         "summary": spec.summary,
         "torch": {
-            "schema": torch_schema(spec),
+            "schema": callers_schema(spec),
             "since": stable_abi_since(spec) if has_torch_library(spec) else None,
             "gradient": path.is_file() and re.search(r"^def backward\b", path.read_text(), re.MULTILINE) is not None,
         }

@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import keyword
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import torch
 
 from opmatrix import step_log
 from opmatrix.declaration.load import Operator
-from opmatrix.declaration.torch_signature import model_dtypes, torch_arguments
+from opmatrix.declaration.torch_signature import (
+    callers_name,
+    is_mutable,
+    model_dtypes,
+    torch_arguments,
+    torch_qualified,
+)
 from opmatrix.errors import RegisterError
 from opmatrix.export.generated_modules import GeneratedModules, load_generated
 from opmatrix.project.paths import Paths
-from opmatrix.spec import FromKernel, Model, OpSpec
+from opmatrix.spec import Case, FromKernel, Model, OpSpec
+from opmatrix.testdata.case_arrays import case_arrays, described
+from opmatrix.testdata.compare import EXACT, compare
 from opmatrix.torch_checks import inference_check
-from opmatrix.torch_checks.opcheck_samples import OpcheckSample, complete
+from opmatrix.torch_checks.opcheck_samples import OpcheckSample, Trace, complete
 from opmatrix.torch_library import aten_overloads, features
-from opmatrix.torch_library.call import as_tuple, torch_call
+from opmatrix.torch_library.call import MutableCall, as_tuple, torch_call, torch_operator, with_attributes
+from opmatrix.torch_library.case_tensors import arguments, as_array, tensors
 from opmatrix.torch_library.load_library import LoadedLibrary
 
 OPCHECKS = ("test_schema", "test_autograd_registration", "test_faketensor")
@@ -44,6 +54,7 @@ def results(layout: Paths, operator: Operator, loaded: LoadedLibrary) -> list[di
             if not opcheck
         ]
         + [{"check": "test_schema", "skipped": reason} for reason in _without_schema(operator) if opcheck]
+        + (_mutable(operator) if is_mutable(operator.spec) else [])
         + ([] if generated is None else inference_check.results(operator, loaded.overload, generated))
     )
 
@@ -71,23 +82,86 @@ def _opcheck(
 ) -> Iterator[str]:
     """Yield the name of each opcheck test that passed."""
     step_log.now_running(f"opcheck of case {sample.case.name}")
+    called = torch_call(operator.spec, sample.model, sample.arguments)
+    yield from _tested(operator, sample.model, sample.case, loaded.overload, called, sample.trace)
+
+
+def _tested(
+    operator: Operator,
+    model: Model,
+    case: Case,
+    overload: Any,
+    called: tuple[Sequence[Any], Mapping[str, Any]],
+    trace: Trace | None,
+) -> Iterator[str]:
     with _cheap_trace():
         outcomes = torch.library.opcheck(
-            loaded.overload,
-            *torch_call(operator.spec, sample.model, sample.arguments),
-            test_utils=[*_tests(operator, sample), *([f"{TRACE}{sample.trace}"] if sample.trace else [])],
+            overload,
+            tuple(called[0]),
+            dict(called[1]),
+            test_utils=[*_tests(operator, model), *([f"{TRACE}{trace}"] if trace else [])],
             raise_exception=False,
         )
     for test, outcome in outcomes.items():
         if outcome != "SUCCESS":
-            problem = f"{operator.name}-{sample.case.name}: torch.library.opcheck's {test} says: {outcome}"
+            problem = f"{operator.name}-{case.name}: torch.library.opcheck's {test} says: {outcome}"
             raise RegisterError(f"{problem}. {_remedy(operator)}")
         yield test
 
 
-def _tests(operator: Operator, sample: OpcheckSample) -> tuple[str, ...]:
+def _mutable(operator: Operator) -> list[dict[str, str]]:
+    """Check the operator that writes arguments with each case: it writes what the functional one returns, and nothing
+    else, and returns the arguments that its schema says. Then opcheck, which traces it: torch must find a functional
+    form of it. Raises RegisterError."""
+    spec, found = operator.spec, []
+    for model in operator.models:
+        call, functional = MutableCall(spec, model), with_attributes(torch_operator(spec), spec, model)
+        cases = [case for case in model.cases if described(case)]
+        for case in cases:
+            inputs = arguments(spec, case, tensors(spec, model, case, case_arrays(spec, model, case)))
+            before = [_copy(one) for one in inputs]
+            expected, actual = as_tuple(functional(*inputs)), as_tuple(call(*inputs))
+            given = call.given(inputs)
+            positional, by_name = call.ordered(given)
+            foreign = call.foreign(given, call.overload(*positional, **by_name))
+            problems = [f"{name} is returned as another tensor than the argument" for name in foreign]
+            problems += [
+                f"{output.name} is not what {torch_qualified(spec)} returns"
+                for output, a, b in zip(spec.outputs, actual, expected, strict=True)
+                if not _equal(a, b)
+            ]
+            problems += [
+                f"{part.name} is written, and the schema does not say so"
+                for part, a, b in zip(spec.inputs, inputs, before, strict=True)
+                if not _equal(a, b)
+            ]
+            for problem in problems:
+                raise RegisterError(
+                    f"{operator.name}-{case.name}: {callers_name(spec)}: {problem}. {_remedy(operator)}"
+                )
+            found.append({"case": case.name, "check": "written arguments"})
+        for case in cases[:1] if features.OPCHECK.available else ():
+            inputs = arguments(spec, case, tensors(spec, model, case, case_arrays(spec, model, case)))
+            called = call.ordered(call.given(inputs))
+            checked = _tested(operator, model, case, call.overload, called, "dynamic")
+            found += [{"case": case.name, "check": f"{test} of {callers_name(spec)}"} for test in checked]
+    return found
+
+
+def _copy(given: Any) -> Any:
+    return [one.clone() for one in given] if isinstance(given, list) else None if given is None else given.clone()
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """Return whether two arguments or outputs have the same elements; NaN is equal to NaN."""
+    if isinstance(one, list):
+        return all(map(_equal, one, other))
+    return one is other or bool(compare(as_array(one.detach()), as_array(other.detach()), tolerance=EXACT).ok)
+
+
+def _tests(operator: Operator, model: Model) -> tuple[str, ...]:
     """Return the tests of opcheck. test_schema fails for each argument with a name such as "from", and multiplies."""
-    fails = _has_keywords(operator.spec) or _has_float8(operator, sample.model)
+    fails = _has_keywords(operator.spec) or _has_float8(operator, model)
     return tuple(test for test in OPCHECKS if test != "test_schema" or not fails)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from opmatrix.declaration.torch_signature import overridden_in, torch_overload
+from opmatrix.declaration.torch_signature import overridden_in, torch_operator_name, torch_overload
 from opmatrix.errors import ExportError
 from opmatrix.spec import OpSpec
 from opmatrix.version import minor
@@ -28,7 +28,7 @@ def names(spec: OpSpec) -> tuple[str, ...]:
     if spec.torch is None:
         raise ExportError(f"{spec.name} is declared without a torch operator: no exporter of torch can write it")
     if not spec.torch.overrides:
-        return (spec.torch.name,)
+        return (torch_operator_name(spec),)
     running = minor(torch.__version__)
     if found := overridden_in(spec, running):
         return found

@@ -11,10 +11,14 @@ import torch
 from opmatrix.declaration.torch_signature import (
     attribute_values,
     call_of,
+    callers_name,
+    is_mutable,
+    is_written,
     torch_arguments,
     torch_name,
     torch_overload,
     torch_qualified,
+    written_outputs,
     written_schema,
 )
 from opmatrix.spec import Model, OpSpec
@@ -39,7 +43,7 @@ def registered_overload(spec: OpSpec) -> Any:
 
 def as_tuple(returned: Any) -> tuple[torch.Tensor, ...]:
     """Return the outputs of an operator as a tuple: torch returns a single one without."""
-    return tuple(returned) if isinstance(returned, tuple | list) else (returned,)
+    return tuple(returned) if isinstance(returned, (tuple, list)) else (returned,)
 
 
 def has_inferred_names(schema: Any) -> bool:
@@ -77,6 +81,64 @@ def with_attributes(operator: Callable[..., Any], spec: OpSpec, model: Model) ->
         return operator(*positional, **keywords)
 
     return call
+
+
+def as_called_by_others(spec: OpSpec, model: Model) -> Callable[..., Any]:
+    """Return the operator as a function of its inputs in the declared order, which returns all outputs.
+
+    One that writes arguments gets copies of them.
+    """
+    return MutableCall(spec, model) if is_mutable(spec) else with_attributes(torch_operator(spec), spec, model)
+
+
+class MutableCall:
+    """A call of an operator that writes arguments, as a function of the inputs that returns all outputs."""
+
+    def __init__(self, spec: OpSpec, model: Model) -> None:
+        schema, outputs = written_schema(spec), written_outputs(spec)
+        assert schema is not None
+        found = registered_operator(callers_name(spec))
+        self.overload = found if schema.overload else found.default
+        values = torch_attributes(spec, model)
+        self._functional = with_attributes(torch_operator(spec), spec, model)
+        self._places = {torch_name(part): n for n, part in enumerate(spec.inputs)}
+        self._fixed = {a.name: values.get(a.name, a.default) for a in schema.arguments}
+        self._written = {name: spec.outputs.index(output) for name, output in outputs.items()}
+        self._positional = [a.name for a in schema.arguments if not a.keyword]
+        self._by_name = [a.name for a in schema.arguments if a.keyword]
+        # Where each output is: in an argument, or in a result.
+        fresh = iter([n for n, result in enumerate(schema.results) if not is_written(result)])
+        names = {n: name for name, n in self._written.items()}
+        self._outputs = [(names.get(n), -1 if n in names else next(fresh)) for n in range(len(spec.outputs))]
+        letters = {a.type.alias: a.name for a in schema.arguments if is_written(a)}
+        self._aliases = [letters.get(result.type.alias) for result in schema.results]
+
+    def given(self, inputs: Sequence[Any]) -> dict[str, Any]:
+        """Return the arguments by name: those that are written are copies, and for ``out=`` empty tensors."""
+        found = dict(self._fixed)
+        for name, n in self._places.items():
+            found[name] = inputs[n].clone() if name in self._written else inputs[n]
+        for name, n in self._written.items():
+            if name not in self._places:
+                found[name] = torch.empty_like(as_tuple(self._functional(*inputs))[n])
+        return found
+
+    def ordered(self, given: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """Return the arguments by position, and those by name alone."""
+        return [given[name] for name in self._positional], {name: given[name] for name in self._by_name}
+
+    def foreign(self, given: dict[str, Any], returned: Any) -> list[str]:
+        """Return the arguments that the schema returns, and the call does not."""
+        results = () if returned is None else as_tuple(returned)
+        pairs = zip(self._aliases, results, strict=True)
+        return [name for name, result in pairs if name is not None and result is not given[name]]
+
+    def __call__(self, *inputs: Any) -> Any:
+        given = self.given(inputs)
+        positional, by_name = self.ordered(given)
+        results = as_tuple(self.overload(*positional, **by_name))
+        outputs = tuple([results[n] if name is None else given[name] for name, n in self._outputs])
+        return outputs if len(outputs) > 1 else outputs[0]
 
 
 def torch_minor() -> str:

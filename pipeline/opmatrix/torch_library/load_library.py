@@ -20,6 +20,7 @@ from opmatrix.declaration.torch_signature import (
     is_own,
     stable_abi_since,
     torch_arguments,
+    torch_operator_name,
     torch_schema,
 )
 from opmatrix.errors import RegisterError, missing
@@ -108,7 +109,7 @@ def _load_library(layout: Paths, operator: Operator) -> None:
             f"Compile it anew with: {compile_command}"
         ) from error
     if spec.torch and spec.torch.schema:  # torch keeps the overloads that it found when the operator was first named
-        namespace, _, name = spec.torch.name.partition("::")
+        namespace, _, name = torch_operator_name(spec).partition("::")
         vars(getattr(torch.ops, namespace)).pop(name, None)
     # The library does not throw while it is loaded: it keeps the message of a failed registration.
     if not own and (error_text := getattr(ctypes.CDLL(str(path)), "opmatrix_error", None)):

@@ -16,7 +16,7 @@ from opmatrix.codegen import python_modules
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.python_source import names, source
 from opmatrix.declaration.schema_versions import versions
-from opmatrix.declaration.torch_signature import has_torch_library, torch_overload, torch_schema
+from opmatrix.declaration.torch_signature import callers_name, callers_schema, has_torch_library
 from opmatrix.errors import DistError
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Headers, OpSpec
@@ -99,8 +99,8 @@ def _variables(dist: Dist, specs: Sequence[OpSpec], modules: Mapping[str, Sequen
         {
             "name": spec.name,
             "summary": spec.summary,
-            "schema": torch_schema(spec),
-            "path": ".".join(filter(None, (*spec.torch.name.split("::"), torch_overload(spec)))),
+            "schema": callers_schema(spec),
+            "path": callers_name(spec).replace("::", "."),
             **python_modules.function(spec),
         }
         for spec in specs

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 
 from opmatrix.declaration import torch_schema_parser
 from opmatrix.declaration.torch_schema_parser import Parameter, Schema, Value
-from opmatrix.declaration.torch_signature import torch_kind, torch_name, torch_parts
+from opmatrix.declaration.torch_signature import is_required, is_written, torch_kind, torch_name, torch_parts
 from opmatrix.declaration.validation.attribute_values import value_mistake
-from opmatrix.declaration.validation.mistake import Mistake, duplicates
+from opmatrix.declaration.validation.mistake import Mistake, duplicates, not_one_of
 from opmatrix.errors import UsageError, did_you_mean
-from opmatrix.spec import Attribute, Input, OpSpec
+from opmatrix.spec import Attribute, FromKernel, Input, OpSpec, SameAs
 
 _MODULES = ("torch", "math")  # in the generated fake kernel
 _Place = tuple[int, str]  # the offset in the schema, and what is wrong there
@@ -24,6 +24,7 @@ def torch_schema(spec: OpSpec) -> Iterator[Mistake]:
         if given.torch_name and not (spec.torch and spec.torch.schema):
             yield Mistake(f"inputs[{index}].torch_name", f"found {given.torch_name!r}, allowed with torch.schema: a "
                           "derived schema has the input's own name")  # fmt: skip
+    yield from _writes(spec)
     if spec.torch is None or not spec.torch.schema:
         return
     if spec.torch.overrides:
@@ -59,14 +60,22 @@ def _places(spec: OpSpec, schema: Schema) -> Iterator[_Place]:
     if schema.more:
         yield schema.text.index("..."), "any number of arguments of any kind, allowed: arguments with names"
     parts = {torch_name(part): part for part in torch_parts(spec)}
+    mutable = any(is_written(a) for a in schema.arguments)
+    if mutable and spec.torch.python:
+        written = next(a for a in schema.arguments if is_written(a))
+        yield written.type.at, f"{written.type.element}({written.type.alias}) {written.name}, allowed without " \
+            "torch.python: opmatrix defines the operator, with the functional one that it calls"  # fmt: skip
     for twice in duplicates([a.name for a in schema.arguments]):
         yield next(a.at for a in reversed(schema.arguments) if a.name == twice), f"{twice!r} a second time"
+    for twice in duplicates([a.type.alias for a in schema.arguments if a.type.alias]):
+        yield next(a.type.at for a in reversed(schema.arguments) if a.type.alias == twice), f"({twice}) a second " \
+            "time, allowed: a letter for each argument"  # fmt: skip
     for argument in schema.arguments:
         if argument.name not in parts:
-            yield from _constant(spec, argument)
+            yield from _out(spec, argument) if argument.type.alias else _constant(spec, argument)
             continue
         part = parts[argument.name]
-        yield from _input(part, argument) if isinstance(part, Input) else _attribute(part, argument)
+        yield from _input(spec, part, argument) if isinstance(part, Input) else _attribute(part, argument)
         if argument.keyword and (keyword.iskeyword(argument.name) or argument.name in _MODULES):
             why = "names something else in Python, allowed before '*', where Python passes it by position"
             yield argument.at, f"{argument.name!r} {why}"
@@ -98,10 +107,65 @@ def _is_number(kind: str, value: Value) -> bool:
     return isinstance(value, int | float if kind == "float" else int) and kind in _NUMBERS
 
 
-def _input(part: Input, argument: Parameter) -> Iterator[_Place]:
-    found, wanted = argument.type, torch_kind(part)
-    if found.alias:
+def _writes(spec: OpSpec) -> Iterator[Mistake]:
+    """Yield the mistakes of outputs that overwrite inputs."""
+    required = {i.name: i for i in spec.inputs if is_required(i)}
+    for index, output in enumerate(spec.outputs):
+        path, name = f"outputs[{index}].writes", output.writes
+        if name is None:
+            continue
+        if name not in required:
+            yield not_one_of(path, name, [*required])
+        elif spec.torch is None or not spec.torch.schema:
+            yield Mistake(path, f"found {name!r}, allowed with torch.schema, in which the argument is Tensor(a!)")
+        elif output.type != required[name].type:
+            yield Mistake(path, f"{name!r} is of type {required[name].type}, the output of type {output.type}; "
+                          "allowed: an input of the same type, which can hold the output")  # fmt: skip
+        elif output.shape != SameAs(input=name):
+            yield Mistake(path, f"found {name!r}, allowed with shape=SameAs(input={name!r}): the input must be able "
+                          "to hold the output")  # fmt: skip
+        elif output.optional:
+            yield Mistake(path, f"found {name!r} and optional={output.optional!r}, allowed: one of both; torch always "
+                          "writes the input")  # fmt: skip
+    for twice in duplicates([o.writes for o in spec.outputs if o.writes]):
+        yield Mistake("outputs", f"two outputs write {twice!r}, allowed: one")
+
+
+def _is_plain(alias: str) -> bool:
+    """Return whether an alias annotation is that of a written argument, ``a!``."""
+    return re.fullmatch(r"[A-Za-z]\w*!", alias) is not None
+
+
+def _out(spec: OpSpec, argument: Parameter) -> Iterator[_Place]:
+    """Yield what is wrong with an annotated argument that belongs to no input: it is the ``out=`` of an output."""
+    found, name = argument.type, argument.name
+    outputs = {o.name: o for o in spec.outputs if o.writes is None}
+    if not _is_plain(found.alias):
         yield found.at, torch_schema_parser.aliased(found)
+    elif name not in outputs:
+        near = did_you_mean(name, [torch_name(i) for i in spec.inputs] + [*outputs])
+        yield argument.at, f"{name!r} is written, allowed: an input that an output `writes`, or, for out=, the name " \
+            f"of an output{near}"  # fmt: skip
+    elif found.name != "Tensor" or argument.has_default:
+        yield found.at, f"{found.name}({found.alias}) {name}, allowed: Tensor({found.alias}) without a default"
+    elif isinstance(outputs[name].shape, FromKernel):
+        yield argument.at, f"only the kernel knows the size of {name!r}, allowed: an output whose size the caller " \
+            "knows; return a new Tensor"  # fmt: skip
+    elif outputs[name].optional:
+        yield argument.at, f"{name!r} is optional, allowed: a required output; torch always writes the argument"
+
+
+def _input(spec: OpSpec, part: Input, argument: Parameter) -> Iterator[_Place]:
+    found, wanted = argument.type, torch_kind(part)
+    written = next((o.name for o in spec.outputs if o.writes == part.name), None)
+    if found.alias and not _is_plain(found.alias):
+        yield found.at, torch_schema_parser.aliased(found)
+    elif found.alias and written is None:
+        yield found.at, f"{found.name}({found.alias}) {argument.name} is written, and no output says with what; give " \
+            f"one writes={part.name!r}, shape=SameAs(input={part.name!r}) and the input's type"  # fmt: skip
+    elif written and not found.alias:
+        yield found.at, f"{found.name} {argument.name}, allowed: {found.name}(a!), because the output {written!r} " \
+            f"writes {part.name!r}"  # fmt: skip
     elif found.name != wanted:
         kind = "variadic" if part.variadic else "optional" if part.optional else "required"
         yield found.at, f"{found.name} {argument.name}, allowed: {wanted}, because the input {part.name!r} is {kind}"
@@ -150,11 +214,19 @@ def _equal(declared: object, written: Value) -> bool:
 
 def _results(spec: OpSpec, schema: Schema) -> Iterator[_Place]:
     found: Sequence[Parameter] = schema.results
+    written = {a.type.alias: a.name for a in schema.arguments if is_written(a)}
     for result in found:
-        if result.type.alias:
-            yield result.type.at, torch_schema_parser.aliased(result.type)
-        elif result.type.name != "Tensor":
+        if result.type.name != "Tensor":
             yield result.type.at, f"{result.type.name}, allowed: Tensor for each output"
-    if schema.more_results or len(found) != len(spec.outputs):
-        count = "any number of" if schema.more_results else len(found)
-        yield schema.results_at, f"{count} results, allowed: {len(spec.outputs)}, one for each output"
+        elif result.type.alias and not is_written(result):
+            yield result.type.at, torch_schema_parser.aliased(result.type)
+        elif result.type.alias and result.type.alias not in written:
+            letters = ", ".join(f"Tensor({alias}), which is {name}" for alias, name in written.items())
+            yield result.type.at, f"Tensor({result.type.alias}) is no argument, allowed: " + (letters or "Tensor")
+    for twice in duplicates([r.type.alias for r in found if r.type.alias]):
+        yield schema.results_at, f"({twice}) is returned twice, allowed: once"
+    fresh = sum(not r.type.alias for r in found)
+    if schema.more_results or fresh != len(spec.outputs) - len(written):
+        count = "any number of" if schema.more_results else fresh
+        which = "each output that is written into no argument" if written else "each output"
+        yield schema.results_at, f"{count} results, allowed: {len(spec.outputs) - len(written)}, one for {which}"

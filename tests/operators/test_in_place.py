@@ -1,0 +1,225 @@
+"""Operators that write arguments, ``Tensor(a!)`` and ``out=``, write in torch and return new tensors in a model. A call
+that is dropped, or writes something else, is found.
+
+tests/projects/in_place: `axpy` is cst::axpy_, without a result; `split_sign` is cst::split.out, with an argument of
+each kind and a new result.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from opmatrix.declaration.load import load_operator
+from tests.support.forked import forked, register
+from tests.support.projects import ROOT, Project, edited
+
+pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    made = Project.copy(tmp_path_factory.mktemp("in_place"), operators=(), seconds=300)
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "tests/projects/in_place", made.root, dirs_exist_ok=True, ignore=ignored)
+    done = made.doit("opsets=18")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return made
+
+
+@pytest.mark.parametrize("operator", ["axpy", "split_sign"])
+def test_every_cell_is_verified(operator: str, project: Project) -> None:
+    found = {name: record["outcome"] for name, record in project.records().items() if name.startswith(operator)}
+    cells = ("legacy-opset18", "dynamo-opset18")
+    assert found == {f"{operator}-custom@torch2.13-{cell}-ort1.31": "verified" for cell in cells}
+
+
+def test_the_arguments_are_written(project: Project) -> None:
+    """With any strides, also where an input is the same tensor or overlaps; the gradient is that of the operator."""
+
+    def calls() -> None:
+        import torch
+
+        _registered(project, "axpy", "split_sign")
+        axpy_ = torch.ops.cst.axpy_
+        y = torch.randn(3, 4)
+        for x in (torch.randn(3, 4), torch.randn(4, 3).t(), torch.randn(3, 8)[:, ::2]):
+            before, version = x.clone(), x._version
+            assert axpy_(x, y, 2.0) is None
+            assert torch.allclose(x, before + 2 * y) and x._version > version
+        x = torch.randn(5)
+        before = x.clone()
+        axpy_(x, x, alpha=0.5)
+        assert torch.allclose(x, 1.5 * before)
+        whole = torch.arange(6.0)
+        axpy_(whole[1:], whole[:-1])
+        assert whole.tolist() == [0.0, 1.0, 3.0, 5.0, 7.0, 9.0]
+        with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
+            axpy_(torch.zeros(1, 4).expand(3, 4), y)
+        leaf = torch.randn(3, dtype=torch.float64, requires_grad=True)
+        with pytest.raises(RuntimeError, match="a leaf Variable that requires grad"):
+            axpy_(leaf, leaf)
+
+        def cubed(t: torch.Tensor) -> torch.Tensor:
+            made = t * t
+            axpy_(made, t, 3.0)
+            return made * t
+
+        assert torch.autograd.gradcheck(cubed, leaf)
+        with torch.inference_mode():
+            axpy_(x, x)
+        compiled = torch.compile(cubed, fullgraph=True, backend="aot_eager")
+        assert torch.equal(compiled(leaf), cubed(leaf))
+
+    assert forked(calls, project.root / "output") == ""
+
+
+def test_out_must_fit(project: Project) -> None:
+    def calls() -> None:
+        import torch
+
+        _registered(project, "split_sign")
+        split = torch.ops.cst.split.out
+        x, calls, out = torch.tensor([[1.0, -2.0]]), torch.tensor([7]), torch.full((1, 2), 9.0)
+        returned, negative = split(x, calls, 2, positive=out)
+        assert returned is out and out.tolist() == [[1.0, 0.0]] and negative.tolist() == [[0.0, -2.0]]
+        assert calls.tolist() == [9]
+        for wrong, message in (
+            (torch.empty(2), "cst::split.out: positive must have the shape (1, 2), got (2,)"),
+            (
+                torch.empty(1, 2).double(),
+                "cst::split.out: positive must have the dtype torch.float32, got torch.float64",
+            ),
+        ):
+            with pytest.raises(RuntimeError, match=re.escape(message)):
+                split(x, calls, positive=wrong)
+
+    assert forked(calls, project.root / "output") == ""
+
+
+MODEL = """
+import torch
+
+
+class Written(torch.nn.Module):
+    def forward(self, x, y):
+        z = {made}
+        torch.ops.cst.axpy_({target}, y, 2.0)
+        calls = torch.zeros(2, dtype=torch.int64) + x.shape[0]
+        out = torch.empty_like(z)
+        kept, negative = torch.ops.cst.split.out(z, calls, 3, positive=out)
+        return z + 1, kept * 2, negative, out, calls
+
+
+def model():
+    return Written(), (torch.randn(2, 3), torch.randn({shape}))
+"""
+
+
+@pytest.mark.parametrize("exporter", ["legacy", "dynamo"])
+def test_later_nodes_read_what_was_written(exporter: str, project: Project) -> None:
+    """In a user's model, which ONNX Runtime runs with the results of torch."""
+    (project.root / "later.py").write_text(MODEL.format(made="x * 2", target="z", shape="2, 3"))
+    done = project.doit("check", "later.py:model", "--exporter", exporter)
+    assert "OK: " in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 0
+
+
+def test_the_dynamo_exporter_writes_into_views(project: Project) -> None:
+    (project.root / "view.py").write_text(MODEL.format(made="x * 2", target="z[1]", shape="3"))
+    done = project.doit("check", "view.py:model", "--exporter", "dynamo")
+    assert "OK: " in done.stdout, done.stdout + done.stderr
+
+
+def test_the_legacy_exporter_refuses_views(project: Project) -> None:
+    (project.root / "view.py").write_text(MODEL.format(made="x * 2", target="z[1]", shape="3"))
+    done = project.doit("check", "view.py:model", "--exporter", "legacy")
+    assert done.returncode != 0
+    assert "cst::axpy_: x is a view of another tensor" in done.stdout + done.stderr
+
+
+# What is planted in the generated module that defines the operator, and what finds it.
+FAULTS = {
+    "nothing is written": ("    write(x, results[0], 'x')\n", "", "z is not what cst::axpy__functional returns"),
+    "another argument is written": (
+        "    write(x, results[0], 'x')\n",
+        "    write(x, results[0], 'x')\n    y.zero_()\n",
+        "y is written, and the schema does not say so",
+    ),
+}
+
+
+@contextmanager
+def planted(project: Project, operator: str, old: str, new: str) -> Iterator[None]:
+    path = project.layout.generated(operator) / "fake.py"
+    quotes = (old.replace("'", '"'), new.replace("'", '"'))
+    with edited(path, *(quotes if quotes[0] in path.read_text() else (old, new))):
+        yield
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_what_is_written_is_checked(fault: str, project: Project) -> None:
+    old, new, message = FAULTS[fault]
+    with planted(project, "axpy", old, new):
+        done = register(project.root, "axpy", "--part", "schema")
+    assert done.returncode != 0
+    assert message in done.stderr
+
+
+def test_a_result_must_be_the_argument(project: Project) -> None:
+    with planted(project, "split_sign", "return positive, ", "return positive.clone(), "):
+        done = register(project.root, "split_sign", "--part", "schema")
+    assert done.returncode != 0
+    assert "positive is returned as another tensor than the argument" in done.stderr
+
+
+def test_a_call_that_the_legacy_exporter_drops_is_an_error(project: Project) -> None:
+    """In the operator itself, which users have, and, without that check, by the export's gate."""
+    traced = "operator._op = traceable(operator._op)"
+    for old, message in (
+        ("", "was called in a way that the legacy exporter drops"),
+        ("onnx is not None", "no node cst.domain::Axpy, found: Identity"),
+    ):
+        with planted(project, "axpy", traced, "pass"), _checked(project, old):
+            done = export(project, "torch2.13-legacy-opset18-ort1.31")
+        assert done
+        assert message in done, done
+
+
+@contextmanager
+def _checked(project: Project, without: str) -> Iterator[None]:
+    if not without:
+        yield
+        return
+    with planted(project, "axpy", without, "False"):
+        yield
+
+
+def export(project: Project, cell: str) -> str:
+    """Export axpy in a cell; return the message of the failure, or ""."""
+    from opmatrix.matrix.cells import Cell
+
+    def run() -> None:
+        from opmatrix.stages import export as stage
+
+        stage.run(project.layout, load_operator(project.layout, "axpy"), lowering="custom", cell=Cell.parse(cell))
+
+    return forked(run, project.root / "output")
+
+
+def _registered(project: Project, *operators: str) -> None:
+    """Load operators with all that a wheel registers."""
+    from opmatrix.export.generated_modules import load_generated
+    from opmatrix.torch_library import load_library, user_python
+    from opmatrix.torch_library.call import torch_qualified
+
+    for name in operators:
+        operator = load_operator(project.layout, name)
+        load_library.load(project.layout, operator)
+        load_generated(project.layout, name).fake.register_fake()
+        if gradient := user_python.gradient(project.layout, operator.spec):
+            gradient.register(torch_qualified(operator.spec))
