@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -13,10 +14,11 @@ import pytest
 from opmatrix.codegen.generated_files import cpp_files
 from opmatrix.declaration.load import load_operator, load_operators
 from opmatrix.declaration.torch_signature import ONLY_KERNEL
-from opmatrix.declaration.validation.operator import RESERVED
+from opmatrix.declaration.validation.operator import RESERVED, declaration
 from opmatrix.engine.doit_tasks import GROUPS
 from opmatrix.errors import SpecError, UsageError
 from opmatrix.project.paths import Paths
+from opmatrix.spec import Input, OnnxOp, OpSpec, Output, SameAs
 
 SPEC = (
     (Path(__file__).parents[2] / "ops/group_norm/spec.py")
@@ -122,6 +124,12 @@ def test_the_unchanged_declaration_is_read(tmp_path: Path) -> None:
         ('kind="float", default=1e-5', 'kind="tensor", type="float32", dims=(-1,)', ["attributes[0].dims: found (-1,), allowed: a size from 0 on"]),
         ('kind="float", default=1e-5', 'kind="tensor", type="float32", dims=(), optional=True', ["attributes[0].optional: found on a tensor, allowed: on other kinds"]),
         ('kind="float", default=1e-5', 'kind="float", default=1e-5, dims=(3,)', ["attributes[0].dims: found on a float, allowed: on a tensor"]),
+        ('name="bias", type="T"', 'name="epsilon_float", type="T"', ["'epsilon_float': is what generated code calls something of 'epsilon'; choose another name"]),
+        ('name="bias", type="T"', 'name="epsilon_", type="T"', ["'epsilon_': is what generated code calls something of 'epsilon'"]),
+        ('name="bias", type="T"', 'name="threads", type="T"', ["'threads': means something else in generated code"]),
+        ('name="bias", type="T"', 'name="len", type="T"', ["'len': means something else in generated code"]),
+        ('name="bias", type="T"', 'name="T", type="T"', ["'T': means something else in generated code"]),
+        ('op_type="mygroupnorm"', 'op_type="Constant"', ["onnx.op_type: found 'Constant', of which ONNX Runtime makes no custom op in any domain"]),
         ('op_type="mygroupnorm"', 'op_type="mygroupnorm", since_version=2', ["onnx.since_version: found 2, not supported yet, allowed: 1"]),
         ('name="mynamespace::custom_group_norm"', 'name="mynamespace::double"', ["torch.name: found 'mynamespace::double', whose second part is a keyword of C++"]),
         ('dims=("C",), doc="one factor', 'same_as="xx", doc="one factor', ["inputs[2].same_as: found 'xx', allowed: x, num_groups; did you mean 'x'?"]),
@@ -148,6 +156,24 @@ def test_a_mistake_in_a_declaration(tmp_path: Path, old: str, new: str, expected
     assert old in SPEC
     found = mistakes(project(tmp_path, spec=SPEC.replace(old, new, 1)))
     assert any(line.startswith("ops/group_norm/spec.py") and all(e in line for e in expected) for line in found), found
+
+
+@pytest.mark.parametrize(("op_type", "inputs", "least"), [("Add", 1, 2), ("Where", 2, 3), ("Where", 1, 3)])
+def test_an_op_type_of_onnx_with_fewer_inputs_is_refused(op_type: str, inputs: int, least: int) -> None:
+    """ONNX Runtime would end the process. An input that a node may leave out at its end does not count."""
+    parts = [Input(name=f"x{n}", type="float32") for n in range(least)]
+    spec = OpSpec(
+        name="f", summary="", torch=None, onnx=OnnxOp(domain="test", op_type=op_type), inputs=(*parts[:inputs],),
+        outputs=(Output(name="y", type="float32", shape=SameAs(input="x0")),), tolerances={},
+    )  # fmt: skip
+    later = tuple(replace(part, optional=n >= inputs) for n, part in enumerate(parts))
+    for refused in (spec, replace(spec, inputs=later)):
+        (mistake,) = [m for m in declaration(refused, "f") if m.field == "onnx.op_type"]
+        assert (
+            f"found {op_type!r} with {inputs} input" in mistake.text
+            and f"which has {least}, and ends the process; choose another one" in mistake.text
+        )
+    assert not [m for m in declaration(replace(spec, inputs=(*parts,)), "f") if m.field == "onnx.op_type"]
 
 
 EPSILON = 'kind="float", default=1e-5, torch_name="eps", minimum=0.0'

@@ -32,9 +32,10 @@ _NO_ATTRIBUTE = "nothing that a node of ONNX can hold: leave it out"
 _REASONS: Mapping[str, str] = {
     "Scalar": _NUMBER, "number": _NUMBER, "SymInt": _SIZE, "SymBool": _SIZE.replace("int,", "bool,"),
     "complex": "of a kind that neither LibTorch's stable ABI nor ONNX has: write float[]",
+    "Generator": "a state that neither exporter writes into a model: write int seed",
     "ScalarType": "a dtype, and an output's follows from the inputs': leave it out, or write int",
 } | dict.fromkeys(
-    ("Device", "Layout", "MemoryFormat", "Generator", "Dimname", "Storage", "Stream", "QScheme", "DeviceIndex"),
+    ("Device", "Layout", "MemoryFormat", "Dimname", "Storage", "Stream", "QScheme", "DeviceIndex"),
     _NO_ATTRIBUTE,
 )  # fmt: skip
 # What torch's functions take about memory.

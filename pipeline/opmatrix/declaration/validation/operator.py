@@ -18,6 +18,7 @@ from opmatrix.declaration.torch_signature import (
     has_kernel,
     has_kernel_object,
     has_torch_library,
+    is_required,
     onnx_name,
     torch_name,
     torch_parts,
@@ -27,8 +28,9 @@ from opmatrix.declaration.validation.mistake import Mistake, duplicates, not_one
 from opmatrix.declaration.validation.sizes import sizes
 from opmatrix.declaration.validation.torch_schema import torch_schema
 from opmatrix.declaration.validation.value_rules import value_rules
+from opmatrix.errors import many
 from opmatrix.matrix.cells import NODE_OPSETS
-from opmatrix.spec import Attribute, DType, Input, OpSpec, Output
+from opmatrix.spec import Attribute, DType, FromKernel, Input, OpSpec, Output, SameAs
 
 # The name of an operator. Files have longer names that are made of it, and Linux allows 255 bytes.
 NAME = re.compile(r"[a-z][a-z0-9_]{0,99}")
@@ -53,7 +55,19 @@ RESERVED: Mapping[str, tuple[str, ...]] = {
     ),
 }  # fmt: skip
 # Names that generated code uses for something else.
-TAKEN = frozenset({"g", "op", "schema", "torch", "onnx", "ort", "stack", "results", "context", "attributes", "run"})
+TAKEN = frozenset({
+    "g", "op", "schema", "torch", "onnx", "ort", "stack", "results", "context", "attributes", "run", "threads", "use",
+    "item", "len", "math", "tuple", "new_size", "with_replaced", "compute", "equal", "infer", "dtype_of",
+    "check_dtype", "check_same_dtype", "check_shapes", "kNone", "std", "opmatrix", "Items", "List", "NewTensor",
+    "OptionalView", "Sizes", "TensorView", "Texts", "UseThreads", "Half", "BFloat16",
+})  # fmt: skip
+
+# ONNX Runtime (1.16 to 1.31) takes a node of one of these types for ONNX's own in any domain, and aborts where it has
+# fewer inputs than that: found among all types of ONNX, with one to three inputs. It has no session for a Constant.
+INPUTS_OF_ONNX: Mapping[str, int] = {
+    "Add": 2, "Conv": 2, "ConvTranspose": 2, "Div": 2, "Expand": 2, "Gather": 2, "Gemm": 2, "Mul": 2, "Sub": 2,
+    "Where": 3,
+}  # fmt: skip
 
 # Dtypes of a tensor attribute.
 TENSOR_DTYPES: tuple[DType, ...] = (
@@ -91,11 +105,14 @@ def _names(spec: OpSpec) -> Iterator[Mistake]:
     named: list[Input | Attribute | Output] = [*spec.inputs, *spec.attributes, *spec.outputs]
     written = spec.torch is not None and bool(spec.torch.schema)  # no generated code has its names as variables
     spelled = [p.name for p in named] + [a.torch_name for a in spec.attributes if a.torch_name and not written]
+    made = {made: p.name for p in named for made in _made_of(p)}
     for name in spelled:
         if not name.isidentifier() or keyword.iskeyword(name) or name in CPP_KEYWORDS:
             yield Mistake(f"{name!r}", "is no identifier of both C++ and Python, where it names a variable")
-        elif name in TAKEN or name == spec.name:
+        elif name in TAKEN or name == spec.name or name in spec.types:
             yield Mistake(f"{name!r}", "means something else in generated code; choose another name")
+        elif owner := made.get(name):
+            yield Mistake(f"{name!r}", f"is what generated code calls something of {owner!r}; choose another name")
     for twice in duplicates([p.name for p in named]):
         yield Mistake("inputs, attributes, outputs", f"{twice!r} is declared twice")
     for twice in duplicates([torch_name(part) for part in torch_parts(spec)]):
@@ -108,6 +125,24 @@ def _names(spec: OpSpec) -> Iterator[Mistake]:
         yield Mistake("inputs", "found none, allowed: at least one")
     if not spec.outputs:
         yield Mistake("outputs", "found none, allowed: at least one")
+
+
+def _made_of(part: Input | Attribute | Output) -> Iterator[str]:
+    """Yield the names of variables and functions of generated code that are made of the name of a part."""
+    name = part.name
+    if isinstance(part, Input):
+        yield from (f"{name}_values", f"check_{name}_values") if part.values else ()
+    elif isinstance(part, Attribute):
+        yield f"{name}_"
+        yield from (f"{name}_float",) if part.kind.startswith("float") else ()
+        yield from (f"{name}_default", f"{name}_items") if part.default is not None else ()
+    else:
+        yield from () if isinstance(part.shape, SameAs) and not part.shape.replace else (f"{name}_sizes",)
+        yield from (f"wants_{name}", f"has_{name}_") if part.optional else ()
+        if isinstance(part.shape, FromKernel):
+            yield from (f"{name}_known", f"made_{name}")
+            for dim in (*(part.shape.dims or ()), *part.shape.replace.values()):
+                yield from (f"kernel_{dim}", f"new_{dim}")
 
 
 def _onnx_names(spec: OpSpec) -> Iterator[Mistake]:
@@ -134,6 +169,13 @@ def _frameworks(spec: OpSpec) -> Iterator[Mistake]:
         yield Mistake("onnx.domain", f"found {onnx.domain!r}, which is ONNX's own; write one that you own")
     if not re.fullmatch(r"[\w.\-]*", onnx.domain) or not onnx.op_type.isidentifier():
         yield Mistake("onnx", f"{onnx.domain}::{onnx.op_type} is no name that a symbolic function can give to a node")
+    fewest = max((n + 1 for n, part in enumerate(spec.inputs) if is_required(part)), default=0)
+    if fewest < (wanted := INPUTS_OF_ONNX.get(onnx.op_type, 0)):
+        yield Mistake("onnx.op_type", f"found {onnx.op_type!r} with {many(fewest, 'input')}: ONNX Runtime takes such a "
+                      f"node for ONNX's own, which has {wanted}, and ends the process; choose another one")  # fmt: skip
+    if onnx.op_type == "Constant":
+        yield Mistake("onnx.op_type", "found 'Constant', of which ONNX Runtime makes no custom op in any domain; "
+                      "choose another one")  # fmt: skip
     if not onnx.versions or min(onnx.versions, default=0) < max(onnx.since_version, 1):
         yield Mistake("onnx.versions", f"found {onnx.versions}, allowed: from since_version={onnx.since_version} on")
     if spec.runtime == "contrib" and spec.torch and not (spec.torch.overrides or spec.torch.python):
