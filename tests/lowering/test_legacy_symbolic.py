@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
+import onnx
 import pytest
 
-from opmatrix.spec import Input, OnnxOp, OpSpec, Output, SameAs
+from opmatrix.spec import Input, OnnxOp, OpSpec, Output, SameAs, TorchOp
 
 pytestmark = pytest.mark.torch
 
@@ -47,3 +49,41 @@ def test_absent_inputs_at_the_end_are_left_out() -> None:
 def test_absent_inputs_before_a_variadic_one_are_counted() -> None:
     more = (*INPUTS, Input(name="more", type="float32", variadic=True))
     assert written(more, "x", None, None) == ["x", "", ""]
+
+
+def test_a_node_with_the_name_of_its_torch_operator() -> None:
+    """torch looks for a function of onnxscript at the version of the domain, and would refuse the model without one."""
+    import torch
+
+    from opmatrix.export.exporter_warnings import collected
+    from opmatrix.lowering.call_lowering import Lowered
+    from opmatrix.lowering.legacy_symbolic import _registry, registered
+
+    onnx_op, torch_op = OnnxOp(domain="same_name", op_type="twice", versions=(1, 2)), TorchOp(name="same_name::twice")
+    inputs, output = INPUTS[:1], Output(name="y", type="float32", shape=SameAs(input="x"))
+    own = OpSpec(
+        name="twice", summary="", torch=torch_op, onnx=onnx_op, inputs=inputs, outputs=(output,), tolerances={}
+    )
+    library = torch.library.Library("same_name", "DEF")
+    library.define("twice(Tensor x) -> Tensor")
+    library.impl("twice", lambda x: x + x, "CPU")
+
+    class Twice(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> Any:
+            return torch.ops.same_name.twice(x)
+
+    lowered = Lowered(spec=own, lowering="custom", function=lambda g, x: g.op("same_name::twice", x))
+    for version in (1, 2):
+        file, versions = io.BytesIO(), {"same_name": version}
+        with collected(), registered(lowered, 17, versions, ["same_name::twice"]):
+            torch.onnx.export(
+                Twice(),
+                (torch.ones(2),),
+                file,
+                opset_version=17,
+                custom_opsets=versions,
+                dynamo=False,  # type: ignore[arg-type]  # a file object
+            )
+        (node,) = onnx.load_model_from_string(file.getvalue()).graph.node
+        assert (node.domain, node.op_type) == ("same_name", "twice")
+        assert _registry().get_function_group("same_name::twice") is None

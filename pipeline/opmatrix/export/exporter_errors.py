@@ -21,6 +21,9 @@ _REMEDIES: Mapping[str, str] = {
     r"Exporting the operator '(\S+?)' to ONNX opset version (\d+) is not supported": (
         r"No symbolic of \1 is registered at opset \2 or below: register it at the very opset that is asked for"
     ),
+    r"object has no attribute 'to_function_proto'": (
+        "torch 2.0 takes a node with the name of its torch operator for a function of onnxscript: take another torch"
+    ),
     r"UnsupportedOperatorException: ([\w.]+)": (
         r"\1 has no fake kernel: register one with torch.library.register_fake, as the glue stage writes it to fake.py"
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -113,8 +113,10 @@ def registered(lowered: Lowered, opset: int, versions: Mapping[str, int], names:
                 "export"
             )
     register(lowered, opset, versions, names, others)
+    own = f"{lowered.spec.onnx.domain}::{lowered.spec.onnx.op_type}"
     try:
-        yield
+        with _taken_for_a_function(own, versions.get(lowered.spec.onnx.domain, 1)) if own in names else nullcontext():
+            yield
     finally:
         if before and shares:
             torch.onnx.register_custom_op_symbolic(names[0], before, opset)  # type: ignore[attr-defined]  # as below
@@ -124,6 +126,27 @@ def registered(lowered: Lowered, opset: int, versions: Mapping[str, int], names:
             # With the empty group that torch keeps, the next export fails with "min() arg is an empty sequence".
             if (group := _registry().get_function_group(name)) is not None and not len(group._functions):
                 _registry()._registry.pop(name, None)
+
+
+@contextmanager
+def _taken_for_a_function(name: str, version: int) -> Iterator[None]:
+    """Register something for a node with the name of its torch operator, at the version of its domain: torch takes the
+    node for a function of onnxscript, and raises UnsupportedOperatorError where nothing is registered at that version.
+    """
+    if _is_registered(name, version):  # by another overload
+        yield
+        return
+    torch.onnx.register_custom_op_symbolic(name, _NoFunction(), version)  # type: ignore[attr-defined]  # as below
+    try:
+        yield
+    finally:
+        if _is_registered(name, version):
+            torch.onnx.unregister_custom_op_symbolic(name, version)  # type: ignore[attr-defined]  # as below
+
+
+class _NoFunction:
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        raise ExportError("the legacy exporter has no opset as low as the version of a custom domain")
 
 
 def _is_registered(name: str, opset: int) -> bool:

@@ -33,6 +33,12 @@ class Gradients:
         floating = (o for o in outputs if o.is_floating_point())
         return sum(float((o.detach() * w).sum()) for o, w in zip(floating, self.weights, strict=True))
 
+    def bend(self, up: Sequence[torch.Tensor], down: Sequence[torch.Tensor]) -> float:
+        """Return how far the outputs are from the middle of two others, summed, each element times its gradient."""
+        found = ((a + b - 2 * o.detach(), o) for a, b, o in zip(up, down, self.outputs, strict=True))
+        bent = (of for of, o in found if o.is_floating_point())
+        return sum(float((of * w).abs().sum()) for of, w in zip(bent, self.weights, strict=True))
+
     def size(self) -> float:
         """Return the sum of the sizes of all outputs, whose rounding is in a measured change."""
         return sum(float(o.detach().abs().sum()) for o in self.outputs if o.is_floating_point())

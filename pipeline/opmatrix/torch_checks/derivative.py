@@ -60,23 +60,22 @@ class Outcome:
 class _Slope:
     """The change along a random direction: by the gradient, and of the reference, by a step `up` and one `down`.
 
-    `allowed` is how far the gradient's may be from the reference's, `least` what is no more than rounding.
+    `allowed` is how far the gradient's may be from the reference's, `least` what is no more than rounding, and `kink`
+    how far the two steps differ, summed over the elements of the outputs: with ties in several, they differ to either
+    side.
     """
 
     along: torch.Tensor
     actual: float
     up: float
     down: float
+    kink: float
     least: float
     allowed: float
 
     @property
     def expected(self) -> float:
         return (self.up + self.down) / 2
-
-    @property
-    def kink(self) -> float:
-        return abs(self.up - self.down)
 
     @property
     def is_kink(self) -> bool:
@@ -199,12 +198,10 @@ class Check:
         base, least = gradients.weighted(gradients.outputs), ATOL + ROUNDING * gradients.size()
         with torch.no_grad():
             try:
-                up, down = (
-                    (gradients.weighted(self._moved(one, gradients, n, along, by=by)) - base) / by
-                    for by in (STEP, -STEP)
-                )
+                moved = [self._moved(one, gradients, n, along, by=by) for by in (STEP, -STEP)]
             except DataError:
                 return None
+        up, down = ((gradients.weighted(outputs) - base) / by for outputs, by in zip(moved, (STEP, -STEP), strict=True))
         parts = gradient * along
         expected = (up + down) / 2
         return _Slope(
@@ -212,6 +209,7 @@ class Check:
             actual=float(parts.sum()),
             up=up,
             down=down,
+            kink=gradients.bend(*moved) / STEP,
             least=least,
             allowed=least + RTOL * max(float(parts.abs().sum()), abs(expected)),
         )

@@ -12,7 +12,7 @@ from opmatrix.declaration.load import Operator
 from opmatrix.declaration.model_inputs import graph_inputs
 from opmatrix.export.generated_modules import GeneratedModules
 from opmatrix.project.paths import Paths
-from opmatrix.spec import Case, Model, given
+from opmatrix.spec import Case, FromKernel, Model, OpSpec, given
 from opmatrix.testdata.arrays import Array
 from opmatrix.testdata.case_arrays import case_arrays, described, small_and_finite
 from opmatrix.torch_library import features, user_python
@@ -59,7 +59,7 @@ def complete(
     chosen = _chosen(operator)
     traces: Mapping[int, Trace] = dict.fromkeys(range(len(chosen)), "dynamic")
     if gradient:
-        traces = _traces([counts for _, _, _, counts in chosen])
+        traces = _traces(spec, [counts for _, _, _, counts in chosen])
     for index, (model, case, arrays, _) in enumerate(chosen):
         flat = tensors(spec, model, case, arrays)
         for feed, tensor in zip(graph_inputs(spec, model, case), flat, strict=True):
@@ -83,11 +83,13 @@ def _chosen(operator: Operator) -> list[tuple[Model, Case, list[Array], tuple[in
     return [*found.values()]
 
 
-def _traces(counts: Sequence[tuple[int, ...]]) -> dict[int, Trace]:
+def _traces(spec: OpSpec, counts: Sequence[tuple[int, ...]]) -> dict[int, Trace]:
     """Return the samples to trace, by index: that with the most tensors, and, with its own sizes, that with the fewest.
+    A size that the kernel decides is a symbol in every trace.
 
     The trace of a gradient with symbolic sizes takes 0.7 CPU s for a short formula and 7 for a deformable convolution,
     with those of the sample a tenth. The gradient check covers the other samples.
     """
     given = [*map(sum, counts)]
-    return {given.index(min(given)): "static", given.index(max(given)): "dynamic"} if given else {}
+    fewest: Trace = "dynamic" if any(isinstance(o.shape, FromKernel) for o in spec.outputs) else "static"
+    return {given.index(min(given)): fewest, given.index(max(given)): "dynamic"} if given else {}

@@ -91,7 +91,7 @@ class _Kernel:
         attributes = {
             a.source.name: as_float32(a.source, tuple(value) if isinstance(value, list) else value)
             for a in declared
-            if isinstance(a.source, Attribute) and (value := values[a.name]) is not None
+            if isinstance(a.source, Attribute) and ((value := values[a.name]) is not None or a.source.optional)
         }
         reference = self._in_float64 if self.exact else self._declared
         outputs = tuple(as_tensor(output) for output in reference(inputs, attributes))

@@ -1,0 +1,42 @@
+"""The largest number that an index sends to each place: scatter_max of torch_scatter, with its schema and node."""
+
+from opmatrix.spec import Attribute, FromKernel, Input, OnnxOp, OpSpec, Output, Tolerance, TorchOp, ValueRule
+
+DTYPES = ("float32", "float64", "float16", "bfloat16", "int64", "int32")
+EXACT = Tolerance(rtol=0.0, atol=0.0)
+
+SPEC = OpSpec(
+    name="scatter_max",
+    summary="Take the largest of the numbers that an index sends to each place along an axis, and where it was.",
+    torch=TorchOp(
+        name="torch_scatter::scatter_max",
+        schema="torch_scatter::scatter_max(Tensor src, Tensor index, int dim, Tensor? out, int? dim_size) "
+        "-> (Tensor, Tensor)",
+    ),
+    onnx=OnnxOp(domain="torch_scatter", op_type="scatter_max"),
+    types={"T": DTYPES},
+    inputs=(
+        Input(name="src", type="T", dims=("...",), doc="the numbers, of any shape with an axis"),
+        Input(
+            name="index", type="int64", values=ValueRule(minimum=0),
+            doc="the place of each number along `dim`; broadcasts to the shape of src",
+        ),
+        Input(name="out", type="T", optional=True, doc="the numbers to begin with, at most larger ones replace them"),
+    ),
+    attributes=(
+        Attribute(name="dim", kind="int", default=-1, doc="the axis of src along which numbers are moved"),
+        Attribute(
+            name="dim_size", kind="int", optional=True, minimum=-1, maximum=4096,
+            doc="how many places there are without `out`; absent or -1: as many as index needs",
+        ),
+    ),
+    outputs=(
+        Output(name="y", type="T", shape=FromKernel(input="src", replace={"dim": "S"}), doc="the largest numbers"),
+        Output(
+            name="arg_out", type="int64", shape=FromKernel(input="src", replace={"dim": "S"}),
+            doc="where along `dim` each was in src; the size of that axis where none was larger",
+        ),
+    ),
+    discontinuous="a place that has the lowest number of its dtype becomes 0",
+    tolerances={"custom": dict.fromkeys(DTYPES, EXACT)},
+)  # fmt: skip
