@@ -7,9 +7,9 @@
 //
 // Shapes   x and y (N, C, ...), num_groups (1,), scale and bias (C,). num_groups holds a whole number > 0, a divisor
 //          of C.
-// Numbers  Moments are taken in double, of x less the first element of the group: the mean may be 1e6 deviations away,
-//          finite elements of any size are normalized, and a group of equal elements has variance 0, exactly. Each
-//          product with scale must fit the type.
+// Numbers  Computed in double and rounded once. Moments are taken of x less the first element of the group: the mean
+//          may be 1e6 deviations away, finite elements of any size are normalized, and a group of equal elements has
+//          variance 0, exactly. Each product with scale must fit the type.
 // NaN      A NaN or an infinity makes its whole group NaN, as the formula has it; other groups do not see it.
 // Empty    No samples, or no elements behind a channel: nothing to do.
 // Aliasing y overlaps no input.
@@ -32,6 +32,18 @@ struct Moments {
   double variance;
 };
 
+/// Returns x[0 .. kLanes) in double.
+template <typename T>
+[[gnu::always_inline]] inline Lanes<double> widened(const T* x) {
+  if constexpr (sizeof(T) == 2) {  // converts only by itself
+    return Lanes<double>{x[0], x[1], x[2], x[3]};
+  } else {
+    Lanes<T> loaded;
+    std::memcpy(&loaded, x, sizeof loaded);
+    return __builtin_convertvector(loaded, Lanes<double>);
+  }
+}
+
 /// Returns mean and biased variance of x[0 .. count) * unit, count > 0, in one pass.
 template <typename T>
 OPMATRIX_EACH_CPU Moments moments(const T* x, std::int64_t count, double unit) {
@@ -42,9 +54,7 @@ OPMATRIX_EACH_CPU Moments moments(const T* x, std::int64_t count, double unit) {
   std::int64_t i = 0;
   for (; i + kChains * kLanes <= count; i += kChains * kLanes) {
     for (int chain = 0; chain < kChains; ++chain) {
-      Lanes<T> loaded;
-      std::memcpy(&loaded, x + i + chain * kLanes, sizeof loaded);
-      const Lanes<double> d = __builtin_convertvector(loaded, Lanes<double>) * unit - shift;
+      const Lanes<double> d = widened(x + i + chain * kLanes) * unit - shift;
       sums[chain] += d;
       squares[chain] += d * d;
     }

@@ -100,6 +100,21 @@ def flat(dtype: DType) -> Model:
     )
 
 
+def half(dtype: DType) -> Model:
+    return Model(
+        name=dtype,
+        types={"T": dtype},
+        attributes={"epsilon": 0.01},
+        dynamic={"x": ("N", "C", "H"), "scale": ("C",), "bias": ("C",)},
+        min_opset={"decomposed": 13} if dtype == "bfloat16" else {},
+        cases=(
+            Case(name=f"plain_{dtype}", inputs=inputs(2, 6, 11, groups=3)),
+            Case(name=f"special_{dtype}", inputs=inputs(2, 6, 5, groups=3, specials={3: NAN, 50: INF})),
+            Case(name=f"mean_{dtype}", inputs=inputs(1, 8, 37, groups=2, mean=10.0)),
+        ),
+    )
+
+
 MODELS = (
     SEED,
     static("float32"),
@@ -108,4 +123,6 @@ MODELS = (
     dynamic("float64"),
     flat("float32"),
     flat("float64"),
+    half("float16"),
+    half("bfloat16"),
 )

@@ -30,6 +30,8 @@ def decomposed(g: Any, x: Any, num_groups: Any, scale: Any, bias: Any, epsilon: 
         more = {"allowzero_i": 1} if g.opset >= 14 else {}
         return g.op("Reshape", value, g.op("Concat", *sizes, axis_i=0) if len(sizes) > 1 else sizes[0], **more)
 
+    if g.dtype(x) == "bfloat16" and g.opset < 13:
+        g.unsupported("Shape and Cast take bfloat16 since opset 13")
     shape, one = g.op("Shape", x), g.constant([1], "int64")
     samples, channels = size(0), size(1)
     pixels = g.op("ReduceProd", g.op("Concat", behind(2), one, axis_i=0), keepdims_i=1)
@@ -44,8 +46,9 @@ def decomposed(g: Any, x: Any, num_groups: Any, scale: Any, bias: Any, epsilon: 
     normal = g.op("Div", centred, g.op("Sqrt", g.op("Add", variance, g.constant(epsilon, "float64"))))
     factor, summand = (reshape(cast(v, DOUBLE), groups, members, one) for v in (scale, bias))
     y = g.op("Add", g.op("Mul", normal, factor), summand)
-    return cast(reshape(y, shape), DOUBLE if g.dtype(x) == "float64" else FLOAT)
+    return cast(reshape(y, shape), DOUBLE if g.dtype(x) == "float64" else HALVES.get(g.dtype(x), FLOAT))
 
 
 FLOAT, INT64, DOUBLE = 1, 7, 11  # of onnx.TensorProto
+HALVES = {"float16": 10, "bfloat16": 16}
 END = 2**63 - 1  # Slice cuts it down to the last

@@ -26,5 +26,6 @@ def group_norm(
         variance = np.square(centred).mean(axis=-1, keepdims=True)
         normal = (centred / np.sqrt(variance + np.longdouble(epsilon))).reshape(x.shape)
         per_channel = (-1,) + (1,) * (x.ndim - 2)
-        y: NDArray[np.floating] = (normal * scale.reshape(per_channel) + bias.reshape(per_channel)).astype(x.dtype)
+        factor, summand = (v.astype(np.longdouble).reshape(per_channel) for v in (scale, bias))
+        y: NDArray[np.floating] = (normal * factor + summand).astype(x.dtype)
         return y

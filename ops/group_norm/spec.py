@@ -7,7 +7,7 @@ SPEC = OpSpec(
     summary="Normalize each group of channels of each sample to mean 0 and variance 1, then scale and shift it.",
     torch=TorchOp(name="mynamespace::custom_group_norm"),
     onnx=OnnxOp(domain="mydomain", op_type="mygroupnorm", versions=(1, 2)),
-    types={"T": ("float32", "float64")},
+    types={"T": ("float32", "float64", "float16", "bfloat16")},
     inputs=(
         Input(name="x", type="T", dims=("N", "C", "..."), doc="samples, channels, and any further axes"),
         Input(name="num_groups", type="float32", dims=(1,), doc="a whole number that divides C"),
@@ -26,10 +26,14 @@ SPEC = OpSpec(
         "custom": {
             "float32": Tolerance(rtol=2.5e-7, atol=1e-7),
             "float64": Tolerance(rtol=1e-13, atol=1e-13),
+            "float16": Tolerance(rtol=2.0**-10, atol=2.0**-24),
+            "bfloat16": Tolerance(rtol=2.0**-7, atol=2.0**-133),
         },
         "decomposed": {
             "float32": Tolerance(rtol=2.5e-7, atol=1e-7),
             "float64": Tolerance(rtol=1e-13, atol=1e-13),
+            "float16": Tolerance(rtol=2.0**-10, atol=2.0**-24),
+            "bfloat16": Tolerance(rtol=2.0**-7, atol=2.0**-133),
         },
     },
 )

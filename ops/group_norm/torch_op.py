@@ -19,8 +19,10 @@ def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
     (w - mean(w) - z * mean(w * z)) / sqrt(variance + eps), all means over a group.
     """
     x, num_groups, scale = ctx.saved_tensors
-    pixels = x.unsqueeze(-1).flatten(2)  # (N, C, P), for x without further axes as well
-    outer = grad.unsqueeze(-1).flatten(2)
+    own = x.dtype
+    wide = torch.promote_types(own, num_groups.dtype)  # float32 for halves, whose sums overflow, or end at 256
+    pixels = x.to(wide).unsqueeze(-1).flatten(2)  # (N, C, P), for x without further axes as well
+    outer = grad.to(wide).unsqueeze(-1).flatten(2)
     weights = _weights(pixels, num_groups)
 
     def mean(of: torch.Tensor) -> torch.Tensor:
@@ -32,7 +34,7 @@ def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
     z = centred * rate
     inner = outer * scale.unsqueeze(-1)
     grad_x = (inner - mean(inner) - z * mean(inner * z)) * rate
-    return grad_x.reshape(x.shape), None, (outer * z).sum((0, 2)), outer.sum((0, 2)), None
+    return grad_x.reshape(x.shape).to(own), None, (outer * z).sum((0, 2)).to(own), outer.sum((0, 2)).to(own), None
 
 
 def _weights(pixels: torch.Tensor, num_groups: torch.Tensor) -> torch.Tensor:

@@ -574,7 +574,8 @@ class Model(metaclass=_KeepsMistakes):
 
     `types` binds each type variable. `dynamic` names the dynamic axes of each input (None: static); the same name means
     the same size. Without it, every case has the shapes of the first. `names` renames inputs and outputs in the model's
-    graph. `unsupported` is the reason why the model cannot run: if it runs anyway, verification fails.
+    graph. `unsupported` is the reason why the model cannot run: if it runs anyway, verification fails. `min_opset` says
+    the same of the opsets below it, for one lowering: ``{"decomposed": 13}``.
 
     `absent` names optional outputs that the node leaves out: the model does not have them.
 
@@ -613,6 +614,9 @@ class Model(metaclass=_KeepsMistakes):
     """Optional outputs that its node leaves out."""
     unsupported: str = ""
     """Why it cannot run; empty: it can."""
+    min_opset: Mapping[Lowering, int] = field(default_factory=dict)
+    """The first opset at which a lowering supports it, where that is above the operator's. Below, `g.unsupported()`
+    gives the reason."""
     around: Callable[..., Any] | None = None
     """A function ``(op, *inputs)`` that calls the operator once; None: only the operator."""
     cases: tuple[Case, ...]

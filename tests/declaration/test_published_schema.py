@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -48,8 +49,10 @@ def test_published_versions_of_this_project_match_their_declarations() -> None:
 
 def test_the_text_of_a_schema_is_reproducible(layout: Paths) -> None:
     text = (layout.root / SCHEMA).read_text()
-    assert published_schema.text(published_schema.schema(load(layout).spec, 1)) == text
+    assert published_schema.text(published_schema.updated(json.loads(text), load(layout).spec)) == text
     assert published_schema.text(json.loads(text)) == text
+    assert '"T": ["float32", "float64"]' in text  # as it was published
+    assert '"later_types": {\n    "T": ["float16", "bfloat16"]' in text
 
 
 BREAKS = (
@@ -59,6 +62,7 @@ GIVEN = "If nobody was given version 1, delete ops/group_norm/published/1"
 
 
 EPSILON = 'name="epsilon", kind="float", default=1e-5, torch_name="eps", minimum=0.0'
+TYPES = '("float32", "float64", "float16", "bfloat16")'
 BIAS = 'name="bias", type="T", dims=("C",)'
 OF_EPSILON, OF_BIAS = "attributes['epsilon']", "inputs['bias']"
 GONE = "found nothing of that name"
@@ -67,7 +71,8 @@ GONE = "found nothing of that name"
 @pytest.mark.parametrize(
     ("old", "new", "field", "was", "now"),
     [
-        ('("float32", "float64")', '("float32",)', "types['T']", "['float32', 'float64']", "found ['float32']"),
+        (TYPES, '("float32",)', "types['T']", "['float32', 'float64', 'float16', 'bfloat16']", "found ['float32']"),
+        (', "bfloat16")', ")", "types['T']", "['float32', 'float64', 'float16', 'bfloat16']", "'float64', 'float16']"),
         ('type="float32"', 'type="int64"', "inputs['num_groups'].type", "float32", "found int64"),
         (EPSILON, EPSILON.replace("1e-5", "1e-3"), f"{OF_EPSILON}.default", "1e-05", "found 0.001"),
         (EPSILON, EPSILON.replace("default=1e-5, ", ""), f"{OF_EPSILON}.default", "1e-05", "found nothing"),
@@ -93,6 +98,17 @@ def test_a_change_of_a_published_version_is_refused(
     assert now in found
     assert BREAKS in found
     assert found.endswith(GIVEN)
+
+
+def test_a_dtype_may_join_a_published_version(layout: Paths) -> None:
+    """A library without it refuses a model with it, by its type."""
+    before = json.loads((layout.root / SCHEMA).read_text())
+    del before["later_types"]
+    spec = load(layout).spec
+    assert published_schema.differences(before, spec, layout.published("group_norm", 1)) == []
+    assert published_schema.updated(before, spec) == json.loads((layout.root / SCHEMA).read_text())
+    fewer = replace(spec, types={"T": ("float64", "float32")})
+    assert published_schema.updated(before, fewer) == before
 
 
 def test_a_published_version_of_the_domain_cannot_be_removed(layout: Paths) -> None:
@@ -170,7 +186,8 @@ def test_docs_and_tolerances_may_change(layout: Paths) -> None:
 def test_a_later_version_does_not_change_the_first(layout: Paths) -> None:
     change(layout, *EVOLVED)
     spec = load(layout).spec
-    assert published_schema.schema(spec, 1) == json.loads((layout.root / SCHEMA).read_text())
+    kept = json.loads((layout.root / SCHEMA).read_text())
+    assert published_schema.updated(kept, spec) == kept
     later = published_schema.schema(spec, 3)
     assert list(later["attributes"]) == ["epsilon", "lift", "schema_version"]
     assert later["torch"] == "mynamespace::custom_group_norm(Tensor x, Tensor num_groups, Tensor scale, Tensor bias, " \

@@ -90,6 +90,14 @@ def test_a_model_has_the_attributes_of_its_version() -> None:
     assert not list(validation.cases(SPEC, [replace(early, domain_version=3)]))
 
 
+def test_a_lowering_that_the_operator_lacks_has_no_min_opset() -> None:
+    case = Case(name="one", inputs={"x": Random(shape=(2,))})
+    late = Model(name="m", types={"T": "float32"}, min_opset={"decomposed": 13}, cases=(case,))
+    (found,) = validation.cases(replace(SPEC, lowerings=("custom",)), [late])
+    assert (found.field, found.text) == ("MODELS[0].min_opset", "found 'decomposed', allowed: custom")
+    assert not list(validation.cases(SPEC, [late]))
+
+
 def nodes(version: int, *arguments: object, lowering: Lowering = "custom") -> list[dict[str, object]]:
     """Record the attributes of a lowering that writes those of the version."""
 

@@ -272,6 +272,7 @@ def test_published_files_are_not_overwritten(tmp_path: Path) -> None:
     done = stage(made, "publish", "group_norm")
     assert done.returncode == 0, done.stderr
     assert '"domain_versions": [1, 2, 3]' in schema.read_text()
+    assert '"T": ["float32", "float64"]' in schema.read_text() and "later_types" in schema.read_text()
     assert made.layout.published_model("group_norm", 1).read_bytes() == kept
     made.replace("ops/group_norm/spec.py", "default=1e-5", "default=1e-4")
     before = schema.read_text()

@@ -157,6 +157,10 @@ def test_a_model_declared_unsupported_must_fail(layout: Paths) -> None:
     write_model(layout, decomposed(TensorProto.INT64, mask=False, others=1))
     with pytest.raises(VerifyError, match=r"declared unsupported \(no kernel for it\), but it runs. Remove"):
         run(layout, unsupported)
+    later = replace(operator, models=(replace(operator.models[0], min_opset={"decomposed": 19}),))
+    with pytest.raises(VerifyError, match=r"declared unsupported \(decomposed from opset 19 on\), but it runs. Remove"):
+        run(layout, later)
+    run(layout, replace(operator, models=(replace(operator.models[0], min_opset={"decomposed": 18}),)))
     proto = model([node(["x", "", "others_0"])], dict.fromkeys(["x", "others_0"], TensorProto.INT64), dtype=7)
     write_model(layout, proto)
     run(layout, unsupported)

@@ -48,7 +48,7 @@ def folders(layout: Paths, operator: Operator, lowering: Lowering, cell: Cell) -
             rtol=max(t.rtol for t in tolerances),
             atol=max(t.atol for t in tolerances),
         )
-        for model in operator.models
+        for model in operator.at(lowering, cell.opset).models
         if not model.unsupported and (tolerances := _tolerances(operator, lowering, model))
     ]
 

@@ -22,7 +22,7 @@ KERNEL = (
 )
 REFERENCE = (
     ("    epsilon: float,\n", "    epsilon: float,\n    lift: float,\n"),
-    ("+ bias.reshape(per_channel))", "+ bias.reshape(per_channel) + np.longdouble(lift))"),
+    ("(normal * factor + summand)", "(normal * factor + summand + np.longdouble(lift))"),
 )
 LOWERING = (
     ("bias: Any, epsilon: float)", "bias: Any, epsilon: float, lift: float)"),
@@ -33,12 +33,17 @@ LOWERING = (
 )
 TORCH_OP = (
     ("x, num_groups, scale, _, ctx.eps = inputs", "x, num_groups, scale, _, ctx.eps, _ = inputs"),
-    ("outer.sum((0, 2)), None\n", "outer.sum((0, 2)), None, None\n"),
+    ("outer.sum((0, 2)).to(own), None\n", "outer.sum((0, 2)).to(own), None, None\n"),
 )
 CASES = (
     (
         'attributes={"epsilon": 1e-3},\n        domain_version=2',
         f'attributes={{"epsilon": 1e-3, "lift": 0.25}},\n        domain_version={SINCE}',
+    ),
+    (
+        'attributes={"epsilon": 0.01},\n        dynamic={"x": ("N", "C", "H")',
+        'attributes={"epsilon": 0.01, "lift": 0.25},\n'
+        f'        domain_version={SINCE},\n        dynamic={{"x": ("N", "C", "H")',
     ),
 )
 

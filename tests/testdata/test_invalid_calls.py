@@ -13,12 +13,12 @@ from opmatrix.testdata.numpy_reference import Argument
 
 DERIVED = {
     "group_norm": """
-        dtype of x: float16; dtype of x: int32; rank of x: (3,);
+        dtype of x: int32; dtype of x: bool; rank of x: (3,);
         dtype of num_groups: float16; dtype of num_groups: int32;
         rank of num_groups: (1, 1); rank of num_groups: (); size of num_groups: (2,);
-        dtype of scale: float16; dtype of scale: int32; dtype of scale: float64;
+        dtype of scale: int32; dtype of scale: bool; dtype of scale: float64;
         rank of scale: (2, 1); rank of scale: (); size of scale: (3,);
-        dtype of bias: float16; dtype of bias: int32; dtype of bias: float64;
+        dtype of bias: int32; dtype of bias: bool; dtype of bias: float64;
         rank of bias: (2, 1); rank of bias: (); size of bias: (3,);
         value of epsilon: nan; value of epsilon: -1
     """,

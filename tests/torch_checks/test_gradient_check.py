@@ -23,7 +23,7 @@ FORMULA = "ops/group_norm/torch_op.py"
 def project(tmp_path: Path) -> Project:
     """A project with few models and without outputs: the formula needs no library."""
     project = Project.copy(tmp_path / "project")
-    few(project, 'static("float64"), flat("float64")')
+    few(project, 'static("float64"), flat("float64"), half("float16"), half("bfloat16")')
     drawn_cases.write(project.layout.drawn_inputs("group_norm"), [])
     return project
 
@@ -64,10 +64,10 @@ def test_a_right_formula_passes_without_output(project: Project) -> None:
         ("- z * mean(inner * z)", "", "gradcheck says: Jacobian mismatch for output 0 with respect to input 0"),
         ("(outer * z).sum((0, 2))", "outer.sum((0, 2))", "Jacobian mismatch for output 0 with respect to input 1"),
         ("centred * rate", "(centred * rate).detach()", "torch.autograd.gradgradcheck says: Jacobian mismatch"),
-        ("(outer * z).sum((0, 2)), outer", "None, outer", "gives no gradient for 'scale'. Give one, or name it in"),
+        ("(outer * z).sum((0, 2)).to(own)", "None", "gives no gradient for 'scale'. Give one, or name it in"),
         ('("num_groups",)', '("num_groups", "bias")', "gives a gradient for 'bias', which WITHOUT_GRADIENT names"),
         ('("num_groups",)', '("group",)', "WITHOUT_GRADIENT names 'group', allowed: x, num_groups, scale, bias"),
-        ("outer.sum((0, 2)), None", "outer.sum(0), None", "backward() raises RuntimeError: "),
+        ("outer.sum((0, 2)).to(own), None", "outer.sum(0).to(own), None", "backward() raises RuntimeError: "),
         ("outer = grad", "outer = grid", "backward() raises NameError: name 'grid' is not defined"),
         ("import torch\n", "import torch\n1 / 0\n", "torch_op.py:6: ZeroDivisionError: division by zero"),
         ("def setup_context", "def set_up", "ops/group_norm/torch_op.py: no function setup_context()"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from opmatrix.errors import SpecError, UsageError, did_you_mean, one_line, print
 from opmatrix.files import line_in, load_module
 from opmatrix.matrix.cells import Cell, why_unreadable, why_unsupported
 from opmatrix.project.paths import Paths
-from opmatrix.spec import Model, OpSpec, as_data
+from opmatrix.spec import Lowering, Model, OpSpec, as_data
 from opmatrix.version import older
 
 STRING_LISTS_SINCE = "1.25"  # the first ONNX Runtime that gives a kernel an attribute of the type STRINGS
@@ -73,6 +73,17 @@ class Operator:
         if has_string_lists(self.spec) and older(cell.ort, STRING_LISTS_SINCE):
             return f"ONNX Runtime {cell.ort} gives no kernel a list of strings; {STRING_LISTS_SINCE} is the first"
         return None
+
+    def at(self, lowering: Lowering, opset: int) -> Operator:
+        """Return the operator with `unsupported` in each model that the lowering does not support at the opset."""
+        if not any(model.min_opset for model in self.models):
+            return self
+
+        def model_at(model: Model) -> Model:
+            first = model.min_opset.get(lowering, opset)
+            return replace(model, unsupported=f"{lowering} from opset {first} on") if opset < first else model
+
+        return replace(self, models=tuple(map(model_at, self.models)))
 
     @property
     def cell_condition(self) -> list[Any]:

@@ -19,6 +19,7 @@ from opmatrix.spec import Dims, FromKernel, Input, OpSpec, Output, SameAs, Value
 Schema = Mapping[str, Any]
 
 _PARTS = ("inputs", "outputs", "attributes")
+_LATER = "later_types"  # dtypes that joined `types` after the version was published
 _SILENT = ("", "name", "doc", "no_effect", "since")  # not part of the schema, or its key
 
 
@@ -104,10 +105,18 @@ def _read(path: Path, version: int) -> Schema:
     """Return a published schema. Raises OSError or ValueError where it is missing or damaged."""
     found: Schema = json.loads(path.read_text())
     wanted = {"domain", "op_type", "since_version", "domain_versions", "torch", "types", *_PARTS}
-    whole = isinstance(found, dict) and found.keys() == wanted and found["since_version"] == version
+    whole = isinstance(found, dict) and found.keys() - {_LATER} == wanted and found["since_version"] == version
     if not whole or not all(isinstance(found[kind], dict) for kind in ("types", *_PARTS)):
         raise ValueError(f"not the published schema of version {version}")
     return found
+
+
+def updated(kept: Schema, spec: OpSpec) -> Schema:
+    """Return a published schema with what has joined it since: versions of the domain, and dtypes."""
+    now = schema(spec, kept["since_version"])
+    later = {v: [d for d in dtypes if d not in kept["types"].get(v, ())] for v, dtypes in now["types"].items()}
+    made = {**now, "types": kept["types"], _LATER: {v: dtypes for v, dtypes in later.items() if dtypes}}
+    return {name: part for name, part in made.items() if part or name != _LATER}
 
 
 def differences(kept: Schema, spec: OpSpec, path: Path) -> list[Mistake]:
@@ -130,8 +139,9 @@ def differences(kept: Schema, spec: OpSpec, path: Path) -> list[Mistake]:
     found = [differs(f"onnx.{f}", repr(kept[f]), repr(now[f])) for f in ("domain", "op_type") if kept[f] != now[f]]
     if taken := [v for v in kept["domain_versions"] if v not in now["domain_versions"]]:
         found.append(Mistake("onnx.versions", _lost_versions(spec, kept, taken, breaks)))
-    for variable, dtypes in kept["types"].items():
-        if dtypes != now["types"].get(variable):
+    for variable, first in kept["types"].items():
+        dtypes = first + kept.get(_LATER, {}).get(variable, [])
+        if not set(dtypes) <= set(now["types"].get(variable, ())):  # a library without one more refuses its models
             found.append(differs(f"types[{variable!r}]", dtypes, now["types"].get(variable)))
     for kind in _PARTS:
         old, new = kept[kind], now[kind]

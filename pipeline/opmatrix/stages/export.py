@@ -45,6 +45,7 @@ def run(layout: Paths, operator: Operator, *, lowering: Lowering, cell: Cell) ->
             f"Choose a cell of torch {installed}, or another environment"
         )
     check_legal(operator.spec, cell)
+    operator = operator.at(lowering, cell.opset)
     generated = load_generated(layout, operator.name)
     defined = define(layout, operator.spec, generated)  # the operator exists as long as this object
     manifest.write(layout, operator.name, lowering, cell, _models(layout, operator, lowering, cell, generated))

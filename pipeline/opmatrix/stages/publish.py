@@ -5,6 +5,7 @@ The only stage that writes into ops/<name>/, and only when it is run by hand.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -32,8 +33,9 @@ LARGE = 4096  # elements; a case with more is published only where there is no s
 def run(layout: Paths, operator: Operator) -> None:
     """Write ops/<name>/published/<version>/ for each version that has none yet.
 
-    A published schema equals the declaration, else the operator would not load, but may lack new versions of the
-    domain. Raises UsageError for an operator without a node, a placeholder, or a version without a model; DataError.
+    A published schema fits the declaration, else the operator would not load, but may lack new versions of the domain
+    and new dtypes, which are added. Raises UsageError for an operator without a node, a placeholder, or a version
+    without a model; DataError.
     """
     spec = operator.spec
     if spec.uses:
@@ -48,13 +50,16 @@ def run(layout: Paths, operator: Operator) -> None:
     chosen = {v: _chosen(operator, v) for v in versions if v not in operator.published}
     for version in versions:
         folder = layout.published(spec.name, version)
-        path, text = folder / "schema.json", published_schema.text(published_schema.schema(spec, version))
+        path = folder / "schema.json"
         shown = path.relative_to(layout.root)
         if version in chosen:
+            text = published_schema.text(published_schema.schema(spec, version))
             _write_model(layout, operator, version, *chosen[version])
-        elif path.read_text() == text:
-            print(f"{shown}: published, and as declared")
-            continue
+        else:
+            text = published_schema.text(published_schema.updated(json.loads(path.read_text()), spec))
+            if path.read_text() == text:
+                print(f"{shown}: published, and as declared")
+                continue
         write_text(path, text)
         print(f"wrote {shown}")
 

@@ -170,7 +170,10 @@ def _in_ort(data: _Data, lowering: Lowering, cells: Sequence[Cell]) -> dict[Key,
     found: dict[Key, Measured] = {}
     for cell in cells:
         sessions = {}
+        refused = {model.name for model in data.operator.at(lowering, cell.opset).models if model.unsupported}
         for one in data.cases:
+            if one.model.name in refused:
+                continue
             if one.model.name not in sessions:
                 content = layout.model(spec.name, lowering, cell, one.model.name).read_bytes()
                 sessions[one.model.name] = runtime.sessions(content, settings=[ONE_THREAD])[ONE_THREAD]

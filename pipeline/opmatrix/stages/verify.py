@@ -54,6 +54,7 @@ def run(
     published versions, the shapes that ONNX Runtime infers, and drawn inputs of an operator that torch does not have.
     Raises VerifyError with a line for each fault, and the command that replays its case.
     """
+    operator = operator.at(lowering, cell.opset)
     verifier = CellVerifier(layout=layout, operator=operator, lowering=lowering, cell=cell, only=case, once=once)
     results: tuple[CaseResult, ...] = ()
     detail = ""

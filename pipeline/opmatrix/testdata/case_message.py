@@ -133,7 +133,7 @@ def unsupported(model: Model, reason: str) -> str:
 
 
 def runs_although_unsupported(model: Model) -> str:
-    return f"declared unsupported ({model.unsupported}), but it runs. Remove `unsupported` from its model"
+    return f"declared unsupported ({model.unsupported}), but it runs. Remove that from its model"
 
 
 def reads_although_unreadable(declared: str) -> str:

@@ -174,13 +174,10 @@ class WheelRun:
                     continue
                 opset = max(cell.opset for cell in cells)
                 torch = cells[0].torch or ""
-                models = [
-                    m
-                    for m in operator.models
-                    if not (m.unsupported or why_not_written(exporter, model_dtypes(operator.spec, m), torch))
-                ]
                 for lowering in operator.spec.lowerings:
-                    for model in models:
+                    for model in operator.at(lowering, opset).models:
+                        if model.unsupported or why_not_written(exporter, model_dtypes(operator.spec, model), torch):
+                            continue
                         version = model.domain_version if lowering == "custom" else 1
                         group = groups.setdefault((exporter, opset, lowering, version), {})
                         group.setdefault(operator.name, []).append(model.name)

@@ -12,6 +12,7 @@ from opmatrix.declaration.torch_signature import attribute_values
 from opmatrix.declaration.validation.attribute_values import value_mistake
 from opmatrix.declaration.validation.mistake import Mistake, duplicates, not_one_of
 from opmatrix.declaration.validation.sizes import sizes
+from opmatrix.matrix.cells import NODE_OPSETS
 from opmatrix.spec import Case, FromVectors, Input, Model, OpSpec, Output, Random, given, shape_of
 
 Sizes = dict[str, tuple[int, str]]  # a named size, and the input that first had it
@@ -72,6 +73,12 @@ def _model(spec: OpSpec, model: Model, path: str) -> Iterator[Mistake]:
                           f"imports {model.domain_version}; allowed: domain_version={attribute.since}")  # fmt: skip
     if model.domain_version not in spec.onnx.versions:
         yield not_one_of(f"{path}.domain_version", model.domain_version, spec.onnx.versions)
+    for lowering, first in model.min_opset.items():
+        if lowering not in spec.lowerings:
+            yield not_one_of(f"{path}.min_opset", lowering, spec.lowerings)
+        elif not spec.min_opset < first < NODE_OPSETS.stop:
+            yield Mistake(f"{path}.min_opset[{lowering!r}]", f"found {first}, allowed: {spec.min_opset + 1} to "
+                          f"{NODE_OPSETS.stop - 1}: above the operator's min_opset")  # fmt: skip
     if not model.cases:
         yield Mistake(f"{path}.cases", "found none, allowed: at least one, which the exporters trace")
         return
