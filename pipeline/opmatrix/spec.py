@@ -344,6 +344,9 @@ class TorchOp(metaclass=_KeepsMistakes):
     """Whether ops/<name>/torch_op.py defines it."""
     schema: str = ""
     """The torch schema as the owner has it; empty: it follows from the declaration."""
+    backward: str = ""
+    """The operator in ops/ that computes the gradient; empty: torch_op.py does, or nothing. Its inputs are
+    ``grad_<output>``, inputs and outputs of this operator by their names, its outputs ``grad_<input>``."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -50,7 +50,8 @@ def test_the_formula_runs(dtype: str, declared: str, factor: float | None, expec
         model = {"inputs": ["x"], "arguments": [0], "by_position": [[0, None]], "by_name": []}
         model["cases"] = [{"name": "plain", "data": str(tmp_path)}]
         use_unpacked.fail = fail  # type: ignore[assignment]  # that of the package prints, and ends the process
-        use_unpacked.check_gradient("my_ops", {"name": "double", "torch": "used::double", "models": [model]})
+        job = {"name": "double", "torch": "used::double", "models": [model], "torch_op": True, "without": []}
+        use_unpacked.check_gradient("my_ops", job)
 
     import torch.fx.experimental.symbolic_shapes  # noqa: F401  # once for all children
 

@@ -44,7 +44,8 @@ def register_parts(layout: Paths, operator: Operator, torch: str) -> tuple[Part,
         return ()
     own: tuple[Part, ...] = () if declared.overrides else ("nodes", "search")
     # Even where it defines the operator: only the file itself says whether it has a gradient.
-    gradient: tuple[Part, ...] = ("gradient",) if layout.torch_op(operator.name).is_file() else ()
+    derived = layout.torch_op(operator.name).is_file() or declared.backward
+    gradient: tuple[Part, ...] = ("gradient",) if derived else ()
     forbidden: tuple[Part, ...] = ("forbidden",) if refuses_in_torch(operator) else ()
     return ("schema", "kernel", *own, *forbidden, *gradient)
 

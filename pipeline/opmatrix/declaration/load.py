@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from opmatrix.declaration import published_schema, schema_versions, source_files, validation
+from opmatrix.declaration.backward_operator import backward_of
+from opmatrix.declaration.backward_operator import mistakes as backward_mistakes
 from opmatrix.declaration.torch_signature import (
     HANDWRITTEN,
     ONLY_KERNEL,
@@ -173,23 +175,33 @@ def declared(found: Iterable[tuple[str, Operator | None, Sequence[str]]]) -> Dec
     for name, mistake in [*_uses(operators, failed)]:
         failed.setdefault(name, []).append(mistake)
         operators.pop(name, None)
-    while users := [(o.name, used) for o in operators.values() for used in o.spec.uses if used in failed]:
-        for name, used in users:
-            why = f"ops/{name}/spec.py: uses: {used!r} cannot be used: {failed[used][0]}"
+    while users := [(o.name, *used) for o in operators.values() for used in _needed(o.spec) if used[1] in failed]:
+        for name, field, used in users:
+            why = f"ops/{name}/spec.py: {field}: {used!r} cannot be used: {failed[used][0]}"
             failed.setdefault(name, []).append(why)
             operators.pop(name, None)
     return Declared(operators=tuple(operators.values()), failed={name: tuple(failed[name]) for name in sorted(failed)})
 
 
+def _needed(spec: OpSpec) -> Iterator[tuple[str, str]]:
+    """Yield the other operators that one needs, each with the field that names it."""
+    yield from (("uses", used) for used in spec.uses)
+    if name := backward_of(spec):
+        yield "torch.backward", name
+
+
 def _uses(operators: Mapping[str, Operator], failed: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Yield the operators that use one that does not exist or that has no node, each with the mistake."""
+    """Yield the operators that need one that does not exist or that does not fit, each with the mistake."""
     for name, operator in operators.items():
-        for used in operator.spec.uses:
+        for field, used in _needed(operator.spec):
             if used not in operators and used not in failed:
                 why = f"no operator {used!r} in ops/{did_you_mean(used, operators)}"
-                yield name, f"ops/{name}/spec.py: uses: {why}"
+                yield name, f"ops/{name}/spec.py: {field}: {why}"
+            elif used in operators and field == "torch.backward":
+                found = backward_mistakes(operator.spec, operators[used].spec)
+                yield from ((name, f"ops/{name}/spec.py: {field}: {used!r} does not fit: {why}") for why in found)
             elif used in operators and operators[used].spec.uses:
-                yield name, f"ops/{name}/spec.py: uses: {used!r} has no node of its own, because it uses others"
+                yield name, f"ops/{name}/spec.py: {field}: {used!r} has no node of its own, because it uses others"
 
 
 def read(

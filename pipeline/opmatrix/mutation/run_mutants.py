@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import PurePosixPath
 from queue import SimpleQueue
 
+from opmatrix.declaration.backward_operator import backward_of
 from opmatrix.declaration.load import Operator
 from opmatrix.engine.server_pool import Pool
 from opmatrix.errors import OpmatrixError
@@ -115,7 +116,8 @@ class Campaign:
 
     def _shadow(self, part: str, number: int) -> Shadow:
         root = self.paths.mutation(self.operator.name) / f"shadow-{part}-{number}"
-        uses = self.operator.spec.uses
+        spec = self.operator.spec
+        uses = (*spec.uses, *filter(None, [backward_of(spec)]))
         kept = gates.kept_lowerings(self.paths, self.operator) if part == "lowering" else []
         shadow = Shadow(real=self.paths, root=root, name=self.operator.name, own=_OWN[part], exported=kept, uses=uses)
         if part == "kernel":

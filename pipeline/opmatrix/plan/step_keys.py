@@ -17,6 +17,7 @@ from typing import Any, get_args
 
 from opmatrix.code_hash import digest, function
 from opmatrix.codegen import generated_files
+from opmatrix.declaration.backward_operator import backward_of
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.model_inputs import graph_inputs, graph_outputs
 from opmatrix.declaration.torch_signature import (
@@ -217,8 +218,20 @@ class OperatorPlan:
     def declared(self) -> tuple[Path, ...]:
         """The files of this operator, and of those that it uses, that the plan is made from."""
         layout = self.layout
-        used = [path for name in self.spec.uses for path in (layout.spec(name), layout.cases(name))]
+        others = [*self.spec.uses, *([self.backward.name] if self.backward else [])]
+        used = [path for name in others for path in (layout.spec(name), layout.cases(name))]
         return (layout.spec(self.name), layout.cases(self.name), layout.lowering(self.name), *used)
+
+    @cached_property
+    def backward(self) -> OperatorPlan | None:
+        """The operator that computes its gradient, if the declaration names one."""
+        name = backward_of(self.spec)
+        return next((OperatorPlan(self.plan, o) for o in self.plan.operators if o.name == name), None) if name else None
+
+    @property
+    def backward_key(self) -> Mapping[str, Any]:
+        """The fields of a step that calls that operator."""
+        return {"backward": self.backward.keys.runtime_key} if self.backward else {}
 
     @cached_property
     def torch_op(self) -> tuple[Path, ...]:
@@ -288,7 +301,8 @@ class OperatorPlan:
         The parts "kernel" and "search", which read the library, test the kernel: it must not change its inputs, and
         its outputs must have the declared dtypes and shapes.
         """
-        return (*self.export_modules, *self.binding_objects(torch), *self.torch_op)
+        called = self.backward.torch_interface(torch) if self.backward else ()
+        return (*self.export_modules, *self.binding_objects(torch), *self.torch_op, *called)
 
     def binding_objects(self, torch: str) -> tuple[Path, ...]:
         """The objects of the torch library besides the kernel's; of a handwritten torch.cc, which may contain

@@ -184,6 +184,7 @@ def _register(op: OperatorPlan, torch: str) -> Iterator[Step]:
         "reads": op.torch_interface(torch),  # an edit of the kernel does not repeat these parts
         "server": "export",
         "models": keys.models_key,
+        **op.backward_key,
     }
     yield op.register("schema", torch=torch, **interface, uses=("onnx",))
     yield op.register(
@@ -209,10 +210,17 @@ def _register(op: OperatorPlan, torch: str) -> Iterator[Step]:
     if "forbidden" in parts:
         yield op.register("forbidden", torch=torch, reads=op.torch_code(torch), models=keys.models_key, uses=("numpy",))
     if "gradient" in parts:
-        # Not keyed by the kernel: the formula is compared with the derivative of the reference.
-        formula = [*op.torch_op, reference, op.layout.drawn_inputs(op.name)]
+        # Not keyed by the kernel: the formula is compared with the derivative of the reference. So is the reference of
+        # an operator that computes the gradient, and its kernel with that.
+        formula, called = [*op.torch_op, reference, op.layout.drawn_inputs(op.name)], op.backward
         yield op.register(
-            "gradient", torch=torch, reads=formula, models=keys.models_key, uses=("numpy",), **keys.reference_key
+            "gradient",
+            torch=torch,
+            reads=[*formula, *((*called.torch_op, op.layout.reference(called.name)) if called else ())],
+            after=[f"register:{called.name}-{part}@torch{torch}" for part in ("kernel", "search")] if called else (),
+            models=keys.models_key,
+            uses=("numpy",),
+            **{**(called.keys.reference_key if called else {}), **keys.reference_key, **op.backward_key},
         )
 
 
@@ -457,11 +465,12 @@ def _sanitize(op: OperatorPlan, cell: Cell) -> Step:
 def _compat(op: OperatorPlan, torch: str) -> Step:
     """Run the operator in torch beyond eager mode: keyed by the library and by what registers it."""
     environment, record = op.plan.environment(torch=torch), op.layout.compat_record(op.name, torch=torch)
+    called = [*op.backward.torch_code(torch), *op.backward.torch_interface(torch)] if op.backward else []
     return op.step(
         COMPAT,
         f"@torch{torch}",
         *(["--torch", torch] if environment else []),
-        reads=dict.fromkeys([*op.torch_code(torch), *op.export_modules, *op.torch_op]),
+        reads=dict.fromkeys([*op.torch_code(torch), *op.export_modules, *op.torch_op, *called]),
         writes=[record],
         verdict=record,
         check=CheckKey(op.name, COMPAT, torch=torch),
@@ -471,6 +480,7 @@ def _compat(op: OperatorPlan, torch: str) -> Step:
         server="torch",
         environment=environment,
         uses=("torch", "numpy"),
+        **op.backward_key,
     )
 
 

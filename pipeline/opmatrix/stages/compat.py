@@ -16,7 +16,8 @@ from opmatrix.errors import CompatError, OpmatrixError
 from opmatrix.export.generated_modules import load_generated
 from opmatrix.project.paths import Paths
 from opmatrix.torch_checks import compat
-from opmatrix.torch_library import features, load_library, user_python
+from opmatrix.torch_checks.opcheck_samples import serve
+from opmatrix.torch_library import features, load_library, transforms, user_python
 from opmatrix.torch_library.call import torch_minor
 from opmatrix.verdict import CheckRecord
 
@@ -49,8 +50,12 @@ def _rows(layout: Paths, operator: Operator) -> list[compat.Row]:
     loaded = load_library.load(layout, operator)
     if operator.spec.torch and not operator.spec.torch.python:
         load_generated(layout, operator.name).fake.register_fake()
+    gradient = user_python.gradient(layout, operator.spec)
+    if gradient and gradient.operator:
+        serve(layout, gradient)
+        transforms.register_rules(gradient.operator.spec)
     library = load_library.library_path(layout, operator) if has_torch_library(operator.spec) else None
-    prepared = compat.prepare(operator, loaded.overload, user_python.gradient(layout, operator.spec), library=library)
+    prepared = compat.prepare(operator, loaded.overload, gradient, library=library)
     with tempfile.TemporaryDirectory() as cache:  # torch compiles anew: what it kept may be of another operator
         os.environ |= {"TORCHINDUCTOR_CACHE_DIR": cache, "TORCHINDUCTOR_COMPILE_THREADS": "1"}
         return [*compat.rows(prepared)]

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from opmatrix.declaration import schema_versions
+from opmatrix.declaration.backward_operator import backward_of
 from opmatrix.declaration.load import Operator, load_operator
 from opmatrix.declaration.torch_signature import callers_schema, has_torch_library, stable_abi_since
 from opmatrix.errors import DistError, missing
@@ -120,7 +121,8 @@ def _about(layout: Paths, operator: Operator) -> dict[str, Any]:
         "torch": {
             "schema": callers_schema(spec),
             "since": stable_abi_since(spec) if has_torch_library(spec) else None,
-            "gradient": path.is_file() and re.search(r"^def backward\b", path.read_text(), re.MULTILINE) is not None,
+            "gradient": bool(backward_of(spec))
+            or (path.is_file() and re.search(r"^def backward\b", path.read_text(), re.MULTILINE) is not None),
         }
         if spec.torch
         else None,

@@ -10,15 +10,16 @@ import torch
 
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.model_inputs import graph_inputs
-from opmatrix.export.generated_modules import GeneratedModules
+from opmatrix.export.generated_modules import GeneratedModules, load_generated
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Case, FromKernel, Model, OpSpec, given
 from opmatrix.testdata.arrays import Array
 from opmatrix.testdata.case_arrays import case_arrays, described, small_and_finite
-from opmatrix.torch_library import features, user_python
+from opmatrix.torch_library import features, load_library, user_python
 from opmatrix.torch_library.case_tensors import arguments, tensors
 from opmatrix.torch_library.load_library import LoadedLibrary
-from opmatrix.torch_library.transforms import has_formula
+from opmatrix.torch_library.transforms import has_formula, register_missing_gradient
+from opmatrix.torch_library.user_python import Gradient
 
 SMALL = 1000  # elements
 
@@ -55,6 +56,7 @@ def complete(
     spec, name = operator.spec, loaded.overload.name()
     gradient = user_python.gradient(layout, spec) if features.REGISTRATION.available else None
     if gradient and not has_formula(name):  # another part in this process may have registered it
+        serve(layout, gradient)
         gradient.register(name)
     chosen = _chosen(operator)
     traces: Mapping[int, Trace] = dict.fromkeys(range(len(chosen)), "dynamic")
@@ -67,6 +69,18 @@ def complete(
                 tensor.requires_grad_()
         called = arguments(spec, case, flat)
         yield OpcheckSample(model=model, case=case, tensors=tuple(flat), arguments=called, trace=traces.get(index))
+
+
+def serve(layout: Paths, gradient: Gradient) -> None:
+    """Make the operator callable that computes a gradient, with its own gradient or with an error in place of one."""
+    if not (called := gradient.operator):
+        return
+    name = load_library.load(layout, called).overload.name()
+    if called.spec.torch and not called.spec.torch.python:
+        load_generated(layout, called.name).fake.register_fake()
+    if own := user_python.gradient(layout, called.spec):
+        own.register(name)
+    register_missing_gradient(called.spec)
 
 
 def _chosen(operator: Operator) -> list[tuple[Model, Case, list[Array], tuple[int, ...]]]:

@@ -22,6 +22,7 @@ from opmatrix.project.paths import Paths
 from opmatrix.spec import Attribute, Input, OpSpec
 from opmatrix.testdata import torch_reference
 from opmatrix.testdata.numpy_reference import Reference
+from opmatrix.torch_library import user_python
 from opmatrix.torch_library.case_tensors import as_array, as_tensor
 from opmatrix.torch_library.user_python import Gradient
 
@@ -34,14 +35,25 @@ class ReferenceOperator:
     While `kernel.exact` is true it computes in float64, also where the declaration has no float64 (`in_float64`).
     """
 
-    def __init__(self, layout: Paths, spec: OpSpec, gradient: Gradient) -> None:
+    def __init__(
+        self, layout: Paths, spec: OpSpec, gradient: Gradient | None, *, without: Sequence[str] | None = None
+    ) -> None:
+        """Define it; `without` are the inputs that stay in the declared dtype, by default those of the gradient."""
         assert spec.torch is not None
         self.spec = spec
-        self.kernel = _Kernel(layout, spec, gradient)
+        without = (gradient.without if gradient else ()) if without is None else without
+        called = gradient.operator.spec if gradient and gradient.operator else None
+        # Of the operator that computes the gradient, the reference, too: `register` compares its kernel with that.
+        self._called: ReferenceOperator | None = None
+        if called:
+            self._called = ReferenceOperator(layout, called, user_python.gradient(layout, called), without=without)
+        self.kernel: _Kernel = _Kernel(layout, spec, without, self._called.kernel if self._called else None)
         namespace, _, name = torch_qualified(spec).partition("::")
         self._library = torch.library.Library(namespace, "FRAGMENT")  # type: ignore[no-untyped-call]  # torch has no types for it
         self._library.define(torch_schema(spec).removeprefix(f"{namespace}::"))  # type: ignore[no-untyped-call]  # as above
         self._library.impl(name, self.kernel, "CPU")  # type: ignore[no-untyped-call]  # as above
+        if gradient is None:
+            return
         self._backward = _Backward(spec, gradient)
         replace(gradient, backward=self._backward).register(torch_qualified(spec), self._library)
 
@@ -78,11 +90,22 @@ class _Backward:
 class _Kernel:
     """The reference with the operator's torch signature: inputs and attributes by position or by name."""
 
-    def __init__(self, layout: Paths, spec: OpSpec, gradient: Gradient) -> None:
-        self.exact = False
+    def __init__(self, layout: Paths, spec: OpSpec, without: Sequence[str], called: _Kernel | None) -> None:
+        self._exact, self._called = False, called
         self._spec = spec
         self._declared = Reference(layout, spec)
-        self._in_float64 = Reference(layout, in_float64(spec, gradient.without))
+        self._in_float64 = Reference(layout, in_float64(spec, without))
+
+    @property
+    def exact(self) -> bool:
+        """Whether it computes in float64; so does the reference of the gradient then."""
+        return self._exact
+
+    @exact.setter
+    def exact(self, exact: bool) -> None:
+        self._exact = exact
+        if self._called:
+            self._called.exact = exact
 
     def __call__(self, *given: Any, **named: Any) -> Any:
         declared = torch_arguments(self._spec)
@@ -93,7 +116,7 @@ class _Kernel:
             for a in declared
             if isinstance(a.source, Attribute) and ((value := values[a.name]) is not None or a.source.optional)
         }
-        reference = self._in_float64 if self.exact else self._declared
+        reference = self._in_float64 if self._exact else self._declared
         outputs = tuple(as_tensor(output) for output in reference(inputs, attributes))
         return outputs if len(outputs) > 1 else outputs[0]
 

@@ -51,7 +51,7 @@ def refused_vmap(spec: OpSpec) -> str:
 
 def register_rules(spec: OpSpec) -> None:
     """Register the batching rule and the autocast rule. Needs torch 2.5."""
-    operator = _overload(torch_qualified(spec))
+    operator = overload_named(torch_qualified(spec))
     if not has_keyword_tensors(spec):
         torch.library.register_vmap(torch_qualified(spec), _batching_rule(spec, operator))
     _implement(operator, "AutocastCPU", _autocast_rule(spec, operator))
@@ -88,7 +88,7 @@ def register_gradient(
 
     With `library`, until that is deleted. Without `backward`, a call of it raises an error.
     """
-    operator = _overload(name)
+    operator = overload_named(name)
     if python_operator(name):
         if backward:  # its definition has it as well
             torch.library.register_autograd(name, backward, setup_context=setup_context, lib=library)
@@ -283,7 +283,7 @@ def _cast(argument: Any, dtype: torch.dtype) -> Any:
     return argument.to(dtype) if isinstance(argument, torch.Tensor) and _is_cast(argument) else argument
 
 
-def _overload(name: str) -> Any:
+def overload_named(name: str) -> Any:
     """Return the overload of ``namespace::name`` or ``namespace::name.overload``."""
     found = registered_operator(name)
     return found if "." in name.partition("::")[2] else found.default

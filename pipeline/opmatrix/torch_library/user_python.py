@@ -9,29 +9,35 @@ why `backward` gives something else than the derivative on purpose; then referen
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import torch
 
+from opmatrix.declaration.backward_operator import backward_of, without_gradient
+from opmatrix.declaration.load import Operator, load_operator
 from opmatrix.declaration.torch_signature import torch_qualified
 from opmatrix.errors import RegisterError, did_you_mean
 from opmatrix.files import line_in, load_module
 from opmatrix.project.paths import Paths
 from opmatrix.spec import OpSpec
+from opmatrix.torch_library.backward_formula import formula
 from opmatrix.torch_library.transforms import has_formula, register_gradient
 
 
 @dataclass(frozen=True, kw_only=True)
 class Gradient:
-    """The formula of an operator's gradient."""
+    """The formula of an operator's gradient; with `operator`, one that calls this operator, and has a gradient only if
+    that has one."""
 
     setup_context: Callable[..., Any]
     backward: Callable[..., Any]
     without: tuple[str, ...]
     not_a_derivative: str = ""
+    operator: Operator | None = None
+    is_derived_twice: bool = True
 
     def register(self, name: str, library: torch.library.Library | None = None) -> None:
         """Register it for the operator ``namespace::name``; with `library`, until that is deleted."""
@@ -41,10 +47,18 @@ class Gradient:
 def gradient(layout: Paths, spec: OpSpec) -> Gradient | None:
     """Return the formula, or None if there is none. Raises RegisterError for one function without the other."""
     path = layout.torch_op(spec.name)
+    called = load_operator(layout, backward_of(spec)) if backward_of(spec) else None
     if not path.is_file():
-        return None
+        return _by_operator(layout, spec, called) if called else None
     module, shown = _load(path), _shown(path)
     functions: dict[str, Any] = {name: getattr(module, name, None) for name in ("setup_context", "backward")}
+    if called:
+        if found := [name for name in (*functions, "WITHOUT_GRADIENT") if hasattr(module, name)]:
+            raise RegisterError(
+                f"{shown}: {', '.join(found)}: ops/{spec.name}/spec.py names the operator {called.name!r} as backward. "
+                "Remove one of both"
+            )
+        return replace(_by_operator(layout, spec, called), not_a_derivative=_reason(module, shown))
     if all(function is None for function in functions.values()):
         return None
     for name, function in functions.items():
@@ -57,13 +71,29 @@ def gradient(layout: Paths, spec: OpSpec) -> Gradient | None:
             raise RegisterError(
                 f"{shown}: WITHOUT_GRADIENT names {name!r}, allowed: {', '.join(names)}{did_you_mean(name, names)}"
             )
-    reason = getattr(module, "NOT_A_DERIVATIVE", "")
+    return Gradient(**functions, without=without, not_a_derivative=_reason(module, shown))
+
+
+def _reason(module: ModuleType, shown: str) -> str:
+    reason: object = getattr(module, "NOT_A_DERIVATIVE", "")
     if not isinstance(reason, str) or (hasattr(module, "NOT_A_DERIVATIVE") and not reason.strip()):
         raise RegisterError(
             f'{shown}: NOT_A_DERIVATIVE is {reason!r}, expected: the reason, such as "straight-through: the derivative '
             'of rounding is 0"'
         )
-    return Gradient(**functions, without=without, not_a_derivative=reason)
+    return reason
+
+
+def _by_operator(layout: Paths, spec: OpSpec, called: Operator) -> Gradient:
+    setup_context, backward = formula(spec, called.spec)
+    without = without_gradient(spec, called.spec)
+    return Gradient(
+        setup_context=setup_context,
+        backward=backward,
+        without=without,
+        operator=called,
+        is_derived_twice=gradient(layout, called.spec) is not None,
+    )
 
 
 def define(layout: Paths, spec: OpSpec) -> Any:

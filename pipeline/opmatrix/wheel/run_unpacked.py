@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from opmatrix import step_log
+from opmatrix.declaration.backward_operator import backward_of, without_gradient
 from opmatrix.declaration.dynamic_axes import dynamic_axes
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.model_inputs import case_arguments, graph_inputs, graph_outputs, present
@@ -108,11 +109,14 @@ class WheelRun:
     def _operator(self, operator: Operator, numbers: Iterator[int]) -> dict[str, Any]:
         spec, path = operator.spec, self.paths.torch_op(operator.name)
         served = spec.torch is not None and not older(self.torch, stable_abi_since(spec))
+        called = next((o.spec for o in self.operators if o.name == backward_of(spec)), None)
         return {
             "name": spec.name,
             "torch": torch_qualified(spec) if served else None,
             "fake": bool(spec.torch and not spec.torch.overrides),
-            "gradient": served and path.is_file() and "\ndef backward(" in path.read_text(),
+            "gradient": served and bool(called or (path.is_file() and "\ndef backward(" in path.read_text())),
+            "torch_op": path.is_file(),
+            "without": list(without_gradient(spec, called)) if called else [],
             "models": [self._model(operator, model, numbers, served=served) for model in operator.models],
         }
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from opmatrix.declaration.backward_operator import backward_of
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.torch_signature import OWN_ORT, OWN_TORCH, is_own
 from opmatrix.errors import UsageError, did_you_mean
@@ -155,5 +156,6 @@ def _ships(operator: Operator) -> bool:
 
 
 def _with_used(asked: Sequence[str], known: Mapping[str, Operator]) -> tuple[str, ...]:
-    used = {other for name in asked for other in known[name].spec.uses if other in known}
+    specs = [known[name].spec for name in asked]
+    used = {other for spec in specs for other in (*spec.uses, backward_of(spec)) if other in known}
     return tuple(sorted({*asked, *used}))

@@ -179,8 +179,8 @@ def check_gradient(name: str, operator: Job) -> None:
     """
     import torch
 
-    packed = import_module(f"{name}._operators.{operator['name']}.torch_op")
-    without = getattr(packed, "WITHOUT_GRADIENT", ())
+    packed: Any = import_module(f"{name}._operators.{operator['name']}.torch_op") if operator["torch_op"] else None
+    without: Any = getattr(packed, "WITHOUT_GRADIENT", operator["without"])
     usable = []
     for model in operator["models"]:
         for case in model["cases"]:

@@ -9,9 +9,11 @@ from typing import Any
 
 import torch
 
+from opmatrix.declaration.backward_operator import backward_of
 from opmatrix.declaration.torch_signature import has_torch_library, stable_abi_since, torch_qualified
 from opmatrix.spec import OpSpec
 from opmatrix.torch_library import aten_overloads, transforms
+from opmatrix.torch_library.backward_formula import formula
 from opmatrix.version import older
 from opmatrix.wheel_runtime.operators import WheelOperator
 
@@ -36,8 +38,9 @@ def register(library: Path | None, operators: Sequence[WheelOperator]) -> dict[s
         )
     if library:
         _load(library, [s.spec for s in served if has_torch_library(s.spec)])
+    by_name = {shipped.spec.name: shipped.spec for shipped in operators}
     for shipped in served:
-        _complete(shipped)
+        _complete(shipped, by_name.get(backward_of(shipped.spec)))
     return unavailable
 
 
@@ -61,7 +64,7 @@ def _load(library: Path, specs: Sequence[OpSpec]) -> None:
         raise ImportError(f"{library} did not register {', '.join(lost)}: {error_text().decode()}")
 
 
-def _complete(shipped: WheelOperator) -> None:
+def _complete(shipped: WheelOperator, backward: OpSpec | None) -> None:
     """Register the parts that no compiled library has: the definition in Python, the fake kernel, the gradient,
     the rules for vmap and autocast."""
     spec = shipped.spec
@@ -75,6 +78,9 @@ def _complete(shipped: WheelOperator) -> None:
         transforms.register_gradient(
             torch_qualified(spec), setup_context=torch_op.setup_context, backward=torch_op.backward
         )
+    if backward:
+        setup_context, derive = formula(spec, backward)
+        transforms.register_gradient(torch_qualified(spec), setup_context=setup_context, backward=derive)
     transforms.register_missing_gradient(spec)
     transforms.register_rules(spec)
 

@@ -181,6 +181,8 @@ def _frameworks(spec: OpSpec) -> Iterator[Mistake]:
     if spec.runtime == "contrib" and spec.torch and not (spec.torch.overrides or spec.torch.python):
         yield Mistake("runtime", "found 'contrib', so that no kernel of ours computes in torch; allowed with "
                       "torch.overrides, with torch.python, or with torch=None")  # fmt: skip
+    if spec.torch and spec.torch.backward and spec.torch.overrides:
+        yield Mistake("torch.backward", "allowed without torch.overrides: torch has the gradient of its own operator")
     if spec.torch and not re.fullmatch(r"[A-Za-z]\w*::[A-Za-z]\w*", spec.torch.name):
         yield Mistake("torch.name", f"found {spec.torch.name!r}, allowed: 'namespace::name'")
     elif spec.torch and spec.torch.name.partition("::")[2] in CPP_KEYWORDS:
