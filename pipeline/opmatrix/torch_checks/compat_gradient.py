@@ -14,6 +14,7 @@ from opmatrix.torch_checks.compat_samples import (
     CompatSample,
     RefusedError,
     Tensors,
+    is_derived,
     require_near,
     require_refused,
 )
@@ -75,7 +76,7 @@ def forward_mode(compat: Compat) -> tuple[int, str]:
         return 1, "through operators of torch, which it consists of"
 
     def call(*derived: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return tuple(o for o in base.call(*_placed(base.tensors, places, derived)) if o.is_floating_point())
+        return tuple(o for o in base.call(*_placed(base.tensors, places, derived)) if is_derived(o))
 
     primals = tuple(base.tensors[n] for n in places)
     with warnings.catch_warnings():  # of torch.jit.script, in torch's own rules for forward mode
@@ -91,8 +92,8 @@ def _has_refusal(compat: Compat) -> bool:
 
 def _floating_output(compat: Compat) -> tuple[CompatSample, list[int]] | None:
     for base in _floating_first(compat.samples):
-        places = [n for n, t in enumerate(base.tensors) if t.is_floating_point()]
-        if places and any(o.is_floating_point() for o in base.call(*base.tensors)):
+        places = [n for n, t in enumerate(base.tensors) if is_derived(t)]
+        if places and any(is_derived(o) for o in base.call(*base.tensors)):
             return base, places
     return None
 
@@ -111,7 +112,7 @@ def _placed(tensors: Tensors, places: Sequence[int], derived: Tensors) -> list[t
 def _weighted(outputs: Tensors) -> torch.Tensor:
     """Return the sum of squares of all floating outputs, each element times a fixed weight: its gradient is linear in
     no element alone, so that a second derivative is not zero."""
-    floating = [o for o in outputs if o.is_floating_point()]
+    floating = [o for o in outputs if is_derived(o)]
     return torch.stack([(o * o * _weights(o)).sum() for o in floating]).sum()
 
 

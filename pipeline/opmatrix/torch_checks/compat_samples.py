@@ -119,7 +119,16 @@ class Compat:
         """Return the tensors of a sample for which a gradient is taken, by their index."""
         without = self.gradient.without if self.gradient else ()
         named = enumerate(zip(base.names, base.tensors, strict=True))
-        return [n for n, (name, t) in named if t.is_floating_point() and name not in without]
+        return [n for n, (name, t) in named if is_derived(t) and name not in without]
+
+
+def is_derived(tensor: torch.Tensor) -> bool:
+    """Return whether a tensor may have a gradient: torch computes nothing in float8."""
+    return tensor.is_floating_point() and not _is_float8(tensor)
+
+
+def _is_float8(tensor: torch.Tensor) -> bool:
+    return tensor.is_floating_point() and tensor.element_size() == 1
 
 
 class RefusedError(Exception):
@@ -138,7 +147,8 @@ def bases(operator: Operator, overload: Any) -> list[CompatSample]:
         sample = CompatSample(spec=operator.spec, model=replace(model, cases=(case,)), operator=overload)
         if key not in found and sample.accepts(sample.tensors):
             found[key] = sample
-    return _first_of_each(list(found.values()))[:_BASES]
+    # float8 last, which no gradient has
+    return _first_of_each(sorted(found.values(), key=lambda one: any(map(_is_float8, one.tensors))))[:_BASES]
 
 
 def _first_of_each(found: list[CompatSample]) -> list[CompatSample]:
