@@ -19,7 +19,7 @@ from onnx.reference import ReferenceEvaluator
 from opmatrix.declaration.load import Operator, load_operators
 from opmatrix.declaration.torch_signature import has_function_body
 from opmatrix.matrix.cells import Cell
-from opmatrix.ort_checks import bfloat16_edges
+from opmatrix.ort_checks import cast_edges
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import chosen_cells
 from opmatrix.testdata import onnx_dataset
@@ -99,10 +99,10 @@ def test_a_function_body_runs_without_the_library_and_the_reference(operator: Op
         )
         content = proto.SerializeToString()
         plain: Any = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
-        if bfloat16_edges.has_bfloat16(plain):
-            edged = bfloat16_edges.with_float_edges(content, plain)
+        if cast_edges.needs_casts(plain):
+            edged = cast_edges.with_float_edges(content, plain)
             cast = onnxruntime.InferenceSession(edged, providers=["CPUExecutionProvider"])
-            plain = bfloat16_edges.BFloat16Session(plain, cast=cast)
+            plain = cast_edges.CastSession(plain, cast=cast)
         for index, case in enumerate(model.cases):
             found = onnx_dataset.read(LAYOUT.data(operator.name, model.name, index))
             for session in (plain, ReferenceEvaluator(proto)):
