@@ -26,7 +26,7 @@ SPEC = OpSpec(
     attributes=(
         Attribute(name="dim", kind="int", default=-1, doc="the axis of src along which numbers are moved"),
         Attribute(
-            name="dim_size", kind="int", optional=True, minimum=-1, maximum=4096,
+            name="dim_size", kind="int", optional=True, minimum=-1,
             doc="how many places there are without `out`; absent or -1: as many as index needs",
         ),
     ),
