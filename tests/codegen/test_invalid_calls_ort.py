@@ -20,7 +20,7 @@ CALLS = {
     "dict(attributes={'epsilon': 'a'})": "group_norm: attribute epsilon must be of type float, got string",
     "dict(attributes={'epsilon': [1.0]})": "group_norm: attribute epsilon must be of type float, got floats",
     "dict(attributes={'epsilon': [1]})": "group_norm: attribute epsilon must be of type float, got ints",
-    "dict(attributes={'epsilon': ['a']})": "group_norm: attribute epsilon must be of type float, got another type",
+    "dict(attributes={'epsilon': ['a']})": "group_norm: attribute epsilon must be of type float, got strings",
     "dict(attributes={'epsilon': helper.make_tensor('t', 1, [1], [1.0])})": (
         "group_norm: attribute epsilon must be of type float, got tensor"
     ),
@@ -37,7 +37,8 @@ CALLS = {
     "dict(s=np.ones(5, np.float32))": "group_norm: scale must have shape (C,) with C = 6 as in x, got (5,)",
     "dict(b=np.ones((6, 1), np.float32))": "group_norm: bias must have shape (C,) with C = 6 as in x, got (6, 1)",
     # ONNX Runtime itself refuses these, by the types that the custom ops declare.
-    "dict(x=np.ones((2, 6, 5), np.float16))": "'tensor(float16)' of input parameter (x) of operator (mygroupnorm)",
+    "dict(x=np.ones((2, 6, 5), np.int32))": "'tensor(int32)' of input parameter (x) of operator (mygroupnorm)",
+    "dict(x=np.ones((2, 6, 5), np.float16))": "no kernel def matches node inputs for Op: mygroupnorm",
     "dict(g=np.array([3], np.float64))": "'tensor(double)' of input parameter (num_groups) of operator (mygroupnorm)",
     "dict(s=np.ones(6, np.float64))": "mygroupnorm",
 }

@@ -21,11 +21,11 @@ NAN, INF = "float('nan')", "float('inf')"
 
 # The call, as Python, and the whole message.
 CALLS = {
-    "op(x.half(), g, s, b)": "group_norm: x must be float32 or float64, got float16",
-    "op(x.long(), g, s, b)": "group_norm: x must be float32 or float64, got int64",
-    "op(x.cfloat(), g, s, b)": "group_norm: x must be float32 or float64, got complex64",
+    "op(x.half(), g, s, b)": "group_norm: scale must be float16 as x is, got float32",
+    "op(x.long(), g, s, b)": "group_norm: x must be float32, float64, float16 or bfloat16, got int64",
+    "op(x.cfloat(), g, s, b)": "group_norm: x must be float32, float64, float16 or bfloat16, got complex64",
     "op(torch.quantize_per_tensor(x, 0.1, 0, torch.quint8), g, s, b)": (
-        "group_norm: x must be float32 or float64, got another dtype"
+        "group_norm: x must be float32, float64, float16 or bfloat16, got another dtype"
     ),
     "op(x, g.double(), s, b)": "group_norm: num_groups must be float32, got float64",
     "op(x, g, s.double(), b)": "group_norm: scale must be float32 as x is, got float64",

@@ -29,7 +29,7 @@ GROUPS: Mapping[str, str] = {
     "report": "show and write what is known about every cell",
     "probe": "measure which cells are legal, and compare with matrix/cells.py, when asked for",
     "sanitize": "run all under AddressSanitizer, UBSan and ThreadSanitizer, when asked for",
-    "compat": "run each operator in torch.compile, AOTInductor, vmap, autocast and torch.func, when asked for",
+    "compat": "run each operator beyond eager mode, such as in torch.compile, when asked for",
     "link-wheel": "link the operators that ship into one pair of libraries, when asked for",
     "dist": "build a wheel of verified operators, when asked for; --unverified: of any",
 }
