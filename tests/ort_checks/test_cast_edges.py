@@ -91,6 +91,17 @@ def test_each_float8_goes_in_and_comes_out(name: str) -> None:
         call(session, {"x": values.astype(np.float32), "n": np.zeros(256, np.int64)})
 
 
+def test_bfloat16_goes_in_beside_float8() -> None:
+    """As in a quantizer: ONNX Runtime refuses `saturate` in a Cast to bfloat16."""
+    model = identity(19)
+    model.graph.node[0].op_type = "Cast"
+    model.graph.node[0].attribute.append(helper.make_attribute("to", TensorProto.FLOAT8E4M3FN))
+    model.graph.output[0].type.tensor_type.elem_type = TensorProto.FLOAT8E4M3FN
+    (session,) = OrtSessions(None).sessions(model.SerializeToString(), settings=["optimised"]).values()
+    y, _ = call(session, {"x": np.array([0.5, -448, 3.25], BFLOAT16), "n": np.zeros(3, np.int64)})
+    assert y.dtype == np.dtype(ml_dtypes.float8_e4m3fn) and y.astype(np.float32).tolist() == [0.5, -448, 3.25]
+
+
 def test_float8_needs_opset_19_beside_nodes_of_onnx() -> None:
     values = [SimpleNamespace(name=name, type="tensor(float8e5m2)") for name in ("x", "y")]
     session = SimpleNamespace(get_inputs=lambda: values[:1], get_outputs=lambda: values[1:])

@@ -28,7 +28,7 @@ _TYPES = {
     "tensor(float8e4m3fnuz)": ("float8_e4m3fnuz", TensorProto.FLOAT8E4M3FNUZ, 19),
     "tensor(float8e5m2fnuz)": ("float8_e5m2fnuz", TensorProto.FLOAT8E5M2FNUZ, 19),
 }
-_SATURATING = 19  # the opset that gave Cast this attribute
+_SATURATING = 19  # the opset that gave Cast this attribute, which ONNX Runtime takes for float8 alone
 _EDGE = "/float32"  # the end of the name of an input or output that is cast
 
 
@@ -65,7 +65,7 @@ def with_float_edges(model: bytes | str, session: Any) -> bytes:
             value.name, value.type.tensor_type.elem_type = edge, TensorProto.FLOAT
             ends = ([edge], [inner]) if into else ([inner], [edge])
             cast = helper.make_node("Cast", *ends, to=found[1] if into else TensorProto.FLOAT)
-            if into and needed >= _SATURATING:
+            if into and found[2] >= _SATURATING:
                 cast.attribute.append(helper.make_attribute("saturate", 0))  # an infinity stays one
             nodes.insert(0 if into else len(nodes), cast)
     if not any(entry.domain in ("", "ai.onnx") for entry in made.opset_import):
