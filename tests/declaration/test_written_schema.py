@@ -232,7 +232,7 @@ def test_an_operator_that_writes_arguments_has_a_functional_one() -> None:
     assert torch_schema(IN_PLACE) == "cst::axpy__functional(Tensor x, Tensor y, float alpha=1.0) -> Tensor"
     assert (callers_name(IN_PLACE), callers_name(OUT)) == ("cst::axpy_", "cst::split.out")
     assert callers_schema(IN_PLACE) == "cst::axpy_(Tensor(a!) x, Tensor y, float alpha=1) -> ()"
-    functional = "cst::split_out_functional(Tensor from, Tensor calls, int step=1) -> (Tensor, Tensor, Tensor)"
+    functional = "cst::split_out_functional(Tensor from, Tensor calls, int write=1) -> (Tensor, Tensor, Tensor)"
     assert torch_schema(OUT) == functional
     keyword_only = written("cst::axpy_(Tensor(a!) x, *, Tensor y, float alpha=1) -> Tensor(a!)")
     assert found(keyword_only) == []

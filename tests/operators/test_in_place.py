@@ -144,10 +144,10 @@ def test_the_legacy_exporter_refuses_views(project: Project) -> None:
 
 # What is planted in the generated module that defines the operator, and what finds it.
 FAULTS = {
-    "nothing is written": ("    write(x, results[0], 'x')\n", "", "z is not what cst::axpy__functional returns"),
+    "nothing is written": ("    _write(x, results[0], 'x')\n", "", "z is not what cst::axpy__functional returns"),
     "another argument is written": (
-        "    write(x, results[0], 'x')\n",
-        "    write(x, results[0], 'x')\n    y.zero_()\n",
+        "    _write(x, results[0], 'x')\n",
+        "    _write(x, results[0], 'x')\n    y.zero_()\n",
         "y is written, and the schema does not say so",
     ),
 }

@@ -128,6 +128,8 @@ def _mutable(spec: OpSpec) -> dict[str, Any]:
     functional = [(a, names[a.name]) for a in torch_arguments(spec)]
     aliases = {a.type.alias: names[a.name] for a in schema.arguments if is_written(a)}
     fresh = (n for n, o in enumerate(spec.outputs) if o not in outputs.values())
+    tensors = ", ".join(name for a, name in functional if isinstance(a.source, Input))
+    given = {a.name: f"_before({name}, {tensors})" if a.name in outputs else name for a, name in functional}
     overload = f".{schema.overload}" if schema.overload else ""
     return {
         "function": schema.name,
@@ -135,7 +137,7 @@ def _mutable(spec: OpSpec) -> dict[str, Any]:
         "name": schema.name + overload,
         "schema": callers_schema(spec).partition("::")[2],
         "typed": _parameters(arguments, [names[a.name] for a in arguments]),
-        "passed": [f"{a.name}={name}" if a.keyword else name for a, name in functional],
+        "passed": [f"{a.name}={given[a.name]}" if a.keyword else given[a.name] for a, _ in functional],
         "written": [(names[name], spec.outputs.index(output), output.writes) for name, output in outputs.items()],
         "returned": [aliases[r.type.alias] if is_written(r) else f"results[{next(fresh)}]" for r in schema.results],
     }

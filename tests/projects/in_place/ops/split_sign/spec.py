@@ -1,4 +1,4 @@
-"""An overload with out=: one output in an argument, one in an input, one returned; x has the name of a keyword."""
+"""An overload with out=: one output in an argument, one in an input, one returned; arguments `from` and `write`."""
 
 from opmatrix.spec import Attribute, Input, OnnxOp, OpSpec, Output, SameAs, Tolerance, TorchOp
 
@@ -8,7 +8,7 @@ SPEC = OpSpec(
     torch=TorchOp(
         name="cst::split",
         schema=(
-            "cst::split.out(Tensor from, Tensor(b!) calls, int step=1, *, Tensor(a!) positive) "
+            "cst::split.out(Tensor from, Tensor(b!) calls, int write=1, *, Tensor(a!) positive) "
             "-> (Tensor(a!), Tensor negative)"
         ),
     ),
@@ -18,7 +18,7 @@ SPEC = OpSpec(
         Input(name="x", type="T", torch_name="from", dims=("N", "C")),
         Input(name="calls", type="int64", dims=("N",)),
     ),
-    attributes=(Attribute(name="step", kind="int", default=1),),
+    attributes=(Attribute(name="step", kind="int", default=1, torch_name="write"),),
     outputs=(
         Output(name="negative", type="T", shape=SameAs(input="x")),
         Output(name="called", type="int64", shape=SameAs(input="calls"), writes="calls"),
