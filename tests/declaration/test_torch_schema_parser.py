@@ -64,6 +64,11 @@ def test_results_are_read(results: str, found: list[tuple[str, str]]) -> None:
         ("my::op(Tensor x) -> Tensor; rm", 27, "expected nothing behind the results"),
         ("my::op(Tensor[ x) -> Tensor", 16, "expected ']': the end of a list's type"),
         ("my::op(int a=[1, 2) -> Tensor", 19, "expected ',': a further item, or ']'"),
+        (
+            "my::op(Tensor! x, Tensor y) -> ()",
+            8,
+            "Tensor! has no letter: write Tensor(a!), and another letter for each",
+        ),
     ],
 )
 def test_an_error_shows_its_position(text: str, column: int, message: str) -> None:

@@ -114,3 +114,14 @@ def test_a_reference_that_loses_digits_does_not_refuse_a_more_exact_kernel(tmp_p
     assert problems(tmp_path / "exact", exact_sum, reference=NAIVE, case=LONG) == ""
     found = problems(tmp_path / "naive", naive_sum, reference=NAIVE, case=LONG)
     assert "beyond rtol=1e-06 atol=0" in found and "kernel or reference (in float64) is wrong" in found
+
+
+def test_a_reference_that_float64_contradicts_is_named_with_its_reason(tmp_path: Path) -> None:
+    """It loses the digits of x in float32, so that float64 does not judge, and a right kernel differs from it."""
+    found = problems(
+        tmp_path, right, reference="return (x * factor + x.dtype.type(1e9)) - x.dtype.type(1e9)", case=DRAWN
+    )
+    assert (
+        "; kernel or reference is wrong, judged in the declared dtype: in float64 output 'y' differs by more" in found
+    )
+    assert "let reference.py compute in float64. Replay:" in found

@@ -211,6 +211,9 @@ class _Parser:
             elif self._take("["):
                 name += f"[{self._word('a length', kind='number') if self._token.kind == 'number' else ''}]"
                 self._expect("]", "the end of a list's type")
+            elif self._token.text == "!":  # torch's parser takes it, that of torchgen does not
+                why = f"{name}! has no letter: write {name}(a!), and another letter for each further argument"
+                refuse("the schema cannot be read:", self._text, [(at, why)])
             else:
                 return Type(name=name, alias=alias, at=at)
 

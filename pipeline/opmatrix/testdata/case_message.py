@@ -31,7 +31,10 @@ _BLAMED: Mapping[Blamed, str] = {
 
 def two_voices(judge: Judge) -> str:
     """Return what follows from a difference between kernel and reference where no third voice is known."""
-    return f"kernel or reference{'' if judge.precision == 'declared dtype' else f' (in {judge.precision})'} is wrong"
+    if judge.precision != "declared dtype":
+        return f"kernel or reference (in {judge.precision}) is wrong"
+    why = f", judged in the {judge}" if judge.reason.startswith("in ") else ""  # a wider precision was tried
+    return f"kernel or reference is wrong{why}"
 
 
 # A kernel in torch.

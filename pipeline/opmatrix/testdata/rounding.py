@@ -15,6 +15,7 @@ from opmatrix.testdata.compare import EXACT, compare
 from opmatrix.testdata.drawn_cases import DrawnCase
 from opmatrix.testdata.dtypes import is_float
 from opmatrix.testdata.numpy_reference import Reference
+from opmatrix.testdata.truth import declared_judge
 
 PIECES = 16  # of each input, moved one after the other by one unit in the last place
 MARGIN = 8  # times the movement of the exact outputs is still rounding
@@ -33,7 +34,9 @@ def difference(
             return f"{declared.name}: {found}"
         movements = (_movement(spec, reference, one, index, expected[index], pieces=n) for n in (1, PIECES))
         if not any(is_rounding(actual[index], expected[index], tolerance, m) for m in movements):
-            return f"{declared.name}: {found}, and rounding of the inputs does not explain it"
+            narrow = one.precision == "declared dtype" and declared_judge(spec, one.model.types).precision == "float64"
+            judged = ". Judged in the declared dtype; the message of the adopted case says why" if narrow else ""
+            return f"{declared.name}: {found}, and rounding of the inputs does not explain it{judged}"
     return ""
 
 
