@@ -87,7 +87,7 @@ def test_a_true_page_passes(tmp_path: Path) -> None:
             <!-- shown: ops/group_norm/spec.py -->
             '''python
                 onnx=OnnxOp(domain="mydomain", op_type="mygroupnorm", versions=(1, 2)),
-                types={"T": ("float32", "float64")},
+                types={"T": ("float32", "float64", "float16", "bfloat16")},
             '''
 
             <!-- not run: it would never end -->
