@@ -28,7 +28,7 @@ FAULTS = {
     "input": (
         "group_norm/kernel.h",
         RATE,
-        f"{RATE} const_cast<T&>(scale[0]) *= 2;",
+        f"{RATE} const_cast<T&>(scale[0]) = static_cast<T>(2 * scale[0]);",
         "the kernel writes into its input",
     ),
     "second": ("group_norm/kernel.h", RATE, f"static int n = 0; {RATE} m.mean += ++n;", "y: "),
