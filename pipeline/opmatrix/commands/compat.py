@@ -21,7 +21,7 @@ class Compat(Run):
     """Run the steps of the group `compat`, which `doit` leaves out, and what they need."""
 
     name = GROUP
-    doc_purpose = "what works beyond eager mode: torch.compile, AOTInductor, vmap, autocast and torch.func"
+    doc_purpose = "what works beyond eager mode: torch.compile, AOTInductor, vmap, autocast, torch.func"
     doc_usage = "[OPERATOR ...]"
     doc_description = (
         "Runs each operator in torch.compile with dynamic sizes, a package of AOTInductor, torch.vmap, "
