@@ -26,7 +26,6 @@ _STABLE = "2.9"  # the first torch whose stable ABI the bindings use
 
 def measure() -> dict[str, dict[Column, str]]:
     """Return why the running torch does not carry a dtype, by dtype and column; "" where it does."""
-    # torch's own functions for libraries are untyped.
     library = torch.library.Library(_SPACE, "DEF")  # type: ignore[no-untyped-call]  # torch has no types for it
     library.define("tiny(Tensor x) -> Tensor")  # type: ignore[no-untyped-call]  # as above
     for kind in ("CPU", "Meta"):

@@ -7,7 +7,7 @@ EXACT = Tolerance(rtol=0.0, atol=0.0)
 
 SPEC = OpSpec(
     name="scatter_max",
-    summary="Take the largest of the numbers that an index sends to each place along an axis, and where it was.",
+    summary="Scatter the values of a tensor along an axis; keep the largest at each index, and its position.",
     torch=TorchOp(
         name="torch_scatter::scatter_max",
         schema="torch_scatter::scatter_max(Tensor src, Tensor index, int dim, Tensor? out, int? dim_size) "
@@ -16,18 +16,18 @@ SPEC = OpSpec(
     onnx=OnnxOp(domain="torch_scatter", op_type="scatter_max"),
     types={"T": DTYPES},
     inputs=(
-        Input(name="src", type="T", dims=("...",), doc="the numbers, of any shape with an axis"),
+        Input(name="src", type="T", dims=("...",), doc="the values, of any shape with at least one axis"),
         Input(
             name="index", type="int64", values=ValueRule(minimum=0),
             doc="the place of each number along `dim`; broadcasts to the shape of src",
         ),
-        Input(name="out", type="T", optional=True, doc="the numbers to begin with, at most larger ones replace them"),
+        Input(name="out", type="T", optional=True, doc="the initial values, which only larger ones replace"),
     ),
     attributes=(
         Attribute(name="dim", kind="int", default=-1, doc="the axis of src along which numbers are moved"),
         Attribute(
             name="dim_size", kind="int", optional=True, minimum=-1,
-            doc="how many places there are without `out`; absent or -1: as many as index needs",
+            doc="the size of axis `dim` of y without `out`; absent or -1: the largest index plus 1",
         ),
     ),
     outputs=(

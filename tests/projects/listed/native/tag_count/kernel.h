@@ -1,4 +1,4 @@
-// Numbers plus those of bytes and strings: tests/projects/listed/ops/tag_count/reference.py.
+// Each element plus the lengths and the counts of the strings: tests/projects/listed/ops/tag_count/reference.py.
 #pragma once
 
 #include <cstdint>

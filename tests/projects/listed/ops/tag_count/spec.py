@@ -4,7 +4,7 @@ from opmatrix.spec import Attribute, Input, OnnxOp, OpSpec, Output, SameAs, Tole
 
 SPEC = OpSpec(
     name="tag_count",
-    summary="Add the numbers of bytes and of strings in lists.",
+    summary="Add the lengths and the counts of its lists of strings to each element.",
     torch=TorchOp(name="listed::tag_count"),
     onnx=OnnxOp(domain="test.listed", op_type="TagCount"),
     types={"T": ("float32", "float64")},
