@@ -218,6 +218,8 @@ def test_generated_inputs_obey_the_rules_of_the_operators_that_take_them(tmp_pat
     assert {*found["i"]} <= {*range(-9, 9)} and len({*found["i"]}) > 9
     assert found["o"].tolist() == [0, 5]
     assert {*found["other"]} == {0, 1}
+    nodes[0].input.append("other")  # one more than declared, which is another finding's fault
+    assert {*find_inputs(model(*nodes, inputs=ports), tmp_path / "model.onnx", None, [spec]).inputs["other"]} == {0, 1}
     unknown = find_inputs(model(*nodes, inputs={**ports, "t": (F, [0])}), tmp_path / "model.onnx", None, [spec]).inputs
     assert {*unknown["i"]} == {0, 1}, "no index is legal in an empty table: the operator's own message says so"
 

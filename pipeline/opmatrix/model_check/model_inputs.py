@@ -6,6 +6,7 @@ import math
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, repeat
 from pathlib import Path
 from typing import cast
 
@@ -20,7 +21,7 @@ from opmatrix.model_check.custom_nodes import attribute_value
 from opmatrix.model_check.graph_walk import spec_of
 from opmatrix.model_check.type_text import format_array, format_type
 from opmatrix.project.paths import DATA_SET
-from opmatrix.spec import DType, Input, OpSpec, Random
+from opmatrix.spec import DType, OpSpec, Random
 from opmatrix.testdata import onnx_dataset
 from opmatrix.testdata.arrays import Array, dtype_name
 from opmatrix.testdata.ruled_values import random_values
@@ -170,7 +171,8 @@ def _random_array(name: str, element: int, shape: tuple[int, ...]) -> Array:
 def _obeying(node: NodeProto, spec: OpSpec, arrays: Mapping[str, Array], model: ModelProto) -> dict[str, Array]:
     """Return new values for the inputs of the model that an operator takes under a rule which can be computed here."""
     shapes = {i.name: tuple(i.dims) for i in model.graph.initializer} | {n: a.shape for n, a in arrays.items()}
-    taken = [(_part(spec, index), name) for index, name in enumerate(node.input) if name in shapes]
+    further = repeat(spec.inputs[-1]) if spec.inputs and spec.inputs[-1].variadic else ()
+    taken = [(part, n) for part, n in zip(chain(spec.inputs, further), node.input, strict=False) if n in shapes]
     given = {(a.name, AttributeProto.AttributeType.Name(a.type)): a for a in node.attribute}
     declared = {(onnx_name(a), onnx_kind(a.kind)): a for a in spec.attributes}
     values = {a.name: attribute_value(a, given[key]) for key, a in declared.items() if key in given}
@@ -185,8 +187,3 @@ def _obeying(node: NodeProto, spec: OpSpec, arrays: Mapping[str, Array], model: 
         except (DataError, ValueError, KeyError):  # the operator refuses the call, or a size of its rule is not known
             continue
     return found
-
-
-def _part(spec: OpSpec, index: int) -> Input:
-    """Return the input that a node's input belongs to; further ones belong to the last, which is variadic."""
-    return spec.inputs[min(index, len(spec.inputs) - 1)]
