@@ -270,8 +270,8 @@ class Output(metaclass=_KeepsMistakes):
     tensor of shape (0,) while that is false. A node that names an output whose attribute is false gets the same empty
     tensor.
 
-    In torch, an operator can write an output into an argument, ``Tensor(a!)`` in `TorchOp.schema`: into the input that
-    `writes` names, or, as ``out=``, into an argument that has the output's name. A node always has the output.
+    In torch, an operator can write an output into an argument, ``Tensor(a!)`` or ``Tensor!`` in `TorchOp.schema`: into
+    the input that `writes` names, or, as ``out=``, into an argument that has the output's name. A node always has it.
 
     Example:
         >>> y = Output(name="y", type="float32", shape=SameAs(input="x"), doc="The normalised input.")

@@ -64,11 +64,6 @@ def test_results_are_read(results: str, found: list[tuple[str, str]]) -> None:
         ("my::op(Tensor x) -> Tensor; rm", 27, "expected nothing behind the results"),
         ("my::op(Tensor[ x) -> Tensor", 16, "expected ']': the end of a list's type"),
         ("my::op(int a=[1, 2) -> Tensor", 19, "expected ',': a further item, or ']'"),
-        (
-            "my::op(Tensor! x, Tensor y) -> ()",
-            8,
-            "Tensor! has no letter: write Tensor(a!), and another letter for each",
-        ),
     ],
 )
 def test_an_error_shows_its_position(text: str, column: int, message: str) -> None:
@@ -120,3 +115,10 @@ def test_2_000_tensors_are_a_draft_in_seconds() -> None:
     began = time.process_time()
     assert len(from_schema(f"my::f({tensors}) -> Tensor", domain="my.domain").spec.inputs) == 2000
     assert time.process_time() - began < 10
+
+
+def test_a_written_type_without_a_letter_is_another_one_at_each_argument() -> None:
+    one, other = (a.type for a in parse("my::op(Tensor! x, Tensor!? y, Tensor z) -> ()").arguments[:2])
+    assert one.alias.endswith("!")
+    assert one.alias != other.alias
+    assert [(t.name, t.spelled) for t in (one, other)] == [("Tensor", "Tensor!"), ("Tensor?", "Tensor!?")]

@@ -230,9 +230,9 @@ def written(text: str, *, of: OpSpec = IN_PLACE, **changed: Any) -> OpSpec:
 
 def test_an_operator_that_writes_arguments_has_a_functional_one() -> None:
     assert torch_schema(IN_PLACE) == "cst::axpy__functional(Tensor x, Tensor y, float alpha=1.0) -> Tensor"
-    assert (callers_name(IN_PLACE), callers_name(OUT)) == ("cst::axpy_", "cst::split.out")
+    assert (callers_name(IN_PLACE), callers_name(OUT)) == ("cst::axpy_", "_cst::split.out")
     assert callers_schema(IN_PLACE) == "cst::axpy_(Tensor(a!) x, Tensor y, float alpha=1) -> ()"
-    functional = "cst::split_out_functional(Tensor from, Tensor calls, int write=1) -> (Tensor, Tensor, Tensor)"
+    functional = "_cst::split_out_functional(Tensor from, Tensor calls, int write=1) -> (Tensor, Tensor, Tensor)"
     assert torch_schema(OUT) == functional
     keyword_only = written("cst::axpy_(Tensor(a!) x, *, Tensor y, float alpha=1) -> Tensor(a!)")
     assert found(keyword_only) == []
@@ -260,6 +260,14 @@ def test_an_operator_that_writes_arguments_has_a_functional_one() -> None:
         (
             written("cst::axpy_(Tensor(a!) x, Tensor y, float alpha=1) -> Tensor(b!)"),
             "Tensor(b!) is no argument, allowed: Tensor(a!), which is x",
+        ),
+        (
+            written("cst::axpy_(Tensor! x, Tensor y, float alpha=1) -> Tensor!"),
+            "Tensor! names no argument, allowed: Tensor(a!), the same at the argument that is returned",
+        ),
+        (
+            written("cst::axpy_(Tensor! x, Tensor! y, float alpha=1) -> ()"),
+            "Tensor! y is written, and no output says with what",
         ),
         (
             written("cst::axpy_(Tensor(a!) x, Tensor y, float alpha=1) -> (Tensor(a!), Tensor(a!))"),

@@ -1,7 +1,7 @@
 """Operators that write arguments, ``Tensor(a!)`` and ``out=``, write in torch and return new tensors in a model. A call
 that is dropped, or writes something else, is found.
 
-tests/projects/in_place: `axpy` is cst::axpy_, without a result; `split_sign` is cst::split.out, with an argument of
+tests/projects/in_place: `axpy` is cst::axpy_, without a result; `split_sign` is _cst::split.out, with an argument of
 each kind and a new result.
 """
 
@@ -83,16 +83,16 @@ def test_out_must_fit(project: Project) -> None:
         import torch
 
         _registered(project, "split_sign")
-        split = torch.ops.cst.split.out
+        split = torch.ops._cst.split.out
         x, calls, out = torch.tensor([[1.0, -2.0]]), torch.tensor([7]), torch.full((1, 2), 9.0)
         returned, negative = split(x, calls, 2, positive=out)
         assert returned is out and out.tolist() == [[1.0, 0.0]] and negative.tolist() == [[0.0, -2.0]]
         assert calls.tolist() == [9]
         for wrong, message in (
-            (torch.empty(2), "cst::split.out: positive must have the shape (1, 2), got (2,)"),
+            (torch.empty(2), "_cst::split.out: positive must have the shape (1, 2), got (2,)"),
             (
                 torch.empty(1, 2).double(),
-                "cst::split.out: positive must have the dtype torch.float32, got torch.float64",
+                "_cst::split.out: positive must have the dtype torch.float32, got torch.float64",
             ),
         ):
             with pytest.raises(RuntimeError, match=re.escape(message)):
@@ -111,7 +111,7 @@ class Written(torch.nn.Module):
         torch.ops.cst.axpy_({target}, y, 2.0)
         calls = torch.zeros(2, dtype=torch.int64) + x.shape[0]
         out = torch.empty_like(z)
-        kept, negative = torch.ops.cst.split.out(z, calls, 3, positive=out)
+        kept, negative = torch.ops._cst.split.out(z, calls, 3, positive=out)
         return z + 1, kept * 2, negative, out, calls
 
 

@@ -100,11 +100,23 @@ def test_written_arguments_are_inputs_with_an_output_and_out_arguments_are_outpu
     assert [(o.name, o.writes) for o in in_place.outputs] == [("new_self", "self")]
 
 
+def test_a_written_argument_with_the_name_of_an_output_is_one() -> None:
+    draft = from_schema("_C::norm(Tensor! result, Tensor! scale, Tensor x, float eps) -> ()", domain="d")
+    assert [i.name for i in draft.spec.inputs] == ["scale", "x"]
+    assert [(o.name, o.writes) for o in draft.spec.outputs] == [("result", None), ("new_scale", "scale")]
+    (note,) = draft.notes
+    assert note.startswith("result: written and not read, as the name says")
+    alone = from_schema("my::fill_(Tensor(a!) out) -> ()", domain="d")
+    assert [(o.name, o.writes) for o in alone.spec.outputs] == [("new_out", "out")]
+    assert alone.notes == ()
+
+
 REFUSED = [
-    ("my::f(Tensor(a!)? x, Tensor y) -> Tensor", 7, "Tensor?(a!) is written, allowed: Tensor(a!), which is always"),
+    ("my::f(Tensor(a!)? x, Tensor y) -> Tensor", 7, "Tensor(a!)? is written, allowed: Tensor(a!), which is always"),
     ("my::f(Tensor(a) x) -> Tensor(a)", 7, "is a view, and ONNX has none"),
     ("my::f(Tensor x) -> Tensor(a)", 20, "is a view, and ONNX has none"),
-    ("my::f(Tensor x) -> Tensor(a!)", 20, "Tensor(a!) is no argument, which a result that is written must be"),
+    ("my::f(Tensor x) -> Tensor(a!)", 20, "Tensor(a!) is no argument, allowed: Tensor"),
+    ("my::f(Tensor! x) -> Tensor!", 21, "Tensor! names no argument, allowed: Tensor(a!), the same at the argument"),
     ("my::f(*, Tensor(a!) out) -> ()", 6, "no argument is a Tensor"),
     ("my::f(Tensor x, Scalar a) -> Tensor", 17, "Scalar is a number of no fixed kind"),
     ("my::f(Tensor x, SymInt? n=None) -> Tensor", 17, "SymInt? is a size that torch may trace"),

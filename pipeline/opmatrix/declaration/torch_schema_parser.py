@@ -24,6 +24,9 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 
+# Of a letter that `Tensor!` gets, which is none in a schema.
+WITHOUT_LETTER = "$"
+
 T = TypeVar("T")
 Value = None | bool | int | float | str | tuple["Value", ...]
 
@@ -37,8 +40,14 @@ class Type:
     """A type as it is written, without its alias: ``Tensor``, ``int[2]``, ``Tensor?[]``. `at` is its offset."""
 
     name: str
-    alias: str = ""  # "a!", "a", "a -> *"
+    alias: str = ""  # "a!", "a", "a -> *"; of `Tensor!`, one that no other type has
     at: int = 0
+
+    @property
+    def spelled(self) -> str:
+        """The type with its alias: ``Tensor(a!)``, ``Tensor(a!)?``, ``Tensor!``."""
+        alias = "!" if self.alias.startswith(WITHOUT_LETTER) else f"({self.alias})" if self.alias else ""
+        return f"{self.element}{alias}{self.name[len(self.element) :]}"
 
     @property
     def element(self) -> str:
@@ -107,10 +116,19 @@ def aliased(found: Type) -> str:
     """Return why a type with an alias annotation cannot be declared."""
     if "!" in found.alias:
         return (
-            f"{found.element}({found.alias}) is written, and both exporters replace such an operator of torch by its "
+            f"{found.spelled} is written, and both exporters replace such an operator of torch by its "
             "functional one: override that one, which returns a new Tensor"
         )
-    return f"{found.element}({found.alias}) is a view, and ONNX has none: leave out '({found.alias})' and return a copy"
+    return f"{found.spelled} is a view, and ONNX has none: leave out '({found.alias})' and return a copy"
+
+
+def no_argument(result: Type, schema: Schema) -> str:
+    """Return why a result with an alias annotation that no argument has cannot be declared."""
+    if result.alias.startswith(WITHOUT_LETTER):
+        return f"{result.spelled} names no argument, allowed: Tensor(a!), the same at the argument that is returned"
+    written = [a for a in schema.arguments if "!" in a.type.alias and not a.type.alias.startswith(WITHOUT_LETTER)]
+    allowed = ", ".join(f"{a.type.spelled}, which is {a.name}" for a in written)
+    return f"{result.spelled} is no argument, allowed: {allowed or 'Tensor'}"
 
 
 def parse(text: str) -> Schema:
@@ -211,9 +229,8 @@ class _Parser:
             elif self._take("["):
                 name += f"[{self._word('a length', kind='number') if self._token.kind == 'number' else ''}]"
                 self._expect("]", "the end of a list's type")
-            elif self._token.text == "!":  # torch's parser takes it, that of torchgen does not
-                why = f"{name}! has no letter: write {name}(a!), and another letter for each further argument"
-                refuse("the schema cannot be read:", self._text, [(at, why)])
+            elif not alias and self._take("!"):  # torch chooses a letter, another one for each
+                alias = f"{WITHOUT_LETTER}{at}!"
             else:
                 return Type(name=name, alias=alias, at=at)
 

@@ -40,6 +40,8 @@ _REASONS: Mapping[str, str] = {
 )  # fmt: skip
 # What torch's functions take about memory.
 _MEMORY = ("ScalarType?", "Layout?", "Device?", "MemoryFormat?", "Generator?")
+# Names of arguments that an operator writes and does not read.
+_OUT = re.compile(r"(out|outs|output|outputs|result|results|dst)\d*|out_\w+|\w+_out")
 # Other spellings of a type.
 _SPELLED: Mapping[str, str] = {
     "double": "float", "float32": "float", "float64": "float", "long": "int", "int64": "int", "int64_t": "int",
@@ -70,7 +72,19 @@ def from_schema(text: str, *, domain: str, name: str = "", op_type: str = "") ->
         spec = replace(spec, torch=TorchOp(name=schema.qualified, schema=schema.text))
     constants = [a.name for a in schema.arguments if _is_constant(a)]
     notes = [f"{', '.join(constants)}: None is the only legal value"] if constants else []
+    if named := [a.name for a in only_written(schema) if not a.keyword]:
+        why = "written and not read, as the name says; if it is read, declare an input that an output writes"
+        notes.append(f"{', '.join(named)}: {why}")
     return finished(Draft(spec=spec, notes=tuple(notes), origin=f"declared from {schema.text}"))
+
+
+def only_written(schema: Schema) -> list[Parameter]:
+    """Return the arguments that the operator writes and does not read, ``out=``: those with a star before them, and, if
+    another tensor remains as an input, those with such a name."""
+    written = [a for a in schema.arguments if is_written(a)]
+    named = [a for a in written if a.keyword or _OUT.fullmatch(a.name)]
+    others = any(a.type.name == "Tensor" and a not in named for a in schema.arguments)
+    return named if others else [a for a in written if a.keyword]
 
 
 def _kind(argument: Parameter) -> AttributeKind | None:
@@ -115,7 +129,7 @@ def parts(
 
     `kind_of` returns None for a non-tensor argument that is left out. An unnamed result is named y.
     """
-    out = [a for a in schema.arguments if is_written(a) and a.keyword]
+    out = only_written(schema)
     given = [a for a in schema.arguments if a.type.name in TENSORS and a not in out]
     tensors = sorted(given, key=lambda a: a.type.name == "Tensor[]")
     inputs = tuple(
@@ -188,7 +202,7 @@ def _refused(schema: Schema) -> Iterator[tuple[int, str]]:
     for argument in variadic[1:]:
         yield argument.type.at, f"{argument.name!r} follows {variadic[0].name!r}, of which there are any number too: " \
             "a node of ONNX has one variadic input"  # fmt: skip
-    if not any(a.type.name == "Tensor" and not (is_written(a) and a.keyword) for a in schema.arguments):
+    if not any(a.type.name == "Tensor" and a not in only_written(schema) for a in schema.arguments):
         yield schema.text.index("("), "no argument is a Tensor; at least one is needed, beside which outputs are made"
     yield from refused_results(schema)
 
@@ -201,7 +215,7 @@ def _refused_argument(argument: Parameter) -> Iterator[tuple[int, str]]:
     elif found.alias and found.name != "Tensor":
         yield (
             at,
-            f"{found.name}({found.alias}) is written, allowed: Tensor({found.alias}), which is always there",
+            f"{found.spelled} is written, allowed: Tensor(a!), which is always there",
         )
     elif found.name in TENSORS:
         if argument.has_default and argument.default is not None:
@@ -249,7 +263,7 @@ def refused_results(schema: Schema) -> Iterator[tuple[int, str]]:
         if found.alias and "!" not in found.alias:
             yield found.at, torch_schema_parser.aliased(found)
         elif found.alias and found.alias not in written:
-            yield found.at, f"{found.element}({found.alias}) is no argument, which a result that is written must be"
+            yield found.at, torch_schema_parser.no_argument(found, schema)
         elif found.name.startswith("Tensor["):
             yield found.at, f"{found.name} is any number of outputs: the legacy exporter must know how many; name each"
         elif found.name == "Tensor?":

@@ -183,7 +183,7 @@ def _frameworks(spec: OpSpec) -> Iterator[Mistake]:
                       "torch.overrides, with torch.python, or with torch=None")  # fmt: skip
     if spec.torch and spec.torch.backward and spec.torch.overrides:
         yield Mistake("torch.backward", "allowed without torch.overrides: torch has the gradient of its own operator")
-    if spec.torch and not re.fullmatch(r"[A-Za-z]\w*::[A-Za-z]\w*", spec.torch.name):
+    if spec.torch and not re.fullmatch(r"[A-Za-z_]\w*::[A-Za-z_]\w*", spec.torch.name):
         yield Mistake("torch.name", f"found {spec.torch.name!r}, allowed: 'namespace::name'")
     elif spec.torch and spec.torch.name.partition("::")[2] in CPP_KEYWORDS:
         yield Mistake("torch.name", f"found {spec.torch.name!r}, whose second part is a keyword of C++; rename it")

@@ -63,7 +63,7 @@ def _places(spec: OpSpec, schema: Schema) -> Iterator[_Place]:
     mutable = any(is_written(a) for a in schema.arguments)
     if mutable and spec.torch.python:
         written = next(a for a in schema.arguments if is_written(a))
-        yield written.type.at, f"{written.type.element}({written.type.alias}) {written.name}, allowed without " \
+        yield written.type.at, f"{written.type.spelled} {written.name}, allowed without " \
             "torch.python: opmatrix defines the operator, with the functional one that it calls"  # fmt: skip
     for twice in duplicates([a.name for a in schema.arguments]):
         yield next(a.at for a in reversed(schema.arguments) if a.name == twice), f"{twice!r} a second time"
@@ -133,7 +133,7 @@ def _writes(spec: OpSpec) -> Iterator[Mistake]:
 
 def _is_plain(alias: str) -> bool:
     """Return whether an alias annotation is that of a written argument, ``a!``."""
-    return re.fullmatch(r"[A-Za-z]\w*!", alias) is not None
+    return re.fullmatch(r"[A-Za-z$]\w*!", alias) is not None
 
 
 def _out(spec: OpSpec, argument: Parameter) -> Iterator[_Place]:
@@ -147,7 +147,7 @@ def _out(spec: OpSpec, argument: Parameter) -> Iterator[_Place]:
         yield argument.at, f"{name!r} is written, allowed: an input that an output `writes`, or, for out=, the name " \
             f"of an output{near}"  # fmt: skip
     elif found.name != "Tensor" or argument.has_default:
-        yield found.at, f"{found.name}({found.alias}) {name}, allowed: Tensor({found.alias}) without a default"
+        yield found.at, f"{found.spelled} {name}, allowed: Tensor(a!) without a default"
     elif isinstance(outputs[name].shape, FromKernel):
         yield argument.at, f"only the kernel knows the size of {name!r}, allowed: an output whose size the caller " \
             "knows; return a new Tensor"  # fmt: skip
@@ -161,7 +161,7 @@ def _input(spec: OpSpec, part: Input, argument: Parameter) -> Iterator[_Place]:
     if found.alias and not _is_plain(found.alias):
         yield found.at, torch_schema_parser.aliased(found)
     elif found.alias and written is None:
-        yield found.at, f"{found.name}({found.alias}) {argument.name} is written, and no output says with what; give " \
+        yield found.at, f"{found.spelled} {argument.name} is written, and no output says with what; give " \
             f"one writes={part.name!r}, shape=SameAs(input={part.name!r}) and the input's type"  # fmt: skip
     elif written and not found.alias:
         yield found.at, f"{found.name} {argument.name}, allowed: {found.name}(a!), because the output {written!r} " \
@@ -221,8 +221,7 @@ def _results(spec: OpSpec, schema: Schema) -> Iterator[_Place]:
         elif result.type.alias and not is_written(result):
             yield result.type.at, torch_schema_parser.aliased(result.type)
         elif result.type.alias and result.type.alias not in written:
-            letters = ", ".join(f"Tensor({alias}), which is {name}" for alias, name in written.items())
-            yield result.type.at, f"Tensor({result.type.alias}) is no argument, allowed: " + (letters or "Tensor")
+            yield result.type.at, torch_schema_parser.no_argument(result.type, schema)
     for twice in duplicates([r.type.alias for r in found if r.type.alias]):
         yield schema.results_at, f"({twice}) is returned twice, allowed: once"
     fresh = sum(not r.type.alias for r in found)

@@ -1,4 +1,6 @@
-"""An overload with out=: one output in an argument, one in an input, one returned; arguments `from` and `write`."""
+"""An overload with out=: one output in an argument, one in an input, one returned; arguments `from` and `write`.
+
+The namespace begins with _, and `Tensor!` has no letter, as in schemas of vLLM."""
 
 from opmatrix.spec import Attribute, Input, OnnxOp, OpSpec, Output, SameAs, Tolerance, TorchOp
 
@@ -6,9 +8,9 @@ SPEC = OpSpec(
     name="split_sign",
     summary="Split x into its positive and its negative part, and count calls of each row.",
     torch=TorchOp(
-        name="cst::split",
+        name="_cst::split",
         schema=(
-            "cst::split.out(Tensor from, Tensor(b!) calls, int write=1, *, Tensor(a!) positive) "
+            "_cst::split.out(Tensor from, Tensor! calls, int write=1, *, Tensor(a!) positive) "
             "-> (Tensor(a!), Tensor negative)"
         ),
     ),
