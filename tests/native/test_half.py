@@ -58,6 +58,23 @@ void convert(const std::string& folder, const std::string& type, const std::stri
   write(folder + type + "_of_" + from, made);
 }
 
+/// Applies the four operators that assign to neighbouring values of each type.
+template <typename T, typename Number>
+void assign(const std::string& folder, const std::string& type, const std::string& from) {
+  const auto values = read<T>(folder + "bits");
+  const auto others = read<Number>(folder + from);
+  std::vector<T> made;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    T sum = values[i], difference = values[i], product = values[i], quotient = values[i];
+    sum += others[i];
+    difference -= others[i];
+    product *= others[i];
+    (quotient /= others[i]) -= 0;  // each returns its left side; -0 stays -0
+    made.insert(made.end(), {sum, difference, product, quotient});
+  }
+  write(folder + type + "_assigned_" + from, made);
+}
+
 template <typename T>
 void all(const std::string& folder, const std::string& type) {
   static_assert(sizeof(T) == 2 && alignof(T) == 2 && std::is_trivially_copyable_v<T> && std::is_trivial_v<T>);
@@ -70,6 +87,10 @@ void all(const std::string& folder, const std::string& type) {
   convert<T, float>(folder, type, "floats");
   convert<T, double>(folder, type, "doubles");
   convert<T, std::int32_t>(folder, type, "wholes");
+  assign<T, T>(folder, type, "others");
+  assign<T, float>(folder, type, "floats");
+  assign<T, double>(folder, type, "doubles");
+  assign<T, std::int32_t>(folder, type, "wholes");
   using L = std::numeric_limits<T>;
   const T limits[] = {L::min(), L::max(), L::lowest(), L::epsilon(), L::denorm_min(), L::infinity(), L::quiet_NaN()};
   write(folder + type + "_limits", std::vector<T>(limits, limits + 7));
@@ -102,7 +123,8 @@ int main(int, char** arguments) {
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("half")
-    inputs = {"bits": np.arange(1 << 16, dtype=np.uint16), "floats": floats(), "doubles": doubles(), "wholes": wholes()}
+    every = np.arange(1 << 16, dtype=np.uint16)
+    inputs = {"bits": every, "floats": floats(), "doubles": doubles(), "wholes": wholes(), "others": others()}
     for name, array in inputs.items():
         array.tofile(made / name)
     program = compile_program(PROGRAM, made, "-O2", "-fsanitize=undefined")
@@ -136,6 +158,11 @@ def doubles() -> Array:
 
 def wholes() -> Array:
     return np.concatenate([np.arange(-70000, 70001), [2**31 - 1, -(2**31), 2**24 + 1]]).astype(np.int32)
+
+
+def others() -> Array:
+    """Return the bits of a right side for each value."""
+    return np.random.Generator(np.random.PCG64(17)).permutation(1 << 16).astype(np.uint16)
 
 
 def nearest(values: Array, dtype: np.dtype[Any]) -> Array:
@@ -191,6 +218,22 @@ def test_each_double_is_rounded_once(folder: Path, name: str) -> None:
 def test_each_whole_number_is_rounded(folder: Path, name: str) -> None:
     expected = nearest(np.fromfile(folder / "wholes", np.int32).astype(np.float64), TYPES[name])
     assert bool(same(np.fromfile(folder / f"{name}_of_wholes", TYPES[name]), expected).all())
+
+
+@np.errstate(all="ignore")
+@pytest.mark.parametrize(
+    ("right", "computed"),
+    [("others", np.float32), ("floats", np.float32), ("doubles", np.float64), ("wholes", np.float32)],
+)
+@pytest.mark.parametrize("name", TYPES)
+def test_operators_that_assign(folder: Path, name: str, right: str, computed: type[Any]) -> None:
+    """They compute as float, or as double with a double, and round once."""
+    stored = {"others": TYPES[name], "floats": np.float32, "doubles": np.float64, "wholes": np.int32}[right]
+    a = np.fromfile(folder / "bits", TYPES[name]).astype(computed)
+    b = np.fromfile(folder / right, stored)[: len(a)].astype(computed)
+    results = np.stack([a + b, a - b, a * b, a / b], axis=1).ravel()
+    found = np.fromfile(folder / f"{name}_assigned_{right}", TYPES[name])
+    assert bool(same(found, nearest(results.astype(np.float64), TYPES[name])).all())
 
 
 @pytest.mark.parametrize("name", TYPES)

@@ -28,6 +28,15 @@ constexpr float rounded_to_odd(double value) {
   return float_of((found > value) == (value > 0) ? bits - 1 : bits + 1);
 }
 
+/// The right side of an operator that assigns: a double as it is, any other number as a float.
+constexpr double operand(double value) {
+  return value;
+}
+template <typename Number>
+constexpr float operand(Number value) {
+  return static_cast<float>(value);
+}
+
 }  // namespace detail
 
 /// A float16 of IEEE 754: 5 bits of exponent, 10 of fraction; the greatest is 65504.
@@ -57,6 +66,25 @@ class Half {
     const std::uint32_t large = size >= 0x7C00U ? shifted + 0x38000000U : shifted;
     const std::uint32_t sign = static_cast<std::uint32_t>(bits_ & 0x8000U) << 16;
     return detail::float_of(sign | (size < 0x400U ? small : large));
+  }
+
+  /// Computes in float, in double with a double, and rounds the result once. A sum of many values loses less in
+  /// `compute_t<T>`, which is rounded only at the end.
+  template <typename Number>
+  constexpr Half& operator+=(Number other) {
+    return *this = Half(static_cast<float>(*this) + detail::operand(other));
+  }
+  template <typename Number>
+  constexpr Half& operator-=(Number other) {
+    return *this = Half(static_cast<float>(*this) - detail::operand(other));
+  }
+  template <typename Number>
+  constexpr Half& operator*=(Number other) {
+    return *this = Half(static_cast<float>(*this) * detail::operand(other));
+  }
+  template <typename Number>
+  constexpr Half& operator/=(Number other) {
+    return *this = Half(static_cast<float>(*this) / detail::operand(other));
   }
 
   /// The number with the given bits.
@@ -96,6 +124,25 @@ class BFloat16 {
 
   /// The same value.
   constexpr operator float() const { return detail::float_of(static_cast<std::uint32_t>(bits_) << 16); }
+
+  /// Computes in float, in double with a double, and rounds the result once. A sum of many values loses less in
+  /// `compute_t<T>`, which is rounded only at the end.
+  template <typename Number>
+  constexpr BFloat16& operator+=(Number other) {
+    return *this = BFloat16(static_cast<float>(*this) + detail::operand(other));
+  }
+  template <typename Number>
+  constexpr BFloat16& operator-=(Number other) {
+    return *this = BFloat16(static_cast<float>(*this) - detail::operand(other));
+  }
+  template <typename Number>
+  constexpr BFloat16& operator*=(Number other) {
+    return *this = BFloat16(static_cast<float>(*this) * detail::operand(other));
+  }
+  template <typename Number>
+  constexpr BFloat16& operator/=(Number other) {
+    return *this = BFloat16(static_cast<float>(*this) / detail::operand(other));
+  }
 
   /// The number with the given bits.
   static constexpr BFloat16 of_bits(std::uint16_t bits) {

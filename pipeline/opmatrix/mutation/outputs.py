@@ -23,6 +23,7 @@ from opmatrix.stages import draw_inputs
 from opmatrix.testdata import drawn_cases, onnx_dataset
 from opmatrix.testdata.arrays import Array
 from opmatrix.testdata.compare import EXACT, compare
+from opmatrix.testdata.dtypes import numpy_dtype
 from opmatrix.torch_library.call import CALL_ERRORS, as_tuple, with_attributes
 from opmatrix.torch_library.case_tensors import arguments, as_array, tensors
 from opmatrix.torch_library.load_library import LoadedLibrary, load
@@ -64,14 +65,17 @@ def _compared(
     """Return whether a case's outputs are equal to the last bit, and the part of the tolerance that they differ by."""
     expected = [known[key] for key in known if key.rpartition(" ")[0] == case]
     if len(expected) != len(actual):
-        return {"case": case, "equal": False, "tolerance_used": DIFFERENT}
-    used, equal = 0.0, True
-    for declared, array, other in zip(graph_outputs(operator.spec, model), actual, expected, strict=False):
-        tolerance = operator.spec.tolerances["custom"][dtype_of(declared.type, model.types)]
-        found = compare(array, other, tolerance=tolerance)
+        return {"case": case, "equal": False, "tolerance_used": DIFFERENT, "problem": "refused by one of the two"}
+    used, equal, problem = 0.0, True, ""
+    for declared, array, stored in zip(graph_outputs(operator.spec, model), actual, expected, strict=False):
+        dtype = dtype_of(declared.type, model.types)
+        other = stored.view(numpy_dtype(dtype))  # a file of NumPy has bfloat16 and float8 as bytes
+        found = compare(array, other, tolerance=operator.spec.tolerances["custom"][dtype])
         used = DIFFERENT if found.problem else max(used, min(found.tolerance_used, DIFFERENT))
         equal = equal and compare(array, other, tolerance=EXACT).ok
-    return {"case": case, "equal": equal, "tolerance_used": used}
+        if not problem and used == DIFFERENT:
+            problem = found.problem or f"{found.actual} instead of {found.expected}"
+    return {"case": case, "equal": equal, "tolerance_used": used, "problem": problem}
 
 
 def _outputs(paths: Paths, operator: Operator, loaded: LoadedLibrary) -> Iterator[tuple[str, Model, list[Array]]]:

@@ -16,8 +16,6 @@ from opmatrix.mutation.run_mutants import Campaign
 from opmatrix.report.mutation_scores import MutationScore, percent
 from opmatrix.verdict import percent as of_tolerance
 
-_DIFFERENT = 1e9  # an output of another shape, a refusal, or a NaN instead of a number
-
 
 @dataclass(frozen=True, kw_only=True)
 class Tried:
@@ -105,8 +103,7 @@ def _known(name: str, mutant: Mutant, result: Result) -> Iterator[str]:
         yield f"All {known['inputs']} cases and drawn inputs have equal outputs, to the last bit."
     elif "inputs" in known:
         differ = known["inputs"] - known["equal"]
-        used = known["tolerance_used"]
-        how = "refused by one of the two" if used >= _DIFFERENT else f"{of_tolerance(used)} of the tolerance"
+        how = known.get("problem") or f"{of_tolerance(known['tolerance_used'])} of the tolerance"
         yield f"{differ} of {known['inputs']} cases and drawn inputs have other outputs."
         yield f"Nearest to a failure: {known['case']}, {how}."
     if known.get("found"):

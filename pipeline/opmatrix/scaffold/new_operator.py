@@ -85,10 +85,10 @@ def summary(drafts: Sequence[Draft], files: Mapping[str, str], *, run: str) -> I
 
 def _state(draft: Draft) -> str:
     if draft.copies:
-        return f"green as it stands, and a placeholder: {render_files.placeholder(draft)}"
+        return f"passes all gates as a placeholder: {render_files.placeholder(draft)}"
     if draft.formula:
-        return f"green as it stands: {draft.aten} is known, {draft.formula.cpp} of each value"
+        return f"passes all gates: {draft.aten} is known, {draft.formula.cpp} of each value"
     return (
-        f"not green yet: compile and export are; the rest fails until ops/{draft.spec.name}/reference.py "
-        f"is filled in. Torch computes {draft.aten} itself, so a placeholder would be a wrong answer"
+        f"passes only compile and export until ops/{draft.spec.name}/reference.py is filled in. "
+        f"Torch computes {draft.aten} itself, so a placeholder would be a wrong answer"
     )
