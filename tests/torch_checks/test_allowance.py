@@ -38,6 +38,11 @@ def pairs(x: Array) -> Array:
     return x - x.reshape(-1, 2)[:, ::-1].ravel()
 
 
+def halves(x: Array) -> Array:
+    """Return the difference to the element 4 places away, as in a rotation of the halves of a head."""
+    return x - x.reshape(-1, 2, 4)[:, ::-1].ravel()
+
+
 def problem(function: Callable[[Array], Array], x: Array, off: float) -> str:
     """Return the message for a kernel whose results are `off`."""
     import torch
@@ -62,9 +67,10 @@ def problem(function: Callable[[Array], Array], x: Array, off: float) -> str:
         (centred, RANDOM, 1e-16),  # the mean changes as much as its elements do, though most changes would cancel
         (centred, HUGE, 1e134),  # two elements that cancel, but not their last places
         (pairs, RANDOM + 1e6, 1e-10),
+        (halves, RANDOM + 1e6, 1e-10),
         (lambda x: 3 * x - 2.9999, np.array([1.0]), 4e-16),
     ],
-    ids=["sum", "cancelled", "difference", "one_number"],
+    ids=["sum", "cancelled", "difference", "distant_difference", "one_number"],
 )
 def test_errors_that_rounding_of_the_inputs_explains(function: Callable[[Array], Array], x: Array, unit: float) -> None:
     assert problem(function, x, off=2 * unit) == ""

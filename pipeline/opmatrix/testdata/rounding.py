@@ -56,7 +56,7 @@ def _movement(spec: OpSpec, reference: Reference, one: DrawnCase, index: int, ex
             continue
         for piece in np.array_split(np.arange(array.size), min(pieces, array.size)):
             movement = np.zeros(expected.shape)
-            for towards in _directions(len(piece), random):
+            for towards in _directions(len(piece), random, each_pair=pieces > 1):
                 arrays = [*one.arrays[:at], _moved(array, piece, towards), *one.arrays[at + 1 :]]
                 moved, _refusal = drawn_cases.reference_outputs(
                     spec, one.model, reference, arrays, precision=one.precision
@@ -74,10 +74,14 @@ def _distance(a: Array, b: Array) -> Array:
     return np.where(_same(a, b), 0.0, np.where(np.isnan(distance), np.inf, distance))
 
 
-def _directions(count: int, random: np.random.Generator) -> Iterator[Array]:
-    """Yield the directions in which the values of a piece move: together (for sums), alternating, and at random."""
+def _directions(count: int, random: np.random.Generator, *, each_pair: bool) -> Iterator[Array]:
+    """Yield the directions in which the values of a piece move: together (for sums), alternating, and at random.
+
+    With `each_pair`, any two values move apart in one of them (for differences): the bits of their positions differ.
+    """
     yield np.full(count, np.inf)
-    yield np.where(np.arange(count) % 2, np.inf, -np.inf)
+    for bit in range(max(count - 1, 1).bit_length() if each_pair else 1):
+        yield np.where(np.arange(count) >> bit & 1, np.inf, -np.inf)
     for _ in range(2):
         yield np.where(random.random(count) < 0.5, np.inf, -np.inf)
 
