@@ -340,6 +340,22 @@ struct CustomOp : OrtCustomOp {
   }
 };
 
+/// A custom op of which some outputs may have the memory of an input, by their indices:
+///   static constexpr int kInPlaceInputs[], kInPlaceOutputs[] of the Kernel, of equal length.
+/// ONNX Runtime asks for them from version 18 on.
+template <typename Kernel>
+struct InPlaceOp : CustomOp<Kernel> {
+  InPlaceOp() {
+    this->GetMayInplace = [](int** inputs, int** outputs) {
+      static_assert(count_of(Kernel::kInPlaceInputs) == count_of(Kernel::kInPlaceOutputs));
+      *inputs = const_cast<int*>(Kernel::kInPlaceInputs);  // which ONNX Runtime reads, and gives to ReleaseMayInplace
+      *outputs = const_cast<int*>(Kernel::kInPlaceOutputs);
+      return count_of(Kernel::kInPlaceInputs);
+    };
+    this->ReleaseMayInplace = [](int*, int*) {};
+  }
+};
+
 /// The custom ops of one operator, one per choice of dtypes, and the domain that they belong to.
 struct Operator {
   const char* domain;

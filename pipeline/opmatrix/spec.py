@@ -273,9 +273,13 @@ class Output(metaclass=_KeepsMistakes):
     In torch, an operator can write an output into an argument, ``Tensor(a!)`` or ``Tensor!`` in `TorchOp.schema`: into
     the input that `writes` names, or, as ``out=``, into an argument that has the output's name. A node always has it.
 
+    With `may_inplace` ONNX Runtime may give the kernel the same memory for the output as for that input, which saves
+    memory where no other node reads the input. The kernel then must have read all that it needs of an element of the
+    input before it writes that element of the output.
+
     Example:
         >>> y = Output(name="y", type="float32", shape=SameAs(input="x"), doc="The normalised input.")
-        >>> new_x = Output(name="new_x", type="float32", shape=SameAs(input="x"), writes="x")
+        >>> new_x = Output(name="new_x", type="float32", shape=SameAs(input="x"), writes="x", may_inplace="x")
         >>> mask = Output(name="mask", type="bool", shape=SameAs(input="x"), optional=True)
         >>> counts = Output(name="counts", type="int64", shape=FromKernel(rank=1), optional="return_counts")
     """
@@ -290,6 +294,8 @@ class Output(metaclass=_KeepsMistakes):
     """Whether a node may leave it out; or the attribute of kind bool that says whether there is one."""
     writes: str | None = None
     """The required input that torch overwrites with it; None: torch returns it, or has an argument for it, ``out=``."""
+    may_inplace: str | None = None
+    """The required input, of the same type and shape, whose memory it may have; None: it has memory of its own."""
     no_effect: str = ""
     """Why it may equal an input in every case of a dtype, such as ``"integers are whole"``; empty: it must not."""
     doc: str = ""

@@ -20,7 +20,7 @@ from opmatrix.declaration.torch_signature import (
     torch_qualified,
     torch_schema,
 )
-from opmatrix.declaration.validation.operator import declaration
+from opmatrix.declaration.validation.operator import declaration, handwritten_files
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Attribute, FromKernel, Input, OnnxOp, OpSpec, Output, SameAs, Tolerance, TorchOp
 from tests.support.projects import ROOT
@@ -307,3 +307,46 @@ def test_an_operator_that_writes_arguments_has_a_functional_one() -> None:
 )  # fmt: skip
 def test_a_written_argument_must_fit_an_output(spec: OpSpec, message: str) -> None:
     assert any(message in one for one in found(spec)), found(spec)
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        (replace(IN_PLACE, outputs=(replace(Z, may_inplace="w"),)), "outputs[0].may_inplace: found 'w', allowed: x, y"),
+        (replace(IN_PLACE, outputs=(replace(Z, may_inplace="x", type="float32"),)), "allowed with type='T' and shape="),
+        (replace(IN_PLACE, outputs=(replace(Z, may_inplace="y"),)), "shape=SameAs(input='y'): the memory of the input"),
+        (
+            replace(IN_PLACE, outputs=(replace(Z, writes=None, may_inplace="x", optional=True),)),
+            "found 'x' and optional=True, allowed: one of both",
+        ),
+        (
+            replace(
+                IN_PLACE, outputs=(replace(Z, may_inplace="x"), replace(Z, name="b", writes=None, may_inplace="x"))
+            ),
+            "outputs: two outputs may have the memory of 'x', allowed: one",
+        ),
+        (
+            replace(IN_PLACE, types={"T": ("float32", "string")}, outputs=(replace(Z, may_inplace="x"),)),
+            "found 'x', of strings, allowed: numbers",
+        ),
+        (
+            replace(IN_PLACE, runtime="contrib", outputs=(replace(Z, may_inplace="x"),)),
+            "found 'x', allowed for an operator with a kernel of its own",
+        ),
+    ],
+)
+def test_the_memory_of_an_input_must_fit_an_output(spec: OpSpec, message: str) -> None:
+    assert any(message in one for one in found(spec)), found(spec)
+
+
+def test_an_output_may_have_the_memory_of_an_input() -> None:
+    spec = replace(IN_PLACE, outputs=(replace(Z, may_inplace="x"),))
+    assert found(spec) == []
+    own = [*handwritten_files(spec, {"kernel.h", "ort.cc"})]
+    assert [(m.field, m.text) for m in own] == [
+        (
+            "ort.cc",
+            "found with may_inplace='x' of the output 'z', allowed: one of both; it registers the operator itself, "
+            "with or without GetMayInplace",
+        )
+    ]

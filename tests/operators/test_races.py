@@ -63,7 +63,7 @@ def sized(name: str, *shape: int) -> Case:
     return Case(name=name, inputs={"x": Random(shape=shape)})
 
 
-def operator(kernel: str) -> Operator:
+def operator(kernel: str, may_inplace: str | None = None) -> Operator:
     spec = OpSpec(
         name="twice",
         summary="Twice the input.",
@@ -71,7 +71,7 @@ def operator(kernel: str) -> Operator:
         onnx=OnnxOp(domain="test.domain", op_type="Twice"),
         types={"T": ("float32", "float64")},
         inputs=(Input(name="x", type="T", dims=("...",)),),
-        outputs=(Output(name="y", type="T", shape=SameAs(input="x")),),
+        outputs=(Output(name="y", type="T", shape=SameAs(input="x"), may_inplace=may_inplace),),
         tolerances=EXACT,
         kernel=kernel,
     )
@@ -81,13 +81,13 @@ def operator(kernel: str) -> Operator:
 
 
 @pytest.fixture
-def tried(tmp_path: Path) -> Callable[[str], dict[str, str]]:
+def tried(tmp_path: Path) -> Callable[..., dict[str, str]]:
     """Return a function from a kernel to the record of the stage."""
     layout = with_reference(tmp_path, "twice", "def twice(x): return x + x")
     shutil.copytree(ROOT / "native", layout.native)
 
-    def tried(kernel: str) -> dict[str, str]:
-        return sanitized(layout, operator(kernel))
+    def tried(kernel: str, *, may_inplace: str | None = None) -> dict[str, str]:
+        return sanitized(layout, operator(kernel, may_inplace))
 
     return tried
 
@@ -139,6 +139,25 @@ def test_a_result_that_depends_on_other_calls(tried: Callable[[str], dict[str, s
     with pytest.raises(SanitizeError, match="twice-plain: output 'y' differs at element 0: 5 alone, ") as caught:
         tried(KERNEL.replace("<vector>", "<atomic>").replace("// after", line))
     assert "while 4 threads call the kernel" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "message"),
+    [
+        (KERNEL, ""),
+        (KERNEL.replace("+ x.data[i]", "+ (i > 0 ? x.data[i - 1] : T(0))"), "in 4 threads|while 4 threads call"),
+        (KERNEL.replace("+ x.data[i]", "+ (i + 1 < x.numel() ? x.data[i + 1] : T(0))"), "with the threads of"),
+    ],
+    ids=["right", "reads the element before", "reads the first element of the next part"],
+)
+def test_an_output_in_the_memory_of_an_input(kernel: str, message: str, tried: Callable[..., dict[str, str]]) -> None:
+    """The last one is right in place while one thread runs all parts, as it does in a case of verify."""
+    assert tried(kernel, may_inplace=None)["outcome"] == "verified"
+    if not message:
+        assert tried(kernel, may_inplace="x")["outcome"] == "verified"
+        return
+    with pytest.raises(SanitizeError, match=message):
+        tried(kernel, may_inplace="x")
 
 
 def test_a_call_that_the_kernel_refuses_proves_nothing(tried: Callable[[str], dict[str, str]]) -> None:

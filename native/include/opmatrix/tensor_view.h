@@ -40,8 +40,9 @@ constexpr std::int64_t numel(Sizes sizes, std::int64_t axis = 0) {
   return static_cast<std::int64_t>(product);
 }
 
-/// A tensor of T. `TensorView<const T>` is an input; inputs and outputs never overlap. `data` is aligned for a T alone,
-/// as x[1:] is, and may be null if it is empty.
+/// A tensor of T. `TensorView<const T>` is an input. An output may have the `data` of the input that the declaration
+/// names as its `may_inplace`; apart from that, inputs and outputs never overlap. `data` is aligned for a T alone, as
+/// x[1:] is, and may be null if it is empty.
 ///
 /// A tensor of strings is one of `std::string`, with any bytes; the strings of an output are empty at first.
 template <typename T>

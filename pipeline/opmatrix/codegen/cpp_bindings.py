@@ -82,8 +82,12 @@ def races(spec: OpSpec) -> str:
         new = f"outputs.at({n}).tensor<{o.type}>({wanted if o.switch else ''})"
         outputs.append(new if o.new else f"OptionalView<{o.type}>{{{wanted}, {view}}}" if o.optional else view)
     names = [quoted(output.name) for output in spec.outputs]
+    made = []
+    for given, n in in_place(spec):
+        made.append(f"const auto shared_{n} = {outputs[n]}")
+        inputs[given], outputs[n] = f"race_driver::in_place({inputs[given]}, shared_{n})", f"shared_{n}"
     template = _environment().get_template("races.cc.j2")
-    return template.render(variables, arguments=[*inputs, *attributes, *outputs], output_names=names)
+    return template.render(variables, made=made, arguments=[*inputs, *attributes, *outputs], output_names=names)
 
 
 def _read(attribute: AttributePart) -> str:
@@ -136,6 +140,7 @@ def _variables(spec: OpSpec) -> dict[str, Any]:
         "kinds": any(i.kind == "variadic" for i in inputs) or any(o.new for o in outputs),
         "computed_sizes": any(o.needs_sizes for o in outputs),
         "decided_sizes": decided_sizes(spec),
+        "in_place": in_place(spec),
         "kernel_sizes": any(o.new and o.steps for o in outputs),
         "checks_with_attributes": bool(shape_attributes(spec)),
         "checks_with_sizes": any(h in " ".join(c.arguments) for c in shape_checks(spec) for h in cpp.SIZE_FUNCTIONS),
@@ -148,6 +153,12 @@ def _variables(spec: OpSpec) -> dict[str, Any]:
         "other_names": _other_names(spec),
         "ort": _ort(spec, inputs, attributes, outputs, views),
     }
+
+
+def in_place(spec: OpSpec) -> list[tuple[int, int]]:
+    """Return the outputs that may have the memory of an input, as indices of input and output."""
+    names = [i.name for i in spec.inputs]
+    return [(names.index(o.may_inplace), n) for n, o in enumerate(spec.outputs) if o.may_inplace]
 
 
 def _other_names(spec: OpSpec) -> list[list[str]]:

@@ -20,7 +20,7 @@ Schema = Mapping[str, Any]
 
 _PARTS = ("inputs", "outputs", "attributes")
 _LATER = "later_types"  # dtypes that joined `types` after the version was published
-_SILENT = ("", "name", "doc", "no_effect", "since")  # not part of the schema, or its key
+_SILENT = ("", "name", "doc", "no_effect", "since", "may_inplace")  # not part of the schema, or its key
 
 
 def schema(spec: OpSpec, version: int) -> Schema:

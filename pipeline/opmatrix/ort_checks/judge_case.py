@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from opmatrix.spec import DType, Tolerance
 from opmatrix.testdata import case_message
@@ -26,6 +26,7 @@ class CaseRuns:
     `evaluated` are the outputs of the reference evaluator, which is `independent` where it runs no reference.py.
     `judge`: the precision of the expected outputs. `vectors`: the outputs from elsewhere, or none, of the `source`.
     `overwritten` names the inputs that the runs changed.
+    `in_place` has, per setting, the outputs of a run in which some outputs had the memory of an input.
     `concurrent` is the difference or the error when several threads use the session; `ignored` is the message about
     attributes that the lowering ignores.
     """
@@ -40,6 +41,7 @@ class CaseRuns:
     vectors: Outputs = ()
     source: str = ""
     overwritten: Sequence[str] = ()
+    in_place: Mapping[str, Outputs] = field(default_factory=dict)
     concurrent: Comparison | str | None = None
     ignored: str = ""
 
@@ -136,6 +138,9 @@ def _faults(case: CaseRuns, runs: Sequence[Run], evaluated: Comparison) -> Itera
     threads = [case.outputs[setting][0] for setting in (ONE_THREAD, TWO_THREADS) if setting in case.outputs]
     if len(threads) == 2 and (found := first_difference(threads[0], threads[1], _subjects(case))):
         yield case_message.threads_differ(found)
+    for setting, outputs in case.in_place.items():
+        if found := first_difference(case.outputs[setting][0], outputs, _subjects(case)):
+            yield case_message.in_place_differs(setting, found)
     if case.concurrent:
         yield case_message.wrong_among_threads(case.concurrent)
     if not evaluated.ok:

@@ -11,10 +11,11 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped] 
 from onnx import helper
 
 from opmatrix.errors import VerifyError, missing
+from opmatrix.ort_checks.cast_edges import CastSession
 from opmatrix.ort_checks.crowd import Outputs, run_concurrently
 from opmatrix.ort_checks.judge_case import ONE_THREAD, CaseRuns
 from opmatrix.ort_checks.reference_evaluator import ReferenceRun
-from opmatrix.ort_checks.sessions import OrtSessions, Session, call
+from opmatrix.ort_checks.sessions import OrtSessions, Session, call, call_in_place
 from opmatrix.spec import DType, OpSpec, Tolerance
 from opmatrix.testdata.compare import Comparison, same_bytes
 from opmatrix.testdata.numpy_reference import Reference
@@ -42,6 +43,7 @@ class ModelRunner:
         self._inputs = [i.name for i in model.graph.input]
         self._outputs = [o.name for o in model.graph.output]
         self._sessions = runtime.sessions(content)
+        self._in_place = _pairs(model, [spec for spec, _ in operators]) if runtime.library else {}
         self._evaluator = ReferenceRun(model, operators)
 
     def run_case(self, data: DataSet, tolerances: Mapping[DType, Tolerance], *, stored: bool = False) -> CaseRuns:
@@ -68,6 +70,10 @@ class ModelRunner:
             return outputs
 
         outputs = {setting: (run(s), run(s)) for setting, s in self._sessions.items()}
+        # Of a CastSession the edges are between nodes, where ONNX Runtime gives both the same memory by itself.
+        direct = {setting: s for setting, s in self._sessions.items() if not isinstance(s, CastSession)}
+        at_once = self._in_place and all(array.size for array in fed.values())
+        in_place = {setting: call_in_place(s, fed, self._in_place) for setting, s in direct.items() if at_once}
         self._evaluator.precision = None if stored else data.judge.precision
         overwritten = [name for name, array in fed.items() if not same_bytes(array, data.inputs[name])]
         return CaseRuns(
@@ -80,12 +86,32 @@ class ModelRunner:
             vectors=tuple(data.vectors.values()),
             tolerances=tolerances,
             overwritten=overwritten,
+            in_place=in_place,
         )
 
     def run_concurrently(self, data: Mapping[str, DataSet]) -> dict[str, Comparison | str]:
         """Run data sets in several threads of one session; return the differences from a run alone, by case."""
         feeds = {case: {name: array.copy() for name, array in d.inputs.items()} for case, d in data.items()}
         return run_concurrently(self._sessions[ONE_THREAD], feeds)
+
+
+def _pairs(model: onnx.ModelProto, specs: Sequence[OpSpec]) -> dict[str, str]:
+    """Return the model's outputs that may have the memory of one of its inputs, each with that input.
+
+    Only the caller of a session can give both the same memory. Between nodes ONNX Runtime does, in each run.
+    """
+    declared = {(spec.onnx.domain, spec.onnx.op_type): spec for spec in specs}
+    inputs, outputs = ({value.name for value in values} for values in (model.graph.input, model.graph.output))
+    read = [name for node in model.graph.node for name in node.input]
+    found = {}
+    for node in model.graph.node:
+        if spec := declared.get((node.domain, node.op_type)):
+            of = dict(zip([i.name for i in spec.inputs], node.input, strict=False))
+            for output, made in zip(spec.outputs, node.output, strict=False):
+                given = of.get(output.may_inplace or "", "")
+                if given in inputs and made in outputs and read.count(given) == 1 and made not in read:
+                    found[made] = given
+    return found
 
 
 def warm_up() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import onnxruntime as ort
 from onnxruntime.capi import onnxruntime_pybind11_state as _state
@@ -167,5 +167,24 @@ def call(session: Session, inputs: Mapping[str, Array]) -> tuple[Array, ...]:
     """Run a session once. Raises RefusedError with the explained error of ONNX Runtime or the kernel."""
     try:
         return tuple(session.run(None, inputs))
+    except ORT_ERRORS as error:
+        raise RefusedError(explain(str(error))) from error
+
+
+def call_in_place(session: Any, inputs: Mapping[str, Array], pairs: Mapping[str, str]) -> tuple[Array, ...]:
+    """Run a session whose outputs in `pairs` have the memory of a copy of that input. Raises RefusedError."""
+    fed = {name: array.copy() for name, array in inputs.items()}
+    binding = session.io_binding()
+    try:
+        for name, array in fed.items():
+            binding.bind_input(name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
+        for name in (output.name for output in session.get_outputs()):
+            if name in pairs:
+                array = fed[pairs[name]]
+                binding.bind_output(name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
+            else:
+                binding.bind_output(name, "cpu")
+        session.run_with_iobinding(binding)
+        return tuple(binding.copy_outputs_to_cpu())
     except ORT_ERRORS as error:
         raise RefusedError(explain(str(error))) from error

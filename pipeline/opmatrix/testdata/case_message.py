@@ -95,6 +95,14 @@ def threads_differ(first: Comparison) -> str:
     )
 
 
+def in_place_differs(setting: str, first: Comparison) -> str:
+    where = first.subject + (first.problem or f"at {first.worst} {first.expected}, and {first.actual} in place")
+    return (
+        f"wrong where an output has the memory of an input, as its may_inplace allows ({setting}): {where}. The kernel "
+        "reads an element of the input after it has written that of the output; remove may_inplace, or read it before"
+    )
+
+
 def _first_and_second(found: Comparison) -> str:
     return found.subject + (found.problem or f"at {found.worst} {found.expected}, then {found.actual}")
 

@@ -88,8 +88,8 @@ CPP_KEYWORDS = frozenset(
 
 def declaration(spec: OpSpec, folder: str) -> Iterator[Mistake]:
     """Yield the mistakes of a declaration whose field types are correct."""
-    for check in (_names, _frameworks, _types, _strings, _shapes, _optional_outputs, value_rules, _attributes,
-                  _evolution, _lowerings, _headers, _reference, _not_yet, torch_schema):  # fmt: skip
+    for check in (_names, _frameworks, _types, _strings, _shapes, _optional_outputs, _in_place, value_rules,
+                  _attributes, _evolution, _lowerings, _headers, _reference, _not_yet, torch_schema):  # fmt: skip
         yield from check(spec)
     if spec.name != folder:
         yield Mistake("name", f"found {spec.name!r}, allowed: the folder's name {folder!r}")
@@ -257,6 +257,29 @@ def _optional_outputs(spec: OpSpec) -> Iterator[Mistake]:
                       "which no output is used")  # fmt: skip
 
 
+def _in_place(spec: OpSpec) -> Iterator[Mistake]:
+    """Yield the mistakes of outputs that may have the memory of an input."""
+    required = {i.name: i for i in spec.inputs if is_required(i)}
+    for index, output in enumerate(spec.outputs):
+        path, name = f"outputs[{index}].may_inplace", output.may_inplace
+        if name is None:
+            continue
+        if name not in required:
+            yield not_one_of(path, name, [*required])
+        elif not has_kernel(spec):
+            yield Mistake(path, f"found {name!r}, allowed for an operator with a kernel of its own")
+        elif output.type != required[name].type or output.shape != SameAs(input=name):
+            yield Mistake(path, f"found {name!r}, allowed with type={required[name].type!r} and shape=SameAs(input="
+                          f"{name!r}): the memory of the input must hold the output")  # fmt: skip
+        elif "string" in spec.types.get(output.type, (output.type,)):
+            yield Mistake(path, f"found {name!r}, of strings, allowed: numbers; the strings of an output are empty "
+                          "before the kernel writes them")  # fmt: skip
+        elif output.optional:
+            yield Mistake(path, f"found {name!r} and optional={output.optional!r}, allowed: one of both")
+    for twice in duplicates([o.may_inplace for o in spec.outputs if o.may_inplace]):
+        yield Mistake("outputs", f"two outputs may have the memory of {twice!r}, allowed: one")
+
+
 def _attributes(spec: OpSpec) -> Iterator[Mistake]:
     for index, attribute in enumerate(spec.attributes):
         path = f"attributes[{index}]"
@@ -396,6 +419,9 @@ def handwritten_files(spec: OpSpec, files: Set[str]) -> Iterator[Mistake]:
             KERNEL,
             f"missing; the generated binding of {bindings} calls it. Write it, or bring {own} of your own beside it",
         )
+    if OWN_ORT in files and (output := next((o for o in spec.outputs if o.may_inplace), None)):
+        yield Mistake(OWN_ORT, f"found with may_inplace={output.may_inplace!r} of the output {output.name!r}, allowed: "
+                      "one of both; it registers the operator itself, with or without GetMayInplace")  # fmt: skip
     for framework, file, has_library in libraries:
         if file in files and not has_library:
             yield Mistake(file, f"nothing compiles it: as ops/{spec.name}/spec.py declares the operator, no library "

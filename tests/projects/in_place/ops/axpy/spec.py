@@ -10,7 +10,7 @@ SPEC = OpSpec(
     types={"T": ("float32", "float64")},
     inputs=(Input(name="x", type="T"), Input(name="y", type="T", same_as="x")),
     attributes=(Attribute(name="alpha", kind="float", default=1.0),),
-    outputs=(Output(name="z", type="T", shape=SameAs(input="x"), writes="x"),),
+    outputs=(Output(name="z", type="T", shape=SameAs(input="x"), writes="x", may_inplace="x"),),
     tolerances={
         "custom": {
             "float32": Tolerance(rtol=1e-6, atol=1e-6),

@@ -1,0 +1,190 @@
+"""Outputs that may have the memory of an input, `may_inplace`: ONNX Runtime gives them that memory, and verify finds a
+kernel that then computes something else."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+from opmatrix import verdict
+from opmatrix.declaration.load import Operator
+from opmatrix.errors import VerifyError
+from opmatrix.matrix.cells import Cell
+from opmatrix.ort_checks.sessions import OrtSessions
+from opmatrix.project.paths import Paths
+from opmatrix.project.settings import installed
+from opmatrix.spec import Case, Dims, Input, Model, OnnxOp, OpSpec, Output, Random, SameAs, Tolerance, Values
+from opmatrix.stages import codegen, compile, data, draw_inputs, export_node, verify
+from opmatrix.testdata.arrays import Array
+from opmatrix.version import minor
+from tests.support.building import with_native
+
+pytestmark = [pytest.mark.compile, pytest.mark.ort]
+
+CELL = Cell(torch=None, exporter="node", opset=18, ort=minor(installed().onnxruntime))
+EXACT = Tolerance(rtol=0.0, atol=0.0)
+LAG = OpSpec(
+    name="lag",
+    summary="Move each element to the next place.",
+    torch=None,
+    onnx=OnnxOp(domain="test.domain", op_type="Lag"),
+    types={"T": ("float32", "bfloat16")},
+    inputs=(Input(name="x", type="T"), Input(name="by", type="T", dims=())),
+    outputs=(
+        Output(name="before", type="T", shape=SameAs(input="by")),
+        Output(name="y", type="T", shape=SameAs(input="x"), may_inplace="x"),
+    ),
+    tolerances={"custom": {"float32": EXACT, "bfloat16": EXACT}},
+)
+REFERENCE = """\
+import numpy as np
+
+def lag(x, by):
+    return by, np.concatenate([by.reshape(1), x.reshape(-1)])[: x.size].reshape(x.shape)
+"""
+KERNEL = """\
+#pragma once
+#include "opmatrix/half.h"
+#include "opmatrix/tensor_view.h"
+
+namespace opmatrix::lag {
+template <typename T>
+void lag(TensorView<const T> x, TensorView<const T> by, TensorView<T> before, TensorView<T> y) {
+  before.data[0] = by.data[0];
+  T last = by.data[0];
+  for (std::int64_t i = 0; i < x.numel(); ++i) {
+    const T now = x.data[i];
+    y.data[i] = last;
+    last = now;
+  }
+}
+}  // namespace opmatrix::lag
+"""
+WRONG = KERNEL.replace("    const T now = x.data[i];\n", "").replace("last = now;", "last = x.data[i];")
+
+
+def models(dtype: str) -> tuple[Model, ...]:
+    cases = tuple(
+        Case(name=name, inputs={"x": Random(shape=shape, mean=2.0), "by": Values(values=3.0)})
+        for name, shape in (("one", (1, 1)), ("rows", (3, 5)), ("empty", (0, 4)))
+    )
+    return (Model(name="only", types={"T": dtype}, dynamic={"x": ("N", "C")}, cases=cases),)  # type: ignore[dict-item]  # a dtype
+
+
+@pytest.fixture(scope="module")
+def layout(tmp_path_factory: pytest.TempPathFactory) -> Paths:
+    return with_native(tmp_path_factory.mktemp("lag"), "lag", REFERENCE)
+
+
+@pytest.fixture
+def tried(layout: Paths) -> Callable[..., str]:
+    """Return a function from a kernel to the message of verify, "" where it is verified."""
+
+    def tried(kernel: str, *, dtype: str = "float32", may_inplace: str | None = "x") -> str:
+        gc.collect()  # a session that is still alive would keep the library of the kernel before, of the same path
+        before, y = LAG.outputs
+        spec = replace(LAG, kernel=kernel, outputs=(before, replace(y, may_inplace=may_inplace)))
+        operator = Operator(spec=spec, models=models(dtype))
+        draw_inputs.run(layout, operator)
+        codegen.run(layout, operator)
+        compile.run(layout, operator)
+        data.run(layout, operator)
+        export_node.run(layout, operator, lowering="custom", cell=CELL)
+        try:
+            verify.run(layout, operator, lowering="custom", cell=CELL)
+        except VerifyError as error:
+            return str(error)
+        assert verdict.read(layout.verdict("lag", "custom", CELL)).outcome == "verified"
+        return ""
+
+    return tried
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_kernel_that_keeps_the_promise(dtype: str, tried: Callable[..., str]) -> None:
+    assert tried(KERNEL, dtype=dtype) == ""
+
+
+def test_a_kernel_that_reads_what_it_has_written(tried: Callable[..., str]) -> None:
+    """In separate memory it is right, and verified without the promise."""
+    assert tried(WRONG, may_inplace=None) == ""
+    assert (
+        "wrong where an output has the memory of an input, as its may_inplace allows (optimised): output 'y': at "
+    ) in tried(WRONG)
+
+
+def test_the_same_in_a_dtype_that_numpy_lacks(tried: Callable[..., str]) -> None:
+    """There the inputs are results of Cast nodes, whose memory ONNX Runtime gives to the output by itself."""
+    assert "output 'y': 1" in tried(WRONG, dtype="bfloat16")
+
+
+SEEN = OpSpec(
+    name="seen",
+    summary="Copy x, and say whether the copy has its memory.",
+    torch=None,
+    onnx=OnnxOp(domain="test.domain", op_type="Seen"),
+    inputs=(Input(name="x", type="float32"), Input(name="z", type="int64")),
+    outputs=(
+        Output(name="same", type="int64", shape=Dims(dims=(2,))),
+        Output(name="w", type="int64", shape=SameAs(input="z"), may_inplace="z"),
+        Output(name="y", type="float32", shape=SameAs(input="x"), may_inplace="x"),
+    ),
+    tolerances={"custom": {"float32": EXACT, "int64": EXACT}},
+    kernel="""\
+#pragma once
+#include "opmatrix/tensor_view.h"
+
+namespace opmatrix::seen {
+inline void seen(TensorView<const float> x, TensorView<const std::int64_t> z, TensorView<std::int64_t> same,
+                 TensorView<std::int64_t> w, TensorView<float> y) {
+  for (std::int64_t i = 0; i < x.numel(); ++i) y.data[i] = x.data[i];
+  for (std::int64_t i = 0; i < z.numel(); ++i) w.data[i] = z.data[i];
+  same.data[0] = x.data == y.data;
+  same.data[1] = z.data == w.data;
+}
+}  // namespace opmatrix::seen
+""",
+)
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    layout = with_native(tmp_path_factory.mktemp("seen"), "seen", "def seen(x, z): ...\n")
+    codegen.run(layout, Operator(spec=SEEN, models=()))
+    compile.run(layout, Operator(spec=SEEN, models=()))
+    return layout.ort_library("seen")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [(True, ["y", "y"], [1, 1]), (False, ["y", "y"], [0, 0]), (True, ["x", "y"], [0, 1]), (True, [], [0, 1])],
+    ids=["between nodes", "inputs of the model", "x is read again", "y is an output of the model"],
+)
+@pytest.mark.parametrize("size", [8, "N"])
+def test_onnx_runtime_gives_both_the_same_memory(
+    size: int | str, before: bool, after: list[str], expected: list[int], seen: Path
+) -> None:
+    """Between nodes, where no other node reads the input, also with a size that only a run knows."""
+    values = {"x": TensorProto.FLOAT, "z": TensorProto.INT64}
+    inputs = [helper.make_tensor_value_info(f"{n}_in", dtype, [size]) for n, dtype in values.items()]
+    nodes = [helper.make_node("Neg", [f"{n}_in"], [n]) for n in values] if before else []
+    taken = list(values) if before else [f"{n}_in" for n in values]
+    nodes.append(helper.make_node("Seen", taken, ["same", "w", "y"], domain="test.domain"))
+    nodes.append(helper.make_node("Neg", ["w"], ["w_out"]))
+    nodes += [helper.make_node("Add", after, ["sum"])] if after else []
+    outputs = [helper.make_tensor_value_info("same", TensorProto.INT64, [2])]
+    outputs += [helper.make_tensor_value_info("w_out", TensorProto.INT64, [size])]
+    outputs += [helper.make_tensor_value_info("sum" if after else "y", TensorProto.FLOAT, [size])]
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("test.domain", 1)]
+    model = helper.make_model(helper.make_graph(nodes, "seen", inputs, outputs), opset_imports=opsets, ir_version=8)
+    (session,) = OrtSessions(seen).sessions(model.SerializeToString(), settings=["optimised"]).values()
+    fed: dict[str, Array] = {"x_in": np.arange(8, dtype=np.float32), "z_in": np.arange(8)}
+    same, _, result = session.run(None, fed)
+    assert same.tolist() == expected
+    assert np.array_equal(result, fed["x_in"] * (-1 if before else 1) * (2 if after else 1))
