@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "opmatrix/check.h"
+#include "opmatrix/half.h"
 #include "opmatrix/list.h"
 #include "opmatrix/parallel.h"
 #include "opmatrix/tensor_view.h"

@@ -84,4 +84,5 @@ PLAIN = Model(
     types={"T": "float32"},
     cases=(case("plain", shapes(1, 3, (5, 6), 2, (3, 3), (3, 4))),),
 )
-MODELS = (padded("float32"), padded("float64"), grouped("float32"), grouped("float64"), PLAIN)
+DTYPES: tuple[DType, ...] = ("float32", "float64", "float16")
+MODELS = (*map(padded, DTYPES), *map(grouped, DTYPES), PLAIN)

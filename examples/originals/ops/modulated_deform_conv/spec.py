@@ -15,9 +15,10 @@ SPEC = OpSpec(
             "Tensor? bias=None, int[2] stride=1, int[2] padding=0, int[2] dilation=1, int groups=1, "
             "int deform_groups=1) -> Tensor"
         ),
+        backward="modulated_deform_conv_backward",
     ),
     onnx=OnnxOp(domain="mmcv", op_type="MMCVModulatedDeformConv2d"),
-    types={"T": ("float32", "float64")},
+    types={"T": ("float32", "float64", "float16")},
     inputs=(
         Input(name="x", type="T", torch_name="input", dims=("N", "groups*D", "H", "W"), doc="the images"),
         Input(
@@ -40,6 +41,10 @@ SPEC = OpSpec(
     ),
     outputs=(Output(name="y", type="T", shape=Dims(dims=("N", "groups*F", HEIGHT, WIDTH)), doc="the convolution"),),
     tolerances={
-        "custom": {"float32": Tolerance(rtol=1e-5, atol=1e-5), "float64": Tolerance(rtol=1e-12, atol=1e-12)},
+        "custom": {
+            "float32": Tolerance(rtol=1e-5, atol=1e-5),
+            "float64": Tolerance(rtol=1e-12, atol=1e-12),
+            "float16": Tolerance(rtol=2.0**-10, atol=2.0**-24),
+        },
     },
 )  # fmt: skip

@@ -7,7 +7,9 @@ from opmatrix.spec import AttributeValue, Case, DType, FromVectors, Model, Rando
 COMMIT = "648dda3"
 TEST = f"torch_scatter {COMMIT}, test/test_scatter.py"
 COMPUTED = f"torch_scatter {COMMIT}, csrc/cpu/scatter_cpu.cpp"
-DTYPES: tuple[DType, ...] = ("float32", "float64", "float16", "bfloat16", "int64", "int32")
+DTYPES: tuple[DType, ...] = (
+    "float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8",
+)  # fmt: skip
 Shape = tuple[int, ...]
 
 

@@ -2,7 +2,7 @@
 
 from opmatrix.spec import Attribute, FromKernel, Input, OnnxOp, OpSpec, Output, Tolerance, TorchOp, ValueRule
 
-DTYPES = ("float32", "float64", "float16", "bfloat16", "int64", "int32")
+DTYPES = ("float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8")
 EXACT = Tolerance(rtol=0.0, atol=0.0)
 
 SPEC = OpSpec(
