@@ -18,9 +18,9 @@ is in [`pipeline/opmatrix/matrix/dtypes.py`](../../pipeline/opmatrix/matrix/dtyp
 
 """
 _COLUMNS = """
-- **torch, classic binding**: a custom operator takes a tensor of it and returns one.
-- **torch, stable ABI**: `libtorch_cpu.so` also exports its number, `aoti_torch_dtype_NAME`. opmatrix uses this ABI from
-  torch 2.9 on.
+- **torch, classic binding**: an operator in C++, compiled over the C++ headers of this torch as a generated binding is,
+  takes a tensor of it and returns a copy.
+- **torch, stable ABI**: the same operator, compiled over the stable ABI. opmatrix uses this ABI from torch 2.9 on.
 - **legacy exporter, dynamo exporter**: a model of a custom node, at opset 17 and 18, has an input and an output of it.
 - **node model**: ONNX Runtime loads a model of one custom node that has an input of it. For bfloat16 and float8, which
   its Python interface does not take, also with [Cast nodes](../how-to/another-dtype.md#float8) at the edges.

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import get_args
 
@@ -61,15 +65,55 @@ def test_what_an_exporter_does_not_write() -> None:
     assert why_not_written("node", ["uint16"], "") == ""
 
 
+# In a process of its own: torch keeps the operators of a library.
+MEASURED = """
+import json, sys
+from pathlib import Path
+from opmatrix.export import probe_dtypes
+from opmatrix.matrix.dtypes import differences
+from opmatrix.project.paths import Paths
+from opmatrix.torch_library.call import torch_minor
+
+found = probe_dtypes.measure(Paths(Path(sys.argv[1])))
+print(json.dumps([found, differences(found, version=torch_minor())]))
+"""
+
+
+def measured(root: Path) -> tuple[dict[str, dict[str, str]], list[str]]:
+    """Return what the probe of torch finds with the binding's headers of a folder, and how it differs."""
+    done = subprocess.run([sys.executable, "-c", MEASURED, root], capture_output=True, text=True, check=True)
+    found, differ = json.loads(done.stdout.splitlines()[-1])
+    return found, differ
+
+
+@pytest.mark.compile
 @pytest.mark.torch
 @pytest.mark.slow
 def test_the_table_is_what_this_torch_does() -> None:
-    from opmatrix.export import probe_dtypes
-    from opmatrix.torch_library.call import torch_minor
-
-    found = probe_dtypes.measure()
-    assert differences(found, version=torch_minor()) == []
+    found, differ = measured(ROOT)
+    assert differ == []
     assert {*found} == {*SINCE} and "copy_" in found["int4"]["torch"] and "UInt16" in found["uint16"]["legacy"]
+
+
+@pytest.mark.compile
+@pytest.mark.torch
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("header", "line", "column"),
+    [
+        ("classic/torch.h", "{at::kBFloat16, DType::bfloat16},", "torch, classic binding"),
+        ("stable/torch.h", "{aoti_torch_dtype_bfloat16(), DType::bfloat16},", "torch, stable ABI"),
+    ],
+)
+def test_a_binding_that_lacks_a_dtype_is_a_difference(tmp_path: Path, header: str, line: str, column: str) -> None:
+    shutil.copytree(ROOT / "native/binding", tmp_path / "native/binding")
+    path = tmp_path / "native/binding" / header
+    text = path.read_text()
+    path.write_text(text.replace(line, ""))
+    assert path.read_text() != text
+    _, differ = measured(tmp_path)
+    assert len(differ) == 2 and differ[0].startswith(f"{column}, ")
+    assert "bfloat16 is not carried: RuntimeError: opmatrix: " in differ[0]
 
 
 @pytest.mark.ort

@@ -126,6 +126,10 @@ inline std::int32_t to_code(DType dtype) {
       return aoti_torch_dtype_uint64();
     case DType::boolean:
       return aoti_torch_dtype_bool();
+    case DType::complex64:
+      return aoti_torch_dtype_complex64();
+    case DType::complex128:
+      return aoti_torch_dtype_complex128();
     default:
       throw Error{"opmatrix: no torch tensor is made as ", name(dtype)};
   }

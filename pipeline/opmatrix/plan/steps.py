@@ -150,11 +150,12 @@ def _environment(plan: Plan, name: str) -> Step:
 def _probes(plan: Plan) -> Iterator[Step]:
     """Probe each torch and each ONNX Runtime that has cells, again when its version or the table changes."""
     layout = plan.layout
-    probed: tuple[tuple[str, Server, tuple[str, ...], tuple[Path, ...]], ...] = (
-        ("torch", "export", _EXPORTING, ()),
-        ("ort", "ort", ("onnx", "onnxruntime"), (layout.ort_headers,)),
-    )
-    for factor, server, uses, reads in probed:
+    probed: tuple[tuple[str, Server, tuple[str, ...], tuple[Path, ...], str], ...] = (
+        ("torch", "export", _EXPORTING, tuple(layout.binding / f"{abi}/torch.h" for abi in ("classic", "stable")),
+         "export/dtype_probe.cc"),
+        ("ort", "ort", ("onnx", "onnxruntime"), (layout.ort_headers,), "ort_checks/dtype_probe.cc"),
+    )  # fmt: skip
+    for factor, server, uses, reads, source in probed:
         for version in dict.fromkeys(getattr(cell, factor) for cell in plan.cells if getattr(cell, factor)):
             environment = plan.environment(**{factor: version})
             yield make_step(
@@ -164,7 +165,7 @@ def _probes(plan: Plan) -> Iterator[Step]:
                 name=f"{factor}{version}",
                 stage=f"probe_{factor}",
                 reads=reads,
-                code=[Path(__file__).parents[1] / "ort_checks/dtype_probe.cc"] if factor == "ort" else (),
+                code=[Path(__file__).parents[1] / source],
                 writes=[layout.probe_result(f"{factor}{version}"), layout.probe_result(f"{factor}{version}-dtypes")],
                 server=server,
                 environment=environment,

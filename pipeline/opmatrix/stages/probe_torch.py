@@ -17,7 +17,7 @@ from opmatrix.torch_library.call import torch_minor
 
 def run(layout: Paths) -> None:
     """Write the result of each export. Raises ProbeError with each difference and the right row."""
-    version, found, carried = torch_minor(), list(measure()), probe_dtypes.measure()
+    version, found, carried = torch_minor(), list(measure()), probe_dtypes.measure(layout)
     write_text(layout.probe_result(f"torch{version}-dtypes"), json.dumps(carried, indent=1) + "\n")
     differences = [*torch_differences(version, found), *dtypes.differences(carried, version=version)]
     conclude(
