@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -340,16 +341,20 @@ class CellVerifier:
         of, case = max(runs, key=lambda found: sum(elements(found[1])), default=(None, None))
         if of is not model or case is None or sum(elements(case)) >= ENOUGH:
             return {}
-        reference = config.operators[0][1]
-        larger = large_pair(spec, model, case, case_arrays(spec, model, case), reference)
         fuzz, feeds = Fuzz(self.operator, config.runtime), dict[str, Mapping[str, Array]]()
-        try:
-            for arrays in larger:
-                call = Call(model=model, inputs=tuple(case_arguments(spec, case, arrays)))
-                shown = f"{sum(array.size for array in arrays)} elements"
-                session, feeds[f"{shown} in reversed order" if shown in feeds else shown] = fuzz.session(call)
-        except RefusedError:
-            return {}
+
+        def call(arrays: Sequence[Array]) -> Call:
+            return Call(model=model, inputs=tuple(case_arguments(spec, case, arrays)))
+
+        def compute(arrays: Sequence[Array]) -> Sequence[Array] | None:
+            with suppress(RefusedError):
+                return fuzz.run(call(arrays))
+            return None
+
+        step_log.now_running(f"case {case.name}, its inputs repeated")
+        for arrays in large_pair(spec, model, case, case_arrays(spec, model, case), compute):
+            shown = f"{sum(array.size for array in arrays)} elements"
+            session, feeds[f"{shown} in reversed order" if shown in feeds else shown] = fuzz.session(call(arrays))
         for shown, difference in (run_concurrently(session, feeds, seconds=LONG) if feeds else {}).items():
             return {case.name: case_message.enlarged(difference, shown)}
         return {}

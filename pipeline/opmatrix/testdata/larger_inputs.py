@@ -17,27 +17,24 @@ from opmatrix.testdata.arrays import Array
 from opmatrix.testdata.case_sizes import places
 from opmatrix.testdata.cpu_limit import cpu_time
 from opmatrix.testdata.declared_shapes import resized_shapes, template_of
-from opmatrix.testdata.drawn_cases import reference_outputs
 from opmatrix.testdata.dtypes import is_float
-from opmatrix.testdata.numpy_reference import Reference
 from opmatrix.testdata.ruled_values import with_ends
 
 ENOUGH = 200_000  # elements of all inputs
-SLOW = 0.003  # seconds of the reference, after which nothing larger is tried
+SLOW = 0.003  # CPU seconds of a call, after which nothing larger is tried
 _MOST = 2_000_000  # elements of all outputs
 _FACTOR = 4
 
 Axes = Mapping[str, tuple[int, ...]]
 Growth = Callable[[Sequence[Array]], list[Array]]  # returns larger arrays, or none
+Compute = Callable[[Sequence[Array]], Sequence[Array] | None]  # the reference or the kernel; None where it refuses
 
 
-def enlarge(
-    spec: OpSpec, model: Model, case: Case, arrays: Sequence[Array], reference: Reference
-) -> Iterator[list[Array]]:
+def enlarge(spec: OpSpec, model: Model, case: Case, arrays: Sequence[Array], compute: Compute) -> Iterator[list[Array]]:
     """Yield larger and larger arrays of a case, with each element repeated along an axis, until there are `ENOUGH`.
 
-    All axes of one name grow together. What the reference refuses is not used, and after a slow run of it nothing
-    larger is tried.
+    All axes of one name grow together. What `compute` refuses is not used, and after a slow call of it nothing larger
+    is tried.
     """
     best = list(arrays)
     for growth in (*_by_name(spec, case), *_by_size(spec, model, case)):
@@ -48,7 +45,7 @@ def enlarge(
             if not (larger := _obeying(spec, model, case, larger)):
                 break
             begin = cpu_time()
-            outputs, _ = reference_outputs(spec, model, reference, larger)
+            outputs = compute(larger)
             if outputs is None or sum(array.size for array in outputs) > _MOST:
                 break
             yield (best := larger)
@@ -56,16 +53,14 @@ def enlarge(
                 return
 
 
-def large_pair(
-    spec: OpSpec, model: Model, case: Case, arrays: Sequence[Array], reference: Reference
-) -> list[list[Array]]:
+def large_pair(spec: OpSpec, model: Model, case: Case, arrays: Sequence[Array], compute: Compute) -> list[list[Array]]:
     """Return the largest arrays of `enlarge`, and others whose values are in other places: floats in reversed order, or
-    else smaller arrays. Return none where the reference refuses all that is larger."""
-    *_, smaller, largest = (None, None, *enlarge(spec, model, case, arrays, reference))
+    else smaller arrays. Return none where `compute` refuses all that is larger."""
+    *_, smaller, largest = (None, None, *enlarge(spec, model, case, arrays, compute))
     if largest is None:
         return []
     other = [np.ascontiguousarray(a.ravel()[::-1]).reshape(a.shape) if is_float(a.dtype) else a for a in largest]
-    if not _obeying(spec, model, case, other) or reference_outputs(spec, model, reference, other)[0] is None:
+    if not _obeying(spec, model, case, other) or compute(other) is None:
         return [largest, smaller or list(arrays)]
     return [largest, other]
 

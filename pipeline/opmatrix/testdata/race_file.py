@@ -16,7 +16,7 @@ from opmatrix.declaration.load import Operator
 from opmatrix.declaration.model_inputs import case_arguments
 from opmatrix.declaration.torch_signature import dtype_of, dtype_tuples
 from opmatrix.files import write_bytes
-from opmatrix.spec import Attribute, AttributeValue, DType, OpSpec
+from opmatrix.spec import Attribute, AttributeValue, DType, Model, OpSpec
 from opmatrix.testdata.arrays import Array, dtype_name
 from opmatrix.testdata.case_arrays import case_arrays, described, elements, reference_attributes
 from opmatrix.testdata.drawn_cases import DrawnCase, evaluate, reference_outputs
@@ -49,7 +49,11 @@ def stored_calls(operator: Operator, drawn: Sequence[DrawnCase], reference: Refe
         found += [evaluate(spec, replace(model, name=case.name, cases=(case,)), reference) for case in cases]
         largest = max(cases, key=lambda case: sum(elements(case)))
         of = replace(model, name=f"{largest.name} (repeated)", cases=(largest,))
-        for arrays in [*enlarge(spec, of, largest, case_arrays(spec, of, largest), reference)][-1:]:
+
+        def compute(arrays: Sequence[Array], of: Model = of) -> Sequence[Array] | None:
+            return reference_outputs(spec, of, reference, arrays)[0]
+
+        for arrays in [*enlarge(spec, of, largest, case_arrays(spec, of, largest), compute)][-1:]:
             expected, refusal = reference_outputs(spec, of, reference, arrays)
             found.append(DrawnCase(model=of, arrays=arrays, expected=expected, refusal=refusal))
     return (one for one in found if one.expected is not None)
