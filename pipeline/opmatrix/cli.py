@@ -18,7 +18,7 @@ from typing import Any
 
 from opmatrix.declaration.checks import checks as operator_checks
 from opmatrix.declaration.isolated import read_operators
-from opmatrix.declaration.load import Operator, load_operator
+from opmatrix.declaration.load import Operator, load_operator, load_operators
 from opmatrix.environments import reexec
 from opmatrix.errors import OpmatrixError, SpecError, UsageError, disk_fault, print_error
 from opmatrix.matrix.cells import TORCH_EXPORTERS, Cell, Choice, why_unsupported
@@ -160,9 +160,10 @@ def _wheel_stage(stage: str, paths: Paths, **options: bool) -> None:
     _module(stage).run(paths, dist, dist.chosen(operators), **options)
 
 
-def _report(paths: Paths, **choice: str) -> None:
+def _report(paths: Paths, *, checked: bool, **choice: str) -> None:
     cells = chosen_cells(paths, Choice(**choice))
-    operators = {operator.name: operator for operator in read_operators(paths).operators}
+    found = load_operators(paths, checked=True) if checked else read_operators(paths).operators
+    operators = {operator.name: operator for operator in found}
     expected = [
         (operator.name, lowering, cell)
         for operator in operators.values()
@@ -211,6 +212,11 @@ _SESSION = (
     _argument("--rtol", type=float),
     _argument("--atol", type=float),
 )  # fmt: skip
+_CHOICE = (
+    _argument("--torch", "as doit's variable: default, all, or 2.9,2.13", default="default"),
+    _argument("--ort", "as doit's variable: default, all, or 1.18,1.31", default="default"),
+    _argument("--opsets", "as doit's variable: default, all, or 18,20", default="default"),
+)
 
 STAGES: Mapping[str, Stage] = {
     "environment": (
@@ -318,8 +324,8 @@ STAGES: Mapping[str, Stage] = {
     ),
     "report": (
         "show and write what is known about every cell",
-        *(_argument(f"--{name}", f"as doit's variable: default, all, or {example}", default="default")
-          for name, example in (("torch", "2.9,2.13"), ("ort", "1.18,1.31"), ("opsets", "18,20"))),
+        _flag("--checked", "the operators' files have no mistake, as doit knows; do not look for any"),
+        *_CHOICE,
     ),
     "operator-pages": (
         "write a page about every operator of the project, from its declaration",

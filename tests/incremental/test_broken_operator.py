@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from opmatrix.engine.plan_cache import load_or_plan
+from opmatrix.matrix.cells import Choice
+from opmatrix.step import Step
 from tests.support.projects import Project
 
 pytestmark = pytest.mark.incremental
@@ -89,6 +93,23 @@ def test_dist_says_why_there_is_none(broken: Project) -> None:
     done = broken.doit("dist")
     assert done.returncode == 1 and FAILED in done.stdout, words(done)
     assert "not run because declaration:gelu failed: 1 step\n" in done.stdout and not broken.layout.dist.exists()
+
+
+def test_the_report_expects_nothing_of_it(broken: Project) -> None:
+    """It reads the operators without checks only where the plan found no mistake."""
+
+    def report() -> Step:
+        planned = load_or_plan(broken.layout, choice=Choice(), environ=os.environ)
+        return next(step for step in planned if step.group == "report")
+
+    sound = (Path(__file__).parents[2] / "ops/gelu/spec.py").read_text()
+    broken.layout.spec("gelu").write_text(sound.replace('op_type="', 'op_type="of gelu '))
+    with_mistake = report()
+    broken.layout.spec("gelu").write_text(sound)
+    without = report()
+    break_it(broken)
+    assert "--checked" in without.asks and "--checked" not in with_mistake.asks
+    assert "gelu" in without.config and "gelu" not in with_mistake.config
 
 
 def test_commands_work(broken: Project) -> None:

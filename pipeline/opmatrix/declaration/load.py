@@ -127,9 +127,9 @@ def shown_name(folder: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.-]", "?", folder if len(folder) <= 100 else f"{folder[:97]}...")
 
 
-def load_operators(layout: Paths) -> tuple[Operator, ...]:
-    """Load all operators in this process. Raises SpecError with every mistake of every file."""
-    found = declared([(name, *read(layout, name)) for name in operator_names(layout)])
+def load_operators(layout: Paths, *, checked: bool = False) -> tuple[Operator, ...]:
+    """Load all operators in this process. Raises SpecError with every mistake of every file. `checked`: as for one."""
+    found = declared([(name, *read(layout, name, checked=checked)) for name in operator_names(layout)])
     if found.failed:
         raise SpecError("\n".join(dict.fromkeys(line for lines in found.failed.values() for line in lines)))
     return found.operators

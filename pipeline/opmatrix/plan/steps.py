@@ -495,7 +495,11 @@ def _report(plan: Plan, made: Sequence[Step]) -> Step:
     return make_step(
         plan,
         "report",
-        asks=[word for name, value in vars(plan.choice).items() for word in (f"--{name}", value)],
+        asks=[
+            *(word for name, value in vars(plan.choice).items() for word in (f"--{name}", value)),
+            *([] if plan.failed else ["--checked"]),
+        ],
+        declared=[path for o in plan.operators for path in (plan.layout.spec(o.name), plan.layout.cases(o.name))],
         reads=[
             *(Path(str(step.verdict)) for step in recorded if step.verdict in step.writes),
             *plan.layout.mutation_scores(),
