@@ -339,6 +339,16 @@ def test_the_memory_of_an_input_must_fit_an_output(spec: OpSpec, message: str) -
     assert any(message in one for one in found(spec)), found(spec)
 
 
+def test_a_letter_twice_is_one_mistake() -> None:
+    (message,) = found(
+        written(
+            "cst::axpy_(Tensor(a!) x, Tensor(a!) y, float alpha=1) -> ()",
+            outputs=(Z, replace(Z, name="w", writes="y", shape=SameAs(input="y"), may_inplace=None)),
+        )
+    )
+    assert message.count("^ column") == 1 and "(a!) a second time, allowed: a letter for each argument" in message
+
+
 def test_an_output_may_have_the_memory_of_an_input() -> None:
     spec = replace(IN_PLACE, outputs=(replace(Z, may_inplace="x"),))
     assert found(spec) == []

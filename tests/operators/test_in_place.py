@@ -150,6 +150,21 @@ FAULTS = {
         "    _write(x, results[0], 'x')\n    y.zero_()\n",
         "y is written, and the schema does not say so",
     ),
+    "the written argument is kept for backward": (
+        "return argument.clone() if kept and torch._C._get_tracing_state() is None else argument",
+        "return argument",
+        "axpy_: backward() raises: one of the variables needed for gradient computation has been modified",
+    ),
+    "what is written has no gradient": (
+        "        argument.copy_(made)\n        return\n",
+        "        argument.copy_(made.detach())\n        return\n",
+        "axpy_: gradient 0 of 2 is not that of cst::axpy__functional: [0.0, 0.0, 0.0] ",
+    ),
+    "it has none while the argument is frozen": (
+        "        argument.copy_(made)\n        return\n",
+        "        argument.copy_(made if argument.requires_grad else made.detach())\n        return\n",
+        "axpy_: gradient 0 of 1 is not that of cst::axpy__functional: none, expected [",
+    ),
 }
 
 
@@ -168,6 +183,15 @@ def test_what_is_written_is_checked(fault: str, project: Project) -> None:
         done = register(project.root, "axpy", "--part", "schema")
     assert done.returncode != 0
     assert message in done.stderr
+
+
+def test_a_gradient_through_out_is_checked(project: Project) -> None:
+    with planted(
+        project, "split_sign", "    _write(argument, made, name)\n", "    _write(argument, made.detach(), name)\n"
+    ):
+        done = register(project.root, "split_sign", "--part", "schema")
+    assert done.returncode != 0
+    assert "_cst::split.out: gradient 0 of 1 is not that of _cst::split_out_functional: " in done.stderr
 
 
 def test_a_result_must_be_the_argument(project: Project) -> None:

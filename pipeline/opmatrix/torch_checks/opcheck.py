@@ -18,7 +18,7 @@ from opmatrix.declaration.torch_signature import (
     torch_arguments,
     torch_qualified,
 )
-from opmatrix.errors import RegisterError
+from opmatrix.errors import RegisterError, one_line
 from opmatrix.export.generated_modules import GeneratedModules, load_generated
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Case, FromKernel, Model, OpSpec
@@ -27,7 +27,7 @@ from opmatrix.testdata.compare import EXACT, compare
 from opmatrix.torch_checks import inference_check
 from opmatrix.torch_checks.opcheck_samples import OpcheckSample, Trace, complete
 from opmatrix.torch_library import aten_overloads, features
-from opmatrix.torch_library.call import MutableCall, as_tuple, torch_call, torch_operator, with_attributes
+from opmatrix.torch_library.call import CALL_ERRORS, MutableCall, as_tuple, torch_call, torch_operator, with_attributes
 from opmatrix.torch_library.case_tensors import arguments, as_array, tensors
 from opmatrix.torch_library.load_library import LoadedLibrary
 
@@ -41,11 +41,12 @@ def results(layout: Paths, operator: Operator, loaded: LoadedLibrary) -> list[di
     overridden = aten_overloads.overloads(operator.spec) if operator.spec.torch.overrides else ()
     generated = None if overridden else load_generated(layout, operator.name)
     opcheck = features.OPCHECK.available
+    samples = list(complete(layout, operator, loaded, generated))
     return (
         [{"overload": str(overload), "check": "overridden"} for overload in overridden]
         + [
             {"case": sample.case.name, "check": test}
-            for sample in list(complete(layout, operator, loaded, generated))
+            for sample in samples
             for test in (_opcheck if opcheck else _fake_kernel)(operator, sample, loaded, generated)
         ]
         + [
@@ -54,7 +55,7 @@ def results(layout: Paths, operator: Operator, loaded: LoadedLibrary) -> list[di
             if not opcheck
         ]
         + [{"check": "test_schema", "skipped": reason} for reason in _without_schema(operator) if opcheck]
-        + (_mutable(operator) if is_mutable(operator.spec) else [])
+        + ([*_mutable(operator), *_trained(operator, samples)] if is_mutable(operator.spec) else [])
         + ([] if generated is None else inference_check.results(operator, loaded.overload, generated))
     )
 
@@ -146,6 +147,45 @@ def _mutable(operator: Operator) -> list[dict[str, str]]:
             checked = _tested(operator, model, case, call.overload, called, "dynamic")
             found += [{"case": case.name, "check": f"{test} of {callers_name(spec)}"} for test in checked]
     return found
+
+
+def _trained(operator: Operator, samples: Sequence[OpcheckSample]) -> Iterator[dict[str, str]]:
+    """Compare the gradients through the operator that writes arguments with those of the functional one: of all inputs
+    that have one, and of each while the others are frozen. Raises RegisterError."""
+    spec = operator.spec
+    for sample in samples:
+        call = MutableCall(spec, sample.model)
+        functional = with_attributes(torch_operator(spec), spec, sample.model)
+        leaves = [tensor for tensor in sample.tensors if tensor.requires_grad]
+        for chosen in [leaves, *([leaf] for leaf in leaves if len(leaves) > 1)] if leaves else ():
+            for leaf in leaves:
+                leaf.requires_grad_(any(leaf is one for one in chosen))
+            subject = f"{operator.name}-{sample.case.name}: {callers_name(spec)}"
+            try:
+                expected, actual = (_gradients(f, sample.arguments, chosen) for f in (functional, call))
+            except CALL_ERRORS as error:
+                raise RegisterError(f"{subject}: backward() raises: {one_line(error)}. {_remedy(operator)}") from error
+            for index, (a, b) in enumerate(zip(actual, expected, strict=True)):
+                if (a is None) != (b is None) or not _equal(a, b):
+                    raise RegisterError(
+                        f"{subject}: gradient {index} of {len(chosen)} is not that of {torch_qualified(spec)}: "
+                        f"{_first(a)}, expected {_first(b)}. {_remedy(operator)}"
+                    )
+        for leaf in leaves:
+            leaf.requires_grad_()
+        if leaves:
+            yield {"case": sample.case.name, "check": "gradients through written arguments"}
+
+
+def _gradients(call: Any, given: Sequence[Any], leaves: Sequence[torch.Tensor]) -> tuple[torch.Tensor | None, ...]:
+    """Return the gradients of `leaves`, None for one that no output depends on."""
+    outputs = [o for o in as_tuple(call(*given)) if o.requires_grad]
+    weights = [torch.linspace(1, 2, o.numel(), dtype=o.dtype).reshape(o.shape) for o in outputs]
+    return torch.autograd.grad(outputs, leaves, weights, allow_unused=True) if outputs else (None,) * len(leaves)
+
+
+def _first(gradient: torch.Tensor | None) -> str:
+    return "none" if gradient is None else f"{gradient.flatten()[:3].tolist()} ... of shape {tuple(gradient.shape)}"
 
 
 def _copy(given: Any) -> Any:

@@ -225,7 +225,10 @@ def _results(spec: OpSpec, schema: Schema) -> Iterator[_Place]:
     for twice in duplicates([r.type.alias for r in found if r.type.alias]):
         yield schema.results_at, f"({twice}) is returned twice, allowed: once"
     fresh = sum(not r.type.alias for r in found)
-    if schema.more_results or fresh != len(spec.outputs) - len(written):
+    inputs = {torch_name(i): i.name for i in spec.inputs}
+    into = [inputs.get(a.name, a.name) for a in schema.arguments if is_written(a)]
+    wanted = sum((o.writes or o.name) not in into for o in spec.outputs)
+    if schema.more_results or fresh != wanted:
         count = "any number of" if schema.more_results else fresh
         which = "each output that is written into no argument" if written else "each output"
-        yield schema.results_at, f"{count} results, allowed: {len(spec.outputs) - len(written)}, one for {which}"
+        yield schema.results_at, f"{count} results, allowed: {wanted}, one for {which}"
