@@ -103,18 +103,20 @@ def kinds(path: Path) -> Path:
         helper.make_node("Lookup", ["ids", "x"], ["rows"], domain="acme"),
         helper.make_node("Mask", ["yes", "x"], ["masked", "any"], domain="acme"),
         helper.make_node("Signed", ["x", "", "bias"], ["signed"], domain="acme", signed=1, modes="a"),
+        helper.make_node("Join", ["words"], ["joined", "upper"], domain="acme", axis=1, by=0.5, labels=["a", "ü"]),
         helper.make_node("Signed", ["numbers"], ["again"], domain="acme", signed=0, modes="b"),
     ]
     inputs = [
         value("data", TensorProto.UINT8, [2, 3]), value("x", TensorProto.FLOAT, ["N", 8]),
         value("ids", TensorProto.INT64, ["M"]), value("yes", TensorProto.BOOL, ["N"]),
-        value("bias", TensorProto.FLOAT, [8]),
+        value("bias", TensorProto.FLOAT, [8]), value("words", TensorProto.STRING, [2, "M"]),
     ]  # fmt: skip
     outputs = [
         value("numbers", TensorProto.FLOAT, [2, 6]), value("packed", TensorProto.UINT8, ["N", 8]),
         value("scale", TensorProto.UINT8, ["N", 2]), value("rows", TensorProto.FLOAT, ["M", 8]),
         value("masked", TensorProto.FLOAT, ["N", 8]), value("any", TensorProto.BOOL, []),
         value("signed", TensorProto.FLOAT, ["N", 8]), value("again", TensorProto.FLOAT, [2, 6]),
+        value("joined", TensorProto.STRING, [2]), value("upper", TensorProto.STRING, [2, "M"]),
     ]  # fmt: skip
     graph = helper.make_graph(nodes, "g", inputs, outputs)
     imports = [helper.make_opsetid("", 18), helper.make_opsetid("acme", 1)]
@@ -127,7 +129,7 @@ def test_operators_have_the_dtypes_names_and_shapes_of_the_model(tmp_path: Path)
     new(project, "--from-onnx", str(kinds(project.root / "kinds.onnx")))
     declared = {
         name: [(o.name, o.type, o.shape) for o in load_operator(project.layout, name).spec.outputs]
-        for name in ("unpack", "pack", "lookup", "mask", "signed_op")
+        for name in ("unpack", "pack", "lookup", "mask", "signed_op", "join")
     }
     assert declared == {
         "unpack": [("numbers", "float32", FromKernel(rank=2))],
@@ -135,7 +137,10 @@ def test_operators_have_the_dtypes_names_and_shapes_of_the_model(tmp_path: Path)
         "lookup": [("rows", "float32", FromKernel(rank=2))],
         "mask": [("masked", "float32", SameAs(input="x")), ("any", "T", Dims(dims=()))],
         "signed_op": [("y", "T", SameAs(input="x"))],
+        "join": [("joined", "T", FromKernel(rank=1)), ("upper", "T", SameAs(input="words"))],
     }
+    (seen,) = [m for m in load_operator(project.layout, "join").models if m.name == "seen"]
+    assert dict(seen.attributes) == {"axis": 1, "by": 0.5, "labels": ("a", "ü")}
     done = project.doit("opsets=18")
     assert done.returncode == 0, done.stdout + done.stderr
     assert {r["op"]: r["outcome"] for r in project.records().values()} == dict.fromkeys(declared, "verified")

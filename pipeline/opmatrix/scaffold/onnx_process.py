@@ -87,10 +87,12 @@ def _described(node: NodeProto, values: dict[str, dict[str, Any]]) -> dict[str, 
 def _attribute(attribute: AttributeProto) -> dict[str, Any]:
     kind = AttributeProto.AttributeType.Name(attribute.type).lower()
     value: Any = None
-    if kind in ("float", "int", "floats", "ints", "string"):
+    if kind in ("float", "int", "floats", "ints", "string", "strings"):
         value = onnx.helper.get_attribute_value(attribute)
-    if isinstance(value, bytes):
+    if kind == "string":
         value = value.decode(errors="replace")
+    if kind == "strings":
+        value = [one.decode(errors="replace") for one in value]
     return {"kind": kind, "value": value}
 
 

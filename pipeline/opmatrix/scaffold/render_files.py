@@ -135,6 +135,8 @@ def _copied(draft: Draft, output: Output) -> str:
         return f"{source.name}.copy()"
     dtype = f"{draft.first_input.name}.dtype" if output.type in draft.spec.types else f"np.{output.type}"
     shape = draft.sizes.get(output.name, f"{_shaped(draft, output)}.shape")
+    if "string" in draft.spec.types.get(output.type, (output.type,)):
+        return f'np.full({shape}, "", object)'
     return f"np.zeros({shape}, {dtype.replace('np.bool', 'np.bool_')})"
 
 
