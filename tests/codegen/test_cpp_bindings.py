@@ -189,6 +189,29 @@ def test_a_size_below_0_is_checked_in_both_bindings() -> None:
         assert "sizes.h" not in cpp_bindings.render(every_kind())[name]
 
 
+@pytest.mark.parametrize(
+    "shape",
+    [
+        SameAs(input="x", replace={"dim": "k"}),
+        SameAs(input="x", replace={0: "2*N"}),
+        SameAs(input="x", replace={"dim": None}),
+        Dims(dims=("k", "...")),
+        FromKernel(input="x", replace={"dim": "S"}),
+    ],
+)
+def test_sizes_of_any_rank_have_their_header(shape: SameAs | Dims | FromKernel) -> None:
+    attributes = (Attribute(name="dim", kind="int", default=-1), Attribute(name="k", kind="int", default=1, minimum=0))
+    declared = spec(
+        types={"T": ("float32", "float64")},
+        inputs=(Input(name="x", type="T", dims=("N", "...")),),
+        attributes=attributes,
+        outputs=(Output(name="y", type="T", shape=shape),),
+    )
+    header = "kernel_sizes.h" if isinstance(shape, FromKernel) else "sizes.h"
+    for name in ("torch.cc", "ort.cc"):
+        assert f'#include "{header}"' in cpp_bindings.render(declared)[name]
+
+
 def test_expressions_of_sizes_become_cpp() -> None:
     size = cpp.SizeCode(spec=windows(), shape=lambda name: f"{name}.sizes()", attribute=str)
     assert size("2*(N+1)") == "2 * (x.sizes()[0] + 1)"

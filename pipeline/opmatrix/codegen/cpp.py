@@ -92,7 +92,7 @@ class SizeCode:
         return f"sizes_between({self.shape(part.name)}, {front}, {back})"
 
 
-SIZE_FUNCTIONS = ("floor_divide(", "axis_size(", "sizes_between(", "AnyRank(")
+SIZE_FUNCTIONS = ("floor_divide(", "axis_size(", "sizes_between(", "AnyRank ")
 """The functions and types of sizes.h that C++ with sizes may contain."""
 
 
