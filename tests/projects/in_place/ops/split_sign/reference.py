@@ -6,4 +6,4 @@ import numpy as np
 
 
 def split_sign(x: Any, calls: Any, step: int) -> Any:
-    return np.where(x < 0, x, 0).astype(x.dtype), calls + step, np.where(x > 0, x, 0).astype(x.dtype)
+    return np.where(x < 0, x, 0).astype(x.dtype), calls + step, np.where(x <= 0, 0, x).astype(x.dtype)
