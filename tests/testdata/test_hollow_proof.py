@@ -284,6 +284,18 @@ def test_a_reason_that_is_not_true_is_an_error(kind: str, index: int, part: str,
     assert problem(tmp_path, with_part(kind, index, no_effect="speed")) == wanted
 
 
+def test_an_attribute_that_is_the_size_of_an_input_needs_no_other_value(tmp_path: Path) -> None:
+    """As `n` in operators of mmcv, which a reference may ignore: another value would be refused."""
+    reference = REFERENCE.replace("*, factor", "*, n, factor")
+    count = Attribute(name="n", kind="int", minimum=0)
+    models = tuple(replace(m, attributes={"factor": 3.0, "n": 5}) for m in OPERATOR.models)
+    inputs = (replace(SPEC.inputs[0], dims=("n",)), *(replace(i, dims=None, same_as="x") for i in SPEC.inputs[1:]))
+    made = replace(with_spec(attributes=(count, *SPEC.attributes), inputs=inputs), models=models)
+    assert problem(tmp_path / "size", made, reference) == ""
+    made = replace(made, spec=replace(made.spec, inputs=SPEC.inputs))
+    assert "no case distinguishes attribute 'n' from the value 6" in problem(tmp_path / "number", made, reference)
+
+
 def test_a_single_case_that_tells_nothing_is_a_note(tmp_path: Path) -> None:
     zeros = Case(name="zeros", inputs=dict.fromkeys(("x", "bias"), Values(values=(0.0,) * 5)) | {
         "mask": Random(shape=(5,))})  # fmt: skip

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from opmatrix.declaration import size_rules
 from opmatrix.spec import Attribute, Input, OpSpec, Output
 from opmatrix.testdata import wrong_arguments, wrong_outputs
 from opmatrix.testdata.finding import SMALL, Cases, Finding, numbers_in
@@ -73,5 +74,8 @@ def _findings(spec: OpSpec, cases: Cases) -> Iterator[Finding]:
         return
     for part in spec.inputs:
         yield from wrong_arguments.of_input(part, cases)
+    repeated = {dim for part in size_rules.required(spec) for _, dim in size_rules.axes(part)}
     for attribute in spec.attributes:
+        if attribute.name in repeated and not attribute.no_effect:
+            continue  # it is the size of an input, so that no call can have another value
         yield from wrong_arguments.of_attribute(attribute, cases)
