@@ -65,7 +65,19 @@ def evolved(group_norm: OpSpec) -> OpSpec:
     )
 
 
-@pytest.mark.parametrize("name", ["group_norm", "wide", "nms", "evolved"])
+@pytest.fixture
+def scalars(root: Path) -> OpSpec:
+    """An operator that others call with a Scalar."""
+    return load_operator(Paths(root / "tests/projects/scalars"), "damped").spec
+
+
+@pytest.fixture
+def written(root: Path) -> OpSpec:
+    """An operator that others call with a Scalar, and that writes an argument."""
+    return load_operator(Paths(root / "tests/projects/scalars"), "shift").spec
+
+
+@pytest.mark.parametrize("name", ["group_norm", "wide", "nms", "evolved", "scalars", "written"])
 def test_ruff_finds_no_fault(name: str, request: pytest.FixtureRequest, tmp_path: Path, root: Path) -> None:
     for file, text in python_modules.render(spec_named(name, request)).items():
         (tmp_path / file).write_text(text)

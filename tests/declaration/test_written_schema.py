@@ -14,6 +14,7 @@ from opmatrix.declaration.torch_signature import (
     callers_name,
     callers_schema,
     constants,
+    is_composed,
     is_mutable,
     stable_abi_since,
     torch_arguments,
@@ -128,9 +129,17 @@ MISTAKES = {
         "column 47: 'y' names something else in generated code, allowed: a name that no keyword, input, attribute or "
         "output has"
     ),
-    "my::shift(Tensor x, int[2] by, Scalar eps) -> Tensor": (
-        "column 32: Scalar eps, allowed: float, which takes numbers of Python as well: the stable ABI of torch 2.9 to "
-        "2.15 carries no Scalar"
+    "my::shift(Tensor x, Scalar by, float eps) -> Tensor": (
+        "column 21: Scalar by, allowed: int[] or SymInt[] or int[2], because the attribute 'by' is of kind ints"
+    ),
+    "my::shift(Tensor x, int[2] by, Scalar? eps) -> Tensor": (
+        "column 32: Scalar? eps, allowed: float or Scalar, because the attribute 'eps' is of kind float"
+    ),
+    "my::shift(Tensor x, int[2] by, Scalar[] eps) -> Tensor": (
+        "column 32: Scalar[] eps, allowed: float or Scalar, because the attribute 'eps' is of kind float"
+    ),
+    "my::shift(Tensor x, int[2] by, Scalar eps=2) -> Tensor": (
+        "column 39: 'eps' has the default 2, allowed: 1e-05, the default of the attribute 'eps'; or give that one none"
     ),
     "other::shift(Tensor x, int[2] by, float eps) -> Tensor": (
         "column 1: the schema of other::shift, allowed: my::shift, which is torch.name"
@@ -148,7 +157,7 @@ MISTAKES = {
         "column 21: int[3] by, and the default of the attribute 'by' has 2 items: (1, 1)"
     ),
     "my::shift(Tensor x, int[2] by, int eps) -> Tensor": (
-        "column 32: int eps, allowed: float, because the attribute 'eps' is of kind float"
+        "column 32: int eps, allowed: float or Scalar, because the attribute 'eps' is of kind float"
     ),
     "my::shift(Tensor x, int[2] by=2, float eps=1e-05) -> Tensor": (
         "column 28: 'by' has the default (2, 2), allowed: (1, 1), the default of the attribute 'by'; "
@@ -214,6 +223,38 @@ def test_what_does_not_go_with_a_written_schema() -> None:
     assert found(without) == [
         "inputs[0].torch_name: found 'self', allowed with torch.schema: a derived schema has the input's own name"
     ]
+
+
+DAMPED = load_operator(Paths(ROOT / "tests/projects/scalars"), "damped").spec
+SHIFT = load_operator(Paths(ROOT / "tests/projects/scalars"), "shift").spec
+
+
+def test_a_scalar_is_a_float_or_an_int_in_the_library() -> None:
+    assert torch_schema(DAMPED) == "sca::damped_typed(Tensor x, float factor=1.0, *, float? offset=None) -> Tensor"
+    assert (torch_qualified(DAMPED), callers_name(DAMPED)) == ("sca::damped_typed", "sca::damped")
+    assert callers_schema(DAMPED) == "sca::damped(Tensor x, Scalar factor=1, *, Scalar? offset=None) -> Tensor"
+    both = "sca::shift__Scalar_functional(Tensor self, int other, *, int alpha=1) -> Tensor"
+    assert (torch_schema(SHIFT), callers_name(SHIFT)) == (both, "sca::shift_.Scalar")
+    assert python_modules.function(DAMPED)["typed"] == [
+        "x: torch.Tensor", "factor: float = 1.0", "*", "offset: float | None = None",
+    ]  # fmt: skip
+    overload = replace(DAMPED, torch=TorchOp(name="sca::damped", schema="sca::damped.by(Tensor x, Scalar factor, "
+                       "Scalar? offset) -> Tensor"))  # fmt: skip
+    assert torch_qualified(overload) == "sca::damped_by_typed"
+
+
+def test_a_scalar_that_is_no_attribute_is_a_constant() -> None:
+    assert is_composed(DAMPED) and not is_composed(ROWS)
+    assert "Scalar? scalar=None" in torch_schema(ROWS)
+
+
+def test_a_scalar_of_an_operator_in_python_is_refused() -> None:
+    (message,) = found(replace(DAMPED, torch=replace(DAMPED.torch, python=True)))  # type: ignore[type-var]  # it has a torch operator
+    for text in (
+        "column 23: Scalar factor, allowed without torch.python: opmatrix defines",
+        "column 43: Scalar? offset",
+    ):
+        assert text in message
 
 
 IN_PLACE = load_operator(Paths(ROOT / "tests/projects/in_place"), "axpy").spec

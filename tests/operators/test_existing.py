@@ -124,6 +124,18 @@ def test_a_wrong_schema(name: str, old: str, new: str, registers: str, declared:
     assert declared in done.stderr and f"Mend native/{name}/torch.cc or ops/{name}/spec.py" in done.stderr
 
 
+def test_a_scalar_has_another_name_in_torch_cc(project: Project) -> None:
+    """fake.py defines the operator that takes one."""
+    schema = 'torch=TorchOp(name="brought::damped", schema="brought::damped(Tensor x, Scalar factor=0.5) -> Tensor")'
+    with edited(project.root / "ops/damped/spec.py", 'torch=TorchOp(name="brought::damped")', schema):
+        done = pipeline(project, "register", "damped", "--part", "kernel")
+    assert done.returncode == 8, done.stderr
+    assert (
+        "damped: its torch.cc registers no brought::damped_typed. Register brought::damped_typed(Tensor x, float "
+        "factor=0.5) -> Tensor there: fake.py defines brought::damped, by it" in done.stderr
+    )
+
+
 def test_a_library_for_another_torch_is_refused(project: Project) -> None:
     path = project.layout.torch_version("damped")
     with edited(path, "2.13.0", "2.12.1"):

@@ -203,7 +203,7 @@ def test_a_result_must_be_the_argument(project: Project) -> None:
 
 def test_a_call_that_the_legacy_exporter_drops_is_an_error(project: Project) -> None:
     """In the operator itself, which users have, and, without that check, by the export's gate."""
-    traced = "operator._op = traceable(operator._op)"
+    traced = "operator._op = wrap(operator._op)"
     for old, message in (
         ("", "was called in a way that the legacy exporter drops"),
         ("onnx is not None", "no node cst.domain::Axpy, found: Identity"),

@@ -80,6 +80,14 @@ def test_lists_of_strings_are_attributes() -> None:
     assert (names.kind, names.optional, more.kind, more.optional) == ("strings", False, "strings", True)
 
 
+def test_a_scalar_is_a_float() -> None:
+    spec = from_schema("my::f(Tensor x, Scalar a, Scalar b=2, Scalar? c=None) -> Tensor", domain="d").spec
+    assert [(a.kind, a.default, a.optional) for a in spec.attributes] == [
+        ("float", None, False), ("float", 2.0, False), ("float", None, True),
+    ]  # fmt: skip
+    assert spec.torch is not None and "Scalar b=2" in spec.torch.schema
+
+
 def test_arguments_about_memory_have_one_value() -> None:
     draft = from_schema("my::f(Tensor x, *, ScalarType? dtype=None, bool? pin_memory=None) -> Tensor", domain="d")
     assert draft.notes == ("dtype, pin_memory: None is the only legal value",)
@@ -118,7 +126,10 @@ REFUSED = [
     ("my::f(Tensor x) -> Tensor(a!)", 20, "Tensor(a!) is no argument, allowed: Tensor"),
     ("my::f(Tensor! x) -> Tensor!", 21, "Tensor! names no argument, allowed: Tensor(a!), the same at the argument"),
     ("my::f(*, Tensor(a!) out) -> ()", 6, "no argument is a Tensor"),
-    ("my::f(Tensor x, Scalar a) -> Tensor", 17, "Scalar is a number of no fixed kind"),
+    ("my::f(Tensor x, Scalar[] a) -> Tensor", 17, "Scalar[] is a number of no fixed kind, and an attribute of ONNX has "
+     "one: write float[] or int[]"),
+    ("my::f(Tensor x, number a) -> Tensor", 17, "write Scalar, float or int"),
+    ("my::f(Tensor x, Scalar a=None) -> Tensor", 24, "'a' cannot be None: it is Scalar"),
     ("my::f(Tensor x, SymInt? n=None) -> Tensor", 17, "SymInt? is a size that torch may trace"),
     ("my::f(Tensor x, int n=None) -> Tensor", 21, "'n' cannot be None: it is int"),
     ("my::f(Tensor x, float[2] a) -> Tensor", 17, "has a fixed length, which a declaration cannot say: write float[]"),
@@ -157,7 +168,7 @@ def test_each_invalid_part_is_reported_with_its_column(schema: str, column: int,
 
 def test_all_reasons_are_reported_at_once() -> None:
     with pytest.raises(UsageError) as raised:
-        from_schema("my::f(Tensor(a) x, Scalar s, int? n) -> Tensor[]", domain="my.domain")
+        from_schema("my::f(Tensor(a) x, number s, int? n) -> Tensor[]", domain="my.domain")
     assert [line.split("column ")[1].partition(":")[0] for line in str(raised.value).split("\n")[2:]] == [
         "7", "20", "41",
     ]  # fmt: skip

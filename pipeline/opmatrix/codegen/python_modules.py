@@ -28,12 +28,13 @@ from opmatrix.declaration.torch_signature import (
     Constant,
     callers_schema,
     constants,
-    is_mutable,
+    is_composed,
     is_own,
     is_required,
     is_written,
     onnx_kind,
     onnx_name,
+    scalars,
     torch_arguments,
     torch_operator_name,
     torch_overload,
@@ -113,23 +114,25 @@ def _variables(spec: OpSpec) -> dict[str, Any]:
         "new_sizes": new_sizes(spec),
         "replaces": any(isinstance(o.shape, SameAs | FromKernel) and o.shape.replace for o in spec.outputs),
         "multiplies": any(t.kind == "product" for one in expressions(spec) for t in terms(one)),
-        "mutable": _mutable(spec) if is_mutable(spec) else None,
+        "composed": _composed(spec) if is_composed(spec) else None,
     }
 
 
-def _mutable(spec: OpSpec) -> dict[str, Any]:
-    """Return how the operator that writes arguments calls the functional one."""
+def _composed(spec: OpSpec) -> dict[str, Any]:
+    """Return how the operator that others call calls the one in the library."""
     schema, outputs = written_schema(spec), written_outputs(spec)
     assert schema is not None
     arguments, names = _callers_arguments(spec), {}
     for a in arguments:
         usable = a.name.isidentifier() and not keyword.iskeyword(a.name)
         names[a.name] = a.name if usable else torch_variable(spec, a.source)
-    functional = [(a, names[a.name]) for a in torch_arguments(spec)]
+    called = torch_arguments(spec)
     aliases = {a.type.alias: names[a.name] for a in schema.arguments if is_written(a)}
     fresh = (n for n, o in enumerate(spec.outputs) if o not in outputs.values())
-    tensors = ", ".join(name for a, name in functional if isinstance(a.source, Input))
-    given = {a.name: f"_before({name}, {tensors})" if a.name in outputs else name for a, name in functional}
+    tensors = ", ".join(names[a.name] for a in called if isinstance(a.source, Input))
+    given = names | {name: f"_before({names[name]}, {tensors})" for name in outputs}
+    numbers = {a.name: a.type.removesuffix("?") for a in called if a.name in scalars(spec)}
+    given |= {name: f"_number({names[name]}, {kind}, {name!r})" for name, kind in numbers.items()}
     overload = f".{schema.overload}" if schema.overload else ""
     return {
         "function": schema.name,
@@ -137,7 +140,8 @@ def _mutable(spec: OpSpec) -> dict[str, Any]:
         "name": schema.name + overload,
         "schema": callers_schema(spec).partition("::")[2],
         "typed": _parameters(arguments, [names[a.name] for a in arguments]),
-        "passed": [f"{a.name}={given[a.name]}" if a.keyword else given[a.name] for a, _ in functional],
+        "passed": [f"{a.name}={given[a.name]}" if a.keyword else given[a.name] for a in called],
+        "numbers": bool(numbers),
         "written": [(names[name], spec.outputs.index(output), output.writes) for name, output in outputs.items()],
         "returned": [aliases[r.type.alias] if is_written(r) else f"results[{next(fresh)}]" for r in schema.results],
     }
@@ -147,7 +151,7 @@ def _callers_arguments(spec: OpSpec) -> tuple[Argument, ...]:
     """Return the arguments of the operator that others call: with those of ``out=``, each as an input."""
     schema = written_schema(spec)
     known = {a.name: a for a in torch_arguments(spec)}
-    if schema is None or not is_mutable(spec):
+    if schema is None or not is_composed(spec):
         return tuple(known.values())
     return tuple(
         known.get(a.name)

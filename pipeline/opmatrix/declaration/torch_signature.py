@@ -92,13 +92,27 @@ def onnx_name(attribute: Attribute) -> str:
 
 
 def is_mutable(spec: OpSpec) -> bool:
-    """Return whether the operator writes arguments in torch, ``Tensor(a!)``.
-
-    Then its library has the functional operator, which returns all outputs, and to which all of opmatrix refers.
-    fake.py defines the operator with the written schema, which calls that one.
-    """
+    """Return whether the operator writes arguments in torch, ``Tensor(a!)``."""
     schema = written_schema(spec)
     return schema is not None and any(is_written(a) for a in schema.arguments)
+
+
+def scalars(spec: OpSpec) -> tuple[str, ...]:
+    """Return the arguments of type Scalar or ``Scalar?`` that belong to an attribute."""
+    schema = written_schema(spec)
+    if schema is None:
+        return ()
+    names = {torch_name(a) for a in spec.attributes}
+    return tuple(a.name for a in schema.arguments if a.type.element == "Scalar" and a.name in names)
+
+
+def is_composed(spec: OpSpec) -> bool:
+    """Return whether the operator that others call is defined in Python, by the one in the library.
+
+    The one in the library is functional, it returns all outputs, and has float or int for a Scalar. All of opmatrix
+    refers to it. fake.py defines the operator with the written schema, which calls it.
+    """
+    return is_mutable(spec) or bool(scalars(spec))
 
 
 def is_written(argument: Parameter) -> bool:
@@ -118,7 +132,7 @@ def written_outputs(spec: OpSpec) -> dict[str, Output]:
 def torch_arguments(spec: OpSpec) -> tuple[Argument, ...]:
     """Return the arguments in order: as the written schema has them, else inputs, then attributes, as declared.
 
-    Those of the functional operator, if there is one: it has no ``out=``.
+    Those of the operator in the library: it has no ``out=`` and no Scalar.
     """
     parts = torch_parts(spec)
     if schema := written_schema(spec):
@@ -144,7 +158,7 @@ def _written(argument: Parameter, part: Input | Attribute | None) -> Argument:
         default = tuple(map(float, default)) if isinstance(default, tuple) else float(default)  # type: ignore[arg-type]  # validated
     return Argument(
         name=argument.name,
-        type=argument.type.name,
+        type=torch_kind(part) if part and argument.type.element == "Scalar" else argument.type.name,
         default=default,  # type: ignore[arg-type]  # validated: a value of the attribute's kind
         source=part or Constant(name=argument.name, value=default),  # type: ignore[arg-type]  # as above
         has_default=argument.has_default,
@@ -190,19 +204,19 @@ def torch_variable(spec: OpSpec, part: Input | Attribute | Constant) -> str:
 
 
 def torch_overload(spec: OpSpec) -> str:
-    """Return the name of the operator's overload, "" for the default one, which a functional operator has."""
+    """Return the name of the overload in the library, "" for the default one, which a composed operator has there."""
     schema = written_schema(spec)
-    return schema.overload if schema and not is_mutable(spec) else ""
+    return schema.overload if schema and not is_composed(spec) else ""
 
 
 def torch_operator_name(spec: OpSpec) -> str:
-    """Return ``namespace::name``: of the functional operator, if there is one. Raises ValueError without torch."""
+    """Return ``namespace::name`` of the operator in the library. Raises ValueError without torch."""
     if spec.torch is None:
         raise ValueError(f"{spec.name} is declared without a torch operator")
     schema = written_schema(spec)
-    if schema is None or not is_mutable(spec):
+    if schema is None or not is_composed(spec):
         return spec.torch.name
-    return "_".join(filter(None, (spec.torch.name, schema.overload, "functional")))
+    return "_".join(filter(None, (spec.torch.name, schema.overload, "functional" if is_mutable(spec) else "typed")))
 
 
 def torch_qualified(spec: OpSpec) -> str:
@@ -213,7 +227,7 @@ def torch_qualified(spec: OpSpec) -> str:
 
 def torch_schema(spec: OpSpec) -> str:
     """Return ``ns::name(Tensor x, float eps=1e-05) -> Tensor``. Raises ValueError for an operator without torch."""
-    if written_schema(spec) and not is_mutable(spec):
+    if written_schema(spec) and not is_composed(spec):
         return callers_schema(spec)
     arguments = list(map(str, torch_arguments(spec)))
     if star := [n for n, argument in enumerate(torch_arguments(spec)) if argument.keyword]:
@@ -224,7 +238,7 @@ def torch_schema(spec: OpSpec) -> str:
 
 
 def callers_name(spec: OpSpec) -> str:
-    """Return the name by which others call the operator: that of `torch_qualified`, unless it writes arguments."""
+    """Return the name by which others call the operator: that of `torch_qualified`, unless it is composed."""
     schema = written_schema(spec)
     if spec.torch is None or schema is None:
         return torch_qualified(spec)
@@ -232,7 +246,7 @@ def callers_name(spec: OpSpec) -> str:
 
 
 def callers_schema(spec: OpSpec) -> str:
-    """Return the schema by which others call the operator: that of `torch_schema`, unless it writes arguments."""
+    """Return the schema by which others call the operator: that of `torch_schema`, unless it is composed."""
     schema = written_schema(spec)
     return callers_name(spec) + schema.text[schema.text.index("(") :] if schema else torch_schema(spec)
 

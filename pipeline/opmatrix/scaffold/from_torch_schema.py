@@ -17,20 +17,21 @@ from opmatrix.spec import Attribute, AttributeKind, Input, OnnxOp, OpSpec, Outpu
 
 TENSORS = ("Tensor", "Tensor?", "Tensor[]")
 KINDS: Mapping[str, AttributeKind] = {
-    "float": "float", "int": "int", "bool": "bool", "str": "string",
+    "float": "float", "int": "int", "bool": "bool", "str": "string", "Scalar": "float",
     "float[]": "floats", "int[]": "ints", "str[]": "strings",
 }  # fmt: skip
 # The same with None as a further value.
 OPTIONAL: Mapping[str, AttributeKind] = {f"{name}?": kind for name, kind in KINDS.items()}
 ALLOWED = ", ".join((*TENSORS, *KINDS))
 
-_NUMBER = "a number of no fixed kind, and an attribute of ONNX has one: write float or int"
+_NUMBER = "a number of no fixed kind, and an attribute of ONNX has one: write {}"
 _SIZE = (
     "a size that torch may trace as a symbol, and an attribute of ONNX is a constant: write int, or make it a Tensor"
 )
 _NO_ATTRIBUTE = "nothing that a node of ONNX can hold: leave it out"
 _REASONS: Mapping[str, str] = {
-    "Scalar": _NUMBER, "number": _NUMBER, "SymInt": _SIZE, "SymBool": _SIZE.replace("int,", "bool,"),
+    "Scalar": _NUMBER.format("float[] or int[]"), "number": _NUMBER.format("Scalar, float or int"),
+    "SymInt": _SIZE, "SymBool": _SIZE.replace("int,", "bool,"),
     "complex": "of a kind that neither LibTorch's stable ABI nor ONNX has: write float[]",
     "Generator": "a state that neither exporter writes into a model: write int seed",
     "ScalarType": "a dtype, and an output's follows from the inputs': leave it out, or write int",

@@ -14,6 +14,7 @@ from opmatrix import step_log
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.torch_signature import (
     callers_name,
+    is_composed,
     is_mutable,
     model_dtypes,
     torch_arguments,
@@ -28,7 +29,7 @@ from opmatrix.testdata.compare import EXACT, compare
 from opmatrix.torch_checks import inference_check
 from opmatrix.torch_checks.opcheck_samples import SMALL, OpcheckSample, Trace, complete
 from opmatrix.torch_library import aten_overloads, features
-from opmatrix.torch_library.call import CALL_ERRORS, MutableCall, as_tuple, torch_call, torch_operator, with_attributes
+from opmatrix.torch_library.call import CALL_ERRORS, ComposedCall, as_tuple, torch_call, torch_operator, with_attributes
 from opmatrix.torch_library.case_tensors import arguments, as_array, tensors
 from opmatrix.torch_library.load_library import LoadedLibrary
 
@@ -56,7 +57,7 @@ def results(layout: Paths, operator: Operator, loaded: LoadedLibrary) -> list[di
             if not opcheck
         ]
         + [{"check": "test_schema", "skipped": reason} for reason in _without_schema(operator) if opcheck]
-        + ([*_mutable(operator), *_trained(operator, samples)] if is_mutable(operator.spec) else [])
+        + ([*_composed(operator), *_trained(operator, samples)] if is_composed(operator.spec) else [])
         + ([] if generated is None else inference_check.results(operator, loaded.overload, generated))
     )
 
@@ -111,13 +112,13 @@ def _tested(
         yield test
 
 
-def _mutable(operator: Operator) -> list[dict[str, str]]:
-    """Check the operator that writes arguments with each case: it writes what the functional one returns, and nothing
-    else, and returns the arguments that its schema says. Then opcheck of the first finite case, which traces it: torch
-    must find a functional form of it. Raises RegisterError."""
+def _composed(operator: Operator) -> list[dict[str, str]]:
+    """Check the operator that others call with each case: it returns or writes what the one in the library returns, and
+    writes nothing else, and returns the arguments that its schema says. Then opcheck of the first finite case, which
+    traces it: torch must find a functional form of it. Raises RegisterError."""
     spec, found = operator.spec, []
     for model in operator.models:
-        call, functional = MutableCall(spec, model), with_attributes(torch_operator(spec), spec, model)
+        call, functional = ComposedCall(spec, model), with_attributes(torch_operator(spec), spec, model)
         cases = [case for case in model.cases if described(case)]
         for case in cases:
             inputs = arguments(spec, case, tensors(spec, model, case, case_arrays(spec, model, case)))
@@ -141,7 +142,7 @@ def _mutable(operator: Operator) -> list[dict[str, str]]:
                 raise RegisterError(
                     f"{operator.name}-{case.name}: {callers_name(spec)}: {problem}. {_remedy(operator)}"
                 )
-            found.append({"case": case.name, "check": "written arguments"})
+            found.append({"case": case.name, "check": "written arguments" if is_mutable(spec) else "Scalar arguments"})
         finite = (c for c in cases if small_and_finite(case_arrays(spec, model, c), elements=SMALL))
         for case in islice(finite, 1) if features.OPCHECK.available else ():
             inputs = arguments(spec, case, tensors(spec, model, case, case_arrays(spec, model, case)))
@@ -156,7 +157,7 @@ def _trained(operator: Operator, samples: Sequence[OpcheckSample]) -> Iterator[d
     that have one, and of each while the others are frozen. Raises RegisterError."""
     spec = operator.spec
     for sample in samples:
-        call = MutableCall(spec, sample.model)
+        call = ComposedCall(spec, sample.model)
         functional = with_attributes(torch_operator(spec), spec, sample.model)
         leaves = [tensor for tensor in sample.tensors if tensor.requires_grad]
         for chosen in [leaves, *([leaf] for leaf in leaves if len(leaves) > 1)] if leaves else ():
@@ -176,7 +177,7 @@ def _trained(operator: Operator, samples: Sequence[OpcheckSample]) -> Iterator[d
         for leaf in leaves:
             leaf.requires_grad_()
         if leaves:
-            yield {"case": sample.case.name, "check": "gradients through written arguments"}
+            yield {"case": sample.case.name, "check": f"gradients through {callers_name(spec)}"}
 
 
 def _gradients(call: Any, given: Sequence[Any], leaves: Sequence[torch.Tensor]) -> tuple[torch.Tensor | None, ...]:

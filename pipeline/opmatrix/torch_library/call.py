@@ -12,8 +12,9 @@ from opmatrix.declaration.torch_signature import (
     attribute_values,
     call_of,
     callers_name,
-    is_mutable,
+    is_composed,
     is_written,
+    scalars,
     torch_arguments,
     torch_name,
     torch_overload,
@@ -88,11 +89,22 @@ def as_called_by_others(spec: OpSpec, model: Model) -> Callable[..., Any]:
 
     One that writes arguments gets copies of them.
     """
-    return MutableCall(spec, model) if is_mutable(spec) else with_attributes(torch_operator(spec), spec, model)
+    return ComposedCall(spec, model) if is_composed(spec) else with_attributes(torch_operator(spec), spec, model)
 
 
-class MutableCall:
-    """A call of an operator that writes arguments, as a function of the inputs that returns all outputs."""
+def _of_another_type(number: Any) -> Any:
+    """Return an equal int for a float, and an equal float for an int, where there is one: a Scalar may be either."""
+    if type(number) not in (int, float) or not 0 < abs(number) < 2**53:  # an int has no -0.0
+        return number
+    other = float(number) if isinstance(number, int) else int(number)
+    return other if other == number else number
+
+
+class ComposedCall:
+    """A call of a composed operator, as a function of the inputs that returns all outputs.
+
+    Arguments that it writes are copies, and a Scalar is of another type than the declared one.
+    """
 
     def __init__(self, spec: OpSpec, model: Model) -> None:
         schema, outputs = written_schema(spec), written_outputs(spec)
@@ -103,6 +115,7 @@ class MutableCall:
         self._functional = with_attributes(torch_operator(spec), spec, model)
         self._places = {torch_name(part): n for n, part in enumerate(spec.inputs)}
         self._fixed = {a.name: values.get(a.name, a.default) for a in schema.arguments}
+        self._fixed |= {name: _of_another_type(self._fixed[name]) for name in scalars(spec)}
         self._written = {name: spec.outputs.index(output) for name, output in outputs.items()}
         self._positional = [a.name for a in schema.arguments if not a.keyword]
         self._by_name = [a.name for a in schema.arguments if a.keyword]

@@ -15,8 +15,10 @@ import torch
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.torch_signature import (
     OWN_TORCH,
+    callers_name,
     has_torch_library,
     is_classic,
+    is_composed,
     is_own,
     stable_abi_since,
     torch_arguments,
@@ -149,6 +151,11 @@ def _source_and_remedy(operator: Operator) -> tuple[str, str]:
         return "define() in its torch_op.py", f"Mend ops/{name}/torch_op.py or spec.py: {same}"
     if is_own(OWN_TORCH, operator.spec, operator.handwritten_files):
         remedy = f"Mend native/{name}/torch.cc or ops/{name}/spec.py: {same}"
+        if is_composed(operator.spec):
+            remedy = (
+                f"Register {torch_schema(operator.spec)} there: fake.py defines {callers_name(operator.spec)}, by it"
+            )
+            return "its torch.cc", remedy
         return "its torch.cc", f"{remedy}; order and types alone, where torch.cc gives a function and no schema"
     return "its library", f"Was another library compiled? Compile it anew with: python -m opmatrix compile {name}"
 

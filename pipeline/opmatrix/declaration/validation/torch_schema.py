@@ -76,6 +76,9 @@ def _places(spec: OpSpec, schema: Schema) -> Iterator[_Place]:
             continue
         part = parts[argument.name]
         yield from _input(spec, part, argument) if isinstance(part, Input) else _attribute(part, argument)
+        if argument.type.element == "Scalar" and spec.torch.python:
+            yield argument.type.at, f"{argument.type.name} {argument.name}, allowed without torch.python: opmatrix " \
+                "defines the operator, with the one that it calls"  # fmt: skip
         if argument.keyword and (keyword.iskeyword(argument.name) or argument.name in _MODULES):
             why = "names something else in Python, allowed before '*', where Python passes it by position"
             yield argument.at, f"{argument.name!r} {why}"
@@ -176,16 +179,13 @@ def _input(spec: OpSpec, part: Input, argument: Parameter) -> Iterator[_Place]:
 def types_of(part: Attribute) -> tuple[str, ...]:
     """Return the types of the torch schema that an attribute can have; a list can also have a length, as ``int[2]``."""
     derived = torch_kind(part)
-    return (derived, derived.replace("int", "SymInt")) if part.kind in ("int", "ints") else (derived,)
+    found = (derived, derived.replace("int", "SymInt")) if part.kind in ("int", "ints") else (derived,)
+    return (*found, derived.replace(part.kind, "Scalar")) if part.kind in ("float", "int") else found
 
 
 def _attribute(part: Attribute, argument: Parameter) -> Iterator[_Place]:
     found = argument.type
     allowed = types_of(part)
-    if found.name == "Scalar" and part.kind in ("float", "int"):
-        yield found.at, f"Scalar {argument.name}, allowed: {allowed[0]}, which takes numbers of Python as well: the " \
-            "stable ABI of torch 2.9 to 2.15 carries no Scalar"  # fmt: skip
-        return
     if re.sub(r"\[\d+\]$", "[]", found.name) not in allowed:
         sized = [f"{allowed[0][:-1]}2]"] if part.kind in ("ints", "bools") else []
         shown = " or ".join((*allowed, *sized))

@@ -1,0 +1,20 @@
+"""Small numbers, and one that no double holds."""
+
+from opmatrix.spec import Case, Model, Random
+
+MODELS = (
+    Model(
+        name="small",
+        attributes={"other": 3, "alpha": -2},
+        dynamic={"x": ("N",)},
+        cases=(
+            Case(name="plain", inputs={"x": Random(shape=(4,), deviation=9.0)}),
+            Case(name="empty", inputs={"x": Random(shape=(0,))}),
+        ),
+    ),
+    Model(
+        name="large",
+        attributes={"other": 2**53 + 1},
+        cases=(Case(name="exact", inputs={"x": Random(shape=(2, 2), deviation=9.0)}),),
+    ),
+)
