@@ -339,6 +339,7 @@ class TorchOp(metaclass=_KeepsMistakes):
         ...     name="my_ops::pad",
         ...     schema="my_ops::pad(Tensor self, int[2] size=1, *, float value=0, Tensor? mask=None) -> Tensor",
         ... )
+        >>> batched = TorchOp(name="my_ops::conv", batch="N")
         >>> in_place = TorchOp(name="my_ops::add_", schema="my_ops::add_(Tensor(a!) x, Tensor y) -> ()")
     """
 
@@ -350,6 +351,9 @@ class TorchOp(metaclass=_KeepsMistakes):
     """Whether ops/<name>/torch_op.py defines it."""
     schema: str = ""
     """The torch schema as the owner has it; empty: it follows from the declaration."""
+    batch: str = ""
+    """The size, such as ``"N"``, whose indices the operator treats one by one, so that torch.vmap calls it once for all
+    samples. ``"..."``: each index of these axes. Empty: torch.vmap calls it once per sample."""
     backward: str = ""
     """The operator in ops/ that computes the gradient; empty: torch_op.py does, or nothing. Its inputs are
     ``grad_<output>``, inputs and outputs of this operator by their names, its outputs ``grad_<input>``."""

@@ -43,6 +43,7 @@ def test_the_command_the_report_and_what_repeats(project: Project) -> None:
     done = project.doit("opsets=18")
     assert done.returncode == 0 and "1 run, " in done.stdout, "the report alone"
     expected = dict.fromkeys(WORKS, ("works", "")) | {
+        "torch.vmap": ("works", "one call per sample"),
         "torch.func.grad": ("refused", f"it {transforms.NO_FORMULA}"),
         "torch.func.jvp": ("refused", f"it {transforms.NO_FORWARD_MODE}"),
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from opmatrix.spec import (
     Case,
     FromKernel,
     Input,
+    MemoryLayout,
     Model,
     OnnxOp,
     OpSpec,
@@ -28,7 +29,7 @@ from opmatrix.spec import (
     Tolerance,
     TorchOp,
 )
-from opmatrix.torch_checks import compat, compat_compiled, compat_packaged
+from opmatrix.torch_checks import compat, compat_compiled, compat_packaged, compat_transforms
 from opmatrix.torch_checks.compat import Compat, Row
 from opmatrix.torch_library import features, transforms
 from opmatrix.torch_library.user_python import Gradient
@@ -89,7 +90,11 @@ def operator() -> Iterator[Callable[..., Compat]]:
     libraries: list[torch.library.Library] = []
 
     def define(
-        spec: OpSpec = SPEC, gradient: Gradient | None = GRADIENT, fake: Callable[..., Any] = fake, kernel: Any = kernel
+        spec: OpSpec = SPEC,
+        gradient: Gradient | None = GRADIENT,
+        fake: Callable[..., Any] = fake,
+        kernel: Any = kernel,
+        models: Sequence[Model] = MODELS,
     ) -> Compat:
         namespace = f"compat_{next(NUMBERS)}"
         library = torch.library.Library(namespace, "DEF")
@@ -97,9 +102,10 @@ def operator() -> Iterator[Callable[..., Compat]]:
         library.define("scaled(Tensor x, Tensor w, Tensor shift, float factor=0.5) -> Tensor")
         library.impl("scaled", kernel, "CPU")
         torch.library.register_fake(f"{namespace}::scaled", fake, lib=library)
-        named = replace(spec, torch=TorchOp(name=f"{namespace}::scaled"))
+        assert spec.torch
+        named = replace(spec, torch=replace(spec.torch, name=f"{namespace}::scaled"))
         overload = getattr(torch.ops, namespace).scaled.default
-        return compat.prepare(Operator(spec=named, models=MODELS), overload, gradient)
+        return compat.prepare(Operator(spec=named, models=tuple(models)), overload, gradient)
 
     yield define
     for library in libraries:
@@ -117,9 +123,11 @@ def test_the_rows_of_an_operator_without_a_fault(operator: Callable[..., Compat]
     found = {name: row(made, name) for name in compat.CHECKS}
     refused, packaged = found.pop("torch.func.jvp"), found.pop("AOTInductor")
     assert (packaged.outcome, packaged.detail) == ("works", "in a process that defines it, since no library does")
+    mapped = found.pop("torch.vmap")
+    assert (mapped.outcome, mapped.detail) == ("works", "one call per sample")
     assert {name: (one.outcome, one.detail) for name, one in found.items()} == dict.fromkeys(found, ("works", ""))
     assert (refused.outcome, refused.detail) == ("refused", f"it {transforms.NO_FORWARD_MODE}")
-    assert found["torch.compile"].samples >= 8 and found["torch.vmap"].samples >= 8  # two dtypes, several sizes
+    assert found["torch.compile"].samples >= 8 and mapped.samples >= 8  # two dtypes, several sizes
     assert found["torch.autocast"].samples >= 8 and found["torch.func.grad"].samples == 6
 
 
@@ -154,6 +162,19 @@ def test_a_fake_kernel_that_takes_a_size_as_a_number(operator: Callable[..., Com
     found = row(operator(fake=specialised), "torch.compile")
     assert found.outcome == "failed"
     assert "torch.compile compiled it again for these sizes, after case float32" in found.detail
+
+
+@pytest.mark.parametrize("layout", ["transposed", "sliced", "expanded", "flipped"])
+def test_a_case_of_another_memory_layout_keeps_it_at_other_sizes(
+    operator: Callable[..., Compat], layout: MemoryLayout
+) -> None:
+    """torch.compile compiles again for other strides, and no operator can prevent that."""
+    x = Random(shape=(3, 4), layout=layout, mean=2.0, deviation=0.0 if layout == "expanded" else 1.0)
+    case = Case(name="strided", inputs={**SHAPE, "x": x})
+    made = operator(gradient=None, models=[Model(name="strided", types={"T": "float32"}, cases=(case,))])
+    found = row(made, "torch.compile")
+    assert (found.outcome, found.detail) == ("works", "")
+    assert (found.samples > 1) == (layout != "expanded"), "the values of other sizes may differ along each axis"
 
 
 def test_a_package_of_a_fake_kernel_that_takes_a_size_as_a_number(operator: Callable[..., Compat]) -> None:
@@ -210,6 +231,106 @@ def test_a_batching_rule_that_ignores_in_dims(operator: Callable[..., Compat], m
     )
     found = row(operator(), "torch.vmap")
     assert found.outcome == "failed" and "under torch.vmap with in_dims=" in found.detail
+
+
+def batched(x: torch.Tensor, w: torch.Tensor, shift: torch.Tensor, factor: float = 0.5) -> torch.Tensor:
+    """Compute the same, and refuse what the declared sizes forbid."""
+    if w.dim() != 1 or shift.dim() != 1 or x.dim() < 1 or x.shape[-1] != w.shape[0]:
+        raise RuntimeError(f"scaled: x is {tuple(x.shape)}, w is {tuple(w.shape)}, shift is {tuple(shift.shape)}")
+    return kernel(x, w, shift, factor)
+
+
+def with_batch(spec: OpSpec, batch: str) -> OpSpec:
+    assert spec.torch
+    return replace(spec, torch=replace(spec.torch, batch=batch))
+
+
+NAMED = replace(SPEC, inputs=(replace(SPEC.inputs[0], dims=("N", "C")), *SPEC.inputs[1:]))
+
+
+@pytest.mark.parametrize("spec", [with_batch(SPEC, "..."), with_batch(NAMED, "N")], ids=["further", "named"])
+def test_one_call_for_all_samples(operator: Callable[..., Compat], spec: OpSpec) -> None:
+    made = operator(spec=spec, kernel=batched)
+    found = row(made, "torch.vmap")
+    assert found.outcome == "works", found.detail
+    assert found.detail == "one call for all samples; one per sample where w or shift is mapped"
+    assert row(made, "torch.func.grad").outcome == "works"
+
+
+def test_gradients_per_sample_in_one_call(operator: Callable[..., Compat]) -> None:
+    made = operator(spec=with_batch(NAMED, "N"), kernel=batched)
+    call, (x, w, shift) = made.samples[0].operator, made.samples[0].tensors
+    several = torch.stack([x, x.flip(0), 2 * x])
+
+    def loss(w: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        return torch.as_tensor((call(x, w, shift) ** 2).sum())
+
+    with compat_transforms._Counted(call) as counted:
+        found = torch.vmap(torch.func.grad(loss), in_dims=(None, 0))(w, several)
+    assert counted.count == 1
+    torch.testing.assert_close(found, torch.stack([torch.func.grad(loss)(w, one) for one in several]))
+
+
+@pytest.mark.parametrize("spec", [with_batch(SPEC, "..."), with_batch(NAMED, "N")], ids=["further", "named"])
+def test_a_kernel_that_mixes_the_samples(operator: Callable[..., Compat], spec: OpSpec) -> None:
+    """As a normalization over the batch does."""
+
+    def mixing(x: torch.Tensor, w: torch.Tensor, shift: torch.Tensor, factor: float = 0.5) -> torch.Tensor:
+        return batched(x - x.mean(0), w, shift, factor)
+
+    found = row(operator(spec=spec, kernel=mixing, gradient=None), "torch.vmap")
+    assert found.outcome == "failed" and "in one call, y is not that of a plain call" in found.detail
+
+
+def test_one_call_with_lists_and_absent_inputs(operator: Callable[..., Compat]) -> None:
+    """Both lists of tensors and lists of numbers have an axis of the samples, or None, for each item."""
+    made = operator(gradient=None)
+    name = f"{str(made.spec.torch and made.spec.torch.name).partition('::')[0]}::several"
+    library = torch.library.Library(name.partition("::")[0], "FRAGMENT")
+    library.define("several(Tensor x, Tensor? bias, Tensor[] more, int[2] factors) -> (Tensor, Tensor)")
+
+    def kernel(x: Any, bias: Any, more: Any, factors: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        found = sum(more, x * factors[0]) + (0 if bias is None else bias)
+        return found, found.sum(0)
+
+    def fake(x: Any, bias: Any, more: Any, factors: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.empty_like(x), x.new_empty(x.shape[1])
+
+    library.impl("several", kernel, "CPU")
+    torch.library.register_fake(name, fake, lib=library)
+    spec = replace(
+        made.spec,
+        torch=TorchOp(name=name, batch="N"),
+        inputs=(
+            Input(name="x", type="T", dims=("C", "N")),
+            Input(name="bias", type="T", dims=("C", 1), optional=True),
+            Input(name="more", type="T", same_as="x", variadic=True),
+        ),
+        attributes=(Attribute(name="factors", kind="ints"),),
+        outputs=(
+            Output(name="y", type="T", shape=SameAs(input="x")),
+            Output(name="total", type="T", shape=SameAs(input="x", replace={0: None})),
+        ),
+    )
+    x, bias = Random(shape=(3, 4)), Random(shape=(3, 1))
+    inputs = [{"x": x, "more": (x, x)}, {"x": x, "bias": bias, "more": (x,)}]
+    cases = [Case(name=f"case_{n}", inputs=given) for n, given in enumerate(inputs)]
+    models = tuple(
+        Model(name=c.name, types={"T": "float32"}, attributes={"factors": (3, 1)}, cases=(c,)) for c in cases
+    )
+    overload = getattr(torch.ops, name.partition("::")[0]).several.default
+    found = row(compat.prepare(Operator(spec=spec, models=models), overload, None), "torch.vmap")
+    assert found.outcome == "works", found.detail
+    assert found.detail == "one call for all samples; one per sample where bias is mapped"
+    library._destroy()
+
+
+def test_a_batching_rule_that_calls_once_per_sample(
+    operator: Callable[..., Compat], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transforms, "_one_call", lambda spec, operator: None)
+    found = row(operator(spec=with_batch(NAMED, "N"), kernel=batched, gradient=None), "torch.vmap")
+    assert found.outcome == "failed" and "calls the operator 3 times, expected 1" in found.detail
 
 
 def test_an_autocast_rule_that_casts_integers(operator: Callable[..., Compat], monkeypatch: pytest.MonkeyPatch) -> None:

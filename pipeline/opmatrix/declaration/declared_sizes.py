@@ -50,7 +50,7 @@ def expressions(spec: OpSpec) -> Iterator[str | int]:
                 yield from known_replaced(spec, rule)
 
 
-def _limits(spec: OpSpec) -> Iterator[str]:
+def limits(spec: OpSpec) -> Iterator[str]:
     """Yield the expressions in rules of values, which bindings compute with the same terms."""
     for rule in (part.values for part in spec.inputs if part.values is not None):
         yield from (e for e in (rule.minimum, rule.maximum, rule.index_into) if isinstance(e, str))
@@ -88,7 +88,7 @@ def list_lengths(spec: OpSpec) -> Mapping[str, int]:
 def size_items(spec: OpSpec) -> dict[str, int]:
     """Return how many items each list must have: for the expressions that use it, or in a written torch schema."""
     found = {**list_lengths(spec)}
-    for term in (term for one in (*expressions(spec), *_limits(spec)) for term in terms(one)):
+    for term in (term for one in (*expressions(spec), *limits(spec)) for term in terms(one)):
         if term.kind == "item":
             found[term.of] = max(found.get(term.of, 0), int(term.at) + 1)
     return found
@@ -98,7 +98,7 @@ def size_items(spec: OpSpec) -> dict[str, int]:
 def checked_axes(spec: OpSpec) -> list[tuple[str, int | str]]:
     """Return each input with an axis that a call must have: a number, or the attribute that names it."""
     found: dict[tuple[str, int | str], None] = {}
-    for term in (term for one in (*expressions(spec), *_limits(spec)) for term in terms(one)):
+    for term in (term for one in (*expressions(spec), *limits(spec)) for term in terms(one)):
         if term.kind == "size":
             found.setdefault((term.of, term.at))
     for part in spec.inputs:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import tempfile
 from dataclasses import asdict, replace
+from typing import TYPE_CHECKING
 
 from opmatrix import verdict
 from opmatrix.declaration.load import Operator
@@ -15,11 +16,13 @@ from opmatrix.declaration.torch_signature import has_torch_library
 from opmatrix.errors import CompatError, OpmatrixError
 from opmatrix.export.generated_modules import load_generated
 from opmatrix.project.paths import Paths
-from opmatrix.torch_checks import compat
 from opmatrix.torch_checks.opcheck_samples import serve
 from opmatrix.torch_library import features, load_library, transforms, user_python
 from opmatrix.torch_library.call import torch_minor
 from opmatrix.verdict import CheckRecord
+
+if TYPE_CHECKING:
+    from opmatrix.torch_checks.compat import Row
 
 
 def run(layout: Paths, operator: Operator, **_: object) -> None:
@@ -46,7 +49,9 @@ def run(layout: Paths, operator: Operator, **_: object) -> None:
         raise CompatError(wrong)
 
 
-def _rows(layout: Paths, operator: Operator) -> list[compat.Row]:
+def _rows(layout: Paths, operator: Operator) -> list[Row]:
+    from opmatrix.torch_checks import compat  # which torch 1.13 and 2.0 cannot import
+
     loaded = load_library.load(layout, operator)
     if operator.spec.torch and not operator.spec.torch.python:
         load_generated(layout, operator.name).fake.register_fake()

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from opmatrix.declaration.batch_axes import batch_axes
 from opmatrix.errors import CompatError
 from opmatrix.spec import OpSpec
 from opmatrix.torch_checks.compat_samples import (
@@ -32,7 +35,16 @@ def mapped(compat: Compat) -> tuple[int, str]:
     with warnings.catch_warnings():
         if by_torch:
             warnings.filterwarnings("ignore", "There is a performance drop")
-        return sum(_mapped_sample(base, empty=not by_torch) for base in compat.samples), _FALLBACK if by_torch else ""
+        count = sum(_mapped_sample(base, empty=not by_torch) for base in compat.samples)
+    return count, _FALLBACK if by_torch else _calls(compat)
+
+
+def _calls(compat: Compat) -> str:
+    """Return how often torch.vmap calls the operator."""
+    if (batch := batch_axes(compat.spec)) is None:
+        return "one call per sample"
+    others = dict.fromkeys(name for base in compat.samples for name in base.names if name not in batch.inputs)
+    return "one call for all samples" + (f"; one per sample where {' or '.join(others)} is mapped" if others else "")
 
 
 def _mapped_sample(base: CompatSample, *, empty: bool) -> int:
@@ -40,6 +52,9 @@ def _mapped_sample(base: CompatSample, *, empty: bool) -> int:
     batches, places = _batches(base), range(len(base.tensors))
     ways = [{n: 0 if (n + len(base.tensors)) % 2 else -1} for n in places]
     ways += [{n: -1 if n % 2 else 0 for n in places}, dict.fromkeys(places, 0)]
+    if batch := batch_axes(base.spec):
+        together = [n for n in places if base.names[n] in batch.inputs]
+        ways += [{n: -1 if n % 2 else 0 for n in together}, dict.fromkeys(together, 0)]
     count = sum(_mapped(base, batches, dims) for dims in ways)
     _mapped_twice(base, batches)
     if empty:
@@ -51,6 +66,18 @@ def _mapped_sample(base: CompatSample, *, empty: bool) -> int:
                     f"{plain.dtype} {(0, *plain.shape)}"
                 )
     return count
+
+
+class _Counted(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch has no types
+    """Counts the calls of an operator's kernel."""
+
+    def __init__(self, operator: Any) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # torch has no types
+        self._operator, self.count = operator, 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += func is self._operator
+        return func(*args, **(kwargs or {}))
 
 
 def _batches(base: CompatSample) -> list[torch.Tensor]:
@@ -82,9 +109,19 @@ def _mapped(base: CompatSample, batches: Tensors, dims: dict[int, int]) -> int:
               for i in range(_BATCH)]  # fmt: skip
     if not all(base.accepts(one) for one in single):  # values that obey no rule together
         return 0
-    found = torch.vmap(base.call, in_dims=in_dims)(*given)
+    batch = batch_axes(base.spec)
+    at_once = batch is not None and all(base.names[n] in batch.inputs for n in dims)
+    with _Counted(base.operator) as plain:  # none, for an operator that consists of others
+        base.call(*single[0])
+    with _Counted(base.operator) as counted:
+        found = torch.vmap(base.call, in_dims=in_dims)(*given)
+    if counted.count != (wanted := plain.count * (1 if at_once else _BATCH)):
+        raise CompatError(
+            f"{base}: torch.vmap with in_dims={in_dims} calls the operator {counted.count} times, expected {wanted}"
+        )
     expected = [torch.stack(several) for several in zip(*(base.call(*one) for one in single), strict=True)]
-    require_equal(base, found, expected, f"under torch.vmap with in_dims={in_dims}")
+    how = f"under torch.vmap with in_dims={in_dims}"
+    require_equal(base, found, expected, f"{how}, in one call" if at_once else how, rounded=at_once)
     return 1
 
 
@@ -98,7 +135,10 @@ def _mapped_twice(base: CompatSample, batches: Tensors) -> None:
     expected = [
         torch.stack([torch.stack([one[n] for one in several]) for several in rows]) for n in range(len(rows[0][0]))
     ]
-    require_equal(base, torch.vmap(torch.vmap(base.call))(*twice), expected, "under torch.vmap within torch.vmap")
+    found = torch.vmap(torch.vmap(base.call))(*twice)
+    require_equal(
+        base, found, expected, "under torch.vmap within torch.vmap", rounded=batch_axes(base.spec) is not None
+    )
 
 
 def autocast(compat: Compat) -> tuple[int, str]:

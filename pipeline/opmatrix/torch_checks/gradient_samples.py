@@ -19,6 +19,7 @@ from opmatrix.spec import (
     AttributeValue,
     Case,
     DType,
+    MemoryLayout,
     Model,
     Nested,
     OpSpec,
@@ -117,7 +118,9 @@ def _of_declared_shapes(spec: OpSpec, base: Model, changed: Model) -> Model | No
 
 
 def reshaped(spec: OpSpec, model: Model, shapes: Mapping[str, list[tuple[int, ...]]]) -> Model | None:
-    """Return a model of one case with other shapes, or None where values of other shapes are listed."""
+    """Return a model of one case with other shapes, or None where values of other shapes are listed.
+
+    Tensors keep their memory layout but "expanded", for which other values would have to repeat."""
     (case,) = model.cases
     inputs: dict[str, Tensor | tuple[Tensor, ...] | None] = {}
     for part in spec.inputs:
@@ -126,7 +129,8 @@ def reshaped(spec: OpSpec, model: Model, shapes: Mapping[str, list[tuple[int, ..
             if shape_of(tensor) == shape:
                 made.append(tensor)
             elif isinstance(tensor, Random):
-                made.append(Random(shape=shape, mean=tensor.mean, deviation=tensor.deviation))
+                layout = _without_expanded(tensor.layout)
+                made.append(Random(shape=shape, mean=tensor.mean, deviation=tensor.deviation, layout=layout))
             else:
                 return None
         inputs[part.name] = tuple(made) if part.variadic else made[0] if made else None
@@ -178,8 +182,12 @@ def _moderate(tensor: Tensor, floating: bool, normal: Normal) -> Tensor:
             return tensor
     elif isinstance(tensor, Random) and not floating:
         return replace(tensor, specials={at: v for at, v in tensor.specials.items() if abs(v) <= MODERATE})
-    layout = "contiguous" if tensor.layout == "expanded" else tensor.layout
+    layout = _without_expanded(tensor.layout)
     return Random(shape=shape_of(tensor), mean=normal[0], deviation=normal[1], layout=layout)
+
+
+def _without_expanded(layout: MemoryLayout) -> MemoryLayout:
+    return "contiguous" if layout == "expanded" else layout
 
 
 def _normals(own: Sequence[Model], name: str) -> list[Normal]:

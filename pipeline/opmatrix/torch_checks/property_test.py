@@ -7,7 +7,7 @@ hypothesis is imported only to shrink a failure, so that the step stays fast aft
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,7 +31,7 @@ from opmatrix.torch_checks.forked_call import Ended
 from opmatrix.torch_checks.kernel_check import THREADS, threads
 from opmatrix.torch_checks.shrink import smallest
 from opmatrix.torch_library.call import CALL_ERRORS, as_tuple, with_attributes
-from opmatrix.torch_library.case_tensors import arguments, as_array, tensors, unaligned
+from opmatrix.torch_library.case_tensors import arguments, as_array, as_tensor, tensors, unaligned
 from opmatrix.torch_library.features import why_no_dtype
 from opmatrix.torch_library.load_library import LoadedLibrary
 
@@ -156,7 +156,19 @@ class KernelCheck:
             return "the kernel writes into its input"
         if wrong := difference(self.spec, one, actual, one.expected, self.reference):
             return wrong
-        return self._unequal(one, given, actual, again)
+        return self._unequal(one, given, actual, again) or self._mixed(one, actual)
+
+    def _mixed(self, one: DrawnCase, actual: list[Array]) -> str:
+        """Return how the kernel breaks the promise of `TorchOp.batch`, or ""."""
+        if not (self.spec.torch and self.spec.torch.batch):
+            return ""
+        from opmatrix.torch_checks import batch_check  # which few operators need
+
+        def call(arrays: Sequence[Array]) -> list[Array]:
+            flat = [as_tensor(array) for array in arrays]
+            return self._call(one.model, arguments(self.spec, one.model.cases[0], flat))
+
+        return batch_check.mixed(self.spec, one.model, one.arrays, actual, call)
 
     def _unequal(self, one: DrawnCase, given: list[Any], first: list[Array], again: list[Array]) -> str:
         """Return how the second call differs from the first, or "". It has several threads, and its inputs begin at

@@ -18,7 +18,7 @@ import torch
 import torch.autograd.forward_ad as forward_ad
 from torch.utils import _pytree as pytree
 
-from opmatrix.declaration.torch_signature import torch_arguments, torch_qualified
+from opmatrix.declaration.torch_signature import is_required, torch_arguments, torch_qualified
 from opmatrix.spec import FromKernel, Input, OpSpec
 from opmatrix.torch_library.aten_overloads import registered_operator
 
@@ -191,8 +191,9 @@ def _flat_gradients(found: Sequence[Any], counts: Sequence[int | None]) -> Itera
 
 
 def _batching_rule(spec: OpSpec, operator: Any) -> Callable[..., Any]:
-    """Return the rule for torch.vmap: a call per sample, whose results are stacked."""
-    refused = refused_vmap(spec)
+    """Return the rule for torch.vmap: one call where only inputs with the declared batch are mapped, else a call per
+    sample, whose results are stacked."""
+    refused, one_call = refused_vmap(spec), _one_call(spec, operator)
 
     def rule(info: Any, in_dims: Sequence[Any], *arguments: Any, **keywords: Any) -> Any:
         if refused:
@@ -201,6 +202,8 @@ def _batching_rule(spec: OpSpec, operator: Any) -> Callable[..., Any]:
             given = [_on_meta(a, dim) for a, dim in zip(arguments, in_dims, strict=True)]
             found, structure = pytree.tree_flatten(operator(*given, **keywords))
             outputs = [torch.empty((0, *one.shape), dtype=one.dtype) for one in found]
+        elif one_call and (called := one_call(info.batch_size, in_dims, arguments, keywords)):
+            return called
         else:
             results = []
             for index in range(info.batch_size):
@@ -212,6 +215,62 @@ def _batching_rule(spec: OpSpec, operator: Any) -> Callable[..., Any]:
         return pytree.tree_unflatten(outputs, structure), dims
 
     return rule
+
+
+def _one_call(spec: OpSpec, operator: Any) -> Callable[..., Any] | None:
+    """Return a function that calls the operator once for all samples of a batch, and returns None where an input
+    without the declared batch is mapped; None for an operator that declares none."""
+    if not (spec.torch and spec.torch.batch):
+        return None
+    from opmatrix.declaration.batch_axes import batch_axes  # which few operators need
+
+    batch = batch_axes(spec)
+    assert batch is not None
+    sources = [a.source for a in torch_arguments(spec)]
+    places = [batch.inputs.get(source.name) if isinstance(source, Input) else None for source in sources]
+    first = next(n for n, source in enumerate(sources) if isinstance(source, Input) and is_required(source)
+                 and places[n] is not None)  # fmt: skip
+
+    def call(count: int, in_dims: Sequence[Any], arguments: Sequence[Any], keywords: dict[str, Any]) -> Any:
+        if any(at is None and _is_mapped(dim) for at, dim in zip(places, in_dims, strict=False)):
+            return None
+        sample = arguments[first] if in_dims[first] is None else arguments[first].select(in_dims[first], 0)
+        length = None if batch.is_added else sample.shape[places[first]]
+        merged = [
+            argument if at is None else _merged(argument, dim, at, count, is_added=batch.is_added)
+            for argument, dim, at in zip(arguments, in_dims, places, strict=False)
+        ]
+        found, structure = pytree.tree_flatten(operator(*merged, **keywords))
+        outputs, dims = [], []
+        for one, at, declared in zip(found, batch.outputs, spec.outputs, strict=True):
+            if isinstance(declared.optional, str) and one.shape == (0,):  # its attribute is false
+                one, at = one.expand(count, 0), 0
+            elif length is not None:
+                at %= one.dim()
+                one = one.unflatten(at, (count, length))
+            outputs.append(one)
+            dims.append(at)
+        return pytree.tree_unflatten(outputs, structure), pytree.tree_unflatten(dims, structure)
+
+    return call
+
+
+def _is_mapped(dim: Any) -> bool:
+    """Return whether an argument has samples; a list has an axis, or None, for each of its items."""
+    return any(map(_is_mapped, dim)) if isinstance(dim, tuple | list) else dim is not None
+
+
+def _merged(argument: Any, dim: Any, at: int, count: int, *, is_added: bool) -> Any:
+    """Return an argument with its samples along the axis `at`: one more, or one that is `count` times as long."""
+    if isinstance(argument, tuple | list):
+        dims = dim if isinstance(dim, tuple | list) else [None] * len(argument)
+        return [_merged(a, d, at, count, is_added=is_added) for a, d in zip(argument, dims, strict=True)]
+    if argument is None:
+        return None
+    first = argument.expand(count, *argument.shape) if dim is None else argument.movedim(dim, 0)
+    at %= first.dim() - (not is_added)
+    moved = first.movedim(0, at)
+    return moved if is_added else moved.flatten(at, at + 1)
 
 
 def _sample(argument: Any, dim: Any, index: int) -> Any:

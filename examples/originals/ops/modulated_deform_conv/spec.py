@@ -15,6 +15,7 @@ SPEC = OpSpec(
             "Tensor? bias=None, int[2] stride=1, int[2] padding=0, int[2] dilation=1, int groups=1, "
             "int deform_groups=1) -> Tensor"
         ),
+        batch="N",
         backward="modulated_deform_conv_backward",
     ),
     onnx=OnnxOp(domain="mmcv", op_type="MMCVModulatedDeformConv2d"),

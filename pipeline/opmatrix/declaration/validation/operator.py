@@ -88,9 +88,14 @@ CPP_KEYWORDS = frozenset(
 
 def declaration(spec: OpSpec, folder: str) -> Iterator[Mistake]:
     """Yield the mistakes of a declaration whose field types are correct."""
-    for check in (_names, _frameworks, _types, _strings, _shapes, _optional_outputs, _in_place, value_rules,
-                  _attributes, _evolution, _lowerings, _headers, _reference, _not_yet, torch_schema):  # fmt: skip
-        yield from check(spec)
+    checks = (_names, _frameworks, _types, _strings, _shapes, _optional_outputs, _in_place, value_rules, _attributes,
+              _evolution, _lowerings, _headers, _reference, _not_yet, torch_schema)  # fmt: skip
+    found = [mistake for check in checks for mistake in check(spec)]
+    yield from found
+    if spec.torch and spec.torch.batch and not found:  # its sizes are known to be expressions
+        from opmatrix.declaration.batch_axes import batch_mistakes  # which few operators need
+
+        yield from (Mistake("torch.batch", f"found {spec.torch.batch!r}, and {why}") for why in batch_mistakes(spec))
     if spec.name != folder:
         yield Mistake("name", f"found {spec.name!r}, allowed: the folder's name {folder!r}")
     if meaning := next((m for m, names in RESERVED.items() if spec.name in names), None):
@@ -183,6 +188,8 @@ def _frameworks(spec: OpSpec) -> Iterator[Mistake]:
                       "torch.overrides, with torch.python, or with torch=None")  # fmt: skip
     if spec.torch and spec.torch.backward and spec.torch.overrides:
         yield Mistake("torch.backward", "allowed without torch.overrides: torch has the gradient of its own operator")
+    if spec.torch and spec.torch.batch and spec.torch.overrides:
+        yield Mistake("torch.batch", "allowed without torch.overrides: torch has the batching rule of its own operator")
     if spec.torch and not re.fullmatch(r"[A-Za-z_]\w*::[A-Za-z_]\w*", spec.torch.name):
         yield Mistake("torch.name", f"found {spec.torch.name!r}, allowed: 'namespace::name'")
     elif spec.torch and spec.torch.name.partition("::")[2] in CPP_KEYWORDS:
