@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,16 @@ def test_a_cell_declared_unsupported_that_works_is_a_failure(tmp_path: Path) -> 
     assert done.returncode == 1
     said = "pipeline/opmatrix/matrix/cells.py says that ONNX Runtime 1.31 reads opsets up to 17, not 18, but it does. "
     assert said in done.stdout
+
+
+def test_an_export_by_hand(project: Project, needs: Needs) -> None:
+    """A build of torch 2.15 for CUDA warns that it has no triton, in the process that first imports its counter."""
+    needs("torch2.15")
+    assert project.doit("codegen:nms", "data:nms").returncode == 0
+    arguments = ("export", "nms", "--lowering", "custom", "--cell", "torch2.15-dynamo-opset18-ort1.31")
+    command = [sys.executable, "-m", "opmatrix", *arguments]
+    done = subprocess.run(command, cwd=project.root, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_both_exporters_of_several_torches_give_the_same_nodes(project: Project, needs: Needs) -> None:
