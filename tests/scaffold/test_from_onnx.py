@@ -206,7 +206,7 @@ def test_an_unknown_dtype_becomes_a_float() -> None:
 @pytest.mark.parametrize(
     ("nodes", "reason"),
     [
-        ([node(value("x", "float4e2m1"))], "'x' is float4e2m1, which no operator of ours takes"),
+        ([node(value("x", "float4e2m1"))], "'x' is float4e2m1, which no operator takes"),
         ([node(value("x", "uint4"))], "'x' is uint4, which torch has in name alone: "),
         ([node(value("x", "complex64"))], "takes in a custom op. Declare float32 with a last axis of 2"),
         ([node(value("x", "sequence_type"))], "'x' is sequence_type"),
@@ -219,7 +219,7 @@ def test_an_unknown_dtype_becomes_a_float() -> None:
         ([node(value("x"), k=("int", 1)), node(value("x"), k=("float", 1.0))], "of the kind float, elsewhere of int"),
         ([node()], "has no first input"),
         ([node(value("x"), name="") | {"outputs": []}], "the node that gives '' has no output"),
-        ([node(value("x", "of the element type 99"))], "'x' is of the element type 99, which no operator of ours"),
+        ([node(value("x", "of the element type 99"))], "'x' is of the element type 99, which no operator takes"),
         ([node(None, value("x"))], "has no first input"),
         ([node(value("x")), node(value("x"), outputs=[None, value()])], "no output is one that all its nodes have"),
         (

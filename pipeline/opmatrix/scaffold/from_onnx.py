@@ -184,7 +184,7 @@ def _refused(nodes: Sequence[Node]) -> Iterator[str]:
         for part in (*node["inputs"], *node["outputs"]):
             dtype = part and part["dtype"]
             if dtype and dtype not in DTYPES:
-                why = WHY_NO_DTYPE.get(dtype, "which no operator of ours takes")
+                why = WHY_NO_DTYPE.get(dtype, "which no operator takes")
                 yield f"{_who(node)}: {part['name']!r} is {dtype}, {why}"
         for key, value in node["attributes"].items():
             if value["kind"] not in _ZEROS:
