@@ -278,3 +278,110 @@ def test_a_formula_that_define_registers_is_refused(in_python: Project, library:
         "would hold against the reference. Make its functions setup_context() and backward() of the file itself, and "
         "leave the registration to opmatrix"
     )
+
+
+TWO = """from opmatrix.spec import Input, OnnxOp, OpSpec, Output, SameAs, Tolerance, TorchOp
+
+SPEC = OpSpec(
+    name="parts{suffix}",
+    summary="Two outputs, of which one has a gradient.",
+    torch=TorchOp(name="my::parts{suffix}"{backward}),
+    onnx=OnnxOp(domain="my.domain", op_type="Parts{suffix}"),
+    inputs=({inputs}),
+    outputs=({outputs}),
+    tolerances={{"custom": {{"float64": Tolerance(rtol=1e-14, atol=0.0)}}}},
+)
+"""
+CASE = """from opmatrix.spec import Case, Model, Random
+
+MODELS = (Model(name="one", cases=(Case(name="plain", inputs={inputs}),)),)
+"""
+FORMULA_OF_ONE = """
+def setup_context(ctx, inputs, output):
+    ctx.save_for_backward(inputs[0])
+    {marked}
+
+
+def backward(ctx, grad, _):
+    return {factor} * ctx.saved_tensors[0] * grad
+"""
+
+
+def operator_of_two(root: Path, *, suffix: str = "", backward: str = "", taken: str = "x", given: str = "y z") -> None:
+    folder, kernel = root / f"ops/parts{suffix}", root / f"native/parts{suffix}/kernel.h"
+    folder.mkdir(parents=True)
+    inputs = "".join(f'Input(name="{name}", type="float64"), ' for name in taken.split())
+    outputs = "".join(f'Output(name="{n}", type="float64", shape=SameAs(input="x")), ' for n in given.split())
+    text = TWO.format(suffix=suffix, backward=backward, inputs=inputs, outputs=outputs)
+    (folder / "spec.py").write_text(text)
+    drawn = ", ".join(f'"{name}": Random(shape=(2, 3))' for name in taken.split())
+    (folder / "cases.py").write_text(CASE.format(inputs="{" + drawn + "}"))
+    values = {"y z": "x * x, x * 3", "grad_x": "2 * x * grad_y"}[given]
+    (folder / "reference.py").write_text(f"def parts{suffix}({', '.join(taken.split())}):\n    return {values}\n")
+    kernel.parent.mkdir(parents=True)
+    kernel.write_text("#pragma once\n")
+    drawn_cases.write(Project(root).layout.drawn_inputs(f"parts{suffix}"), [])
+
+
+def gradient_of_two(project: Project) -> str:
+    """Return the message of the error that the gradient part raises for parts, or ""."""
+
+    def run() -> None:
+        from opmatrix.stages import register
+
+        register.run(project.layout, load_operator(project.layout, "parts"), part="gradient")
+
+    import torch.fx.experimental.symbolic_shapes  # noqa: F401  # as above
+
+    return forked(run, project.root / "output")
+
+
+def have_gradients(project: Project) -> str:
+    """Return which outputs of parts require a gradient, as the operator gives them to its callers."""
+
+    def run() -> None:
+        import torch
+
+        from opmatrix.torch_library import user_python
+
+        library = torch.library.Library("my", "FRAGMENT")
+        library.define("parts(Tensor x) -> (Tensor, Tensor)")
+        library.impl("parts", lambda x: (x * x, x * 3), "CPU")
+        formula = user_python.gradient(project.layout, load_operator(project.layout, "parts").spec)
+        assert formula is not None
+        formula.register("my::parts", library)
+        outputs = torch.ops.my.parts(torch.ones(2, dtype=torch.float64, requires_grad=True))
+        print([output.requires_grad for output in outputs])
+
+    assert forked(run, project.root / "output") == ""
+    return (project.root / "output").read_text().strip()
+
+
+MARK = "ctx.mark_non_differentiable(output[1])"
+
+
+@pytest.mark.parametrize(
+    ("marked", "factor", "have", "expected"),
+    [
+        (MARK, 2, [True, False], ""),
+        (MARK, 3, [True, False], "Jacobian mismatch for output 0 with respect to input 0"),
+        ("pass", 2, [True, True], "Jacobian mismatch for output 1 with respect to input 0"),
+    ],
+)
+def test_an_output_may_be_marked_as_not_differentiable(
+    marked: str, factor: int, have: list[bool], expected: str, tmp_path: Path
+) -> None:
+    project = Project.copy(tmp_path / "project", operators=())
+    operator_of_two(project.root)
+    project.layout.torch_op("parts").write_text(FORMULA_OF_ONE.format(marked=marked, factor=factor))
+    assert have_gradients(project) == str(have)
+    message = gradient_of_two(project)
+    assert (expected in message) if expected else message == ""
+
+
+def test_an_output_that_a_backward_operator_does_not_take_has_no_gradient(tmp_path: Path) -> None:
+    project = Project.copy(tmp_path / "project", operators=())
+    operator_of_two(project.root, backward=', backward="parts_backward"')
+    operator_of_two(project.root, suffix="_backward", taken="grad_y x", given="grad_x")
+    assert have_gradients(project) == "[True, False]"
+    assert gradient_of_two(project) == ""

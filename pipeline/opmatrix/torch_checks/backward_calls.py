@@ -21,7 +21,10 @@ ROUNDING = 1e-10  # of the largest gradient remains where the terms of a sum can
 
 @dataclass(frozen=True, kw_only=True)
 class Gradients:
-    """Leaves, what the operator gives for them, random gradients of its floating outputs, those of the leaves."""
+    """Leaves, what the operator gives for them, random gradients of its floating outputs, those of the leaves.
+
+    The random gradient of an output that the formula marks as not differentiable is 0.
+    """
 
     leaves: tuple[torch.Tensor, ...]
     outputs: tuple[torch.Tensor, ...]
@@ -40,8 +43,8 @@ class Gradients:
         return sum(float((of * w).abs().sum()) for of, w in zip(bent, self.weights, strict=True))
 
     def size(self) -> float:
-        """Return the sum of the sizes of all outputs, whose rounding is in a measured change."""
-        return sum(float(o.detach().abs().sum()) for o in self.outputs if o.is_floating_point())
+        """Return the sum of the sizes of the outputs that have gradients, whose rounding is in a measured change."""
+        return sum(float(o.detach().abs().sum()) for o in self.outputs if o.is_floating_point() and o.requires_grad)
 
 
 def backward(

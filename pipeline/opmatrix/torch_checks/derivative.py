@@ -141,7 +141,10 @@ class Check:
         if not all(bool(torch.isfinite(o).all()) for o in (*floating, *leaves)):
             outcome.why_not = "not finite"
             return None
-        weights = [direction(o, seed=f"{one}/{n}") for n, o in enumerate(floating)]
+        weights = [
+            direction(o, seed=f"{one}/{n}") if o.requires_grad else torch.zeros_like(o)  # marked as not differentiable
+            for n, o in enumerate(floating)
+        ]
         try:
             found = backward_calls.backward(outputs, leaves, weights)
         except Exception as error:  # any exception of the user's backward()

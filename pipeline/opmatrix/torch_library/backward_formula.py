@@ -19,6 +19,8 @@ def formula(spec: OpSpec, backward: OpSpec) -> tuple[Callable[..., None], Callab
     grads = [f"{GRAD}{output.name}" for output in spec.outputs]
     saved = [i.name for i in backward.inputs if i.name not in grads]
     given = {output.name: n for n, output in enumerate(backward.outputs)}
+    taken = [i.name for i in backward.inputs]
+    unused = [o.name for o in spec.outputs if f"{GRAD}{o.name}" not in taken]
 
     def setup_context(
         ctx: Any, inputs: Sequence[Any], output: Any, keyword_only_inputs: dict[str, Any] | None = None
@@ -26,6 +28,8 @@ def formula(spec: OpSpec, backward: OpSpec) -> tuple[Callable[..., None], Callab
         values = dict(zip((source.name for source in positional), inputs, strict=True))
         values |= {a.source.name: (keyword_only_inputs or {})[a.name] for a in declared if a.keyword}
         values |= dict(zip((o.name for o in spec.outputs), _as_tuple(output), strict=True))
+        if unused:  # else torch would take the gradient through these outputs for 0
+            ctx.mark_non_differentiable(*(values[name] for name in unused))
         ctx.save_for_backward(*(values[name] for name in saved))
         ctx.attributes = {torch_name(a): values[a.name] for a in backward.attributes}
         ctx.absent = [isinstance(source, Input) and values[source.name] is None for source in positional]
