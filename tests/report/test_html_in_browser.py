@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,9 +52,9 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrom
     started.quit()
 
 
-def write(path: Path, found: list[Verdict], behind: Background = BACKGROUND) -> str:
+def write(path: Path, found: list[Verdict], behind: Background = BACKGROUND, compat: Sequence[Any] = ()) -> str:
     """Write the page of records, compared with a run in which all but the last were verified; return its address."""
-    report = document(found, ENVIRONMENTS, checks=checks())
+    report = document(found, ENVIRONMENTS, checks=checks()) | {"compat": compat}
     before = [verdict(r.op, r.cell) for r in found[:-1]]
     gone = [verdict("removed", found[0].cell)]
     report["changes"] = compare(report, document([*before, *gone], ENVIRONMENTS))
@@ -389,6 +389,41 @@ def test_light_and_dark_are_readable(shown: Page, scheme: str) -> None:
     assert [(s, round(ratio, 2)) for s, ratio in shown.run(CONTRAST, selectors) if ratio < 4.5] == []
     shown.press("2")
     assert [(s, round(ratio, 2)) for s, ratio in shown.run(CONTRAST, selectors[:4]) if ratio < 4.5] == []
+
+
+COMPAT = [
+    {"op": op, "torch": "2.13", "rows": [
+        {"name": "torch.compile", "outcome": "works", "detail": ""},
+        {"name": "torch.vmap", "outcome": outcome, "detail": "case drawn (x: float32 (2, 6, 7, 6)): in_dims=(0, None)"},
+        {"name": "torch.func.grad", "outcome": "refused", "detail": "torch_op.py has no backward()"},
+    ]}
+    for op, outcome in (("modulated_deform_conv", "works"), ("modulated_deform_conv_backward", "failed"))
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_what_works_beyond_eager_mode_is_readable(
+    driver: webdriver.Chrome, tmp_path: Path, scheme: str, width: int
+) -> None:
+    page = Page(driver, write(tmp_path / "index.html", FOUND, compat=COMPAT))
+    metrics = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": False}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+    try:
+        driver.get(page.address)
+        assert page.run("return [...document.querySelectorAll('#compat details')].map((d) => d.open)") == [False, True]
+        page.one("#compat summary").click()
+        assert page.run("return document.documentElement.scrollWidth <= innerWidth")
+        lines = "return [...document.querySelectorAll('#compat .row')].map((e) => e.getClientRects().length)"
+        assert page.run(lines) == [1] * 10, "a mark and its name are on one line"
+        selectors = ["#compat h2", "#compat summary", "#compat .row", "#compat .wrong", "#compat .soft"]
+        assert [(s, round(ratio, 2)) for s, ratio in page.run(CONTRAST, selectors) if ratio < 4.5] == []
+        assert page.texts("#compat .wrong") == ["✗\u00a0torch.vmap"] * 2
+    finally:
+        driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
 
 
 def test_a_narrow_page_does_not_scroll_sideways(shown: Page) -> None:

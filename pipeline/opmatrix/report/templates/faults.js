@@ -78,13 +78,16 @@ function buildSkipped() {
 const ROW_MARKS = { works: "✓", refused: "○", failed: "✗" };
 function buildCompat() {
   if (!DATA.compat.length) return;
+  const row = ({ name, outcome }) =>
+    make("span", { className: outcome === "failed" ? "row wrong" : "row" }, `${ROW_MARKS[outcome]}\u00a0${name}`);
   const item = ({ op, torch, rows }) => {
-    const line = `${op}, torch ${torch}: ${rows.map(({ name, outcome }) => `${ROW_MARKS[outcome]} ${name}`).join("  ")}`;
+    const line = [`${op}, torch ${torch}: `, ...rows.flatMap((one) => [row(one), " "])];
     const noted = rows.filter(({ detail }) => detail);
-    if (!noted.length) return make("li", {}, line);
-    const list = make("ul", {}, ...noted.map(({ name, outcome, detail }) => make("li", {},
-      `${ROW_MARKS[outcome]} ${name} `, make("span", { className: "soft" }, `${outcome}: ${detail}`))));
-    return make("li", {}, make("details", { open: rows.some(({ outcome }) => outcome === "failed") }, make("summary", {}, line), list));
+    if (!noted.length) return make("li", {}, ...line);
+    const list = make("ul", {}, ...noted.map((one) => make("li", {},
+      row(one), " ", make("span", { className: "soft" }, `${one.outcome}: ${one.detail}`))));
+    const open = rows.some(({ outcome }) => outcome === "failed");
+    return make("li", {}, make("details", { open }, make("summary", {}, ...line), list));
   };
   byId("compat").append(make("h2", {}, "Beyond eager mode"), make("ul", {}, ...DATA.compat.map(item)));
 }
