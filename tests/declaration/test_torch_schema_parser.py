@@ -60,6 +60,7 @@ def test_results_are_read(results: str, found: list[tuple[str, str]]) -> None:
         ("my::op(x: Tensor) -> Tensor", 9, "the type comes first, without a colon: 'Tensor x'"),
         ("my::op(Tensor x Tensor y) -> Tensor", 17, "Arguments stand behind each other with a comma"),
         ("my::op(Tensor x, float a=) -> Tensor", 26, "expected a default: a number, a text in quotes"),
+        ("my::op(Tensor x, int[] a=(1, 2)) -> Tensor", 26, "A schema has no tuples: write a list, [1, 2]"),
         ("my::op(Tensor x, int a=1, int b) -> Tensor", 31, "'b' has no default, but the argument before it has one"),
         ("my::op(Tensor x) -> Tensor; rm", 27, "expected nothing behind the results"),
         ("my::op(Tensor[ x) -> Tensor", 16, "expected ']': the end of a list's type"),

@@ -126,8 +126,12 @@ REFUSED = [
     ("my::f(Tensor x) -> Tensor(a!)", 20, "Tensor(a!) is no argument, allowed: Tensor"),
     ("my::f(Tensor! x) -> Tensor!", 21, "Tensor! names no argument, allowed: Tensor(a!), the same at the argument"),
     ("my::f(*, Tensor(a!) out) -> ()", 6, "no argument is a Tensor"),
-    ("my::f(Tensor x, Scalar[] a) -> Tensor", 17, "Scalar[] is a number of no fixed kind, and an attribute of ONNX has "
-     "one: write float[] or int[]"),
+    ("my::f(Tensor x, Scalar[] a) -> Tensor", 17, "Scalar[] is a list of numbers of no fixed kind, and an attribute "
+     "of ONNX has one: write float[] or int[]"),
+    ("my::f(Tensor x, complex a) -> Tensor", 17, "complex is of a kind that neither LibTorch's stable ABI nor ONNX "),
+    ("my::f(Tensor x, (int, int) a) -> Tensor", 17, "(int, int) is a tuple, and an attribute of ONNX is a number or a "
+     "list: write int[], or an argument each"),
+    ("my::f(Tensor x, Tuple(int, int) a) -> Tensor", 17, "Tuple(int, int) is a tuple"),
     ("my::f(Tensor x, number a) -> Tensor", 17, "write Scalar, float or int"),
     ("my::f(Tensor x, Scalar a=None) -> Tensor", 24, "'a' cannot be None: it is Scalar"),
     ("my::f(Tensor x, SymInt? n=None) -> Tensor", 17, "SymInt? is a size that torch may trace"),

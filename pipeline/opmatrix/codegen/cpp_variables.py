@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from opmatrix.codegen.cpp import CPP_TYPES, literal
+from opmatrix.codegen.cpp import CPP_TYPES, literal, quoted
 from opmatrix.codegen.cpp_checks import Check, limits
 from opmatrix.declaration.declared_sizes import shape_inputs
 from opmatrix.declaration.torch_signature import (
@@ -71,7 +71,7 @@ class AttributePart:
     passed: str
     member: str
     member_value: str
-    getter: str
+    read: str  # the statement that gets it from a node
     default: str | None
     default_items: str | None
     ort_check: Check | None
@@ -146,6 +146,9 @@ def attribute_part(spec: OpSpec, given: Attribute) -> AttributePart:
     torch_text, ort_text = (f"{name}.begin()" if text else name for name in (variable, kept))
     torch_value = f"{passed}.list()" if many else f"{passed}.begin()" if text else passed
     ort_value = f"{kept}.list()" if many else f"{kept}.begin()" if text else kept
+    value = None if default is None or many else literal(float(str(default)) if floats else default, "f")
+    get = "ort::get_texts(attributes, " if texts else f"attributes.get_{given.kind}("
+    otherwise = value if text and value else "nullptr" if given.optional or default is None else f"&{kept}default"
     return AttributePart(
         name=given.name,
         torch_name=shown,
@@ -167,8 +170,8 @@ def attribute_part(spec: OpSpec, given: Attribute) -> AttributePart:
         passed=_optional(torch_value, there),
         member=f"{owner.replace(handed, item) if many or text else item} {kept}",
         member_value=_optional(ort_value, there and f"{there}_"),
-        getter="ort::get_texts(attributes, " if texts else f"attributes.get_{given.kind}(",
-        default=None if default is None or many else literal(float(str(default)) if floats else default, "f"),
+        read=f"{kept} = {get}{quoted(onnx_name(given))}, {otherwise})",
+        default=value,
         default_items=listed,
         ort_check=limits(
             spec, given, variable=ort_text, shown=onnx_name(given), suffix="f", there=there and f"{there}_"
@@ -185,7 +188,8 @@ def _tensor_part(given: Attribute) -> AttributePart:
         name=given.name, torch_name="", onnx_name=onnx_name(given), variable="", slot=-1, given=None, nothing="",
         is_list=False, is_text=False, is_texts=False, is_tensor=True, parameter=view, kind=item, torch_type="",
         convert="", torch_check=None, rounded=None, passed="", member=f"ort::TensorAttribute<{item}> {kept}",
-        member_value=f"{kept}.view()", getter=f"{{{dims}}}", default=None, default_items=None, ort_check=None,
+        member_value=f"{kept}.view()", read=f"{kept}.read(attributes, {quoted(onnx_name(given))}, {{{dims}}})",
+        default=None, default_items=None, ort_check=None,
     )  # fmt: skip
 
 

@@ -298,6 +298,8 @@ class _Parser:
         hint = ""
         if text == ":":
             hint = ". In a schema the type comes first, without a colon: 'Tensor x'"
+        elif text == "(" and expected.startswith("a default"):
+            hint = ". A schema has no tuples: write a list, [1, 2]"
         elif kind in ("word", "number") and self._next and self._tokens[self._next - 1].kind == "word":
             hint = ". Arguments stand behind each other with a comma, as 'Tensor x, float eps'"
         refuse("the schema cannot be read:", self._text, [(at, f"found {found}, expected {expected}{hint}")])

@@ -24,13 +24,14 @@ KINDS: Mapping[str, AttributeKind] = {
 OPTIONAL: Mapping[str, AttributeKind] = {f"{name}?": kind for name, kind in KINDS.items()}
 ALLOWED = ", ".join((*TENSORS, *KINDS))
 
-_NUMBER = "a number of no fixed kind, and an attribute of ONNX has one: write {}"
+_NO_KIND = "of no fixed kind, and an attribute of ONNX has one: write"
 _SIZE = (
     "a size that torch may trace as a symbol, and an attribute of ONNX is a constant: write int, or make it a Tensor"
 )
 _NO_ATTRIBUTE = "nothing that a node of ONNX can hold: leave it out"
 _REASONS: Mapping[str, str] = {
-    "Scalar": _NUMBER.format("float[] or int[]"), "number": _NUMBER.format("Scalar, float or int"),
+    "Scalar": f"a list of numbers {_NO_KIND} float[] or int[]",
+    "number": f"a number {_NO_KIND} Scalar, float or int",
     "SymInt": _SIZE, "SymBool": _SIZE.replace("int,", "bool,"),
     "complex": "of a kind that neither LibTorch's stable ABI nor ONNX has: write float[]",
     "Generator": "a state that neither exporter writes into a model: write int seed",
@@ -244,6 +245,8 @@ def why_no_type(found: Type) -> str:
         return "Tensor[]? may be absent, and may be empty as well: write Tensor[], of which none may be given"
     if name in OPTIONAL:
         return f"{name} may be None, and is not left out, because it has no default None"
+    if name.startswith(("(", "Tuple(")):
+        return f"{name} is a tuple, and an attribute of ONNX is a number or a list: write int[], or an argument each"
     if name.startswith("bool["):
         return f"{name} is a list that torch's legacy exporter cannot trace: write int[], of 0 and 1"
     if element in _REASONS:
