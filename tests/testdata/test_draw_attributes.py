@@ -197,6 +197,21 @@ def test_elements_equal_an_attribute(drawn: list[Model]) -> None:
     assert equal >= 3 and ties >= 5
 
 
+def test_an_attribute_that_is_a_size_is_drawn_beyond_16(tmp_path: Path) -> None:
+    """As `n` of mmcv's operators, which is the number of points: a fault in a kernel's last block would be missed."""
+    spec = replace(
+        SPEC,
+        inputs=(Input(name="x", type="int32", dims=("b", "n", 3)),),
+        attributes=(Attribute(name="b", kind="int", minimum=0), Attribute(name="n", kind="int", minimum=1)),
+        outputs=(Output(name="y", type="int32", shape=SameAs(input="x")),),
+    )
+    case = Case(name="only", inputs={"x": Random(shape=(2, 20, 3))})
+    operator = Operator(spec=spec, models=(Model(name="only", attributes={"b": 2, "n": 20}, cases=(case,)),))
+    drawn = hypothesis_draw.collect(operator, examples=200, home=tmp_path, seed="b")
+    far = [model for model in drawn if model.attributes["n"] > 30 and model.attributes["b"] > 0]  # type: ignore[operator]  # ints
+    assert len(far) >= 5
+
+
 def test_an_int_without_limits_is_drawn_beyond_32_bits(tmp_path: Path) -> None:
     """A kernel that cuts a seed to 32 bits differs there. An axis, or one with a limit, is not drawn so."""
     spec = replace(

@@ -66,7 +66,9 @@ def before_shapes(draw: DrawFn, frame: Frame, values: Mapping[str, AttributeValu
     if frame.template and axis_names and pick(draw, (True, False)):
         own = attribute_values(spec, frame.template[0])
         found |= {name: own[name] for name in axis_names if name in own}
-    small = [a for a in shape_attributes(spec) if a.name in found and pick(draw, (True, True, True, True, True, False))]
+    alone = {dim for part in spec.inputs for _, dim in axes(part)}  # an attribute that is a size itself: all values fit
+    often = {a.name: (True, False) if a.name in alone else (True,) * 5 + (False,) for a in shape_attributes(spec)}
+    small = [a for a in shape_attributes(spec) if a.name in found and pick(draw, often[a.name])]
     return found | _limited(draw, small, found, frame.operator.models, SMALL)
 
 
