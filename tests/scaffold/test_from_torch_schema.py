@@ -56,6 +56,7 @@ WRITTEN = {
     "my::f(Tensor[] xs, Tensor x) -> Tensor": True,
     "my::f(Tensor x, int[2] by=1) -> Tensor": True,
     "my::f(Tensor x, SymInt n) -> Tensor": True,
+    "my::f(Tensor x, SymInt? n=None, SymInt[]? sizes=None) -> Tensor": True,
     "my::f(Tensor x, int signed) -> Tensor": True,
 }
 
@@ -134,7 +135,7 @@ REFUSED = [
     ("my::f(Tensor x, Tuple(int, int) a) -> Tensor", 17, "Tuple(int, int) is a tuple"),
     ("my::f(Tensor x, number a) -> Tensor", 17, "write Scalar, float or int"),
     ("my::f(Tensor x, Scalar a=None) -> Tensor", 24, "'a' cannot be None: it is Scalar"),
-    ("my::f(Tensor x, SymInt? n=None) -> Tensor", 17, "SymInt? is a size that torch may trace"),
+    ("my::f(Tensor x, SymBool b) -> Tensor", 17, "SymBool is a size that torch may trace"),
     ("my::f(Tensor x, int n=None) -> Tensor", 21, "'n' cannot be None: it is int"),
     ("my::f(Tensor x, float[2] a) -> Tensor", 17, "has a fixed length, which a declaration cannot say: write float[]"),
     ("my::f(Tensor x, bool[] flags) -> Tensor", 17, "a list that torch's legacy exporter cannot trace: write int[]"),

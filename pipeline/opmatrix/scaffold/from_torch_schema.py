@@ -21,7 +21,9 @@ KINDS: Mapping[str, AttributeKind] = {
     "float[]": "floats", "int[]": "ints", "str[]": "strings",
 }  # fmt: skip
 # The same with None as a further value.
-OPTIONAL: Mapping[str, AttributeKind] = {f"{name}?": kind for name, kind in KINDS.items()}
+OPTIONAL: Mapping[str, AttributeKind] = {f"{name}?": kind for name, kind in KINDS.items()} | {
+    "SymInt?": "int", "SymInt[]?": "ints",
+}  # fmt: skip
 ALLOWED = ", ".join((*TENSORS, *KINDS))
 
 _NO_KIND = "of no fixed kind, and an attribute of ONNX has one: write"
