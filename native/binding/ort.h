@@ -304,7 +304,8 @@ struct CustomOp : OrtCustomOp {
     GetInputMemoryType = [](const OrtCustomOp*, std::size_t) { return OrtMemTypeDefault; };
     GetVariadicInputMinArity = [](const OrtCustomOp*) { return 0; };
     GetVariadicInputHomogeneity = [](const OrtCustomOp*) { return 1; };
-    GetVariadicOutputMinArity = [](const OrtCustomOp*) { return 1; };
+    // That of inputs: 1.16 compares one with the other, and takes the choices of dtypes for different operators.
+    GetVariadicOutputMinArity = [](const OrtCustomOp*) { return 0; };
     GetVariadicOutputHomogeneity = [](const OrtCustomOp*) { return 1; };
     CreateKernelV2 = [](const OrtCustomOp*, const OrtApi*, const OrtKernelInfo* info, void** kernel) {
       return to_status([&] {

@@ -205,6 +205,20 @@ TensorView<const T> in_place(TensorView<const T> given, TensorView<T> made) {
   return {made.data, given.sizes};
 }
 
+/// The tensors of a variadic output, the last one, which begins at `first`.
+template <typename T>
+class Variadic {
+ public:
+  Variadic(std::vector<Output>& outputs, std::size_t first, const std::vector<std::vector<std::int64_t>>& shapes) {
+    for (std::size_t i = first; i < shapes.size(); ++i) views_.push_back(outputs.at(i).template allocate<T>(shapes[i]));
+  }
+
+  List<TensorView<T>> list() const { return {views_.data(), static_cast<std::int64_t>(views_.size())}; }
+
+ private:
+  std::vector<TensorView<T>> views_;
+};
+
 /// The outputs of one run, or the message of the kernel that refuses the call.
 struct Results {
   explicit Results(std::size_t count) : outputs(count) {}
@@ -308,7 +322,7 @@ struct Kernel {
   void (*call)(const Call&, std::vector<Output>&);
 
   Results run(const Call& call_given) const {
-    Results results(outputs.size());
+    Results results(std::max(outputs.size(), call_given.shapes.size()));  // more where the last one is variadic
     call_now = call_given.name.c_str();
     try {
       call(call_given, results.outputs);
@@ -327,9 +341,10 @@ struct Kernel {
       const auto shown = [](const Results& r) { return r.refusal.empty() ? "no error" : "'" + r.refusal + "'"; };
       end(where + shown(alone) + " alone, " + shown(found) + " " + phase_now);
     }
-    for (std::size_t i = 0; found.refusal.empty() && i < outputs.size(); ++i) {
+    for (std::size_t i = 0; found.refusal.empty() && i < found.outputs.size(); ++i) {
       const std::string difference = found.outputs[i].difference(alone.outputs[i]);
-      if (!difference.empty()) end(where + "output '" + outputs[i] + "' " + difference + " " + phase_now);
+      const std::string output = outputs[std::min(i, outputs.size() - 1)];
+      if (!difference.empty()) end(where + "output '" + output + "' " + difference + " " + phase_now);
     }
   }
 };

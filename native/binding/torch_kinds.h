@@ -72,6 +72,7 @@ class Inputs {
   void check_dense() {
     for (Input& input : inputs_) input.check_dense();
   }
+  std::int64_t count() const { return static_cast<std::int64_t>(inputs_.size()); }
   std::vector<Input>::const_iterator begin() const { return inputs_.begin(); }
   std::vector<Input>::const_iterator end() const { return inputs_.end(); }
 

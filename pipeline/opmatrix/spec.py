@@ -270,6 +270,8 @@ class Output(metaclass=_KeepsMistakes):
     tensor of shape (0,) while that is false. A node that names an output whose attribute is false gets the same empty
     tensor.
 
+    A `variadic` output has any number of tensors of one dtype, at least one: a list in the reference.
+
     In torch, an operator can write an output into an argument, ``Tensor(a!)`` or ``Tensor!`` in `TorchOp.schema`: into
     the input that `writes` names, or, as ``out=``, into an argument that has the output's name. A node always has it.
 
@@ -282,10 +284,12 @@ class Output(metaclass=_KeepsMistakes):
         >>> new_x = Output(name="new_x", type="float32", shape=SameAs(input="x"), writes="x", may_inplace="x")
         >>> mask = Output(name="mask", type="bool", shape=SameAs(input="x"), optional=True)
         >>> counts = Output(name="counts", type="int64", shape=FromKernel(rank=1), optional="return_counts")
+        >>> scaled = Output(name="scaled", type="T", shape=SameAs(input="xs"), variadic="xs")
+        >>> chunks = Output(name="chunks", type="T", shape=Dims(dims=("N", "C // count")), variadic="count")
     """
 
     name: str
-    """Letters, digits and _."""
+    """Letters, digits and _; the tensors of a variadic one are ``chunks_0``, ``chunks_1``, ..."""
     type: str
     """A dtype, or a name of `OpSpec.types` that is the type of a required input."""
     shape: SameAs | Dims | FromKernel
@@ -296,6 +300,11 @@ class Output(metaclass=_KeepsMistakes):
     """The required input that torch overwrites with it; None: torch returns it, or has an argument for it, ``out=``."""
     may_inplace: str | None = None
     """The required input, of the same type and shape, whose memory it may have; None: it has memory of its own."""
+    variadic: str | None = None
+    """What says how many tensors it has, ``Tensor[]`` in torch: a variadic input, which then has at least one, an
+    attribute of kind int with a `minimum` of 1 or more, or one of kind ints, by its number of items. With
+    ``SameAs(input="xs")`` each has the shape of its tensor of xs, else all have one shape. None: it is one tensor. Only
+    for the last output."""
     no_effect: str = ""
     """Why it may equal an input in every case of a dtype, such as ``"integers are whole"``; empty: it must not."""
     doc: str = ""

@@ -47,6 +47,26 @@ def test_an_argument_may_have_the_name_of_the_type_variable() -> None:
     assert [*spec.types] == [spec.inputs[0].type] == ["T_2"]
 
 
+# What says how many tensors a result has.
+COUNTED = {
+    "my::f(Tensor[] xs) -> Tensor[]": "xs",
+    "my::f(Tensor x, Tensor[] xs, int n) -> (Tensor, Tensor[])": "xs",
+    "my::f(Tensor x, int dim, int chunks) -> Tensor[]": "chunks",
+    "my::f(Tensor x, int dim) -> Tensor[]": "dim",
+    "my::f(Tensor x, int dim, int[] sizes) -> Tensor[]": "sizes",
+}
+
+
+@pytest.mark.parametrize("schema", COUNTED)
+def test_a_list_of_tensors_is_a_variadic_output(schema: str) -> None:
+    draft = from_schema(schema, domain="my.domain")
+    name, output = COUNTED[schema], draft.spec.outputs[-1]
+    assert output.variadic == name
+    assert output.shape == SameAs(input="xs" if name == "xs" else "x")
+    assert draft.notes == (f"{output.name} has as many tensors as {name} says: FILL IN variadic= if another one does",)
+    assert [a.minimum for a in draft.spec.attributes if a.name == name and a.kind == "int"] in ([], [1])
+
+
 WRITTEN = {
     "my::f(Tensor x, int axis=-1, float eps=1) -> Tensor out": False,
     "my::f(Tensor x, Tensor? bias=None) -> Tensor": True,
@@ -151,7 +171,9 @@ REFUSED = [
     ("my::f(int n) -> Tensor", 6, "no argument is a Tensor"),
     ("my::f(Tensor? x) -> Tensor", 6, "no argument is a Tensor"),
     ("my::f(Tensor x) -> ()", 20, "no result"),
-    ("my::f(Tensor x) -> Tensor[]", 20, "any number of outputs: the legacy exporter must know how many"),
+    ("my::f(Tensor x) -> Tensor[]", 20, "any number of outputs, and no argument says how many: Tensor[], int, int[]"),
+    ("my::f(Tensor x, int n) -> (Tensor[], Tensor)", 28, "Tensor[] is allowed as the last result"),
+    ("my::f(Tensor(a!) x, int n) -> (Tensor(a!), Tensor[])", 44, "Tensor[] beside an argument that is written"),
     ("my::f(Tensor x) -> ...", 20, "any number of results"),
     ("my::f(Tensor x) -> int", 20, "int is no output of an operator of ONNX, allowed: Tensor"),
     ("my::f(Tensor x) -> (Tensor, Tensor?)", 29, "an output that may be absent"),

@@ -17,6 +17,8 @@ SCHEMAS = (
     "my::extreme(Tensor x, float a=1e-12, float b=100000000.0, int c=-9223372036854775808, str s='corners') -> Tensor",
     "my::medium(Tensor first_input, Tensor second_input, float eps=1e-05, bool flag=False) -> (Tensor, Tensor)",
     "my::variadic(Tensor x, Tensor[] xs) -> Tensor",
+    "my::each(Tensor[] xs, float alpha=1.0) -> Tensor[]",
+    "my::parts(Tensor x, Tensor? mask, int chunks, int[] sizes) -> (Tensor, Tensor[] several)",
     "my::absent(Tensor x, Tensor? bias=None, float slope=1, float[] steps=[1, 2]) -> Tensor",
     "my::kept.over(float level, Tensor self, Tensor[] xs, int[2] size, SymInt[2] stride=1, *, Tensor? mask=None, "
     "float signed, SymInt dim=-1, ScalarType? dtype=None, bool? pin_memory=None) -> (Tensor sums)",

@@ -83,6 +83,8 @@ extern "C" {
                                                 void (*kernel)(StableIValue* stack, std::uint64_t arguments,
                                                                std::uint64_t results),
                                                 std::uint64_t version);                                          // 2.10
+[[gnu::weak]] AOTITorchError torch_new_list_reserve_size(std::size_t size, StableListHandle* made);              // 2.10
+[[gnu::weak]] AOTITorchError torch_list_push_back(StableListHandle list, StableIValue item);                     // 2.10
 [[gnu::weak]] AOTITorchError torch_list_size(StableListHandle list, std::size_t* size);                          // 2.10
 [[gnu::weak]] AOTITorchError torch_list_get_item(StableListHandle list, std::size_t index, StableIValue* item);  // 2.10
 [[gnu::weak]] AOTITorchError torch_delete_list(StableListHandle list);                                           // 2.10

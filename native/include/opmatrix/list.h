@@ -1,11 +1,11 @@
-// Attributes that are lists or strings, and variadic inputs, as kernels see them: pointers to memory of the caller.
+// Attributes that are lists or strings, variadic inputs and outputs, as kernels see them: pointers to memory of others.
 #pragma once
 
 #include <cstdint>
 
 namespace opmatrix {
 
-/// A contiguous array of T: the values of an attribute, or the tensors of a variadic input.
+/// A contiguous array of T: the values of an attribute, or the tensors of a variadic input or output.
 template <typename T>
 struct List {
   /// The first element; may be null if the list is empty.

@@ -19,6 +19,7 @@ from opmatrix.codegen.cpp_variables import (
     dtype_name,
     input_part,
     kernel_parameters,
+    torch_dtype,
 )
 from opmatrix.codegen.shape_checks import shape_attributes, shape_checks, shape_parameters
 from opmatrix.declaration.python_source import bracket
@@ -32,7 +33,6 @@ from opmatrix.declaration.torch_signature import (
     has_kernel_object,
     has_strings,
     has_torch_library,
-    is_required,
     onnx_name,
     torch_arguments,
     torch_name,
@@ -40,6 +40,7 @@ from opmatrix.declaration.torch_signature import (
     torch_qualified,
     torch_schema,
 )
+from opmatrix.declaration.variadic_outputs import sure_inputs, variadic_output
 from opmatrix.spec import DType, OpSpec
 
 
@@ -79,6 +80,9 @@ def races(spec: OpSpec) -> str:
         index = [*switches].index(o.switch) if o.switch else 0
         wanted = f"call.attributes.at({index}).{_read(switches[o.switch])}" if o.switch else "true"
         view = f"outputs.at({n}).allocate<{o.type}>(call.shapes.at({n}))"
+        if o.variadic:
+            outputs.append(f"race_driver::Variadic<{o.type}>(outputs, {n}, call.shapes).list()")
+            continue
         new = f"outputs.at({n}).tensor<{o.type}>({wanted if o.switch else ''})"
         outputs.append(new if o.new else f"OptionalView<{o.type}>{{{wanted}, {view}}}" if o.optional else view)
     names = [quoted(output.name) for output in spec.outputs]
@@ -134,7 +138,9 @@ def _variables(spec: OpSpec) -> dict[str, Any]:
         "kernel_header": "kernel.h" if spec.kernel is not None else f"{spec.name}/kernel.h",
         "texts": any(a.is_texts for a in attributes),
         "optional": any(a.given for a in attributes),
-        "lists": any(a.is_list for a in attributes) or any(i.kind == "variadic" for i in inputs),
+        "lists": any(a.is_list for a in attributes)
+        or any(i.kind == "variadic" for i in inputs)
+        or any(o.variadic for o in outputs),
         "number_headers": cpp.number_headers(dtypes(spec)),
         "listed_shapes": any(i.dims and i.kind != "required" for i in inputs),
         "kinds": any(i.kind == "variadic" for i in inputs) or any(o.new for o in outputs),
@@ -187,7 +193,8 @@ def _torch(
 ) -> dict[str, Any]:
     assert spec.torch is not None
     namespace, _, function = torch_operator_name(spec).partition("::")
-    newer = any(i.kind == "variadic" for i in inputs) or any(a.is_list or a.is_text for a in attributes)
+    newer = any(i.kind == "variadic" for i in inputs) or any(o.variadic for o in outputs)
+    newer = newer or any(a.is_list or a.is_text for a in attributes)
     fixed = [*_constants(spec)]
     more = newer or any(i.kind == "optional" for i in inputs) or any(o.new for o in outputs)
     more = more or any(a.given for a in attributes) or any(function == "torch::check_none" for function, _ in fixed)
@@ -197,7 +204,7 @@ def _torch(
         "namespace": namespace,
         "function": function,
         "schema": torch_schema(spec).removeprefix(f"{namespace}::"),
-        "header": "torch_kinds.h" if more else "torch.h",
+        "header": "torch_outputs.h" if variadic_output(spec) else "torch_kinds.h" if more else "torch.h",
         "constants": fixed,
         "sizes": [i.torch_sizes for i in inputs if i.dims]
         + [f"{a.variable}.list()" if a.is_list else a.variable for a in attributes if a.name in checked],
@@ -219,6 +226,8 @@ def _torch(
 
 def _torch_output(output: OutputPart) -> str:
     """Return the kernel's argument for an output."""
+    if output.variadic:
+        return f"{output.name}.list()"
     view = f"{{{output.name}.data<{output.type}>(), {output.sizes}}}"
     if output.new:
         return f"{output.name}.tensor()"
@@ -259,13 +268,21 @@ def _ort(
         else "ort.h",
         "sizes": [i.ort_sizes for i in inputs if i.dims] + [a.member_value for a in attributes if a.name in checked],
         "inputs": [i.port for i in inputs],
-        "outputs": [f"ort::Port({o.dtype}, INPUT_OUTPUT_OPTIONAL)" if o.optional else o.dtype for o in outputs],
+        "outputs": [
+            f"ort::Port({o.dtype}, INPUT_OUTPUT_{'VARIADIC' if o.variadic else 'OPTIONAL'})"
+            if o.optional or o.variadic
+            else o.dtype
+            for o in outputs
+        ],
+        "variadic": variadic_output(spec) is not None,
         "inference": cpp_inference.statements(spec),
         "compute_arguments": [*views]
         + [a.member_value for a in attributes]
         + [
             f"{o.name}.tensor()"
             if o.new
+            else f"{o.name}.list()"
+            if o.variadic
             else f"{o.name}.{'optional_' if o.optional else ''}view()"
             if o.text
             else o.name
@@ -276,8 +293,8 @@ def _ort(
 
 def _choice(spec: OpSpec, types: Mapping[str, DType]) -> dict[str, str]:
     """Return one binding of the type variables: its template arguments, and the condition on the inputs' dtypes."""
-    leaders = {i.type: i.name for i in reversed(spec.inputs) if is_required(i)}
+    leaders = {i.type: torch_dtype(i) for i in reversed(sure_inputs(spec))}
     return {
         "arguments": "<" + ", ".join(CPP_TYPES[dtype] for dtype in types.values()) + ">" if types else "",
-        "condition": " && ".join(f"{leaders[v]}.dtype() == {dtype_name(dtype)}" for v, dtype in types.items()),
+        "condition": " && ".join(f"{leaders[v]} == {dtype_name(dtype)}" for v, dtype in types.items()),
     }

@@ -52,7 +52,7 @@ def _literal(value: object) -> str:
 def _output(spec: OpSpec, output: Output, index: int, code: SizeCode) -> Iterator[str]:
     found = f"{output.name}_sizes"
     match output.shape:
-        case SameAs(input=name, replace=replace) if not replace:
+        case SameAs(input=name, replace=replace) if not replace:  # of a variadic input the first tensor's
             found = code.shape(name)
         case SameAs(input=str(name)) | FromKernel(input=str(name)) as rule:
             decided = dict.fromkeys(kernel_names(spec, rule), UNKNOWN)

@@ -11,8 +11,8 @@ from opmatrix.codegen.cpp_variables import cpp_type
 from opmatrix.declaration.declared_sizes import kernel_dims, kernel_names, known_replaced
 from opmatrix.declaration.size_expressions import FURTHER, subtracts
 from opmatrix.declaration.size_rules import resolved
-from opmatrix.declaration.torch_signature import is_required
-from opmatrix.spec import Dims, FromKernel, OpSpec, Output, SameAs
+from opmatrix.declaration.variadic_outputs import counter, has_own_shapes, reason, sure_inputs
+from opmatrix.spec import Dims, FromKernel, Input, OpSpec, Output, SameAs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +41,13 @@ class OutputPart:
     falls: bool  # whether one of them can be negative
     optional: bool
     switch: str | None  # the attribute that says whether there is one
+    variadic: str | None = None  # the input or the attribute that says how many tensors it has
+    count: str = ""  # in torch: the sizes of each of them, or their number and the sizes of all
+    ort_count: str = ""  # the same in a run of ONNX Runtime
+    ort_wanted: str = ""  # their number when a session is made
+    reason: str = ""  # what says how many there are, in words
+    filled: str = ""  # the condition that there is one, where no limit of an attribute says so
+    what: str = ""  # of what there must be one
 
     @property
     def wanted(self) -> str:
@@ -55,16 +62,18 @@ class OutputPart:
 
 
 def output_part(spec: OpSpec, given: Output) -> OutputPart:
-    required = {i.name: n for n, i in enumerate(spec.inputs) if is_required(i)}
     cpp_name = cpp_type(spec, given.type)
     shape, name = given.shape, given.name
     lists = {a.name for a in spec.attributes if a.kind == "ints"}
     torch = SizeCode(spec=spec, shape=_sizes_of, attribute=str)
     ort = SizeCode(spec=spec, shape=_sizes_of, attribute=lambda a: f"{a}_.list()" if a in lists else f"{a}_")
     numbers, ort_numbers, steps, ort_steps, known, known_sizes = None, None, [], [], None, None
-    sizes, rank, device = "", "0", next(iter(required))
+    first = sure_inputs(spec)[0]
+    sizes, rank, device = "", "0", f"{first.name}.begin()[0]" if first.variadic else first.name
     dims: Sequence[str | int] = ()
     match shape:
+        case SameAs() if has_own_shapes(given):
+            pass
         case SameAs(input=owner, replace=replace):
             device, sizes = owner, f"{owner}.sizes()"
             if replace:
@@ -104,8 +113,33 @@ def output_part(spec: OpSpec, given: Output) -> OutputPart:
         numbers=numbers, ort_numbers=ort_numbers, steps=steps, ort_steps=ort_steps, known=known,
         known_sizes=known_sizes,
         optional=bool(given.optional), switch=given.optional if isinstance(given.optional, str) else None,
-        falls=any(subtracts(resolved(spec, dim)) for dim in dims),
+        falls=any(subtracts(resolved(spec, dim)) for dim in dims), **_counted(spec, given, steps, sizes, device),
     )  # fmt: skip
+
+
+def _counted(spec: OpSpec, given: Output, steps: Sequence[str], sizes: str, device: str) -> dict[str, str]:
+    """Return the fields of an output that has any number of tensors."""
+    part = counter(spec)
+    if part is None or not given.variadic:
+        return {}
+    name, sizes = part.name, f"{given.name}_sizes.sizes()" if steps else sizes
+    if isinstance(part, Input):
+        count = f"{name}.count()"
+        found = {"ort_wanted": f"ort::count_variadic(attributes, {spec.inputs.index(part)})"}
+        found |= {"filled": f"{name}.count() > 0", "what": "tensor"}
+    elif part.kind == "ints":
+        count = f"{name}.size()"
+        found = {"ort_wanted": f"{name}_.list().size()", "filled": f"{name}.size() > 0", "what": "item"}
+    else:
+        found, count = {"ort_wanted": f"{name}_"}, name
+    own = has_own_shapes(given)
+    of_node = f"{name}.sizes().list().size()" if isinstance(part, Input) else found["ort_wanted"]
+    return found | {
+        "variadic": name,
+        "count": name if own else f"{device}, {count}, {sizes}",
+        "ort_count": f"{name}.sizes().list()" if own else f"{of_node}, {sizes}",
+        "reason": reason(spec),
+    }
 
 
 def _sizes_of(name: str) -> str:

@@ -11,12 +11,12 @@ from opmatrix.codegen.cpp_checks import Check, limits
 from opmatrix.declaration.declared_sizes import shape_inputs
 from opmatrix.declaration.torch_signature import (
     dtype_of,
-    is_required,
     onnx_name,
     torch_arguments,
     torch_name,
     torch_variable,
 )
+from opmatrix.declaration.variadic_outputs import sure_inputs
 from opmatrix.spec import Attribute, AttributeKind, DType, FromKernel, Input, OpSpec, Output
 
 # The C++ type of a kernel's argument, or of an item of a list.
@@ -34,7 +34,9 @@ class InputPart:
     slot: int  # on torch's stack
     kind: Literal["required", "optional", "variadic"]
     dims: bool  # whether its shape is checked
-    leader: str | None  # the first required input with the same type variable
+    leader: str | None  # the first input with the same type variable that every call has
+    leader_dtype: str  # the expression of its dtype
+    counts: str | None  # the output that has as many tensors as this input
     allowed: str
     port: str  # of an OrtCustomOp
     ort_class: str  # holds the tensor during a run
@@ -92,8 +94,9 @@ def input_part(spec: OpSpec, given: Input) -> InputPart:
     kind: Literal["required", "optional", "variadic"] = (
         "variadic" if given.variadic else "optional" if given.optional else "required"
     )
-    leaders = [i.name for i in spec.inputs if i.type == given.type and is_required(i)]
-    leader = leaders[0] if leaders and leaders[0] != given.name and given.type in spec.types else None
+    leaders = [i for i in sure_inputs(spec) if i.type == given.type]
+    first = leaders[0] if leaders and given.type in spec.types else None
+    leader = first.name if first and (first is not given or given.variadic) else None
     allowed = spec.types.get(given.type) or (given.type,)
     name, cpp_name = given.name, cpp_type(spec, given.type)
     dtype = f"dtype_of<{cpp_name}>"
@@ -105,6 +108,8 @@ def input_part(spec: OpSpec, given: Input) -> InputPart:
         kind=kind,
         dims=given.name in shape_inputs(spec),
         leader=leader,
+        leader_dtype=torch_dtype(first) if first else "",
+        counts=next((o.name for o in spec.outputs if o.variadic == given.name), None),
         allowed="{" + ", ".join(map(dtype_name, allowed)) + "}",
         port=dtype if kind == "required" else f"ort::Port({dtype}, INPUT_OUTPUT_{kind.upper()})",
         ort_class=_ort_class(cpp_name, variadic=given.variadic, text="string" in allowed),
@@ -114,6 +119,11 @@ def input_part(spec: OpSpec, given: Input) -> InputPart:
         # The class of an input whose type variable may be of strings depends on the variable.
         view=f"{name}.{'template ' if 'string' in allowed else ''}{views[kind].format(cpp_name)}",
     )
+
+
+def torch_dtype(part: Input) -> str:
+    """Return the expression of the dtype of an input that every call has, of the first tensor of a variadic one."""
+    return f"{part.name}.begin()->dtype()" if part.variadic else f"{part.name}.dtype()"
 
 
 def _slot(spec: OpSpec, given: Input | Attribute) -> int:
@@ -214,12 +224,15 @@ def kernel_parameters(spec: OpSpec, types: Mapping[str, DType]) -> list[str]:
         for a in spec.attributes
         for kind in [_kernel_attribute(a)]
     ]
-    views = [
-        "NewTensor" if isinstance(o.shape, FromKernel) else "OptionalView" if o.optional else "TensorView"
-        for o in spec.outputs
-    ]
-    outputs = [f"{view}<{cpp_type(spec, o.type, types)}> {o.name}" for view, o in zip(views, spec.outputs, strict=True)]
-    return [*inputs, *attributes, *outputs]
+    return [*inputs, *attributes, *(f"{_kernel_output(spec, o, types)} {o.name}" for o in spec.outputs)]
+
+
+def _kernel_output(spec: OpSpec, given: Output, types: Mapping[str, DType]) -> str:
+    element = cpp_type(spec, given.type, types)
+    if given.variadic:
+        return f"List<TensorView<{element}>>"
+    view = "NewTensor" if isinstance(given.shape, FromKernel) else "OptionalView" if given.optional else "TensorView"
+    return f"{view}<{element}>"
 
 
 def _kernel_attribute(given: Attribute) -> str:

@@ -13,6 +13,7 @@ from opmatrix.declaration.declared_sizes import divisors
 from opmatrix.declaration.python_source import bracket, literal
 from opmatrix.declaration.torch_signature import is_required, onnx_kind, onnx_name, onnx_value
 from opmatrix.declaration.value_rules import summary
+from opmatrix.declaration.variadic_outputs import counter, has_own_shapes, sure_inputs
 from opmatrix.spec import Attribute, Dims, FromKernel, Input, OpSpec, Output, SameAs
 
 _ONNX_NAMES: Mapping[str, str] = {
@@ -34,6 +35,8 @@ class Inferred:
     every: str | None  # the expression of all sizes, where the rank depends on an input
     optional: bool
     off: str | None  # the condition under which an attribute says that there is none
+    variadic: bool
+    own: int | None  # the input whose tensors give the tensors of a variadic one their shapes
 
 
 def variables(spec: OpSpec) -> dict[str, Any]:
@@ -47,7 +50,7 @@ def variables(spec: OpSpec) -> dict[str, Any]:
         "onnx_inputs": [_parameter(spec, part) for part in spec.inputs],
         "onnx_outputs": [_parameter(spec, part) for part in spec.outputs],
         "onnx_constraints": [(v, [onnx_type(spec, dtype) for dtype in dtypes]) for v, dtypes in spec.types.items()],
-        "required": [str(n) for n, i in enumerate(spec.inputs) if is_required(i)],
+        "required": [str(n) for n, i in enumerate(spec.inputs) if i in sure_inputs(spec)],
         "onnx_attributes": [_attribute(a) for a in attributes if a.since is None],
         "later_attributes": [(v, [_attribute(a) for a in attributes if a.since == v]) for v in later],
         "mark": schema_versions.MARK,
@@ -76,8 +79,9 @@ def _parameter(spec: OpSpec, part: Input | Output) -> list[str]:
     if isinstance(part, Input) and part.values:  # an ONNX schema has no other place for it
         doc = "; ".join(filter(None, (doc.rstrip("."), f"values: {summary(part.values)}")))
     arguments = [literal(part.name), literal(onnx_type(spec, part.type)), literal(doc)]
-    if isinstance(part, Input) and part.variadic:
-        return [*arguments, "param_option=defs.OpSchema.FormalParameterOption.Variadic", "min_arity=0"]
+    if part.variadic:
+        least = "1" if isinstance(part, Output) or part is counter(spec) else "0"
+        return [*arguments, "param_option=defs.OpSchema.FormalParameterOption.Variadic", f"min_arity={least}"]
     if part.optional:
         return [*arguments, "param_option=defs.OpSchema.FormalParameterOption.Optional"]
     return arguments
@@ -104,7 +108,12 @@ def _inferred(spec: OpSpec, output: Output) -> Inferred:
     shape: str | None = None
     sizes: tuple[str, ...] = ()
     every: str | None = None
+    own = None
     match output.shape:
+        case SameAs(input=name) if output.variadic and has_own_shapes(output):
+            rule, own = f"the shapes of {name}", [i.name for i in spec.inputs].index(name)
+            at = f"{own} + at_{output.name}" if own else f"at_{output.name}"
+            shape = f"context.get_input_type({at}).tensor_type"
         case SameAs(input=name, replace=replace) if not replace:
             rule = f"the shape of {name}"
             shape = f"context.get_input_type({[i.name for i in spec.inputs].index(name)}).tensor_type"
@@ -128,7 +137,7 @@ def _inferred(spec: OpSpec, output: Output) -> Inferred:
         off = f"is_off(context, {literal(onnx_name(switch))}, {literal(switch.default is False)})"
     return Inferred(
         name=output.name, rule=rule, element=element, shape=shape, sizes=sizes, every=every,
-        optional=bool(output.optional), off=off,
+        optional=bool(output.optional), off=off, variadic=bool(output.variadic), own=own,
     )  # fmt: skip
 
 

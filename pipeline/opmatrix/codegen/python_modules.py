@@ -16,9 +16,9 @@ from typing import Any
 import jinja2
 
 from opmatrix.codegen import generated_files, jinja, onnx_schema
-from opmatrix.codegen.python_sizes import ITEM, Refusal, fault, new_sizes, output_shape, shape_faults
+from opmatrix.codegen.python_sizes import ITEM, Refusal, fault, first_of, new_sizes, output_shape, shape_faults
 from opmatrix.declaration import schema_versions
-from opmatrix.declaration.declared_sizes import expressions
+from opmatrix.declaration.declared_sizes import divisors, expressions
 from opmatrix.declaration.python_source import bracket, literal
 from opmatrix.declaration.size_expressions import terms
 from opmatrix.declaration.torch_signature import (
@@ -30,7 +30,6 @@ from opmatrix.declaration.torch_signature import (
     constants,
     is_composed,
     is_own,
-    is_required,
     is_written,
     onnx_kind,
     onnx_name,
@@ -43,6 +42,7 @@ from opmatrix.declaration.torch_signature import (
     written_outputs,
     written_schema,
 )
+from opmatrix.declaration.variadic_outputs import counter, has_own_shapes, sure_inputs, variadic_output
 from opmatrix.spec import Attribute, FromKernel, Input, OpSpec, Output, SameAs
 
 # The types of the torch schema in Python, without lengths; torch passes lists and accepts tuples.
@@ -55,12 +55,14 @@ _PYTHON_TYPES: Mapping[str, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """One output. `shape` is an expression, `dtype` too, or None for the dtype of the input `like`."""
+    """One output. `shape` is an expression, `dtype` too, or None for the dtype of the input `like`; `each` is the loop
+    over the tensors of a variadic one."""
 
     name: str
     like: str
     shape: str
     dtype: str | None
+    each: str | None
 
 
 def render(spec: OpSpec, written: Set[str] = ONLY_KERNEL) -> dict[str, str]:
@@ -109,7 +111,8 @@ def _variables(spec: OpSpec) -> dict[str, Any]:
             for version in later
         ],
         "results": [_result(spec, o) for o in spec.outputs],
-        "faults": [*_constant_faults(spec), *_dtype_faults(spec), *shape_faults(spec)],
+        "node_outputs": _node_outputs(spec),
+        "faults": [*_constant_faults(spec), *_count_faults(spec), *_dtype_faults(spec), *shape_faults(spec)],
         "finds_sizes": any(isinstance(o.shape, FromKernel) for o in spec.outputs),
         "new_sizes": new_sizes(spec),
         "replaces": any(isinstance(o.shape, SameAs | FromKernel) and o.shape.replace for o in spec.outputs),
@@ -169,7 +172,8 @@ def function(spec: OpSpec) -> dict[str, Any]:
     """Return how the operator is called in Python: typed parameters, what is passed on, and what it returns."""
     arguments, schema = _callers_arguments(spec), written_schema(spec)
     results = spec.outputs if schema is None else schema.results
-    tensors = ", ".join("torch.Tensor" for _ in results)
+    kinds = ["list[torch.Tensor]" if output.variadic else "torch.Tensor" for output in spec.outputs]
+    tensors = ", ".join(kinds if schema is None or len(kinds) == len(results) else ["torch.Tensor"] * len(results))
     returns = tensors if len(results) == 1 else f"tuple[{tensors}]" if results else "None"
     names = [f"{a.name}_" if keyword.iskeyword(a.name) or a.name == "torch" else a.name for a in arguments]
     passed = [f"{a.name}={name}" if a.keyword else name for a, name in zip(arguments, names, strict=True)]
@@ -206,23 +210,46 @@ def _python_type(argument: Argument) -> str:
 
 
 def _result(spec: OpSpec, output: Output) -> Result:
-    required = [i for i in spec.inputs if is_required(i)]
-    like = required[0]
+    sure = sure_inputs(spec)
+    like = sure[0]
     if isinstance(output.shape, SameAs | FromKernel) and output.shape.input is not None:
-        like = next(i for i in required if i.name == output.shape.input)
-    shape = output_shape(spec, output, like)
+        like = next(i for i in sure if i.name == output.shape.input)
+    own = output.variadic is not None and has_own_shapes(output)
+    shape = f"{ITEM}.shape" if own else output_shape(spec, output, like)
     if isinstance(output.optional, str):
         switch = next(torch_variable(spec, a) for a in spec.attributes if a.name == output.optional)
         shape = f"{shape} if {switch} else (0,)"
     return Result(
-        name=output.name, like=like.name, shape=shape,
+        name=output.name, like=ITEM if own else first_of(like), shape=shape,
         dtype=None if like.type == output.type else _dtype(spec, output.type),
+        each=output.variadic and f"for {ITEM} in {output.variadic}" if own else _loop(spec, output),
     )  # fmt: skip
+
+
+def _loop(spec: OpSpec, output: Output) -> str | None:
+    """Return the loop over the tensors of a variadic output that all have one shape."""
+    return f"for _ in range({_count(spec)})" if output.variadic else None
+
+
+def _count(spec: OpSpec) -> str:
+    """Return the expression of how many tensors the variadic output has."""
+    part = counter(spec)
+    assert part is not None
+    name = torch_variable(spec, part)
+    return name if isinstance(part, Attribute) and part.kind == "int" else f"len({name})"
+
+
+def _node_outputs(spec: OpSpec) -> str:
+    """Return the expression of how many outputs a node has, "" for one."""
+    if variadic_output(spec):
+        fixed = len(spec.outputs) - 1
+        return f"{fixed} + {_count(spec)}" if fixed else _count(spec)
+    return str(len(spec.outputs)) if len(spec.outputs) > 1 else ""
 
 
 def _dtype(spec: OpSpec, declared: str) -> str:
     """Return the torch expression of a declared type."""
-    of_type = (i.name for i in spec.inputs if declared in spec.types and i.type == declared and is_required(i))
+    of_type = (first_of(i) for i in sure_inputs(spec) if declared in spec.types and i.type == declared)
     return next((f"{name}.dtype" for name in of_type), f"torch.{declared}")
 
 
@@ -235,14 +262,30 @@ def _constant_faults(spec: OpSpec) -> Iterator[Refusal]:
 _NEWER = ("uint16", "uint32", "uint64", "float8")  # dtypes that torch 1.13, which imports these modules, does not have
 
 
+def _count_faults(spec: OpSpec) -> Iterator[Refusal]:
+    """Yield the check that there is a tensor of what counts outputs."""
+    part = counter(spec)
+    if part is None or part in divisors(spec):
+        return
+    name = torch_variable(spec, part)
+    if isinstance(part, Attribute) and part.kind == "int":
+        message = f"{name} must be at least {part.minimum:g}, got {{{name}}}"
+        yield Refusal(condition=f"{name} < {part.minimum:g}", message=message, of=None)
+        return
+    what = "tensor" if isinstance(part, Input) else "item"
+    yield Refusal(condition=f"len({name}) == 0", message=f"{name} must have at least one {what}, got none", of=None)
+
+
 def _dtype_faults(spec: OpSpec) -> Iterator[Refusal]:
-    leaders = {i.type: i.name for i in reversed(spec.inputs) if i.type in spec.types and is_required(i)}
+    leaders = {i.type: i for i in reversed(sure_inputs(spec)) if i.type in spec.types}
     for part in spec.inputs:
         name, found = part.name, ITEM if part.variadic else part.name
         leader = leaders.get(part.type)
-        if leader and leader != name:
-            message = f"{name} must be {{{leader}.dtype}} as {leader} is, got {{{found}.dtype}}"
-            yield fault(part, f"{found}.dtype != {leader}.dtype", message)
+        if leader and (leader is not part or part.variadic):
+            first, shown = first_of(leader), "its first tensor" if leader is part else leader.name
+            message = f"{name} must be {{{first}.dtype}} as {shown} is, got {{{found}.dtype}}"
+            yield fault(part, f"{found}.dtype != {first}.dtype", message)
+        if leader and leader is not part:
             continue
         dtypes = spec.types.get(part.type, (part.type,))
         allowed = [f"torch.{dtype}" for dtype in dtypes]

@@ -47,6 +47,11 @@ def fault(part: Input, condition: str, message: str, *, also: Sequence[Input] = 
     return Refusal(condition=condition, message=message, of=part.name if part.variadic else None)
 
 
+def first_of(part: Input) -> str:
+    """Return the variable of an input that every call has, of the first tensor of a variadic one."""
+    return f"{part.name}[0]" if part.variadic else part.name
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Code:
     """The Python of size expressions; `tensor` is the variable of a variadic input's tensor."""

@@ -74,6 +74,8 @@ def mistakes(spec: OpSpec, backward: OpSpec) -> Iterator[str]:
             )
         elif output.optional:
             yield f"its output {output.name!r} is optional, allowed: optional=False"
+        elif output.variadic:
+            yield f"its output {output.name!r} is variadic, allowed: one tensor"
     yield from _dtypes(spec, backward, known | derived)
 
 

@@ -116,7 +116,8 @@ def shape_inputs(spec: OpSpec) -> list[str]:
 
 
 def last_inferred(spec: OpSpec) -> int:
-    """Return the index of the last output that has an inferred shape: the last one that a node cannot leave out.
+    """Return the index of the last output that has an inferred shape: the last one that a node cannot leave out, and
+    the first tensor of a variadic one.
 
     The C API does not say how many outputs a node has, and ONNX Runtime 1.18 to 1.31 write
     the shape of one that it lacks past the end of their memory.

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from opmatrix.declaration.variadic_outputs import Item, of_model
 from opmatrix.spec import Case, Input, Model, OpSpec, Output, Tensor, given
 
 T = TypeVar("T")
@@ -54,17 +55,25 @@ def node_inputs(spec: OpSpec, model: Model) -> tuple[str, ...]:
 
 def graph_outputs(spec: OpSpec, model: Model) -> tuple[Output, ...]:
     """Return the outputs that a model has, without optional ones that its node leaves out."""
-    return tuple(part for part in spec.outputs if part.name not in model.absent)
+    return tuple(part for part in of_model(spec, model).outputs if part.name not in model.absent)
+
+
+def output_name(model: Model, part: Output) -> str:
+    """Return the name of an output in the model's graph: ``y``, or ``parts_1`` for a tensor of a variadic one."""
+    if isinstance(part, Item):
+        return f"{model.names.get(part.of, part.of)}_{part.index}"
+    return model.names.get(part.name, part.name)
 
 
 def output_names(spec: OpSpec, model: Model) -> tuple[str, ...]:
     """Return the name of each output of the operator, as in the model's graph where it has it."""
-    return tuple(model.names.get(part.name, part.name) for part in spec.outputs)
+    return tuple(output_name(model, part) for part in of_model(spec, model).outputs)
 
 
 def node_outputs(spec: OpSpec, model: Model) -> tuple[str, ...]:
     """Return the node's outputs: "" for one that is left out, not at the end."""
-    names = ["" if part.name in model.absent else model.names.get(part.name, part.name) for part in spec.outputs]
+    parts = of_model(spec, model).outputs
+    names = ["" if part.name in model.absent else output_name(model, part) for part in parts]
     while names and not names[-1]:
         names.pop()
     return tuple(names)
@@ -72,7 +81,8 @@ def node_outputs(spec: OpSpec, model: Model) -> tuple[str, ...]:
 
 def present(spec: OpSpec, model: Model, outputs: Sequence[T]) -> tuple[T, ...]:
     """Return those of the operator's outputs that a model has."""
-    return tuple(o for part, o in zip(spec.outputs, outputs, strict=True) if part.name not in model.absent)
+    parts = of_model(spec, model).outputs
+    return tuple(o for part, o in zip(parts, outputs, strict=True) if part.name not in model.absent)
 
 
 def arguments(spec: OpSpec, flat: Sequence[T | None]) -> Iterator[T | tuple[T, ...] | None]:

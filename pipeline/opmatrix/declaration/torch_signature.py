@@ -232,7 +232,7 @@ def torch_schema(spec: OpSpec) -> str:
     arguments = list(map(str, torch_arguments(spec)))
     if star := [n for n, argument in enumerate(torch_arguments(spec)) if argument.keyword]:
         arguments.insert(star[0], "*")
-    returns = ", ".join("Tensor" for _ in spec.outputs)
+    returns = ", ".join("Tensor[]" if output.variadic else "Tensor" for output in spec.outputs)
     returns = returns if len(spec.outputs) == 1 else f"({returns})"
     return f"{torch_qualified(spec)}({', '.join(arguments)}) -> {returns}"
 
@@ -345,8 +345,9 @@ def has_torch_library(spec: OpSpec) -> bool:
 
 
 def stable_abi_since(spec: OpSpec) -> str:
-    """Return the first torch of the stable ABI library; lists and strings are arguments there since torch 2.10."""
-    boxed = any(i.variadic for i in spec.inputs) or any(
+    """Return the first torch of the stable ABI library, which has lists and strings since torch 2.10."""
+    parts: tuple[Input | Output, ...] = (*spec.inputs, *spec.outputs)
+    boxed = any(part.variadic for part in parts) or any(
         a.kind.endswith("s") or a.kind == "string" for a in spec.attributes
     )
     return "2.10" if has_torch_library(spec) and boxed else "2.9"

@@ -68,12 +68,13 @@ def warm_up(module: OperatorModule, inputs: Tensors) -> None:
 
 def _restore_sizes(proto: ModelProto, expected: ExpectedModel) -> ModelProto:
     """Write the declared static sizes of outputs. This exporter drops the sizes of all outputs of a node if one of them
-    is dynamic or comes from the kernel. The gates compare them with onnx's own inference."""
+    is dynamic or comes from the kernel, and those of a list behind another output. The gates compare them with onnx's
+    own inference."""
     outputs, signature = expected.spec.outputs, expected.signature
     if not features.TYPED_RESULTS.available:
         return dimension_names.restore_lost(proto, signature)
-    dynamic = len(outputs) > 1 and any(not isinstance(s, int) for v in signature.outputs for s in v.shape)
-    if dynamic or any(isinstance(output.shape, FromKernel) for output in outputs):
+    dynamic = len(signature.outputs) > 1 and any(not isinstance(s, int) for v in signature.outputs for s in v.shape)
+    if dynamic or any(o.variadic or isinstance(o.shape, FromKernel) for o in outputs):
         for value, declared in zip(proto.graph.output, signature.outputs, strict=True):
             for dim, size in zip(value.type.tensor_type.shape.dim, declared.shape, strict=False):
                 if isinstance(size, int):

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from onnx import TensorProto, helper
 
 from opmatrix.declaration.known_sizes import Known
-from opmatrix.declaration.model_inputs import GraphInput, graph_inputs, graph_outputs
+from opmatrix.declaration.model_inputs import GraphInput, graph_inputs, graph_outputs, output_name
 from opmatrix.declaration.torch_signature import attribute_values, dtype_of
+from opmatrix.declaration.variadic_outputs import shapes_by_input
 from opmatrix.errors import ExportError
 from opmatrix.spec import DType, Model, OpSpec, Output, shape_of
 
@@ -42,7 +43,7 @@ def graph_signature(spec: OpSpec, model: Model) -> GraphSignature:
     """Return the signature that a model must have in every exporter and opset."""
     fed = graph_inputs(spec, model, model.cases[0])
     shapes = [(feed, _input_shape(model, feed)) for feed in fed]
-    first = {feed.part.name: shape for feed, shape in reversed(shapes)}
+    first = shapes_by_input((feed.part, shape) for feed, shape in shapes)
     known = Known(spec=spec, shapes=first, attributes=attribute_values(spec, model))
 
     def dtype(declared: str) -> DType:
@@ -51,7 +52,7 @@ def graph_signature(spec: OpSpec, model: Model) -> GraphSignature:
     return GraphSignature(
         inputs=tuple(ValueInfo(name=f.name, dtype=dtype(f.part.type), shape=shape) for f, shape in shapes),
         outputs=tuple(
-            ValueInfo(name=model.names.get(o.name, o.name), dtype=dtype(o.type), shape=_output_shape(o, known))
+            ValueInfo(name=output_name(model, o), dtype=dtype(o.type), shape=_output_shape(o, known))
             for o in graph_outputs(spec, model)
         ),
     )

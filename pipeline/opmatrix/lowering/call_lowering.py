@@ -17,6 +17,7 @@ from opmatrix.declaration.torch_signature import (
     torch_variable,
 )
 from opmatrix.declaration.validation.attribute_values import value_mistake
+from opmatrix.declaration.variadic_outputs import count, flat, variadic_output, with_count
 from opmatrix.errors import ExportError
 from opmatrix.lowering.graph import Graph, Value
 from opmatrix.spec import Attribute, Input, Lowering, Model, OpSpec
@@ -32,7 +33,8 @@ class Lowered:
     used: tuple[OpSpec, ...] = ()
 
     def __call__(self, g: Graph, arguments: Sequence[Any]) -> tuple[Value, ...]:
-        """Emit the nodes for the arguments of the torch schema; return the operator's outputs.
+        """Emit the nodes for the arguments of the torch schema; return the operator's outputs, also each tensor of a
+        variadic one.
 
         Raises ExportError for a dtype or a value that the declaration forbids, and for a wrong number of outputs.
         """
@@ -42,13 +44,20 @@ class Lowered:
                 raise ExportError(f"{self.spec.name}: {argument.source}, got {value!r}: no node has it")
         given = [(argument, value) for argument, value in pairs if not isinstance(argument.source, Constant)]
         result = self.function(g, *[self._checked(g, argument, value) for argument, value in given])
-        outputs = tuple(result) if isinstance(result, tuple | list) else (result,)
-        if len(outputs) != len(self.spec.outputs) or any(o is None for o in outputs):
+        outputs, wanted = flat(result), len(self.called(arguments).outputs)
+        if len(outputs) != wanted or any(o is None for o in outputs):
             raise ExportError(
-                f"the lowering {self.lowering!r} returns {len(outputs)} values, declared: {len(self.spec.outputs)} "
+                f"the lowering {self.lowering!r} returns {len(outputs)} values, declared: {wanted} "
                 f"outputs. Return them all, and give a node of several outputs outputs=<their number>"
             )
         return outputs
+
+    def called(self, arguments: Sequence[Any]) -> OpSpec:
+        """Return the declaration of a call, which has an output for each tensor of a variadic one."""
+        if variadic_output(self.spec) is None:
+            return self.spec
+        given = {a.source.name: value for a, value in zip(torch_arguments(self.spec), arguments, strict=True)}
+        return with_count(self.spec, count(self.spec, given, given))
 
     def _checked(self, g: Graph, argument: Argument, value: Any) -> Any:
         """Return an argument, floats of attributes rounded to float32.

@@ -13,11 +13,13 @@ from numpy.typing import ArrayLike
 from onnx import defs
 from onnxscript import values
 
-from opmatrix.declaration.torch_signature import Constant, torch_arguments
+from opmatrix.declaration.known_sizes import Known
+from opmatrix.declaration.torch_signature import Constant, dtype_of, torch_arguments
+from opmatrix.declaration.variadic_outputs import nested, shapes_by_input, variadic_output
 from opmatrix.errors import ExportError
 from opmatrix.lowering.call_lowering import Lowered
 from opmatrix.lowering.graph import Emitter, NodeAttribute, Value
-from opmatrix.spec import Attribute, AttributeKind, DType
+from opmatrix.spec import Attribute, AttributeKind, DType, Input
 from opmatrix.testdata.dtypes import numpy_dtype
 
 _TENSORS = [
@@ -90,8 +92,11 @@ def translation(
         values = known | dict(zip(names, given, strict=False)) | named
         if missing := [name for name in names if name not in values]:
             raise ExportError(f"{lowered.spec.name}: {schema} is called without {', '.join(missing)}")
-        outputs = lowered(DynamoGraph(opset, versions), [values[name] for name in names])
-        return outputs if len(outputs) > 1 else outputs[0]
+        ordered = [values[name] for name in names]
+        outputs = lowered(DynamoGraph(opset, versions), ordered)
+        if variadic_output(lowered.spec) and len(lowered.spec.outputs) > 1:
+            return _with_list(lowered, ordered, outputs)
+        return nested(lowered.spec, outputs)
 
     annotations = {
         name: _CONSTANTS[a.type] if isinstance(a.source, Constant) else _annotation(a.source)
@@ -115,6 +120,40 @@ def translation(
     run.__annotations__ = annotations
     run.__name__ = lowered.spec.name
     return run
+
+
+class _Tensors(list[Value]):
+    """The tensors of a variadic output behind another output. torch.onnx names every output, and asks what made it; a
+    list among them it does not expect (torch 2.6 to 2.15). What the program takes from it, it does find."""
+
+    name = ""
+
+    def producer(self) -> None:
+        """Return nothing: there is no one node whose name follows from that of the list."""
+
+
+def _with_list(lowered: Lowered, given: Sequence[Any], outputs: Sequence[Value]) -> tuple[Any, ...]:
+    """Return outputs, of which the last is a list: with the declared types, which torch.onnx sets in no list."""
+    spec, pairs = lowered.called(given), [*zip(torch_arguments(lowered.spec), given, strict=True)]
+    tensors = [
+        (a.source, tensor)
+        for a, value in pairs
+        if isinstance(a.source, Input) and value is not None
+        for tensor in (value if isinstance(value, list | tuple) else [value])
+    ]
+    shapes = shapes_by_input(
+        (part, [size if isinstance(size, int) else size.value for size in tensor.shape])
+        for part, tensor in tensors
+        if tensor.shape is not None
+    )
+    known = Known(spec=spec, shapes=shapes, attributes={a.source.name: value for a, value in pairs})
+    *fixed, several = nested(lowered.spec, outputs)
+    for output, tensor in zip(spec.outputs[len(fixed) :], several, strict=True):
+        of_type = [t.dtype for part, t in tensors if part.type == output.type and output.type in spec.types]
+        tensor.dtype = next(iter(of_type), None) or onnx_ir.DataType.from_numpy(numpy_dtype(dtype_of(output.type, {})))
+        if (sizes := known.output(output)) is not None:
+            tensor.shape = onnx_ir.Shape(sizes)
+    return (*fixed, _Tensors(several))
 
 
 def _annotation(attribute: Attribute) -> Any:

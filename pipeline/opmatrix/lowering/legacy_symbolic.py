@@ -23,6 +23,7 @@ from opmatrix.declaration.torch_signature import (
     torch_qualified,
     torch_variable,
 )
+from opmatrix.declaration.variadic_outputs import nested, shapes_by_input, variadic_output, with_count
 from opmatrix.errors import ExportError
 from opmatrix.lowering.call_lowering import Lowered
 from opmatrix.lowering.graph import Emitter, Value
@@ -70,7 +71,8 @@ class LegacyGraph(Emitter):
             named = {part.name: value for part, value in zip(spec.inputs, inputs, strict=False) if value is not None}
             names = {onnx_name(a): a.name for a in spec.attributes}
             values = {names.get(a.name, a.name): a.value for a in written}
-            set_types(spec, named, values, made if isinstance(made, tuple) else (made,))
+            results = made if isinstance(made, tuple) else (made,)
+            set_types(with_count(spec, len(results) - len(spec.outputs) + 1), named, values, results)
         return made
 
     def constant(self, value: ArrayLike, dtype: DType) -> Value:
@@ -229,8 +231,13 @@ def symbolic(lowered: Lowered, opset: int, versions: Mapping[str, int]) -> Any:
         parsed = [_parse(a, value) for a, value in zip(arguments, values, strict=True)]
         outputs = lowered(LegacyGraph(context, opset, versions, lowered.used, lowered.spec), parsed)
         attributes = {a.source.name: value for a, value in zip(arguments, parsed, strict=True)}
-        set_types(lowered.spec, _inputs(lowered, parsed), attributes, outputs)
-        return outputs if len(outputs) > 1 else outputs[0]
+        set_types(lowered.called(parsed), _inputs(lowered, parsed), attributes, outputs)
+        if variadic_output(lowered.spec) is None:
+            return outputs if len(outputs) > 1 else outputs[0]
+        *fixed, several = nested(lowered.spec, outputs) if len(lowered.spec.outputs) > 1 else [[*outputs]]
+        made = context.op("prim::ListConstruct", *several)
+        made.setType(torch._C.ListType.ofTensors())
+        return (*fixed, made) if fixed else made
 
     parameters = [inspect.Parameter("g", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
     names = [torch_variable(lowered.spec, a.source) for a in arguments]
@@ -268,13 +275,14 @@ def _constant(argument: Argument, value: Any) -> Any:
 
 
 def _inputs(lowered: Lowered, arguments: Sequence[Any]) -> dict[str, Value]:
-    """Return the present inputs by name, the first tensor of a variadic one."""
-    found: dict[str, Value] = {}
-    for argument, value in zip(torch_arguments(lowered.spec), arguments, strict=True):
-        tensors = value if isinstance(value, list) else [] if value is None else [value]
-        if isinstance(argument.source, Input) and tensors:
-            found[argument.source.name] = tensors[0]
-    return found
+    """Return the present inputs by name: of a variadic one the first tensor, and each as ``xs[1]``."""
+    pairs = zip(torch_arguments(lowered.spec), arguments, strict=True)
+    return shapes_by_input(
+        (argument.source, tensor)
+        for argument, value in pairs
+        if isinstance(argument.source, Input) and value is not None
+        for tensor in (value if isinstance(value, list) else [value])
+    )
 
 
 def set_types(
@@ -282,7 +290,7 @@ def set_types(
 ) -> None:
     """Set the type of each output by the declared shape rules, as far as the inputs' types are known: else it is lost.
 
-    `inputs` has the present inputs by name, the first tensor of a variadic one; `attributes` may omit defaults.
+    `inputs` has the present inputs by name, as `_inputs` gives them; `attributes` may omit defaults.
     """
     shapes = {name: sizes for name, value in inputs.items() if (sizes := _tensor_sizes(value)) is not None}
     known = Known(spec=spec, shapes=shapes, attributes=attributes)

@@ -10,14 +10,15 @@ from typing import cast
 from onnx import AttributeProto, ModelProto, NodeProto, defs, helper
 
 from opmatrix.declaration.schema_versions import attributes_at
-from opmatrix.declaration.torch_signature import ONNX_DOMAINS, is_required, onnx_kind, onnx_name, onnx_value
+from opmatrix.declaration.torch_signature import ONNX_DOMAINS, onnx_kind, onnx_name, onnx_value
 from opmatrix.declaration.validation.attribute_values import value_mistake
+from opmatrix.declaration.variadic_outputs import count, counter, reason, sure_inputs, variadic_output
 from opmatrix.errors import did_you_mean, many
 from opmatrix.lowering.graph import qualified
 from opmatrix.model_check import finding
 from opmatrix.model_check.finding import Finding
 from opmatrix.model_check.graph_walk import domain_of, node_label, nodes, opsets, spec_of
-from opmatrix.spec import Attribute, AttributeValue, OpSpec
+from opmatrix.spec import Attribute, AttributeValue, OpSpec, Output
 
 Builtin = Collection[tuple[str, str]]
 """Domain and op type of each operator that ONNX Runtime implements."""
@@ -149,7 +150,9 @@ def _declaration_faults(node: NodeProto, spec: OpSpec, opset: int, version: int)
             f"Export at opset {spec.min_opset} or above",
         )
     yield from _input_faults(node, spec, where)
-    if len(node.output) > len(spec.outputs):
+    if last := variadic_output(spec):
+        yield from _variadic_faults(node, spec, last, where)
+    elif len(node.output) > len(spec.outputs):
         names = ", ".join(o.name for o in spec.outputs)
         yield f"it has {len(node.output)} outputs, declared: {len(spec.outputs)} ({names})", f"Compare with {where}"
     given_outputs = [*node.output, *[""] * len(spec.outputs)]
@@ -177,6 +180,33 @@ def _declaration_faults(node: NodeProto, spec: OpSpec, opset: int, version: int)
             yield f"attribute {name!r} is missing and has no default", f"Write it, a {wanted.kind}; see {where}"
 
 
+def _variadic_faults(node: NodeProto, spec: OpSpec, last: Output, where: str) -> Iterator[NodeFault]:
+    """Yield that a node has another number of tensors of its variadic output than the declaration says."""
+    part = counter(spec)
+    inputs: dict[str, Sequence[str]] = {}
+    attributes: dict[str, AttributeValue] = {}
+    if isinstance(part, Attribute):
+        found = next((a for a in node.attribute if a.name == onnx_name(part)), None)
+        if found is None and part.default is None:
+            return  # reported as missing
+        if found is not None and _attribute_fault(part, found):
+            return  # reported as wrong
+        if found is not None and found.ref_attr_name:  # in a function body: the call gives the value
+            return
+        attributes = {part.name: part.default if found is None else attribute_value(part, found)}
+    elif part is not None:
+        inputs = {part.name: node.input[spec.inputs.index(part) :]}
+    wanted, given = count(spec, inputs, attributes), len(node.output) - len(spec.outputs) + 1
+    if wanted != given:
+        yield (
+            f"it has {given} tensors of the output {last.name!r}, declared: {wanted}, {reason(spec)}",
+            f"Compare with {where}",
+        )
+    for index, name in enumerate(node.output):
+        if not name and index >= len(spec.outputs):
+            yield f"output {index} has no name, and {last.name!r} has all its tensors", f"Name it, or see {where}"
+
+
 def _input_faults(node: NodeProto, spec: OpSpec, where: str) -> Iterator[NodeFault]:
     variadic = any(i.variadic for i in spec.inputs)
     names = ", ".join(i.name + "?" * i.optional + "*" * i.variadic for i in spec.inputs)
@@ -184,7 +214,7 @@ def _input_faults(node: NodeProto, spec: OpSpec, where: str) -> Iterator[NodeFau
         yield f"it has {len(node.input)} inputs, declared: {len(spec.inputs)} ({names})", f"Compare with {where}"
     for index, part in enumerate(spec.inputs):
         absent = index >= len(node.input) or not node.input[index]
-        if absent and is_required(part):
+        if absent and part in sure_inputs(spec):
             yield (
                 f"its input {part.name!r}, number {index + 1} of {len(spec.inputs)} ({names}), is missing",
                 "An attribute given as an input, or the other way round, leaves such a gap; compare with " + where,

@@ -113,7 +113,7 @@ def tensor_shapes(spec: OpSpec) -> dict[str, str]:
     for part in spec.inputs:
         any_sizes = part.dims is None or "..." in part.dims
         found[part.name] = found[part.same_as] if part.same_as else part.name if any_sizes else str(part.dims)
-    for output in spec.outputs:
+    for output in (o for o in spec.outputs if not o.variadic):
         if isinstance(output.shape, SameAs) and not output.shape.replace:
             found[output.name] = found[output.shape.input]
         elif isinstance(output.shape, Dims) and "..." not in output.shape.dims:

@@ -12,6 +12,7 @@ from opmatrix.codegen.onnx_schema import onnx_type
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.torch_signature import callers_schema, onnx_name, torch_name
 from opmatrix.declaration.value_rules import summary
+from opmatrix.declaration.variadic_outputs import counter
 from opmatrix.operator_pages.markdown import code, codes, plain, table
 from opmatrix.spec import Attribute, Dims, FromKernel, Input, Model, OpSpec, Output, Override, SameAs
 
@@ -123,10 +124,18 @@ def _inputs(spec: OpSpec) -> str:
 def _outputs(spec: OpSpec) -> str:
     def row(o: Output) -> tuple[str, ...]:
         count = (f"if {code(o.optional)}" if isinstance(o.optional, str) else "may be absent" if o.optional else "",)
-        return code(o.name), code(onnx_type(spec, o.type)), _shape(o), *count * any_optional, plain(o.doc)
+        count = (_count(spec, o),) if o.variadic else count
+        return code(o.name), code(onnx_type(spec, o.type)), _shape(o), *count * counted, plain(o.doc)
 
-    any_optional = any(o.optional for o in spec.outputs)
-    return table(("name", "type", "shape", *("how many",) * any_optional, "meaning"), map(row, spec.outputs))
+    counted = any(o.optional or o.variadic for o in spec.outputs)
+    return table(("name", "type", "shape", *("how many",) * counted, "meaning"), map(row, spec.outputs))
+
+
+def _count(spec: OpSpec, output: Output) -> str:
+    part, name = counter(spec), code(str(output.variadic))
+    if isinstance(part, Attribute) and part.kind == "int":
+        return name
+    return f"one for each {'item' if isinstance(part, Attribute) else 'tensor'} of {name}"
 
 
 def _shape(output: Output) -> str:

@@ -11,10 +11,11 @@ from opmatrix import step_log
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.model_inputs import case_arguments
 from opmatrix.declaration.torch_signature import dtype_of
+from opmatrix.declaration.variadic_outputs import count, counter, variadic_output, with_count, with_outputs
 from opmatrix.export.one_node_model import attributes, model_of
 from opmatrix.ort_checks.sessions import OrtSessions, RefusedError, Session, call
 from opmatrix.project.paths import Paths
-from opmatrix.spec import OpSpec
+from opmatrix.spec import Attribute, OpSpec
 from opmatrix.testdata.arrays import Array, dtype_name
 from opmatrix.testdata.compare import first_difference, same_bytes
 from opmatrix.testdata.drawn_cases import DrawnCase
@@ -49,7 +50,7 @@ class Fuzz:
             return "the kernel writes into its input"
         if wrong := difference(spec, one, actual, one.expected, reference):
             return wrong
-        if found := first_difference(actual, again, [f"{output.name}: " for output in spec.outputs]):
+        if found := first_difference(actual, again, [f"{o.name}: " for o in with_outputs(spec, len(actual)).outputs]):
             return f"the second run gives other numbers than the first: {found}. The kernel leaves elements unwritten"
         return ""
 
@@ -102,6 +103,16 @@ def _feeds(spec: OpSpec, given: Call) -> Iterator[tuple[str, Array]]:
             yield part.name, argument
 
 
+def _called(spec: OpSpec, given: Call) -> OpSpec:
+    """Return the declaration of a call, which may be an invalid one: a node has at least one output."""
+    if variadic_output(spec) is None:
+        return spec
+    named = dict(zip((part.name for part in spec.inputs), given.inputs, strict=True))
+    part = counter(spec)
+    unknown = isinstance(part, Attribute) and given.model.attributes.get(part.name, part.default) is None
+    return with_count(spec, 1 if unknown else max(1, count(spec, named, given.model.attributes)))
+
+
 def node_model(spec: OpSpec, given: Call) -> ModelProto:
     """Return a model of the operator's node, without shapes."""
     feeds = dict(_feeds(spec, given))
@@ -110,7 +121,8 @@ def node_model(spec: OpSpec, given: Call) -> ModelProto:
     names += [name for name in feeds if name not in names]
     while not names[-1] and not any(part.variadic for part in spec.inputs):  # as declaration.model_inputs.node_inputs
         names.pop()
-    outputs = [output.name for output in spec.outputs]
+    called = _called(spec, given)
+    outputs = [output.name for output in called.outputs]
     node = helper.make_node(spec.onnx.op_type, names, outputs, domain=spec.onnx.domain)
     node.attribute.extend(attributes(spec, replace(given.model, domain_version=newest)))
     fed = [
@@ -119,7 +131,7 @@ def node_model(spec: OpSpec, given: Call) -> ModelProto:
     ]
     made = [helper.make_empty_tensor_value_info(name) for name in outputs]
     if given.typed:  # which ONNX Runtime 1.16 needs where an input before the last is absent
-        dtypes = [numpy_dtype(dtype_of(output.type, given.model.types)) for output in spec.outputs]
+        dtypes = [numpy_dtype(dtype_of(output.type, given.model.types)) for output in called.outputs]
         elements = map(helper.np_dtype_to_tensor_dtype, dtypes)
         made = [helper.make_tensor_value_info(*both, None) for both in zip(outputs, elements, strict=True)]
     return model_of(node, fed, made, name=spec.name, opset=OPSET, version=newest)

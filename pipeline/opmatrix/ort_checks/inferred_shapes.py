@@ -18,6 +18,7 @@ from opmatrix.declaration.load import Operator
 from opmatrix.declaration.model_inputs import graph_inputs, graph_outputs, node_inputs, node_outputs
 from opmatrix.declaration.size_expressions import Size
 from opmatrix.declaration.torch_signature import OWN_ORT, attribute_values, dtype_of, is_own
+from opmatrix.declaration.variadic_outputs import of_model, shapes_by_input
 from opmatrix.export.one_node_model import attributes
 from opmatrix.matrix.cells import ir_version
 from opmatrix.ort_checks.cast_edges import CastSession
@@ -71,7 +72,7 @@ def problems(operator: Operator, runtime: OrtSessions) -> Iterator[str]:
         for node in asked:
             for output in graph_outputs(spec, node.model):
                 found = inferred[node.prefix + output.name]
-                inferable = complete and spec.outputs.index(output) <= last_inferred(spec)
+                inferable = complete and of_model(spec, node.model).outputs.index(output) <= last_inferred(spec)
                 if what := _difference(node, output, found, complete=inferable):
                     yield (
                         f"{spec.name}-{node.case.name}: for inputs of the shapes {_shown(node)} ONNX Runtime "
@@ -113,8 +114,8 @@ def _node(spec: OpSpec, model: Model, case: Case, shapes: Sequence[Shape], *, pr
         domain=spec.onnx.domain,
     )
     proto.attribute.extend(attributes(spec, model))
-    first = {feed.part.name: shape for feed, shape in reversed([*zip(feeds, shapes, strict=True)])}
-    known = Known(spec=spec, shapes=first, attributes=attribute_values(spec, model))
+    by_name = shapes_by_input((feed.part, shape) for feed, shape in zip(feeds, shapes, strict=True))
+    known = Known(spec=spec, shapes=by_name, attributes=attribute_values(spec, model))
     return Node(case=case, model=model, prefix=prefix, inputs=inputs, proto=proto, known=known)
 
 
@@ -151,7 +152,7 @@ def _names(shapes: Mapping[str, Shape]) -> set[Size]:
 
 
 def _shown(node: Node) -> str:
-    return ", ".join(f"{name} {_text(shape)}" for name, shape in [*node.known.shapes.items()][::-1])
+    return ", ".join(f"{name} {_text(shape)}" for name, shape in node.known.shapes.items() if "[" not in name)
 
 
 def _text(shape: Sequence[Size]) -> str:

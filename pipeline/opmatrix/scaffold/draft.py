@@ -9,6 +9,7 @@ from itertools import chain, count
 
 from opmatrix.declaration import validation
 from opmatrix.declaration.torch_signature import ONNX_DOMAINS, dtype_of, is_required
+from opmatrix.declaration.variadic_outputs import sure_inputs
 from opmatrix.errors import UsageError
 from opmatrix.spec import AttributeKind, AttributeValue, DType, Input, Model, OpSpec, Output, SameAs, Tolerance
 
@@ -70,8 +71,8 @@ class Draft:
 
     @property
     def first_input(self) -> Input:
-        """The first required input."""
-        return next(i for i in self.spec.inputs if is_required(i))
+        """The first input that every call has: a required one, or a variadic one that counts outputs."""
+        return sure_inputs(self.spec)[0]
 
     def source(self, output: Output) -> Input | None:
         """Return the input that a placeholder copies to `output`, or None if it writes zeros."""
@@ -81,7 +82,7 @@ class Draft:
 
 def shape_rule(inputs: Iterable[Input], declared: str) -> SameAs:
     """Return the shape of a placeholder's output: that of the first required input of its type, else of any."""
-    required = [i for i in inputs if is_required(i)]
+    required = [i for i in inputs if is_required(i)] or [*inputs]
     return SameAs(input=next((i for i in required if i.type == declared), required[0]).name)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from opmatrix.declaration.torch_signature import DTYPES, is_required, onnx_name, to_float32
 from opmatrix.declaration.validation.mistake import WHY_NO_DTYPE
 from opmatrix.declaration.validation.operator import CPP_KEYWORDS, IDENTIFIER, TAKEN
+from opmatrix.declaration.variadic_outputs import sure_inputs, variadic_output
 from opmatrix.errors import UsageError, did_you_mean, many
 from opmatrix.scaffold import from_torch_schema
 from opmatrix.scaffold.draft import FLOATS, SUMMARY, Draft, finished, is_reserved, operator_name, shape_rule, unused
@@ -150,14 +151,14 @@ def from_nodes_and_schema(nodes: Sequence[Node], schema: str, *, shown: str, nam
     draft = from_torch_schema.from_schema(schema, domain=first["domain"], name=name, op_type=first["op_type"])
     spec, wrong = replace(draft.spec, onnx=replace(draft.spec.onnx, versions=_versions(first))), []
     variadic = any(i.variadic for i in spec.inputs)
-    most, least = len(spec.inputs), len([*filter(is_required, spec.inputs)])
+    most, least = len(spec.inputs), len(sure_inputs(spec))
     for node in nodes:
         found = len(node["inputs"])
         if found < least or (found > most and not variadic):
             wrong.append(
                 f"{_who(node)} has {found} inputs, the schema {least}" + (f" to {most}" if most > least else "")
             )
-        if len(node["outputs"]) > len(spec.outputs):
+        if len(node["outputs"]) > len(spec.outputs) and not variadic_output(spec):
             wrong.append(f"{_who(node)} has {len(node['outputs'])} outputs, the schema {len(spec.outputs)}")
         declared = {a.name: a for a in spec.attributes}
         for key, value in node["attributes"].items():

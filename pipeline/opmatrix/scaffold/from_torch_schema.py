@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from opmatrix.declaration import torch_schema_parser
 from opmatrix.declaration.torch_schema_parser import Parameter, Schema, Type, Value
 from opmatrix.declaration.torch_signature import is_written, torch_schema
 from opmatrix.declaration.validation.operator import CPP_KEYWORDS, TAKEN
+from opmatrix.declaration.variadic_outputs import variadic_output
 from opmatrix.errors import UsageError, did_you_mean
 from opmatrix.scaffold.draft import FLOATS, SUMMARY, Draft, finished, op_type_of, operator_name, shape_rule, unused
 from opmatrix.spec import Attribute, AttributeKind, Input, OnnxOp, OpSpec, Output, SameAs, TorchOp
@@ -79,6 +80,8 @@ def from_schema(text: str, *, domain: str, name: str = "", op_type: str = "") ->
     if named := [a.name for a in only_written(schema) if not a.keyword]:
         why = "written and not read, as the name says; if it is read, declare an input that an output writes"
         notes.append(f"{', '.join(named)}: {why}")
+    if last := variadic_output(spec):
+        notes.append(f"{last.name} has as many tensors as {last.variadic} says: FILL IN variadic= if another one does")
     return finished(Draft(spec=spec, notes=tuple(notes), origin=f"declared from {schema.text}"))
 
 
@@ -159,7 +162,29 @@ def parts(
         taken.append(name)
         shape = SameAs(input=writes) if writes else shape_rule(inputs, variable)
         outputs.append(Output(name=name, type=variable, shape=shape, writes=writes, doc="FILL IN"))
+    if _is_variadic(schema):
+        counted = _counter(inputs, attributes)
+        own = SameAs(input=counted.name) if isinstance(counted, Input) else outputs[-1].shape
+        outputs[-1] = replace(outputs[-1], variadic=counted.name if counted else None, shape=own)
+        attributes = tuple(replace(a, minimum=1) if a is counted and a.kind == "int" else a for a in attributes)
     return inputs, attributes, tuple(outputs)
+
+
+# Names of an int that likely says how many outputs there are.
+_COUNTS = re.compile(r"count|chunks|num|sections|splits|parts|(?:^|_)n(?:_|$)")
+
+
+def _is_variadic(schema: Schema) -> bool:
+    """Return whether the last result is any number of tensors."""
+    return bool(schema.results) and schema.results[-1].type.name == "Tensor[]"
+
+
+def _counter(inputs: Sequence[Input], attributes: Sequence[Attribute]) -> Input | Attribute | None:
+    """Return what likely says how many tensors a variadic result has."""
+    counted = [a for a in attributes if a.kind in ("int", "ints") and not a.optional]
+    likely = sorted(counted, key=lambda a: (_COUNTS.search(a.name) is None, a.kind == "int"))
+    found: list[Input | Attribute] = [*(i for i in inputs if i.variadic), *likely]
+    return next(iter(found), None)
 
 
 def _as_float(value: Value) -> Value:
@@ -206,9 +231,10 @@ def _refused(schema: Schema) -> Iterator[tuple[int, str]]:
     for argument in variadic[1:]:
         yield argument.type.at, f"{argument.name!r} follows {variadic[0].name!r}, of which there are any number too: " \
             "a node of ONNX has one variadic input"  # fmt: skip
-    if not any(a.type.name == "Tensor" and a not in only_written(schema) for a in schema.arguments):
+    sure = ("Tensor", "Tensor[]") if _is_variadic(schema) else ("Tensor",)
+    if not any(a.type.name in sure and a not in only_written(schema) for a in schema.arguments):
         yield schema.text.index("("), "no argument is a Tensor; at least one is needed, beside which outputs are made"
-    yield from refused_results(schema)
+    yield from refused_results(schema, variadic=True)
 
 
 def _refused_argument(argument: Parameter) -> Iterator[tuple[int, str]]:
@@ -258,20 +284,29 @@ def why_no_type(found: Type) -> str:
     return f"{name} is no type that can be declared, allowed: {ALLOWED}{did_you_mean(name, (*TENSORS, *KINDS))}"
 
 
-def refused_results(schema: Schema) -> Iterator[tuple[int, str]]:
-    """Yield the position and the reason of each result that cannot be an output."""
+def refused_results(schema: Schema, *, variadic: bool = False) -> Iterator[tuple[int, str]]:
+    """Yield the position and the reason of each result that cannot be an output; `variadic`: the last may be a list."""
     if schema.more_results:
         yield schema.results_at, "any number of results: the legacy exporter must know how many; name each"
     elif not schema.results and not any(map(is_written, schema.arguments)):
         yield schema.results_at, "no result: an operator of ONNX has at least one output"
     written = [a.type.alias for a in schema.arguments]
-    for found in (r.type for r in schema.results):
+    kinds = {_without_length(a.type.name) for a in schema.arguments}
+    for result in schema.results:
+        found = result.type
+        if variadic and result is schema.results[-1] and found.name == "Tensor[]" and not found.alias:
+            if not kinds & {"Tensor[]", "int", "int[]"}:
+                yield found.at, "Tensor[] is any number of outputs, and no argument says how many: Tensor[], int, int[]"
+            elif any(is_written(a) for a in schema.arguments):
+                yield found.at, "Tensor[] beside an argument that is written, allowed: Tensor"
+            continue
         if found.alias and "!" not in found.alias:
             yield found.at, torch_schema_parser.aliased(found)
         elif found.alias and found.alias not in written:
             yield found.at, torch_schema_parser.no_argument(found, schema)
         elif found.name.startswith("Tensor["):
-            yield found.at, f"{found.name} is any number of outputs: the legacy exporter must know how many; name each"
+            allowed = "name each" if not variadic else "name each; Tensor[] is allowed as the last result"
+            yield found.at, f"{found.name} is any number of outputs: the legacy exporter must know how many; {allowed}"
         elif found.name == "Tensor?":
             why = "Tensor? is an output that may be absent: an operator always gives all of them; write Tensor"
             yield found.at, why

@@ -13,7 +13,8 @@ from opmatrix.codegen import cpp, jinja
 from opmatrix.codegen.cpp_variables import cpp_type, kernel_parameters
 from opmatrix.declaration.declared_sizes import list_lengths
 from opmatrix.declaration.python_source import bracket, names, source
-from opmatrix.declaration.torch_signature import dtypes, is_required
+from opmatrix.declaration.torch_signature import dtypes
+from opmatrix.declaration.variadic_outputs import counter, sure_inputs
 from opmatrix.scaffold.draft import VALUES, Draft, unused
 from opmatrix.spec import Attribute, AttributeKind, AttributeValue, Input, OpSpec, Output, SameAs
 
@@ -89,10 +90,10 @@ def _cases(draft: Draft) -> dict[str, Any]:
     return {
         "known": known,
         "special": known and all(d.startswith("float") for d in dtypes),
-        "whole": not all(map(is_required, draft.spec.inputs)),
+        "whole": len(sure_inputs(draft.spec)) < len(draft.spec.inputs),
         "shape": ", ".join(map(str, draft.shape)),
         "values": [_attributes(draft, 0), _attributes(draft, 1)],
-        "dynamic": {i.name: ("N", "M") for i in draft.spec.inputs if is_required(i)},
+        "dynamic": {i.name: ("N", "M") for i in sure_inputs(draft.spec)},
         "absent": tuple(o.name for o in draft.spec.outputs if o.optional),
         "dtypes": dtypes,
     }
@@ -115,7 +116,8 @@ def _reference(draft: Draft) -> dict[str, Any]:
     spec = draft.spec
     outputs = _listed([o.name for o in spec.outputs])
     shaped = f", of the shape of {draft.first_input.name}" if draft.copies or draft.formula else ""
-    returned = _ARRAY if len(spec.outputs) == 1 else f"tuple[{', '.join([_ARRAY] * len(spec.outputs))}]"
+    kinds = [f"list[{_ARRAY}]" if output.variadic else _ARRAY for output in spec.outputs]
+    returned = kinds[0] if len(kinds) == 1 else f"tuple[{', '.join(kinds)}]"
     parameters = [
         f"{i.name}: " + (f"tuple[{_ARRAY}, ...]" if i.variadic else f"{_ARRAY} | None" if i.optional else _ARRAY)
         for i in spec.inputs
@@ -132,7 +134,11 @@ def _reference(draft: Draft) -> dict[str, Any]:
 def _copied(draft: Draft, output: Output) -> str:
     """Return the expression that a placeholder's reference returns for an output."""
     if source := draft.source(output):
-        return f"{source.name}.copy()"
+        if output.variadic and source.variadic:
+            return f"[one.copy() for one in {source.name}]"
+        part = counter(draft.spec)
+        count = output.variadic if isinstance(part, Attribute) and part.kind == "int" else f"len({output.variadic})"
+        return f"[{source.name}.copy() for _ in range({count})]" if output.variadic else f"{source.name}.copy()"
     dtype = f"{draft.first_input.name}.dtype" if output.type in draft.spec.types else f"np.{output.type}"
     shape = draft.sizes.get(output.name, f"{_shaped(draft, output)}.shape")
     if "string" in draft.spec.types.get(output.type, (output.type,)):
@@ -149,7 +155,7 @@ def _kernel(draft: Draft) -> dict[str, Any]:
     spec = draft.spec
     parts: list[Input | Attribute | Output] = [*spec.inputs, *spec.attributes, *spec.outputs]
     taken = {part.name for part in parts} | {*spec.types, spec.name}
-    loop = {name: unused(name, taken) for name in ("i", "value")}
+    loop = {name: unused(name, taken) for name in ("i", "k", "value")}
 
     def free(name: str) -> str:
         taken.add(name := unused(name, taken))

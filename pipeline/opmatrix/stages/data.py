@@ -6,13 +6,20 @@ import json
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-
-import numpy as np
+from typing import Any
 
 from opmatrix.declaration.known_sizes import Known, rule_text
 from opmatrix.declaration.load import Operator
-from opmatrix.declaration.model_inputs import GraphInput, case_arguments, graph_inputs, graph_outputs, present
+from opmatrix.declaration.model_inputs import (
+    GraphInput,
+    case_arguments,
+    graph_inputs,
+    graph_outputs,
+    output_name,
+    present,
+)
 from opmatrix.declaration.torch_signature import attribute_values, dtype_of
+from opmatrix.declaration.variadic_outputs import nested, of_model, shapes_by_input
 from opmatrix.errors import DataError
 from opmatrix.files import digests_by_path, write_text
 from opmatrix.project.paths import Paths
@@ -20,6 +27,7 @@ from opmatrix.spec import AttributeValue, Case, Model, OpSpec, shape_of
 from opmatrix.testdata import onnx_dataset, torch_reference, truth
 from opmatrix.testdata.arrays import Array, dtype_name
 from opmatrix.testdata.case_arrays import case_arrays, reference_attributes
+from opmatrix.testdata.evaluated_cases import as_outputs
 from opmatrix.testdata.numpy_reference import Argument, Reference
 from opmatrix.testdata.onnx_dataset import DataSet
 from opmatrix.testdata.truth import Judge
@@ -73,12 +81,13 @@ def _data_set(spec: OpSpec, model: Model, case: Case, reference: Reference, fold
     else:
         inputs = case_arrays(spec, model, case)
     expected, judge = _expected(spec, model, reference, tuple(case_arguments(spec, case, inputs)))
-    _check_shapes(spec, fed, attribute_values(spec, model), expected)
-    for part, output, vector in zip(spec.outputs, expected, vectors, strict=False):  # there may be none
+    called = of_model(spec, model)
+    _check_shapes(called, fed, attribute_values(spec, model), expected)
+    for part, output, vector in zip(called.outputs, expected, vectors, strict=False):  # there may be none
         if output.shape != vector.shape:
             has = f"the vectors ({case.expected.source if case.expected else ''}) have {vector.shape}"
             raise DataError(f"the reference gives {part.name!r} the shape {output.shape}, {has}")
-    names = [model.names.get(part.name, part.name) for part in graph_outputs(spec, model)]
+    names = [output_name(model, part) for part in graph_outputs(spec, model)]
     data = DataSet(
         inputs={feed.name: made for feed, made in zip(fed, inputs, strict=True)},
         outputs=dict(zip(names, present(spec, model, expected), strict=True)),
@@ -95,17 +104,16 @@ def _expected(
     if model.around is None:
         found = truth.evaluate(reference, spec, model.types, arguments, attributes)
         return found.outputs, found.judge
-    one, judge = len(spec.outputs) == 1, truth.declared_judge(spec, model.types)
+    judge = truth.declared_judge(spec, model.types)
 
-    def op(*arguments: Argument) -> Array | tuple[Array, ...]:
+    def op(*arguments: Argument) -> Any:
         nonlocal judge
         found = truth.evaluate(reference, spec, model.types, arguments, attributes)
         judge = found.judge
-        return found.outputs[0] if one else found.outputs
+        return nested(spec, found.outputs)
 
-    made = model.around(op, *arguments)
-    outputs = (np.asarray(made),) if one else tuple(map(np.asarray, made))
-    for part, output in zip(spec.outputs, outputs, strict=True):
+    outputs = as_outputs(spec, model.around(op, *arguments))
+    for part, output in zip(of_model(spec, model).outputs, outputs, strict=True):
         if dtype_name(output) != (declared := dtype_of(part.type, model.types)):
             raise DataError(
                 f"{model.around.__name__}() gives {part.name!r} as {dtype_name(output)}, declared: {declared}"
@@ -117,7 +125,7 @@ def _check_shapes(
     spec: OpSpec, fed: Sequence[GraphInput], attributes: Mapping[str, AttributeValue], expected: Sequence[Array]
 ) -> None:
     """Raise DataError for an output whose shape differs from its shape rule."""
-    shapes = {feed.part.name: shape_of(feed.tensor) for feed in reversed(fed)}
+    shapes = shapes_by_input((feed.part, shape_of(feed.tensor)) for feed in fed)
     known = Known(spec=spec, shapes=shapes, attributes=attributes)
     decided: dict[str, tuple[int, str]] = {}  # each size that the kernel decides, and the first output that has it
     for part, output in zip(spec.outputs, expected, strict=True):

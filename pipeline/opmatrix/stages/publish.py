@@ -102,7 +102,7 @@ def _write_model(layout: Paths, operator: Operator, version: int, model: Model, 
     proto = _published_model(schema, tensors, outputs, attributes=attributes, opset=spec.min_opset)
     data = DataSet(
         inputs={feed.name: array for feed, array in zip(fed, arrays, strict=True)},
-        outputs=dict(zip(schema["outputs"], outputs, strict=True)),
+        outputs=dict(zip(_output_names(schema, len(outputs)), outputs, strict=True)),
     )
     onnx_dataset.write(layout.published_data(spec.name, version), data)
     path = layout.published_model(spec.name, version)
@@ -131,17 +131,26 @@ def _published_model(
         names += list(named) or ([] if declared.get("variadic") else [""])
     while not names[-1] and not any(declared.get("variadic") for declared in schema["inputs"].values()):
         names.pop()
-    node = helper.make_node(schema["op_type"], names, list(schema["outputs"]), domain=schema["domain"])
+    made = _output_names(schema, len(outputs))
+    node = helper.make_node(schema["op_type"], names, made, domain=schema["domain"])
     for name, declared in schema["attributes"].items():
         value = attributes.get(name, declared.get("default"))
         if not declared.get("torch_only") and value is not None:
             node.attribute.append(_attribute(name, declared["kind"], value))
     graph_inputs, graph_outputs = (
         [value_info(name, array.dtype, array.shape) for name, array in values]
-        for values in (fed.items(), zip(schema["outputs"], outputs, strict=True))
+        for values in (fed.items(), zip(made, outputs, strict=True))
     )
     version, name = schema["since_version"], schema["op_type"]
     return model_of(node, graph_inputs, graph_outputs, name=name, opset=opset, version=version)
+
+
+def _output_names(schema: Mapping[str, Any], count: int) -> list[str]:
+    """Return the names of the outputs of a published schema, with a number for each tensor of a variadic one."""
+    *fixed, last = schema["outputs"]
+    if not schema["outputs"][last].get("variadic"):
+        return [*fixed, last]
+    return [*fixed, *(f"{last}_{n}" for n in range(count - len(fixed)))]
 
 
 def _attribute(name: str, kind: AttributeKind, value: Any) -> AttributeProto:

@@ -7,12 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from opmatrix import step_log
 from opmatrix.declaration.model_inputs import case_arguments
 from opmatrix.declaration.torch_signature import is_off
+from opmatrix.declaration.variadic_outputs import flat, nested, of_model, variadic_output
 from opmatrix.errors import DataError
 from opmatrix.spec import AttributeValue, Case, Model, OpSpec, Output, Tolerance
 from opmatrix.testdata import case_arrays, onnx_dataset
@@ -58,8 +60,8 @@ class EvaluatedCase:
     def expected(self) -> tuple[Array, ...]:
         """The expected outputs, in the order of the declaration, empty where there is none."""
         made = iter(self.data.outputs.values())
-        absent = np.empty(0)
-        return tuple(absent if part.name in self.model.absent else next(made) for part in self.spec.outputs)
+        absent, parts = np.empty(0), of_model(self.spec, self.model).outputs
+        return tuple(absent if part.name in self.model.absent else next(made) for part in parts)
 
     def has(self, output: Output) -> bool:
         """Return whether the case has expected values of an output, which may be optional."""
@@ -88,6 +90,8 @@ class EvaluatedCase:
         arguments = {name: replaced.get(name, argument) for name, argument in self.arguments.items()}
         attributes = {name: replaced.get(name, value) for name, value in self.attributes.items()}
         wrong = self._outputs(arguments, attributes)  # type: ignore[arg-type]  # `replaced` has both by their names
+        if len(wrong) != len(self.right):  # of a variadic output another number of tensors
+            return True
         pairs = zip(wrong, self.right, strict=True)
         return any(not compare(w, r, tolerance=self.tolerances[dtype_name(r)]).ok for w, r in pairs)
 
@@ -95,11 +99,10 @@ class EvaluatedCase:
         self, arguments: Mapping[str, Argument], attributes: Mapping[str, AttributeValue]
     ) -> tuple[Array, ...]:
         """Return the outputs of the model. Raises DataError where the reference or `Model.around` raises."""
-        one, given = len(self.spec.outputs) == 1, tuple(arguments.values())
+        given = tuple(arguments.values())
 
-        def op(*inputs: Argument) -> Array | tuple[Array, ...]:
-            outputs = self.reference(inputs, attributes)
-            return outputs[0] if one else outputs
+        def op(*inputs: Argument) -> Any:
+            return nested(self.spec, self.reference(inputs, attributes))
 
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # such as that for the mean of no element: the author did not write this
@@ -109,7 +112,14 @@ class EvaluatedCase:
                 made = self.model.around(op, *given)
             except Exception as error:  # a user's function may raise anything
                 raise DataError(f"{self.model.around.__name__}() raises {type(error).__name__}: {error}") from error
-        return (np.asarray(made),) if one else tuple(map(np.asarray, made))
+        return as_outputs(self.spec, made)
+
+
+def as_outputs(spec: OpSpec, made: Any) -> tuple[Array, ...]:
+    """Return the outputs that `Model.around` returns, also each tensor of a variadic one."""
+    if variadic_output(spec):
+        return tuple(map(np.asarray, flat(made)))
+    return (np.asarray(made),) if len(spec.outputs) == 1 else tuple(map(np.asarray, made))
 
 
 def names(cases: Sequence[EvaluatedCase]) -> str:

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from opmatrix.declaration import size_rules
+from opmatrix.declaration.variadic_outputs import Item, of_model, variadic_output, with_outputs
 from opmatrix.spec import Attribute, Input, OpSpec, Output
 from opmatrix.testdata import wrong_arguments, wrong_outputs
+from opmatrix.testdata.evaluated_cases import EvaluatedCase
 from opmatrix.testdata.finding import SMALL, Cases, Finding, numbers_in
 
 
@@ -52,7 +54,7 @@ def idle(cases: Cases) -> list[str]:
 
 
 def _key(part: Input | Attribute | Output) -> tuple[str, str]:
-    return type(part).__name__.lower(), part.name
+    return ("output", part.of) if isinstance(part, Item) else (type(part).__name__.lower(), part.name)
 
 
 def _groups(spec: OpSpec, cases: Cases) -> Iterator[tuple[str, Cases]]:
@@ -64,13 +66,26 @@ def _groups(spec: OpSpec, cases: Cases) -> Iterator[tuple[str, Cases]]:
         yield "", cases
 
 
+def _outputs(spec: OpSpec, cases: Cases) -> tuple[Output, ...]:
+    """Return the outputs, of a variadic one as many tensors as the case that has most."""
+    if variadic_output(spec) is None:
+        return spec.outputs
+    return with_outputs(spec, max(map(_count, cases))).outputs
+
+
+def _count(one: EvaluatedCase) -> int:
+    """Return how many outputs a case has."""
+    return len(of_model(one.spec, one.model).outputs)
+
+
 def _findings(spec: OpSpec, cases: Cases) -> Iterator[Finding]:
-    blind = 0
-    for index, output in enumerate(spec.outputs):
-        found = [*wrong_outputs.findings(output, index, [one for one in cases if one.has(output)])]
+    blind, outputs = 0, _outputs(spec, cases)
+    for index, output in enumerate(outputs):
+        having = [one for one in cases if one.has(output) and (not isinstance(output, Item) or index < _count(one))]
+        found = [*wrong_outputs.findings(output, index, having)]
         yield from found
         blind += any(finding.part is None for finding in found)
-    if blind == len(spec.outputs):  # so nothing can show the effect of an input or an attribute
+    if blind == len(outputs):  # so nothing can show the effect of an input or an attribute
         return
     for part in spec.inputs:
         yield from wrong_arguments.of_input(part, cases)

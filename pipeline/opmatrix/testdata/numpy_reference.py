@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from opmatrix.declaration.torch_signature import dtype_of, is_off
+from opmatrix.declaration.variadic_outputs import count, flat, reason, variadic_output, with_outputs
 from opmatrix.errors import DataError
 from opmatrix.files import line_in, load_module
 from opmatrix.project.paths import Paths
@@ -83,7 +84,18 @@ class Reference:
         except Exception as error:  # a user's function may raise anything
             raise DataError(self._raised(error)) from error
         outputs = result if isinstance(result, tuple) else (result,)
-        if len(outputs) != len(self._spec.outputs):
+        if last := variadic_output(self._spec):
+            outputs = flat(result)
+            found = len(outputs) - len(self._spec.outputs) + 1
+            given = dict(zip((part.name for part in self._spec.inputs), inputs, strict=True))
+            if not count(self._spec, given, attributes):
+                raise DataError(f"output {last.name!r} has no tensor, {reason(self._spec)}; allowed: at least one")
+            if found != (wanted := count(self._spec, given, attributes)):
+                raise DataError(
+                    f"{self._shown}: gives {found} tensors of {last.name!r}, declared: {wanted}, {reason(self._spec)}. "
+                    "Return a list of them"
+                )
+        elif len(outputs) != len(self._spec.outputs):
             raise DataError(f"{self._shown}: gives {len(outputs)} outputs, declared: {len(self._spec.outputs)}")
         return tuple(self._without_off([*map(np.asarray, outputs)], inputs, attributes))
 
@@ -108,7 +120,7 @@ class Reference:
         types = types_of(self._spec, inputs)
         return tuple(
             self._cast(output, part.name, dtype_of(part.type, types))
-            for output, part in zip(outputs, self._spec.outputs, strict=True)
+            for output, part in zip(outputs, with_outputs(self._spec, len(outputs)).outputs, strict=True)
         )
 
     def require_independent(self) -> None:

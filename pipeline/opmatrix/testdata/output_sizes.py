@@ -9,11 +9,13 @@ from opmatrix.declaration.declared_sizes import expressions
 from opmatrix.declaration.known_sizes import Known
 from opmatrix.declaration.size_expressions import terms
 from opmatrix.declaration.size_rules import axes, once, size_attributes
+from opmatrix.declaration.variadic_outputs import count, counter
 from opmatrix.spec import Attribute, AttributeValue, Dims, FromKernel, Input, OpSpec
 from opmatrix.testdata.attribute_candidates import candidates
 from opmatrix.testdata.declared_shapes import least_elements, most_elements
 
 ELEMENTS = 16384  # where declared numbers do not make an output larger
+OUTPUT = 256  # that each tensor of a variadic output counts as, at least
 
 Shapes = Iterable[tuple[Input, tuple[int, ...]]]
 
@@ -34,9 +36,10 @@ def elements(spec: OpSpec, shapes: Shapes, attributes: Mapping[str, AttributeVal
     return max(_elements(spec, shapes, attributes), default=0)
 
 
-def _elements(spec: OpSpec, shapes: Shapes, attributes: Mapping[str, AttributeValue]) -> list[int]:
+def _elements(spec: OpSpec, given: Shapes, attributes: Mapping[str, AttributeValue]) -> list[int]:
     """Return the elements of each output, without those whose sizes are invalid: the operator refuses that itself."""
-    first = {part.name: shape for part, shape in reversed([*shapes])}
+    shapes = [*given]
+    first = {part.name: shape for part, shape in reversed(shapes)}
     known, found = Known(spec=spec, shapes=first, attributes=attributes), []
     for output in spec.outputs:
         try:
@@ -44,6 +47,10 @@ def _elements(spec: OpSpec, shapes: Shapes, attributes: Mapping[str, AttributeVa
         except ValueError:
             continue
         found.append(math.prod(max(1, size) for size in sizes if isinstance(size, int)))
+    part = counter(spec)
+    if part is not None and found:
+        tensors = {part.name: [shape for other, shape in shapes if other is part]}
+        found[-1] = count(spec, tensors, attributes) * max(OUTPUT, found[-1])
     return found
 
 
@@ -73,4 +80,5 @@ def _output_attributes(spec: OpSpec) -> list[Attribute]:
     """Return the ints in sizes of outputs that no size of an input is computed from."""
     inputs = {t.of for part in spec.inputs for _, dim in axes(part) for t in terms(dim)}
     used = {t.of for one in expressions(spec) for t in terms(one)} - inputs
+    used |= {part.name for part in [counter(spec)] if part is not None}
     return [a for name, a in size_attributes(spec).items() if name in used and a.kind == "int"]

@@ -15,6 +15,7 @@ import numpy as np
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.model_inputs import case_arguments
 from opmatrix.declaration.torch_signature import dtype_of, dtype_tuples
+from opmatrix.declaration.variadic_outputs import with_outputs
 from opmatrix.files import write_bytes
 from opmatrix.spec import Attribute, AttributeValue, DType, Model, OpSpec
 from opmatrix.testdata.arrays import Array, dtype_name
@@ -106,7 +107,7 @@ def _call(spec: OpSpec, call: DrawnCase) -> Iterator[bytes]:
 def _choice(spec: OpSpec, inputs: Sequence[Array | tuple[Array, ...] | None], outputs: Sequence[Array]) -> int:
     """Return the index of the kernel's dtypes: the first that fits all tensors."""
     found: dict[str, set[str]] = {}
-    declared = [*(i.type for i in spec.inputs), *(o.type for o in spec.outputs)]
+    declared = [*(i.type for i in spec.inputs), *(o.type for o in with_outputs(spec, len(outputs)).outputs)]
     for name, given in zip(declared, (*inputs, *outputs), strict=True):
         for array in given if isinstance(given, tuple) else () if given is None else (given,):
             found.setdefault(name, set()).add(dtype_name(array))

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from opmatrix.declaration.torch_signature import dtype_of
+from opmatrix.declaration.variadic_outputs import with_outputs
 from opmatrix.errors import DataError, missing
 from opmatrix.spec import AttributeValue, DType, OpSpec, Tolerance
 from opmatrix.testdata.arrays import Array, dtype_name
@@ -133,14 +134,14 @@ def _narrower(precision: Precision, reason: str) -> Judge:
 def _narrow(spec: OpSpec, raw: Sequence[Array], precision: Precision) -> Iterator[str]:
     """Yield the outputs that a reference gives in less than `precision`."""
     wanted = np.dtype(precision).itemsize
-    for part, output in zip(spec.outputs, raw, strict=True):
+    for part, output in zip(with_outputs(spec, len(raw)).outputs, raw, strict=True):
         if output.dtype.kind != "f" or output.dtype.itemsize < wanted:
             yield f"in {precision} it gives {part.name!r} as {dtype_name(output)}"
 
 
 def _differences(spec: OpSpec, wide: Sequence[Array], plain: Sequence[Array], precision: Precision) -> Iterator[str]:
     """Yield the outputs that differ by more than half of the digits of the declared dtype."""
-    for part, expected, actual in zip(spec.outputs, wide, plain, strict=True):
+    for part, expected, actual in zip(with_outputs(spec, len(plain)).outputs, wide, plain, strict=True):
         size = np.abs(expected.astype(np.float64))
         largest = float(np.max(size, initial=0.0, where=np.isfinite(size)))
         half = math.sqrt(float(np.spacing(np.ones((), expected.dtype))))

@@ -10,6 +10,7 @@ import numpy as np
 
 from opmatrix.declaration.model_inputs import GraphInput, graph_inputs
 from opmatrix.declaration.torch_signature import dtype_of
+from opmatrix.declaration.variadic_outputs import of_model
 from opmatrix.errors import DataError, one_line
 from opmatrix.spec import Case, DType, FromVectors, Model, OpSpec, Vectors, shape_of
 from opmatrix.testdata import onnx_dataset
@@ -28,7 +29,7 @@ def read_case(spec: OpSpec, model: Model, case: Case, *, folder: Path) -> tuple[
     assert case.expected
     fed = graph_inputs(spec, model, case)
     taken = [feed for feed in fed if isinstance(feed.tensor, FromVectors)]
-    outputs = [(part.name, dtype_of(part.type, model.types)) for part in spec.outputs]
+    outputs = [(part.name, dtype_of(part.type, model.types)) for part in of_model(spec, model).outputs]
     inputs = [_name(feed) for feed in taken]
     path = folder / case.expected.path
     found = (

@@ -17,6 +17,7 @@ import torch
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.model_inputs import graph_inputs
 from opmatrix.declaration.torch_signature import attribute_values, dtype_of
+from opmatrix.declaration.variadic_outputs import with_outputs
 from opmatrix.errors import CompatError
 from opmatrix.spec import Case, MemoryLayout, Model, OpSpec, Values, given, shape_of
 from opmatrix.testdata.arrays import Array
@@ -203,7 +204,9 @@ def resized(base: CompatSample) -> Iterator[CompatSample]:
 def require_equal(sample: CompatSample, found: Tensors, expected: Tensors, how: str, *, rounded: bool = False) -> None:
     """Raise CompatError unless tensors are equal: both ways call one kernel. `rounded`: as far as the declared
     tolerances, where one way calls it with other sizes."""
-    for output, a, e in zip(sample.spec.outputs, found, expected, strict=True):
+    if len(found) != len(expected):
+        raise CompatError(f"{sample}: {how}, there are {len(found)} outputs, of a plain call {len(expected)}")
+    for output, a, e in zip(with_outputs(sample.spec, len(expected)).outputs, found, expected, strict=True):
         tolerance = EXACT
         if rounded:
             tolerance = sample.spec.tolerances["custom"][dtype_of(output.type, sample.model.types)]

@@ -14,7 +14,7 @@ from opmatrix.spec import Case, Model, OpSpec, given
 from opmatrix.testdata.arrays import Array
 from opmatrix.testdata.case_arrays import case_arrays
 from opmatrix.torch_checks.reference_operator import differentiated_types
-from opmatrix.torch_library.call import torch_operator, with_attributes
+from opmatrix.torch_library.call import as_tuple, torch_operator, with_attributes
 from opmatrix.torch_library.case_tensors import arguments, tensors
 
 NUDGE = 2e-6  # relative, at most; more than float32 has digits for
@@ -42,8 +42,7 @@ class GradSample:
     def call_for_all(self, *derived: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Call the operator and return its outputs."""
         given = arguments(self.spec, self.case, self.with_derived(derived))
-        called = with_attributes(torch_operator(self.spec), self.spec, self.model)(*given)
-        return called if isinstance(called, tuple) else (called,)
+        return as_tuple(with_attributes(torch_operator(self.spec), self.spec, self.model)(*given))
 
     def with_derived(self, derived: Sequence[Any]) -> list[Any]:
         """Return one value per tensor: those of `derived` in their places."""

@@ -19,6 +19,7 @@ from opmatrix.declaration.model_inputs import graph_inputs, node_inputs
 from opmatrix.declaration.schema_versions import version_at
 from opmatrix.declaration.size_expressions import Size
 from opmatrix.declaration.torch_signature import attribute_values, dtype_of
+from opmatrix.declaration.variadic_outputs import of_model, shapes_by_input
 from opmatrix.errors import RegisterError
 from opmatrix.export.generated_modules import GeneratedModules
 from opmatrix.export.one_node_model import attributes
@@ -38,14 +39,15 @@ def results(operator: Operator, overload: Callable[..., Any], generated: Generat
     """Return the cases whose shapes agree. Raises RegisterError for the first one that differs."""
     spec, found = operator.spec, []
     for model, case in [(m, c) for m in operator.models for c in m.cases if computes(spec)]:
-        shapes = {feed.part.name: shape_of(feed.tensor) for feed in reversed(graph_inputs(spec, model, case))}
+        fed, called = graph_inputs(spec, model, case), of_model(spec, model)
+        shapes = shapes_by_input((feed.part, shape_of(feed.tensor)) for feed in fed)
         known = Known(spec=spec, shapes=shapes, attributes=attribute_values(spec, model))
-        wanted = [known.output(output) for output in spec.outputs]
+        wanted = [known.output(output) for output in called.outputs]
         inferred = {"ONNX's shape inference": _onnx(spec, model, case, generated)}
         if features.OPCHECK.available:
             inferred["the fake kernel"] = _fake(spec, model, case, overload)
         for side, shapes_of_side in inferred.items():
-            for problem in _differences(spec, side, shapes_of_side, wanted):
+            for problem in _differences(called, side, shapes_of_side, wanted):
                 raise RegisterError(f"{spec.name}-{case.name}: {problem}")
         found.append({"case": case.name, "check": "inference"})
     return found
@@ -88,7 +90,7 @@ def _onnx(spec: OpSpec, model: Model, case: Case, generated: GeneratedModules) -
         )
         for feed in graph_inputs(spec, model, case)
     ]
-    names = [output.name for output in spec.outputs]
+    names = [output.name for output in of_model(spec, model).outputs]
     outputs = [helper.make_tensor_value_info(name, TensorProto.UNDEFINED, None) for name in names]
     node = helper.make_node(spec.onnx.op_type, node_inputs(spec, model), names, domain=spec.onnx.domain)
     node.attribute.extend(attributes(spec, model))

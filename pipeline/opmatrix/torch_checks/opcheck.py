@@ -20,6 +20,7 @@ from opmatrix.declaration.torch_signature import (
     torch_arguments,
     torch_qualified,
 )
+from opmatrix.declaration.variadic_outputs import with_outputs
 from opmatrix.errors import RegisterError, one_line
 from opmatrix.export.generated_modules import GeneratedModules, load_generated
 from opmatrix.project.paths import Paths
@@ -70,7 +71,12 @@ def _fake_kernel(
         return  # the fake kernel is torch's or the user's
     given, named = torch_call(operator.spec, sample.model, sample.arguments)
     real, fake = (as_tuple(call(*given, **named)) for call in (loaded.overload, generated.fake.fake))
-    for output, a, b in zip(operator.spec.outputs, real, fake, strict=True):
+    if len(real) != len(fake):
+        raise RegisterError(
+            f"{operator.name}-{sample.case.name}: the fake kernel gives {len(fake)} outputs, the compiled one "
+            f"{len(real)}. {_remedy(operator)}"
+        )
+    for output, a, b in zip(with_outputs(operator.spec, len(real)).outputs, real, fake, strict=True):
         known = not isinstance(output.shape, FromKernel)
         if a.dtype != b.dtype or a.dim() != b.dim() or (known and a.shape != b.shape):
             raise RegisterError(
@@ -130,7 +136,7 @@ def _composed(operator: Operator) -> list[dict[str, str]]:
             problems = [f"{name} is returned as another tensor than the argument" for name in foreign]
             problems += [
                 f"{output.name} is not what {torch_qualified(spec)} returns"
-                for output, a, b in zip(spec.outputs, actual, expected, strict=True)
+                for output, a, b in zip(with_outputs(spec, len(expected)).outputs, actual, expected, strict=True)
                 if not _equal(a, b)
             ]
             problems += [

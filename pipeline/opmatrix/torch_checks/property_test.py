@@ -16,6 +16,7 @@ import torch
 from opmatrix import step_log
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.torch_signature import model_dtypes
+from opmatrix.declaration.variadic_outputs import with_outputs
 from opmatrix.errors import RegisterError, UsageError
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Model, OpSpec
@@ -174,7 +175,8 @@ class KernelCheck:
         """Return how the second call differs from the first, or "". It has several threads, and its inputs begin at
         addresses that are aligned for one element alone."""
         comparisons = (compare(a, b, tolerance=EXACT) for a, b in zip(again, first, strict=True))
-        differ = [(o.name, found) for o, found in zip(self.spec.outputs, comparisons, strict=True) if not found.ok]
+        outputs = with_outputs(self.spec, len(first)).outputs
+        differ = [(o.name, found) for o, found in zip(outputs, comparisons, strict=True) if not found.ok]
         if not differ:
             return ""
         name, found = differ[0]

@@ -16,6 +16,7 @@ from opmatrix.declaration.torch_signature import (
     torch_qualified,
     torch_schema,
 )
+from opmatrix.declaration.variadic_outputs import nested
 from opmatrix.errors import DataError
 from opmatrix.files import line_in, load_module
 from opmatrix.project.paths import Paths
@@ -118,7 +119,7 @@ class _Kernel:
         }
         reference = self._in_float64 if self._exact else self._declared
         outputs = tuple(as_tensor(output) for output in reference(inputs, attributes))
-        return outputs if len(outputs) > 1 else outputs[0]
+        return nested(self._spec, outputs)
 
 
 def as_arrays(value: Any) -> Any:

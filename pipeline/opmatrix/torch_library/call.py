@@ -22,6 +22,7 @@ from opmatrix.declaration.torch_signature import (
     written_outputs,
     written_schema,
 )
+from opmatrix.declaration.variadic_outputs import flat
 from opmatrix.spec import Model, OpSpec
 from opmatrix.toolchain.torch_headers import identity
 from opmatrix.torch_library.aten_overloads import registered_operator
@@ -43,8 +44,9 @@ def registered_overload(spec: OpSpec) -> Any:
 
 
 def as_tuple(returned: Any) -> tuple[torch.Tensor, ...]:
-    """Return the outputs of an operator as a tuple: torch returns a single one without."""
-    return tuple(returned) if isinstance(returned, (tuple, list)) else (returned,)
+    """Return the outputs of an operator as a tuple: torch returns a single one without, and a list for a variadic
+    one."""
+    return flat(returned)
 
 
 def has_inferred_names(schema: Any) -> bool:
@@ -142,14 +144,15 @@ class ComposedCall:
 
     def foreign(self, given: dict[str, Any], returned: Any) -> list[str]:
         """Return the arguments that the schema returns, and the call does not."""
-        results = () if returned is None else as_tuple(returned)
+        results = () if returned is None else returned if isinstance(returned, tuple) else (returned,)
         pairs = zip(self._aliases, results, strict=True)
         return [name for name, result in pairs if name is not None and result is not given[name]]
 
     def __call__(self, *inputs: Any) -> Any:
         given = self.given(inputs)
         positional, by_name = self.ordered(given)
-        results = as_tuple(self.overload(*positional, **by_name))
+        returned = self.overload(*positional, **by_name)
+        results = returned if isinstance(returned, tuple) else (returned,)  # a list is one output
         outputs = tuple([results[n] if name is None else given[name] for name, n in self._outputs])
         return outputs if len(outputs) > 1 else outputs[0]
 

@@ -22,6 +22,7 @@ from torch._ops import _OpNamespace
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from opmatrix.declaration.variadic_outputs import flat
 from opmatrix.errors import DataError
 from opmatrix.files import line_in, load_module
 from opmatrix.project.paths import Paths
@@ -85,8 +86,7 @@ class Evaluator:
         slow = cpu_limit(call.seconds) if call.seconds and self._called else nullcontext()
         with memory, slow, torch.no_grad(), self._watched():
             result = function(*inputs, **attributes)
-        outputs = result if isinstance(result, tuple | list) else (result,)
-        return tuple(self._as_array(output, call) for output in outputs)
+        return tuple(self._as_array(output, call) for output in flat(result))
 
     def _as_array(self, output: Any, call: Call) -> Array | None:
         if output is None:

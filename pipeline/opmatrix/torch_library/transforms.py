@@ -160,10 +160,12 @@ def _autograd_function(operator: Any, setup_context: Callable[..., None], backwa
         needed = ctx.needs_input_grad
         ctx.needs_input_grad = _needed(needed, called)
         try:
-            found = backward(ctx, *(given if isinstance(given, tuple | list) else [given]))
+            found = backward(ctx, *(given if isinstance(given, tuple) else [given]))  # a list is of one output
         finally:
             ctx.needs_input_grad = needed
-        return (None, *_flat_gradients(found if isinstance(found, tuple | list) else (found,), called.counts))
+        of_one_list = isinstance(found, list) and len(called.counts) == 1 and called.counts[0] is not None
+        several = isinstance(found, tuple | list) and not of_one_list
+        return (None, *_flat_gradients(found if several else (found,), called.counts))
 
     def refuse(ctx: Any, *tangents: Any) -> None:
         raise RuntimeError(f"{operator} {NO_FORWARD_MODE}")

@@ -34,6 +34,7 @@ from opmatrix.declaration.torch_signature import (
     torch_name,
     torch_qualified,
 )
+from opmatrix.declaration.variadic_outputs import nested, of_model, variadic_output
 from opmatrix.errors import DistError, many
 from opmatrix.matrix.cells import TORCH_EXPORTERS, Cell, Exporter
 from opmatrix.matrix.dtypes import why_not_written
@@ -44,6 +45,7 @@ from opmatrix.testdata import onnx_dataset
 from opmatrix.testdata.arrays import Array
 from opmatrix.testdata.case_arrays import reference_attributes
 from opmatrix.testdata.compare import compare
+from opmatrix.testdata.evaluated_cases import as_outputs
 from opmatrix.testdata.numpy_reference import Argument, Reference
 from opmatrix.testdata.onnx_dataset import DataSet
 from opmatrix.version import older
@@ -70,7 +72,7 @@ class _CaseRun:
             found = tuple(onnx_dataset.read(folder, has_inputs=False).outputs.values())
             where = f"{self.spec.name}-{self.case.name}, {folder.name}"
             # A model that the wheel's own code exports has all outputs, one of a cell those that its node names.
-            kept, declared = graph_outputs(self.spec, self.model), len(self.spec.outputs)
+            kept, declared = graph_outputs(self.spec, self.model), len(of_model(self.spec, self.model).outputs)
             if len(found) not in (declared, len(kept)):
                 yield f"{where}: gives {len(found)} outputs, declared: {declared}"
                 continue
@@ -151,7 +153,7 @@ class WheelRun:
             "axes": [{axis: dims[name] for axis, name in enumerate(names) if name} for names in dynamic],
             "related": {dims[name]: asdict(axis) | {"of": dims.get(axis.of or "")}
                         for name, axis in dynamic_axes(spec, model).items()},
-            "graph": [[f"i{next(numbers)}" for _ in fed], [f"o{next(numbers)}" for _ in spec.outputs]],
+            "graph": [[f"i{next(numbers)}" for _ in fed], [f"o{next(numbers)}" for _ in of_model(spec, model).outputs]],
             "model": "" if served or model.unsupported else str(self._exported(operator, model)),
         }  # fmt: skip
 
@@ -281,12 +283,11 @@ def _death(status: int, said: _Said) -> str:
 def _inputs_of_operator(run: _CaseRun, reference: Reference) -> dict[str, Array]:
     """Return the inputs that `Model.around` passes to the operator, by the names of the case's inputs."""
     seen: list[Sequence[Argument]] = []
-    attributes, one = reference_attributes(run.spec, run.model), len(run.spec.outputs) == 1
+    attributes = reference_attributes(run.spec, run.model)
 
-    def op(*arguments: Argument) -> Array | tuple[Array, ...]:
+    def op(*arguments: Argument) -> Any:
         seen.append(arguments)
-        outputs = reference(arguments, attributes)
-        return outputs[0] if one else outputs
+        return nested(run.spec, reference(arguments, attributes))
 
     _call_around(run, op)
     flat = [a for argument in seen[0] for a in (argument if isinstance(argument, tuple | list) else (argument,))]
@@ -297,6 +298,8 @@ def _around(run: _CaseRun, found: Sequence[Array]) -> Sequence[Array]:
     """Return the outputs of the model: those from the wheel, or those of `Model.around` if it gets these."""
     if not run.model.around:
         return found
+    if variadic_output(run.spec):
+        return as_outputs(run.spec, _call_around(run, lambda *_: nested(run.spec, tuple(found))))
     one = len(found) == 1
     made = _call_around(run, lambda *_: found[0] if one else tuple(found))
     return [np.asarray(made)] if one else [np.asarray(output) for output in made]

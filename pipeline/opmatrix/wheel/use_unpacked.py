@@ -118,7 +118,8 @@ def call(operator: Job, model: Job, tensors: Sequence[Any]) -> tuple[Any, ...]:
         *[value if n is None else inputs[n] for n, value in model["by_position"]],
         **{name: value if n is None else inputs[n] for name, n, value in model["by_name"]},
     )
-    return tuple(returned) if isinstance(returned, tuple | list) else (returned,)
+    outputs = returned if isinstance(returned, tuple | list) else (returned,)
+    return tuple(one for output in outputs for one in (output if isinstance(output, list) else [output]))
 
 
 def use_in_torch(job: Job) -> None:

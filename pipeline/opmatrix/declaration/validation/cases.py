@@ -12,6 +12,7 @@ from opmatrix.declaration.torch_signature import attribute_values
 from opmatrix.declaration.validation.attribute_values import value_mistake
 from opmatrix.declaration.validation.mistake import Mistake, duplicates, not_one_of
 from opmatrix.declaration.validation.sizes import sizes
+from opmatrix.declaration.variadic_outputs import counter
 from opmatrix.matrix.cells import NODE_OPSETS
 from opmatrix.spec import Case, FromVectors, Input, Model, OpSpec, Output, Random, given, shape_of
 
@@ -65,6 +66,9 @@ def _model(spec: OpSpec, model: Model, path: str) -> Iterator[Mistake]:
             yield Mistake(f"{path}.attributes[{name!r}]", "missing; it has no default")
         elif why := value_mistake(attribute, value):
             yield Mistake(f"{path}.attributes[{name!r}]", why)
+        elif isinstance(value, tuple) and not value and attribute is counter(spec):
+            why = f"found no item, allowed: at least one, because {spec.outputs[-1].name!r} has as many"
+            yield Mistake(f"{path}.attributes[{name!r}]", why)
         elif isinstance(value, tuple) and (count := list_lengths(spec).get(name)) not in (None, len(value)):
             why = f"found {value!r}, allowed: {count} items, as in torch.schema"
             yield Mistake(f"{path}.attributes[{name!r}]", why)
@@ -98,7 +102,7 @@ def _case(spec: OpSpec, model: Model, case: Case, path: str) -> Iterator[Mistake
     shapes: dict[str, tuple[int, ...]] = {}
     for part in spec.inputs:
         field = f"{path}.inputs[{part.name!r}]"
-        if why := _presence(part, case, model):
+        if why := _presence(part, case, model) or _none(spec, part, case):
             yield Mistake(field, why)
             continue
         for index, tensor in enumerate(given(case, part.name)):
@@ -145,6 +149,13 @@ def _presence(part: Input, case: Case, model: Model) -> str | None:
     if here != first:
         return f"found {here} tensors, allowed: {first} as in the first case; make a model of its own for it"
     return None
+
+
+def _none(spec: OpSpec, part: Input, case: Case) -> str | None:
+    """Return what is wrong with no tensor of a variadic input."""
+    if part is not counter(spec) or given(case, part.name):
+        return None
+    return f"found no tensor, allowed: at least one, because {spec.outputs[-1].name!r} has as many"
 
 
 def _declared_shape(

@@ -28,6 +28,7 @@ from opmatrix.declaration.validation.mistake import Mistake, duplicates, not_one
 from opmatrix.declaration.validation.sizes import sizes
 from opmatrix.declaration.validation.torch_schema import torch_schema
 from opmatrix.declaration.validation.value_rules import value_rules
+from opmatrix.declaration.variadic_outputs import has_own_shapes, sure_inputs
 from opmatrix.errors import many
 from opmatrix.matrix.cells import NODE_OPSETS
 from opmatrix.spec import Attribute, DType, FromKernel, Input, OpSpec, Output, SameAs
@@ -42,8 +43,9 @@ RESERVED: Mapping[str, tuple[str, ...]] = {
     "a folder of native/ with another meaning": ("include", "binding"),
     "a file that is generated, or that generated files include": (
         "kernel", "kernel_error", "kernel_threads", "checks", "torch", "torch_kinds", "torch_lists", "torch_shims",
-        "torch_values", "ort", "ort_api", "ort_kinds", "ort_library", "ort_shapes", "ort_strings", "ort_texts", "dtype",
-        "items", "sizes", "kernel_sizes", "texts", "torch_texts", "value_checks", "race_driver",
+        "torch_outputs", "torch_results", "torch_values", "ort", "ort_api", "ort_kinds", "ort_library", "ort_outputs",
+        "ort_shapes", "ort_strings", "ort_texts", "dtype", "items", "sizes", "kernel_sizes", "texts", "torch_texts",
+        "value_checks", "race_driver",
     ),
     "a group of steps, whose logs lie in a folder of that name": (
         "declaration", "environment", "headers", "codegen", "compile", "data", "cases", "draw-inputs", "register",
@@ -88,8 +90,9 @@ CPP_KEYWORDS = frozenset(
 
 def declaration(spec: OpSpec, folder: str) -> Iterator[Mistake]:
     """Yield the mistakes of a declaration whose field types are correct."""
-    checks = (_names, _frameworks, _types, _strings, _shapes, _optional_outputs, _in_place, value_rules, _attributes,
-              _evolution, _lowerings, _headers, _reference, _not_yet, torch_schema)  # fmt: skip
+    checks = (_names, _frameworks, _types, _strings, _shapes, _optional_outputs, _in_place, _variadic_output,
+              value_rules, _attributes, _evolution, _lowerings, _headers, _reference, _not_yet,
+              torch_schema)  # fmt: skip
     found = [mistake for check in checks for mistake in check(spec)]
     yield from found
     if spec.torch and spec.torch.batch and not found:  # its sizes are known to be expressions
@@ -144,6 +147,7 @@ def _made_of(part: Input | Attribute | Output) -> Iterator[str]:
     else:
         yield from () if isinstance(part.shape, SameAs) and not part.shape.replace else (f"{name}_sizes",)
         yield from (f"wants_{name}", f"has_{name}_") if part.optional else ()
+        yield from (f"at_{name}",) if part.variadic else ()
         if isinstance(part.shape, FromKernel):
             yield from (f"{name}_known", f"made_{name}")
             for dim in (*(part.shape.dims or ()), *part.shape.replace.values()):
@@ -211,7 +215,7 @@ def _types(spec: OpSpec) -> Iterator[Mistake]:
             yield Mistake(f"types[{variable!r}]", "found none, allowed: at least one dtype")
         if variable not in used:
             yield Mistake(f"types[{variable!r}]", "no input or output uses it; remove it")
-        if variable not in {i.type for i in spec.inputs if not i.optional and not i.variadic} and variable in used:
+        if variable not in {i.type for i in sure_inputs(spec)} and variable in used:
             yield Mistake(f"types[{variable!r}]", "no required input has it, so nothing tells which dtype is meant")
 
 
@@ -236,7 +240,7 @@ def _shapes(spec: OpSpec) -> Iterator[Mistake]:
             yield Mistake(
                 f"inputs[{index}].variadic", f"{part.name!r} is not the last input; ONNX has a variadic one last"
             )
-    if spec.inputs and not any(not i.optional and not i.variadic for i in spec.inputs):
+    if spec.inputs and not sure_inputs(spec):
         yield Mistake("inputs", "found none that is required, allowed: at least one; outputs are made beside it")
     before: list[str] = []  # the required inputs before this one
     for index, part in enumerate(spec.inputs):
@@ -285,6 +289,56 @@ def _in_place(spec: OpSpec) -> Iterator[Mistake]:
             yield Mistake(path, f"found {name!r} and optional={output.optional!r}, allowed: one of both")
     for twice in duplicates([o.may_inplace for o in spec.outputs if o.may_inplace]):
         yield Mistake("outputs", f"two outputs may have the memory of {twice!r}, allowed: one")
+
+
+def _variadic_output(spec: OpSpec) -> Iterator[Mistake]:
+    """Yield the mistakes of an output that has any number of tensors."""
+    for index, output in enumerate(spec.outputs):
+        path, name = f"outputs[{index}]", output.variadic
+        if name is None:
+            continue
+        if index + 1 < len(spec.outputs):
+            yield Mistake(f"{path}.variadic", f"{output.name!r} is not the last output; ONNX has a variadic one last")
+        yield from _counter(spec, output, f"{path}.variadic")
+        if isinstance(output.shape, FromKernel):
+            yield Mistake(f"{path}.shape", "found FromKernel at a variadic output, allowed: SameAs or Dims")
+        if has_own_shapes(output) and isinstance(output.shape, SameAs) and output.shape.replace:
+            yield Mistake(f"{path}.shape", f"found replace={dict(output.shape.replace)} of {name!r}, allowed: "
+                          f"SameAs(input={name!r}) alone: each output has the shape of its tensor")  # fmt: skip
+        for at, part in enumerate(spec.outputs):
+            for field in ("optional", "writes", "may_inplace"):
+                if found := getattr(part, field):
+                    why = f"found {found!r}, allowed without a variadic output, which {output.name!r} is"
+                    yield Mistake(f"outputs[{at}].{field}", why)
+        if "string" in spec.types.get(output.type, (output.type,)):
+            yield Mistake(f"{path}.type", f"found {output.type!r}, which may be of strings, allowed: numbers and bools")
+        torch = spec.torch
+        overridden = [one.name for one in torch.overrides] if torch else []
+        others: dict[str, object] = {"uses": spec.uses, "torch.overrides": overridden}
+        if torch:
+            others |= {f"torch.{name}": getattr(torch, name) for name in ("backward", "batch", "python")}
+        for field, value in others.items():
+            if value:
+                yield Mistake(field, f"found {value!r}, allowed without a variadic output, which {output.name!r} is")
+        numbered = re.compile(rf"{re.escape(output.name)}_\d+")
+        parts: list[Input | Attribute | Output] = [*spec.inputs, *spec.attributes, *spec.outputs]
+        for named in parts:
+            if numbered.fullmatch(named.name):
+                yield Mistake(f"{named.name!r}", f"is the name of a tensor of {output.name!r}; choose another name")
+
+
+def _counter(spec: OpSpec, output: Output, path: str) -> Iterator[Mistake]:
+    """Yield what is wrong with what says how many tensors a variadic output has."""
+    name = output.variadic
+    counted = [a for a in spec.attributes if a.kind in ("int", "ints") and not (a.torch_only or a.optional)]
+    known = [*(i.name for i in spec.inputs if i.variadic), *(a.name for a in counted)]
+    if name not in known:
+        none = ["none: no input is variadic, and no attribute of the node is an int or a list of ints"]
+        yield not_one_of(path, name, known or none)
+    for attribute in counted:
+        if attribute.name == name and attribute.kind == "int" and (attribute.minimum is None or attribute.minimum < 1):
+            yield Mistake(path, f"found {name!r}, whose minimum is {attribute.minimum}, allowed: an int with a minimum "
+                          "of 1 or more: a node has at least one output")  # fmt: skip
 
 
 def _attributes(spec: OpSpec) -> Iterator[Mistake]:

@@ -33,6 +33,7 @@ from opmatrix.declaration.size_rules import (
     sources,
 )
 from opmatrix.declaration.validation.mistake import Mistake, not_one_of
+from opmatrix.declaration.variadic_outputs import has_own_shapes
 from opmatrix.errors import did_you_mean
 from opmatrix.spec import Dims, FromKernel, Input, OpSpec, SameAs
 
@@ -59,7 +60,8 @@ def sizes(spec: OpSpec) -> Iterator[Mistake]:
     yield from _ranks(spec)
     yield from _circles(spec)
     for index, output in enumerate(spec.outputs):
-        yield from _rule(spec, output.shape, f"outputs[{index}].shape")
+        if not (has_own_shapes(output) and any(i.variadic and i.name == output.variadic for i in spec.inputs)):
+            yield from _rule(spec, output.shape, f"outputs[{index}].shape")
 
 
 def _shared(spec: OpSpec, index: int, part: Input) -> Iterator[Mistake]:

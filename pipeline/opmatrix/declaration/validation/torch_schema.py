@@ -65,6 +65,10 @@ def _places(spec: OpSpec, schema: Schema) -> Iterator[_Place]:
         written = next(a for a in schema.arguments if is_written(a))
         yield written.type.at, f"{written.type.spelled} {written.name}, allowed without " \
             "torch.python: opmatrix defines the operator, with the functional one that it calls"  # fmt: skip
+    if mutable and spec.outputs and spec.outputs[-1].variadic:
+        written = next(a for a in schema.arguments if is_written(a))
+        yield written.type.at, f"{written.type.element}({written.type.alias}) {written.name}, allowed without a " \
+            f"variadic output, which {spec.outputs[-1].name!r} is"  # fmt: skip
     for twice in duplicates([a.name for a in schema.arguments]):
         yield next(a.at for a in reversed(schema.arguments) if a.name == twice), f"{twice!r} a second time"
     for twice in duplicates([a.type.alias for a in schema.arguments if a.type.alias]):
@@ -215,9 +219,13 @@ def _equal(declared: object, written: Value) -> bool:
 def _results(spec: OpSpec, schema: Schema) -> Iterator[_Place]:
     found: Sequence[Parameter] = schema.results
     written = {a.type.alias: a.name for a in schema.arguments if is_written(a)}
+    last = spec.outputs[-1] if spec.outputs and spec.outputs[-1].variadic else None
     for result in found:
-        if result.type.name != "Tensor":
-            yield result.type.at, f"{result.type.name}, allowed: Tensor for each output"
+        if (result is found[-1] and last) and result.type.name != "Tensor[]":
+            yield result.type.at, f"{result.type.name}, allowed: Tensor[], because the output {last.name!r} is variadic"
+        elif not (result is found[-1] and last) and result.type.name != "Tensor":
+            also = "; Tensor[] for a variadic output, the last one" if result.type.name == "Tensor[]" else ""
+            yield result.type.at, f"{result.type.name}, allowed: Tensor for each output{also}"
         elif result.type.alias and not is_written(result):
             yield result.type.at, torch_schema_parser.aliased(result.type)
         elif result.type.alias and result.type.alias not in written:

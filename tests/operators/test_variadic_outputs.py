@@ -1,0 +1,257 @@
+"""Outputs of any number of tensors: verified in all cells, and each planted fault found.
+
+tests/projects/variadic: scale_all has one for each tensor of its input, with a gradient; split_rows has as many as an
+attribute says, behind another output; add_each, of ONNX alone, one for each item of a list.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import onnx
+import pytest
+from onnx import ModelProto
+
+from opmatrix.declaration.load import load_operator
+from opmatrix.stages import data
+from tests.support.projects import ROOT, Project, edited
+
+pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    made = Project.copy(tmp_path_factory.mktemp("variadic"), operators=(), seconds=300)
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "tests/projects/variadic", made.root, dirs_exist_ok=True, ignore=ignored)
+    done = made.doit("opsets=18")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return made
+
+
+def test_every_gate_passes(project: Project) -> None:
+    report = json.loads((project.layout.report / "report.json").read_text())
+    assert {(cell["op"], cell["exporter"]): cell["outcome"] for cell in report["cells"]} == {
+        ("scale_all", "legacy"): "verified",
+        ("scale_all", "dynamo"): "verified",
+        ("split_rows", "legacy"): "verified",
+        ("split_rows", "dynamo"): "verified",
+        ("add_each", "node"): "verified",
+    }
+    searched = {c["op"]: (c["outcome"], c["weak"]) for c in report["checks"] if c["check"] == "search"}
+    assert searched == {"scale_all": ("verified", []), "split_rows": ("verified", [])}
+    assert ("scale_all", "gradient", "verified") in {(c["op"], c["check"], c["outcome"]) for c in report["checks"]}
+
+
+def run(program: str, *arguments: str) -> str:
+    """Run Python in a process of its own, and return what it prints."""
+    done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def exported(project: Project, operator: str, exporter: str, model: str) -> ModelProto:
+    cell = "node-opset18" if exporter == "node" else f"torch2.13-{exporter}-opset18"
+    return onnx.load(project.layout.build / f"export/{operator}/custom/{cell}/{model}/model.onnx")
+
+
+@pytest.mark.parametrize("exporter", ["legacy", "dynamo"])
+def test_the_node_names_each_tensor(project: Project, exporter: str) -> None:
+    def outputs(operator: str, model: str) -> list[tuple[str, list[object]]]:
+        found = exported(project, operator, exporter, model)
+        (node,) = found.graph.node
+        assert [o.name for o in found.graph.output] == list(node.output)
+        return [
+            (o.name, [d.dim_param or d.dim_value for d in o.type.tensor_type.shape.dim]) for o in found.graph.output
+        ]
+
+    assert outputs("scale_all", "three") == [("ys_0", [2, 3]), ("ys_1", [5]), ("ys_2", [1, 2, 2])]
+    assert outputs("scale_all", "dynamic") == [("scaled_0", ["N", 3]), ("scaled_1", ["N", 3])]
+    assert outputs("split_rows", "two") == [("left", []), ("blocks_0", ["N", 2]), ("blocks_1", ["N", 2])]
+    assert outputs("split_rows", "one") == [("left", []), ("blocks_0", ["N", 3])]
+
+
+# A fault: the operator, its file, what is replaced, and the step that finds it with its message.
+FAULTS = {
+    "a kernel with the outputs in another order": (
+        "split_rows", "native/split_rows/kernel.h", "+ k * size + i]", "+ (count - 1 - k) * size + i]",
+        "register", "split_rows-three in torch: blocks_0: ",
+    ),
+    "a kernel that leaves out the last": (
+        "scale_all", "native/scale_all/kernel.h", "k < xs.size()", "k + 1 < xs.size()",
+        "register", "scale_all-two in torch: ys_1: ",
+    ),
+    "a gradient of outputs in another order": (
+        "scale_all", "ops/scale_all/torch_op.py", "for grad in grads]", "* (n + 1) for n, grad in enumerate(grads)]",
+        "register", "gradient: ",
+    ),
+    "a reference with one output too few": (
+        "split_rows", "ops/split_rows/reference.py", "for n in range(count)]", "for n in range(count - 1)]",
+        "data", "gives 2 tensors of 'blocks', declared: 3, as count says. Return a list of them",
+    ),
+    "a reference with another shape of the last": (
+        "split_rows", "ops/split_rows/reference.py", "x[:, n * size : (n + 1) * size]",
+        "x[:, n * size : (n + 1) * size + (n == count - 1)]",
+        "data", "the reference gives 'blocks_2' the shape (2, 4)",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_found(project: Project, fault: str) -> None:
+    operator, file, old, new, step, message = FAULTS[fault]
+    with edited(project.root / file, old, new):
+        done = project.doit("opsets=18", operator)
+    said = done.stdout + done.stderr
+    assert done.returncode != 0 and message in said and f"{step}:{operator}" in said, said
+
+
+def test_a_lowering_with_one_output_too_few_is_found(project: Project) -> None:
+    lowering = project.root / "ops/split_rows/lowering.py"
+    lowering.write_text(
+        'def custom(g, x, count):\n    return g.op("variadic.SplitRows::SplitRows", x, count_i=count, outputs=count)\n'
+    )
+    try:
+        done = project.doit("opsets=18", "split_rows")
+    finally:
+        lowering.unlink()
+    said = done.stdout + done.stderr
+    assert done.returncode != 0 and "the lowering 'custom' returns 2 values, declared: 3 outputs" not in said
+    assert "the lowering 'custom' returns 1 values, declared: 2 outputs" in said, said
+
+
+def changed(project: Project, operator: str, exporter: str, name: str, outputs: list[str]) -> ModelProto:
+    """Return a model whose node has other outputs."""
+    found = exported(project, operator, exporter, name)
+    found.graph.node[0].output[:] = outputs
+    kept = [value for value in found.graph.output if value.name in outputs]
+    del found.graph.output[:]
+    found.graph.output.extend(kept)
+    return found
+
+
+SESSION = """
+import sys, onnxruntime
+options = onnxruntime.SessionOptions()
+options.register_custom_ops_library(sys.argv[1])
+try:
+    onnxruntime.InferenceSession(sys.argv[2], options, providers=["CPUExecutionProvider"])
+except Exception as error:
+    print(error)
+"""
+
+# The operator, its exporter and model, other outputs of the node, and the messages of ONNX Runtime and of doit check.
+REFUSED = {
+    "one too few": (
+        "split_rows", "legacy", "three", ["left", "blocks_0", "blocks_1"],
+        "split_rows: the node must have 3 tensors of blocks, as count says, got 2",
+        "it has 2 tensors of the output 'blocks', declared: 3, as count says",
+    ),
+    "one too many": (
+        "scale_all", "legacy", "two", ["ys_0", "ys_1", "more"],
+        "scale_all: the node must have 2 tensors of ys, one for each tensor of xs, got 3",
+        "it has 3 tensors of the output 'ys', declared: 2, one for each tensor of xs",
+    ),
+    "one for a list of three": (
+        "add_each", "node", "three", ["sums_0"],
+        "add_each: the node must have 3 tensors of sums, one for each item of numbers, got 1",
+        "it has 1 tensors of the output 'sums', declared: 3, one for each item of numbers",
+    ),
+    "one without a name": (
+        "split_rows", "legacy", "three", ["left", "blocks_0", "", "blocks_2"],
+        "split_rows: the node names no output 2, a tensor of blocks, which must have all",
+        "output 2 has no name, and 'blocks' has all its tensors",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_node_with_another_number_of_tensors_is_refused(project: Project, case: str, tmp_path: Path) -> None:
+    operator, exporter, name, outputs, message, of_check = REFUSED[case]
+    path = tmp_path / "model.onnx"
+    onnx.save(changed(project, operator, exporter, name, outputs), path)
+    library = project.layout.build / f"compile/{operator}/lib{operator}_ort.so"
+    assert message in run(SESSION, str(library), str(path))
+    done = project.doit("check", str(path))
+    assert done.returncode == 1 and of_check in done.stdout, done.stdout + done.stderr
+
+
+def test_the_right_nodes_pass_doit_check(project: Project) -> None:
+    cells = {
+        "scale_all": "torch2.13-legacy-opset18",
+        "split_rows": "torch2.13-dynamo-opset18",
+        "add_each": "node-opset18",
+    }
+    for operator, cell in cells.items():
+        path = project.layout.build / f"export/{operator}/custom/{cell}/three/model.onnx"
+        done = project.doit("check", str(path))
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+# A call in torch, and the message of the binding and of the fake kernel.
+CALLS = {
+    "torch.ops.variadic.scale_all([])": "scale_all: xs must have at least one tensor, got none",
+    "torch.ops.variadic.scale_all([x, x.double()])": (
+        "scale_all: xs must be float32 as its first tensor is, got float64"
+    ),
+    "torch.ops.variadic.scale_all([x.int()])": "scale_all: xs must be float32 or float64, got int32",
+    "torch.ops.variadic.split_rows(x, 0)": "split_rows: count must be at least 1, got 0",
+}
+
+
+PROGRAM = """
+import json, sys, torch
+for name in ("scale_all", "split_rows"):
+    torch.ops.load_library(f"{sys.argv[1]}/compile/{name}/lib{name}_torch.so")
+    sys.path.insert(0, f"{sys.argv[1]}/generated/{name}")
+    __import__("fake").register_fake()
+    del sys.modules["fake"], sys.path[0]
+said = []
+for call in json.loads(sys.argv[2]):
+    for device in ("cpu", "meta"):
+        x = torch.ones(2, 3, device=device)
+        try:
+            said.append(str(eval(call)))
+        except RuntimeError as error:
+            said.append(str(error).partition(chr(10))[0].replace("torch.", ""))
+made = torch.ops.variadic.scale_all([torch.ones(2), torch.ones(3)], 2.0)
+left, blocks = torch.ops.variadic.split_rows(torch.arange(10.0).reshape(2, 5), 2)
+print(json.dumps([said, [tensor.tolist() for tensor in made], left.item(), [tensor.tolist() for tensor in blocks]]))
+"""
+
+
+def test_the_binding_and_the_fake_kernel_raise_for_the_same_calls(project: Project) -> None:
+    said, made, left, blocks = json.loads(run(PROGRAM, str(project.layout.build), json.dumps([*CALLS])))
+    assert said == [message for message in CALLS.values() for _ in ("cpu", "meta")]
+    assert made == [[2.0, 2.0], [2.0, 2.0, 2.0]]
+    assert (left, blocks) == (1, [[[0.0, 1.0], [5.0, 6.0]], [[2.0, 3.0], [7.0, 8.0]]])
+
+
+def test_vectors_of_others_name_each_tensor(project: Project) -> None:
+    """An .npz has blocks_0, blocks_1, as ONNX test data have a file for each."""
+    import numpy as np
+
+    folder = project.root / "ops/split_rows"
+    x = np.arange(10, dtype=np.float32).reshape(2, 5)
+    np.savez(folder / "others.npz", x=x, left=np.array(1), blocks_0=x[:, :2], blocks_1=x[:, 2:4])
+    cases = folder / "cases.py"
+    before = cases.read_text()
+    imported = before.replace("import Case,", "import FromVectors, Vectors, Values, Case,")
+    cases.write_text(f"""{imported}
+VECTORS = Vectors(path="others.npz", source="torch.split 2.13", licence="BSD-3-Clause")
+MODELS = (*MODELS, Model(name="of_others", types={{"T": "float32"}}, attributes={{"count": 2}}, cases=(
+    Case(name="traced", inputs={{"x": Random(shape=(2, 5))}}),
+    Case(name="of_others", inputs={{"x": FromVectors(shape=(2, 5))}}, expected=VECTORS),
+)))
+""")
+    try:
+        data.run(project.layout, load_operator(project.layout, "split_rows"))
+        done = project.doit("opsets=18", "split_rows")
+        assert done.returncode == 0, done.stdout + done.stderr
+    finally:
+        cases.write_text(before)
+        (folder / "others.npz").unlink()

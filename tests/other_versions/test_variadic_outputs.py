@@ -1,0 +1,78 @@
+"""Outputs of any number of tensors (tests/projects/variadic) in other versions of torch and of ONNX Runtime."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from opmatrix.declaration.load import load_operator
+from opmatrix.project.paths import Paths
+from opmatrix.stages import compile, data, draw_inputs
+from opmatrix.version import older
+from tests.other_versions.conftest import Needs
+from tests.other_versions.environments import environment
+from tests.support.building import build, copy_project
+from tests.support.projects import ROOT
+
+pytestmark = [pytest.mark.matrix, pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
+
+NAMES = ("scale_all", "split_rows")
+# The exporters of a torch, each with an opset that it writes.
+EXPORTERS = {
+    "1.13": {"legacy": 16}, "2.6": {"legacy": 17, "dynamo": 18}, "2.15": {"legacy": 17, "dynamo": 18},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def layout(tmp_path_factory: pytest.TempPathFactory) -> Paths:
+    """The operators, built for the main environment, with their data."""
+    made = copy_project(tmp_path_factory.mktemp("variadic"))
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "tests/projects/variadic", made.root, dirs_exist_ok=True, ignore=ignored)
+    for name in NAMES:
+        operator = build(made, name)
+        data.run(made, operator)
+        draw_inputs.run(made, operator)
+    return made
+
+
+def verdict(layout: Paths, name: str, cell: str, python: Path) -> str:
+    """Verify a cell with a Python, and return the outcome."""
+    command = [str(python), "-m", "opmatrix", "verify", name, "--lowering", "custom", "--cell", cell]
+    done = subprocess.run(command, cwd=layout.root, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return str(json.loads((layout.build / f"verify/{name}/custom/{cell}.json").read_text())["outcome"])
+
+
+@pytest.mark.parametrize("torch", EXPORTERS)
+def test_both_bindings_and_both_exporters(layout: Paths, torch: str, needs: Needs) -> None:
+    needs(f"torch{torch}")
+    one = environment(torch)
+    for name in NAMES:
+        if older(torch, "2.10"):
+            compile.run(layout, load_operator(layout, name), torch=one.folder)
+        for part in ("schema", "kernel", "nodes", "search"):
+            done = one.stage(layout.root, "register", name, "--part", part)
+            assert done.returncode == 0, done.stdout + done.stderr
+        for exporter, opset in EXPORTERS[torch].items():
+            cell = f"torch{torch}-{exporter}-opset{opset}-ort1.31"
+            done = one.stage(layout.root, "export", name, "--lowering", "custom", "--cell", cell)
+            assert done.returncode == 0, done.stdout + done.stderr
+            assert verdict(layout, name, cell, Path(sys.executable)) == "verified"
+
+
+@pytest.mark.parametrize("ort", ["1.16", "1.21"])
+def test_older_onnx_runtimes(layout: Paths, ort: str, needs: Needs) -> None:
+    """1.16 takes an operator of several dtypes for different ones if the least numbers of tensors differ."""
+    needs(f"ort{ort}")
+    for name in NAMES:
+        cell = f"torch2.13-legacy-opset18-ort{ort}"
+        command = [sys.executable, "-m", "opmatrix", "export", name, "--lowering", "custom", "--cell", cell]
+        done = subprocess.run(command, cwd=layout.root, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert verdict(layout, name, cell, Paths(ROOT).environment(f"ort{ort}") / "bin/python") == "verified"
