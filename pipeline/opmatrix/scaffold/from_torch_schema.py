@@ -287,7 +287,7 @@ def why_no_type(found: Type) -> str:
 def refused_results(schema: Schema, *, variadic: bool = False) -> Iterator[tuple[int, str]]:
     """Yield the position and the reason of each result that cannot be an output; `variadic`: the last may be a list."""
     if schema.more_results:
-        yield schema.results_at, "any number of results: the legacy exporter must know how many; name each"
+        yield schema.results_at, "any number of results: an exporter must know how many; name each"
     elif not schema.results and not any(map(is_written, schema.arguments)):
         yield schema.results_at, "no result: an operator of ONNX has at least one output"
     written = [a.type.alias for a in schema.arguments]
@@ -306,7 +306,7 @@ def refused_results(schema: Schema, *, variadic: bool = False) -> Iterator[tuple
             yield found.at, torch_schema_parser.no_argument(found, schema)
         elif found.name.startswith("Tensor["):
             allowed = "name each" if not variadic else "name each; Tensor[] is allowed as the last result"
-            yield found.at, f"{found.name} is any number of outputs: the legacy exporter must know how many; {allowed}"
+            yield found.at, f"{found.name} is any number of outputs: an exporter must know how many; {allowed}"
         elif found.name == "Tensor?":
             why = "Tensor? is an output that may be absent: an operator always gives all of them; write Tensor"
             yield found.at, why
