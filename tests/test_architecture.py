@@ -146,7 +146,7 @@ def test_building_the_graph_imports_no_framework(command: list[str]) -> None:
     script = (
         "import sys; from opmatrix.commands.main import Program;"
         f"code = Program().run({command!r});"
-        f"heavy = {sorted(FRAMEWORKS | {'jinja2', 'rich'})};"
+        f"heavy = {sorted(FRAMEWORKS | {'elftools', 'jinja2', 'rich'})};"
         "found = [m for m in heavy if m in sys.modules];"
         "sys.exit(str(found) if found else code)"
     )

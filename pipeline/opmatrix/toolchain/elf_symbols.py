@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from opmatrix.errors import CompileError
-from opmatrix.toolchain import elf
 from opmatrix.version import numbers
 
 SHIMS = Path(__file__).parent / "torch_shims"
@@ -42,33 +43,61 @@ class Symbols:
 def read_symbols(path: Path) -> Symbols:
     """Return the symbols of a library. Raises CompileError for any other file."""
     found: dict[str, set[str]] = {"defined": set(), "undefined": set(), "weak": set(), "versioned": set()}
-    with elf.open_elf(path) as library:
-        of_symbols = next((memoryview(library.content(s)).cast("H") for s in library.of_type(elf.VERSYM)), None)
-        for index, symbol in enumerate(s for table in library.of_type(elf.DYNSYM) for s in library.symbols(table)):
-            if symbol.binding == elf.LOCAL:
-                continue  # gold lists hidden thread-local variables, for relocations only
-            if symbol.section != elf.UNDEFINED:
-                kind = "defined"
-            elif of_symbols and of_symbols[index] & 0x7FFF > 1:  # 0 and 1: local and global, no version
-                kind = "versioned"
-            else:
-                kind = "weak" if symbol.binding == elf.WEAK else "undefined"
-            found[kind].add(symbol.name)
-        needed, versions = tuple(library.needed()), frozenset(library.needed_versions())
-    return Symbols(**{k: frozenset(names) for k, names in found.items()}, needed=needed, versions=versions)
+    with open_elf(path) as elf:
+        versions = {a.name for s in elf.iter_sections("SHT_GNU_verneed") for _, of in s.iter_versions() for a in of}
+        of_symbols = next((memoryview(s.data()).cast("H") for s in elf.iter_sections("SHT_GNU_versym")), None)
+        for table in elf.iter_sections("SHT_DYNSYM"):
+            for index, symbol in enumerate(table.iter_symbols()):
+                binding = symbol["st_info"]["bind"]
+                if binding == "STB_LOCAL":
+                    continue  # gold lists hidden thread-local variables, for relocations only
+                if symbol["st_shndx"] != "SHN_UNDEF":
+                    kind = "defined"
+                elif of_symbols and of_symbols[index] & 0x7FFF > 1:  # 0 and 1: local and global, no version
+                    kind = "versioned"
+                else:
+                    kind = "weak" if binding == "STB_WEAK" else "undefined"
+                found[kind].add(symbol.name)
+        needed = tuple(_needed(elf))
+    return Symbols(**{k: frozenset(names) for k, names in found.items()}, needed=needed, versions=frozenset(versions))
 
 
 def needed_libraries(path: Path) -> tuple[str, ...]:
     """Return the libraries that the loader loads with `path`. Reads little of a large file."""
-    with elf.open_elf(path) as library:
-        return tuple(library.needed())
+    with open_elf(path) as elf:
+        return tuple(_needed(elf))
 
 
 def has_symbol_prefix(path: Path, *prefixes: bytes) -> tuple[bool, ...]:
     """Return for each prefix whether a dynamic symbol of the library, defined or not, begins with it."""
-    with elf.open_elf(path) as library:
-        names = b"".join(map(library.strings, library.of_type(elf.DYNSYM)))
+    with open_elf(path) as elf:
+        names = b"".join(table.stringtable.data() for table in elf.iter_sections("SHT_DYNSYM"))
     return tuple(b"\0" + prefix in names for prefix in prefixes)
+
+
+@contextmanager
+def open_elf(path: Path) -> Iterator[Any]:
+    """Open a 64-bit little-endian ELF file as pyelftools' ELFFile. Raises CompileError for any other file.
+
+    The result is Any because pyelftools types each section as the base class Section.
+    """
+    # Imported here because it takes 40 ms, and every run of doit imports this module.
+    from elftools.common.exceptions import ELFError
+    from elftools.elf.elffile import ELFFile
+
+    with path.open("rb") as file:
+        try:
+            elf = ELFFile(file)
+            if elf.elfclass != 64 or not elf.little_endian:
+                raise ELFError("of another machine")
+            yield elf
+        except ELFError as error:
+            raise CompileError(f"'{path}' is no 64-bit ELF library") from error
+
+
+def _needed(elf: Any) -> Iterator[str]:
+    for section in elf.iter_sections("SHT_DYNAMIC"):
+        yield from (tag.needed for tag in section.iter_tags("DT_NEEDED"))
 
 
 def newest_versions(versions: Iterable[str]) -> dict[str, tuple[int, ...]]:

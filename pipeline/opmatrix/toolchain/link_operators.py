@@ -9,20 +9,22 @@ import hashlib
 import os
 import shutil
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from opmatrix.codegen import cpp_bindings
 from opmatrix.errors import CompileError
 from opmatrix.files import write_text
 from opmatrix.project.paths import Paths
 from opmatrix.spec import OpSpec
-from opmatrix.toolchain import elf, elf_symbols, ninja_file, ort_headers
-from opmatrix.toolchain.elf import Elf, Relocation, Symbol
+from opmatrix.toolchain import elf_symbols, ninja_file, ort_headers
 from opmatrix.toolchain.find_tools import find_toolchain
 from opmatrix.toolchain.run_ninja import run_ninja
 
-_REPEATED = (elf.WEAK, elf.UNIQUE)  # bindings of symbols that several objects may define
+# Bindings of symbols that several objects may define; pyelftools calls GNU's STB_GNU_UNIQUE STB_LOOS.
+_REPEATED = ("STB_WEAK", "STB_LOOS")
+_STRINGS = 0x20  # the section flag SHF_STRINGS
 # Symbols of the standard library, which are equivalent in all objects even where their bytes differ.
 _STANDARD = ("_ZNSt", "_ZSt", "_ZNKSt", "_ZTS", "_ZTI", "_ZTV", "_ZN9__gnu_cxx", "_ZNK9__gnu_cxx", "DW.ref.")
 
@@ -67,41 +69,43 @@ def check_one_definition(kernels: Mapping[str, Path]) -> None:
 
 def _shared(path: Path) -> Iterator[tuple[str, str]]:
     """Yield the symbols of an object that others may define as well, each with a digest of its definition."""
-    with elf.open_elf(path) as file:
-        relocations = {table.info: [*file.relocations(table)] for table in file.of_type(elf.RELA)}
-        for symbols in map(file.symbols, file.of_type(elf.SYMTAB)):
-            for symbol in symbols:
+    with elf_symbols.open_elf(path) as elf:
+        relocations = {table["sh_info"]: table for table in elf.iter_sections("SHT_RELA")}
+        for table in elf.iter_sections("SHT_SYMTAB"):
+            for symbol in table.iter_symbols():
+                info, section = symbol["st_info"], symbol["st_shndx"]
                 if (
-                    symbol.binding in _REPEATED
-                    and symbol.type in (elf.OBJECT, elf.FUNCTION)
-                    and elf.UNDEFINED < symbol.section < elf.RESERVED
+                    info["bind"] in _REPEATED
+                    and info["type"] in ("STT_OBJECT", "STT_FUNC")
+                    and isinstance(section, int)  # else undefined, or in no section
                     and not symbol.name.startswith(_STANDARD)
                 ):
-                    yield symbol.name, _digest(file, symbol, symbols, relocations.get(symbol.section, ()))
+                    yield symbol.name, _digest(elf, table, symbol, relocations.get(section))
 
 
-def _digest(file: Elf, symbol: Symbol, symbols: Sequence[Symbol], relocations: Iterable[Relocation]) -> str:
+def _digest(elf: Any, table: Any, symbol: Any, relocations: Any) -> str:
     """Return a digest of the bytes of a symbol and of its relocations."""
-    first, end = symbol.value, symbol.value + symbol.size
-    digest = hashlib.sha256(file.content(file.sections[symbol.section])[first:end])
-    for found in relocations:
-        if first <= found.offset < end:
-            target = _target(file, symbols[found.symbol])
-            digest.update(repr((found.offset - first, found.type, found.addend, target)).encode())
+    first, end = symbol["st_value"], symbol["st_value"] + symbol["st_size"]
+    digest = hashlib.sha256(elf.get_section(symbol["st_shndx"]).data()[first:end])
+    for reference in relocations.iter_relocations() if relocations else ():
+        if first <= (offset := reference["r_offset"]) < end:
+            target = _target(elf, table.get_symbol(reference["r_info_sym"]))
+            digest.update(repr((offset - first, reference["r_info_type"], reference["r_addend"], target)).encode())
     return digest.hexdigest()
 
 
-def _target(file: Elf, symbol: Symbol) -> object:
+def _target(elf: Any, symbol: Any) -> object:
     """Return the target of a relocation: the name of a global symbol, or the bytes of a local one."""
-    if symbol.binding != elf.LOCAL:
+    index, value = symbol["st_shndx"], symbol["st_value"]
+    if symbol["st_info"]["bind"] != "STB_LOCAL":
         return symbol.name
-    if not elf.UNDEFINED < symbol.section < elf.RESERVED:
+    if not isinstance(index, int):
         return ""
-    section = file.sections[symbol.section]
-    data = file.content(section)
-    if section.flags & elf.STRINGS:
-        return data[symbol.value : data.find(b"\0", symbol.value)]
-    return data[symbol.value : symbol.value + (symbol.size or section.entry_size)]  # a constant has an entry's size
+    section = elf.get_section(index)
+    data = section.data()
+    if section["sh_flags"] & _STRINGS:
+        return data[value : data.find(b"\0", value)]
+    return data[value : value + (symbol["st_size"] or section["sh_entsize"])]  # a constant has the size of an entry
 
 
 def _demangled(name: str) -> str:
