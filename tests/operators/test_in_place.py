@@ -7,14 +7,20 @@ each kind and a new result.
 
 from __future__ import annotations
 
+import io
 import re
 import shutil
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from opmatrix.declaration.load import load_operator
+from opmatrix.errors import DistError
+from opmatrix.matrix.cells import Cell
 from tests.support.forked import forked, register
 from tests.support.projects import ROOT, Project, edited
 
@@ -194,6 +200,80 @@ def test_a_gradient_through_out_is_checked(project: Project) -> None:
     assert "_cst::split.out: gradient 0 of 1 is not that of _cst::split_out_functional: " in done.stderr
 
 
+SKIPPED = "        argument.copy_(made)\n        return\n", "        {}argument.copy_(made)\n        return\n"
+
+
+def test_a_compiled_call_that_writes_nothing_is_found(project: Project) -> None:
+    """In torch.compile alone, which takes the call as the functional operator and copies."""
+    with planted(project, "axpy", SKIPPED[0], SKIPPED[1].format("if not torch.compiler.is_compiling(): ")):
+
+        def compiled() -> None:
+            from opmatrix.torch_checks.compat_compiled import compiled
+
+            compiled(_prepared(project), backend="aot_eager")
+
+        message = forked(compiled, project.root / "output")
+    assert re.search(r"of cst::axpy_ \(x: .*\): compiled by torch.compile, z is not that of a plain call", message)
+
+
+def _prepared(project: Project) -> Any:
+    """Return what `doit compat` gives to its rows."""
+    from opmatrix.export.generated_modules import load_generated
+    from opmatrix.torch_checks.compat import prepare
+    from opmatrix.torch_library import load_library, user_python
+
+    operator = load_operator(project.layout, "axpy")
+    loaded = load_library.load(project.layout, operator)
+    load_generated(project.layout, "axpy").fake.register_fake()
+    return prepare(operator, loaded.overload, user_python.gradient(project.layout, operator.spec))
+
+
+def test_compiled_calls_write(project: Project) -> None:
+    def compiled() -> None:
+        from opmatrix.torch_checks.compat_compiled import compiled
+
+        compat = _prepared(project)
+        assert [sample.writes for sample in compat.written] == [True] * len(compat.samples)
+        compiled(compat, backend="aot_eager")
+
+    assert forked(compiled, project.root / "output") == ""
+
+
+@pytest.mark.parametrize("fault", ["", "pass  # "], ids=["as it is", "without the copy"])
+def test_the_wheel_writes(fault: str, project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its run check calls both operators."""
+    from opmatrix.wheel import run_unpacked
+
+    if not project.layout.dist.is_dir():
+        shutil.copy(ROOT / "LICENSE", project.root)
+        done = project.doit("dist", "--unverified")
+        assert done.returncode == 0, done.stdout + done.stderr
+    (wheel,) = project.layout.dist.iterdir()
+    made = io.BytesIO()
+    with zipfile.ZipFile(wheel) as archive, zipfile.ZipFile(made, "w") as packed:
+        for name in archive.namelist():
+            content = archive.read(name).decode("latin-1")
+            of_axpy = name.endswith("axpy/fake.py")
+            assert SKIPPED[0] in content or not of_axpy
+            packed.writestr(
+                name, (content.replace(SKIPPED[0], SKIPPED[1].format(fault)) if of_axpy else content).encode("latin-1")
+            )
+    monkeypatch.setattr(run_unpacked, "TORCH_EXPORTERS", ("legacy",))
+    use = run_unpacked.WheelRun(
+        paths=project.layout,
+        name="seed_ops",
+        operators=[load_operator(project.layout, name) for name in ("axpy", "split_sign")],
+        cells=[Cell.parse("torch2.13-legacy-opset18-ort1.31")],
+        torch="2.13.0",
+        folder=tmp_path,
+    )
+    if not fault:
+        assert run_unpacked.run(made.getvalue(), use) == "6 cases in 18 runs from the wheel"
+        return
+    with pytest.raises(DistError, match="axpy-plain, torch-written: z: 6 of 6 elements differ"):
+        run_unpacked.run(made.getvalue(), use)
+
+
 def test_a_result_must_be_the_argument(project: Project) -> None:
     with planted(project, "split_sign", "return positive, ", "return positive.clone(), "):
         done = register(project.root, "split_sign", "--part", "schema")
@@ -225,7 +305,6 @@ def _checked(project: Project, without: str) -> Iterator[None]:
 
 def export(project: Project, cell: str) -> str:
     """Export axpy in a cell; return the message of the failure, or ""."""
-    from opmatrix.matrix.cells import Cell
 
     def run() -> None:
         from opmatrix.stages import export as stage

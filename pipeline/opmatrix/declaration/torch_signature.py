@@ -193,6 +193,48 @@ def call_of(spec: OpSpec, attributes: Mapping[str, Any]) -> Call:
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class WrittenArgument:
+    """An argument of such a call: a value, or the index of an input. `output`: what is written into it, without an
+    input by ``out=``."""
+
+    name: str
+    keyword: bool
+    value: Any
+    input: int | None
+    output: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class WrittenCall:
+    """The call of an operator that writes arguments. `outputs` says where each output is: in the argument of that name,
+    or, with None, in the result of that index."""
+
+    arguments: tuple[WrittenArgument, ...]
+    outputs: tuple[tuple[str | None, int], ...]
+
+
+def written_call(spec: OpSpec, attributes: Mapping[str, Any]) -> WrittenCall:
+    """Return the call with `attributes`, by their names in torch, as others make it. Needs a written schema."""
+    schema, into = written_schema(spec), {name: spec.outputs.index(o) for name, o in written_outputs(spec).items()}
+    assert schema is not None
+    places = {torch_name(part): n for n, part in enumerate(spec.inputs)}
+    arguments = tuple(
+        WrittenArgument(
+            name=a.name,
+            keyword=a.keyword,
+            value=attributes.get(a.name, a.default),
+            input=places.get(a.name),
+            output=into.get(a.name),
+        )
+        for a in schema.arguments
+    )
+    fresh = iter([n for n, result in enumerate(schema.results) if not is_written(result)])
+    names = {n: name for name, n in into.items()}
+    outputs = tuple((names.get(n), -1 if n in names else next(fresh)) for n in range(len(spec.outputs)))
+    return WrittenCall(arguments=arguments, outputs=outputs)
+
+
 def constants(spec: OpSpec) -> list[Constant]:
     """Return the arguments of a written schema that have one legal value."""
     return [a.source for a in torch_arguments(spec) if isinstance(a.source, Constant)] if written_schema(spec) else []

@@ -34,11 +34,11 @@ def compiled(compat: Compat, *, backend: Any = "inductor") -> tuple[int, str]:
     before = torch._dynamo.config.capture_dynamic_output_shape_ops
     torch._dynamo.config.capture_dynamic_output_shape_ops = before or variable
     try:
-        for base in compat.samples:
+        for base in (*compat.samples, *compat.written):
             several = [base, *(sample for _, sample in zip(range(_SIZES - 1), resized(base), strict=False))]
             count += _compiled_once(several, backend)
         if compat.gradient:
-            count += _compiled_gradient(compat, backend)
+            count += sum(_compiled_gradient(compat, s, backend) for s in (compat.samples, compat.written))
     finally:
         torch._dynamo.config.capture_dynamic_output_shape_ops = before
         torch._dynamo.reset()
@@ -72,7 +72,7 @@ def _compiled_once(several: Sequence[CompatSample], backend: Any) -> int:
         # Else torch takes sizes that are equal in the first call for one, and compiles again where they are not.
         with torch.no_grad(), settings.patch(use_duck_shape=False):
             found = as_tuple(function(*sample.arguments))
-        require_equal(sample, found, sample.call(*sample.tensors), "compiled by torch.compile")
+        require_equal(sample, found, sample.functional.call(*sample.tensors), "compiled by torch.compile")
         if len(graphs) > 1:
             raise CompatError(
                 f"{sample}: torch.compile compiled it again for these sizes, after {several[0]}: the fake kernel or "
@@ -81,12 +81,12 @@ def _compiled_once(several: Sequence[CompatSample], backend: Any) -> int:
     return len(several)
 
 
-def _compiled_gradient(compat: Compat, backend: Any) -> int:
-    for base in compat.samples:
+def _compiled_gradient(compat: Compat, samples: Sequence[CompatSample], backend: Any) -> int:
+    for base in samples:
         if places := compat.derived(base):
             torch._dynamo.reset()
             function = torch.compile(base.function, backend=backend, fullgraph=True, dynamic=True)
-            expected = gradients(base.function, base, places)
+            expected = gradients(base.functional.function, base, places)
             found = gradients(function, base, places)
             require_near(base, found, expected, "in the gradient of the compiled call")
             return 1

@@ -16,7 +16,7 @@ import torch
 
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.model_inputs import graph_inputs
-from opmatrix.declaration.torch_signature import attribute_values, dtype_of
+from opmatrix.declaration.torch_signature import attribute_values, callers_name, dtype_of, is_mutable
 from opmatrix.declaration.variadic_outputs import with_outputs
 from opmatrix.errors import CompatError
 from opmatrix.spec import Case, MemoryLayout, Model, OpSpec, Values, given, shape_of
@@ -26,7 +26,7 @@ from opmatrix.testdata.compare import EXACT, compare
 from opmatrix.testdata.declared_shapes import resized_shapes, template_of
 from opmatrix.torch_checks.backward_calls import largest
 from opmatrix.torch_checks.gradient_samples import reshaped
-from opmatrix.torch_library.call import CALL_ERRORS, as_tuple, with_attributes
+from opmatrix.torch_library.call import CALL_ERRORS, ComposedCall, as_tuple, with_attributes
 from opmatrix.torch_library.case_tensors import arguments, as_array, strided
 from opmatrix.torch_library.user_python import Gradient
 
@@ -41,11 +41,13 @@ _GRADIENT_RTOL = {torch.float64: 1e-9, torch.float32: 1e-4}  # batched products 
 
 @dataclass(frozen=True, kw_only=True)
 class CompatSample:
-    """One case of an operator: a model of this case alone, and its arrays."""
+    """One case of an operator: a model of this case alone, and its arrays. `writes`: it calls the operator that writes
+    arguments, with copies of them, in place of the functional one."""
 
     spec: OpSpec
     model: Model
     operator: Any
+    writes: bool = False
 
     @cached_property
     def tensors(self) -> tuple[torch.Tensor, ...]:
@@ -74,7 +76,8 @@ class CompatSample:
             f"{n}: {str(t.dtype).removeprefix('torch.')} {tuple(t.shape)}"
             for n, t in zip(self.names, self.tensors, strict=True)
         )
-        return f"case {self.model.cases[0].name} ({shown})"
+        called = f" of {callers_name(self.spec)}" if self.writes else ""
+        return f"case {self.model.cases[0].name}{called} ({shown})"
 
     def call(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Call the operator with these tensors and the attributes of the case; return its outputs."""
@@ -87,7 +90,14 @@ class CompatSample:
     @cached_property
     def function(self) -> Any:
         """The operator with the attributes of the case, as a function of its inputs."""
+        if self.writes:
+            return ComposedCall(self.spec, self.model)
         return with_attributes(self.operator, self.spec, self.model)
+
+    @property
+    def functional(self) -> CompatSample:
+        """The same case of the operator that writes nothing."""
+        return replace(self, writes=False)
 
     @cached_property
     def arguments(self) -> list[Any]:
@@ -120,6 +130,11 @@ class Compat:
     @property
     def spec(self) -> OpSpec:
         return self.operator.spec
+
+    @property
+    def written(self) -> list[CompatSample]:
+        """The samples of the operator that writes arguments, if there is one."""
+        return [replace(sample, writes=True) for sample in self.samples if is_mutable(self.spec)]
 
     def derived(self, base: CompatSample) -> list[int]:
         """Return the tensors of a sample for which a gradient is taken, by their index."""

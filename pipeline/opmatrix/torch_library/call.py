@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -19,7 +20,7 @@ from opmatrix.declaration.torch_signature import (
     torch_name,
     torch_overload,
     torch_qualified,
-    written_outputs,
+    written_call,
     written_schema,
 )
 from opmatrix.declaration.variadic_outputs import flat
@@ -109,38 +110,31 @@ class ComposedCall:
     """
 
     def __init__(self, spec: OpSpec, model: Model) -> None:
-        schema, outputs = written_schema(spec), written_outputs(spec)
+        schema, values = written_schema(spec), torch_attributes(spec, model)
         assert schema is not None
         found = registered_operator(callers_name(spec))
         self.overload = found if schema.overload else found.default
-        values = torch_attributes(spec, model)
         self._functional = with_attributes(torch_operator(spec), spec, model)
-        self._places = {torch_name(part): n for n, part in enumerate(spec.inputs)}
-        self._fixed = {a.name: values.get(a.name, a.default) for a in schema.arguments}
-        self._fixed |= {name: _of_another_type(self._fixed[name]) for name in scalars(spec)}
-        self._written = {name: spec.outputs.index(output) for name, output in outputs.items()}
-        self._positional = [a.name for a in schema.arguments if not a.keyword]
-        self._by_name = [a.name for a in schema.arguments if a.keyword]
-        # Where each output is: in an argument, or in a result.
-        fresh = iter([n for n, result in enumerate(schema.results) if not is_written(result)])
-        names = {n: name for name, n in self._written.items()}
-        self._outputs = [(names.get(n), -1 if n in names else next(fresh)) for n in range(len(spec.outputs))]
+        call, numbers = written_call(spec, values), scalars(spec)
+        others = [replace(a, value=_of_another_type(a.value)) if a.name in numbers else a for a in call.arguments]
+        self._call = replace(call, arguments=tuple(others))
         letters = {a.type.alias: a.name for a in schema.arguments if is_written(a)}
         self._aliases = [letters.get(result.type.alias) for result in schema.results]
 
     def given(self, inputs: Sequence[Any]) -> dict[str, Any]:
         """Return the arguments by name: those that are written are copies, and for ``out=`` empty tensors."""
-        found = dict(self._fixed)
-        for name, n in self._places.items():
-            found[name] = inputs[n].clone() if name in self._written else inputs[n]
-        for name, n in self._written.items():
-            if name not in self._places:
-                found[name] = torch.empty_like(as_tuple(self._functional(*inputs))[n])
+        found = {}
+        for a in self._call.arguments:
+            found[a.name] = a.value if a.input is None else inputs[a.input]
+            if a.output is not None:
+                made = as_tuple(self._functional(*inputs))[a.output] if a.input is None else None
+                found[a.name] = found[a.name].clone() if made is None else torch.empty_like(made)
         return found
 
     def ordered(self, given: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """Return the arguments by position, and those by name alone."""
-        return [given[name] for name in self._positional], {name: given[name] for name in self._by_name}
+        positional = [given[a.name] for a in self._call.arguments if not a.keyword]
+        return positional, {a.name: given[a.name] for a in self._call.arguments if a.keyword}
 
     def foreign(self, given: dict[str, Any], returned: Any) -> list[str]:
         """Return the arguments that the schema returns, and the call does not."""
@@ -153,7 +147,7 @@ class ComposedCall:
         positional, by_name = self.ordered(given)
         returned = self.overload(*positional, **by_name)
         results = returned if isinstance(returned, tuple) else (returned,)  # a list is one output
-        outputs = tuple([results[n] if name is None else given[name] for name, n in self._outputs])
+        outputs = tuple([results[n] if name is None else given[name] for name, n in self._call.outputs])
         return outputs if len(outputs) > 1 else outputs[0]
 
 

@@ -28,11 +28,14 @@ from opmatrix.declaration.model_inputs import case_arguments, graph_inputs, grap
 from opmatrix.declaration.torch_signature import (
     attribute_values,
     call_of,
+    callers_name,
     dtype_of,
+    is_mutable,
     model_dtypes,
     stable_abi_since,
     torch_name,
     torch_qualified,
+    written_call,
 )
 from opmatrix.declaration.variadic_outputs import nested, of_model, variadic_output
 from opmatrix.errors import DistError, many
@@ -115,6 +118,7 @@ class WheelRun:
         return {
             "name": spec.name,
             "torch": torch_qualified(spec) if served else None,
+            "writes": callers_name(spec) if served and is_mutable(spec) else None,
             "fake": bool(spec.torch and not spec.torch.overrides),
             "gradient": served and bool(called or (path.is_file() and "\ndef backward(" in path.read_text())),
             "torch_op": path.is_file(),
@@ -150,6 +154,7 @@ class WheelRun:
             "inputs": [item.part.name for item in fed],
             "by_position": call.by_position,
             "by_name": call.by_name,
+            "written": asdict(written_call(spec, passed)) if is_mutable(spec) else None,
             "axes": [{axis: dims[name] for axis, name in enumerate(names) if name} for names in dynamic],
             "related": {dims[name]: asdict(axis) | {"of": dims.get(axis.of or "")}
                         for name, axis in dynamic_axes(spec, model).items()},

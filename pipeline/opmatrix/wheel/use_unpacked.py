@@ -108,18 +108,41 @@ def as_array(tensor: Any) -> Any:
 
 
 def call(operator: Job, model: Job, tensors: Sequence[Any]) -> tuple[Any, ...]:
+    inputs = arguments(model, tensors)
+    positional = [value if n is None else inputs[n] for n, value in model["by_position"]]
+    by_name = {name: value if n is None else inputs[n] for name, n, value in model["by_name"]}
+    outputs = called(operator["torch"], positional, by_name)
+    return tuple(one for output in outputs for one in (output if isinstance(output, list | tuple) else [output]))
+
+
+def called(qualified: str, positional: Sequence[Any], by_name: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Call the operator ``namespace::name``, or ``namespace::name.overload``; return its results."""
     import torch
 
-    namespace, _, name = operator["torch"].partition("::")
+    namespace, _, name = qualified.partition("::")
     name, _, overload = name.partition(".")
     function = getattr(getattr(torch.ops, namespace), name)
-    inputs = arguments(model, tensors)
-    returned = (getattr(function, overload) if overload else function)(
-        *[value if n is None else inputs[n] for n, value in model["by_position"]],
-        **{name: value if n is None else inputs[n] for name, n, value in model["by_name"]},
-    )
-    outputs = returned if isinstance(returned, tuple | list) else (returned,)
-    return tuple(one for output in outputs for one in (output if isinstance(output, list) else [output]))
+    returned = (getattr(function, overload) if overload else function)(*positional, **by_name)
+    if returned is None:
+        return ()
+    return tuple(returned) if isinstance(returned, tuple) else (returned,)  # a list is one output
+
+
+def written(operator: Job, model: Job, tensors: Sequence[Any], outputs: Sequence[Any]) -> tuple[Any, ...]:
+    """Call the operator that writes arguments with copies of them, and return all outputs: `outputs` in new memory."""
+    import torch
+
+    inputs, made = arguments(model, tensors), model["written"]
+    given = {}
+    for argument in made["arguments"]:
+        value = argument["value"] if argument["input"] is None else inputs[argument["input"]]
+        if argument["output"] is not None:
+            value = torch.empty_like(outputs[argument["output"]]) if argument["input"] is None else value.clone()
+        given[argument["name"]] = value
+    by_name = {argument["name"]: given[argument["name"]] for argument in made["arguments"] if argument["keyword"]}
+    positional = [value for name, value in given.items() if name not in by_name]
+    results = called(operator["writes"], positional, by_name)
+    return tuple(results[n] if name is None else given[name] for name, n in made["outputs"])
 
 
 def use_in_torch(job: Job) -> None:
@@ -140,6 +163,13 @@ def use_in_torch(job: Job) -> None:
             except Exception as error:  # a kernel may raise anything
                 fail(f"{case['name']} in torch: {type(error).__name__}: {error}")
             write(f"{case['out']}/torch", [*map(as_array, outputs)])
+            if operator["writes"]:
+                now(f"{case['name']}, {operator['writes']}")
+                try:
+                    copies = written(operator, model, tensors, outputs)
+                except Exception as error:  # as above
+                    fail(f"{case['name']} in torch: {operator['writes']}: {type(error).__name__}: {error}")
+                write(f"{case['out']}/torch-written", [*map(as_array, copies)])
             if operator["fake"]:
                 check_fake(operator, model, case["name"], tensors, outputs)
     for operator in job["operators"]:
