@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import faulthandler
 import os
 import subprocess
@@ -23,12 +24,24 @@ def forked(function: Callable[[], None], output: Path) -> str:
     `output` gets all that the child prints. Any other exception is raised here, with the child's traceback.
     """
     message = output.with_name(output.name + ".error")
-    if not (child := os.fork()):
+    if not (child := _fork()):
         os._exit(_run(function, output, message))
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if status not in (0, 1):
         raise RuntimeError(f"the child ended with {status}:\n{output.read_text()}")
     return message.read_text() if status else ""
+
+
+def _fork() -> int:
+    """Fork without OpenMP's threads: a child would wait forever for those of its parent, which a fork does not copy.
+
+    omp_pause_resource_all (OpenMP 5.0) ends them; the next parallel region makes new ones.
+    """
+    hard = 2  # omp_pause_hard
+    for library in {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "libgomp" in line}:
+        if ctypes.CDLL(library).omp_pause_resource_all(hard):
+            raise RuntimeError(f"OpenMP's threads of {library} do not end")
+    return os.fork()
 
 
 def _run(function: Callable[[], None], output: Path, message: Path) -> int:
@@ -54,7 +67,7 @@ def register(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     for module in ("opmatrix.stages.register", "opmatrix.torch_checks.opcheck", "opmatrix.torch_checks.export_check"):
         import_module(module)
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        if not (child := os.fork()):
+        if not (child := _fork()):
             status = 70
             try:
                 os.chdir(root)

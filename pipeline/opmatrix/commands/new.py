@@ -23,7 +23,7 @@ class New(CommandBase):
     """Load no tasks, so that a mistake in one operator does not prevent a new one."""
 
     name = "new"
-    doc_purpose = "write the files of a new operator, which passes all gates at once; the places to fill in are marked"
+    doc_purpose = "write a new operator that passes all gates; the places to fill in are marked"
     doc_usage = "[--schema SCHEMA | --override aten::NAME | --from-onnx FILE] [--domain DOMAIN] | --project DIR"
     doc_description = (
         "Declaration, cases, reference, README and kernel: of a torch schema, of an operator of torch's own, or of "
