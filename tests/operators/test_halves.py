@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 
 import pytest
 
-from tests.support.projects import ROOT, Project, edited
+from tests.support.projects import Project, edited
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.mark.slow]
 
@@ -27,13 +26,7 @@ CALLS = {
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    made = Project.copy(tmp_path_factory.mktemp("halves"), operators=(), seconds=300)
-    shutil.copytree(
-        ROOT / "tests/projects/halves", made.root, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__")
-    )
-    done = made.doit("opsets=9,18")
-    assert done.returncode == 0, done.stdout + done.stderr
-    return made
+    return Project.verified("halves", tmp_path_factory.mktemp("halves"), "opsets=9,18")
 
 
 def test_every_cell_is_verified(project: Project) -> None:

@@ -29,12 +29,7 @@ pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.ma
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    made = Project.copy(tmp_path_factory.mktemp("in_place"), operators=(), seconds=300)
-    ignored = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(ROOT / "tests/projects/in_place", made.root, dirs_exist_ok=True, ignore=ignored)
-    done = made.doit("opsets=18")
-    assert done.returncode == 0, done.stdout + done.stderr
-    return made
+    return Project.verified("in_place", tmp_path_factory.mktemp("in_place"), "opsets=18")
 
 
 @pytest.mark.parametrize("operator", ["axpy", "split_sign"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -17,9 +16,7 @@ SEEDS = 306  # lines of the seeds' operator: seven files of onnx/tutorials, PyTo
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    made = Project.copy(tmp_path_factory.mktemp("minimal"), operators=(), seconds=300)
-    shutil.copytree(MINIMAL, made.root, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
-    return made
+    return Project.of("minimal", tmp_path_factory.mktemp("minimal"))
 
 
 def test_every_cell_is_verified(project: Project) -> None:

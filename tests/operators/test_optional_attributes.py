@@ -6,7 +6,6 @@ tests/projects/absent: one attribute of each kind; 0, False and an empty list di
 from __future__ import annotations
 
 import re
-import shutil
 import sys
 from pathlib import Path
 
@@ -17,20 +16,14 @@ from onnx import helper
 from opmatrix.declaration.load import load_operator
 from opmatrix.stages import compile
 from tests.support.forked import forked, register
-from tests.support.projects import ROOT, Project, edited
+from tests.support.projects import Project, edited
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
-
-ABSENT = ROOT / "tests/projects/absent"
 
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    made = Project.copy(tmp_path_factory.mktemp("optional"), operators=(), seconds=300)
-    shutil.copytree(ABSENT, made.root, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
-    done = made.doit("opsets=18")
-    assert done.returncode == 0, done.stdout + done.stderr
-    return made
+    return Project.verified("absent", tmp_path_factory.mktemp("optional"), "opsets=18")
 
 
 def test_every_cell_is_verified(project: Project) -> None:

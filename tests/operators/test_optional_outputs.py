@@ -19,11 +19,7 @@ pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.ma
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    made = Project.copy(tmp_path_factory.mktemp("optional"), operators=(), seconds=300)
-    shutil.copytree(OPTIONAL, made.root, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
-    done = made.doit("opsets=18")
-    assert done.returncode == 0, done.stdout + done.stderr
-    return made
+    return Project.verified("optional", tmp_path_factory.mktemp("optional"), "opsets=18")
 
 
 def test_every_cell_is_verified(project: Project) -> None:

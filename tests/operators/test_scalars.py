@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import io
 import re
-import shutil
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,19 +21,14 @@ from opmatrix.codegen import python_modules
 from opmatrix.declaration.load import load_operator
 from opmatrix.spec import TorchOp
 from tests.support.forked import forked, register
-from tests.support.projects import ROOT, Project, edited
+from tests.support.projects import Project, edited
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    made = Project.copy(tmp_path_factory.mktemp("scalars"), operators=(), seconds=300)
-    ignored = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(ROOT / "tests/projects/scalars", made.root, dirs_exist_ok=True, ignore=ignored)
-    done = made.doit("opsets=18")
-    assert done.returncode == 0, done.stdout + done.stderr
-    return made
+    return Project.verified("scalars", tmp_path_factory.mktemp("scalars"), "opsets=18")
 
 
 @pytest.mark.parametrize("operator", ["damped", "shift"])

@@ -8,7 +8,6 @@ behind these.
 from __future__ import annotations
 
 import re
-import shutil
 import sys
 from contextlib import ExitStack
 from dataclasses import replace
@@ -25,11 +24,10 @@ from opmatrix.project.paths import Paths
 from opmatrix.stages import codegen, compile, verify
 from opmatrix.testdata.invalid_calls import Call, valid_call
 from tests.support.forked import forked
-from tests.support.projects import ROOT, Project, edited
+from tests.support.projects import Project, edited
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
 
-SIZES = ROOT / "tests/projects/sizes"
 NAMES = ("y", "largest", "repeated", "flat", "kept", "rows", "slices", "places")
 # What to change in a valid call, and the message of torch, ONNX Runtime and the fake kernel alike.
 REFUSED = {
@@ -83,11 +81,7 @@ SIZES_OF_THE_KERNEL = {
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    made = Project.copy(tmp_path_factory.mktemp("sizes"), operators=(), seconds=300)
-    shutil.copytree(SIZES, made.root, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
-    done = made.doit("opsets=18")
-    assert done.returncode == 0, done.stdout + done.stderr
-    return made
+    return Project.verified("sizes", tmp_path_factory.mktemp("sizes"), "opsets=18")
 
 
 def test_every_cell_is_verified(project: Project) -> None:

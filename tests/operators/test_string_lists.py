@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import sys
 from pathlib import Path
 
@@ -20,20 +19,14 @@ from opmatrix.declaration.load import load_operator
 from opmatrix.matrix.cells import Cell
 from opmatrix.stages import compile
 from tests.support.forked import forked
-from tests.support.projects import ROOT, Project, edited
+from tests.support.projects import Project, edited
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
-
-LISTED = ROOT / "tests/projects/listed"
 
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    made = Project.copy(tmp_path_factory.mktemp("listed"), operators=(), seconds=300)
-    shutil.copytree(LISTED, made.root, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
-    done = made.doit("opsets=18")
-    assert done.returncode == 0, done.stdout + done.stderr
-    return made
+    return Project.verified("listed", tmp_path_factory.mktemp("listed"), "opsets=18")
 
 
 def test_every_gate_passes(project: Project) -> None:

@@ -7,7 +7,6 @@ of a declared shape and of one that the kernel decides, and beside a named rank.
 from __future__ import annotations
 
 import json
-import shutil
 
 import pytest
 
@@ -22,11 +21,7 @@ OPERATORS = sorted(path.name for path in (STRINGS / "ops").iterdir())
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """The project, in which `doit` has run."""
-    made = Project.copy(tmp_path_factory.mktemp("strings"), operators=(), seconds=300)
-    shutil.copytree(STRINGS, made.root, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
-    done = made.doit("opsets=9,18")
-    assert done.returncode == 0, done.stdout + done.stderr
-    return made
+    return Project.verified("strings", tmp_path_factory.mktemp("strings"), "opsets=9,18")
 
 
 def test_every_gate_passes(project: Project) -> None:

@@ -6,7 +6,6 @@ tests/projects/tensors: a table of float32 with a size that is not declared, a m
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Callable
 
 import numpy as np
@@ -17,20 +16,14 @@ from onnx import helper, numpy_helper
 from opmatrix.declaration.load import load_operator
 from opmatrix.stages import compile
 from tests.support.forked import forked
-from tests.support.projects import ROOT, Project, edited
+from tests.support.projects import Project, edited
 
 pytestmark = [pytest.mark.compile, pytest.mark.ort]
-
-TENSORS = ROOT / "tests/projects/tensors"
 
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    made = Project.copy(tmp_path_factory.mktemp("tensors"), operators=(), seconds=300)
-    shutil.copytree(TENSORS, made.root, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
-    done = made.doit("opsets=18")
-    assert done.returncode == 0, done.stdout + done.stderr
-    return made
+    return Project.verified("tensors", tmp_path_factory.mktemp("tensors"), "opsets=18")
 
 
 def node_model(project: Project, **changed: object) -> onnx.ModelProto:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 
 import pytest
 
-from tests.support.projects import ROOT, Project, edited
+from tests.support.projects import Project, edited
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.mark.slow]
 
@@ -124,12 +123,7 @@ print(json.dumps(said))
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """A project with operators whose inputs are tied, verified."""
-    made = Project.copy(tmp_path_factory.mktemp("tied"), operators=(), seconds=300)
-    ignored = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(ROOT / "tests/projects/tied", made.root, dirs_exist_ok=True, ignore=ignored)
-    done = made.doit("opsets=18")
-    assert done.returncode == 0, done.stdout + done.stderr
-    return made
+    return Project.verified("tied", tmp_path_factory.mktemp("tied"), "opsets=18")
 
 
 def said(project: Project, side: str) -> dict[str, str]:

@@ -7,7 +7,6 @@ attribute says, behind another output; add_each, of ONNX alone, one for each ite
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -18,19 +17,14 @@ from onnx import ModelProto
 
 from opmatrix.declaration.load import load_operator
 from opmatrix.stages import data
-from tests.support.projects import ROOT, Project, edited
+from tests.support.projects import Project, edited
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    made = Project.copy(tmp_path_factory.mktemp("variadic"), operators=(), seconds=300)
-    ignored = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(ROOT / "tests/projects/variadic", made.root, dirs_exist_ok=True, ignore=ignored)
-    done = made.doit("opsets=18")
-    assert done.returncode == 0, done.stdout + done.stderr
-    return made
+    return Project.verified("variadic", tmp_path_factory.mktemp("variadic"), "opsets=18")
 
 
 def test_every_gate_passes(project: Project) -> None:

@@ -8,7 +8,6 @@ after the star; `rows` is an overload of the same torch operator, with a gradien
 from __future__ import annotations
 
 import re
-import shutil
 import sys
 from pathlib import Path
 
@@ -19,20 +18,14 @@ from opmatrix.declaration.load import load_operator
 from opmatrix.stages import compile
 from opmatrix.testdata.invalid_calls import Call, valid_call
 from tests.support.forked import forked, register
-from tests.support.projects import ROOT, Project, edited
+from tests.support.projects import Project, edited
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
-
-SCHEMAS = ROOT / "tests/projects/schemas"
 
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    made = Project.copy(tmp_path_factory.mktemp("schemas"), operators=(), seconds=300)
-    shutil.copytree(SCHEMAS, made.root, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
-    done = made.doit("opsets=18")
-    assert done.returncode == 0, done.stdout + done.stderr
-    return made
+    return Project.verified("schemas", tmp_path_factory.mktemp("schemas"), "opsets=18")
 
 
 @pytest.mark.parametrize("operator", ["rows", "written"])

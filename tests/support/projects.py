@@ -79,6 +79,22 @@ class Project:
         (folder / "pyproject.toml").write_text(settings + limits)
         return cls(folder)
 
+    @classmethod
+    def of(cls, name: str, folder: Path) -> Project:
+        """Copy the project tests/projects/`name`."""
+        made = cls.copy(folder, operators=(), seconds=300)
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / "tests/projects" / name, folder, ignore=ignored, dirs_exist_ok=True)
+        return made
+
+    @classmethod
+    def verified(cls, name: str, folder: Path, *arguments: str) -> Project:
+        """Copy the project tests/projects/`name` and run doit in it, which must pass."""
+        made = cls.of(name, folder)
+        done = made.doit(*arguments)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return made
+
     def bring(self, *operators: str) -> None:
         """Add existing operators with handwritten bindings: those of tests/projects/existing."""
         for part in ("third_party", *(f"{room}/{o}" for room in ("ops", "native") for o in operators)):
