@@ -22,12 +22,13 @@ _COLUMNS = """
   takes a tensor of it and returns a copy.
 - **torch, stable ABI**: the same operator, compiled over the stable ABI. opmatrix uses this ABI from torch 2.9 on.
 - **legacy exporter, dynamo exporter**: a model of a custom node, at opset 17 and 18, has an input and an output of it.
-- **node model**: ONNX Runtime loads a model of one custom node that has an input of it. For bfloat16 and float8, which
-  its Python interface does not take, also with [Cast nodes](../how-to/another-dtype.md#float8) at the edges.
+- **node model**: ONNX Runtime loads a model of one custom node that has an input of it. For bfloat16, float8,
+  int4 and uint4, which its Python interface does not take, also with
+  [nodes that cast](../how-to/another-dtype.md#float8) at the edges.
 - **ONNX Runtime**: one custom op makes a tensor of it, and another one takes it and finds the same bytes.
 
-Where the torch or the exporter of a cell does not carry a dtype of a model, the cases of that model are `unsupported`,
-with this reason.
+Where the torch, the exporter or the ONNX Runtime of a cell does not carry a dtype of a model, the cases of that model
+are `unsupported`, with this reason.
 
 """
 

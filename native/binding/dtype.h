@@ -18,6 +18,8 @@ enum class DType {
   float8_e5m2,
   float8_e4m3fnuz,
   float8_e5m2fnuz,
+  int4,
+  uint4,
   int8,
   int16,
   int32,
@@ -34,10 +36,11 @@ enum class DType {
 };
 
 constexpr const char* name(DType dtype) {
-  constexpr const char* names[] = {
-      "float16",         "bfloat16", "float32", "float64",   "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz",
-      "float8_e5m2fnuz", "int8",     "int16",   "int32",     "int64",         "uint8",       "uint16",
-      "uint32",          "uint64",   "bool",    "complex64", "complex128",    "string",      "another dtype"};
+  constexpr const char* names[] = {"float16",     "bfloat16",        "float32",         "float64", "float8_e4m3fn",
+                                   "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "int4",    "uint4",
+                                   "int8",        "int16",           "int32",           "int64",   "uint8",
+                                   "uint16",      "uint32",          "uint64",          "bool",    "complex64",
+                                   "complex128",  "string",          "another dtype"};
   return names[static_cast<int>(dtype)];
 }
 
@@ -45,6 +48,8 @@ class Half;  // opmatrix/half.h, which only the operators that use them include
 class BFloat16;
 template <int kFraction, bool kFnuz>
 class Float8;  // opmatrix/float8.h, likewise
+template <bool kSigned>
+class FourBits;  // opmatrix/int4.h, likewise
 
 /// The dtype of a C++ type.
 template <typename T>
@@ -61,6 +66,10 @@ template <>
 inline constexpr DType dtype_of<Float8<3, true>> = DType::float8_e4m3fnuz;
 template <>
 inline constexpr DType dtype_of<Float8<2, true>> = DType::float8_e5m2fnuz;
+template <>
+inline constexpr DType dtype_of<FourBits<true>> = DType::int4;
+template <>
+inline constexpr DType dtype_of<FourBits<false>> = DType::uint4;
 template <>
 inline constexpr DType dtype_of<float> = DType::float32;
 template <>

@@ -83,6 +83,10 @@ constexpr ONNXTensorElementDataType element_type(DType dtype) {
       return ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT8E4M3FNUZ;
     case DType::float8_e5m2fnuz:
       return ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT8E5M2FNUZ;
+    case DType::int4:
+      return ONNX_TENSOR_ELEMENT_DATA_TYPE_INT4;
+    case DType::uint4:
+      return ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT4;
     case DType::int8:
       return ONNX_TENSOR_ELEMENT_DATA_TYPE_INT8;
     case DType::int16:

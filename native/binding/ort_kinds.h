@@ -38,6 +38,14 @@ class ValuesOf {
 };
 using Values = ValuesOf<Value>;
 
+/// The class that holds an input of T; another one for strings, and for int4 and uint4.
+template <typename T>
+struct Holder {
+  using type = Value;
+};
+template <typename T>
+using ValueOf = typename Holder<T>::type;
+
 /// The memory of an output; `store` ends what `view` began.
 template <typename T>
 class Output {

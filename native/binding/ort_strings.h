@@ -3,7 +3,6 @@
 #pragma once
 
 #include <string>
-#include <type_traits>
 
 #include "ort_kinds.h"
 
@@ -46,9 +45,10 @@ class StringValue : public Value {
   Items<std::string> strings_;
 };
 
-/// Holds an input of T.
-template <typename T>
-using ValueOf = std::conditional_t<std::is_same_v<T, std::string>, StringValue, Value>;
+template <>
+struct Holder<std::string> {
+  using type = StringValue;
+};
 
 /// An output of strings, which `store` copies to ONNX Runtime.
 template <>

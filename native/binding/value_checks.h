@@ -32,6 +32,8 @@ constexpr bool at_least(T value, Limit limit) {
     return true;
   } else if constexpr (std::is_integral_v<T>) {
     return less_equal(limit, value);
+  } else if constexpr (std::numeric_limits<T>::is_integer) {
+    return less_equal(limit, static_cast<int>(value));  // an Int4 has not all limits
   } else {
     return value >= static_cast<T>(limit);
   }
@@ -43,6 +45,8 @@ constexpr bool at_most(T value, Limit limit) {
     return true;
   } else if constexpr (std::is_integral_v<T>) {
     return less_equal(value, limit);
+  } else if constexpr (std::numeric_limits<T>::is_integer) {
+    return less_equal(static_cast<int>(value), limit);
   } else {
     return value <= static_cast<T>(limit);
   }
@@ -74,7 +78,7 @@ constexpr auto one_of(Values... values) {
 template <typename Further>
 constexpr auto finite(Further further) {
   return [=](auto value) {
-    if constexpr (std::is_integral_v<decltype(value)>) {
+    if constexpr (std::numeric_limits<decltype(value)>::is_integer) {
       return further(value);
     } else {
       constexpr auto greatest = std::numeric_limits<decltype(value)>::max();
@@ -189,7 +193,7 @@ class WrongElement {
  private:
   static Part printed(T value) {
     if constexpr (!std::is_integral_v<T>) {
-      return +value;  // a float of a Half
+      return +value;  // a float of a Half, an int of an Int4
     } else {
       if (less_equal(value, std::numeric_limits<std::int64_t>::max())) return static_cast<std::int64_t>(value);
       return static_cast<double>(value);  // a uint64 that a Part cannot hold

@@ -15,7 +15,7 @@ from typing import Any, Literal
 DType = Literal[
     "float16", "bfloat16", "float32", "float64",
     "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz",
-    "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+    "int4", "uint4", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
     "bool", "string",
 ]  # fmt: skip
 AttributeKind = Literal["float", "int", "string", "bool", "floats", "ints", "strings", "bools", "tensor"]
@@ -114,8 +114,8 @@ class Input(metaclass=_KeepsMistakes):
     name: str
     """Letters, digits and _; the same in ONNX, in the torch schema, in the reference and in the kernel."""
     type: str
-    """A dtype such as ``"float32"``, or a name of `OpSpec.types`. ``"string"`` only with ``torch=None``: torch has no
-    tensors of strings."""
+    """A dtype such as ``"float32"``, or a name of `OpSpec.types`. ``"string"``, ``"int4"`` and ``"uint4"`` only with
+    ``torch=None``: torch has no such tensors."""
     torch_name: str | None = None
     """The argument's name in `TorchOp.schema`; None: `name`. Only with a schema that is written."""
     dims: tuple[str | int, ...] | None = None

@@ -151,7 +151,11 @@ MISTAKES: Mapping[str, tuple[dict[str, Any], str]] = {
     ),
     "strings": (
         {"outputs": (replace(PARTS, type="string"),), "torch": None},
-        "outputs[0].type: found 'string', which may be of strings, allowed: numbers and bools",
+        "outputs[0].type: found 'string', which may be of strings, int4 or uint4, allowed: other numbers and bools",
+    ),
+    "int4": (
+        {"outputs": (replace(PARTS, type="int4"),), "torch": None},
+        "outputs[0].type: found 'int4', which may be of strings, int4 or uint4, allowed: other numbers and bools",
     ),
     "an operator of torch's own": (
         {"torch": TorchOp(name="aten::chunk", overrides=(Override(name="aten::chunk"),))},

@@ -371,6 +371,10 @@ def test_a_written_argument_must_fit_an_output(spec: OpSpec, message: str) -> No
             "found 'x', of strings, allowed: numbers",
         ),
         (
+            replace(IN_PLACE, types={"T": ("float32", "int4")}, outputs=(replace(Z, may_inplace="x"),)),
+            "found 'x', which may be of int4 or uint4, allowed: dtypes that a kernel has as ONNX Runtime has them",
+        ),
+        (
             replace(IN_PLACE, runtime="contrib", outputs=(replace(Z, may_inplace="x"),)),
             "found 'x', allowed for an operator with a kernel of its own",
         ),

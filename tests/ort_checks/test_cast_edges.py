@@ -1,4 +1,4 @@
-"""Models with bfloat16 and float8 inputs and outputs run in ONNX Runtime, whose Python interface takes none."""
+"""Models with bfloat16, float8 and int4 inputs and outputs run in ONNX Runtime, whose Python interface takes none."""
 
 from __future__ import annotations
 
@@ -108,3 +108,33 @@ def test_float8_needs_opset_19_beside_nodes_of_onnx() -> None:
     assert b"saturate" in with_float_edges(identity(19).SerializeToString(), session)
     with pytest.raises(ValueError, match=r"has float8_e5m2 inputs or outputs at opset 18.* knows it from opset 19 on"):
         with_float_edges(identity(18).SerializeToString(), session)
+
+
+@pytest.mark.parametrize("name", ["int4", "uint4"])
+@pytest.mark.parametrize("count", [0, 1, 16, 33])
+def test_int4_goes_in_and_comes_out(name: str, count: int) -> None:
+    """ONNX Runtime's own QuantizeLinear, which takes each into float32, gives the same numbers."""
+    element, dtype = TensorProto.DataType.Value(name.upper()), np.dtype(name)
+    x, y = (helper.make_tensor_value_info(n, element, ["K"]) for n in ("x", "y"))
+    numbers = helper.make_tensor_value_info("numbers", TensorProto.FLOAT, ["K"])
+    nodes = [
+        helper.make_node("Transpose", ["x"], ["y"]),
+        helper.make_node("DequantizeLinear", ["x", "two"], ["numbers"]),
+    ]
+    two = [numpy_helper.from_array(np.float32(2), "two")]
+    graph = helper.make_graph(nodes, "g", [x], [y, numbers], two)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    (session,) = OrtSessions(None).sessions(model.SerializeToString(), settings=["optimised"]).values()
+    values = np.arange(count).astype(dtype)
+    found, doubled = call(session, {"x": values})
+    assert found.dtype == dtype and np.array_equal(found, values)
+    assert doubled.tolist() == (2 * values.astype(np.float32)).tolist()
+    with pytest.raises(RefusedError):
+        call(session, {"x": values.astype(np.int8)})
+
+
+def test_int4_needs_opset_21_beside_nodes_of_onnx() -> None:
+    values = [SimpleNamespace(name=name, type="tensor(uint4)") for name in ("x", "y")]
+    session = SimpleNamespace(get_inputs=lambda: values[:1], get_outputs=lambda: values[1:])
+    with pytest.raises(ValueError, match=r"has uint4 inputs or outputs at opset 20.* from opset 21 on"):
+        with_float_edges(identity(20).SerializeToString(), session)

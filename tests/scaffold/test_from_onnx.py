@@ -197,6 +197,11 @@ def test_strings_are_declared() -> None:
     assert [o.type for o in made.spec.outputs] == ["T", "int64"]
 
 
+def test_int4_is_a_dtype_as_others() -> None:
+    made = draft(node(value("x", "int4"), value("w", "uint4"), outputs=[value("y", "int4")]))
+    assert made.spec.types == {"T": ("int4",)} and [i.type for i in made.spec.inputs] == ["T", "uint4"]
+
+
 def test_an_unknown_dtype_becomes_a_float() -> None:
     made = draft(node(value("x", None)))
     assert made.spec.types == {"T": ("float32", "float64")} and "does not tell the dtype" in made.notes[0]
@@ -207,7 +212,6 @@ def test_an_unknown_dtype_becomes_a_float() -> None:
     ("nodes", "reason"),
     [
         ([node(value("x", "float4e2m1"))], "'x' is float4e2m1, which no operator takes"),
-        ([node(value("x", "uint4"))], "'x' is uint4, which torch has in name alone: "),
         ([node(value("x", "complex64"))], "takes in a custom op. Declare float32 with a last axis of 2"),
         ([node(value("x", "sequence_type"))], "'x' is sequence_type"),
         (

@@ -17,6 +17,7 @@ CPP_TYPES: Mapping[DType, str] = {
     "string": "std::string",
     "float8_e4m3fn": "Float8E4M3FN", "float8_e5m2": "Float8E5M2",
     "float8_e4m3fnuz": "Float8E4M3FNUZ", "float8_e5m2fnuz": "Float8E5M2FNUZ",
+    "int4": "Int4", "uint4": "UInt4",
     "int8": "std::int8_t", "int16": "std::int16_t", "int32": "std::int32_t", "int64": "std::int64_t",
     "uint8": "std::uint8_t", "uint16": "std::uint16_t", "uint32": "std::uint32_t", "uint64": "std::uint64_t",
 }  # fmt: skip
@@ -24,6 +25,7 @@ CPP_TYPES: Mapping[DType, str] = {
 _NUMBER_HEADERS: Mapping[str, frozenset[DType]] = {
     "float8.h": frozenset({"float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"}),
     "half.h": frozenset({"float16", "bfloat16"}),
+    "int4.h": frozenset({"int4", "uint4"}),
 }
 
 

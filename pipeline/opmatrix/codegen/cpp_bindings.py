@@ -30,6 +30,7 @@ from opmatrix.declaration.torch_signature import (
     Constant,
     dtype_tuples,
     dtypes,
+    has_four_bits,
     has_kernel_object,
     has_strings,
     has_torch_library,
@@ -259,13 +260,7 @@ def _ort(
 ) -> dict[str, Any]:
     checked = shape_attributes(spec)
     return {
-        "header": "ort_strings.h"
-        if has_strings(spec)
-        else "ort_kinds.h"
-        if any(i.kind == "variadic" for i in inputs)
-        or any(o.new for o in outputs)
-        or any(a.is_tensor for a in attributes)
-        else "ort.h",
+        "headers": _ort_headers(spec, inputs, attributes, outputs),
         "sizes": [i.ort_sizes for i in inputs if i.dims] + [a.member_value for a in attributes if a.name in checked],
         "inputs": [i.port for i in inputs],
         "outputs": [
@@ -284,11 +279,21 @@ def _ort(
             else f"{o.name}.list()"
             if o.variadic
             else f"{o.name}.{'optional_' if o.optional else ''}view()"
-            if o.text
+            if o.copied
             else o.name
             for o in outputs
         ],
     }
+
+
+def _ort_headers(
+    spec: OpSpec, inputs: Sequence[InputPart], attributes: Sequence[AttributePart], outputs: Sequence[OutputPart]
+) -> list[str]:
+    """Return the headers of native/binding/ that have the classes of inputs and outputs."""
+    if copied := ["ort_int4.h"] * has_four_bits(spec) + ["ort_strings.h"] * has_strings(spec):
+        return copied
+    kinds = any(i.kind == "variadic" for i in inputs) or any(o.new for o in outputs)
+    return ["ort_kinds.h" if kinds or any(a.is_tensor for a in attributes) else "ort.h"]
 
 
 def _choice(spec: OpSpec, types: Mapping[str, DType]) -> dict[str, str]:

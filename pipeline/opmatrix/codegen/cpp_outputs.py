@@ -11,6 +11,7 @@ from opmatrix.codegen.cpp_variables import cpp_type
 from opmatrix.declaration.declared_sizes import kernel_dims, kernel_names, known_replaced
 from opmatrix.declaration.size_expressions import FURTHER, subtracts
 from opmatrix.declaration.size_rules import resolved
+from opmatrix.declaration.torch_signature import is_copied
 from opmatrix.declaration.variadic_outputs import counter, has_own_shapes, reason, sure_inputs
 from opmatrix.spec import Dims, FromKernel, Input, OpSpec, Output, SameAs
 
@@ -29,7 +30,7 @@ class OutputPart:
     dtype: str
     device: str  # the input on whose device torch allocates it
     new: bool
-    text: bool  # whether it may be of strings
+    copied: bool  # whether the binding copies what the kernel wrote: strings, int4 and uint4
     rank: str
     sizes: str
     numbers: list[str] | None
@@ -108,7 +109,7 @@ def output_part(spec: OpSpec, given: Output) -> OutputPart:
                 sizes = f"Sizes{{{name}_sizes, {rank}}}"
     return OutputPart(
         name=name, type=cpp_name, dtype=f"dtype_of<{cpp_name}>", device=device,
-        new=isinstance(shape, FromKernel), text="string" in spec.types.get(given.type, (given.type,)),
+        new=isinstance(shape, FromKernel), copied=is_copied(spec, given.type),
         rank=rank, sizes=f"{name}_sizes.sizes()" if steps else sizes,
         numbers=numbers, ort_numbers=ort_numbers, steps=steps, ort_steps=ort_steps, known=known,
         known_sizes=known_sizes,

@@ -11,6 +11,7 @@ from opmatrix.codegen.cpp_checks import Check, limits
 from opmatrix.declaration.declared_sizes import shape_inputs
 from opmatrix.declaration.torch_signature import (
     dtype_of,
+    is_copied,
     onnx_name,
     torch_arguments,
     torch_name,
@@ -112,12 +113,12 @@ def input_part(spec: OpSpec, given: Input) -> InputPart:
         counts=next((o.name for o in spec.outputs if o.variadic == given.name), None),
         allowed="{" + ", ".join(map(dtype_name, allowed)) + "}",
         port=dtype if kind == "required" else f"ort::Port({dtype}, INPUT_OUTPUT_{kind.upper()})",
-        ort_class=_ort_class(cpp_name, variadic=given.variadic, text="string" in allowed),
+        ort_class=_ort_class(cpp_name, variadic=given.variadic, copied=is_copied(spec, given.type)),
         torch_class={"required": "Input", "optional": "OptionalInput", "variadic": "Inputs"}[kind],
         torch_sizes=f"{name}.sizes()" + ("" if kind == "required" else ".list()"),
         ort_sizes=f"{name}.{ort_sizes[kind]}",
-        # The class of an input whose type variable may be of strings depends on the variable.
-        view=f"{name}.{'template ' if 'string' in allowed else ''}{views[kind].format(cpp_name)}",
+        # The class of an input whose type variable may be copied depends on the variable.
+        view=f"{name}.{'template ' if is_copied(spec, given.type) else ''}{views[kind].format(cpp_name)}",
     )
 
 
@@ -131,10 +132,10 @@ def _slot(spec: OpSpec, given: Input | Attribute) -> int:
     return next((n for n, a in enumerate(torch_arguments(spec)) if a.source is given), -1) if spec.torch else -1
 
 
-def _ort_class(cpp_name: str, *, variadic: bool, text: bool) -> str:
-    """Return the class that holds an input of a C++ type, or of a type variable that may be of strings, as `text`."""
-    one = f"ort::ValueOf<{cpp_name}>" if text else "ort::Value"
-    return one if not variadic else f"ort::ValuesOf<{one}>" if text else "ort::Values"
+def _ort_class(cpp_name: str, *, variadic: bool, copied: bool) -> str:
+    """Return the class that holds an input of a C++ type or of a type variable; `copied`: its binding may copy it."""
+    one = f"ort::ValueOf<{cpp_name}>" if copied else "ort::Value"
+    return one if not variadic else f"ort::ValuesOf<{one}>" if copied else "ort::Values"
 
 
 def attribute_part(spec: OpSpec, given: Attribute) -> AttributePart:

@@ -17,12 +17,15 @@ from opmatrix.declaration import published_schema, schema_versions, source_files
 from opmatrix.declaration.backward_operator import backward_of
 from opmatrix.declaration.backward_operator import mistakes as backward_mistakes
 from opmatrix.declaration.torch_signature import (
+    FOUR_BITS,
     HANDWRITTEN,
     ONLY_KERNEL,
     OWN_ORT,
     callers_name,
+    has_four_bits,
     has_string_lists,
     is_own,
+    model_dtypes,
     overridden_in,
 )
 from opmatrix.declaration.validation import Mistake
@@ -34,6 +37,7 @@ from opmatrix.spec import Lowering, Model, OpSpec, as_data
 from opmatrix.version import older
 
 STRING_LISTS_SINCE = "1.25"  # the first ONNX Runtime that gives a kernel an attribute of the type STRINGS
+FOUR_BITS_SINCE = "1.21"  # the first ONNX Runtime that has int4 in a custom op, as in matrix/dtypes.py
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +79,22 @@ class Operator:
         if has_string_lists(self.spec) and older(cell.ort, STRING_LISTS_SINCE):
             return f"ONNX Runtime {cell.ort} gives no kernel a list of strings; {STRING_LISTS_SINCE} is the first"
         return None
+
+    def run_by(self, ort: str) -> Operator:
+        """Return the operator with `unsupported` in each model with a dtype that an ONNX Runtime does not carry."""
+
+        def model_of(model: Model) -> Model:
+            why = self.why_not_carried(model, ort)
+            return replace(model, unsupported=model.unsupported or why) if why else model
+
+        return replace(self, models=tuple(map(model_of, self.models))) if has_four_bits(self.spec) else self
+
+    def why_not_carried(self, model: Model, ort: str) -> str:
+        """Return which dtypes of a model an ONNX Runtime does not carry, or ""."""
+        lacking = [dtype for dtype in FOUR_BITS if dtype in model_dtypes(self.spec, model)]
+        if not lacking or not older(ort, FOUR_BITS_SINCE):
+            return ""
+        return f"ONNX Runtime {ort} carries no {', '.join(lacking)}; {FOUR_BITS_SINCE} is the first"
 
     def at(self, lowering: Lowering, opset: int) -> Operator:
         """Return the operator with `unsupported` in each model that the lowering does not support at the opset."""

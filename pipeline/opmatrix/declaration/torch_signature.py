@@ -19,6 +19,7 @@ KERNEL, OWN_TORCH, OWN_ORT = HANDWRITTEN = ("kernel.h", "torch.cc", "ort.cc")
 ONLY_KERNEL = frozenset({KERNEL})
 
 DTYPES: tuple[DType, ...] = get_args(DType)
+FOUR_BITS: tuple[DType, ...] = ("int4", "uint4")
 # The domains whose operators the ONNX specification defines. Others below ai.onnx have other owners, such as
 # ai.onnx.contrib of onnxruntime-extensions.
 ONNX_DOMAINS = ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview", "ai.onnx.preview.training")
@@ -362,6 +363,17 @@ def has_strings(spec: OpSpec) -> bool:
     """Return whether an input or an output may be of strings."""
     parts: tuple[Input | Output, ...] = (*spec.inputs, *spec.outputs)
     return any("string" in spec.types.get(part.type, (part.type,)) for part in parts)
+
+
+def is_copied(spec: OpSpec, declared: str) -> bool:
+    """Return whether a declared type may be a dtype that a kernel has in another form than ONNX Runtime."""
+    return bool({"string", *FOUR_BITS}.intersection(spec.types.get(declared, (declared,))))
+
+
+def has_four_bits(spec: OpSpec) -> bool:
+    """Return whether an input or an output may be of int4 or uint4."""
+    parts: tuple[Input | Output, ...] = (*spec.inputs, *spec.outputs)
+    return any({*FOUR_BITS}.intersection(spec.types.get(part.type, (part.type,))) for part in parts)
 
 
 def has_string_lists(spec: OpSpec) -> bool:

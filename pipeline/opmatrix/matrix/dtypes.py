@@ -40,6 +40,8 @@ SINCE: Mapping[str, Mapping[Column, str]] = {
     "float8_e5m2": _FLOAT8,
     "float8_e4m3fnuz": _FLOAT8,
     "float8_e5m2fnuz": _FLOAT8,
+    "int4": _INT4,
+    "uint4": _INT4,
     "int8": _ALL,
     "int16": _ALL,
     "int32": _ALL,
@@ -50,8 +52,6 @@ SINCE: Mapping[str, Mapping[Column, str]] = {
     "uint64": _UNSIGNED,
     "bool": _ALL,
     "string": _ORT,
-    "int4": _INT4,
-    "uint4": _INT4,
     "complex64": _COMPLEX,
     "complex128": _COMPLEX,
 }

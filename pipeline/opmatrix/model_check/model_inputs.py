@@ -24,6 +24,7 @@ from opmatrix.project.paths import DATA_SET
 from opmatrix.spec import DType, OpSpec, Random
 from opmatrix.testdata import onnx_dataset
 from opmatrix.testdata.arrays import Array, dtype_name
+from opmatrix.testdata.dtypes import kind
 from opmatrix.testdata.ruled_values import random_values
 
 MOST_DRAWN = 2**26  # elements of one input, in 0.5 GB as they are drawn
@@ -163,7 +164,7 @@ def _random_array(name: str, element: int, shape: tuple[int, ...]) -> Array:
     wanted = helper.tensor_dtype_to_np_dtype(element)
     if int(np.prod(shape)) == 1:
         return np.ones(shape).astype(wanted)
-    if wanted.kind in "iub":
+    if kind(wanted) in "iub":
         return random.integers(0, 2, shape).astype(wanted)
     return random.standard_normal(shape).astype(wanted)
 

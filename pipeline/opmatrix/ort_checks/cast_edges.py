@@ -1,15 +1,15 @@
-"""Sessions of models whose inputs or outputs are bfloat16 or float8, which ONNX Runtime's Python interface does not
-take.
+"""Sessions of models whose inputs or outputs are bfloat16, float8, int4 or uint4, which ONNX Runtime's Python interface
+does not take.
 
-NumPy has neither, and no ONNX Runtime from 1.16 to 1.31 takes an array of ml_dtypes' or returns one. So a model gets
-Cast nodes at these edges. float32 has a value for each of their values, so that both casts keep it.
+NumPy has none of them, and no ONNX Runtime from 1.16 to 1.31 takes an array of ml_dtypes' or returns one. So a model
+gets nodes that cast at these edges. float32 has a value for each of their values, so that both casts keep it.
 
 Imports nothing of opmatrix: wheel/use_unpacked.py loads it by its path.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,23 +17,25 @@ import ml_dtypes
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import ModelProto, TensorProto, helper
+from onnx import ModelProto, NodeProto, TensorProto, helper
 
 Array = NDArray[Any]
-# The name in ml_dtypes, and the first opset whose Cast takes it.
+# The name in ml_dtypes, and the first opset whose Cast takes it; for int4 and uint4, QuantizeLinear and
+# DequantizeLinear, because ONNX Runtime 1.21 casts neither, and has both as storage.
 _TYPES = {
     "tensor(bfloat16)": ("bfloat16", TensorProto.BFLOAT16, 13),
     "tensor(float8e4m3fn)": ("float8_e4m3fn", TensorProto.FLOAT8E4M3FN, 19),
     "tensor(float8e5m2)": ("float8_e5m2", TensorProto.FLOAT8E5M2, 19),
     "tensor(float8e4m3fnuz)": ("float8_e4m3fnuz", TensorProto.FLOAT8E4M3FNUZ, 19),
     "tensor(float8e5m2fnuz)": ("float8_e5m2fnuz", TensorProto.FLOAT8E5M2FNUZ, 19),
+    "tensor(int4)": ("int4", TensorProto.INT4, 21),
+    "tensor(uint4)": ("uint4", TensorProto.UINT4, 21),
 }
-_SATURATING = 19  # the opset that gave Cast this attribute, which ONNX Runtime takes for float8 alone
 _EDGE = "/float32"  # the end of the name of an input or output that is cast
 
 
 def needs_casts(session: Any) -> bool:
-    """Return whether an input or output of a session of ONNX Runtime is bfloat16 or float8."""
+    """Return whether an input or output of a session of ONNX Runtime is bfloat16, float8 or int4."""
     return any(value.type in _TYPES for value in (*session.get_inputs(), *session.get_outputs()))
 
 
@@ -63,17 +65,29 @@ def with_float_edges(model: bytes | str, session: Any) -> bytes:
             if value.type.tensor_type.elem_type:
                 made.graph.value_info.add().CopyFrom(value)
             value.name, value.type.tensor_type.elem_type = edge, TensorProto.FLOAT
-            ends = ([edge], [inner]) if into else ([inner], [edge])
-            cast = helper.make_node("Cast", *ends, to=found[1] if into else TensorProto.FLOAT)
-            if into and found[2] >= _SATURATING:
-                cast.attribute.append(helper.make_attribute("saturate", 0))  # an infinity stays one
-            nodes.insert(0 if into else len(nodes), cast)
+            casts = _casts(inner, edge, found[0], found[1], into=into)
+            nodes = [*casts, *nodes] if into else [*nodes, *casts]
     if not any(entry.domain in ("", "ai.onnx") for entry in made.opset_import):
         made.opset_import.append(helper.make_opsetid("", needed))
     del made.graph.node[:]
     made.graph.node.extend(nodes)
     content: bytes = made.SerializeToString()
     return content
+
+
+def _casts(inner: str, edge: str, dtype: str, element: int, *, into: bool) -> Iterator[NodeProto]:
+    """Yield the nodes that make the value `inner`, of an element type, from `edge`, of float32, or the reverse."""
+    ends = ([edge], [inner]) if into else ([inner], [edge])
+    if dtype.endswith("int4"):
+        yield helper.make_node("Constant", [], [scale := edge + "/scale"], value_float=1.0)
+        if into:
+            yield helper.make_node("QuantizeLinear", [edge, scale], [inner], output_dtype=element)
+        else:
+            yield helper.make_node("DequantizeLinear", [inner, scale], [edge])
+    elif into and dtype.startswith("float8"):  # for which alone ONNX Runtime takes the attribute
+        yield helper.make_node("Cast", *ends, to=element, saturate=0)  # an infinity stays one
+    else:
+        yield helper.make_node("Cast", *ends, to=element if into else TensorProto.FLOAT)
 
 
 class CastSession:

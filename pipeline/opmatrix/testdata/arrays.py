@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from opmatrix.declaration.torch_signature import FOUR_BITS
 from opmatrix.errors import DataError
 from opmatrix.spec import DType, FromVectors, Nested, Random, Scalar, Tensor, shape_of
-from opmatrix.testdata.dtypes import numpy_dtype, rounded
+from opmatrix.testdata.dtypes import integer_limits, kind, numpy_dtype, rounded
 
 Array = NDArray[Any]
 
@@ -38,7 +39,8 @@ def array(tensor: Tensor, dtype: DType, *, seed_of: str) -> Array:
     """Return the values of `tensor` as a contiguous array, for every memory layout.
 
     Random values are normally distributed; integers are rounded, unsigned ones around a mean from 0 on are absolute
-    values, a bool is True above the mean, and a string has up to eight characters. Raises DataError for ragged values,
+    values, those of int4 and uint4 are clipped to their range, a bool is True above the mean, and a string has up to
+    eight characters. Raises DataError for ragged values,
     a special out of range, or a value that `dtype` cannot hold.
     """
     shape = shape_of(tensor)
@@ -75,9 +77,14 @@ def _draw(tensor: Random, dtype: DType, seed_of: str) -> Array:
     normal = standard_normal(tensor.shape, seed_of)
     if dtype == "bool":
         return normal > 0
-    values, kind = tensor.mean + tensor.deviation * normal, numpy_dtype(dtype).kind
-    whole = np.abs(np.rint(values)) if kind == "u" and tensor.mean >= 0 else np.rint(values)
-    return cast(whole if kind in "iu" else values, dtype)
+    values, of_kind = tensor.mean + tensor.deviation * normal, kind(numpy_dtype(dtype))
+    if of_kind not in "iu":
+        return cast(values, dtype)
+    whole = np.abs(np.rint(values)) if of_kind == "u" and tensor.mean >= 0 else np.rint(values)
+    if dtype in FOUR_BITS:
+        limits = integer_limits(dtype)
+        whole = np.clip(whole, limits.min, limits.max)
+    return cast(whole, dtype)
 
 
 def _words(count: int, seed_of: str) -> Array:
@@ -126,10 +133,10 @@ def cast(values: Array, dtype: DType) -> Array:
     """Cast values. Raises DataError for one out of range, and for one that is no integer where `dtype` is."""
     with np.errstate(all="ignore"):
         made = rounded(values, numpy_dtype(dtype))
-        if made.dtype.kind in "iu":
+        if kind(made.dtype) in "iu":
             # longdouble represents every int64 and uint64 on x86-64. The range is compared too, since a cast beyond it
             # is undefined and may return the same value.
-            bounds, wide = np.iinfo(made.dtype), values.astype(np.longdouble)
+            bounds, wide = integer_limits(made.dtype), values.astype(np.longdouble)
             in_range = (wide >= bounds.min) & (wide <= np.longdouble(str(bounds.max)))
             lost = ~in_range | (made.astype(np.longdouble) != wide)
         else:

@@ -11,7 +11,8 @@ import numpy as np
 from opmatrix.declaration.value_rules import limits
 from opmatrix.spec import ValueRule
 from opmatrix.testdata.arrays import Array
-from opmatrix.testdata.dtypes import is_float, rounded
+from opmatrix.testdata.dtypes import integer_limits, is_float, rounded
+from opmatrix.testdata.dtypes import kind as kind_of
 
 RuleKind = Literal[
     "below", "above", "not allowed", "not finite", "unordered", "repeated", "starting late", "ending early", "empty",
@@ -22,7 +23,7 @@ def kinds(rule: ValueRule, array: Array) -> set[RuleKind]:
     """Return the ways in which values of this dtype can break a rule."""
     real = is_float(array.dtype)
     low = 0 if rule.index_into is not None else rule.minimum
-    smallest: Any = -math.inf if real else np.iinfo(array.dtype).min if array.dtype.kind in "iu" else None
+    smallest: Any = -math.inf if real else integer_limits(array.dtype).min if kind_of(array.dtype) in "iu" else None
     found: dict[RuleKind, bool] = {
         "below": low is not None and low != smallest,
         "above": rule.maximum is not None or rule.index_into is not None,
@@ -81,7 +82,7 @@ def _wrong_ends(rule: ValueRule, array: Array) -> Iterator[tuple[RuleKind, str, 
 
 def _next(value: Any, towards: Any) -> Any:
     """Return the next value of the same dtype."""
-    if value.dtype.kind in "iu":
+    if kind_of(value.dtype) in "iu":
         return value.dtype.type(int(value) + (1 if towards > value else -1))
     return np.nextafter(value, towards)
 
@@ -100,7 +101,7 @@ def _wrong_values(rule: ValueRule, numbers: Mapping[str, float], array: Array) -
             yield kind, at, _beyond(limit, step, dtype)
             yield kind, at, dtype.type(step * math.inf)
             continue
-        ends: Any = np.iinfo(dtype)
+        ends = integer_limits(dtype)
         end = int(ends.min if step < 0 else ends.max)
         if int(limit) != end:
             yield from ((kind, at, dtype.type(value)) for value in dict.fromkeys((int(limit) + int(step), end)))
@@ -111,7 +112,7 @@ def _wrong_values(rule: ValueRule, numbers: Mapping[str, float], array: Array) -
         yield from ((wrong[0], last, dtype.type(value)) for value in wrong[1])
     if rule.allowed is not None:
         others = range(math.floor(min(rule.allowed)) - 1, math.floor(max(rule.allowed)) + 2)
-        ends = None if is_float(dtype) else np.iinfo(dtype)
+        ends = None if is_float(dtype) else integer_limits(dtype)
         possible = (n for n in others if n not in rule.allowed and (ends is None or ends.min <= n <= ends.max))
         yield from (("not allowed", last, dtype.type(n)) for n in list(possible)[:3])
 

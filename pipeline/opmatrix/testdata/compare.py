@@ -14,6 +14,7 @@ import numpy as np
 
 from opmatrix.spec import Tolerance
 from opmatrix.testdata.arrays import Array, dtype_name
+from opmatrix.testdata.dtypes import kind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +142,7 @@ def _wide(array: Array) -> Array:
     thousand times as much as a number.
     """
     with np.errstate(invalid="ignore"):  # memory that no kernel wrote may be a signalling NaN
-        return array.astype(np.longdouble if array.dtype.kind in "iub" else np.float64)
+        return array.astype(np.longdouble if kind(array.dtype) in "iub" else np.float64)
 
 
 def _tolerance_used(error: Array, expected: Array, tolerance: Tolerance) -> Array:
@@ -158,7 +159,7 @@ def _tolerance_used(error: Array, expected: Array, tolerance: Tolerance) -> Arra
 
 def _ulp(error: Array, expected: Array) -> float:
     """Return the largest error in units in the last place of the expected value; the unit of integers is 1."""
-    if expected.dtype.kind in "iub":
+    if kind(expected.dtype) in "iub":
         return float(error.max())
     if expected.dtype == np.object_:
         return 0.0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
-import numpy as np
 from hypothesis import assume, strategies
 from hypothesis.strategies import DrawFn
 
@@ -16,7 +15,7 @@ from opmatrix.testdata.attribute_candidates import STRINGS
 from opmatrix.testdata.draw_attributes import FAR
 from opmatrix.testdata.draw_frame import Frame, nested, pick
 from opmatrix.testdata.draw_ties import tied
-from opmatrix.testdata.dtypes import float_limits, has_infinity, is_float
+from opmatrix.testdata.dtypes import float_limits, has_infinity, integer_limits, is_float
 
 LAYOUTS: tuple[MemoryLayout, ...] = ("contiguous", "transposed", "sliced", "expanded", "flipped")
 SPECIALS = 5  # per tensor, at most
@@ -35,7 +34,8 @@ def tensor(draw: DrawFn, frame: Frame, part: Input, dtype: DType, shape: tuple[i
         return Random(shape=shape, layout=pick(draw, layouts))
     if (equal := tied(draw, frame, dtype, shape)) is not None:
         return equal
-    scales = _float_scales(frame, dtype) or (((20.0, 3.0),) if dtype.startswith("uint") else ((0.0, 3.0), (0.0, 20.0)))
+    unsigned = ((8.0, 4.0),) if dtype == "uint4" else ((20.0, 3.0),)  # of four bits, each of the 16 values
+    scales = _float_scales(frame, dtype) or (unsigned if dtype.startswith("uint") else ((0.0, 3.0), (0.0, 20.0)))
     mean, deviation = pick(draw, scales)
     # A NaN hides how exact a kernel is for the values around it.
     count = draw(strategies.integers(0, min(SPECIALS, math.prod(shape)))) if pick(draw, (False, True)) else 0
@@ -185,7 +185,7 @@ def _float_scales(frame: Frame, dtype: DType) -> tuple[tuple[float, float], ...]
 def _specials(dtype: DType) -> list[float]:
     """Return special values of a dtype: zeros, limits, and for floats NaN, infinities, tiny and huge ones."""
     if not is_float(dtype):
-        limits = np.iinfo(dtype)
+        limits = integer_limits(dtype)
         ends = [0, -1, limits.max, limits.min] if limits.min else [0, limits.max]
         return [*ends * 4, *(n for n in FAR if limits.min <= n < limits.max)]
     found = float_limits(dtype)

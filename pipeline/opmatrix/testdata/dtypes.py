@@ -8,20 +8,31 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
+from opmatrix.declaration.torch_signature import FOUR_BITS
 from opmatrix.spec import DType
 
 SMALL: tuple[DType, ...] = ("bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
-"""The dtypes that ml_dtypes adds to NumPy."""
+"""The floating dtypes that ml_dtypes adds to NumPy."""
 
 
 def numpy_dtype(dtype: DType) -> np.dtype[Any]:
-    """Return NumPy's dtype: object for strings, ml_dtypes' for bfloat16 and float8, as in the onnx package."""
+    """Return NumPy's dtype: object for strings, ml_dtypes' for bfloat16, float8 and int4, as in the onnx package."""
     return np.dtype("O" if dtype == "string" else dtype)
 
 
 def is_float(dtype: str | np.dtype[Any]) -> bool:
     """Return whether a dtype is a floating one; the kind of ml_dtypes' is "V", of float8_e5m2 "f"."""
     return str(dtype).startswith(("float", "bfloat"))
+
+
+def kind(dtype: np.dtype[Any]) -> str:
+    """Return NumPy's kind of a dtype: "i" for int4 and "u" for uint4, whose own one is "V"."""
+    return str(dtype)[0] if str(dtype) in FOUR_BITS else dtype.kind
+
+
+def integer_limits(dtype: str | np.dtype[Any]) -> Any:
+    """Return the limits of an integer dtype, as numpy.iinfo does for those of NumPy."""
+    return ml_dtypes.iinfo(dtype)  # type: ignore[no-untyped-call]  # ml_dtypes has no types for it
 
 
 def float_limits(dtype: str | np.dtype[Any]) -> Any:
@@ -35,8 +46,8 @@ def has_infinity(dtype: DType) -> bool:
 
 
 def is_small(dtype: np.dtype[Any]) -> bool:
-    """Return whether a dtype is one of ml_dtypes, which NumPy's own functions do not know. Their kind is "V" or "f"."""
-    return dtype.kind == "V" or (dtype.kind == "f" and dtype.itemsize == 1)
+    """Return whether a dtype is one of `SMALL`, which NumPy's own functions do not know. Their kind is "V" or "f"."""
+    return kind(dtype) == "V" or (dtype.kind == "f" and dtype.itemsize == 1)
 
 
 def rounded(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:

@@ -15,7 +15,7 @@ from opmatrix.declaration.load import Operator
 from opmatrix.declaration.model_inputs import case_arguments
 from opmatrix.declaration.size_expressions import terms
 from opmatrix.declaration.size_rules import around, axes, definitions, has_further, is_named
-from opmatrix.declaration.torch_signature import DTYPES, attribute_values, dtype_of, is_required
+from opmatrix.declaration.torch_signature import DTYPES, FOUR_BITS, attribute_values, dtype_of, is_required
 from opmatrix.declaration.value_rules import known_numbers, names, ruled_inputs
 from opmatrix.errors import DataError
 from opmatrix.spec import Attribute, AttributeValue, DType, Input, Model, OpSpec, ValueRule, given
@@ -90,8 +90,8 @@ def invalid_calls(operator: Operator) -> Iterator[InvalidCall]:
             if "string" in (dtype, dtype_name(array)):
                 changed = np.full(array.shape, "1" if dtype == "string" else 1, numpy_dtype(dtype))
             else:
-                with np.errstate(all="ignore"):
-                    changed = array.astype(dtype)
+                with np.errstate(all="ignore"):  # ml_dtypes has no cast from int4 to uint4
+                    changed = (array.astype(np.int8) if dtype_name(array) in FOUR_BITS else array).astype(dtype)
             yield InvalidCall(kind="dtype", part=part, found=dtype, call=_changed(call, index, changed))
         for kind, shape in _wrong_shapes(operator.spec, part, array.shape, call):
             changed = np.resize(array, shape)

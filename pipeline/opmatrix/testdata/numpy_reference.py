@@ -18,7 +18,7 @@ from opmatrix.project.paths import Paths
 from opmatrix.spec import Attribute, AttributeValue, DType, OpSpec
 from opmatrix.testdata import reference_audit, torch_reference
 from opmatrix.testdata.arrays import Array, dtype_name, is_text
-from opmatrix.testdata.dtypes import is_small, numpy_dtype, rounded
+from opmatrix.testdata.dtypes import is_small, kind, numpy_dtype, rounded
 
 Precision = Literal["declared dtype", "float64", "longdouble"]
 """The dtype in which a reference is evaluated: that of its inputs, or one to which the floating ones are widened."""
@@ -184,9 +184,9 @@ def _fits(output: Array, target: np.dtype[Any]) -> bool:
     cast would change. A bool is 0 or 1 in any integer."""
     if output.dtype == target:
         return True
-    if output.dtype.kind not in _ACCEPTED.get(target.kind, "f"):
+    if kind(output.dtype) not in _ACCEPTED.get(kind(target), "f"):
         return False
     least = target.itemsize + is_small(target)  # a float16 holds no bfloat16
     if output.dtype.kind in "iuf" and output.dtype.itemsize < least:
         return False
-    return target.kind not in "iu" or bool((output.astype(target) == output).all())
+    return kind(target) not in "iu" or bool((output.astype(target).astype(output.dtype) == output).all())

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from opmatrix.declaration.torch_signature import FOUR_BITS
 from opmatrix.declaration.value_rules import described, described_ends, described_order, ends, limits, names
 from opmatrix.spec import Input, OpSpec, ValueRule
-from opmatrix.testdata.arrays import Array
-from opmatrix.testdata.dtypes import rounded
+from opmatrix.testdata.arrays import Array, dtype_name
+from opmatrix.testdata.dtypes import kind, rounded
 
 
 @np.errstate(invalid="ignore")  # ml_dtypes warns where a NaN is compared
@@ -23,6 +24,8 @@ def problem(spec: OpSpec, part: Input, numbers: Mapping[str, float], array: Arra
         return f"must have at least one element, got shape {array.shape}"
     if rule.spans and array.ndim and not array.shape[-1]:
         return f"must have at least one element along its last axis, got shape {array.shape}"
+    if dtype_name(array) in FOUR_BITS:  # which have not all limits
+        array = array.astype(np.int8)
     wrong = _wrong_values(rule, numbers, array)
     if wrong.any():
         place = _first(wrong)
@@ -63,7 +66,7 @@ def _wrong_ends(rule: ValueRule, numbers: Mapping[str, float], array: Array) -> 
 
 def _rounded(limit: float, array: Array) -> Any:
     """Return a limit as the bindings compare with it: rounded to the dtype of floats, whole for integers."""
-    return int(limit) if array.dtype.kind in "iu" else rounded(np.array(limit, np.float64), array.dtype)
+    return int(limit) if kind(array.dtype) in "iu" else rounded(np.array(limit, np.float64), array.dtype)
 
 
 def _unordered(rule: ValueRule, array: Array) -> Array:

@@ -11,7 +11,7 @@ from opmatrix.declaration.value_rules import Limits, described, described_ends, 
 from opmatrix.errors import DataError
 from opmatrix.spec import DType, Random, ValueRule
 from opmatrix.testdata.arrays import Array, array, cast, dtype_name, standard_normal, with_specials
-from opmatrix.testdata.dtypes import float_limits, numpy_dtype, rounded
+from opmatrix.testdata.dtypes import float_limits, integer_limits, kind, numpy_dtype, rounded
 
 Numbers = Mapping[str, float]
 
@@ -41,7 +41,7 @@ def random_values(tensor: Random, rule: ValueRule, numbers: Numbers, dtype: DTyp
     if rule.allowed is not None:
         choices = cast(np.sort(np.array(rule.allowed, np.longdouble)), dtype)
         values = choices[_whole(rows, 0, len(choices) - 1, unique=rule.unique)]
-    elif numpy_dtype(dtype).kind in "iu":
+    elif kind(numpy_dtype(dtype)) in "iu":
         values = _whole(rows, *_range_of_integers(rows, found, dtype), unique=rule.unique).astype(numpy_dtype(dtype))
     else:
         values = _real(rows, found, dtype)
@@ -72,7 +72,7 @@ def with_ends(values: Array, rule: ValueRule, found: Limits) -> Array:
 
 def _range_of_integers(rows: Array, found: Limits, dtype: DType) -> tuple[int, int]:
     """Return the range to draw from: where a limit is missing, as many numbers beyond the other as `rows` spread."""
-    bounds: Any = np.iinfo(numpy_dtype(dtype))
+    bounds = integer_limits(dtype)
     spread = max(int(np.ceil(np.abs(rows).max(initial=1.0) * 3)), rows.shape[1])
     low = -spread if found.minimum is None else int(found.minimum)
     high = low + 2 * spread if found.maximum is None else int(found.maximum)

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 
 from opmatrix.declaration.model_inputs import GraphInput, graph_inputs
-from opmatrix.declaration.torch_signature import dtype_of
+from opmatrix.declaration.torch_signature import FOUR_BITS, dtype_of
 from opmatrix.declaration.variadic_outputs import of_model
 from opmatrix.errors import DataError, one_line
 from opmatrix.spec import Case, DType, FromVectors, Model, OpSpec, Vectors, shape_of
 from opmatrix.testdata import onnx_dataset
-from opmatrix.testdata.arrays import Array, dtype_name
+from opmatrix.testdata.arrays import Array, cast, dtype_name
 from opmatrix.testdata.case_arrays import broken_rule, case_array
 from opmatrix.testdata.dtypes import SMALL, numpy_dtype
 from opmatrix.testdata.numpy_reference import FLOATS
@@ -92,10 +92,12 @@ def _array(found: Mapping[str, Array], name: str, dtype: DType, vectors: Vectors
     array, target = found[name], numpy_dtype(dtype)
     if dtype == "string" and array.dtype.kind == "U":
         return array.astype(object)
-    if dtype in SMALL and array.dtype == np.dtype(f"V{target.itemsize}"):  # as NumPy writes and reads it
+    if dtype in (*SMALL, *FOUR_BITS) and array.dtype == np.dtype(f"V{target.itemsize}"):  # as NumPy writes and reads it
         return array.view(target)
     if dtype.startswith("float8") and array.dtype == np.uint8:  # their bits: NumPy reads no float8_e5m2
         return array.view(target)
+    if dtype in FOUR_BITS and array.dtype in (np.int8, np.uint8):  # one in a byte
+        return cast(array, dtype)
     if array.dtype != target:
         wider = narrow and dtype in FLOATS and array.dtype.kind == "f" and array.dtype.itemsize > target.itemsize
         if not wider:

@@ -7,17 +7,11 @@ from dataclasses import dataclass
 
 from opmatrix.errors import did_you_mean
 
-_TWO = (
-    "which torch has in name alone: torch 2.6 to 2.15 copies no tensor of it, and ONNX Runtime before 1.21 takes no "
-    "custom op with it. Declare uint8 and store two in each"
-)
 _COMPLEX = (
     "which no ONNX Runtime from 1.16 to 1.31 takes in a custom op. Declare {} with a last axis of 2, as "
     "torch.view_as_real gives it"
 )
 WHY_NO_DTYPE: Mapping[str, str] = {
-    "int4": _TWO,
-    "uint4": _TWO,
     "complex64": _COMPLEX.format("float32"),
     "complex128": _COMPLEX.format("float64"),
 }

@@ -18,6 +18,7 @@ from opmatrix.declaration.torch_signature import (
     has_kernel,
     has_kernel_object,
     has_torch_library,
+    is_copied,
     is_required,
     onnx_name,
     torch_name,
@@ -44,8 +45,8 @@ RESERVED: Mapping[str, tuple[str, ...]] = {
     "a file that is generated, or that generated files include": (
         "kernel", "kernel_error", "kernel_threads", "checks", "torch", "torch_kinds", "torch_lists", "torch_shims",
         "torch_outputs", "torch_results", "torch_values", "ort", "ort_api", "ort_kinds", "ort_library", "ort_outputs",
-        "ort_shapes", "ort_strings", "ort_texts", "dtype", "items", "sizes", "kernel_sizes", "texts", "torch_texts",
-        "value_checks", "race_driver",
+        "ort_int4", "ort_shapes", "ort_strings", "ort_texts", "dtype", "items", "sizes", "kernel_sizes", "texts",
+        "torch_texts", "value_checks", "race_driver",
     ),
     "a group of steps, whose logs lie in a folder of that name": (
         "declaration", "environment", "headers", "codegen", "compile", "data", "cases", "draw-inputs", "register",
@@ -90,7 +91,7 @@ CPP_KEYWORDS = frozenset(
 
 def declaration(spec: OpSpec, folder: str) -> Iterator[Mistake]:
     """Yield the mistakes of a declaration whose field types are correct."""
-    checks = (_names, _frameworks, _types, _strings, _shapes, _optional_outputs, _in_place, _variadic_output,
+    checks = (_names, _frameworks, _types, _not_in_torch, _shapes, _optional_outputs, _in_place, _variadic_output,
               value_rules, _attributes, _evolution, _lowerings, _headers, _reference, _not_yet,
               torch_schema)  # fmt: skip
     found = [mistake for check in checks for mistake in check(spec)]
@@ -219,19 +220,24 @@ def _types(spec: OpSpec) -> Iterator[Mistake]:
             yield Mistake(f"types[{variable!r}]", "no required input has it, so nothing tells which dtype is meant")
 
 
-def _strings(spec: OpSpec) -> Iterator[Mistake]:
-    """Yield the strings of an operator that torch has."""
+_FOUR_BITS = "torch 2.6 to 2.15 has {0} in name alone, and copies no tensor of it. Declare {1}, one number in each"
+_NOT_IN_TORCH: Mapping[str, str] = {
+    "string": "torch has no tensors of strings. Declare int64 and pass codes of the strings",
+    "int4": _FOUR_BITS.format("int4", "int8"),
+    "uint4": _FOUR_BITS.format("uint4", "uint8"),
+}
+
+
+def _not_in_torch(spec: OpSpec) -> Iterator[Mistake]:
+    """Yield the dtypes of an operator that torch has, of which torch has no tensors."""
     if spec.torch is None:
         return
-    allowed = "allowed with torch=None: torch has no tensors of strings. Declare int64 and pass codes of the strings"
     both: Mapping[str, Sequence[Input | Output]] = {"inputs": spec.inputs, "outputs": spec.outputs}
-    for kind, parts in both.items():
-        for index, part in enumerate(parts):
-            if part.type == "string":
-                yield Mistake(f"{kind}[{index}].type", f"found 'string', {allowed}")
-    for variable, dtypes in spec.types.items():
-        if "string" in dtypes:
-            yield Mistake(f"types[{variable!r}]", f"found 'string', {allowed}")
+    found = [(f"{kind}[{n}].type", part.type) for kind, parts in both.items() for n, part in enumerate(parts)]
+    found += [(f"types[{variable!r}]", dtype) for variable, dtypes in spec.types.items() for dtype in dtypes]
+    for path, dtype in found:
+        if why := _NOT_IN_TORCH.get(dtype):
+            yield Mistake(path, f"found {dtype!r}, allowed with torch=None: {why}")
 
 
 def _shapes(spec: OpSpec) -> Iterator[Mistake]:
@@ -285,6 +291,9 @@ def _in_place(spec: OpSpec) -> Iterator[Mistake]:
         elif "string" in spec.types.get(output.type, (output.type,)):
             yield Mistake(path, f"found {name!r}, of strings, allowed: numbers; the strings of an output are empty "
                           "before the kernel writes them")  # fmt: skip
+        elif is_copied(spec, output.type):
+            yield Mistake(path, f"found {name!r}, which may be of int4 or uint4, allowed: dtypes that a kernel has as "
+                          "ONNX Runtime has them")  # fmt: skip
         elif output.optional:
             yield Mistake(path, f"found {name!r} and optional={output.optional!r}, allowed: one of both")
     for twice in duplicates([o.may_inplace for o in spec.outputs if o.may_inplace]):
@@ -310,8 +319,9 @@ def _variadic_output(spec: OpSpec) -> Iterator[Mistake]:
                 if found := getattr(part, field):
                     why = f"found {found!r}, allowed without a variadic output, which {output.name!r} is"
                     yield Mistake(f"outputs[{at}].{field}", why)
-        if "string" in spec.types.get(output.type, (output.type,)):
-            yield Mistake(f"{path}.type", f"found {output.type!r}, which may be of strings, allowed: numbers and bools")
+        if is_copied(spec, output.type):
+            yield Mistake(f"{path}.type", f"found {output.type!r}, which may be of strings, int4 or uint4, allowed: "
+                          "other numbers and bools")  # fmt: skip
         torch = spec.torch
         overridden = [one.name for one in torch.overrides] if torch else []
         others: dict[str, object] = {"uses": spec.uses, "torch.overrides": overridden}
@@ -459,8 +469,9 @@ def _headers(spec: OpSpec) -> Iterator[Mistake]:
 def _reference(spec: OpSpec) -> Iterator[Mistake]:
     parts: Sequence[Input | Output] = (*spec.inputs, *spec.outputs)
     dtypes = {dtype for part in parts for dtype in spec.types.get(part.type, (part.type,))}
-    if spec.reference == "torch" and "string" in dtypes:
-        yield Mistake("reference", "found 'torch', allowed: 'numpy', because torch has no tensors of strings")
+    if spec.reference == "torch" and (found := next((d for d in _NOT_IN_TORCH if d in dtypes), None)):
+        of = "strings" if found == "string" else found
+        yield Mistake("reference", f"found 'torch', allowed: 'numpy', because torch has no tensors of {of}")
 
 
 def _not_yet(spec: OpSpec) -> Iterator[Mistake]:

@@ -1,0 +1,142 @@
+"""Operators with int4 and uint4 pass all gates; a kernel or a binding that damages a number does not.
+
+tests/projects/four_bits: both in required, optional and variadic inputs, in a type variable with int8, in outputs of a
+declared shape and of one that the kernel decides, and under rules for values. What packs and unpacks the numbers of the
+tests is ONNX Runtime's own QuantizeLinear and DequantizeLinear (ort_checks/cast_edges.py), and onnx in initializers.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from opmatrix.declaration.load import load_operator
+from opmatrix.project.paths import Paths
+from tests.support.projects import ROOT, Project, edited
+
+pytestmark = [pytest.mark.compile, pytest.mark.ort]
+
+FOUR_BITS = ROOT / "tests/projects/four_bits"
+OPERATORS = sorted(path.name for path in (FOUR_BITS / "ops").iterdir())
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """The project, in which `doit` has run."""
+    made = Project.copy(tmp_path_factory.mktemp("four_bits"), operators=(), seconds=300)
+    shutil.copytree(FOUR_BITS, made.root, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    done = made.doit("opsets=9,18,21")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return made
+
+
+def test_every_gate_passes(project: Project) -> None:
+    found = {name: record["outcome"] for name, record in project.records().items()}
+    cells = (f"torchNone-node-opset{opset}-ort1.31" for opset in (9, 18, 21))
+    assert found == {f"{name}-custom@{cell}": "verified" for cell in cells for name in OPERATORS}
+    report = json.loads((project.layout.report / "report.json").read_text())
+    drawn = [check for check in report["checks"] if check["check"] == "draw-inputs"]
+    assert [(c["op"], c["outcome"], c["weak"]) for c in drawn] == [(name, "verified", []) for name in OPERATORS]
+
+
+def test_an_older_onnx_runtime_carries_neither() -> None:
+    operator = load_operator(Paths(FOUR_BITS), "add_saturated")
+    found = {model.name: model.unsupported for model in operator.run_by("1.18").models}
+    assert found["int8"] == "ONNX Runtime 1.18 carries no uint4; 1.21 is the first"
+    assert found["int4"] == "ONNX Runtime 1.18 carries no int4, uint4; 1.21 is the first"
+    assert not any(model.unsupported for model in operator.run_by("1.21").models)
+
+
+def test_a_model_is_checked_node_by_node(project: Project) -> None:
+    model = "build/export/pick_codes/custom/node-opset18/all/model.onnx"
+    done = project.doit("check", model)
+    assert done.returncode == 0 and "inputs from test_data_set_0: table int4[5]" in done.stdout, done.stdout
+
+
+def test_numbers_that_onnx_has_packed(project: Project) -> None:
+    """An odd number of them, as initializers; the results come out through ONNX Runtime's DequantizeLinear."""
+    program = f"""
+import ml_dtypes, numpy as np, onnx, onnxruntime
+from onnx import TensorProto, helper, numpy_helper
+table = np.array([*range(-7, 8), 5, -1]).astype(ml_dtypes.int4)
+index = np.array([14, 0, 7, 1, 13, 8, 6, 2, 15]).astype(ml_dtypes.uint4)
+assert numpy_helper.from_array(index).raw_data == bytes([0x0E, 0x17, 0x8D, 0x26, 0x0F])
+nodes = [
+    helper.make_node("PickCodes", ["table", "index"], ["picked", "taken"], domain="four_bits.test"),
+    helper.make_node("DequantizeLinear", ["picked", "one"], ["numbers"]),
+    helper.make_node("DequantizeLinear", ["taken", "one"], ["places"]),
+]
+outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [None]) for name in ("numbers", "places")]
+given = {{"table": table, "index": index, "one": np.float32(1)}}
+graph = helper.make_graph(nodes, "g", [], outputs, [numpy_helper.from_array(a, n) for n, a in given.items()])
+opsets = [helper.make_opsetid("", 21), helper.make_opsetid("four_bits.test", 1)]
+model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
+options = onnxruntime.SessionOptions()
+options.register_custom_ops_library({str(project.layout.ort_library("pick_codes"))!r})
+session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+print(*(found.astype(int).tolist() for found in session.run(None, {{}})))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "[7, -7, -6, 6, 1, -1, -5, 5] [14, 0, 1, 13, 8, 6, 2, 15]\n", done.stderr
+
+
+INT4, BINDING = "native/include/opmatrix/int4.h", "native/binding/ort_int4.h"
+# The operator, the file, the fault, and the message of verify.
+FAULTS = {
+    "a binding that exchanges the two numbers of a byte": (
+        "add_saturated", BINDING, "made[2 * i] = T(bytes[i]);\n      made[2 * i + 1] = T(bytes[i] >> 4);",
+        "made[2 * i] = T(bytes[i] >> 4);\n      made[2 * i + 1] = T(bytes[i]);", "output 'sum': ",
+    ),
+    "a binding that exchanges them where it packs": (
+        "add_saturated", BINDING, "low(made[2 * i]) | low(made[2 * i + 1]) << 4",
+        "low(made[2 * i]) << 4 | low(made[2 * i + 1])",
+        "output 'sum': ",
+    ),
+    "a number that loses its sign": (
+        "add_saturated", INT4, "kSigned ? (low ^ 8) - 8 : low", "low", "every_value_int4",
+    ),
+    "a binding that does not unpack the last of an odd number": (
+        "add_saturated", BINDING, "if (numbers_.size() % 2 == 1) made[2 * pairs] = T(bytes[pairs]);", "", "odd_int4",
+    ),
+    "a binding that does not pack the last of an odd number": (
+        "pick_codes", BINDING,
+        "if (numbers_.size() % 2 == 1) bytes_[pairs] = static_cast<std::uint8_t>(low(made[2 * pairs]));", "", "more",
+    ),
+    "a kernel that saturates one number too early, as if the lowest one did not exist": (
+        "add_saturated", "native/add_saturated/kernel.h", "std::numeric_limits<T>::lowest()",
+        "-std::numeric_limits<T>::max()", "expected -8, got -7",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_found(project: Project, fault: str) -> None:
+    name, path, old, new, message = FAULTS[fault]
+    with edited(project.root / path, old, new):
+        done = project.doit("opsets=18", f"verify:{name}-custom@*")
+    assert done.returncode == 1 and message in done.stdout + done.stderr, done.stdout + done.stderr
+    assert "compile" not in [line.split()[2].split(":")[0] for line in done.stdout.splitlines() if "FAILED" in line]
+
+
+@pytest.mark.slow
+def test_the_sanitizers_find_nothing_but_a_planted_fault(project: Project) -> None:
+    done = project.doit("-n", "2", "opsets=18", "sanitize")
+    assert done.returncode == 0, done.stdout + done.stderr
+    with edited(project.root / BINDING, "numbers_.size() / 2;\n    T* const", "numbers_.size() / 2 + 1;\n    T* const"):
+        done = project.doit("opsets=18", "sanitize:add_saturated")
+    assert done.returncode == 1 and "AddressSanitizer" in done.stdout + done.stderr, done.stdout
+
+
+@pytest.mark.slow
+def test_a_wheel_works_and_a_version_is_published(project: Project) -> None:
+    done = project.doit("dist")
+    assert done.returncode == 0, done.stdout + done.stderr
+    command = [sys.executable, "-m", "opmatrix", "publish", "pick_codes"]
+    done = subprocess.run(command, cwd=project.root, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    done = project.doit("opsets=18")
+    assert done.returncode == 0 and "published_1" in str(project.records()), done.stdout + done.stderr
