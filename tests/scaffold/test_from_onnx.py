@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,14 +11,14 @@ from typing import Any
 import pytest
 from onnx import helper
 
-from opmatrix.declaration.torch_signature import ONNX_DOMAINS
+from opmatrix.declaration.torch_signature import ONNX_DOMAINS, to_float32
 from opmatrix.declaration.validation.operator import declaration
 from opmatrix.errors import UsageError
 from opmatrix.scaffold import onnx_process
 from opmatrix.scaffold.draft import Draft, domain_owner
 from opmatrix.scaffold.from_onnx import by_operator, from_nodes, from_nodes_and_schema
 from opmatrix.scaffold.render_files import render
-from opmatrix.spec import Dims, FromKernel, OnnxOp, Random, SameAs
+from opmatrix.spec import Attribute, Dims, FromKernel, OnnxOp, Random, SameAs
 
 F32, F64, I64 = "float32", "float64", "int64"
 
@@ -32,6 +33,12 @@ def node(*inputs: Any, outputs: Any = None, name: str = "node_1", **attributes: 
         "outputs": outputs or [value("out")],
         "attributes": {k: {"kind": kind, "value": v} for k, (kind, v) in attributes.items()},
     }  # fmt: skip
+
+
+def with_table(dtype: str = F64, shape: Sequence[int] = (1, 2), value: object = ((0.1, 1e-300),)) -> dict[str, Any]:
+    """Return a node with a tensor attribute."""
+    table = {"kind": "tensor", "dtype": dtype, "shape": list(shape), "value": value}
+    return node({"name": "x", "dtype": F32, "shape": None}) | {"attributes": {"table": table}}
 
 
 def draft(*nodes: dict[str, Any]) -> Draft:
@@ -208,6 +215,16 @@ def test_an_unknown_dtype_becomes_a_float() -> None:
     assert made.seen is None
 
 
+def test_a_tensor_attribute_has_the_dtype_and_the_sizes_of_all_nodes() -> None:
+    made = draft(with_table(value=[[1 / 3, 0.1]]), with_table(shape=[2, 2], value=[[1.0, 2.0], [3.0, 4.0]]))
+    assert made.spec.attributes == (
+        Attribute(name="table", kind="tensor", type="float64", dims=(None, 2), doc="FILL IN"),
+    )
+    assert made.attributes == {"table": ((1 / 3, 0.1),)}
+    single = draft(with_table("float32", value=[[to_float32(0.1), 0.5]]))
+    assert single.attributes == {"table": ((0.1, 0.5),)}
+
+
 @pytest.mark.parametrize(
     ("nodes", "reason"),
     [
@@ -215,9 +232,14 @@ def test_an_unknown_dtype_becomes_a_float() -> None:
         ([node(value("x", "complex64"))], "takes in a custom op. Declare float32 with a last axis of 2"),
         ([node(value("x", "sequence_type"))], "'x' is sequence_type"),
         (
-            [node(value("x"), table=("tensor", None))],
-            "attribute 'table' is of the kind tensor, not supported: declare it by hand",
+            [with_table(shape=[40, 50], value=None)],
+            "is a tensor of 2000 elements, or in another file: ",
         ),
+        ([with_table("float8_e5m2", value=None)], "is a tensor of float8_e5m2, not supported: float32, float64, "),
+        ([with_table(), node(value("x"))], "is a tensor that other nodes leave out, and each node must have it"),
+        ([with_table(), with_table("int8")], "of float64 and rank 2, and elsewhere of another dtype or rank"),
+        ([with_table(), with_table(shape=[1], value=[1.0])], "and elsewhere of another dtype or rank"),
+        ([with_table(), node(value("x"), table=("int", 1))], "of the kind int, elsewhere of tensor"),
         ([node(value("x"), body=("graph", None))], "of the kind graph, not supported: leave it out"),
         ([node(value("x"), **{"a.b": ("int", 1)})], "attribute 'a.b' is no identifier of ONNX: letters, digits and _"),
         ([node(value("x"), k=("int", 1)), node(value("x"), k=("float", 1.0))], "of the kind float, elsewhere of int"),

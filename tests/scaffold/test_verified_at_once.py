@@ -94,13 +94,20 @@ def test_a_node_in_a_branch_is_declared(project: Project) -> None:
     assert 'Input(name="weight_2", type="T", optional=True, doc="FILL IN; in the model of shape (4,)")' in spec
 
 
+TABLE = np.array([[1 / 3, 2**-60, np.nan], [0, -np.inf, 0.1]])
+ZERO = np.array(7, np.uint8)
+tensor = onnx.numpy_helper.from_array
+FIRST = TABLE[:1]
+
+
 def kinds(path: Path) -> Path:
     """Write a model whose nodes have inputs and outputs of many dtypes, names and shapes."""
     value = helper.make_tensor_value_info
     nodes = [
         helper.make_node("Unpack", ["data"], ["numbers"], domain="acme", block=4),
         helper.make_node("Pack", ["x"], ["packed", "scale"], domain="acme"),
-        helper.make_node("Lookup", ["ids", "x"], ["rows"], domain="acme"),
+        helper.make_node("Lookup", ["ids", "x"], ["rows"], domain="acme", template=tensor(TABLE), zero=tensor(ZERO)),
+        helper.make_node("Lookup", ["ids", "x"], ["more"], domain="acme", template=tensor(FIRST), zero=tensor(ZERO)),
         helper.make_node("Mask", ["yes", "x"], ["masked", "any"], domain="acme"),
         helper.make_node("Signed", ["x", "", "bias"], ["signed"], domain="acme", signed=1, modes="a"),
         helper.make_node("Join", ["words"], ["joined", "upper"], domain="acme", axis=1, by=0.5, labels=["a", "ü"]),
@@ -114,6 +121,7 @@ def kinds(path: Path) -> Path:
     outputs = [
         value("numbers", TensorProto.FLOAT, [2, 6]), value("packed", TensorProto.UINT8, ["N", 8]),
         value("scale", TensorProto.UINT8, ["N", 2]), value("rows", TensorProto.FLOAT, ["M", 8]),
+        value("more", TensorProto.FLOAT, ["M", 8]),
         value("masked", TensorProto.FLOAT, ["N", 8]), value("any", TensorProto.BOOL, []),
         value("signed", TensorProto.FLOAT, ["N", 8]), value("again", TensorProto.FLOAT, [2, 6]),
         value("joined", TensorProto.STRING, [2]), value("upper", TensorProto.STRING, [2, "M"]),
@@ -141,6 +149,12 @@ def test_operators_have_the_dtypes_names_and_shapes_of_the_model(tmp_path: Path)
     }
     (seen,) = [m for m in load_operator(project.layout, "join").models if m.name == "seen"]
     assert dict(seen.attributes) == {"axis": 1, "by": 0.5, "labels": ("a", "ü")}
+    lookup = load_operator(project.layout, "lookup")
+    assert [(a.onnx_name or a.name, a.type, a.dims) for a in lookup.spec.attributes] == [
+        ("template", "float64", (None, 3)), ("zero", "uint8", ()),
+    ]  # fmt: skip
+    values = {lookup.spec.attributes[0].name: tuple(map(tuple, TABLE.tolist())), "zero": 7}
+    assert repr([{k: m.attributes[k] for k in values} for m in lookup.models]) == repr([values] * len(lookup.models))
     done = project.doit("opsets=18")
     assert done.returncode == 0, done.stdout + done.stderr
     assert {r["op"]: r["outcome"] for r in project.records().values()} == dict.fromkeys(declared, "verified")

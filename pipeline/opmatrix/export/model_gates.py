@@ -207,6 +207,8 @@ def as_tuples(value: Any) -> Any:
 
 
 def _same(found: object, wanted: object) -> bool:
+    if isinstance(found, tuple) and isinstance(wanted, tuple):
+        return len(found) == len(wanted) and all(map(_same, found, wanted))
     if isinstance(found, float) and isinstance(wanted, float):
         return found == wanted or (math.isnan(found) and math.isnan(wanted))
     return found == wanted

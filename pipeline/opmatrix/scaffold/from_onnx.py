@@ -5,13 +5,13 @@ from __future__ import annotations
 import keyword
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from opmatrix.declaration.torch_signature import DTYPES, is_required, onnx_name, to_float32
 from opmatrix.declaration.validation.mistake import WHY_NO_DTYPE
-from opmatrix.declaration.validation.operator import CPP_KEYWORDS, IDENTIFIER, TAKEN
+from opmatrix.declaration.validation.operator import CPP_KEYWORDS, IDENTIFIER, TAKEN, TENSOR_DTYPES
 from opmatrix.declaration.variadic_outputs import sure_inputs, variadic_output
 from opmatrix.errors import UsageError, did_you_mean, many
 from opmatrix.scaffold import from_torch_schema
@@ -98,7 +98,7 @@ def from_nodes(nodes: Sequence[Node], *, shown: str, name: str = "") -> Draft:
         tolerances={},
     )
     given = first["attributes"]
-    values = {a.name: _shortest(given[onnx_name(a)]["value"]) for a in attributes if onnx_name(a) in given}
+    values = {a.name: _value(given[onnx_name(a)]) for a in attributes if onnx_name(a) in given}
     draft = Draft(
         spec=spec,
         notes=tuple(_notes(nodes, guessed)),
@@ -188,14 +188,14 @@ def _refused(nodes: Sequence[Node]) -> Iterator[str]:
                 why = WHY_NO_DTYPE.get(dtype, "which no operator takes")
                 yield f"{_who(node)}: {part['name']!r} is {dtype}, {why}"
         for key, value in node["attributes"].items():
-            if value["kind"] not in _ZEROS:
-                by_hand = "declare it by hand, with Attribute(kind='tensor')"
-                what = by_hand if value["kind"] == "tensor" else "leave it out"
-                yield f"{_who(node)}: attribute {key!r} is of the kind {value['kind']}, not supported: {what}"
+            if value["kind"] not in (*_ZEROS, "tensor"):
+                yield f"{_who(node)}: attribute {key!r} is of the kind {value['kind']}, not supported: leave it out"
             elif kinds.setdefault(key, value["kind"]) != value["kind"]:
                 yield f"{_who(node)}: attribute {key!r} is of the kind {value['kind']}, elsewhere of {kinds[key]}"
             elif not re.fullmatch(IDENTIFIER, key):
                 yield f"{_who(node)}: attribute {key!r} is no identifier of ONNX: letters, digits and _"
+            elif value["kind"] == "tensor":
+                yield from _tensor_refused(nodes, node, key)
         if not node["inputs"] or node["inputs"][0] is None:
             yield f"{_who(node)} has no first input, and one is needed that is always there"
         if not any(node["outputs"]):
@@ -203,6 +203,21 @@ def _refused(nodes: Sequence[Node]) -> Iterator[str]:
     if not any(all(_parts(nodes, "outputs", index)) for index in range(max(len(n["outputs"]) for n in nodes))):
         yield "no output is one that all its nodes have, and an operator needs one that is always there"
     yield from _mixed(nodes)
+
+
+def _tensor_refused(nodes: Sequence[Node], node: Node, key: str) -> Iterator[str]:
+    value = node["attributes"][key]
+    found = [n["attributes"][key] for n in nodes if key in n["attributes"]]
+    what = f"{_who(node)}: attribute {key!r} is a tensor"
+    if value["dtype"] not in TENSOR_DTYPES:
+        yield f"{what} of {value['dtype']}, not supported: {', '.join(TENSOR_DTYPES)} are"
+    elif value["value"] is None:
+        yield (f"{what} of {math.prod(value['shape'])} elements, or in another file: declare it by hand, with "
+               "Attribute(kind='tensor'), and give a model a smaller one")  # fmt: skip
+    elif len({(v["dtype"], len(v["shape"])) for v in found if v["kind"] == "tensor"}) > 1:
+        yield f"{what} of {value['dtype']} and rank {len(value['shape'])}, and elsewhere of another dtype or rank"
+    elif len(found) < len(nodes):
+        yield f"{what} that other nodes leave out, and each node must have it: make it an input"
 
 
 def _mixed(nodes: Sequence[Node]) -> Iterator[str]:
@@ -276,14 +291,30 @@ def _attributes(nodes: Sequence[Node], taken: set[str]) -> tuple[tuple[Attribute
         usable = _is_allowed(key) and key not in taken
         taken.add(name := key if usable else unused(f"{key}_", taken))
         onnx_name = None if usable else key
-        found.append(Attribute(name=name, kind=kinds[key], default=default, onnx_name=onnx_name, doc="FILL IN"))
+        tensor = _tensor_fields([n["attributes"][key] for n in nodes]) if kinds[key] == "tensor" else {}
+        found.append(
+            Attribute(name=name, kind=kinds[key], default=default, onnx_name=onnx_name, doc="FILL IN", **tensor)
+        )
     return tuple(found), guessed
+
+
+def _tensor_fields(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the dtype of a tensor attribute, and its sizes, None where they differ between nodes."""
+    sizes = zip(*(value["shape"] for value in found), strict=True)
+    return {"type": found[0]["dtype"], "dims": tuple(size[0] if len({*size}) == 1 else None for size in sizes)}
+
+
+def _value(given: Mapping[str, Any]) -> Any:
+    """Return the value of an attribute as a declaration has it."""
+    return _items(given["value"], (lambda item: item) if given.get("dtype") == "float64" else _shortest)
+
+
+def _items(value: Any, item: Callable[[Any], Any]) -> Any:
+    return tuple(_items(one, item) for one in value) if isinstance(value, list) else item(value)
 
 
 def _shortest(value: Any) -> Any:
     """Return a float as the shortest decimal that rounds to the same float32: 0.1 for 0.10000000149."""
-    if isinstance(value, list):
-        return tuple(map(_shortest, value))
     if not isinstance(value, float):
         return value
     return next((s for digits in range(1, 10) if to_float32(s := float(f"{value:.{digits}g}")) == value), value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -11,7 +12,10 @@ from typing import Any
 import onnx
 from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, TypeProto, ValueInfoProto, shape_inference
 
+from opmatrix.declaration.validation.operator import TENSOR_DTYPES
 from opmatrix.scaffold.draft import domain_owner
+
+MOST_ELEMENTS = 1000  # of a tensor attribute: cases.py has them as numbers
 
 
 def describe(path: str) -> dict[str, Any]:
@@ -93,7 +97,18 @@ def _attribute(attribute: AttributeProto) -> dict[str, Any]:
         value = value.decode(errors="replace")
     if kind == "strings":
         value = [one.decode(errors="replace") for one in value]
+    if kind == "tensor":
+        return {"kind": kind} | _tensor(attribute.t)
     return {"kind": kind, "value": value}
+
+
+def _tensor(tensor: TensorProto) -> dict[str, Any]:
+    """Return the dtype and the sizes of a tensor, and its elements as nested lists; without those if they are many, or
+    in another file, or of a dtype that has none in JSON."""
+    dtype, value = _dtype(tensor.data_type), None
+    if dtype in TENSOR_DTYPES and math.prod(tensor.dims) <= MOST_ELEMENTS and not tensor.external_data:
+        value = onnx.numpy_helper.to_array(tensor).tolist()
+    return {"dtype": dtype, "shape": list(tensor.dims), "value": value}
 
 
 def main(path: str) -> str:

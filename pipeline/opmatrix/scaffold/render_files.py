@@ -20,7 +20,7 @@ from opmatrix.spec import Attribute, AttributeKind, AttributeValue, Input, OpSpe
 
 _TYPES: Mapping[AttributeKind, str] = {
     "float": "float", "int": "int", "bool": "bool", "string": "str", "floats": "tuple[float, ...]",
-    "ints": "tuple[int, ...]", "strings": "tuple[str, ...]",
+    "ints": "tuple[int, ...]", "strings": "tuple[str, ...]", "tensor": "NDArray[Any]",
 }  # fmt: skip
 _ARRAY = "NDArray[Any]"
 # A part of the name of an input whose values are likely tied to a size, or sorted.
