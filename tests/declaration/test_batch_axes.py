@@ -136,11 +136,6 @@ MISTAKES = {
         spec([X], FromKernel(dims=("N", "E")), "N"),
         "the output 'y0' has a size that the kernel decides, for all indices together; allowed",
     ),
-    "by keyword alone": (
-        spec([X, W], SameAs(input="x"), "N", torch=TorchOp(name="my::conv", batch="N",
-             schema="my::conv(Tensor x, *, Tensor w) -> Tensor")),
-        "an input is passed by keyword alone, and torch.library.register_vmap takes no such operator; remove it",
-    ),
     "of torch": (
         spec([X], SameAs(input="x"), "N", torch=TorchOp(name="aten::x", overrides=(Override(name="aten::x"),),
              batch="N")),

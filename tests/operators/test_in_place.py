@@ -242,12 +242,30 @@ def _prepared(project: Project) -> Any:
     return prepare(operator, loaded.overload, user_python.gradient(project.layout, operator.spec))
 
 
+@pytest.mark.parametrize("name", ["torch.vmap", "torch.func.grad"])
+def test_transforms_of_a_call_that_writes(name: str, project: Project) -> None:
+    """Planted: the argument is copied only where its own requires_grad says so, not that of an outer transform."""
+
+    def check(expected: dict[str, str]) -> None:
+        from opmatrix.torch_checks import compat
+
+        row = compat.row(name, compat.CHECKS[name], _prepared(project))
+        assert row.outcome == expected["outcome"] and expected["detail"] in row.detail, row.detail
+
+    works = {"outcome": "works", "detail": "one call per sample" if name == "torch.vmap" else ""}
+    assert forked(lambda: check(works), project.root / "output") == ""
+    if name == "torch.func.grad":
+        failed = {"outcome": "failed", "detail": "has been modified by an inplace operation"}
+        with planted(project, "axpy", "any(t.requires_grad or transformed(t) for", "any(t.requires_grad for"):
+            assert forked(lambda: check(failed), project.root / "output") == ""
+
+
 def test_compiled_calls_write(project: Project) -> None:
     def compiled() -> None:
         from opmatrix.torch_checks.compat_compiled import compiled
 
         compat = _prepared(project)
-        assert [sample.writes for sample in compat.written] == [True] * len(compat.samples)
+        assert [sample.composed for sample in compat.written] == [True] * len(compat.samples)
         compiled(compat, backend="aot_eager")
 
     assert forked(compiled, project.root / "output") == ""

@@ -75,6 +75,28 @@ def test_numbers_of_python(project: Project) -> None:
     assert forked(calls, project.root / "output") == ""
 
 
+@pytest.mark.parametrize("operator", ["damped", "shift"])
+def test_torch_vmap_takes_the_rule_of_the_operator_of_the_library(operator: str, project: Project) -> None:
+    """Planted: torch's own loop, which has no outputs for a batch without samples."""
+
+    def check(expected: tuple[str, str]) -> None:
+        from opmatrix.torch_checks import compat
+        from opmatrix.torch_library.call import registered_overload
+
+        registered(project, operator)
+        given = load_operator(project.layout, operator)
+        prepared = compat.prepare(given, registered_overload(given.spec), None)
+        row = compat.row("torch.vmap", compat.CHECKS["torch.vmap"], prepared)
+        outcome, detail = expected
+        assert row.outcome == outcome and detail in row.detail, row.detail
+
+    works = ("works", "one call per sample")
+    assert forked(lambda: check(works), project.root / "output") == ""
+    with planted(project, operator, '"CompositeImplicitAutograd", "FuncTorchBatched"', '"CompositeImplicitAutograd",'):
+        found = ("failed", "does not support vmap over dims of size 0")
+        assert forked(lambda: check(found), project.root / "output") == ""
+
+
 def test_numbers_that_the_declared_kind_does_not_have(project: Project) -> None:
     def calls() -> None:
         import torch

@@ -282,25 +282,34 @@ def test_a_kernel_that_mixes_the_samples(operator: Callable[..., Compat], spec: 
     assert found.outcome == "failed" and "in one call, y is not that of a plain call" in found.detail
 
 
-def test_one_call_with_lists_and_absent_inputs(operator: Callable[..., Compat]) -> None:
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "Tensor x, Tensor? bias, Tensor[] more, int[2] factors",
+        "Tensor x, int[2] factors=[3, 1], *, Tensor[] more, Tensor? bias=None",  # torch.library has no rule for these
+    ],
+    ids=["by position", "by keyword"],
+)
+def test_one_call_with_lists_and_absent_inputs(operator: Callable[..., Compat], arguments: str) -> None:
     """Both lists of tensors and lists of numbers have an axis of the samples, or None, for each item."""
     made = operator(gradient=None)
     name = f"{str(made.spec.torch and made.spec.torch.name).partition('::')[0]}::several"
     library = torch.library.Library(name.partition("::")[0], "FRAGMENT")
-    library.define("several(Tensor x, Tensor? bias, Tensor[] more, int[2] factors) -> (Tensor, Tensor)")
+    schema = f"several({arguments}) -> (Tensor, Tensor)"
+    library.define(schema)
 
-    def kernel(x: Any, bias: Any, more: Any, factors: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    def kernel(x: Any, bias: Any = None, more: Any = (), factors: Any = (3, 1)) -> tuple[torch.Tensor, torch.Tensor]:
         found = sum(more, x * factors[0]) + (0 if bias is None else bias)
         return found, found.sum(0)
 
-    def fake(x: Any, bias: Any, more: Any, factors: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    def fake(x: Any, *_: Any, **__: Any) -> tuple[torch.Tensor, torch.Tensor]:
         return torch.empty_like(x), x.new_empty(x.shape[1])
 
     library.impl("several", kernel, "CPU")
     torch.library.register_fake(name, fake, lib=library)
     spec = replace(
         made.spec,
-        torch=TorchOp(name=name, batch="N"),
+        torch=TorchOp(name=name, batch="N", schema=f"{name.partition('::')[0]}::{schema}" if "*" in arguments else ""),
         inputs=(
             Input(name="x", type="T", dims=("C", "N")),
             Input(name="bias", type="T", dims=("C", 1), optional=True),
@@ -328,7 +337,7 @@ def test_one_call_with_lists_and_absent_inputs(operator: Callable[..., Compat]) 
 def test_a_batching_rule_that_calls_once_per_sample(
     operator: Callable[..., Compat], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transforms, "_one_call", lambda spec, operator: None)
+    monkeypatch.setattr(transforms, "_one_call", lambda spec: None)
     found = row(operator(spec=with_batch(NAMED, "N"), kernel=batched, gradient=None), "torch.vmap")
     assert found.outcome == "failed" and "calls the operator 3 times, expected 1" in found.detail
 

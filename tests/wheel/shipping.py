@@ -25,10 +25,11 @@ license-files = ["LICENSE.txt"]
 
 
 def project(folder: Path, *, settings: str = SETTINGS) -> Project:
-    """Write a project with operators of this repository and settings for their wheel."""
+    """Write a project with operators of this repository and settings for their wheel; one of them has a batch."""
     made = Project.copy(folder, operators=OPERATORS)
     text, _, rest = (folder / "pyproject.toml").read_text().partition("[tool.opmatrix.dist]")
     (folder / "pyproject.toml").write_text(text + "[tool.doit]\n" + rest.partition("[tool.doit]\n")[2] + settings)
+    made.replace("ops/dual_residual/spec.py", 'name="cst::dual_residual"', 'name="cst::dual_residual", batch="..."')
     (folder / "LICENSE.txt").write_text("As you like it.\n")
     return made
 

@@ -65,6 +65,34 @@ def test_two_libraries_with_one_operator_are_an_error(fresh: Environment) -> Non
     assert last.startswith("ImportError: cst::dual_residual: registered already, by another library"), done.stderr
 
 
+MAPPED = """
+import torch, my_ops
+from torch.utils._python_dispatch import TorchDispatchMode
+
+
+class Calls(TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        called.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+called = []
+x, y, scale = torch.randn(5, 2, 4), torch.randn(2, 4, 5), torch.randn(4)
+groups, custom_group_norm = torch.tensor([2.0]), torch.ops.mynamespace.custom_group_norm
+with Calls():
+    found = torch.vmap(lambda x, y: torch.ops.cst.dual_residual(x, y, 0.5), in_dims=(0, 2))(x, y)
+    torch.vmap(lambda x: custom_group_norm(x, groups, scale, scale))(torch.randn(5, 3, 4, 2))
+y = y.movedim(2, 0)
+torch.testing.assert_close(found, (0.5 * x - y, 0.5 * y - x))
+print(called.count("cst.dual_residual.default"), called.count("mynamespace.custom_group_norm.default"))
+"""
+
+
+def test_vmap_calls_an_operator_with_a_batch_once(fresh: Environment) -> None:
+    """And an operator that declares none once per sample."""
+    assert fresh.check("-c", MAPPED) == "1 5\n"
+
+
 EXPORT = """
 import sys, torch, my_ops
 class M(torch.nn.Module):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from opmatrix.declaration.declared_sizes import expressions, limits
 from opmatrix.declaration.size_expressions import FURTHER, Term
 from opmatrix.declaration.size_rules import is_named, resolved_terms
-from opmatrix.declaration.torch_signature import is_required, torch_arguments
+from opmatrix.declaration.torch_signature import is_required
 from opmatrix.spec import Dims, FromKernel, Input, OpSpec, Output, SameAs
 
 _Sizes = Sequence[str | int]
@@ -53,8 +53,6 @@ def batch_mistakes(spec: OpSpec) -> Iterator[str]:
     if batch not in (usable := [str(size) for size in known if size == FURTHER or is_named(spec, size)]):
         yield f"no required input has such an axis, allowed: {', '.join(usable) or 'none: they have no named size'}"
         return
-    if any(a.keyword and isinstance(a.source, Input) for a in torch_arguments(spec)):
-        yield "an input is passed by keyword alone, and torch.library.register_vmap takes no such operator; remove it"
     for part in spec.inputs:
         yield from _mistakes_of_input(spec, part, batch, [*found])
     for one in dict.fromkeys(str(one) for one in (*expressions(spec), *limits(spec))):

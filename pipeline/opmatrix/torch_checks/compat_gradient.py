@@ -29,7 +29,7 @@ def functional(compat: Compat) -> tuple[int, str]:
     if not compat.gradient:
         return _refuses_gradient(compat)
     count = 0
-    for base in _floating_first(compat.samples):
+    for base in _floating_first(compat.as_called):
         places = compat.derived(base)
         if not places:
             continue

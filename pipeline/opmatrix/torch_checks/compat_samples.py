@@ -16,7 +16,7 @@ import torch
 
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.model_inputs import graph_inputs
-from opmatrix.declaration.torch_signature import attribute_values, callers_name, dtype_of, is_mutable
+from opmatrix.declaration.torch_signature import attribute_values, callers_name, dtype_of, is_composed, is_mutable
 from opmatrix.declaration.variadic_outputs import with_outputs
 from opmatrix.errors import CompatError
 from opmatrix.spec import Case, MemoryLayout, Model, OpSpec, Values, given, shape_of
@@ -41,13 +41,13 @@ _GRADIENT_RTOL = {torch.float64: 1e-9, torch.float32: 1e-4}  # batched products 
 
 @dataclass(frozen=True, kw_only=True)
 class CompatSample:
-    """One case of an operator: a model of this case alone, and its arrays. `writes`: it calls the operator that writes
-    arguments, with copies of them, in place of the functional one."""
+    """One case of an operator: a model of this case alone, and its arrays. `composed`: it calls the operator that
+    others call, with copies of what that writes, in place of the one in the library."""
 
     spec: OpSpec
     model: Model
     operator: Any
-    writes: bool = False
+    composed: bool = False
 
     @cached_property
     def tensors(self) -> tuple[torch.Tensor, ...]:
@@ -76,7 +76,7 @@ class CompatSample:
             f"{n}: {str(t.dtype).removeprefix('torch.')} {tuple(t.shape)}"
             for n, t in zip(self.names, self.tensors, strict=True)
         )
-        called = f" of {callers_name(self.spec)}" if self.writes else ""
+        called = f" of {callers_name(self.spec)}" if self.composed else ""
         return f"case {self.model.cases[0].name}{called} ({shown})"
 
     def call(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -90,14 +90,14 @@ class CompatSample:
     @cached_property
     def function(self) -> Any:
         """The operator with the attributes of the case, as a function of its inputs."""
-        if self.writes:
+        if self.composed:
             return ComposedCall(self.spec, self.model)
         return with_attributes(self.operator, self.spec, self.model)
 
     @property
     def functional(self) -> CompatSample:
-        """The same case of the operator that writes nothing."""
-        return replace(self, writes=False)
+        """The same case of the operator in the library."""
+        return replace(self, composed=False)
 
     @cached_property
     def arguments(self) -> list[Any]:
@@ -134,7 +134,12 @@ class Compat:
     @property
     def written(self) -> list[CompatSample]:
         """The samples of the operator that writes arguments, if there is one."""
-        return [replace(sample, writes=True) for sample in self.samples if is_mutable(self.spec)]
+        return [replace(sample, composed=True) for sample in self.samples if is_mutable(self.spec)]
+
+    @property
+    def as_called(self) -> list[CompatSample]:
+        """The samples of the operator in the library, and of the one that others call if that is another one."""
+        return [*self.samples, *(replace(one, composed=True) for one in self.samples if is_composed(self.spec))]
 
     def derived(self, base: CompatSample) -> list[int]:
         """Return the tensors of a sample for which a gradient is taken, by their index."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from opmatrix.declaration.batch_axes import batch_axes
+from opmatrix.declaration.torch_signature import is_mutable
 from opmatrix.errors import CompatError
 from opmatrix.spec import OpSpec
 from opmatrix.torch_checks.compat_samples import (
@@ -22,7 +22,6 @@ from opmatrix.torch_checks.compat_samples import (
 from opmatrix.torch_library import transforms
 
 _BATCH = 3
-_FALLBACK = "by torch's own loop, which warns of its speed: register_vmap takes no tensor that is given by name alone"
 
 
 def mapped(compat: Compat) -> tuple[int, str]:
@@ -31,12 +30,7 @@ def mapped(compat: Compat) -> tuple[int, str]:
         base = compat.samples[0]
         require_refused(lambda: torch.vmap(base.call)(*(t.expand(2, *t.shape) for t in base.tensors)), why)
         raise RefusedError(why)
-    by_torch = transforms.has_keyword_tensors(compat.spec)
-    with warnings.catch_warnings():
-        if by_torch:
-            warnings.filterwarnings("ignore", "There is a performance drop")
-        count = sum(_mapped_sample(base, empty=not by_torch) for base in compat.samples)
-    return count, _FALLBACK if by_torch else _calls(compat)
+    return sum(map(_mapped_sample, compat.as_called)), _calls(compat)
 
 
 def _calls(compat: Compat) -> str:
@@ -47,24 +41,25 @@ def _calls(compat: Compat) -> str:
     return "one call for all samples" + (f"; one per sample where {' or '.join(others)} is mapped" if others else "")
 
 
-def _mapped_sample(base: CompatSample, *, empty: bool) -> int:
-    """Return how many calls agree; with `empty`, also of a batch without samples."""
+def _mapped_sample(base: CompatSample) -> int:
+    """Return how many calls agree."""
     batches, places = _batches(base), range(len(base.tensors))
     ways = [{n: 0 if (n + len(base.tensors)) % 2 else -1} for n in places]
     ways += [{n: -1 if n % 2 else 0 for n in places}, dict.fromkeys(places, 0)]
     if batch := batch_axes(base.spec):
         together = [n for n in places if base.names[n] in batch.inputs]
         ways += [{n: -1 if n % 2 else 0 for n in together}, dict.fromkeys(together, 0)]
+    if base.composed and is_mutable(base.spec):  # torch.vmap writes no sample into a tensor without samples
+        ways = [dims for dims in ways if len(dims) == len(places)]
     count = sum(_mapped(base, batches, dims) for dims in ways)
     _mapped_twice(base, batches)
-    if empty:
-        found = torch.vmap(base.call)(*(t[:0] for t in batches))
-        for one, plain in zip(found, base.call(*base.tensors), strict=True):
-            if one.shape != (0, *plain.shape) or one.dtype != plain.dtype:
-                raise CompatError(
-                    f"{base}: torch.vmap over an empty batch gives {one.dtype} {tuple(one.shape)}, expected "
-                    f"{plain.dtype} {(0, *plain.shape)}"
-                )
+    found = torch.vmap(base.call)(*(t[:0] for t in batches))
+    for one, plain in zip(found, base.call(*base.tensors), strict=True):
+        if one.shape != (0, *plain.shape) or one.dtype != plain.dtype:
+            raise CompatError(
+                f"{base}: torch.vmap over an empty batch gives {one.dtype} {tuple(one.shape)}, expected "
+                f"{plain.dtype} {(0, *plain.shape)}"
+            )
     return count
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from functools import reduce
+from functools import partial, reduce
 from inspect import signature
 from typing import Any
 
@@ -52,14 +52,12 @@ def refused_vmap(spec: OpSpec) -> str:
 def register_rules(spec: OpSpec) -> None:
     """Register the batching rule and the autocast rule. Needs torch 2.5."""
     operator = overload_named(torch_qualified(spec))
-    if not has_keyword_tensors(spec):
-        torch.library.register_vmap(torch_qualified(spec), _batching_rule(spec, operator))
+    rule = _batching_rule(spec)
+    if tensors := [a.name for a in torch_arguments(spec) if a.keyword and isinstance(a.source, Input)]:
+        _implement(operator, "FuncTorchBatched", _with_keywords(rule, operator, tensors))
+    else:
+        torch.library.register_vmap(torch_qualified(spec), partial(rule, operator))
     _implement(operator, "AutocastCPU", _autocast_rule(spec, operator))
-
-
-def has_keyword_tensors(spec: OpSpec) -> bool:
-    """Return whether an input is passed by keyword alone: torch.library.register_vmap refuses such an operator."""
-    return any(a.keyword and isinstance(a.source, Input) for a in torch_arguments(spec))
 
 
 def register_missing_gradient(spec: OpSpec) -> None:
@@ -192,19 +190,41 @@ def _flat_gradients(found: Sequence[Any], counts: Sequence[int | None]) -> Itera
     yield from (gradient for gradient in found[len(counts) :] if gradient is not None)
 
 
-def _batching_rule(spec: OpSpec, operator: Any) -> Callable[..., Any]:
-    """Return the rule for torch.vmap: one call where only inputs with the declared batch are mapped, else a call per
-    sample, whose results are stacked."""
-    refused, one_call = refused_vmap(spec), _one_call(spec, operator)
+def _with_keywords(rule: Callable[..., Any], operator: Any, tensors: Sequence[str]) -> Callable[..., Any]:
+    """Return what torch.library.register_vmap makes of a rule, which refuses an operator with tensors that are passed
+    by keyword alone: torch unwraps them as if they were passed by position, behind the others."""
+    from torch._functorch.autograd_function import custom_function_call_vmap_helper
+    from torch._functorch.pyfunctorch import retrieve_current_functorch_interpreter
 
-    def rule(info: Any, in_dims: Sequence[Any], *arguments: Any, **keywords: Any) -> Any:
+    positional = [a for a in operator._schema.arguments if not a.kwarg_only]
+
+    def mapped(keyset: Any, *arguments: Any, **keywords: Any) -> Any:
+        # The dispatcher leaves out arguments that are equal to their defaults.
+        given = (*arguments, *(a.default_value for a in positional[len(arguments) :]))
+        named = [keywords.pop(name, None) for name in tensors]
+        interpreter: Any = retrieve_current_functorch_interpreter()
+        return custom_function_call_vmap_helper(interpreter, partial(rule, call), call, *given, *named, **keywords)
+
+    def call(*given: Any, **keywords: Any) -> Any:
+        named = zip(tensors, given[len(positional) :], strict=True)
+        return operator(*given[: len(positional)], **dict(named), **keywords)
+
+    return mapped
+
+
+def _batching_rule(spec: OpSpec) -> Callable[..., Any]:
+    """Return the rule for torch.vmap, which gets a function that calls the operator with all tensors by position: one
+    call where only inputs with the declared batch are mapped, else a call per sample, whose results are stacked."""
+    refused, one_call = refused_vmap(spec), _one_call(spec)
+
+    def rule(operator: Any, info: Any, in_dims: Sequence[Any], *arguments: Any, **keywords: Any) -> Any:
         if refused:
-            raise RuntimeError(f"torch.vmap of {operator}: {refused}")
+            raise RuntimeError(f"torch.vmap of {torch_qualified(spec)}: {refused}")
         if info.batch_size == 0:  # no sample shows the sizes of the outputs
             given = [_on_meta(a, dim) for a, dim in zip(arguments, in_dims, strict=True)]
             found, structure = pytree.tree_flatten(operator(*given, **keywords))
             outputs = [torch.empty((0, *one.shape), dtype=one.dtype) for one in found]
-        elif one_call and (called := one_call(info.batch_size, in_dims, arguments, keywords)):
+        elif one_call and (called := one_call(operator, info.batch_size, in_dims, arguments, keywords)):
             return called
         else:
             results = []
@@ -219,7 +239,7 @@ def _batching_rule(spec: OpSpec, operator: Any) -> Callable[..., Any]:
     return rule
 
 
-def _one_call(spec: OpSpec, operator: Any) -> Callable[..., Any] | None:
+def _one_call(spec: OpSpec) -> Callable[..., Any] | None:
     """Return a function that calls the operator once for all samples of a batch, and returns None where an input
     without the declared batch is mapped; None for an operator that declares none."""
     if not (spec.torch and spec.torch.batch):
@@ -228,12 +248,14 @@ def _one_call(spec: OpSpec, operator: Any) -> Callable[..., Any] | None:
 
     batch = batch_axes(spec)
     assert batch is not None
-    sources = [a.source for a in torch_arguments(spec)]
+    sources = [a.source for a in torch_arguments(spec) if not a.keyword or isinstance(a.source, Input)]
     places = [batch.inputs.get(source.name) if isinstance(source, Input) else None for source in sources]
     first = next(n for n, source in enumerate(sources) if isinstance(source, Input) and is_required(source)
                  and places[n] is not None)  # fmt: skip
 
-    def call(count: int, in_dims: Sequence[Any], arguments: Sequence[Any], keywords: dict[str, Any]) -> Any:
+    def call(
+        operator: Any, count: int, in_dims: Sequence[Any], arguments: Sequence[Any], keywords: dict[str, Any]
+    ) -> Any:
         if any(at is None and _is_mapped(dim) for at, dim in zip(places, in_dims, strict=False)):
             return None
         sample = arguments[first] if in_dims[first] is None else arguments[first].select(in_dims[first], 0)
