@@ -350,6 +350,11 @@ class TorchOp(metaclass=_KeepsMistakes):
         ... )
         >>> batched = TorchOp(name="my_ops::conv", batch="N")
         >>> in_place = TorchOp(name="my_ops::add_", schema="my_ops::add_(Tensor(a!) x, Tensor y) -> ()")
+        >>> to_float32 = TorchOp(
+        ...     name="my_ops::dequantize",
+        ...     schema="my_ops::dequantize(Tensor x, float scale, ScalarType dtype) -> Tensor",
+        ...     fixed={"dtype": "float32"},
+        ... )
     """
 
     name: str
@@ -360,6 +365,10 @@ class TorchOp(metaclass=_KeepsMistakes):
     """Whether ops/<name>/torch_op.py defines it."""
     schema: str = ""
     """The torch schema as the owner has it; empty: it follows from the declaration."""
+    fixed: Mapping[str, str | None] = field(default_factory=dict)
+    """The one legal value of each argument of `schema` that is a ScalarType, Layout or Device, or one with ``?``, and
+    has no default: a dtype's name, ``"strided"``, ``"cpu"``; None for a type with ``?``. A call with another value is
+    an error."""
     batch: str = ""
     """The size, such as ``"N"``, whose indices the operator treats one by one, so that torch.vmap calls it once for all
     samples. ``"..."``: each index of these axes. Empty: torch.vmap calls it once per sample."""

@@ -77,7 +77,13 @@ def written(root: Path) -> OpSpec:
     return load_operator(Paths(root / "tests/projects/scalars"), "shift").spec
 
 
-@pytest.mark.parametrize("name", ["group_norm", "wide", "nms", "evolved", "scalars", "written"])
+@pytest.fixture
+def fixed(root: Path) -> OpSpec:
+    """An operator that others call with a dtype, a layout and a device."""
+    return load_operator(Paths(root / "tests/projects/scalars"), "dequantized").spec
+
+
+@pytest.mark.parametrize("name", ["group_norm", "wide", "nms", "evolved", "scalars", "written", "fixed"])
 def test_ruff_finds_no_fault(name: str, request: pytest.FixtureRequest, tmp_path: Path, root: Path) -> None:
     for file, text in python_modules.render(spec_named(name, request)).items():
         (tmp_path / file).write_text(text)

@@ -12,13 +12,14 @@ from typing import Any, cast
 import pytest
 
 from opmatrix.codegen.generated_files import cpp_files
-from opmatrix.declaration.load import load_operator, load_operators
+from opmatrix.declaration.load import Operator, clashes, load_operator, load_operators
 from opmatrix.declaration.torch_signature import ONLY_KERNEL
 from opmatrix.declaration.validation.operator import RESERVED, declaration
 from opmatrix.engine.doit_tasks import GROUPS
 from opmatrix.errors import SpecError, UsageError
 from opmatrix.project.paths import Paths
-from opmatrix.spec import Input, OnnxOp, OpSpec, Output, SameAs
+from opmatrix.spec import Input, OnnxOp, OpSpec, Output, SameAs, TorchOp
+from tests.support.projects import ROOT
 
 SPEC = (
     (Path(__file__).parents[2] / "ops/group_norm/spec.py")
@@ -284,6 +285,37 @@ def test_two_operators_may_not_share_a_name(tmp_path: Path) -> None:
         "ops/second/spec.py: onnx: 'mydomain::mygroupnorm' is taken by ops/group_norm/spec.py; rename one",
         "ops/second/spec.py: torch: 'mynamespace::custom_group_norm' is taken by ops/group_norm/spec.py; rename one",
     ]
+
+
+def test_two_operators_may_not_share_a_generated_name() -> None:
+    """`<op>_typed` and `<op>_functional` are names of operators, too."""
+    operator = load_operator(Paths(ROOT / "tests/projects/scalars"), "damped")
+
+    def named(name: str, torch: str, arguments: str) -> Operator:
+        schema = f"{torch}({arguments}) -> Tensor"
+        op = replace(
+            operator.spec,
+            name=name,
+            torch=TorchOp(name=torch.partition(".")[0], schema=schema),
+            onnx=replace(operator.spec.onnx, op_type=name),
+        )
+        return replace(operator, spec=op)
+
+    scalar, numbers = "Tensor x, Scalar factor, Scalar? offset", "Tensor x, float factor, float? offset"
+    one = named("one", "sca::damped", scalar)
+    plain = named("two", "sca::damped_typed", numbers)
+    text = "'sca::damped_typed', {}the operator in its library that 'sca::damped' calls"
+    assert [*clashes([one, plain])] == [
+        (("one", "two"), "ops/two/spec.py: torch: 'sca::damped_typed' is taken by ops/one/spec.py, as the operator in its "
+         "library that 'sca::damped' calls; rename one"),
+    ]  # fmt: skip
+    assert [*clashes([plain, one])] == [
+        (("two", "one"), f"ops/one/spec.py: torch: {text.format('')}, is taken by ops/two/spec.py; rename one"),
+    ]  # fmt: skip
+    (both,) = clashes([named("one", "sca::damped.x", scalar), named("two", "sca::damped_x", scalar)])
+    assert both[1].startswith("ops/two/spec.py: torch: 'sca::damped_x_typed', the operator in its library that ")
+    assert [*clashes([one, named("two", "sca::damped_typed.rows", numbers)])] == []
+    assert len([*clashes([one, named("two", "sca::damped", scalar)])]) == 1
 
 
 def test_a_folder_with_another_name_than_its_operator(tmp_path: Path) -> None:

@@ -100,6 +100,16 @@ def test_a_change_of_a_published_version_is_refused(
     assert found.endswith(GIVEN)
 
 
+def test_the_only_legal_value_of_an_argument_may_not_change(layout: Paths) -> None:
+    spec = load_operator(Paths(ROOT / "tests/projects/scalars"), "dequantized").spec
+    assert spec.torch is not None
+    kept = published_schema.schema(spec, 1)
+    assert published_schema.differences(kept, spec, layout.root) == []
+    other = replace(spec, torch=replace(spec.torch, fixed={**spec.torch.fixed, "dtype": "float64"}))
+    (found,) = published_schema.differences(kept, other, layout.root)
+    assert found.field == "torch" and "with dtype=float64, layout=strided, device=cpu, accumulated=None'" in found.text
+
+
 def test_a_dtype_may_join_a_published_version(layout: Paths) -> None:
     """A library without it refuses a model with it, by its type."""
     before = json.loads((layout.root / SCHEMA).read_text())

@@ -123,7 +123,19 @@ MISTAKES = {
     ),
     "my::shift(Tensor x, int[2] by, float eps, ScalarType dtype=float) -> Tensor": (
         "column 43: ScalarType dtype, which is no input and no attribute, allowed: a type with ? and the default None, "
-        "or bool, int, SymInt, float with a number as the default"
+        "or bool, int, SymInt, float with a number as the default; or ScalarType, Layout, Device, or one of them with "
+        "?, without a default"
+    ),
+    "my::shift(Tensor x, int[2] by, float eps, ScalarType dtype) -> Tensor": (
+        "column 43: ScalarType dtype without a default, allowed with its one legal value in torch.fixed, such as "
+        "{'dtype': 'float32'}"
+    ),
+    "my::shift(Tensor x, int[2] by, float eps, Device? device) -> Tensor": (
+        "column 43: Device? device without a default, allowed with its one legal value in torch.fixed, such as "
+        "{'device': None}"
+    ),
+    "my::shift(Tensor x, int[2] by, float eps, ScalarType[] dtypes) -> Tensor": (
+        "column 56: no input and no attribute is named 'dtypes'"
     ),
     "my::shift(Tensor x, int[2] by, float eps, int y=0) -> Tensor": (
         "column 47: 'y' names something else in generated code, allowed: a name that no keyword, input, attribute or "
@@ -255,6 +267,67 @@ def test_a_scalar_of_an_operator_in_python_is_refused() -> None:
         "column 43: Scalar? offset",
     ):
         assert text in message
+
+
+FIXED = load_operator(Paths(ROOT / "tests/projects/scalars"), "dequantized").spec
+
+
+def with_fixed(arguments: str, **fixed: str | None) -> list[str]:
+    schema = f"my::shift(Tensor x, int[2] by, float eps{arguments}) -> Tensor"
+    return found(replace(ONE, torch=TorchOp(name="my::shift", schema=schema, fixed=fixed)))
+
+
+def test_an_argument_with_one_legal_value_is_not_in_the_library() -> None:
+    assert torch_schema(FIXED) == (
+        "sca::dequantized_typed(Tensor x, float scale, int zero_point=0, *, Layout? kept=None) -> Tensor"
+    )
+    assert callers_schema(FIXED) == (
+        "sca::dequantized(Tensor x, ScalarType dtype, float scale, Layout layout, int zero_point=0, *, Device device, "
+        "ScalarType? accumulated, Layout? kept=None) -> Tensor"
+    )
+    assert python_modules.function(FIXED)["typed"] == [
+        "x: torch.Tensor", "dtype: torch.dtype", "scale: float", "layout: torch.layout", "zero_point: int = 0", "*",
+        "device: torch.device | str", "accumulated: object", "kept: object = None",
+    ]  # fmt: skip
+    assert with_fixed(", Device? device, Layout? layout", device="cpu", layout=None) == []
+    fake = python_modules.render(replace(ONE, torch=TorchOp(name="my::shift", fixed={"d": "float8_e5m2", "e": "cpu"},
+        schema="my::shift(Tensor x, int[2] by, float eps, ScalarType d, Device? e) -> Tensor")))["fake.py"]  # fmt: skip
+    assert 'if d != getattr(torch, "float8_e5m2", None):' in fake  # torch 1.13 has none
+    assert 'if e is None or torch.device(e).type != "cpu":' in fake
+
+
+def test_fixed_values_must_fit_the_schema() -> None:
+    assert with_fixed("", dtype="float32") == ["torch.fixed['dtype']: torch.schema has no argument 'dtype'"]
+    assert "did you mean 'dtype'?" in with_fixed(", ScalarType dtype", dtyp="float32", dtype="float32")[0]
+    (message,) = with_fixed(", ScalarType dtype", dtype="float33")
+    assert message.startswith("torch.fixed['dtype']: found 'float33', allowed: float32, float16, ")
+    assert message.endswith(", uint64, bool; did you mean 'float32'?")
+    assert with_fixed(", ScalarType dtype", dtype="int4")[0].startswith(
+        "torch.fixed['dtype']: found 'int4', allowed: float32, "
+    )
+    assert with_fixed(", Device device", device="cuda") == ["torch.fixed['device']: found 'cuda', allowed: cpu"]
+    assert with_fixed(", Layout? layout", layout="sparse_coo")[0].endswith("allowed: strided, None")
+    assert with_fixed(", ScalarType dtype", dtype=None)[0].startswith(
+        "torch.fixed['dtype']: found None, allowed: float32"
+    )
+    kinds = "ScalarType, Layout, Device, or one of them with ?, without a default"
+    assert with_fixed("", eps="float32") == [
+        f"torch.fixed['eps']: it is an input, an attribute or an output, allowed: another argument, {kinds}"
+    ]
+    for argument in ("ScalarType? dtype=None", "ScalarType[] dtype", "int dtype=3"):
+        (message,) = with_fixed(f", {argument}", dtype="float32")
+        assert f"{argument.split('=')[0]}, which torch.fixed has, allowed: {kinds}" in message
+    derived = replace(ONE, torch=TorchOp(name="my::shift", fixed={"dtype": "float32"}))
+    assert found(derived) == [
+        "torch.fixed: found {'dtype': 'float32'}, allowed with torch.schema, which has the arguments; a derived schema "
+        "has inputs and attributes alone"
+    ]
+    assert (
+        "torch.fixed: allowed without torch.python: opmatrix defines the operator, with the one that it calls"
+        in found(
+            replace(FIXED, torch=replace(FIXED.torch, python=True))  # type: ignore[type-var]  # it has a torch operator
+        )
+    )
 
 
 IN_PLACE = load_operator(Paths(ROOT / "tests/projects/in_place"), "axpy").spec

@@ -1,8 +1,9 @@
 """Arguments of type Scalar take every number of Python that the declared kind has, and no other; a call that passes on
-something else, or a number that depends on an input of a model, is found.
+something else, or a number that depends on an input of a model, is found. A dtype, a layout and a device without a
+default have one legal value.
 
 tests/projects/scalars: `damped` is sca::damped, with a default and with None, and a gradient; `shift` is
-sca::shift_.Scalar, of integers, which writes its argument.
+sca::shift_.Scalar, of integers, which writes its argument; `dequantized` has a dtype, a layout and a device.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ from __future__ import annotations
 import io
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
@@ -31,7 +32,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     return Project.verified("scalars", tmp_path_factory.mktemp("scalars"), "opsets=18")
 
 
-@pytest.mark.parametrize("operator", ["damped", "shift"])
+@pytest.mark.parametrize("operator", ["damped", "shift", "dequantized"])
 def test_every_cell_is_verified(operator: str, project: Project) -> None:
     found = {name: record["outcome"] for name, record in project.records().items() if name.startswith(operator)}
     cells = ("legacy-opset18", "dynamo-opset18")
@@ -120,16 +121,93 @@ def test_numbers_that_the_declared_kind_does_not_have(project: Project) -> None:
     assert forked(calls, project.root / "output") == ""
 
 
+OTHER_VALUES = {
+    "dtype": ("float64", "dtype must be torch.float32, got torch.float64"),
+    "layout": ("sparse_coo", "layout must be torch.strided, got torch.sparse_coo"),
+    "device": ("meta", "device must be cpu, got meta"),
+    "accumulated": ("int8", "accumulated must be None, got torch.int8"),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("argument", OTHER_VALUES)
+def test_another_dtype_layout_or_device_is_refused(argument: str, project: Project) -> None:
+    """In a call, in torch.compile and by both exporters."""
+    value, message = OTHER_VALUES[argument]
+
+    def calls() -> None:
+        import torch
+
+        registered(project, "dequantized")
+        right = {"dtype": torch.float32, "scale": 0.5, "layout": torch.strided, "device": "cpu", "accumulated": None}
+        wrong = torch.device(value) if argument == "device" else getattr(torch, value)
+        x = torch.tensor([4, -2], dtype=torch.int8)
+
+        class Model(torch.nn.Module):
+            def __init__(self, **changed: Any) -> None:
+                super().__init__()
+                self.given = right | changed
+
+            def forward(self, x: torch.Tensor) -> Any:
+                return torch.ops.sca.dequantized(x, **self.given)
+
+        assert Model()(x).tolist() == [2.0, -1.0] == Model(device=torch.device("cpu", 0))(x).tolist()
+        model, file = Model(**{argument: wrong}), io.BytesIO()
+        attempts: tuple[Callable[[], Any], ...] = (
+            lambda: model(x),
+            lambda: torch.compile(model, backend="eager", fullgraph=True)(x),
+            lambda: torch.onnx.export(model, (x,), file, dynamo=False, opset_version=18),  # type: ignore[arg-type]  # torch's annotation lacks files
+            lambda: torch.onnx.export(model, (x,), dynamo=True, verbose=False),
+        )
+        for attempt in attempts:
+            with pytest.raises(Exception, match="") as raised:
+                attempt()
+            assert f"sca::dequantized: {message}" in causes(raised.value)
+
+    assert forked(calls, project.root / "output") == ""
+
+
+def test_an_argument_with_one_value_beside_one_that_is_written(project: Project) -> None:
+    """The check of `register` and the run check of a wheel give the legal values."""
+    spec = load_operator(project.layout, "dequantized").spec
+    schema = (
+        "sca::dequantized.out(Tensor x, ScalarType d, float scale, int zero_point, *, Device on, Tensor(a!) y) -> ()"
+    )
+    spec = replace(spec, torch=TorchOp(name="sca::dequantized", schema=schema, fixed={"d": "float32", "on": "cpu"}))
+
+    def calls() -> None:
+        import torch
+
+        from opmatrix.declaration.torch_signature import written_call
+        from opmatrix.spec import Case, Model
+        from opmatrix.torch_library.call import ComposedCall
+        from opmatrix.wheel import use_unpacked
+
+        model = Model(name="m", attributes={"scale": 1.0, "zero_point": 0}, cases=(Case(name="c", inputs={}),))
+        module: dict[str, Any] = {}
+        exec(python_modules.render(spec)["fake.py"], module)
+        defined, x = module["define"](), torch.ones(2, dtype=torch.int8)
+        assert defined and ComposedCall(spec, model)(x).tolist() == [0.0, 0.0]
+        made = {"arguments": [0], "written": asdict(written_call(spec, dict(model.attributes)))}
+        (y,) = use_unpacked.written({"writes": "sca::dequantized.out"}, made, [x], [torch.ones(2)])
+        assert y.tolist() == [0.0, 0.0]
+
+    assert forked(calls, project.root / "output") == ""
+
+
 MODEL = """
 import torch
 
 
 class Damped(torch.nn.Module):
     def forward(self, x):
+        codes = torch.ops.sca.dequantized(
+            (x * 8).to(torch.int8), torch.float32, 0.25, torch.strided, 3, device=torch.device("cpu"), accumulated=None
+        )
         y = torch.ops.sca.damped(x, 2) + torch.ops.sca.damped.default(x, True, offset=x.dim())
         counts = torch.zeros(2, dtype=torch.int64) + x.shape[0]
         torch.ops.sca.shift_(counts, 3.0, alpha=2)
-        return y, counts
+        return y, counts, codes
 
 
 def model():
@@ -225,6 +303,13 @@ FAULTS = {
     "another number is passed on": (
         "shift", "alpha=_number(alpha, int, 'alpha')", "alpha=_number(other, int, 'alpha')",
         "sca::shift_.Scalar: y is not what sca::shift__Scalar_functional returns",
+    ),
+    "a number is not passed on": (
+        "dequantized", "default(x, scale, zero_point, ", "default(x, scale, 0, ", "sca::dequantized: y is not what",
+    ),
+    "the legal value is refused": (
+        "dequantized", "dtype != torch.float32", "dtype == torch.float32",
+        "dtype must be torch.float32, got torch.float32",
     ),
     "an equal float is no int": ("shift", "found = kind(value)", "found = None", "must be an integer, got 3.0"),
 }  # fmt: skip

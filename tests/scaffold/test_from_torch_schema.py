@@ -115,6 +115,18 @@ def test_arguments_about_memory_have_one_value() -> None:
     assert draft.spec.attributes == ()
 
 
+def test_arguments_without_a_default_have_one_value() -> None:
+    text = "my::f(Tensor x, ScalarType dtype, Layout? layout, *, Device device) -> Tensor"
+    draft = from_schema(text, domain="d")
+    fixed = {"dtype": "float32", "layout": None, "device": "cpu"}
+    assert draft.spec.torch == TorchOp(name="my::f", schema=text, fixed=fixed)
+    assert draft.notes == (
+        "fixed= of TorchOp has the only legal values, dtype=float32, layout=None, device=cpu: FILL IN others if these "
+        "are not yours",
+    )
+    assert draft.spec.attributes == ()
+
+
 def test_written_arguments_are_inputs_with_an_output_and_out_arguments_are_outputs() -> None:
     text = "my::f.out(Tensor x, Tensor(b!) counts, *, Tensor(a!) out) -> (Tensor(a!), Tensor)"
     spec = from_schema(text, domain="d").spec
@@ -162,8 +174,10 @@ REFUSED = [
     ('my::f(Tensor x, str[] names=["a"]) -> Tensor', 23, "'names' has a default, and torch takes none of str[]"),
     ("my::f(Tensor?[] xs, Tensor x) -> Tensor", 7, "Tensor?[] is any number of tensors, any of them absent"),
     ("my::f(Tensor x, Tensor[]? xs) -> Tensor", 17, "write Tensor[], of which none may be given"),
-    ("my::f(Tensor x, ScalarType dtype) -> Tensor", 17, "a dtype, and an output's follows from the inputs'"),
-    ("my::f(Tensor x, Device device) -> Tensor", 17, "nothing that a node of ONNX can hold"),
+    ("my::f(Tensor x, ScalarType dtype=float) -> Tensor", 28, "'dtype' has a default, allowed: no default; fixed= of"),
+    ("my::f(Tensor x, Layout? layout=strided) -> Tensor", 25, "'layout' has a default, allowed: no default, or None;"),
+    ("my::f(Tensor x, ScalarType[] dtypes) -> Tensor", 17, "nothing that a node of ONNX can hold"),
+    ("my::f(Tensor x, MemoryFormat format) -> Tensor", 17, "nothing that a node of ONNX can hold"),
     ("my::f(tensor x) -> Tensor", 7, "did you mean 'Tensor'?"),
     ("my::f(Tensor x, double a) -> Tensor", 17, "did you mean 'float'?"),
     ("my::f(Tensor x, string a) -> Tensor", 17, "did you mean 'str'?"),

@@ -28,6 +28,7 @@ from opmatrix.declaration.torch_signature import (
     Constant,
     callers_schema,
     constants,
+    fixed,
     is_composed,
     is_own,
     is_written,
@@ -50,6 +51,7 @@ _PYTHON_TYPES: Mapping[str, str] = {
     "Tensor": "torch.Tensor", "Tensor?": "torch.Tensor | None", "Tensor[]": "Sequence[torch.Tensor]",
     "float": "float", "int": "int", "bool": "bool", "str": "str",
     "float[]": "Sequence[float]", "int[]": "Sequence[int]", "bool[]": "Sequence[bool]", "str[]": "Sequence[str]",
+    "ScalarType": "torch.dtype", "Layout": "torch.layout", "Device": "torch.device | str",
 }  # fmt: skip
 
 
@@ -145,6 +147,7 @@ def _composed(spec: OpSpec) -> dict[str, Any]:
         "typed": _parameters(arguments, [names[a.name] for a in arguments]),
         "passed": [f"{a.name}={given[a.name]}" if a.keyword else given[a.name] for a in called],
         "numbers": bool(numbers),
+        "fixed": [*map(_fixed_fault, fixed(spec))],
         "written": [(names[name], spec.outputs.index(output), output.writes) for name, output in outputs.items()],
         "returned": [aliases[r.type.alias] if is_written(r) else f"results[{next(fresh)}]" for r in schema.results],
     }
@@ -153,7 +156,7 @@ def _composed(spec: OpSpec) -> dict[str, Any]:
 def _callers_arguments(spec: OpSpec) -> tuple[Argument, ...]:
     """Return the arguments of the operator that others call: with those of ``out=``, each as an input."""
     schema = written_schema(spec)
-    known = {a.name: a for a in torch_arguments(spec)}
+    known = {a.name: a for a in (*torch_arguments(spec), *fixed(spec))}
     if schema is None or not is_composed(spec):
         return tuple(known.values())
     return tuple(
@@ -259,7 +262,23 @@ def _constant_faults(spec: OpSpec) -> Iterator[Refusal]:
         yield Refusal(condition=wrong, message=f"{constant}, got {{{constant.name}!r}}", of=None)
 
 
+def _fixed_fault(argument: Argument) -> tuple[str, str]:
+    """Return the condition under which an argument of `TorchOp.fixed` has another value, and the message."""
+    name, value = argument.name, argument.source.value if isinstance(argument.source, Constant) else None
+    if value is None:
+        return f"{name} is not None", f"{name} must be None, got {{{name}}}"
+    if not argument.type.startswith("Device"):
+        return f"{name} != {_torch_constant(str(value))}", f"{name} must be torch.{value}, got {{{name}}}"
+    absent = f"{name} is None or " if argument.type.endswith("?") else ""
+    return f"{absent}torch.device({name}).type != {literal(value)}", f"{name} must be {value}, got {{{name}}}"
+
+
 _NEWER = ("uint16", "uint32", "uint64", "float8")  # dtypes that torch 1.13, which imports these modules, does not have
+
+
+def _torch_constant(name: str) -> str:
+    """Return the expression of a dtype or a layout."""
+    return f'getattr(torch, "{name}", None)' if name.startswith(_NEWER) else f"torch.{name}"
 
 
 def _count_faults(spec: OpSpec) -> Iterator[Refusal]:
@@ -289,6 +308,6 @@ def _dtype_faults(spec: OpSpec) -> Iterator[Refusal]:
             continue
         dtypes = spec.types.get(part.type, (part.type,))
         allowed = [f"torch.{dtype}" for dtype in dtypes]
-        known = [f'getattr(torch, "{d}", None)' if d.startswith(_NEWER) else f"torch.{d}" for d in dtypes]
+        known = [*map(_torch_constant, dtypes)]
         wrong = f"!= {known[0]}" if len(known) == 1 else f"not in ({', '.join(known)})"
         yield fault(part, f"{found}.dtype {wrong}", f"{name} must be {' or '.join(allowed)}, got {{{found}.dtype}}")

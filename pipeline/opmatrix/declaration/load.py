@@ -27,6 +27,7 @@ from opmatrix.declaration.torch_signature import (
     is_own,
     model_dtypes,
     overridden_in,
+    torch_qualified,
 )
 from opmatrix.declaration.validation import Mistake
 from opmatrix.errors import SpecError, UsageError, did_you_mean, one_line, printable
@@ -319,25 +320,33 @@ def _lines(layout: Paths, path: Path, mistakes: Iterable[Mistake]) -> list[str]:
     return [f"{shown}: {m.field}: {m.text}" for m in mistakes]
 
 
-def _claimed(spec: OpSpec, field: str) -> str | None:
-    """Return the name that an operator has in a framework."""
+def _claimed(spec: OpSpec, field: str) -> dict[str, str]:
+    """Return the names that an operator has in a framework, and what a name is for that no declaration contains."""
     if field == "onnx":
-        return f"{spec.onnx.domain}::{spec.onnx.op_type}"
-    return callers_name(spec) if spec.torch else None
+        return {f"{spec.onnx.domain}::{spec.onnx.op_type}": ""}
+    if spec.torch is None:
+        return {}
+    return {torch_qualified(spec): f"the operator in its library that {callers_name(spec)!r} calls"} | {
+        callers_name(spec): ""
+    }
 
 
 def clashes(operators: Sequence[Operator]) -> Iterator[tuple[tuple[str, ...], str]]:
     """Yield names that two operators declare, since each framework would keep only one of them: the operators that
     cannot be used, and the mistake."""
     for field in ("onnx", "torch"):
-        seen: dict[str, str] = {}
+        seen: dict[str, tuple[str, str]] = {}
         for operator in operators:
-            spec = operator.spec
-            claimed = _claimed(spec, field)
-            if claimed and (first := seen.setdefault(claimed, spec.name)) != spec.name:
+            name, claimed = operator.spec.name, _claimed(operator.spec, field)
+            taken = [(one, what) for one, what in claimed.items() if one in seen]
+            seen = {one: (name, what) for one, what in claimed.items()} | seen
+            if taken:  # the last one is what the declaration contains
+                one, what = taken[-1]
+                first, of_first = seen[one]
+                mine, theirs = f", {what}," if what else "", f", as {of_first}" if of_first else ""
                 yield (
-                    (first, spec.name),
-                    (f"ops/{spec.name}/spec.py: {field}: {claimed!r} is taken by ops/{first}/spec.py; rename one"),
+                    (first, name),
+                    f"ops/{name}/spec.py: {field}: {one!r}{mine} is taken by ops/{first}/spec.py{theirs}; rename one",
                 )
     for spec, other in itertools.permutations([o.spec for o in operators], 2):
         missing = [v for v in schema_versions.versions(other)[1:] if v not in spec.onnx.versions]

@@ -32,12 +32,20 @@ def schema(spec: OpSpec, version: int) -> Schema:
         "op_type": then.onnx.op_type,
         "since_version": version,
         "domain_versions": list(then.onnx.versions),
-        "torch": callers_schema(then) if then.torch and not then.torch.overrides else None,
+        "torch": _torch(then),
         "types": {variable: list(dtypes) for variable, dtypes in then.types.items()},
         "inputs": {part.name: _fields(part) for part in then.inputs},
         "outputs": {part.name: _fields(part) for part in then.outputs},
         "attributes": {part.name: _fields(part) for part in (*then.attributes, *mark)},
     }
+
+
+def _torch(spec: OpSpec) -> str | None:
+    """Return the torch schema, and the arguments that have one legal value."""
+    if spec.torch is None or spec.torch.overrides:
+        return None
+    fixed = ", ".join(f"{name}={value}" for name, value in spec.torch.fixed.items())
+    return callers_schema(spec) + (f" with {fixed}" if fixed else "")
 
 
 def _fields(part: object) -> dict[str, Any]:

@@ -24,6 +24,12 @@ FOUR_BITS: tuple[DType, ...] = ("int4", "uint4")
 # ai.onnx.contrib of onnxruntime-extensions.
 ONNX_DOMAINS = ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview", "ai.onnx.preview.training")
 
+# The values that `TorchOp.fixed` can give to an argument, by the argument's type; `doit new` gives the first one.
+FIXED: Mapping[str, tuple[str, ...]] = {
+    "ScalarType": ("float32", *(dtype for dtype in DTYPES if dtype not in ("float32", "string", *FOUR_BITS))),
+    "Layout": ("strided",), "Device": ("cpu",),
+}  # fmt: skip
+
 _TORCH_KINDS: Mapping[AttributeKind, str] = {
     "float": "float", "int": "int", "string": "str", "bool": "bool",
     "floats": "float[]", "ints": "int[]", "strings": "str[]", "bools": "bool[]",
@@ -32,10 +38,13 @@ _TORCH_KINDS: Mapping[AttributeKind, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Constant:
-    """An argument of a written schema that belongs to no input or attribute: its default is the only legal value."""
+    """An argument of a written schema that belongs to no input or attribute: `value` is the only legal one.
+
+    It is the default, or what `TorchOp.fixed` has.
+    """
 
     name: str
-    value: bool | float | None
+    value: bool | float | str | None
 
     def __str__(self) -> str:
         return f"{self.name} must be {self.value!r}"
@@ -107,13 +116,36 @@ def scalars(spec: OpSpec) -> tuple[str, ...]:
     return tuple(a.name for a in schema.arguments if a.type.element == "Scalar" and a.name in names)
 
 
+def is_fixed(argument: Parameter) -> bool:
+    """Return whether `TorchOp.fixed` has to have an argument that belongs to no input and no attribute."""
+    return argument.type.name.removesuffix("?") in FIXED and not argument.has_default
+
+
+def fixed(spec: OpSpec) -> tuple[Argument, ...]:
+    """Return the arguments of the written schema that `TorchOp.fixed` names."""
+    schema = written_schema(spec)
+    if schema is None or spec.torch is None or not spec.torch.fixed:
+        return ()
+    return tuple(
+        Argument(
+            name=a.name,
+            type=a.type.name,
+            default=None,
+            source=Constant(name=a.name, value=spec.torch.fixed[a.name]),
+            keyword=a.keyword,
+        )
+        for a in schema.arguments
+        if a.name in spec.torch.fixed
+    )
+
+
 def is_composed(spec: OpSpec) -> bool:
     """Return whether the operator that others call is defined in Python, by the one in the library.
 
-    The one in the library is functional, it returns all outputs, and has float or int for a Scalar. All of opmatrix
-    refers to it. fake.py defines the operator with the written schema, which calls it.
+    The one in the library is functional, it returns all outputs, has float or int for a Scalar, and no argument of
+    `TorchOp.fixed`. All of opmatrix refers to it. fake.py defines the operator with the written schema, which calls it.
     """
-    return is_mutable(spec) or bool(scalars(spec))
+    return is_mutable(spec) or bool(scalars(spec)) or bool(fixed(spec))
 
 
 def is_written(argument: Parameter) -> bool:
@@ -133,12 +165,13 @@ def written_outputs(spec: OpSpec) -> dict[str, Output]:
 def torch_arguments(spec: OpSpec) -> tuple[Argument, ...]:
     """Return the arguments in order: as the written schema has them, else inputs, then attributes, as declared.
 
-    Those of the operator in the library: it has no ``out=`` and no Scalar.
+    Those of the operator in the library: it has no ``out=``, no Scalar, and no argument of `TorchOp.fixed`.
     """
     parts = torch_parts(spec)
     if schema := written_schema(spec):
         by_name = {torch_name(part): part for part in parts}
-        given = [a for a in schema.arguments if a.name in by_name or not is_written(a)]
+        left_out = spec.torch.fixed if spec.torch else {}
+        given = [a for a in schema.arguments if a.name in by_name or not (is_written(a) or a.name in left_out)]
         return tuple(_written(one, by_name.get(one.name)) for one in given)
     return tuple(
         Argument(
@@ -197,11 +230,12 @@ def call_of(spec: OpSpec, attributes: Mapping[str, Any]) -> Call:
 @dataclass(frozen=True, kw_only=True)
 class WrittenArgument:
     """An argument of such a call: a value, or the index of an input. `output`: what is written into it, without an
-    input by ``out=``."""
+    input by ``out=``. `constant`: the name in `TorchOp.fixed`, which torch has as an object."""
 
     name: str
     keyword: bool
     value: Any
+    constant: str | None
     input: int | None
     output: int | None
 
@@ -225,6 +259,7 @@ def written_call(spec: OpSpec, attributes: Mapping[str, Any]) -> WrittenCall:
             name=a.name,
             keyword=a.keyword,
             value=attributes.get(a.name, a.default),
+            constant=spec.torch.fixed.get(a.name) if spec.torch else None,
             input=places.get(a.name),
             output=into.get(a.name),
         )

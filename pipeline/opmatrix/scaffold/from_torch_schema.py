@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from opmatrix.declaration import torch_schema_parser
 from opmatrix.declaration.torch_schema_parser import Parameter, Schema, Type, Value
-from opmatrix.declaration.torch_signature import is_written, torch_schema
+from opmatrix.declaration.torch_signature import FIXED, is_fixed, is_written, torch_schema
 from opmatrix.declaration.validation.operator import CPP_KEYWORDS, TAKEN
 from opmatrix.declaration.variadic_outputs import variadic_output
 from opmatrix.errors import UsageError, did_you_mean
@@ -38,9 +38,8 @@ _REASONS: Mapping[str, str] = {
     "SymInt": _SIZE, "SymBool": _SIZE.replace("int,", "bool,"),
     "complex": "of a kind that neither LibTorch's stable ABI nor ONNX has: write float[]",
     "Generator": "a state that neither exporter writes into a model: write int seed",
-    "ScalarType": "a dtype, and an output's follows from the inputs': leave it out, or write int",
 } | dict.fromkeys(
-    ("Device", "Layout", "MemoryFormat", "Dimname", "Storage", "Stream", "QScheme", "DeviceIndex"),
+    ("ScalarType", "Device", "Layout", "MemoryFormat", "Dimname", "Storage", "Stream", "QScheme", "DeviceIndex"),
     _NO_ATTRIBUTE,
 )  # fmt: skip
 # What torch's functions take about memory.
@@ -73,10 +72,14 @@ def from_schema(text: str, *, domain: str, name: str = "", op_type: str = "") ->
         outputs=outputs,
         tolerances={},
     )
+    fixed = {a.name: _first_legal(a) for a in schema.arguments if is_fixed(a)}
     if not _is_derived(schema, spec):
-        spec = replace(spec, torch=TorchOp(name=schema.qualified, schema=schema.text))
+        spec = replace(spec, torch=TorchOp(name=schema.qualified, schema=schema.text, fixed=fixed))
     constants = [a.name for a in schema.arguments if _is_constant(a)]
     notes = [f"{', '.join(constants)}: None is the only legal value"] if constants else []
+    if fixed:
+        values = ", ".join(f"{name}={value}" for name, value in fixed.items())
+        notes.append(f"fixed= of TorchOp has the only legal values, {values}: FILL IN others if these are not yours")
     if named := [a.name for a in only_written(schema) if not a.keyword]:
         why = "written and not read, as the name says; if it is read, declare an input that an output writes"
         notes.append(f"{', '.join(named)}: {why}")
@@ -96,7 +99,7 @@ def only_written(schema: Schema) -> list[Parameter]:
 
 def _kind(argument: Parameter) -> AttributeKind | None:
     """Return the kind of a non-tensor argument; None for one that has one legal value."""
-    if _is_constant(argument):
+    if _is_constant(argument) or is_fixed(argument):
         return None
     return OPTIONAL.get(argument.type.name) or KINDS[_without_length(argument.type.name)]
 
@@ -110,6 +113,10 @@ def _is_constant(argument: Parameter) -> bool:
     """Return whether an argument is about memory, which no node has, and may be None."""
     optional = argument.type.name in _MEMORY or (argument.type.name, argument.name) == ("bool?", "pin_memory")
     return optional and argument.has_default and argument.default is None
+
+
+def _first_legal(argument: Parameter) -> str | None:
+    return None if argument.type.name.endswith("?") else FIXED[argument.type.name][0]
 
 
 def _is_derived(schema: Schema, spec: OpSpec) -> bool:
@@ -250,8 +257,12 @@ def _refused_argument(argument: Parameter) -> Iterator[tuple[int, str]]:
     elif found.name in TENSORS:
         if argument.has_default and argument.default is not None:
             yield argument.at, f"{argument.name!r} has a default, and none of a tensor but None can be said"
-    elif _is_constant(argument) or found.name in OPTIONAL:
+    elif _is_constant(argument) or is_fixed(argument) or found.name in OPTIONAL:
         return
+    elif found.name.removesuffix("?") in FIXED:
+        allowed = "no default, or None" if found.name.endswith("?") else "no default"
+        yield argument.at, f"{argument.name!r} has a default, allowed: {allowed}; fixed= of TorchOp then has its one " \
+            "legal value"  # fmt: skip
     elif _without_length(found.name) not in KINDS:
         yield at, why_no_type(found)
     elif found.name == "str[]" and argument.has_default:

@@ -17,6 +17,7 @@ from opmatrix.declaration.torch_signature import (
     is_composed,
     is_mutable,
     model_dtypes,
+    scalars,
     torch_arguments,
     torch_qualified,
 )
@@ -148,7 +149,8 @@ def _composed(operator: Operator) -> list[dict[str, str]]:
                 raise RegisterError(
                     f"{operator.name}-{case.name}: {callers_name(spec)}: {problem}. {_remedy(operator)}"
                 )
-            found.append({"case": case.name, "check": "written arguments" if is_mutable(spec) else "Scalar arguments"})
+            kind = "written" if is_mutable(spec) else "Scalar" if scalars(spec) else "fixed"
+            found.append({"case": case.name, "check": f"{kind} arguments"})
         finite = (c for c in cases if small_and_finite(case_arrays(spec, model, c), elements=SMALL))
         for case in islice(finite, 1) if features.OPCHECK.available else ():
             inputs = arguments(spec, case, tensors(spec, model, case, case_arrays(spec, model, case)))

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from opmatrix.declaration.torch_signature import (
+    WrittenArgument,
     attribute_values,
     call_of,
     callers_name,
@@ -103,6 +104,13 @@ def _of_another_type(number: Any) -> Any:
     return other if other == number else number
 
 
+def _value(argument: WrittenArgument) -> Any:
+    """Return the value of an argument; of one that `TorchOp.fixed` has, torch's object of that name."""
+    if argument.constant is None:
+        return argument.value
+    return torch.device("cpu") if argument.constant == "cpu" else getattr(torch, argument.constant)
+
+
 class ComposedCall:
     """A call of a composed operator, as a function of the inputs that returns all outputs.
 
@@ -116,8 +124,10 @@ class ComposedCall:
         self.overload = found if schema.overload else found.default
         self._functional = with_attributes(torch_operator(spec), spec, model)
         call, numbers = written_call(spec, values), scalars(spec)
-        others = [replace(a, value=_of_another_type(a.value)) if a.name in numbers else a for a in call.arguments]
-        self._call = replace(call, arguments=tuple(others))
+        given = [_of_another_type(a.value) if a.name in numbers else _value(a) for a in call.arguments]
+        self._call = replace(
+            call, arguments=tuple(replace(a, value=value) for a, value in zip(call.arguments, given, strict=True))
+        )
         letters = {a.type.alias: a.name for a in schema.arguments if is_written(a)}
         self._aliases = [letters.get(result.type.alias) for result in schema.results]
 

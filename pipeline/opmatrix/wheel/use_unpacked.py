@@ -136,6 +136,8 @@ def written(operator: Job, model: Job, tensors: Sequence[Any], outputs: Sequence
     given = {}
     for argument in made["arguments"]:
         value = argument["value"] if argument["input"] is None else inputs[argument["input"]]
+        if constant := argument["constant"]:
+            value = torch.device(constant) if constant == "cpu" else getattr(torch, constant)
         if argument["output"] is not None:
             value = torch.empty_like(outputs[argument["output"]]) if argument["input"] is None else value.clone()
         given[argument["name"]] = value

@@ -8,7 +8,15 @@ from collections.abc import Iterator, Sequence
 
 from opmatrix.declaration import torch_schema_parser
 from opmatrix.declaration.torch_schema_parser import Parameter, Schema, Value
-from opmatrix.declaration.torch_signature import is_required, is_written, torch_kind, torch_name, torch_parts
+from opmatrix.declaration.torch_signature import (
+    FIXED,
+    is_fixed,
+    is_required,
+    is_written,
+    torch_kind,
+    torch_name,
+    torch_parts,
+)
 from opmatrix.declaration.validation.attribute_values import value_mistake
 from opmatrix.declaration.validation.mistake import Mistake, duplicates, not_one_of
 from opmatrix.errors import UsageError, did_you_mean
@@ -26,6 +34,9 @@ def torch_schema(spec: OpSpec) -> Iterator[Mistake]:
                           "derived schema has the input's own name")  # fmt: skip
     yield from _writes(spec)
     if spec.torch is None or not spec.torch.schema:
+        if spec.torch and spec.torch.fixed:
+            yield Mistake("torch.fixed", f"found {dict(spec.torch.fixed)}, allowed with torch.schema, which has the "
+                          "arguments; a derived schema has inputs and attributes alone")  # fmt: skip
         return
     if spec.torch.overrides:
         yield Mistake("torch.schema", "allowed without torch.overrides: torch has the schema of its own operator")
@@ -40,6 +51,7 @@ def torch_schema(spec: OpSpec) -> Iterator[Mistake]:
     except UsageError as error:
         yield Mistake("torch.schema", str(error))
         return
+    yield from _fixed(spec, schema)
     found = {a.name for a in schema.arguments}
     for part in torch_parts(spec):
         if (name := torch_name(part)) not in found:
@@ -89,6 +101,7 @@ def _places(spec: OpSpec, schema: Schema) -> Iterator[_Place]:
     yield from _results(spec, schema)
 
 
+_KINDS = f"{', '.join(FIXED)}, or one of them with ?, without a default"
 # The types of an argument that is no input and no attribute, and can have a default other than None.
 _NUMBERS = ("bool", "int", "SymInt", "float")
 
@@ -98,14 +111,43 @@ def _constant(spec: OpSpec, argument: Parameter) -> Iterator[_Place]:
     name, kind, value = argument.name, argument.type.name, argument.default
     named = [i.name for i in spec.inputs] + [a.name for a in spec.attributes] + [o.name for o in spec.outputs]
     near = did_you_mean(name, [torch_name(part) for part in torch_parts(spec)])
-    if kind.startswith("Tensor") or not argument.has_default:
+    given = spec.torch.fixed if spec.torch else {}
+    fixed = is_fixed(argument)
+    if fixed and name not in given:
+        example = {name: None if kind.endswith("?") else FIXED[argument.type.element][0]}
+        yield argument.type.at, f"{kind} {name} without a default, allowed with its one legal value in torch.fixed, " \
+            f"such as {example}"  # fmt: skip
+    elif name in given and not fixed:
+        yield argument.type.at, f"{kind} {name}, which torch.fixed has, allowed: {_KINDS}"
+    elif kind.startswith("Tensor") or (not argument.has_default and name not in given):
         yield argument.at, f"no input and no attribute is named {name!r}{near}, or has it as torch_name"
-    elif not (kind.endswith("?") if value is None else _is_number(kind, value)):
+    elif name not in given and not (kind.endswith("?") if value is None else _is_number(kind, value)):
         yield argument.type.at, f"{kind} {name}, which is no input and no attribute, allowed: a type with ? and the " \
-            f"default None, or {', '.join(_NUMBERS)} with a number as the default"  # fmt: skip
+            f"default None, or {', '.join(_NUMBERS)} with a number as the default; or {_KINDS}"  # fmt: skip
     elif name in named or keyword.iskeyword(name) or name in _MODULES:
         yield argument.at, f"{name!r} names something else in generated code, allowed: a name that no keyword, " \
             "input, attribute or output has"  # fmt: skip
+
+
+def _fixed(spec: OpSpec, schema: Schema) -> Iterator[Mistake]:
+    """Yield the mistakes of `TorchOp.fixed`; `schema` fits the declaration."""
+    assert spec.torch is not None
+    arguments = {a.name: a for a in schema.arguments}
+    for name, value in spec.torch.fixed.items():
+        path = f"torch.fixed[{name!r}]"
+        if name not in arguments:
+            yield Mistake(path, f"torch.schema has no argument {name!r}{did_you_mean(name, arguments)}")
+        elif not is_fixed(arguments[name]):
+            yield Mistake(path, f"it is an input, an attribute or an output, allowed: another argument, {_KINDS}")
+        elif value not in (allowed := _fixed_values(arguments[name])):
+            yield not_one_of(path, value, allowed)
+    if spec.torch.fixed and spec.torch.python:
+        yield Mistake("torch.fixed", "allowed without torch.python: opmatrix defines the operator, with the one that "
+                      "it calls")  # fmt: skip
+
+
+def _fixed_values(argument: Parameter) -> list[str | None]:
+    return [*FIXED[argument.type.element], *([None] if argument.type.name.endswith("?") else [])]
 
 
 def _is_number(kind: str, value: Value) -> bool:
