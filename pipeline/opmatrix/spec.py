@@ -218,12 +218,12 @@ class Dims(metaclass=_KeepsMistakes):
     An expression computes with ``+ - * //`` and parentheses from
 
     - names of sizes and ranks of inputs;
-    - attributes of kind int, and elements of attributes of kind ints, such as ``stride[0]``, if their `minimum` is 0 or
-      more;
+    - attributes of kind int, and elements of attributes of kind ints, such as ``stride[0]``, if their `minimum`, or
+      each of their `allowed` values, is 0 or more;
     - ``x.shape[dim]``: the size of the axis that an attribute of kind int names, negative from the back;
     - ``prod(...)``: the product of the sizes of ``"..."``.
 
-    It may divide by a number, or by an attribute or element whose `minimum` is 1 or more. ``"..."``, in an output and
+    It may divide by a number, or by an attribute or element whose least value is 1 or more. ``"..."``, in an output and
     in ``prod(...)``, means the sizes of the first required input that has it.
 
     Example:

@@ -104,7 +104,7 @@ def test_the_unchanged_declaration_is_read(tmp_path: Path) -> None:
         ('shape=SameAs(input="x")', 'shape=Dims(dims=("N); {",))', ["outputs[0].shape.dims: found 'N); {': no expression: "]),
         ('shape=SameAs(input="x")', 'shape=Dims(dims=("N ** 2",))', ["outputs[0].shape.dims: found 'N ** 2': 'N ** 2' is none of"]),
         ('shape=SameAs(input="x")', 'shape=Dims(dims=("Nn",))', ["outputs[0].shape.dims: found 'Nn', allowed: ", "did you mean 'N'?"]),
-        ('shape=SameAs(input="x")', 'shape=Dims(dims=("N", "epsilon"))', ["outputs[0].shape.dims: found 'epsilon', an attribute, allowed: one of kind int that ONNX has, with minimum= from 0 on"]),
+        ('shape=SameAs(input="x")', 'shape=Dims(dims=("N", "epsilon"))', ["outputs[0].shape.dims: found 'epsilon', an attribute, allowed: one of kind int that ONNX has, not optional, with minimum= or"]),
         ('shape=SameAs(input="x")', 'shape=Dims(dims=(-1,))', ["outputs[0].shape.dims: found -1: allowed: a number from 0 to"]),
         ('dims=("N", "C", "..."), doc', 'dims=("N", "C", "..."), optional=True, doc', ["outputs[0].shape.input: found 'x', allowed: num_groups, scale, bias"]),
         ('kind="float", default=1e-5, torch_name="eps", minimum=0.0', 'kind="string", default="a\\nb", torch_name="eps"', ["attributes[0]: found the text 'a\\nb', allowed: printable characters"]),

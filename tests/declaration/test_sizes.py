@@ -19,6 +19,7 @@ from opmatrix.declaration.known_sizes import Known
 from opmatrix.declaration.size_checks import ItemCheck, ShapeCheck, size_checks
 from opmatrix.declaration.size_expressions import solve
 from opmatrix.declaration.size_rules import definitions
+from opmatrix.declaration.validation.operator import declaration
 from opmatrix.declaration.validation.sizes import sizes
 from opmatrix.export.signature_gates import registered
 from opmatrix.spec import (
@@ -249,7 +250,7 @@ MISTAKES: list[tuple[dict[str, Any], list[str]]] = [
     ({"dims": ("K",), "at": {"groups": -4}}, ["inputs[1].at: found -4, allowed: a name, a number from 0 on"]),
     ({"dims": ("K",), "at": {"groups": "J"}}, ["inputs[1].at: found 'J'"]),
     ({"dims": ("K",), "at": {"groups": 4}, "optional": True}, ["found {'groups': 4}, allowed: only for a required"]),
-    ({"dims": ("2*scale",)}, ["found 'scale', an attribute, allowed: one of kind int that ONNX has, with minimum="]),
+    ({"dims": ("2*scale",)}, ["found 'scale', an attribute, allowed: one of kind int that ONNX has, not optional"]),
     ({"dims": (-1,)}, ["inputs[1].dims: found -1, allowed: a name, a number from 0 to 2147483647, an expression"]),
     ({"dims": (2**31,)}, ["inputs[1].dims: found 2147483648, allowed: a name, a number from 0 to 2147483647"]),
     ({"dims": ("4294967296*N",)}, ["it has the number 4294967296, allowed: numbers up to 2147483647"]),
@@ -263,6 +264,9 @@ MISTAKES: list[tuple[dict[str, Any], list[str]]] = [
     ({"dims": ("class",)}, ["found 'class', allowed: a name of letters, digits and _ that is no keyword of Python"]),
     ({"dims": ("None",)}, ["found 'None', allowed: a name of letters"]),
     ({"dims": ("groups", "C")}, []),
+    ({"dims": ("(N + bits - 1) // bits", "bits", "2*shift")}, []),
+    ({"dims": ("2*level", "level + 1")}, ["found 'level', an attribute, allowed: one of kind int that ONNX has, not"]),
+    ({"dims": ("N // shift",)}, ["it divides by 'shift', allowed"]),
     (
         {"dims": ("any",)},
         ["found 'any', also an attribute, allowed: one that ONNX has, with minimum= from 0 on, for its"],
@@ -294,13 +298,27 @@ MISTAKES: list[tuple[dict[str, Any], list[str]]] = [
 def test_mistakes_of_inputs(given: dict[str, Any], texts: list[str]) -> None:
     more = Input(**{"name": "more", "type": "float32", **given})
     attributes = (
-        GROUPS, STRIDE, Attribute(name="scale", kind="float", default=1.0), Attribute(name="any", kind="int", default=0)
+        GROUPS, STRIDE, Attribute(name="scale", kind="float", default=1.0), Attribute(name="any", kind="int", default=0),
+        Attribute(name="bits", kind="int", default=4, allowed=(4, 8)),
+        Attribute(name="level", kind="int", default=0, allowed=(-1, 0)),
+        Attribute(name="shift", kind="int", default=0, allowed=(0, 2)),
     )  # fmt: skip
     output = Output(name="y", type="float32", shape=SameAs(input="x"))
     spec = replace(SPEC, inputs=(X, more), attributes=attributes, outputs=(output,))
     found = [f"{mistake.field}: {mistake.text}" for mistake in sizes(spec)]
     assert bool(found) == bool(texts), found
     assert all(text in found[0] for text in texts), found
+
+
+def test_a_mistake_of_several_axes_is_reported_once() -> None:
+    twice = Input(name="twice", type="float32", dims=("2*scale", "N + scale"))
+    spec = replace(SPEC, inputs=(X, twice), outputs=(Output(name="y", type="float32", shape=SameAs(input="x")),))
+    assert [m.field for m in declaration(spec, "sized") if "'scale'" in m.text] == ["inputs[1].dims"]
+
+
+def test_the_order_of_attributes_is_free_without_a_torch_schema() -> None:
+    attributes = (*SPEC.attributes, Attribute(name="last", kind="int"))
+    assert list(declaration(replace(SPEC, attributes=attributes), "sized")) == []
 
 
 RULE_MISTAKES: list[tuple[SameAs | Dims | FromKernel, str]] = [
@@ -439,7 +457,7 @@ def test_an_optional_attribute_is_no_size_and_no_axis() -> None:
     for shape, text in (
         (
             Dims(dims=("k",)),
-            "found 'k', an attribute, allowed: one of kind int that ONNX has, with minimum= from 0 on, not",
+            "found 'k', an attribute, allowed: one of kind int that ONNX has, not optional, with minimum=",
         ),
         (
             SameAs(input="x", replace={"k": 2}),

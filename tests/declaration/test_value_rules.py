@@ -35,7 +35,7 @@ MISTAKES = [
     ({"index_into": "P"}, "int64", "values.index_into: found 'P', allowed: sizes that required inputs have: N, C, M, K"),
     ({"index_into": "stride[1]"}, "int64", "values.index_into: found 'stride[1]', allowed: an element of an attribute of kind ints"),
     ({"index_into": -3}, "int64", "values.index_into: found -3, allowed: a size from 1 on, which has an index"),
-    ({"maximum": "mode"}, "int64", "values.maximum: found 'mode', an attribute, allowed: one of kind int that ONNX has, with minimum= from 0 on"),
+    ({"maximum": "mode"}, "int64", "values.maximum: found 'mode', an attribute, allowed: one of kind int that ONNX has, not optional, with minimum= or"),
     ({"maximum": "limit"}, "int64", "values.maximum: found 'limit', which is a float, allowed: as the limit of an input of floats; 'v' is int64"),
     ({"maximum": "limit + 1"}, "T", "values.maximum: found 'limit', an attribute, allowed: one of kind int"),
     ({"maximum": "N % 2"}, "int64", "values.maximum: found 'N % 2': 'N % 2' is none of: names of sizes"),

@@ -61,7 +61,11 @@ FAULTS = {
     ),
     "computes another where one is absent": (
         "y.data[i] = kept ? x.data[i] : T(0);", "y.data[i] = kept && rest ? x.data[i] : T(0);",
-        "verify", "positive-custom-without_rest@",
+        "verify", "unplaced_nan, without_rest, without_rest_nan, alone",
+    ),
+    "computes it only beside another one": (
+        "if (mask) mask->data[i] = kept;", "if (mask && (rest || places.wanted())) mask->data[i] = kept;",
+        "verify", "wrong where the node leaves out all optional outputs but 'mask': output 'mask': ",
     ),
 }  # fmt: skip
 

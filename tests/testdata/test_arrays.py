@@ -90,6 +90,11 @@ def test_the_limits_of_wide_integers_are_exact(dtype: DType, values: Nested) -> 
         (Values(values=(500.0,)), "float8_e4m3fn", "500.0 does not fit float8_e4m3fn"),
         (Values(values=(math.inf,)), "float8_e5m2fnuz", "inf does not fit float8_e5m2fnuz"),
         (Random(shape=(9,), mean=-5.0), "uint8", "does not fit uint8"),
+        (
+            Random(shape=(9,), deviation=1e9),
+            "int8",
+            "does not fit int8, and is drawn with mean=0 and deviation=1e+09: choose others, such as a smaller",
+        ),
         (Values(values=(True,)), "float32", "True is no float32"),
         (Values(values=(1,)), "bool", "1 is no bool"),
         (Values(values=("1",)), "float32", "'1' is no float32"),

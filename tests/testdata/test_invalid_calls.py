@@ -43,7 +43,7 @@ COMPUTED = """
     rank of pads: (4, 1); rank of pads: (); size of pads: (5,);
     rank of first: (3, 1); rank of first: (); rank of second: (3, 3, 1); rank of second: (3,);
     size of second: (4, 3); size of second: (3, 4);
-    value of dim: 2; value of groups: 0; value of groups: 4; value of k: -1; value of k: 6;
+    value of dim: 2; value of groups: 4; value of k: -1; value of k: 6;
     value of padding: -1; value of padding: 4; value of padding: ();
     value of stride: 0; value of stride: 4; value of stride: ();
     value of dilation: 0; value of dilation: 4; value of dilation: ()

@@ -21,6 +21,7 @@ from opmatrix.declaration import schema_versions
 from opmatrix.declaration.declared_sizes import divisors, expressions
 from opmatrix.declaration.python_source import bracket, literal
 from opmatrix.declaration.size_expressions import terms
+from opmatrix.declaration.size_rules import least
 from opmatrix.declaration.torch_signature import (
     ONLY_KERNEL,
     OWN_TORCH,
@@ -288,8 +289,8 @@ def _count_faults(spec: OpSpec) -> Iterator[Refusal]:
         return
     name = torch_variable(spec, part)
     if isinstance(part, Attribute) and part.kind == "int":
-        message = f"{name} must be at least {part.minimum:g}, got {{{name}}}"
-        yield Refusal(condition=f"{name} < {part.minimum:g}", message=message, of=None)
+        message = f"{name} must be at least {least(part):g}, got {{{name}}}"
+        yield Refusal(condition=f"{name} < {least(part):g}", message=message, of=None)
         return
     what = "tensor" if isinstance(part, Input) else "item"
     yield Refusal(condition=f"len({name}) == 0", message=f"{name} must have at least one {what}, got none", of=None)

@@ -21,7 +21,7 @@ from opmatrix.declaration.size_checks import (
     size_checks,
 )
 from opmatrix.declaration.size_expressions import FURTHER, Term
-from opmatrix.declaration.size_rules import around, axes, code, further_input, has_further
+from opmatrix.declaration.size_rules import around, axes, code, further_input, has_further, least
 from opmatrix.declaration.torch_signature import torch_name, torch_variable
 from opmatrix.spec import Dims, FromKernel, Input, OpSpec, Output, SameAs
 
@@ -133,8 +133,8 @@ def shape_faults(spec: OpSpec) -> Iterator[Refusal]:
         name, many = torch_name(attribute), attribute.kind == "ints"
         variable = torch_variable(spec, attribute)
         wrong = f"min({variable}, default=1)" if many else variable
-        message = f"{name} must {'each ' * many}be at least {attribute.minimum:g}, got {{{wrong}}}"
-        yield Refusal(condition=f"{wrong} < {attribute.minimum:g}", message=message, of=None)
+        message = f"{name} must {'each ' * many}be at least {least(attribute):g}, got {{{wrong}}}"
+        yield Refusal(condition=f"{wrong} < {least(attribute):g}", message=message, of=None)
     yield from (_fault(spec, check) for check in size_checks(spec))
 
 

@@ -77,8 +77,15 @@ def size_attributes(spec: OpSpec) -> Mapping[str, Attribute]:
     return {
         a.name: a
         for a in spec.attributes
-        if a.kind in ("int", "ints") and not (a.torch_only or a.optional) and a.minimum is not None and a.minimum >= 0
+        if a.kind in ("int", "ints") and not (a.torch_only or a.optional) and (low := least(a)) is not None and low >= 0
     }
+
+
+def least(attribute: Attribute) -> float | None:
+    """Return the smallest value that an int may have, by its `minimum` or its `allowed` values; None: no limit."""
+    if attribute.minimum is None and attribute.kind == "int" and attribute.allowed:
+        return min((value for value in attribute.allowed if isinstance(value, int)), default=None)
+    return attribute.minimum
 
 
 def is_named(spec: OpSpec, dim: str | int) -> bool:
@@ -92,9 +99,9 @@ def axis_attributes(spec: OpSpec) -> dict[str, Attribute]:
 
 
 def is_positive(spec: OpSpec) -> Callable[[Term], bool]:
-    """Return a function: whether a term is an attribute, or an item of one, whose minimum is 1 or more."""
-    known = size_attributes(spec)
-    return lambda term: term.kind in ("name", "item") and ((a := known.get(term.of)) is not None and a.minimum >= 1)  # type: ignore[operator]  # size_attributes have one
+    """Return a function: whether a term is an attribute, or an item of one, that is 1 or more."""
+    known = {name for name, a in size_attributes(spec).items() if (least(a) or 0) >= 1}
+    return lambda term: term.kind in ("name", "item") and term.of in known
 
 
 @once

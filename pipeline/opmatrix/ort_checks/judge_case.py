@@ -27,6 +27,7 @@ class CaseRuns:
     `judge`: the precision of the expected outputs. `vectors`: the outputs from elsewhere, or none, of the `source`.
     `overwritten` names the inputs that the runs changed.
     `in_place` has, per setting, the outputs of a run in which some outputs had the memory of an input.
+    `alone` has, per optional output, the outputs of a run in which the node left out its other optional outputs.
     `concurrent` is the difference or the error when several threads use the session; `ignored` is the message about
     attributes that the lowering ignores.
     """
@@ -42,6 +43,7 @@ class CaseRuns:
     source: str = ""
     overwritten: Sequence[str] = ()
     in_place: Mapping[str, Outputs] = field(default_factory=dict)
+    alone: Mapping[str, Outputs] = field(default_factory=dict)
     concurrent: Comparison | str | None = None
     ignored: str = ""
 
@@ -141,6 +143,9 @@ def _faults(case: CaseRuns, runs: Sequence[Run], evaluated: Comparison) -> Itera
     for setting, outputs in case.in_place.items():
         if found := first_difference(case.outputs[setting][0], outputs, _subjects(case)):
             yield case_message.in_place_differs(setting, found)
+    for kept, outputs in case.alone.items():
+        if found := first_difference(case.outputs[ONE_THREAD][0], outputs, _subjects(case)):
+            yield case_message.alone_differs(kept, found)
     if case.concurrent:
         yield case_message.wrong_among_threads(case.concurrent)
     if not evaluated.ok:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -43,7 +43,15 @@ class ModelRunner:
         self._inputs = [i.name for i in model.graph.input]
         self._outputs = [o.name for o in model.graph.output]
         self._sessions = runtime.sessions(content)
-        self._in_place = _pairs(model, [spec for spec, _ in operators]) if runtime.library else {}
+        declared = {(spec.onnx.domain, spec.onnx.op_type): spec for spec, _ in operators}
+        self._in_place = _pairs(model, declared) if runtime.library else {}
+        self._alone = {
+            kept: (
+                [o.name for o in smaller.graph.output],
+                runtime.sessions(smaller.SerializeToString(), settings=[ONE_THREAD])[ONE_THREAD],
+            )
+            for kept, smaller in (_alone(model, declared) if runtime.library else ())
+        }
         self._evaluator = ReferenceRun(model, operators)
 
     def run_case(self, data: DataSet, tolerances: Mapping[DType, Tolerance], *, stored: bool = False) -> CaseRuns:
@@ -74,6 +82,11 @@ class ModelRunner:
         direct = {setting: s for setting, s in self._sessions.items() if not isinstance(s, CastSession)}
         at_once = self._in_place and all(array.size for array in fed.values())
         in_place = {setting: call_in_place(s, fed, self._in_place) for setting, s in direct.items() if at_once}
+        first = dict(zip(self._outputs, outputs[ONE_THREAD][0], strict=True))
+        alone = {
+            kept: tuple((first | dict(zip(there, call(session, fed), strict=True))).values())
+            for kept, (there, session) in self._alone.items()
+        }
         self._evaluator.precision = None if stored else data.judge.precision
         overwritten = [name for name, array in fed.items() if not same_bytes(array, data.inputs[name])]
         return CaseRuns(
@@ -87,6 +100,7 @@ class ModelRunner:
             tolerances=tolerances,
             overwritten=overwritten,
             in_place=in_place,
+            alone=alone,
         )
 
     def run_concurrently(self, data: Mapping[str, DataSet]) -> dict[str, Comparison | str]:
@@ -95,12 +109,11 @@ class ModelRunner:
         return run_concurrently(self._sessions[ONE_THREAD], feeds)
 
 
-def _pairs(model: onnx.ModelProto, specs: Sequence[OpSpec]) -> dict[str, str]:
+def _pairs(model: onnx.ModelProto, declared: Mapping[tuple[str, str], OpSpec]) -> dict[str, str]:
     """Return the model's outputs that may have the memory of one of its inputs, each with that input.
 
     Only the caller of a session can give both the same memory. Between nodes ONNX Runtime does, in each run.
     """
-    declared = {(spec.onnx.domain, spec.onnx.op_type): spec for spec in specs}
     inputs, outputs = ({value.name for value in values} for values in (model.graph.input, model.graph.output))
     read = [name for node in model.graph.node for name in node.input]
     found = {}
@@ -112,6 +125,28 @@ def _pairs(model: onnx.ModelProto, specs: Sequence[OpSpec]) -> dict[str, str]:
                 if given in inputs and made in outputs and read.count(given) == 1 and made not in read:
                     found[made] = given
     return found
+
+
+def _alone(model: onnx.ModelProto, declared: Mapping[tuple[str, str], OpSpec]) -> Iterator[tuple[str, onnx.ModelProto]]:
+    """Yield each optional output of a node that has several, and the model whose node leaves out the others."""
+    outputs = {value.name for value in model.graph.output}
+    unread = outputs.difference(name for node in model.graph.node for name in node.input)
+    for index, node in enumerate(model.graph.node):
+        if spec := declared.get((node.domain, node.op_type)):
+            parts = zip(spec.outputs, node.output, strict=False)
+            optional = [name for part, name in parts if part.optional and name in unread]
+            for kept in optional if len(optional) > 1 else ():
+                left_out = {*optional} - {kept}
+                smaller = onnx.ModelProto()
+                smaller.CopyFrom(model)
+                made = ["" if name in left_out else name for name in node.output]
+                while not made[-1]:
+                    made.pop()
+                smaller.graph.node[index].output[:] = made
+                there = [value for value in model.graph.output if value.name not in left_out]
+                del smaller.graph.output[:]
+                smaller.graph.output.extend(there)
+                yield kept, smaller
 
 
 def warm_up() -> None:

@@ -79,12 +79,20 @@ def _draw(tensor: Random, dtype: DType, seed_of: str) -> Array:
         return normal > 0
     values, of_kind = tensor.mean + tensor.deviation * normal, kind(numpy_dtype(dtype))
     if of_kind not in "iu":
-        return cast(values, dtype)
+        return _cast_drawn(values, tensor, dtype)
     whole = np.abs(np.rint(values)) if of_kind == "u" and tensor.mean >= 0 else np.rint(values)
     if dtype in FOUR_BITS:
         limits = integer_limits(dtype)
         whole = np.clip(whole, limits.min, limits.max)
-    return cast(whole, dtype)
+    return _cast_drawn(whole, tensor, dtype)
+
+
+def _cast_drawn(values: Array, tensor: Random, dtype: DType) -> Array:
+    try:
+        return cast(values, dtype)
+    except DataError as error:
+        drawn = f"mean={tensor.mean:g} and deviation={tensor.deviation:g}"
+        raise DataError(f"{error}, and is drawn with {drawn}: choose others, such as a smaller deviation") from error
 
 
 def _words(count: int, seed_of: str) -> Array:

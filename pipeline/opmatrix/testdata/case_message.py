@@ -103,6 +103,14 @@ def in_place_differs(setting: str, first: Comparison) -> str:
     )
 
 
+def alone_differs(kept: str, first: Comparison) -> str:
+    where = first.subject + (first.problem or f"at {first.worst} {first.expected}, and {first.actual} without them")
+    return (
+        f"wrong where the node leaves out all optional outputs but {kept!r}: {where}. The kernel must compute each "
+        "output that is there, whichever others are"
+    )
+
+
 def _first_and_second(found: Comparison) -> str:
     return found.subject + (found.problem or f"at {found.worst} {found.expected}, then {found.actual}")
 

@@ -286,6 +286,8 @@ def _wrong_values(attribute: Attribute) -> Iterator[tuple[Any, AttributeValue]]:
         beyond = ((attribute.minimum, -1), (attribute.maximum, 1))
         items = [number(limit) + step for limit, step in beyond if limit is not None]
         items = [math.nan, *items] if items and kind == "float" else items
+        if attribute.allowed and not items:
+            items = [max(one for one in attribute.allowed if isinstance(one, int | float)) + 1]
     elif kind == "string" and attribute.allowed:
         items = [f"no_such_{attribute.allowed[0]}"]
     rest = attribute.default[1:] if isinstance(attribute.default, tuple) else ()

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import PurePosixPath
 
 from opmatrix.declaration.schema_versions import MARK
+from opmatrix.declaration.size_rules import least
 from opmatrix.declaration.torch_signature import (
     DTYPES,
     KERNEL,
@@ -94,7 +95,7 @@ def declaration(spec: OpSpec, folder: str) -> Iterator[Mistake]:
     checks = (_names, _frameworks, _types, _not_in_torch, _shapes, _optional_outputs, _in_place, _variadic_output,
               value_rules, _attributes, _evolution, _lowerings, _headers, _reference, _not_yet,
               torch_schema)  # fmt: skip
-    found = [mistake for check in checks for mistake in check(spec)]
+    found = [*dict.fromkeys(mistake for check in checks for mistake in check(spec))]
     yield from found
     if spec.torch and spec.torch.batch and not found:  # its sizes are known to be expressions
         from opmatrix.declaration.batch_axes import batch_mistakes  # which few operators need
@@ -128,7 +129,7 @@ def _names(spec: OpSpec) -> Iterator[Mistake]:
         yield Mistake("torch_name", f"two arguments of the torch schema are named {twice!r}")
     yield from _onnx_names(spec)
     without = [a.default is None and not a.optional for a in spec.attributes]
-    if not written and without != sorted(without, reverse=True):
+    if spec.torch and not written and without != sorted(without, reverse=True):
         yield Mistake("attributes", "one without a default follows one with a default: torch's schema forbids it")
     if not spec.inputs:
         yield Mistake("inputs", "found none, allowed: at least one")
@@ -346,9 +347,9 @@ def _counter(spec: OpSpec, output: Output, path: str) -> Iterator[Mistake]:
         none = ["none: no input is variadic, and no attribute of the node is an int or a list of ints"]
         yield not_one_of(path, name, known or none)
     for attribute in counted:
-        if attribute.name == name and attribute.kind == "int" and (attribute.minimum is None or attribute.minimum < 1):
-            yield Mistake(path, f"found {name!r}, whose minimum is {attribute.minimum}, allowed: an int with a minimum "
-                          "of 1 or more: a node has at least one output")  # fmt: skip
+        if attribute.name == name and attribute.kind == "int" and ((low := least(attribute)) is None or low < 1):
+            yield Mistake(path, f"found {name!r}, whose minimum is {low}, allowed: an int with a minimum of 1 or more: "
+                          "a node has at least one output")  # fmt: skip
 
 
 def _attributes(spec: OpSpec) -> Iterator[Mistake]:

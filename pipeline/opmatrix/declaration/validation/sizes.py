@@ -312,8 +312,8 @@ def _name(spec: OpSpec, term: Term, dim: str | int, field: str, *, given: bool) 
     if term.key in usable:
         return None
     if term.key in {a.name for a in spec.attributes} and term.key not in known:
-        allowed = "one of kind int that ONNX has, with minimum= from 0 on, not optional: it is a size"
-        return Mistake(field, f"found {term.key!r}, an attribute, allowed: {allowed}")
+        allowed = "one of kind int that ONNX has, not optional, with minimum= or all of allowed= from 0 on"
+        return Mistake(field, f"found {term.key!r}, an attribute, allowed: {allowed}: it is a size")
     if given and term.key not in known and not did_you_mean(term.key, [*usable, *sized]):
         remedy = "Declare it as the size of an axis of a required input, or as an int attribute with minimum= from 0 on"
         return Mistake(field, f"found {term.key!r} in {dim!r}, and nothing gives its value. {remedy}")

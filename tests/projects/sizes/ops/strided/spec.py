@@ -22,7 +22,7 @@ SPEC = OpSpec(
     ),
     attributes=(
         Attribute(name="dim", kind="int", default=-1, onnx_name="in"),
-        Attribute(name="groups", kind="int", default=1, minimum=1, maximum=3),
+        Attribute(name="groups", kind="int", default=1, allowed=(1, 2, 3)),
         Attribute(name="k", kind="int", default=2, minimum=0, maximum=5, torch_name="most", onnx_name="for"),
         Attribute(name="padding", kind="ints", default=(0,), minimum=0, maximum=3, onnx_name="signed"),
         Attribute(name="stride", kind="ints", default=(1,), minimum=1, maximum=3),
