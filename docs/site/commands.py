@@ -34,7 +34,7 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
     "tool.opmatrix.dist": {
         "name": "what is imported: small letters, digits and single underscores; required",
         "version": "as PEP 440 has it, such as `1.0.0`; required",
-        "operators": "a list; without it all that have a library of ours and no binding by hand",
+        "operators": "a list; without it all that have a library that opmatrix builds and no handwritten binding",
         "summary": "one line",
         "license": "as SPDX spells it",
         "license-files": "a list of files of the project; a LICENSE is taken by itself",

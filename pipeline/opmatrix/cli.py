@@ -20,7 +20,7 @@ from opmatrix.declaration.checks import checks as operator_checks
 from opmatrix.declaration.isolated import read_operators
 from opmatrix.declaration.load import Operator, load_operator, load_operators
 from opmatrix.environments import reexec
-from opmatrix.errors import OpmatrixError, SpecError, UsageError, disk_fault, print_error
+from opmatrix.errors import OpmatrixError, SpecError, UsageError, disk_fault, end_if_unread, print_error
 from opmatrix.matrix.cells import TORCH_EXPORTERS, Cell, Choice, why_unsupported
 from opmatrix.project.format import check_format
 from opmatrix.project.paths import Paths
@@ -38,12 +38,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         try:
             _run(sys.argv[1:] if arguments is None else arguments)
+            sys.stdout.flush()
+        except SystemExit:  # of --help
+            sys.stdout.flush()
+            raise
         except ModuleNotFoundError:
             installed()  # raises ToolchainError if this Python is not that of the environment, as without ./run
             raise
     except OpmatrixError as error:
         print_error(error)
         return error.exit_code
+    except BrokenPipeError:
+        end_if_unread()
+        raise
     except OSError as error:
         if not (said := disk_fault(error)):
             raise
@@ -155,7 +162,8 @@ def _wheel_stage(stage: str, paths: Paths, **options: bool) -> None:
     if not (dist := settings.read(paths, operators)):
         raise UsageError(
             f"pyproject.toml says nothing of a wheel. Write {settings.TABLE} there, with name = 'my_ops' and version "
-            "= '1.0.0'; without operators = ['...'] it takes all that have a library of ours and no binding by hand"
+            "= '1.0.0'; without operators = ['...'] it takes all that have a library that opmatrix builds and no "
+            "handwritten binding"
         )
     _module(stage).run(paths, dist, dist.chosen(operators), **options)
 

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import difflib
 import errno
+import os
 import re
+import select
+import signal
 import sys
 from collections.abc import Iterable
 
@@ -98,6 +101,19 @@ def disk_fault(error: BaseException) -> str:
         return ""
     where = f" '{error.filename}'" if error.filename else ""
     return f"cannot write{where}: {error.strerror}. {REMEDY}"
+
+
+def end_if_unread() -> None:
+    """End as the tools of Unix do, by SIGPIPE, if the reader of stdout or stderr has ended, as in `doit list | head`.
+
+    Called for a BrokenPipeError, which may also be of a server that died.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        poll = select.poll()
+        poll.register(stream.fileno(), 0)  # which asks for errors alone
+        if any(event & select.POLLERR for _, event in poll.poll(0)):
+            signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGPIPE)
 
 
 def one_line(text: object) -> str:

@@ -62,7 +62,8 @@ def spec(**fields: object) -> OpSpec:
                                  "bring ort.cc of your own beside it")]),
         (spec(torch=None), {"ort.cc"}, []),
         (spec(torch=None), {"kernel.h", "torch.cc"}, [("torch.cc", "nothing compiles it: as ops/damped/spec.py "
-         "declares the operator, no library of ours gives it to torch. Remove this file, or change the declaration")]),
+         "declares the operator, no generated library gives it to torch. Remove this file, or change the "
+         "declaration")]),
         (spec(torch=TorchOp(name="aten::relu", overrides=(Override(name="aten::relu"),)), runtime="contrib"),
          {"torch.cc", "ort.cc"}, [("torch.cc", "nothing compiles it"), ("ort.cc", "gives it to ONNX Runtime")]),
     ],

@@ -91,7 +91,7 @@ def test_the_unchanged_declaration_is_read(tmp_path: Path) -> None:
         (f"{CUSTOM}rtol=2.5e-7", f"{CUSTOM}rtol=-1", ["tolerances['custom']['float32'].rtol: found -1, allowed: a number from 0 on"]),
         ('dims=("N", "C", "...")', 'dims=("...", "C", "...")', ["inputs[0].dims: found ('...', 'C', '...'), allowed: '...' once"]),
         ("tolerances={", "min_opset=99, tolerances={", ["min_opset: found 99, allowed: 7 to 25; no exporter writes any other"]),
-        ("tolerances={", "runtime='contrib', tolerances={", ["runtime: found 'contrib', so that no kernel of ours computes in torch"]),
+        ("tolerances={", "runtime='contrib', tolerances={", ["runtime: found 'contrib', so that torch has no kernel for it"]),
         ('name="scale", type', 'name="scale", variadic=True, type', ["inputs[2].variadic: 'scale' is not the last input"]),
         ('name="bias", type', 'name="class", type', ["'class': is no identifier of both C++ and Python"]),
         ('name="bias", type', 'name="schema", type', ["'schema': means something else in generated code"]),

@@ -16,7 +16,7 @@ from opmatrix.project.paths import Paths
 from opmatrix.scaffold import from_aten, render_files
 from opmatrix.scaffold.draft import Draft
 from opmatrix.scaffold.from_torch_schema import from_schema
-from opmatrix.spec import Input, as_data
+from opmatrix.spec import Dims, Input, as_data
 from tests.support.projects import write_files
 from tests.support.torch_schemas import SCHEMAS
 
@@ -91,6 +91,19 @@ def test_each_kind_of_argument_has_an_example() -> None:
         "range(n)",
     ):  # fmt: skip
         assert said in reference
+
+
+def test_the_values_of_a_placeholder_are_those_of_its_dtype() -> None:
+    draft = from_schema("my::f(Tensor x) -> (Tensor y, Tensor z, Tensor n)", domain="my.domain")
+    y, z, n = draft.spec.outputs
+    types = {"T": ("string",)}
+    for dtype, value in (("int64", "zeros"), ("bool", "False"), ("string", "empty strings")):
+        changed = replace(draft.spec, types=types, outputs=(y, z, replace(n, type=dtype)))
+        expected = f"y and z are copies of x, and n is all {value}, whatever else is given."
+        assert render_files.placeholder(replace(draft, spec=changed)) == expected
+    strings = replace(draft.spec, types=types, outputs=(replace(y, shape=Dims(dims=("N",))),))
+    assert render_files.placeholder(replace(draft, spec=strings)).startswith("y is all empty strings, ")
+    assert 'np.full(x.shape, "", object)' in render_files.render(replace(draft, spec=strings))["ops/f/reference.py"]
 
 
 def test_a_known_formula_leaves_no_placeholder() -> None:

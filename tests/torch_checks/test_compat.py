@@ -14,6 +14,7 @@ import torch
 
 from opmatrix.declaration.load import Operator
 from opmatrix.errors import CompatError
+from opmatrix.project.paths import Paths
 from opmatrix.spec import (
     Attribute,
     Case,
@@ -24,11 +25,13 @@ from opmatrix.spec import (
     OnnxOp,
     OpSpec,
     Output,
+    Override,
     Random,
     SameAs,
     Tolerance,
     TorchOp,
 )
+from opmatrix.stages import compat as stage
 from opmatrix.torch_checks import compat, compat_compiled, compat_packaged, compat_transforms
 from opmatrix.torch_checks.compat import Compat, Row
 from opmatrix.torch_library import features, transforms
@@ -191,6 +194,20 @@ def test_a_package_that_needs_more_than_the_library(operator: Callable[..., Comp
     why = r"does not run in a process that has loaded libscaled_torch\.so alone: exit code 1: OSError"
     with pytest.raises(CompatError, match=why):
         compat_packaged._outputs([made.samples], tmp_path, made.library)
+
+
+@pytest.mark.parametrize(
+    ("owner", "why"),
+    [
+        (None, "torch does not have this operator"),
+        (TorchOp(name="aten::relu", overrides=(Override(name="aten::relu"),)), "torch has its own operator"),
+    ],
+)
+def test_an_operator_that_the_project_does_not_define_in_torch(owner: TorchOp | None, why: str, tmp_path: Path) -> None:
+    operator = Operator(spec=replace(SPEC, torch=owner), models=MODELS)
+    message = f"^scaled: {why}, and `compat` runs the operators that a project defines in torch$"
+    with pytest.raises(CompatError, match=message):
+        stage.run(Paths(tmp_path), operator)
 
 
 def test_a_package_of_an_operator_with_an_empty_list(operator: Callable[..., Compat]) -> None:

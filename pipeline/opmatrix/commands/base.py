@@ -1,9 +1,8 @@
-"""Base classes of the commands: usage errors, the lock of the build folder, and closed pipes."""
+"""Base classes of the commands: errors as messages and exit codes, and the lock of the build folder."""
 
 from __future__ import annotations
 
 import re
-import signal
 import sqlite3
 import sys
 from collections.abc import Mapping, Sequence
@@ -17,7 +16,7 @@ from doit.exceptions import InvalidCommand
 
 from opmatrix.engine.database import StateError, describe
 from opmatrix.engine.lock import hold
-from opmatrix.errors import OpmatrixError, UsageError, did_you_mean, disk_fault, print_error
+from opmatrix.errors import OpmatrixError, UsageError, did_you_mean, disk_fault, end_if_unread, print_error
 from opmatrix.project.paths import Paths
 
 
@@ -42,6 +41,9 @@ class CommandBase(Command):
         except OpmatrixError as error:
             print_error(error)
             return error.exit_code
+        except BrokenPipeError:
+            end_if_unread()
+            raise
         except (sqlite3.DatabaseError, OSError) as error:
             # Any command may be the first to meet a full disk or a damaged page of the state.
             said = disk_fault(error) if isinstance(error, OSError) else describe(error, self._paths.state)
@@ -63,11 +65,6 @@ class LockedCommand(CommandBase):
 def option(name: str, help: str, default: Any = "") -> dict[str, Any]:
     """Return doit's form of the option ``--name``, whose value has the type of `default`."""
     return {"name": name, "long": name.replace("_", "-"), "type": type(default), "default": default, "help": help}
-
-
-def end_with_pipe() -> None:
-    """End without a traceback when the reader of a pipe has ended, as in `doit list --all | head`."""
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 
 
 def _usage_error(error: str, options: Sequence[Mapping[str, Any]]) -> str:

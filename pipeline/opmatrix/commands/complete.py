@@ -12,7 +12,7 @@ from typing import Any
 
 from doit.cmd_base import DoitCmdBase
 
-from opmatrix.commands.base import CommandBase, end_with_pipe, option
+from opmatrix.commands.base import CommandBase, option
 from opmatrix.commands.task_selection import steps_of_operators
 from opmatrix.matrix.cells import ORT, TORCH
 
@@ -35,7 +35,6 @@ class Complete(CommandBase, DoitCmdBase):
         self._commands = cmds
 
     def execute(self, params: Mapping[str, Any], args: Sequence[str]) -> int:
-        end_with_pipe()
         if not params["line"]:
             print((Path(__file__).parent / "completion" / params["shell"]).read_text(), end="")
             return 0

@@ -12,7 +12,7 @@ from doit.cmd_base import DoitCmdBase
 from doit.cmd_help import Help as DoitHelp
 from doit.exceptions import InvalidCommand
 
-from opmatrix.commands.base import CommandBase, end_with_pipe
+from opmatrix.commands.base import CommandBase
 from opmatrix.commands.task_selection import steps_of_operators
 from opmatrix.engine.doit_tasks import GROUPS
 from opmatrix.errors import did_you_mean, many
@@ -60,7 +60,6 @@ class Help(CommandBase, DoitHelp):
         return int(super().execute(params, args))
 
     def print_usage(self, cmds: Mapping[str, Any]) -> None:
-        end_with_pipe()
         purposes = {name: command.doc_purpose.replace("./run doit", doit_command()) for name, command in cmds.items()}
         print(usage(purposes, groups=GROUPS, doit=doit_command()))
 
@@ -110,7 +109,6 @@ def usage(purposes: Mapping[str, str], *, groups: Mapping[str, str], doit: str) 
 
 def print_versions() -> None:
     """Print the versions of opmatrix and of the packages that results depend on, and opmatrix's folder."""
-    end_with_pipe()
     print(f"opmatrix {metadata.version('opmatrix')} in {Path(__file__).parents[1]}")
     print(f"Python {sys.version.split()[0]}")
     for package in ("doit", "ninja", *PACKAGES):

@@ -19,7 +19,7 @@ from doit.doit_cmd import DoitMain
 
 from opmatrix.commands.dodo import Loader
 from opmatrix.commands.help import print_versions
-from opmatrix.errors import OpmatrixError, UsageError, print_error
+from opmatrix.errors import OpmatrixError, UsageError, end_if_unread, print_error
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import find_root
 
@@ -90,8 +90,14 @@ class Program(DoitMain):
         if "" in all_args:  # such as an unset shell variable; doit 0.37 shows a traceback
             print("doit: an argument is empty; leave it out", file=sys.stderr)
             return UsageError.exit_code
-        # doit 0.37 prints its own list of commands for --help, and takes -h for an option of `run`.
-        return int(super().run(["help"] if all_args[:1] in (["--help"], ["-h"]) else all_args) or 0)
+        try:
+            # doit 0.37 prints its own list of commands for --help, and takes -h for an option of `run`.
+            code = int(super().run(["help"] if all_args[:1] in (["--help"], ["-h"]) else all_args) or 0)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            end_if_unread()
+            raise
+        return code
 
 
 def hand_over() -> NoReturn:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from opmatrix.commands.base import CommandBase, end_with_pipe, option
+from opmatrix.commands.base import CommandBase, option
 from opmatrix.engine.lock import hold
 from opmatrix.errors import OpmatrixError, UsageError, print_error, printable
 from opmatrix.project.paths import Paths
@@ -46,7 +46,6 @@ class Mutate(CommandBase):
         if params["count"] < 1 or params["jobs"] < 1:
             raise UsageError("doit mutate: --count and --process take a number from 1 on")
         least, below, failed = minimum(self._paths), list[str](), 0
-        end_with_pipe()
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.default_int_handler)  # as Ctrl-C: the servers end, and results are kept
         try:

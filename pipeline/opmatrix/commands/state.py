@@ -13,7 +13,7 @@ from doit.cmd_ignore import Ignore as DoitIgnore
 from doit.exceptions import InvalidCommand
 from doit.task import Task
 
-from opmatrix.commands.base import CommandBase, LockedCommand, end_with_pipe
+from opmatrix.commands.base import CommandBase, LockedCommand
 from opmatrix.commands.task_selection import require_steps
 from opmatrix.engine.doit_tasks import StepTask
 from opmatrix.engine.remove_stale import remove
@@ -32,8 +32,6 @@ class Clean(LockedCommand, DoitClean):
         return super().execute(params, args)
 
     def clean_tasks(self, tasks: Iterable[Task], dryrun: bool, cleanforget: bool) -> None:
-        if dryrun:
-            end_with_pipe()
         verb = "would remove" if dryrun else "removed"
         for task in {t.name: t for t in tasks if isinstance(t, StepTask)}.values():
             outputs = (*map(Path, (*task.step.writes, *task.step.links)), self._paths.log(task.name))

@@ -14,7 +14,7 @@ from doit.control import TaskControl
 from doit.exceptions import InvalidCommand
 from doit.task import Task
 
-from opmatrix.commands.base import CommandBase, end_with_pipe
+from opmatrix.commands.base import CommandBase
 from opmatrix.commands.task_selection import require_steps, select
 from opmatrix.engine.forecast import Forecast, fate_of, forecast
 from opmatrix.engine.remove_stale import removed_operators
@@ -38,7 +38,6 @@ class Why(CommandBase, DoitCmdBase):
     )
 
     def _execute(self) -> int:
-        end_with_pipe()
         control = select(self.task_list, self.sel_tasks, commands=self.loader.cmd_names)
         forecasts = forecast(control.tasks, control.selected_tasks, self.dep_manager)
         for name, one in forecasts.items():
@@ -78,10 +77,6 @@ class List(CommandBase, DoitList):
     STATUS_MAP: ClassVar[Mapping[str, str]] = DoitList.STATUS_MAP | {"wait": "W"}
     cmd_options = tuple(_STATUS if option["name"] == "status" else option for option in DoitList.cmd_options)
 
-    def execute(self, params: dict[str, Any], args: Sequence[str]) -> int:
-        end_with_pipe()
-        return int(super().execute(params, args) or 0)
-
     @cached_property
     def _forecasts(self) -> Mapping[str, Forecast]:
         tasks = TaskControl(self.task_list).tasks
@@ -102,7 +97,6 @@ class Info(CommandBase, DoitInfo):
     doc_usage = "STEP"
 
     def _execute(self, pos_args: Sequence[str], hide_status: bool = False) -> Any:
-        end_with_pipe()
         if len(pos_args) != 1:
             raise InvalidCommand(f"takes one step, and was given {len(pos_args)}; see `doit list --all`")
         require_steps(pos_args, self.task_list)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opmatrix.commands.base import CommandBase, end_with_pipe
+from opmatrix.commands.base import CommandBase
 from opmatrix.engine.lock import hold
 from opmatrix.errors import UsageError, printable
 
@@ -29,7 +29,6 @@ class Tolerances(CommandBase):
         with hold(self._paths.lock):
             command = [sys.executable, "-m", "opmatrix", "tolerances", args[0]]
             done = subprocess.run(command, cwd=self._paths.root, stdout=subprocess.PIPE, text=True, errors="replace")
-        end_with_pipe()
         print(printable(done.stdout), end="")
         if done.returncode < 0:
             print(f"doit tolerances: the process died of signal {-done.returncode}", file=sys.stderr)

@@ -54,16 +54,23 @@ def tied_inputs(spec: OpSpec) -> list[str]:
 
 def placeholder(draft: Draft) -> str:
     """Return a sentence that describes the outputs of a placeholder."""
-    copies: dict[str, list[str]] = {}
+    values: dict[tuple[str, str], list[str]] = {}
     for output in draft.spec.outputs:
         source = draft.source(output)
-        copies.setdefault(source.name if source else "", []).append(output.name)
+        of_one = (f"a copy of {source.name}", f"copies of {source.name}") if source else _without_source(draft, output)
+        values.setdefault(of_one, []).append(output.name)
     parts = [
-        f"{_listed(names)} {'is' if len(names) == 1 else 'are'} "
-        + (f"{'a copy' if len(names) == 1 else 'copies'} of {source}" if source else "all zeros")
-        for source, names in copies.items()
+        f"{_listed(names)} is {of_one}" if len(names) == 1 else f"{_listed(names)} are {of_several}"
+        for (of_one, of_several), names in values.items()
     ]
     return f"{', and '.join(parts)}, whatever else is given."
+
+
+def _without_source(draft: Draft, output: Output) -> tuple[str, str]:
+    """Return what the elements of an output are that no input is copied to, for one output and for several."""
+    (dtype, *_) = draft.spec.types.get(output.type, (output.type,))
+    value = {"string": "empty strings", "bool": "False"}.get(dtype, "zeros")
+    return f"all {value}", f"all {value}"
 
 
 def _listed(names: list[str]) -> str:

@@ -34,7 +34,8 @@ def run(layout: Paths, operator: Operator, **_: object) -> None:
         verdict.write(path, replace(record, outcome="unsupported", detail=skipped.removeprefix("skipped: ")))
         return
     if not operator.spec.torch or operator.spec.torch.overrides:
-        raise CompatError(f"{operator.name} is no operator of ours in torch: there is nothing to transform")
+        why = "torch has its own operator" if operator.spec.torch else "torch does not have this operator"
+        raise CompatError(f"{operator.name}: {why}, and `compat` runs the operators that a project defines in torch")
     try:
         rows = _rows(layout, operator)
     except OpmatrixError as error:

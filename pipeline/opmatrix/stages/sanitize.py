@@ -40,7 +40,7 @@ OPTIONS = {"ASAN_OPTIONS": "detect_leaks=0:strict_string_checks=1", "UBSAN_OPTIO
 def run(layout: Paths, operator: Operator, *, cell: Cell) -> None:
     """Run the stages that load libraries on the models of `cell`; write the verdict. Raises SanitizeError."""
     if not has_ort_library(operator.spec):
-        raise UsageError(f"{operator.name} has no library of ours: ONNX Runtime's own kernel computes it")
+        raise UsageError(f"{operator.name} has no library that opmatrix builds: ONNX Runtime's own kernel computes it")
     layout.races_record(operator.name).unlink(missing_ok=True)
     detail, racing = "", False
     environ = {**os.environ, **variables()}

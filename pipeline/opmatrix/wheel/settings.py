@@ -137,7 +137,7 @@ def _wrong_operators(asked: Any, known: Mapping[str, Operator]) -> Iterator[str]
         yield f"operators: found {asked!r}, allowed: each once"
     found = [known[name] for name in _with_used([name for name in asked if name in known], known)]
     if found and not sides(found):
-        yield f"operators: none of {', '.join(asked)} has a library of ours, so there is nothing to link"
+        yield f"operators: none of {', '.join(asked)} has a library that opmatrix builds, so there is nothing to link"
     for operator in found:
         for file in _handwritten_bindings(operator):
             yield (

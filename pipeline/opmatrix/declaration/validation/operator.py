@@ -190,7 +190,7 @@ def _frameworks(spec: OpSpec) -> Iterator[Mistake]:
     if not onnx.versions or min(onnx.versions, default=0) < max(onnx.since_version, 1):
         yield Mistake("onnx.versions", f"found {onnx.versions}, allowed: from since_version={onnx.since_version} on")
     if spec.runtime == "contrib" and spec.torch and not (spec.torch.overrides or spec.torch.python):
-        yield Mistake("runtime", "found 'contrib', so that no kernel of ours computes in torch; allowed with "
+        yield Mistake("runtime", "found 'contrib', so that torch has no kernel for it; allowed with "
                       "torch.overrides, with torch.python, or with torch=None")  # fmt: skip
     if spec.torch and spec.torch.backward and spec.torch.overrides:
         yield Mistake("torch.backward", "allowed without torch.overrides: torch has the gradient of its own operator")
@@ -497,5 +497,5 @@ def handwritten_files(spec: OpSpec, files: Set[str]) -> Iterator[Mistake]:
                       "one of both; it registers the operator itself, with or without GetMayInplace")  # fmt: skip
     for framework, file, has_library in libraries:
         if file in files and not has_library:
-            yield Mistake(file, f"nothing compiles it: as ops/{spec.name}/spec.py declares the operator, no library "
-                          f"of ours gives it to {framework}. Remove this file, or change the declaration")  # fmt: skip
+            yield Mistake(file, f"nothing compiles it: as ops/{spec.name}/spec.py declares the operator, no generated "
+                          f"library gives it to {framework}. Remove this file, or change the declaration")  # fmt: skip
