@@ -335,6 +335,7 @@ OUT = load_operator(Paths(ROOT / "tests/projects/in_place"), "split_sign").spec
 
 
 Z = IN_PLACE.outputs[0]
+OUTER = (replace(Z, writes=None, may_inplace=None),)
 
 
 def written(text: str, *, of: OpSpec = IN_PLACE, **changed: Any) -> OpSpec:
@@ -394,9 +395,34 @@ def test_an_operator_that_writes_arguments_has_a_functional_one() -> None:
         (
             written(
                 "cst::axpy_(Tensor x, Tensor y, float alpha=1, *, Tensor(a!)? z=None) -> ()",
-                outputs=(replace(Z, writes=None),),
+                outputs=OUTER,
             ),
-            "allowed: Tensor(a!) without a default",
+            "column 50: Tensor(a!)? is written and may be absent, allowed: Tensor(a!). For calls without it, declare "
+            "another overload, whose schema does not have the argument",
+        ),
+        (
+            written("cst::axpy_(Tensor x, Tensor y, float alpha=1, *, Tensor(a!) z=None) -> ()", outputs=OUTER),
+            "'z' has a default, allowed: Tensor(a!) without a default",
+        ),
+        (
+            written("cst::axpy_(Tensor x, Tensor!? y, float alpha=1) -> Tensor", outputs=OUTER),
+            "column 22: Tensor!? is written and may be absent, allowed: Tensor!. For calls without it",
+        ),
+        (
+            written("cst::axpy_(Tensor x, Tensor(a!)[] y, float alpha=1) -> Tensor", outputs=OUTER),
+            "column 22: Tensor(a!)[] is written, allowed: an argument for each tensor, such as Tensor(a!)",
+        ),
+        (
+            written(
+                "cst::axpy_(Tensor(a!)? x, Tensor y, float alpha=1) -> ()",
+                inputs=(IN_PLACE.inputs[1], replace(IN_PLACE.inputs[0], optional=True)),
+            ),
+            "outputs[0].writes: 'x' is optional, allowed: a required input. For calls without it, declare another",
+        ),
+        (
+            written("cst::axpy_(Tensor x, Tensor y, float alpha=1) -> Tensor?", outputs=OUTER),
+            ": Tensor? is a result that may be absent, allowed: Tensor, which is empty where there is none: "
+            'Output(optional="flag"), with an attribute flag of kind bool',
         ),
         (replace(IN_PLACE, torch=TorchOp(name="cst::axpy_")), "found 'x', allowed with torch.schema"),
         (replace(IN_PLACE, torch=None), "outputs[0].writes: found 'x', allowed with torch.schema"),

@@ -153,7 +153,9 @@ def test_a_written_argument_with_the_name_of_an_output_is_one() -> None:
 
 
 REFUSED = [
-    ("my::f(Tensor(a!)? x, Tensor y) -> Tensor", 7, "Tensor(a!)? is written, allowed: Tensor(a!), which is always"),
+    ("my::f(Tensor(a!)? x, Tensor y) -> Tensor", 7, "Tensor(a!)? is written and may be absent, allowed: Tensor(a!)"),
+    ("my::f(Tensor!? x, Tensor y) -> Tensor", 7, "Tensor!? is written and may be absent, allowed: Tensor!. For calls "),
+    ("my::f(Tensor(a!)[] xs, Tensor y) -> ()", 7, "Tensor(a!)[] is written, allowed: an argument for each tensor"),
     ("my::f(Tensor(a) x) -> Tensor(a)", 7, "is a view, and ONNX has none"),
     ("my::f(Tensor x) -> Tensor(a)", 20, "is a view, and ONNX has none"),
     ("my::f(Tensor x) -> Tensor(a!)", 20, "Tensor(a!) is no argument, allowed: Tensor"),
@@ -190,7 +192,7 @@ REFUSED = [
     ("my::f(Tensor(a!) x, int n) -> (Tensor(a!), Tensor[])", 44, "Tensor[] beside an argument that is written"),
     ("my::f(Tensor x) -> ...", 20, "any number of results"),
     ("my::f(Tensor x) -> int", 20, "int is no output of an operator of ONNX, allowed: Tensor"),
-    ("my::f(Tensor x) -> (Tensor, Tensor?)", 29, "an output that may be absent"),
+    ("my::f(Tensor x) -> (Tensor, Tensor?)", 29, "a result that may be absent, allowed: Tensor, which is empty where"),
     ("my::f(Tensor x, Tensor[] xs, Tensor[] ys) -> Tensor", 30, "'ys' follows 'xs', of which there are any number"),
     ("my::f(Tensor x, ...) -> Tensor", 17, "any number of arguments of any kind"),
     ("f(Tensor x) -> Tensor", 1, "write 'my::f'"),

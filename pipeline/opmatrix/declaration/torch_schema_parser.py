@@ -122,6 +122,21 @@ def aliased(found: Type) -> str:
     return f"{found.spelled} is a view, and ONNX has none: leave out '({found.alias})' and return a copy"
 
 
+# What to declare in place of an argument that is written and may be absent, and of a result that may be absent.
+WITHOUT_IT = "For calls without it, declare another overload, whose schema does not have the argument"
+EMPTY_RESULT = (
+    "Tensor? is a result that may be absent, allowed: Tensor, which is empty where there is none: "
+    'Output(optional="flag"), with an attribute flag of kind bool'
+)
+
+
+def written_type(found: Type) -> str:
+    """Return why a written argument of another type than Tensor cannot be declared."""
+    if found.name == "Tensor?":
+        return f"{found.spelled} is written and may be absent, allowed: {found.spelled.rstrip('?')}. {WITHOUT_IT}"
+    return f"{found.spelled} is written, allowed: an argument for each tensor, such as Tensor(a!)"
+
+
 def no_argument(result: Type, schema: Schema) -> str:
     """Return why a result with an alias annotation that no argument has cannot be declared."""
     if result.alias.startswith(WITHOUT_LETTER):

@@ -250,10 +250,7 @@ def _refused_argument(argument: Parameter) -> Iterator[tuple[int, str]]:
     if found.alias and not is_written(argument):
         yield at, torch_schema_parser.aliased(found)
     elif found.alias and found.name != "Tensor":
-        yield (
-            at,
-            f"{found.spelled} is written, allowed: Tensor(a!), which is always there",
-        )
+        yield at, torch_schema_parser.written_type(found)
     elif found.name in TENSORS:
         if argument.has_default and argument.default is not None:
             yield argument.at, f"{argument.name!r} has a default, and none of a tensor but None can be said"
@@ -319,8 +316,7 @@ def refused_results(schema: Schema, *, variadic: bool = False) -> Iterator[tuple
             allowed = "name each" if not variadic else "name each; Tensor[] is allowed as the last result"
             yield found.at, f"{found.name} is any number of outputs: an exporter must know how many; {allowed}"
         elif found.name == "Tensor?":
-            why = "Tensor? is an output that may be absent: an operator always gives all of them; write Tensor"
-            yield found.at, why
+            yield found.at, torch_schema_parser.EMPTY_RESULT
         elif found.name != "Tensor":
             near = did_you_mean(found.name, ["Tensor"])
             yield found.at, f"{found.name} is no output of an operator of ONNX, allowed: Tensor{near}"

@@ -87,10 +87,14 @@ def _places(spec: OpSpec, schema: Schema) -> Iterator[_Place]:
         yield next(a.type.at for a in reversed(schema.arguments) if a.type.alias == twice), f"({twice}) a second " \
             "time, allowed: a letter for each argument"  # fmt: skip
     for argument in schema.arguments:
-        if argument.name not in parts:
+        part = parts.get(argument.name)
+        if is_written(argument) and argument.type.name != "Tensor":
+            if not part or part.name not in [o.writes for o in spec.outputs]:  # otherwise `_writes` says it
+                yield argument.type.at, torch_schema_parser.written_type(argument.type)
+            continue
+        if part is None:
             yield from _out(spec, argument) if argument.type.alias else _constant(spec, argument)
             continue
-        part = parts[argument.name]
         yield from _input(spec, part, argument) if isinstance(part, Input) else _attribute(part, argument)
         if argument.type.element == "Scalar" and spec.torch.python:
             yield argument.type.at, f"{argument.type.name} {argument.name}, allowed without torch.python: opmatrix " \
@@ -159,11 +163,15 @@ def _is_number(kind: str, value: Value) -> bool:
 def _writes(spec: OpSpec) -> Iterator[Mistake]:
     """Yield the mistakes of outputs that overwrite inputs."""
     required = {i.name: i for i in spec.inputs if is_required(i)}
+    others = {i.name: "optional" if i.optional else "variadic" for i in spec.inputs if not is_required(i)}
     for index, output in enumerate(spec.outputs):
         path, name = f"outputs[{index}].writes", output.writes
         if name is None:
             continue
-        if name not in required:
+        if name in others:
+            why = f". {torch_schema_parser.WITHOUT_IT}" if others[name] == "optional" else ""
+            yield Mistake(path, f"{name!r} is {others[name]}, allowed: a required input{why}")
+        elif name not in required:
             yield not_one_of(path, name, [*required])
         elif spec.torch is None or not spec.torch.schema:
             yield Mistake(path, f"found {name!r}, allowed with torch.schema, in which the argument is Tensor(a!)")
@@ -195,8 +203,8 @@ def _out(spec: OpSpec, argument: Parameter) -> Iterator[_Place]:
         near = did_you_mean(name, [torch_name(i) for i in spec.inputs] + [*outputs])
         yield argument.at, f"{name!r} is written, allowed: an input that an output `writes`, or, for out=, the name " \
             f"of an output{near}"  # fmt: skip
-    elif found.name != "Tensor" or argument.has_default:
-        yield found.at, f"{found.spelled} {name}, allowed: Tensor(a!) without a default"
+    elif argument.has_default:
+        yield argument.at, f"{name!r} has a default, allowed: {found.spelled} without a default"
     elif isinstance(outputs[name].shape, FromKernel):
         yield argument.at, f"only the kernel knows the size of {name!r}, allowed: an output whose size the caller " \
             "knows; return a new Tensor"  # fmt: skip
@@ -267,7 +275,8 @@ def _results(spec: OpSpec, schema: Schema) -> Iterator[_Place]:
             yield result.type.at, f"{result.type.name}, allowed: Tensor[], because the output {last.name!r} is variadic"
         elif not (result is found[-1] and last) and result.type.name != "Tensor":
             also = "; Tensor[] for a variadic output, the last one" if result.type.name == "Tensor[]" else ""
-            yield result.type.at, f"{result.type.name}, allowed: Tensor for each output{also}"
+            why = f"{result.type.name}, allowed: Tensor for each output{also}"
+            yield result.type.at, torch_schema_parser.EMPTY_RESULT if result.type.name == "Tensor?" else why
         elif result.type.alias and not is_written(result):
             yield result.type.at, torch_schema_parser.aliased(result.type)
         elif result.type.alias and result.type.alias not in written:
