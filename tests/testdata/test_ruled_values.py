@@ -268,6 +268,28 @@ def test_between_two_ends_nothing_is_unordered() -> None:
     assert [*missing_calls(replace(made, spec=spec))] == []
 
 
+@pytest.mark.parametrize("variadic", [False, True])
+@pytest.mark.parametrize(
+    ("dims", "shape"), [(None, (0, 1, 2)), (("...",), (0, 1, 2)), ((2, "...", 2), (2, 0, 2)), (("M", 1, 2), (0, 1, 2))]
+)
+def test_an_input_of_any_shape_is_emptied(
+    dims: tuple[str | int, ...] | None, shape: tuple[int, ...], variadic: bool
+) -> None:
+    """A rule that no empty tensor obeys, of an input without a size that has a name, and of several tensors."""
+    given = Values(values=(((0, 1),), ((2, 3),)))
+    made = operator(ValueRule(non_empty=True), v=given)
+    *others, v = made.spec.inputs
+    spec = replace(made.spec, inputs=(*others, replace(v, dims=dims, variadic=variadic)))
+    (model,) = made.models
+    case = replace(model.cases[0], inputs={**model.cases[0].inputs, "v": (given, given) if variadic else given})
+    made = replace(made, spec=spec, models=(replace(model, cases=(case,)),))
+    assert [*missing_calls(made)] == []
+    (emptied,) = (one.call.inputs[2] for one in invalid_calls(made) if one.kind == "empty")
+    tensors = emptied if isinstance(emptied, tuple) else (emptied,)
+    shared = shape if dims and "M" in dims else (2, 1, 2)  # of the tensors before the last one
+    assert [np.shape(one) for one in tensors if one is not None] == [shared, shape][-len(tensors) :]
+
+
 def test_a_case_that_allows_no_forbidden_call_is_not_passed_over() -> None:
     rule = ValueRule(index_into="N", sorted="ascending")
     assert [*missing_calls(operator(rule, v=Values(values=((0, 1),))))] == []

@@ -191,12 +191,35 @@ def _emptied(spec: OpSpec, call: Call, index: int, *, last: bool = False) -> Cal
     own = [dim for at, dim in sized[index] if not last or at in (-1, *behind)]
     size = next((dim for dim in own if is_named(spec, dim) and dim not in used), None)
     if size is None:
-        return None
+        return _emptied_alone(spec, call, index, last=last)
     for other, found in enumerate(sized):
         for axis, dim in found:
-            if dim == size and isinstance(array := call.inputs[other], np.ndarray):
-                call = _changed(call, other, np.take(array, [], axis=axis))
+            if dim == size:
+                call = _emptied_axis(call, other, axis)
     return call
+
+
+def _emptied_axis(call: Call, index: int, axis: int) -> Call:
+    """Return the call with a size of 0 in an input, in each tensor of a variadic one."""
+    argument, inputs = call.inputs[index], list(call.inputs)
+    if isinstance(argument, tuple):
+        inputs[index] = tuple(np.take(array, [], axis=axis) for array in argument)
+    elif argument is not None:
+        inputs[index] = np.take(argument, [], axis=axis)
+    return replace(call, inputs=tuple(inputs))
+
+
+def _emptied_alone(spec: OpSpec, call: Call, index: int, *, last: bool) -> Call | None:
+    """Return the call with a size of 0 in an axis of an input that the declaration leaves free; None without one."""
+    part = spec.inputs[index]
+    tied = part.same_as or part.further_as or any(part.name in (o.same_as, o.further_as) for o in spec.inputs)
+    if tied or not has_further(part):
+        return None
+    front, back = around(part)
+    for array in last_array(call, index):
+        if array.ndim > front + back and not (last and back):
+            return _changed(call, index, np.take(array, [], axis=-1 if last else front))
+    return None
 
 
 def _changed(call: Call, index: int, array: Array) -> Call:
