@@ -27,6 +27,10 @@ _REMEDIES: Mapping[str, str] = {
     r"UnsupportedOperatorException: ([\w.]+)": (
         r"\1 has no fake kernel: register one with torch.library.register_fake, as the glue stage writes it to fake.py"
     ),
+    r"You marked (\w+?)(?:_axis)? as dynamic but your code specialized it to be a constant \((\d+)\)": (
+        r"torch.export takes the dynamic axis \1 for the constant \2, as it does where another size is the product of "
+        r"dynamic axes: write None for it in `dynamic`, so that it is static"
+    ),
 }  # fmt: skip
 
 
