@@ -54,6 +54,17 @@ inline void claim(OrtSessionOptions* options, const char* domain, const char* na
               "one library, that of an operator that uses them all"};
 }
 
+/// Whether ONNX Runtime has the dtypes of a custom op. Before 1.21 a session ends with an error for any with four bits.
+inline bool has_dtypes(const OrtCustomOp& op) {
+  const auto four_bits = [](ONNXTensorElementDataType type) {
+    return type == ONNX_TENSOR_ELEMENT_DATA_TYPE_INT4 || type == ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT4;
+  };
+  bool found = false;
+  for (std::size_t i = 0; i < op.GetInputTypeCount(&op); ++i) found |= four_bits(op.GetInputType(&op, i));
+  for (std::size_t i = 0; i < op.GetOutputTypeCount(&op); ++i) found |= four_bits(op.GetOutputType(&op, i));
+  return version >= 21 || !found;
+}
+
 /// The domains of the operators `names`. ONNX Runtime borrows them, so they live as long as the library.
 template <std::size_t kCount>
 class Domains {
@@ -63,7 +74,7 @@ class Domains {
       OrtCustomOpDomain*& domain = domains_[find(operators, i)];
       if (domain == nullptr) check_call(api->CreateCustomOpDomain(operators[i].domain, &domain));
       for (std::size_t op = 0; op < operators[i].count; ++op) {
-        check_call(api->CustomOpDomain_Add(domain, operators[i].ops[op]));
+        if (has_dtypes(*operators[i].ops[op])) check_call(api->CustomOpDomain_Add(domain, operators[i].ops[op]));
       }
     }
   }

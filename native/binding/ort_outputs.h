@@ -1,9 +1,10 @@
 // For declarations with a variadic output: its tensors, and their number in a node.
 #pragma once
 
+#include <deque>
 #include <vector>
 
-#include "ort.h"
+#include "ort_kinds.h"
 
 namespace opmatrix::ort {
 
@@ -13,16 +14,25 @@ class Outputs {
  public:
   /// Allocates one for each of `sizes`.
   Outputs(const Context& context, std::size_t first, List<Sizes> sizes) {
-    for (const Sizes one : sizes) views_.push_back(context.output<T>(first + views_.size(), one));
+    for (const Sizes one : sizes) add(context, first, one);
   }
   /// Allocates `count` tensors of the same sizes.
   Outputs(const Context& context, std::size_t first, std::int64_t count, Sizes sizes) {
-    for (std::int64_t i = 0; i < count; ++i) views_.push_back(context.output<T>(first + views_.size(), sizes));
+    for (std::int64_t i = 0; i < count; ++i) add(context, first, sizes);
   }
 
   List<TensorView<T>> list() const { return {views_.data(), static_cast<std::int64_t>(views_.size())}; }
+  void store() {
+    for (Output<T>& output : outputs_) output.store();
+  }
 
  private:
+  void add(const Context& context, std::size_t first, Sizes sizes) {
+    outputs_.emplace_back(context, first + outputs_.size(), sizes);
+    views_.push_back(outputs_.back().view());
+  }
+
+  std::deque<Output<T>> outputs_;  // which stay where they are
   std::vector<TensorView<T>> views_;
 };
 

@@ -149,14 +149,6 @@ MISTAKES: Mapping[str, tuple[dict[str, Any], str]] = {
         {"outputs": (replace(SPEC.outputs[0], name="at_parts"), PARTS)},
         "'at_parts': is what generated code calls something of 'parts'; choose another name",
     ),
-    "strings": (
-        {"outputs": (replace(PARTS, type="string"),), "torch": None},
-        "outputs[0].type: found 'string', which may be of strings, int4 or uint4, allowed: other numbers and bools",
-    ),
-    "int4": (
-        {"outputs": (replace(PARTS, type="int4"),), "torch": None},
-        "outputs[0].type: found 'int4', which may be of strings, int4 or uint4, allowed: other numbers and bools",
-    ),
     "an operator of torch's own": (
         {"torch": TorchOp(name="aten::chunk", overrides=(Override(name="aten::chunk"),))},
         "torch.overrides: found ['aten::chunk'], allowed without a variadic output, which 'parts' is",

@@ -1,7 +1,7 @@
 """Outputs of any number of tensors: verified in all cells, and each planted fault found.
 
 tests/projects/variadic: scale_all has one for each tensor of its input, with a gradient; split_rows has as many as an
-attribute says, behind another output; add_each, of ONNX alone, one for each item of a list.
+attribute says, behind another output; add_each, of ONNX alone, one for each item of a list; deal has strings and uint4.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ def test_every_gate_passes(project: Project) -> None:
         ("split_rows", "legacy"): "verified",
         ("split_rows", "dynamo"): "verified",
         ("add_each", "node"): "verified",
+        ("deal", "node"): "verified",
     }
     searched = {c["op"]: (c["outcome"], c["weak"]) for c in report["checks"] if c["check"] == "search"}
     assert searched == {"scale_all": ("verified", []), "split_rows": ("verified", [])}
@@ -82,6 +83,14 @@ FAULTS = {
     "a gradient of outputs in another order": (
         "scale_all", "ops/scale_all/torch_op.py", "for grad in grads]", "* (n + 1) for n, grad in enumerate(grads)]",
         "register", "gradient: ",
+    ),
+    "a binding that stores no strings": (
+        "deal", "native/binding/ort_outputs.h", "for (Output<T>& output : outputs_) output.store();", "",
+        "verify", "string_7_3@node-opset18-ort1.31: output 'hands_0': 2 of 2 elements differ",
+    ),
+    "a kernel that deals one card twice": (
+        "deal", "native/deal/kernel.h", "[i * players + p]", "[i * players + p - (p > 1)]",
+        "verify", "string_7_3@node-opset18-ort1.31: output 'hands_2': 2 of 2 elements differ",
     ),
     "a reference with one output too few": (
         "split_rows", "ops/split_rows/reference.py", "for n in range(count)]", "for n in range(count - 1)]",

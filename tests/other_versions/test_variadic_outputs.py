@@ -34,7 +34,7 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Paths:
     made = copy_project(tmp_path_factory.mktemp("variadic"))
     ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / "tests/projects/variadic", made.root, dirs_exist_ok=True, ignore=ignored)
-    for name in NAMES:
+    for name in (*NAMES, "deal"):
         operator = build(made, name)
         data.run(made, operator)
         draw_inputs.run(made, operator)
@@ -68,10 +68,11 @@ def test_both_bindings_and_both_exporters(layout: Paths, torch: str, needs: Need
 
 @pytest.mark.parametrize("ort", ["1.16", "1.21"])
 def test_older_onnx_runtimes(layout: Paths, ort: str, needs: Needs) -> None:
-    """1.16 takes an operator of several dtypes for different ones if the least numbers of tensors differ."""
+    """1.16 takes an operator of several dtypes for different ones if the least numbers of tensors differ, and has no
+    uint4, which one of them may be."""
     needs(f"ort{ort}")
-    for name in NAMES:
-        cell = f"torch2.13-legacy-opset18-ort{ort}"
+    for name in (*NAMES, "deal"):
+        cell = f"{'node' if name == 'deal' else 'torch2.13-legacy'}-opset18-ort{ort}"
         command = [sys.executable, "-m", "opmatrix", "export", name, "--lowering", "custom", "--cell", cell]
         done = subprocess.run(command, cwd=layout.root, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr

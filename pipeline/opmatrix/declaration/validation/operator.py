@@ -320,9 +320,6 @@ def _variadic_output(spec: OpSpec) -> Iterator[Mistake]:
                 if found := getattr(part, field):
                     why = f"found {found!r}, allowed without a variadic output, which {output.name!r} is"
                     yield Mistake(f"outputs[{at}].{field}", why)
-        if is_copied(spec, output.type):
-            yield Mistake(f"{path}.type", f"found {output.type!r}, which may be of strings, int4 or uint4, allowed: "
-                          "other numbers and bools")  # fmt: skip
         torch = spec.torch
         overridden = [one.name for one in torch.overrides] if torch else []
         others: dict[str, object] = {"uses": spec.uses, "torch.overrides": overridden}
