@@ -27,6 +27,10 @@ _COLUMNS = """
   [nodes that cast](../how-to/another-dtype.md#float8) at the edges.
 - **ONNX Runtime**: one custom op makes a tensor of it, and another one takes it and finds the same bytes.
 
+An operator with a torch side has int4 and uint4
+[in the node alone](../how-to/another-dtype.md#int4-in-the-node-int8-in-torch): they are int8 and uint8 in torch, and
+the dynamo exporter of torch 2.6 and newer writes casts, which ONNX Runtime 1.24 and newer run.
+
 Where the torch, the exporter or the ONNX Runtime of a cell does not carry a dtype of a model, the cases of that model
 are `unsupported`, with this reason.
 

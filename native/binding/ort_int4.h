@@ -1,13 +1,15 @@
-// For declarations with int4 or uint4. A kernel has each number in a byte; ONNX Runtime has two in one, the first in
-// the low four bits.
+// For declarations with int4 or uint4. A kernel has each number in a byte, as an Int4 or a UInt4, or as an int8 or a
+// uint8 where torch has that; ONNX Runtime has two in one, the first in the low four bits.
 #pragma once
+
+#include <limits>
 
 #include "opmatrix/int4.h"
 #include "ort_kinds.h"
 
 namespace opmatrix::ort {
 
-/// A tensor of int4 or uint4, with a byte for each number.
+/// A tensor of int4, or of uint4 where T has no sign, with a T for each number.
 template <typename T>
 class UnpackedValue : public Value {
  public:
@@ -18,10 +20,10 @@ class UnpackedValue : public Value {
     const std::size_t pairs = numbers_.size() / 2;
     T* const made = numbers_.data();
     for (std::size_t i = 0; i < pairs; ++i) {
-      made[2 * i] = T(bytes[i]);
-      made[2 * i + 1] = T(bytes[i] >> 4);
+      made[2 * i] = low(bytes[i]);
+      made[2 * i + 1] = low(bytes[i] >> 4);
     }
-    if (numbers_.size() % 2 == 1) made[2 * pairs] = T(bytes[pairs]);
+    if (numbers_.size() % 2 == 1) made[2 * pairs] = low(bytes[pairs]);
   }
 
   template <typename>
@@ -35,6 +37,8 @@ class UnpackedValue : public Value {
   }
 
  private:
+  static T low(int bits) { return static_cast<T>(+FourBits<std::numeric_limits<T>::is_signed>(bits)); }
+
   Items<T> numbers_;
 };
 
@@ -43,13 +47,12 @@ struct Holder<FourBits<kSigned>> {
   using type = UnpackedValue<FourBits<kSigned>>;
 };
 
-/// An output of int4 or uint4, which `store` packs; the bits after the last number are 0.
-template <bool kSigned>
-class Output<FourBits<kSigned>> {
-  using T = FourBits<kSigned>;
-
+/// An output of int4 or uint4, which `store` packs: the low four bits of each T. The bits after the last one are 0.
+template <typename T>
+class PackedOutput {
  public:
-  Output(const Context& context, std::size_t index, Sizes sizes, bool wanted = true) : wanted_(wanted), sizes_(sizes) {
+  PackedOutput(const Context& context, std::size_t index, Sizes sizes, bool wanted = true)
+      : wanted_(wanted), sizes_(sizes) {
     if (!wanted) return;
     bytes_ = context.output<std::uint8_t>(index, sizes).data;
     numbers_ = Items<T>(static_cast<std::size_t>(numel(sizes)));
@@ -74,6 +77,12 @@ class Output<FourBits<kSigned>> {
   std::uint8_t* bytes_ = nullptr;
   Items<T> numbers_;
   Sizes sizes_;
+};
+
+template <bool kSigned>
+class Output<FourBits<kSigned>> : public PackedOutput<FourBits<kSigned>> {
+ public:
+  using PackedOutput<FourBits<kSigned>>::PackedOutput;
 };
 
 }  // namespace opmatrix::ort

@@ -105,8 +105,8 @@ class TensorAttribute {
   Items<std::int64_t> sizes_;
 };
 
-/// An output that the kernel makes.
-template <typename T>
+/// An output that the kernel makes, in the memory of a Made.
+template <typename T, typename Made = Output<T>>
 class NewOutput {
  public:
   /// `known` has a pointer to each size that the declaration names; null: only the rank is known. `wanted`: whether the
@@ -143,7 +143,7 @@ class NewOutput {
   std::int64_t rank_;
   std::int64_t* const* known_;
   bool wanted_;
-  std::optional<Output<T>> made_;
+  std::optional<Made> made_;
 };
 
 }  // namespace opmatrix::ort

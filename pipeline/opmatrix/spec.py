@@ -109,6 +109,7 @@ class Input(metaclass=_KeepsMistakes):
         >>> scale = Input(name="scale", type="T", dims=("C",), optional=True)
         >>> mask = Input(name="mask", type="bool", same_as="x")
         >>> index = Input(name="index", type="int64", dims=("...", "M"), further_as="x")
+        >>> codes = Input(name="codes", type="uint8", onnx_type="uint4", values=ValueRule(maximum=15))
     """
 
     name: str
@@ -118,6 +119,9 @@ class Input(metaclass=_KeepsMistakes):
     ``torch=None``: torch has no such tensors."""
     torch_name: str | None = None
     """The argument's name in `TorchOp.schema`; None: `name`. Only with a schema that is written."""
+    onnx_type: Literal["int4", "uint4"] | None = None
+    """The dtype in the ONNX node, where torch lacks it: ``"int4"`` for the `type` int8, ``"uint4"`` for uint8, with
+    one number in each element. Exports have a Cast in front of the node. None: `type`."""
     dims: tuple[str | int, ...] | None = None
     """Sizes: names, integers >= 0, expressions, and once ``"..."``; None: any shape."""
     same_as: str | None = None
@@ -294,6 +298,8 @@ class Output(metaclass=_KeepsMistakes):
     """A dtype, or a name of `OpSpec.types` that is the type of a required input."""
     shape: SameAs | Dims | FromKernel
     """The rule for its shape."""
+    onnx_type: Literal["int4", "uint4"] | None = None
+    """As for an input; exports have a Cast behind the node."""
     optional: bool | str = False
     """Whether a node may leave it out; or the attribute of kind bool that says whether there is one."""
     writes: str | None = None

@@ -88,8 +88,8 @@ INT4, BINDING = "native/include/opmatrix/int4.h", "native/binding/ort_int4.h"
 # The operator, the file, the fault, and the message of verify.
 FAULTS = {
     "a binding that exchanges the two numbers of a byte": (
-        "add_saturated", BINDING, "made[2 * i] = T(bytes[i]);\n      made[2 * i + 1] = T(bytes[i] >> 4);",
-        "made[2 * i] = T(bytes[i] >> 4);\n      made[2 * i + 1] = T(bytes[i]);", "output 'sum': ",
+        "add_saturated", BINDING, "made[2 * i] = low(bytes[i]);\n      made[2 * i + 1] = low(bytes[i] >> 4);",
+        "made[2 * i] = low(bytes[i] >> 4);\n      made[2 * i + 1] = low(bytes[i]);", "output 'sum': ",
     ),
     "a binding that exchanges them where it packs": (
         "add_saturated", BINDING, "low(made[2 * i]) | low(made[2 * i + 1]) << 4",
@@ -100,7 +100,7 @@ FAULTS = {
         "add_saturated", INT4, "kSigned ? (low ^ 8) - 8 : low", "low", "every_value_int4",
     ),
     "a binding that does not unpack the last of an odd number": (
-        "add_saturated", BINDING, "if (numbers_.size() % 2 == 1) made[2 * pairs] = T(bytes[pairs]);", "", "odd_int4",
+        "add_saturated", BINDING, "if (numbers_.size() % 2 == 1) made[2 * pairs] = low(bytes[pairs]);", "", "odd_int4",
     ),
     "a binding that does not pack the last of an odd number": (
         "pick_codes", BINDING,

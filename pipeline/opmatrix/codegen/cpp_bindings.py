@@ -264,9 +264,9 @@ def _ort(
         "sizes": [i.ort_sizes for i in inputs if i.dims] + [a.member_value for a in attributes if a.name in checked],
         "inputs": [i.port for i in inputs],
         "outputs": [
-            f"ort::Port({o.dtype}, INPUT_OUTPUT_{'VARIADIC' if o.variadic else 'OPTIONAL'})"
+            f"ort::Port({o.ort_dtype}, INPUT_OUTPUT_{'VARIADIC' if o.variadic else 'OPTIONAL'})"
             if o.optional or o.variadic
-            else o.dtype
+            else o.ort_dtype
             for o in outputs
         ],
         "variadic": variadic_output(spec) is not None,

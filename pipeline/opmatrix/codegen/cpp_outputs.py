@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from opmatrix.codegen.cpp import SIZE_FUNCTIONS, SizeCode
-from opmatrix.codegen.cpp_variables import cpp_type
+from opmatrix.codegen.cpp_variables import cpp_type, dtype_name
 from opmatrix.declaration.declared_sizes import kernel_dims, kernel_names, known_replaced
 from opmatrix.declaration.size_expressions import FURTHER, subtracts
 from opmatrix.declaration.size_rules import resolved
@@ -30,7 +30,10 @@ class OutputPart:
     dtype: str
     device: str  # the input on whose device torch allocates it
     new: bool
+    ort_dtype: str
     copied: bool  # whether the binding copies what the kernel wrote: strings, int4 and uint4
+    ort_class: str  # that of a copied one in ONNX Runtime's binding
+    made: str  # the template arguments of ort::NewOutput
     rank: str
     sizes: str
     numbers: list[str] | None
@@ -107,9 +110,13 @@ def output_part(spec: OpSpec, given: Output) -> OutputPart:
             if dims:
                 numbers, ort_numbers = (["0" if dim is None else code(dim) for dim in of_call] for code in (torch, ort))
                 sizes = f"Sizes{{{name}_sizes, {rank}}}"
+    dtype, packed = f"dtype_of<{cpp_name}>", given.onnx_type is not None
+    ort_class = f"ort::{'Packed' if packed else ''}Output<{cpp_name}>"
     return OutputPart(
-        name=name, type=cpp_name, dtype=f"dtype_of<{cpp_name}>", device=device,
-        new=isinstance(shape, FromKernel), copied=is_copied(spec, given.type),
+        name=name, type=cpp_name, dtype=dtype, device=device,
+        ort_dtype=dtype_name(given.onnx_type) if given.onnx_type else dtype,
+        new=isinstance(shape, FromKernel), copied=packed or is_copied(spec, given.type),
+        ort_class=ort_class, made=f"{cpp_name}, {ort_class}" if packed else cpp_name,
         rank=rank, sizes=f"{name}_sizes.sizes()" if steps else sizes,
         numbers=numbers, ort_numbers=ort_numbers, steps=steps, ort_steps=ort_steps, known=known,
         known_sizes=known_sizes,

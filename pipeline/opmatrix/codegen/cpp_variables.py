@@ -100,7 +100,7 @@ def input_part(spec: OpSpec, given: Input) -> InputPart:
     leader = first.name if first and (first is not given or given.variadic) else None
     allowed = spec.types.get(given.type) or (given.type,)
     name, cpp_name = given.name, cpp_type(spec, given.type)
-    dtype = f"dtype_of<{cpp_name}>"
+    dtype = dtype_name(given.onnx_type) if given.onnx_type else f"dtype_of<{cpp_name}>"
     views = {"required": "view<{}>()", "optional": "optional_view<{}>()", "variadic": "views<{}>().list()"}
     ort_sizes = {"required": "sizes()", "optional": "optional_sizes()", "variadic": "sizes().list()"}
     return InputPart(
@@ -113,7 +113,7 @@ def input_part(spec: OpSpec, given: Input) -> InputPart:
         counts=next((o.name for o in spec.outputs if o.variadic == given.name), None),
         allowed="{" + ", ".join(map(dtype_name, allowed)) + "}",
         port=dtype if kind == "required" else f"ort::Port({dtype}, INPUT_OUTPUT_{kind.upper()})",
-        ort_class=_ort_class(cpp_name, variadic=given.variadic, copied=is_copied(spec, given.type)),
+        ort_class=_ort_class(spec, given, cpp_name),
         torch_class={"required": "Input", "optional": "OptionalInput", "variadic": "Inputs"}[kind],
         torch_sizes=f"{name}.sizes()" + ("" if kind == "required" else ".list()"),
         ort_sizes=f"{name}.{ort_sizes[kind]}",
@@ -132,10 +132,15 @@ def _slot(spec: OpSpec, given: Input | Attribute) -> int:
     return next((n for n, a in enumerate(torch_arguments(spec)) if a.source is given), -1) if spec.torch else -1
 
 
-def _ort_class(cpp_name: str, *, variadic: bool, copied: bool) -> str:
-    """Return the class that holds an input of a C++ type or of a type variable; `copied`: its binding may copy it."""
-    one = f"ort::ValueOf<{cpp_name}>" if copied else "ort::Value"
-    return one if not variadic else f"ort::ValuesOf<{one}>" if copied else "ort::Values"
+def _ort_class(spec: OpSpec, given: Input, cpp_name: str) -> str:
+    """Return the class that holds an input of a C++ type, or of a type variable, which may be one that is copied."""
+    if given.onnx_type:
+        one = f"ort::UnpackedValue<{cpp_name}>"
+    elif is_copied(spec, given.type):
+        one = f"ort::ValueOf<{cpp_name}>"
+    else:
+        return "ort::Values" if given.variadic else "ort::Value"
+    return f"ort::ValuesOf<{one}>" if given.variadic else one
 
 
 def attribute_part(spec: OpSpec, given: Attribute) -> AttributePart:

@@ -11,7 +11,7 @@ from opmatrix.codegen import onnx_sizes
 from opmatrix.declaration import schema_versions
 from opmatrix.declaration.declared_sizes import divisors
 from opmatrix.declaration.python_source import bracket, literal
-from opmatrix.declaration.torch_signature import is_required, onnx_kind, onnx_name, onnx_value
+from opmatrix.declaration.torch_signature import is_required, node_type, onnx_kind, onnx_name, onnx_value
 from opmatrix.declaration.value_rules import summary
 from opmatrix.declaration.variadic_outputs import counter, has_own_shapes, sure_inputs
 from opmatrix.spec import Attribute, Dims, FromKernel, Input, OpSpec, Output, SameAs
@@ -78,7 +78,7 @@ def _parameter(spec: OpSpec, part: Input | Output) -> list[str]:
     doc = part.doc
     if isinstance(part, Input) and part.values:  # an ONNX schema has no other place for it
         doc = "; ".join(filter(None, (doc.rstrip("."), f"values: {summary(part.values)}")))
-    arguments = [literal(part.name), literal(onnx_type(spec, part.type)), literal(doc)]
+    arguments = [literal(part.name), literal(onnx_type(spec, node_type(part))), literal(doc)]
     if part.variadic:
         least = "1" if isinstance(part, Output) or part is counter(spec) else "0"
         return [*arguments, "param_option=defs.OpSchema.FormalParameterOption.Variadic", f"min_arity={least}"]
@@ -130,7 +130,7 @@ def _inferred(spec: OpSpec, output: Output) -> Inferred:
     if shape is None:
         found = onnx_sizes.shape(spec, output)
         sizes, every = found.sizes, found.all
-    element = _element(spec, output.type)
+    element = _element(spec, node_type(output))
     off = None
     if isinstance(output.optional, str):
         switch = next(a for a in spec.attributes if a.name == output.optional)

@@ -115,6 +115,8 @@ def _variables(spec: OpSpec) -> dict[str, Any]:
         ],
         "results": [_result(spec, o) for o in spec.outputs],
         "node_outputs": _node_outputs(spec),
+        "casts": [(part, names[part.name], _ELEMENTS[part.onnx_type]) for part in spec.inputs if part.onnx_type],
+        "returned": _returned(spec) if any(o.onnx_type for o in spec.outputs) else "",
         "faults": [*_constant_faults(spec), *_count_faults(spec), *_dtype_faults(spec), *shape_faults(spec)],
         "finds_sizes": any(isinstance(o.shape, FromKernel) for o in spec.outputs),
         "new_sizes": new_sizes(spec),
@@ -249,6 +251,20 @@ def _node_outputs(spec: OpSpec) -> str:
         fixed = len(spec.outputs) - 1
         return f"{fixed} + {_count(spec)}" if fixed else _count(spec)
     return str(len(spec.outputs)) if len(spec.outputs) > 1 else ""
+
+
+# The numbers of the element types in ONNX (onnx.TensorProto), which this process does not import.
+_ELEMENTS: Mapping[str, int] = {"int8": 3, "uint8": 2, "uint4": 21, "int4": 22}
+
+
+def _returned(spec: OpSpec) -> str:
+    """Return the expression of the outputs of a lowering, of which `made` are those of the node."""
+    several = len(spec.outputs) > 1
+    found = [f"made[{n}]" if several else "made" for n in range(len(spec.outputs))]
+    return ", ".join(
+        f'g.op("Cast", {name}, to_i={_ELEMENTS[output.type]})' if output.onnx_type else name
+        for name, output in zip(found, spec.outputs, strict=True)
+    )
 
 
 def _dtype(spec: OpSpec, declared: str) -> str:

@@ -23,6 +23,7 @@ from opmatrix.declaration.torch_signature import (
     OWN_ORT,
     callers_name,
     has_four_bits,
+    has_onnx_types,
     has_string_lists,
     is_own,
     model_dtypes,
@@ -39,6 +40,7 @@ from opmatrix.version import older
 
 STRING_LISTS_SINCE = "1.25"  # the first ONNX Runtime that gives a kernel an attribute of the type STRINGS
 FOUR_BITS_SINCE = "1.21"  # the first ONNX Runtime that has int4 in a custom op, as in matrix/dtypes.py
+FOUR_BITS_CAST_SINCE = "1.24"  # the first of the matrix whose Cast takes int4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +70,9 @@ class Operator:
         if cell.exporter == "legacy" and has_string_lists(self.spec):
             return "torch's legacy exporter traces no list of strings (1.13 to 2.15: 'unsupported input list type: " \
                 "str'); choose a cell of the dynamo exporter"  # fmt: skip
+        if cell.exporter == "legacy" and has_onnx_types(self.spec):
+            return "torch's legacy exporter writes no opset from 21 on, where Cast takes int4 and uint4; choose a " \
+                "cell of the dynamo exporter"  # fmt: skip
         if cell.opset < self.spec.min_opset:
             return f"its minimum opset is {self.spec.min_opset}; choose a higher opset, or lower min_opset in " \
                 f"ops/{self.name}/spec.py"  # fmt: skip
@@ -85,14 +90,16 @@ class Operator:
         """Return the operator with `unsupported` in each model with a dtype that an ONNX Runtime does not carry."""
 
         def model_of(model: Model) -> Model:
-            why = self.why_not_carried(model, ort)
+            why = self.why_not_carried(model_dtypes(self.spec, model), ort)
             return replace(model, unsupported=model.unsupported or why) if why else model
 
         return replace(self, models=tuple(map(model_of, self.models))) if has_four_bits(self.spec) else self
 
-    def why_not_carried(self, model: Model, ort: str) -> str:
-        """Return which dtypes of a model an ONNX Runtime does not carry, or ""."""
-        lacking = [dtype for dtype in FOUR_BITS if dtype in model_dtypes(self.spec, model)]
+    def why_not_carried(self, dtypes: Collection[str], ort: str) -> str:
+        """Return which dtypes of a model an ONNX Runtime does not carry, or does not cast, or ""."""
+        if has_onnx_types(self.spec) and older(ort, FOUR_BITS_CAST_SINCE):
+            return f"ONNX Runtime {ort} casts no int4 and no uint4; {FOUR_BITS_CAST_SINCE} does"
+        lacking = [dtype for dtype in FOUR_BITS if dtype in dtypes]
         if not lacking or not older(ort, FOUR_BITS_SINCE):
             return ""
         return f"ONNX Runtime {ort} carries no {', '.join(lacking)}; {FOUR_BITS_SINCE} is the first"

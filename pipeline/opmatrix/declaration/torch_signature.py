@@ -405,10 +405,20 @@ def is_copied(spec: OpSpec, declared: str) -> bool:
     return bool({"string", *FOUR_BITS}.intersection(spec.types.get(declared, (declared,))))
 
 
+def node_type(part: Input | Output) -> str:
+    """Return the declared type of an input or an output of the ONNX node."""
+    return part.onnx_type or part.type
+
+
+def has_onnx_types(spec: OpSpec) -> bool:
+    """Return whether an input or an output is of another dtype in the ONNX node than in torch."""
+    return any(i.onnx_type for i in spec.inputs) or any(o.onnx_type for o in spec.outputs)
+
+
 def has_four_bits(spec: OpSpec) -> bool:
-    """Return whether an input or an output may be of int4 or uint4."""
-    parts: tuple[Input | Output, ...] = (*spec.inputs, *spec.outputs)
-    return any({*FOUR_BITS}.intersection(spec.types.get(part.type, (part.type,))) for part in parts)
+    """Return whether an input or an output of the ONNX node may be of int4 or uint4."""
+    types = {*map(node_type, spec.inputs), *map(node_type, spec.outputs)}
+    return any({*FOUR_BITS}.intersection(spec.types.get(declared, (declared,))) for declared in types)
 
 
 def has_string_lists(spec: OpSpec) -> bool:
@@ -470,4 +480,4 @@ def is_parameter(part: Input) -> bool:
 
 def has_function_body(spec: OpSpec) -> bool:
     """Return whether custom models are also written with a function body: their decomposition."""
-    return {"custom", "decomposed"}.issubset(spec.lowerings)
+    return {"custom", "decomposed"}.issubset(spec.lowerings) and not has_onnx_types(spec)

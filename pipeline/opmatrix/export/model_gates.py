@@ -14,7 +14,7 @@ from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper, num
 
 from opmatrix.declaration import schema_versions
 from opmatrix.declaration.model_inputs import node_inputs, node_outputs
-from opmatrix.declaration.torch_signature import as_float32, attribute_values, onnx_kind, onnx_name
+from opmatrix.declaration.torch_signature import as_float32, attribute_values, has_onnx_types, onnx_kind, onnx_name
 from opmatrix.errors import ExportError, did_you_mean
 from opmatrix.export.expected_model import ExpectedModel
 from opmatrix.export.signature_gates import checker, declared_signature, inference
@@ -74,10 +74,13 @@ def node_arguments(proto: ModelProto, expected: ExpectedModel) -> Iterator[str]:
     """The node takes the graph's inputs and gives its outputs, in the declared order."""
     if expected.model.around:
         return  # the model's other nodes are not checked here; `verify` compares their values
+    casts = [n for n in proto.graph.node if n.op_type == "Cast"] if has_onnx_types(expected.spec) else []
+    before = {n.output[0]: n.input[0] for n in casts}
+    after = {n.input[0]: n.output[0] for n in casts}
     for node in _declared_nodes(proto, expected):
         for what, found, wanted in (
-            ("takes", list(node.input), list(node_inputs(expected.spec, expected.model))),
-            ("gives", list(node.output), list(node_outputs(expected.spec, expected.model))),
+            ("takes", [before.get(i, i) for i in node.input], list(node_inputs(expected.spec, expected.model))),
+            ("gives", [after.get(o, o) for o in node.output], list(node_outputs(expected.spec, expected.model))),
         ):
             if found != wanted:
                 yield f"{expected.node} {what} {found}, declared: {wanted}. Mend the order of arguments in the lowering"

@@ -27,7 +27,7 @@ _TENSORS = [
     for name in (
         "float", "double", "float16", "bfloat16", "int8", "int16", "int32", "int64",
         "uint8", "uint16", "uint32", "uint64", "bool", "string",
-        "float8e4m3fn", "float8e5m2", "float8e4m3fnuz", "float8e5m2fnuz",
+        "float8e4m3fn", "float8e5m2", "float8e4m3fnuz", "float8e5m2fnuz", "int4", "uint4",
     )
 ]  # fmt: skip
 _EMPTY: Mapping[str, Callable[..., onnx_ir.Attr]] = {

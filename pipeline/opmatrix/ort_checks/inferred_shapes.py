@@ -17,7 +17,7 @@ from opmatrix.declaration.known_sizes import Known, Shape, rule_text
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.model_inputs import graph_inputs, graph_outputs, node_inputs, node_outputs
 from opmatrix.declaration.size_expressions import Size
-from opmatrix.declaration.torch_signature import OWN_ORT, attribute_values, dtype_of, is_own
+from opmatrix.declaration.torch_signature import OWN_ORT, attribute_values, dtype_of, is_own, node_type
 from opmatrix.declaration.variadic_outputs import of_model, shapes_by_input
 from opmatrix.export.one_node_model import attributes
 from opmatrix.matrix.cells import ir_version
@@ -102,7 +102,7 @@ def _node(spec: OpSpec, model: Model, case: Case, shapes: Sequence[Shape], *, pr
     inputs = tuple(
         helper.make_tensor_value_info(
             prefix + feed.name,
-            helper.np_dtype_to_tensor_dtype(numpy_dtype(dtype_of(feed.part.type, model.types))),
+            helper.np_dtype_to_tensor_dtype(numpy_dtype(dtype_of(node_type(feed.part), model.types))),
             shape,
         )
         for feed, shape in zip(feeds, shapes, strict=True)

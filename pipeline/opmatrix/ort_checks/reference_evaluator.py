@@ -11,12 +11,14 @@ from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
 from opmatrix.declaration.model_inputs import arguments
-from opmatrix.declaration.torch_signature import as_float32, onnx_name
+from opmatrix.declaration.torch_signature import as_float32, dtype_of, onnx_name
+from opmatrix.declaration.variadic_outputs import with_outputs
 from opmatrix.errors import VerifyError
 from opmatrix.export.model_gates import as_tuples
 from opmatrix.spec import Attribute, AttributeValue, OpSpec
 from opmatrix.testdata import truth
-from opmatrix.testdata.arrays import Array
+from opmatrix.testdata.arrays import Array, cast
+from opmatrix.testdata.dtypes import numpy_dtype
 from opmatrix.testdata.numpy_reference import Precision, Reference, types_of
 from opmatrix.testdata.truth import Judge
 
@@ -67,14 +69,33 @@ class ReferenceRun:
                 for n, v in attributes.items()
                 if n in declared and v is not None
             }
-            taken, values = tuple(arguments(spec, inputs)), defaults | given
+            taken, values = tuple(arguments(spec, _as_in_torch(spec, inputs))), defaults | given
             if self.precision is None:
                 found = truth.evaluate(reference, spec, types_of(spec, taken), taken, values)
                 self.judge = found.judge
-                return found.outputs
-            return reference(taken, values, precision=self.precision if own else "declared dtype")
+                return _as_in_node(spec, found.outputs)
+            found_here = reference(taken, values, precision=self.precision if own else "declared dtype")
+            return _as_in_node(spec, found_here)
 
         return type(spec.onnx.op_type, (OpRun,), {"op_domain": spec.onnx.domain, "_run": _run})
+
+
+def _as_in_torch(spec: OpSpec, inputs: Sequence[Array | None]) -> list[Array | None]:
+    """Return the inputs of a node in the dtypes that the reference takes, which are those of torch."""
+    last = spec.inputs[-1]
+    of = [*spec.inputs, *[last] * (len(inputs) - len(spec.inputs))]
+    return [
+        array.astype(numpy_dtype(dtype_of(part.type, {}))) if part.onnx_type and array is not None else array
+        for part, array in zip(of, inputs, strict=False)
+    ]
+
+
+def _as_in_node(spec: OpSpec, outputs: Sequence[Array]) -> tuple[Array, ...]:
+    """Return the outputs of a reference in the dtypes of the node. Raises DataError for what does not fit."""
+    return tuple(
+        cast(array, dtype_of(part.onnx_type, {})) if part.onnx_type else array
+        for part, array in zip(with_outputs(spec, len(outputs)).outputs, outputs, strict=True)
+    )
 
 
 def _with_subgraphs(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from onnx import AttributeProto, ModelProto, helper
+from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper
 
 from opmatrix.declaration import placeholders, published_schema, schema_versions
 from opmatrix.declaration.load import Operator
@@ -19,6 +19,7 @@ from opmatrix.declaration.model_inputs import case_arguments, graph_inputs
 from opmatrix.errors import UsageError
 from opmatrix.export.one_node_model import make_attribute, model_of, value_info
 from opmatrix.files import write_bytes, write_text
+from opmatrix.matrix.dtypes import element_name
 from opmatrix.project.paths import Paths
 from opmatrix.spec import AttributeKind, Case, Model, given, shape_of
 from opmatrix.testdata import onnx_dataset, truth
@@ -142,7 +143,33 @@ def _published_model(
         for values in (fed.items(), zip(made, outputs, strict=True))
     )
     version, name = schema["since_version"], schema["op_type"]
-    return model_of(node, graph_inputs, graph_outputs, name=name, opset=opset, version=version)
+    model = model_of(node, graph_inputs, graph_outputs, name=name, opset=opset, version=version)
+    return _with_casts(model, schema) if any("onnx_type" in p for p in _parts(schema).values()) else model
+
+
+def _parts(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the inputs and outputs of a published schema."""
+    return {**schema["inputs"], **schema["outputs"]}
+
+
+def _with_casts(model: ModelProto, schema: Mapping[str, Any]) -> ModelProto:
+    """Return a model of one node with casts, as exports have them, where the node has another dtype than torch."""
+    node = NodeProto()
+    node.CopyFrom(model.graph.node[0])
+    parts = _parts(schema)
+    before: list[NodeProto] = []
+    after: list[NodeProto] = []
+    for names, casts in ((node.input, before), (node.output, after)):
+        for index, name in enumerate(names):
+            declared = parts.get(name) or parts[name.rpartition("_")[0]] if name else {}
+            if to := declared.get("onnx_type"):
+                names[index] = inner = f"{name}/{to}"
+                ends = ([name], [inner]) if casts is before else ([inner], [name])
+                dtype = to if casts is before else declared["type"]
+                casts.append(helper.make_node("Cast", *ends, to=TensorProto.DataType.Value(element_name(dtype))))
+    del model.graph.node[:]
+    model.graph.node.extend([*before, node, *after])
+    return model
 
 
 def _output_names(schema: Mapping[str, Any], count: int) -> list[str]:

@@ -20,7 +20,7 @@ from opmatrix import step_log, verdict
 from opmatrix.declaration.checks import refuses_in_onnx_runtime, searches_in_onnx_runtime
 from opmatrix.declaration.load import Operator, load_operator
 from opmatrix.declaration.model_inputs import case_arguments
-from opmatrix.declaration.torch_signature import has_function_body, has_kernel
+from opmatrix.declaration.torch_signature import has_function_body, has_kernel, model_dtypes
 from opmatrix.errors import DataError, UsageError, VerifyError, did_you_mean
 from opmatrix.files import sha256
 from opmatrix.matrix.cells import Cell
@@ -33,7 +33,7 @@ from opmatrix.ort_checks.sessions import OrtSessions, RefusedError, TooNewError
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Case, DType, Lowering, Model, OpSpec, Tolerance
 from opmatrix.testdata import case_message, drawn_cases, failing_input, onnx_dataset
-from opmatrix.testdata.arrays import Array
+from opmatrix.testdata.arrays import Array, dtype_name
 from opmatrix.testdata.case_arrays import case_arrays, described, elements
 from opmatrix.testdata.compare import Comparison
 from opmatrix.testdata.drawn_cases import DrawnCase
@@ -238,7 +238,8 @@ class CellVerifier:
             return
         try:
             drawn = drawn_cases.read(self.layout.drawn_inputs(name), name)
-            drawn = [one for one in drawn if not self.operator.why_not_carried(one.model, self.cell.ort)]
+            spec, ort = self.operator.spec, self.cell.ort
+            drawn = [one for one in drawn if not self.operator.why_not_carried(model_dtypes(spec, one.model), ort)]
             problem = fuzz.search_problem(self.layout, drawn, reference)
         except DataError as error:
             problem = str(error)
@@ -253,9 +254,12 @@ class CellVerifier:
             if not path.is_file() or not folder.is_dir():
                 lost = path.relative_to(self.layout.root)
                 raise VerifyError(f"{lost} or its data are missing. Take them from the history of the project")
+            data = onnx_dataset.read(folder)
+            dtypes = {dtype_name(array) for array in (*data.inputs.values(), *data.outputs.values())}
+            made = replace(made, unsupported=self.operator.why_not_carried(dtypes, self.cell.ort))
             step_log.now_running(f"case {case}")
             runner = ModelRunner(path, name=name, runtime=config.runtime, operators=config.operators)
-            runs = runner.run_case(onnx_dataset.read(folder), config.tolerances, stored=True)
+            runs = runner.run_case(data, config.tolerances, stored=True)
             judgement = judge_case(runs)
         except (VerifyError, DataError) as error:
             return self._not_run(made, made.cases[0], error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.schema_versions import version_at
-from opmatrix.declaration.torch_signature import has_string_lists, model_dtypes
+from opmatrix.declaration.torch_signature import has_onnx_types, has_string_lists, model_dtypes
 from opmatrix.export.expected_model import ExpectedModel
 from opmatrix.export.exporters import export
 from opmatrix.export.generated_modules import load_generated
@@ -38,7 +38,7 @@ def results(layout: Paths, operator: Operator, loaded: LoadedLibrary) -> list[di
             continue
         opset = min(max(operator.spec.min_opset, _OPSET), legal.stop - 1)
         cell = Cell(torch=torch_minor(), exporter=exporter, opset=opset, ort="0.0")
-        if exporter == "legacy" and has_string_lists(operator.spec):
+        if exporter == "legacy" and (has_string_lists(operator.spec) or has_onnx_types(operator.spec)):
             reason = f"skipped: {operator.unavailable_reason(cell)}"
             found.append({"model": operator.name, "check": exporter, "skipped": reason})
             continue

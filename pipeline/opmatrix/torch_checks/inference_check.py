@@ -18,7 +18,7 @@ from opmatrix.declaration.load import Operator
 from opmatrix.declaration.model_inputs import graph_inputs, node_inputs
 from opmatrix.declaration.schema_versions import version_at
 from opmatrix.declaration.size_expressions import Size
-from opmatrix.declaration.torch_signature import attribute_values, dtype_of
+from opmatrix.declaration.torch_signature import attribute_values, dtype_of, node_type
 from opmatrix.declaration.variadic_outputs import of_model, shapes_by_input
 from opmatrix.errors import RegisterError
 from opmatrix.export.generated_modules import GeneratedModules
@@ -85,7 +85,7 @@ def _onnx(spec: OpSpec, model: Model, case: Case, generated: GeneratedModules) -
     inputs = [
         helper.make_tensor_value_info(
             feed.name,
-            helper.np_dtype_to_tensor_dtype(numpy_dtype(dtype_of(feed.part.type, model.types))),
+            helper.np_dtype_to_tensor_dtype(numpy_dtype(dtype_of(node_type(feed.part), model.types))),
             shape_of(feed.tensor),
         )
         for feed in graph_inputs(spec, model, case)

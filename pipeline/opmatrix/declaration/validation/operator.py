@@ -33,7 +33,7 @@ from opmatrix.declaration.validation.value_rules import value_rules
 from opmatrix.declaration.variadic_outputs import has_own_shapes, sure_inputs
 from opmatrix.errors import many
 from opmatrix.matrix.cells import NODE_OPSETS
-from opmatrix.spec import Attribute, DType, FromKernel, Input, OpSpec, Output, SameAs
+from opmatrix.spec import Attribute, DType, FromKernel, Input, OpSpec, Output, SameAs, ValueRule
 
 # The name of an operator. Files have longer names that are made of it, and Linux allows 255 bytes.
 NAME = re.compile(r"[a-z][a-z0-9_]{0,99}")
@@ -92,8 +92,8 @@ CPP_KEYWORDS = frozenset(
 
 def declaration(spec: OpSpec, folder: str) -> Iterator[Mistake]:
     """Yield the mistakes of a declaration whose field types are correct."""
-    checks = (_names, _frameworks, _types, _not_in_torch, _shapes, _optional_outputs, _in_place, _variadic_output,
-              value_rules, _attributes, _evolution, _lowerings, _headers, _reference, _not_yet,
+    checks = (_names, _frameworks, _types, _not_in_torch, _onnx_types, _shapes, _optional_outputs, _in_place,
+              _variadic_output, value_rules, _attributes, _evolution, _lowerings, _headers, _reference, _not_yet,
               torch_schema)  # fmt: skip
     found = [*dict.fromkeys(mistake for check in checks for mistake in check(spec))]
     yield from found
@@ -221,7 +221,10 @@ def _types(spec: OpSpec) -> Iterator[Mistake]:
             yield Mistake(f"types[{variable!r}]", "no required input has it, so nothing tells which dtype is meant")
 
 
-_FOUR_BITS = "torch 2.6 to 2.15 has {0} in name alone, and copies no tensor of it. Declare {1}, one number in each"
+_FOUR_BITS = (
+    "torch 2.6 to 2.15 has {0} in name alone, and copies no tensor of it. Declare type='{1}' with onnx_type='{0}': one "
+    "number in each element, which exports cast"
+)
 _NOT_IN_TORCH: Mapping[str, str] = {
     "string": "torch has no tensors of strings. Declare int64 and pass codes of the strings",
     "int4": _FOUR_BITS.format("int4", "int8"),
@@ -239,6 +242,53 @@ def _not_in_torch(spec: OpSpec) -> Iterator[Mistake]:
     for path, dtype in found:
         if why := _NOT_IN_TORCH.get(dtype):
             yield Mistake(path, f"found {dtype!r}, allowed with torch=None: {why}")
+
+
+CAST_SINCE = 21  # the first opset whose Cast takes int4
+_OF_ONNX: Mapping[str, tuple[str, int, int]] = {"int4": ("int8", -8, 7), "uint4": ("uint8", 0, 15)}
+
+
+def _onnx_types(spec: OpSpec) -> Iterator[Mistake]:
+    """Yield the mistakes of inputs and outputs that have another dtype in the node."""
+    both: Mapping[str, Sequence[Input | Output]] = {"inputs": spec.inputs, "outputs": spec.outputs}
+    found = [(f"{kind}[{n}]", part) for kind, parts in both.items() for n, part in enumerate(parts) if part.onnx_type]
+    for path, part in found:
+        assert part.onnx_type is not None
+        dtype, low, high = _OF_ONNX[part.onnx_type]
+        if part.type != dtype:
+            yield Mistake(f"{path}.onnx_type", f"found {part.onnx_type!r} for the type {part.type!r}, allowed: "
+                          "'int4' for int8, 'uint4' for uint8")  # fmt: skip
+        elif spec.torch is None:
+            yield Mistake(f"{path}.onnx_type", f"is set with torch=None; write type={part.onnx_type!r}")
+        elif not has_torch_library(spec):
+            yield Mistake(f"{path}.onnx_type", "is set for an operator without a torch library of its own, whose "
+                          f"lowering casts what it needs; leave it out, or write type={part.onnx_type!r}")  # fmt: skip
+        elif isinstance(part, Output) and (part.variadic or part.may_inplace):
+            field = "variadic" if part.variadic else "may_inplace"
+            yield Mistake(f"{path}.onnx_type", f"is set beside {field}, allowed: one of both")
+        elif isinstance(part, Input) and not _within(part.values, low, high):
+            yield Mistake(f"{path}.values", f"found {part.values and 'other limits'}, allowed: "
+                          f"ValueRule(minimum={low}, maximum={high}), or narrower limits. The tensor in torch holds "
+                          f"more numbers than {part.onnx_type}")  # fmt: skip
+        if any(isinstance(o, Output) and o.may_inplace == part.name for o in spec.outputs):
+            yield Mistake(f"{path}.onnx_type", "is set for an input whose memory an output may have, allowed: one of "
+                          "both; the kernel has its numbers in another form than ONNX Runtime")  # fmt: skip
+    if found and spec.min_opset < CAST_SINCE:
+        yield Mistake("min_opset", f"found {spec.min_opset}, allowed: from {CAST_SINCE} on, because exports cast "
+                      f"{found[0][1].name!r} to {found[0][1].onnx_type}, which Cast takes since then")  # fmt: skip
+
+
+def _within(rule: ValueRule | None, low: int, high: int) -> bool:
+    """Return whether each value that obeys a rule is in a range, whatever the sizes and attributes of a call are."""
+    if rule is None:
+        return False
+    if rule.allowed is not None:
+        return all(low <= value <= high for value in rule.allowed)
+    if isinstance(rule.index_into, int):
+        return rule.index_into - 1 <= high
+    ends = (rule.minimum, rule.maximum)
+    least, greatest = (0 if low == 0 and ends[0] is None else ends[0], ends[1])
+    return isinstance(least, int | float) and isinstance(greatest, int | float) and least >= low and greatest <= high
 
 
 def _shapes(spec: OpSpec) -> Iterator[Mistake]:

@@ -1,0 +1,136 @@
+"""Operators whose tensors are int8 and uint8 in torch, and int4 and uint4 in the ONNX node (`onnx_type`).
+
+tests/projects/four_bits_in_torch: a required, an optional and a variadic input, outputs of a declared size and of one
+that the kernel decides. ONNX Runtime's own Cast makes the numbers of four bits, and takes them back.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.projects import ROOT, Project, edited
+
+pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.mark.slow]
+
+FOUR_BITS = ROOT / "tests/projects/four_bits_in_torch"
+OPERATORS = sorted(path.name for path in (FOUR_BITS / "ops").iterdir())
+MODEL = "build/export/{}/custom/torch2.13-dynamo-opset21/{}/model.onnx"
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """The project, in which `doit` has run."""
+    made = Project.copy(tmp_path_factory.mktemp("four_bits_in_torch"), operators=(), seconds=300)
+    shutil.copytree(FOUR_BITS, made.root, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    done = made.doit("opsets=20,21")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "legacy: torch's legacy exporter writes no opset from 21 on, where Cast takes int4" in done.stdout
+    return made
+
+
+def test_every_gate_passes(project: Project) -> None:
+    found = {name: record["outcome"] for name, record in project.records().items()}
+    assert found == {f"{name}-custom@torch2.13-dynamo-opset21-ort1.31": "verified" for name in OPERATORS}
+
+
+def test_the_model_casts_at_the_edges_of_the_node(project: Project) -> None:
+    import onnx
+    from onnx import TensorProto
+
+    proto = onnx.load(project.root / MODEL.format("requantize", "dynamic"))
+    assert [n.op_type for n in proto.graph.node] == ["Cast", "Cast", "Requantize", "Cast", "Cast"]
+    types = [v.type.tensor_type.elem_type for v in (*proto.graph.input, *proto.graph.output)]
+    assert types == [TensorProto.INT8, TensorProto.UINT8, TensorProto.INT8, TensorProto.FLOAT, TensorProto.UINT8]
+    inner = {v.name: v.type.tensor_type.elem_type for v in proto.graph.value_info}
+    assert {inner[name] for name in proto.graph.node[2].input} == {TensorProto.INT4, TensorProto.UINT4}
+
+
+@pytest.mark.parametrize(("name", "model"), [("requantize", "dynamic"), ("join_codes", "two")])
+def test_a_model_is_checked_node_by_node(project: Project, name: str, model: str) -> None:
+    done = project.doit("check", MODEL.format(name, model))
+    assert done.returncode == 0 and "node by node: 1 node" in done.stdout, done.stdout + done.stderr
+
+
+# Calls in torch, as Python, and their message.
+CALLS = {
+    "op(w([[-8, 7]]), None)": "",
+    "op(w([[-9, 7]]), None)": "requantize: w must be at least -8 and at most 7, got -9 at (0, 0)",
+    "op(w([[1, 2], [3, 100]]), None)": "requantize: w must be at least -8 and at most 7, got 100 at (1, 1)",
+    "op(w([[1]]), w([16]).to(torch.uint8))": "requantize: offset must be at most 15, got 16 at (0,)",
+    "op(w([[1]]).float(), None)": "requantize: w must be int8, got float32",
+}
+
+
+@pytest.mark.parametrize("text", CALLS)
+def test_calls_in_torch(project: Project, text: str) -> None:
+    program = f"""
+import torch
+torch.ops.load_library({str(project.layout.torch_library("requantize"))!r})
+op = torch.ops.four_bits.requantize
+def w(values):
+    return torch.tensor(values, dtype=torch.int8)
+print({text})
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode == 0) == (not CALLS[text]), done.stderr
+    assert CALLS[text] in done.stderr
+
+
+INT4, BINDING = "native/include/opmatrix/int4.h", "native/binding/ort_int4.h"
+# The operator, the file, the fault, and the message of verify.
+FAULTS = {
+    "a binding that exchanges the two numbers of a byte": (
+        "requantize", BINDING, "made[2 * i] = low(bytes[i]);\n      made[2 * i + 1] = low(bytes[i] >> 4);",
+        "made[2 * i] = low(bytes[i] >> 4);\n      made[2 * i + 1] = low(bytes[i]);", "output 'q': ",
+    ),
+    "a number that loses its sign": ("join_codes", INT4, "kSigned ? (low ^ 8) - 8 : low", "low", "join_codes-custom-"),
+    "a binding that does not pack the last of an odd number": (
+        "requantize", BINDING,
+        "if (numbers_.size() % 2 == 1) bytes_[pairs] = static_cast<std::uint8_t>(low(made[2 * pairs]));", "", "odd",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_found(project: Project, fault: str) -> None:
+    name, path, old, new, message = FAULTS[fault]
+    with edited(project.root / path, old, new):
+        done = project.doit("opsets=21", f"verify:{name}-custom@*")
+    assert done.returncode == 1 and message in done.stdout + done.stderr, done.stdout + done.stderr
+
+
+def test_an_output_with_more_than_four_bits_is_found(project: Project) -> None:
+    """By register, where the kernel alone is wrong: ONNX Runtime's binding keeps the low four bits. Else by verify."""
+    with edited(project.root / "native/requantize/kernel.h", "~total & 15", "~total & 31"):
+        done = project.doit("opsets=21", "register:requantize-kernel@*")
+        assert done.returncode == 1 and "code: " in done.stdout + done.stderr, done.stdout + done.stderr
+        with edited(project.root / "ops/requantize/reference.py", "15 - total % 16", "31 - total % 32"):
+            done = project.doit("opsets=21", "verify:requantize-custom@*")
+    assert done.returncode == 1 and "does not fit uint4" in done.stdout + done.stderr, done.stdout + done.stderr
+
+
+def test_a_lowering_that_does_not_cast_is_found(project: Project) -> None:
+    lowering = project.root / "ops/requantize/lowering.py"
+    body = 'def custom(g, w, offset, factor):\n    return g.op("four_bits.torch::Requantize", w, offset, '
+    lowering.write_text(body + "factor_i=factor, outputs=3)\n")
+    try:
+        done = project.doit("opsets=21", "export:requantize-custom@*")
+    finally:
+        lowering.unlink()
+    assert done.returncode == 1 and "shape inference" in done.stdout, done.stdout
+
+
+def test_the_wheel_works_and_a_version_is_published(project: Project) -> None:
+    done = project.doit("dist")
+    assert done.returncode == 0, done.stdout + done.stderr
+    command = [sys.executable, "-m", "opmatrix", "publish", "requantize"]
+    done = subprocess.run(command, cwd=project.root, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    done = project.doit("opsets=21", "verify:requantize-custom@*")
+    assert done.returncode == 0, done.stdout + done.stderr
+    verdict = project.layout.build / "verify/requantize/custom/torch2.13-dynamo-opset21-ort1.31.json"
+    assert "published_1" in verdict.read_text()
