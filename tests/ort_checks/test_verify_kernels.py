@@ -200,16 +200,24 @@ def test_a_buffer_that_only_long_calls_share(tried: Callable[[str], tuple[Verdic
             "static int runs; if (x.size(1) == 7 && x.numel() > 0) first.data[0] += runs++ % 2;",
             "the second run gives other numbers than the first: first: ",
         ),
+        # An element that is not written, in memory that has the right value already, as new memory does where it is 0.
+        (
+            'if (x.size(1) == 7 && x.numel() > 0 && std::memcmp(&before, "\\xa5\\xa5\\xa5\\xa5", 4) == 0) '
+            "first.data[0] = before;",
+            "the second run gives other numbers than the first: first: ",
+        ),
     ],
-    ids=["value", "refuses", "input", "second_run"],
+    ids=["value", "refuses", "input", "second_run", "unwritten"],
 )
 def test_the_search_finds_a_fault_that_no_case_shows(
     tried: Callable[[str], tuple[Verdict, str]], layout: Paths, new: str, message: str
 ) -> None:
     """No case has seven columns. The message has a small input, whose name `--case` takes."""
     kernel = KERNEL.replace("// after", new).replace(
-        "#include <cmath>", '#include <cmath>\n#include "opmatrix/check.h"'
+        "#include <cmath>", '#include <cmath>\n#include <cstring>\n#include "opmatrix/check.h"'
     )
+    if "before" in new:
+        kernel = kernel.replace("// before", "const T before = first.numel() > 0 ? first.data[0] : T(0);")
     found, said = tried(kernel)
     assert [c.case for c in found.cases if c.outcome != "verified"] == ["drawn_inputs"]
     assert re.search(rf"differ-found_\w+ in ONNX Runtime: {re.escape(message)}", said), said

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 from onnx import ModelProto, helper
 
 from opmatrix import step_log
@@ -13,7 +15,8 @@ from opmatrix.declaration.model_inputs import case_arguments
 from opmatrix.declaration.torch_signature import dtype_of
 from opmatrix.declaration.variadic_outputs import count, counter, variadic_output, with_count, with_outputs
 from opmatrix.export.one_node_model import attributes, model_of
-from opmatrix.ort_checks.sessions import OrtSessions, RefusedError, Session, call
+from opmatrix.ort_checks.cast_edges import CastSession
+from opmatrix.ort_checks.sessions import OrtSessions, RefusedError, Session, call, call_into
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Attribute, OpSpec
 from opmatrix.testdata.arrays import Array, dtype_name
@@ -41,7 +44,8 @@ class Fuzz:
         spec, given = self._operator.spec, [array.copy() for array in one.arrays]
         call = Call(model=one.model, inputs=tuple(case_arguments(spec, one.model.cases[0], given)), typed=True)
         try:
-            actual, again = self.run(call), self.run(call)
+            actual = self.run(call)
+            again = self._run_again(call, actual)
         except RefusedError as error:
             return f"the kernel refuses what the reference computes: {error}" if one.expected is not None else ""
         if one.expected is None:
@@ -78,6 +82,20 @@ class Fuzz:
     def run(self, given: Call) -> tuple[Array, ...]:
         """Return the node's outputs. Raises RefusedError where ONNX Runtime rejects the model or the run."""
         return call(*self.session(given))
+
+    def _run_again(self, given: Call, first: Sequence[Array]) -> tuple[Array, ...]:
+        """Run the node again, with outputs in memory that is not 0: new memory mostly is, as many results are."""
+        session: Any
+        session, feeds = self.session(given)
+        if isinstance(session, CastSession) or any(array.dtype == object for array in (*feeds.values(), *first)):
+            return call(session, feeds)
+        memory = {
+            output.name: np.full(array.nbytes, 1 if array.dtype == bool else 0xA5, np.uint8)
+            .view(array.dtype).reshape(array.shape)
+            for output, array in zip(session.get_outputs(), first, strict=True) if array.size
+        }  # fmt: skip
+        contiguous = {name: np.ascontiguousarray(array).reshape(array.shape) for name, array in feeds.items()}
+        return call_into(session, contiguous, memory)
 
     def session(self, given: Call) -> tuple[Session, dict[str, Array]]:
         """Return the session of a node for a call, and its feed. Raises RefusedError."""

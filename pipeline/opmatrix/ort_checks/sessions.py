@@ -174,13 +174,21 @@ def call(session: Session, inputs: Mapping[str, Array]) -> tuple[Array, ...]:
 def call_in_place(session: Any, inputs: Mapping[str, Array], pairs: Mapping[str, str]) -> tuple[Array, ...]:
     """Run a session whose outputs in `pairs` have the memory of a copy of that input. Raises RefusedError."""
     fed = {name: array.copy() for name, array in inputs.items()}
+    return call_into(session, fed, {output: fed[given] for output, given in pairs.items()})
+
+
+def call_into(session: Any, inputs: Mapping[str, Array], memory: Mapping[str, Array]) -> tuple[Array, ...]:
+    """Run a session that writes the outputs in `memory` into these arrays, of their shape. Raises RefusedError."""
     binding = session.io_binding()
     try:
-        for name, array in fed.items():
-            binding.bind_input(name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
+        for name, array in inputs.items():
+            if array.size:
+                binding.bind_input(name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
+            else:
+                binding.bind_cpu_input(name, array)
         for name in (output.name for output in session.get_outputs()):
-            if name in pairs:
-                array = fed[pairs[name]]
+            if name in memory:
+                array = memory[name]
                 binding.bind_output(name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
             else:
                 binding.bind_output(name, "cpu")
