@@ -330,6 +330,54 @@ def test_fixed_values_must_fit_the_schema() -> None:
     )
 
 
+DROPOUT = load_operator(Paths(ROOT / "tests/projects/seeds"), "dropout").spec
+JITTER = load_operator(Paths(ROOT / "tests/projects/seeds"), "jitter").spec
+NUMBERS = load_operator(Paths(ROOT / "tests/projects/seeds"), "numbers").spec
+
+
+def test_a_generator_is_an_int_in_the_library() -> None:
+    assert torch_schema(DROPOUT) == "sown::dropout_typed(Tensor x, float p=0.5, int generator=0) -> Tensor"
+    assert torch_schema(NUMBERS) == "sown::numbers_like_typed(Tensor x, *, int generator=42) -> Tensor"
+    both = "sown::jitter__functional(Tensor self, float amount=1.0, *, int? generator=None) -> Tensor"
+    assert torch_schema(JITTER) == both
+    for spec in (DROPOUT, NUMBERS, JITTER):
+        assert spec.torch is not None and callers_schema(spec) == spec.torch.schema
+        assert python_modules.function(spec)["typed"][-1] == "generator: torch.Generator | None = None"
+    required = _seeded("sown::dropout(Tensor x, *, float p=0.5, Generator generator) -> Tensor")
+    assert torch_schema(required) == "sown::dropout_typed(Tensor x, *, float p=0.5, int generator) -> Tensor"
+    assert python_modules.function(required)["typed"][-1] == "generator: torch.Generator"
+
+
+def _seeded(schema: str = "", **changed: Any) -> OpSpec:
+    """Return dropout with another schema, or another seed."""
+    assert DROPOUT.torch is not None
+    torch = replace(DROPOUT.torch, schema=schema) if schema else DROPOUT.torch
+    return replace(DROPOUT, torch=torch, attributes=(replace(DROPOUT.attributes[0], **changed), DROPOUT.attributes[1]))
+
+
+NO_SEED = "Generator? generator, allowed: minimum=0 or another int in the attribute 'seed', with or without a maximum"
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        (_seeded(minimum=None), NO_SEED),
+        (_seeded(minimum=0.5), NO_SEED),
+        (_seeded(minimum=3, maximum=3), NO_SEED),
+        (_seeded(minimum=-(2**64)), NO_SEED),
+        (_seeded(maximum=float("inf")), NO_SEED),
+        (_seeded(minimum=None, allowed=(1, 2)), NO_SEED),
+        (_seeded(kind="float", minimum=0.0), "Generator? generator, allowed: the attribute 'seed' of kind int"),
+        (_seeded("sown::dropout(Tensor x, float p=0.5, Generator? generator=7) -> Tensor"), "has the default 7"),
+        (_seeded("sown::dropout(Tensor x, Generator[] generator, float p=0.5) -> Tensor"), "Generator[] generator"),
+        (replace(_seeded(), torch=replace(DROPOUT.torch, python=True)), "allowed without torch.python"),  # type: ignore[type-var]  # it has a torch operator
+    ],
+)  # fmt: skip
+def test_a_generator_that_gives_no_seed_is_refused(spec: OpSpec, message: str) -> None:
+    messages = found(spec)
+    assert any(message in one for one in messages), messages
+
+
 IN_PLACE = load_operator(Paths(ROOT / "tests/projects/in_place"), "axpy").spec
 OUT = load_operator(Paths(ROOT / "tests/projects/in_place"), "split_sign").spec
 

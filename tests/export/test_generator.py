@@ -1,6 +1,6 @@
-"""Why an argument `Generator?` takes None alone: neither exporter of torch writes one into a model.
+"""Why the exporters get the number that a generator gives, and not the generator: neither writes one into a model.
 
-If one of these tests fails, torch has learned it.
+If one of these tests fails, torch has learned it. operators/test_seeds.py has operators with a generator.
 """
 
 from __future__ import annotations

@@ -301,9 +301,9 @@ def test_the_wheel_writes(fault: str, project: Project, tmp_path: Path, monkeypa
     )
     if not fault:
         assert re.fullmatch(r"\d cases in \d+ runs from the wheel", run_unpacked.run(made.getvalue(), use))
-        assert len(list(tmp_path.glob("out/*/*/torch-written"))) == len(list(tmp_path.glob("out/*/*")))
+        assert len(list(tmp_path.glob("out/*/*/torch-composed"))) == len(list(tmp_path.glob("out/*/*")))
         return
-    with pytest.raises(DistError, match="axpy-plain, torch-written: z: 6 of 6 elements differ"):
+    with pytest.raises(DistError, match="axpy-plain, torch-composed: z: 6 of 6 elements differ"):
         run_unpacked.run(made.getvalue(), use)
 
 

@@ -188,8 +188,9 @@ def test_an_argument_with_one_value_beside_one_that_is_written(project: Project)
         exec(python_modules.render(spec)["fake.py"], module)
         defined, x = module["define"](), torch.ones(2, dtype=torch.int8)
         assert defined and ComposedCall(spec, model)(x).tolist() == [0.0, 0.0]
-        made = {"arguments": [0], "written": asdict(written_call(spec, dict(model.attributes)))}
-        (y,) = use_unpacked.written({"writes": "sca::dequantized.out"}, made, [x], [torch.ones(2)])
+        composed = asdict(written_call(spec, dict(model.attributes)))
+        made = {"arguments": [0], "composed": composed, "generators": {}}
+        (y,) = use_unpacked.composed({"composed": "sca::dequantized.out"}, made, [x], [torch.ones(2)])
         assert y.tolist() == [0.0, 0.0]
 
     assert forked(calls, project.root / "output") == ""

@@ -47,6 +47,19 @@ def test_an_argument_may_have_the_name_of_the_type_variable() -> None:
     assert [*spec.types] == [spec.inputs[0].type] == ["T_2"]
 
 
+def test_a_generator_gives_a_required_seed() -> None:
+    draft = from_schema("my::f(Tensor x, float p=0.5, Generator? generator=None) -> Tensor", domain="d")
+    seed = draft.spec.attributes[1]
+    assert (seed.name, seed.kind, seed.default, seed.minimum, seed.torch_name) == ("seed", "int", None, 0, "generator")
+    assert draft.notes == (
+        "generator gives the attribute seed, one number per call; None is torch's default generator",
+    )
+    assert torch_schema(draft.spec) == "my::f_typed(Tensor x, float p=0.5, int generator=0) -> Tensor"
+    other = from_schema("my::f(Tensor x, int seed, *, Generator generator) -> Tensor", domain="d").spec
+    assert [a.name for a in other.attributes] == ["seed", "seed_2"]
+    assert torch_schema(other) == "my::f_typed(Tensor x, int seed, *, int generator) -> Tensor"
+
+
 # What says how many tensors a result has.
 COUNTED = {
     "my::f(Tensor[] xs) -> Tensor[]": "xs",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import keyword
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -36,6 +36,8 @@ from opmatrix.declaration.torch_signature import (
     onnx_kind,
     onnx_name,
     scalars,
+    seed_range,
+    seeds,
     torch_arguments,
     torch_operator_name,
     torch_overload,
@@ -53,6 +55,7 @@ _PYTHON_TYPES: Mapping[str, str] = {
     "float": "float", "int": "int", "bool": "bool", "str": "str",
     "float[]": "Sequence[float]", "int[]": "Sequence[int]", "bool[]": "Sequence[bool]", "str[]": "Sequence[str]",
     "ScalarType": "torch.dtype", "Layout": "torch.layout", "Device": "torch.device | str",
+    "Generator": "torch.Generator", "Generator?": "torch.Generator | None",
 }  # fmt: skip
 
 
@@ -141,6 +144,7 @@ def _composed(spec: OpSpec) -> dict[str, Any]:
     given = names | {name: f"_before({names[name]}, {tensors})" for name in outputs}
     numbers = {a.name: a.type.removesuffix("?") for a in called if a.name in scalars(spec)}
     given |= {name: f"_number({names[name]}, {kind}, {name!r})" for name, kind in numbers.items()}
+    given |= {name: _seed(names[name], attribute) for name, attribute in seeds(spec).items()}
     overload = f".{schema.overload}" if schema.overload else ""
     return {
         "function": schema.name,
@@ -151,17 +155,31 @@ def _composed(spec: OpSpec) -> dict[str, Any]:
         "passed": [f"{a.name}={given[a.name]}" if a.keyword else given[a.name] for a in called],
         "numbers": bool(numbers),
         "fixed": [*map(_fixed_fault, fixed(spec))],
+        "seeds": bool(seeds(spec)),
         "written": [(names[name], spec.outputs.index(output), output.writes) for name, output in outputs.items()],
         "returned": [aliases[r.type.alias] if is_written(r) else f"results[{next(fresh)}]" for r in schema.results],
     }
 
 
+def _seed(name: str, attribute: Attribute) -> str:
+    """Return the expression of the seed that a generator gives, and of that which None gives."""
+    drawn = f"next_seed({name}, {', '.join(map(repr, seed_range(attribute)))})"
+    none = attribute.default is None and not attribute.optional  # torch's default generator gives it
+    return drawn if none else f"{attribute.default} if {name} is None else {drawn}"
+
+
 def _callers_arguments(spec: OpSpec) -> tuple[Argument, ...]:
-    """Return the arguments of the operator that others call: with those of ``out=``, each as an input."""
+    """Return the arguments of the operator that others call: also those of ``out=``, and generators."""
     schema = written_schema(spec)
     known = {a.name: a for a in (*torch_arguments(spec), *fixed(spec))}
     if schema is None or not is_composed(spec):
         return tuple(known.values())
+    if generators := seeds(spec):
+        given = {a.name: a for a in schema.arguments}
+        known |= {
+            name: replace(known[name], type=given[name].type.name, default=None, has_default=given[name].has_default)
+            for name in generators
+        }
     return tuple(
         known.get(a.name)
         or Argument(name=a.name, type="Tensor", default=None, source=Input(name=a.name, type=""), keyword=a.keyword)

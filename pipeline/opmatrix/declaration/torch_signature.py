@@ -139,13 +139,31 @@ def fixed(spec: OpSpec) -> tuple[Argument, ...]:
     )
 
 
+def seeds(spec: OpSpec) -> dict[str, Attribute]:
+    """Return the attribute that each argument of type Generator or ``Generator?`` is the seed of, by its name."""
+    schema = written_schema(spec)
+    if schema is None:
+        return {}
+    attributes = {torch_name(a): a for a in spec.attributes}
+    return {
+        a.name: attributes[a.name] for a in schema.arguments if a.type.element == "Generator" and a.name in attributes
+    }
+
+
+def seed_range(seed: Attribute) -> tuple[int, int | None]:
+    """Return the smallest number that a generator gives for a seed, and the one after the greatest, None for 2**63."""
+    end = 2**63 if seed.maximum is None else int(seed.maximum) + 1
+    return int(seed.minimum or 0), end if end < 2**63 else None
+
+
 def is_composed(spec: OpSpec) -> bool:
     """Return whether the operator that others call is defined in Python, by the one in the library.
 
-    The one in the library is functional, it returns all outputs, has float or int for a Scalar, and no argument of
-    `TorchOp.fixed`. All of opmatrix refers to it. fake.py defines the operator with the written schema, which calls it.
+    The one in the library is functional, it returns all outputs, has float or int for a Scalar, int for a Generator,
+    and no argument of `TorchOp.fixed`. All of opmatrix refers to it. fake.py defines the operator with the written
+    schema, which calls it.
     """
-    return is_mutable(spec) or bool(scalars(spec)) or bool(fixed(spec))
+    return is_mutable(spec) or bool(scalars(spec)) or bool(fixed(spec)) or bool(seeds(spec))
 
 
 def is_written(argument: Parameter) -> bool:
@@ -165,7 +183,8 @@ def written_outputs(spec: OpSpec) -> dict[str, Output]:
 def torch_arguments(spec: OpSpec) -> tuple[Argument, ...]:
     """Return the arguments in order: as the written schema has them, else inputs, then attributes, as declared.
 
-    Those of the operator in the library: it has no ``out=``, no Scalar, and no argument of `TorchOp.fixed`.
+    Those of the operator in the library: it has no ``out=``, no Scalar, no Generator, and no argument of
+    `TorchOp.fixed`.
     """
     parts = torch_parts(spec)
     if schema := written_schema(spec):
@@ -186,16 +205,23 @@ def torch_arguments(spec: OpSpec) -> tuple[Argument, ...]:
 
 
 def _written(argument: Parameter, part: Input | Attribute | None) -> Argument:
-    default = argument.default
+    default, has_default = argument.default, argument.has_default
+    if argument.type.element == "Generator" and isinstance(part, Attribute):
+        required = part.default is None and not part.optional
+        # torch needs a default behind arguments that have one. It is never used: fake.py always gives a number.
+        default, has_default = (
+            seed_range(part)[0] if required else part.default,
+            has_default and not (required and argument.keyword),
+        )
     floats = part.kind.startswith("float") if isinstance(part, Attribute) else argument.type.name == "float"
     if floats and default is not None:
         default = tuple(map(float, default)) if isinstance(default, tuple) else float(default)  # type: ignore[arg-type]  # validated
     return Argument(
         name=argument.name,
-        type=torch_kind(part) if part and argument.type.element == "Scalar" else argument.type.name,
+        type=torch_kind(part) if part and argument.type.element in ("Scalar", "Generator") else argument.type.name,
         default=default,  # type: ignore[arg-type]  # validated: a value of the attribute's kind
         source=part or Constant(name=argument.name, value=default),  # type: ignore[arg-type]  # as above
-        has_default=argument.has_default,
+        has_default=has_default,
         keyword=argument.keyword,
     )
 

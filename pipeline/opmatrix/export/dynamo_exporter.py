@@ -14,6 +14,7 @@ from onnx import ModelProto
 from torch.onnx._internal.exporter import _fx_passes, _registration
 
 from opmatrix.declaration.model_inputs import node_inputs
+from opmatrix.declaration.torch_signature import seeds
 from opmatrix.export import dimension_names
 from opmatrix.export.expected_model import ExpectedModel
 from opmatrix.export.generated_modules import GeneratedModules
@@ -53,7 +54,9 @@ def write(given: ExporterInput) -> ModelProto:
     names_once: Any = tuple(_each_name_once(given.axes))
     if isinstance(given.module, OperatorModule):  # it takes *inputs, which torch counts as one argument
         shapes, names_once = (shapes,), (names_once,)
-    program = torch.export.export(given.module, given.inputs, dynamic_shapes=shapes if dims else None)
+    # torch 2.6 captures through torch.compile, if not told otherwise, which takes no generator.
+    options: Any = {"strict": False} if any(seeds(one.spec) for one in given.lowered) else {}
+    program = torch.export.export(given.module, given.inputs, dynamic_shapes=shapes if dims else None, **options)
     if hasattr(program, "_guards_code"):
         # The code that asserts what the capture assumed of the sizes. No model can contain it; torch 2.9 compiles it
         # again in the export, where the name "L" in it is undefined, and newer versions run it there without effect.

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from onnx import ModelProto
 
 from opmatrix.declaration import schema_versions
@@ -21,6 +22,30 @@ from opmatrix.project.paths import Paths
 from opmatrix.torch_library import aten_overloads, load_library
 
 
+class Generators:
+    """The generators that operators draw seeds from, with their states at the first number, so that each run of a model
+    draws the same numbers, and the exported ones are those of the run that they are compared with."""
+
+    def __init__(self) -> None:
+        self._first: dict[int, tuple[torch.Generator, torch.Tensor]] = {}
+
+    def watch(self, fake: Any) -> None:
+        """Watch the generators of one operator, given by its generated module fake.py."""
+        if next_seed := getattr(fake, "next_seed", None):
+
+            def watched(generator: torch.Generator | None, *limits: int | None) -> Any:
+                used = torch.default_generator if generator is None else generator
+                self._first.setdefault(id(used), (used, used.get_state()))
+                return next_seed(generator, *limits)
+
+            fake.next_seed = watched
+
+    def rewind(self) -> None:
+        """Set each generator to its state at the first number."""
+        for generator, state in self._first.values():
+            generator.set_state(state)
+
+
 @dataclass(frozen=True, kw_only=True)
 class LoadedOperators:
     """The loaded operators, kept by `alive`; `missing` maps the torch names of the others to the error."""
@@ -28,6 +53,7 @@ class LoadedOperators:
     lowered: Sequence[Lowered]
     missing: Mapping[str, str]
     alive: Sequence[Any] = field(repr=False)
+    generators: Generators
 
     def versions(self) -> dict[str, int]:
         """Return the version of each custom domain to import: the first that has everything that is declared."""
@@ -39,7 +65,7 @@ class LoadedOperators:
 
 def load(paths: Paths, operators: Sequence[Operator]) -> LoadedOperators:
     """Load library, fake kernel and lowering of every operator that is built."""
-    lowered, alive, missing = [], [], {}
+    lowered, alive, missing, generators = [], [], {}, Generators()
     for operator in operators:
         if operator.spec.torch is None:
             continue
@@ -48,19 +74,21 @@ def load(paths: Paths, operators: Sequence[Operator]) -> LoadedOperators:
             loaded = load_library.load(paths, operator)
             if not (operator.spec.torch.overrides or operator.spec.torch.python):
                 generated.fake.register_fake()
+                generators.watch(generated.fake)
             aten_overloads.overloads(operator.spec)
             lowered.append(generated.lowered("custom"))
         except (OpmatrixError, RuntimeError) as error:
             missing[operator.spec.torch.name] = str(error)
             continue
         alive.append(loaded)
-    return LoadedOperators(lowered=lowered, missing=missing, alive=alive)
+    return LoadedOperators(lowered=lowered, missing=missing, alive=alive, generators=generators)
 
 
 def export(
     model: TorchModel, loaded: LoadedOperators, *, exporter: Exporter, opset: int, outputs: Sequence[str]
 ) -> ModelProto:
     """Export the model with one of torch's exporters, every operator in its custom lowering."""
+    loaded.generators.rewind()
     given = ExporterInput(
         module=model.module,
         inputs=tuple(t.detach().clone() for t in model.inputs),  # a model may write to them

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from opmatrix.declaration import torch_schema_parser
 from opmatrix.declaration.torch_schema_parser import Parameter, Schema, Type, Value
-from opmatrix.declaration.torch_signature import FIXED, is_fixed, is_written, torch_schema
+from opmatrix.declaration.torch_signature import FIXED, is_fixed, is_written, seeds, torch_schema
 from opmatrix.declaration.validation.operator import CPP_KEYWORDS, TAKEN
 from opmatrix.declaration.variadic_outputs import variadic_output
 from opmatrix.errors import UsageError, did_you_mean
@@ -37,13 +37,15 @@ _REASONS: Mapping[str, str] = {
     "number": f"a number {_NO_KIND} Scalar, float or int",
     "SymInt": _SIZE, "SymBool": _SIZE.replace("int,", "bool,"),
     "complex": "of a kind that neither LibTorch's stable ABI nor ONNX has: write float[]",
-    "Generator": "a state that neither exporter writes into a model: write int seed",
+    "Generator": "no state that a model has, but one number of it can be a seed: write Generator?",
 } | dict.fromkeys(
     ("ScalarType", "Device", "Layout", "MemoryFormat", "Dimname", "Storage", "Stream", "QScheme", "DeviceIndex"),
     _NO_ATTRIBUTE,
 )  # fmt: skip
 # What torch's functions take about memory.
-_MEMORY = ("ScalarType?", "Layout?", "Device?", "MemoryFormat?", "Generator?")
+_MEMORY = ("ScalarType?", "Layout?", "Device?", "MemoryFormat?")
+# What gives the value of an int attribute, the seed.
+_GENERATORS = ("Generator", "Generator?")
 # Names of arguments that an operator writes and does not read.
 _OUT = re.compile(r"(out|outs|output|outputs|result|results|dst)\d*|out_\w+|\w+_out")
 # Other spellings of a type.
@@ -80,6 +82,9 @@ def from_schema(text: str, *, domain: str, name: str = "", op_type: str = "") ->
     if fixed:
         values = ", ".join(f"{name}={value}" for name, value in fixed.items())
         notes.append(f"fixed= of TorchOp has the only legal values, {values}: FILL IN others if these are not yours")
+    if drawn := {name: seed.name for name, seed in seeds(spec).items()}:
+        given = ", ".join(f"{name} gives the attribute {seed}" for name, seed in drawn.items())
+        notes.append(f"{given}, one number per call; None is torch's default generator")
     if named := [a.name for a in only_written(schema) if not a.keyword]:
         why = "written and not read, as the name says; if it is read, declare an input that an output writes"
         notes.append(f"{', '.join(named)}: {why}")
@@ -101,6 +106,8 @@ def _kind(argument: Parameter) -> AttributeKind | None:
     """Return the kind of a non-tensor argument; None for one that has one legal value."""
     if _is_constant(argument) or is_fixed(argument):
         return None
+    if argument.type.name in _GENERATORS:
+        return "int"
     return OPTIONAL.get(argument.type.name) or KINDS[_without_length(argument.type.name)]
 
 
@@ -158,7 +165,8 @@ def parts(
         for a in tensors
     )
     numbers = [(a, kind_of(a)) for a in schema.arguments if a.type.name not in TENSORS]
-    attributes = tuple(_attribute(a, kind) for a, kind in numbers if kind)
+    names = [a.name for a in schema.arguments]
+    attributes = tuple(_attribute(a, kind, names) for a, kind in numbers if kind)
     in_place = [i for i, a in zip(inputs, tensors, strict=True) if is_written(a)]
     results = [r for r in schema.results if not is_written(r)]
     taken = [*(i.name for i in inputs), *(a.name for a in attributes), *(r.name for r in (*results, *out))]
@@ -202,8 +210,16 @@ def _as_float(value: Value) -> Value:
         return value
 
 
-def _attribute(argument: Parameter, kind: AttributeKind) -> Attribute:
+def _attribute(argument: Parameter, kind: AttributeKind, taken: Sequence[str]) -> Attribute:
     """Return the attribute for a non-tensor argument; an integer default of a float becomes a float."""
+    if argument.type.name in _GENERATORS:  # without a default, so that None is torch's default generator
+        return Attribute(
+            name=unused("seed", {*taken} - {argument.name}),
+            kind="int",
+            minimum=0,
+            torch_name=argument.name,
+            doc="FILL IN",
+        )
     default = argument.default
     if kind == "float":
         default = _as_float(default)
@@ -254,6 +270,9 @@ def _refused_argument(argument: Parameter) -> Iterator[tuple[int, str]]:
     elif found.name in TENSORS:
         if argument.has_default and argument.default is not None:
             yield argument.at, f"{argument.name!r} has a default, and none of a tensor but None can be said"
+    elif found.name in _GENERATORS:
+        if argument.default is not None:
+            yield argument.at, f"{argument.name!r} has a default, and none of a generator but None can be said"
     elif _is_constant(argument) or is_fixed(argument) or found.name in OPTIONAL:
         return
     elif found.name.removesuffix("?") in FIXED:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from opmatrix import step_log
 from opmatrix.declaration.load import Operator
-from opmatrix.declaration.torch_signature import torch_qualified
+from opmatrix.declaration.torch_signature import seeds, torch_qualified
 from opmatrix.errors import CompatError, one_line
 from opmatrix.torch_checks import compat_compiled, compat_gradient, compat_packaged, compat_transforms
 from opmatrix.torch_checks.compat_samples import Compat, RefusedError, bases
@@ -32,6 +32,9 @@ CHECKS: Mapping[str, Check] = {
     "torch.func.jvp": compat_gradient.forward_mode,
 }
 """The rows, in the order of the report. Each check returns how many calls agree, and what they need or ""."""
+
+GENERATOR = "torch.Generator"
+"""One more row, of operators that a generator gives a seed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +68,9 @@ def rows(compat: Compat) -> Iterator[Row]:
     for name, check in CHECKS.items():
         step_log.now_running(name)
         yield row(name, check, compat)
+    if seeds(compat.spec):
+        step_log.now_running(GENERATOR)
+        yield row(GENERATOR, compat_transforms.generators, compat)
 
 
 def row(name: str, check: Check, compat: Compat) -> Row:

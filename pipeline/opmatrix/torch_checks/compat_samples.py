@@ -16,7 +16,14 @@ import torch
 
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.model_inputs import graph_inputs
-from opmatrix.declaration.torch_signature import attribute_values, callers_name, dtype_of, is_composed, is_mutable
+from opmatrix.declaration.torch_signature import (
+    attribute_values,
+    callers_name,
+    dtype_of,
+    is_composed,
+    is_mutable,
+    seeds,
+)
 from opmatrix.declaration.variadic_outputs import with_outputs
 from opmatrix.errors import CompatError
 from opmatrix.spec import Case, MemoryLayout, Model, OpSpec, Values, given, shape_of
@@ -134,12 +141,17 @@ class Compat:
     @property
     def written(self) -> list[CompatSample]:
         """The samples of the operator that writes arguments, if there is one."""
-        return [replace(sample, composed=True) for sample in self.samples if is_mutable(self.spec)]
+        return [replace(one, composed=True) for one in self.samples if self._is_called and is_mutable(self.spec)]
 
     @property
     def as_called(self) -> list[CompatSample]:
         """The samples of the operator in the library, and of the one that others call if that is another one."""
-        return [*self.samples, *(replace(one, composed=True) for one in self.samples if is_composed(self.spec))]
+        return [*self.samples, *(replace(one, composed=True) for one in self.samples if self._is_called)]
+
+    @property
+    def _is_called(self) -> bool:
+        """Whether there is one that others call. That with a generator has a row of its own."""
+        return is_composed(self.spec) and not seeds(self.spec)
 
     def derived(self, base: CompatSample) -> list[int]:
         """Return the tensors of a sample for which a gradient is taken, by their index."""

@@ -1,4 +1,4 @@
-"""The rows torch.vmap and torch.autocast of `doit compat`, compared with loops and with plain calls."""
+"""The rows torch.vmap, torch.autocast and torch.Generator of `doit compat`, compared with plain calls."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from opmatrix.declaration.batch_axes import batch_axes
-from opmatrix.declaration.torch_signature import is_mutable
+from opmatrix.declaration.torch_signature import is_mutable, seeds
 from opmatrix.errors import CompatError
 from opmatrix.spec import OpSpec
 from opmatrix.torch_checks.compat_samples import (
@@ -20,6 +20,7 @@ from opmatrix.torch_checks.compat_samples import (
     require_refused,
 )
 from opmatrix.torch_library import transforms
+from opmatrix.torch_library.call import ComposedCall, as_tuple
 
 _BATCH = 3
 
@@ -134,6 +135,61 @@ def _mapped_twice(base: CompatSample, batches: Tensors) -> None:
     require_equal(
         base, found, expected, "under torch.vmap within torch.vmap", rounded=batch_axes(base.spec) is not None
     )
+
+
+_DRAWS = 3  # calls with one generator
+
+
+def generators(compat: Compat) -> tuple[int, str]:
+    """Call each sample with a generator in a compiled function and in torch.vmap: each call draws one number, as plain
+    calls do. What would freeze a number, or draw one for all samples unasked, must be refused."""
+    for base in compat.samples:
+        for name in seeds(base.spec):
+            call = ComposedCall(base.spec, base.model)
+            expected = _drawn(base, call, name, call.overload)
+            torch._dynamo.reset()  # also before the second way: what broke a graph once is not compiled again
+            found = _drawn(base, call, name, torch.compile(_calling(call.overload), backend="aot_eager"))
+            for n, (a, e) in enumerate(zip(found, expected, strict=True)):
+                require_equal(base, a, e, f"in call {n + 1} of a compiled function with {name}")
+            torch._dynamo.reset()
+            try:
+                _drawn(base, call, name, torch.compile(_calling(call.overload), backend="aot_eager", fullgraph=True))
+            except Exception:  # of several kinds, by the version of torch
+                torch._dynamo.reset()
+            else:
+                raise CompatError(f"{base}: expected an error, and it ran: {name} in torch.compile with fullgraph=True")
+            if not transforms.refused_vmap(base.spec):
+                _mapped_generator(base, call, name, expected[0])
+    return len(compat.samples) * _DRAWS, "torch.compile breaks the graph there, as at a generator of torch.rand"
+
+
+def _calling(overload: Any) -> Any:
+    """Return a function of Python that calls an operator, which torch.compile can begin with."""
+    return lambda *positional, **by_name: overload(*positional, **by_name)
+
+
+def _drawn(base: CompatSample, call: ComposedCall, name: str, function: Any) -> list[tuple[torch.Tensor, ...]]:
+    """Return the outputs of calls of `function` with one generator."""
+    generator, found = torch.Generator().manual_seed(0), []
+    for _ in range(_DRAWS):
+        given = call.given(base.arguments) | {name: generator}
+        positional, by_name = call.ordered(given)
+        found.append(as_tuple(call.outputs(given, function(*positional, **by_name))))
+    return found
+
+
+def _mapped_generator(base: CompatSample, call: ComposedCall, name: str, first: tuple[torch.Tensor, ...]) -> None:
+    """Compare torch.vmap with the first call with an equal generator, which draws for all samples if it may."""
+    generator = torch.Generator().manual_seed(0)
+    batch = [torch.stack([tensor] * _BATCH) for tensor in base.tensors]
+
+    def one(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return as_tuple(call(*base.arguments_of(tensors), **{name: generator}))
+
+    found = torch.vmap(one, randomness="same")(*batch)
+    wanted = [torch.stack([output] * _BATCH) for output in first]
+    require_equal(base, found, wanted, f'with {name}, under torch.vmap with randomness="same"')
+    require_refused(lambda: torch.vmap(one)(*batch), "randomness")
 
 
 def autocast(compat: Compat) -> tuple[int, str]:

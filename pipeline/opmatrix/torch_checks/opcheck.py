@@ -5,6 +5,7 @@ from __future__ import annotations
 import keyword
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -18,6 +19,8 @@ from opmatrix.declaration.torch_signature import (
     is_mutable,
     model_dtypes,
     scalars,
+    seed_range,
+    seeds,
     torch_arguments,
     torch_qualified,
 )
@@ -25,7 +28,7 @@ from opmatrix.declaration.variadic_outputs import with_outputs
 from opmatrix.errors import RegisterError, one_line
 from opmatrix.export.generated_modules import GeneratedModules, load_generated
 from opmatrix.project.paths import Paths
-from opmatrix.spec import Case, FromKernel, Model, OpSpec
+from opmatrix.spec import Attribute, Case, FromKernel, Model, OpSpec
 from opmatrix.testdata.case_arrays import case_arrays, described, small_and_finite
 from opmatrix.testdata.compare import EXACT, compare
 from opmatrix.torch_checks import inference_check
@@ -149,15 +152,61 @@ def _composed(operator: Operator) -> list[dict[str, str]]:
                 raise RegisterError(
                     f"{operator.name}-{case.name}: {callers_name(spec)}: {problem}. {_remedy(operator)}"
                 )
-            kind = "written" if is_mutable(spec) else "Scalar" if scalars(spec) else "fixed"
+            kinds = {"written": is_mutable(spec), "Generator": bool(seeds(spec)), "Scalar": bool(scalars(spec))}
+            kind = next((name for name, has in kinds.items() if has), "fixed")
             found.append({"case": case.name, "check": f"{kind} arguments"})
         finite = (c for c in cases if small_and_finite(case_arrays(spec, model, c), elements=SMALL))
-        for case in islice(finite, 1) if features.OPCHECK.available else ():
+        for case in islice(finite, 1) if features.OPCHECK.available or seeds(spec) else ():
             inputs = arguments(spec, case, tensors(spec, model, case, case_arrays(spec, model, case)))
-            called = call.ordered(call.given(inputs))
+            found += [{"case": case.name, "check": check} for check in _drawn(operator, model, case, inputs)]
+            if not features.OPCHECK.available:
+                continue
+            if any(a.default is None and not a.optional for a in seeds(spec).values()):
+                why = "torch's default generator gives each call another seed"
+                found.append({"check": f"{TRACE}dynamic of {callers_name(spec)}", "skipped": why})
+                continue
+            called = call.ordered(call.given(inputs) | dict.fromkeys(seeds(spec)))
             checked = _tested(operator, model, case, call.overload, called, "dynamic")
             found += [{"case": case.name, "check": f"{test} of {callers_name(spec)}"} for test in checked]
     return found
+
+
+_SEED = 2026  # of a generator; any
+
+
+def _drawn(operator: Operator, model: Model, case: Case, inputs: Sequence[Any]) -> Iterator[str]:
+    """Compare calls with a generator with those of the library's operator, which get the numbers that torch itself
+    draws from an equal generator: one number per call, in order. None is the default, or torch's default generator.
+    Yield the name of each check that passed. Raises RegisterError."""
+    spec, call = operator.spec, ComposedCall(operator.spec, model)
+    subject = f"{operator.name}-{case.name}: {callers_name(spec)}"
+
+    def check(what: str, seed: Attribute, value: Any, **given: Any) -> None:
+        chosen = replace(model, attributes={**model.attributes, seed.name: value})
+        expected = as_tuple(with_attributes(torch_operator(spec), spec, chosen)(*inputs))
+        actual = as_tuple(call(*inputs, **given))
+        for output, a, b in zip(with_outputs(spec, len(expected)).outputs, actual, expected, strict=True):
+            if not _equal(a, b):
+                returned = f"{torch_qualified(spec)} returns for {seed.name}={value}"
+                raise RegisterError(f"{subject}: {what}: {output.name} is not what {returned}. {_remedy(operator)}")
+
+    def number(generator: torch.Generator, seed: Attribute) -> int:
+        made = torch.empty((), dtype=torch.int64)
+        return int(made.random_(*seed_range(seed), generator=generator).item())
+
+    for name, seed in seeds(spec).items():
+        given, equal = (torch.Generator().manual_seed(_SEED) for _ in range(2))
+        for count in ("first", "second"):
+            check(f"the {count} call with {name}", seed, number(equal, seed), **{name: given})
+        if not torch.equal(given.get_state(), equal.get_state()):
+            raise RegisterError(f"{subject}: each call must draw one number from {name}. {_remedy(operator)}")
+        if seed.default is not None or seed.optional:
+            check(f"{name}=None", seed, seed.default, **{name: None})
+        else:
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(_SEED)
+                check(f"{name}=None", seed, number(torch.Generator().manual_seed(_SEED), seed), **{name: None})
+        yield f"numbers of {name}"
 
 
 def _trained(operator: Operator, samples: Sequence[OpcheckSample]) -> Iterator[dict[str, str]]:

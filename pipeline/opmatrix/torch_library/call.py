@@ -17,6 +17,8 @@ from opmatrix.declaration.torch_signature import (
     is_composed,
     is_written,
     scalars,
+    seed_range,
+    seeds,
     torch_arguments,
     torch_name,
     torch_overload,
@@ -25,7 +27,8 @@ from opmatrix.declaration.torch_signature import (
     written_schema,
 )
 from opmatrix.declaration.variadic_outputs import flat
-from opmatrix.spec import Model, OpSpec
+from opmatrix.spec import Attribute, Model, OpSpec
+from opmatrix.testdata.generator_state import generator_state
 from opmatrix.toolchain.torch_headers import identity
 from opmatrix.torch_library.aten_overloads import registered_operator
 from opmatrix.version import minor
@@ -111,10 +114,16 @@ def _value(argument: WrittenArgument) -> Any:
     return torch.device("cpu") if argument.constant == "cpu" else getattr(torch, argument.constant)
 
 
+def _state(seed: Attribute, number: int) -> torch.Tensor:
+    """Return the state of a generator whose next number is the seed."""
+    return torch.frombuffer(bytearray(generator_state(number, *seed_range(seed))), dtype=torch.uint8)
+
+
 class ComposedCall:
     """A call of a composed operator, as a function of the inputs that returns all outputs.
 
-    Arguments that it writes are copies, and a Scalar is of another type than the declared one.
+    Arguments that it writes are copies, a Scalar is of another type than the declared one, and a generator gives the
+    declared seed.
     """
 
     def __init__(self, spec: OpSpec, model: Model) -> None:
@@ -128,17 +137,25 @@ class ComposedCall:
         self._call = replace(
             call, arguments=tuple(replace(a, value=value) for a, value in zip(call.arguments, given, strict=True))
         )
+        self._generators = {
+            name: (torch.Generator(), _state(seed, values[name]))
+            for name, seed in seeds(spec).items()
+            if values.get(name) is not None
+        }
         letters = {a.type.alias: a.name for a in schema.arguments if is_written(a)}
         self._aliases = [letters.get(result.type.alias) for result in schema.results]
 
     def given(self, inputs: Sequence[Any]) -> dict[str, Any]:
-        """Return the arguments by name: those that are written are copies, and for ``out=`` empty tensors."""
+        """Return the arguments by name: those that are written are copies, and for ``out=`` empty tensors. A generator
+        is the same one each time, and begins anew."""
         found = {}
         for a in self._call.arguments:
             found[a.name] = a.value if a.input is None else inputs[a.input]
             if a.output is not None:
                 made = as_tuple(self._functional(*inputs))[a.output] if a.input is None else None
                 found[a.name] = found[a.name].clone() if made is None else torch.empty_like(made)
+        for name, (generator, state) in self._generators.items():
+            found[name] = generator.set_state(state)
         return found
 
     def ordered(self, given: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
@@ -152,13 +169,17 @@ class ComposedCall:
         pairs = zip(self._aliases, results, strict=True)
         return [name for name, result in pairs if name is not None and result is not given[name]]
 
-    def __call__(self, *inputs: Any) -> Any:
-        given = self.given(inputs)
-        positional, by_name = self.ordered(given)
-        returned = self.overload(*positional, **by_name)
+    def outputs(self, given: dict[str, Any], returned: Any) -> Any:
+        """Return all outputs of a call with these arguments: those that it returned, and those that it wrote."""
         results = returned if isinstance(returned, tuple) else (returned,)  # a list is one output
         outputs = tuple([results[n] if name is None else given[name] for name, n in self._call.outputs])
         return outputs if len(outputs) > 1 else outputs[0]
+
+    def __call__(self, *inputs: Any, **others: Any) -> Any:
+        """Call the operator with these inputs, and with `others` by the names of the schema."""
+        given = self.given(inputs) | others
+        positional, by_name = self.ordered(given)
+        return self.outputs(given, self.overload(*positional, **by_name))
 
 
 def torch_minor() -> str:

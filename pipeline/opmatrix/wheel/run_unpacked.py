@@ -32,6 +32,8 @@ from opmatrix.declaration.torch_signature import (
     dtype_of,
     is_mutable,
     model_dtypes,
+    seed_range,
+    seeds,
     stable_abi_since,
     torch_name,
     torch_qualified,
@@ -49,6 +51,7 @@ from opmatrix.testdata.arrays import Array
 from opmatrix.testdata.case_arrays import reference_attributes
 from opmatrix.testdata.compare import compare
 from opmatrix.testdata.evaluated_cases import as_outputs
+from opmatrix.testdata.generator_state import generator_state
 from opmatrix.testdata.numpy_reference import Argument, Reference
 from opmatrix.testdata.onnx_dataset import DataSet
 from opmatrix.version import older
@@ -118,7 +121,7 @@ class WheelRun:
         return {
             "name": spec.name,
             "torch": torch_qualified(spec) if served else None,
-            "writes": callers_name(spec) if served and is_mutable(spec) else None,
+            "composed": callers_name(spec) if served and _is_called(spec) else None,
             "fake": bool(spec.torch and not spec.torch.overrides),
             "gradient": served and bool(called or (path.is_file() and "\ndef backward(" in path.read_text())),
             "torch_op": path.is_file(),
@@ -154,7 +157,9 @@ class WheelRun:
             "inputs": [item.part.name for item in fed],
             "by_position": call.by_position,
             "by_name": call.by_name,
-            "written": asdict(written_call(spec, passed)) if is_mutable(spec) else None,
+            "composed": asdict(written_call(spec, passed)) if _is_called(spec) else None,
+            "generators": {name: generator_state(int(number), *seed_range(seed)).hex()
+                           for name, seed in seeds(spec).items() if isinstance(number := passed.get(name), int)},
             "axes": [{axis: dims[name] for axis, name in enumerate(names) if name} for names in dynamic],
             "related": {dims[name]: asdict(axis) | {"of": dims.get(axis.of or "")}
                         for name, axis in dynamic_axes(spec, model).items()},
@@ -204,6 +209,11 @@ class WheelRun:
                 "domains": {domains[name].domain: version for name in chosen},
                 "path": str(self.folder / f"{number}.onnx"),
             }
+
+
+def _is_called(spec: OpSpec) -> bool:
+    """Return whether the composed operator is called as well: it writes arguments, or takes a generator."""
+    return is_mutable(spec) or bool(seeds(spec))
 
 
 def run(wheel: bytes, use: WheelRun) -> str:

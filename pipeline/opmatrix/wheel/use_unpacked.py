@@ -128,11 +128,12 @@ def called(qualified: str, positional: Sequence[Any], by_name: Mapping[str, Any]
     return tuple(returned) if isinstance(returned, tuple) else (returned,)  # a list is one output
 
 
-def written(operator: Job, model: Job, tensors: Sequence[Any], outputs: Sequence[Any]) -> tuple[Any, ...]:
-    """Call the operator that writes arguments with copies of them, and return all outputs: `outputs` in new memory."""
+def composed(operator: Job, model: Job, tensors: Sequence[Any], outputs: Sequence[Any]) -> tuple[Any, ...]:
+    """Call the composed operator, with copies of the arguments that it writes and with generators that give the seeds;
+    return all outputs: `outputs` in new memory."""
     import torch
 
-    inputs, made = arguments(model, tensors), model["written"]
+    inputs, made = arguments(model, tensors), model["composed"]
     given = {}
     for argument in made["arguments"]:
         value = argument["value"] if argument["input"] is None else inputs[argument["input"]]
@@ -141,9 +142,11 @@ def written(operator: Job, model: Job, tensors: Sequence[Any], outputs: Sequence
         if argument["output"] is not None:
             value = torch.empty_like(outputs[argument["output"]]) if argument["input"] is None else value.clone()
         given[argument["name"]] = value
+    for name, state in model["generators"].items():
+        given[name] = torch.Generator().set_state(torch.frombuffer(bytearray.fromhex(state), dtype=torch.uint8))
     by_name = {argument["name"]: given[argument["name"]] for argument in made["arguments"] if argument["keyword"]}
     positional = [value for name, value in given.items() if name not in by_name]
-    results = called(operator["writes"], positional, by_name)
+    results = called(operator["composed"], positional, by_name)
     return tuple(results[n] if name is None else given[name] for name, n in made["outputs"])
 
 
@@ -165,13 +168,13 @@ def use_in_torch(job: Job) -> None:
             except Exception as error:  # a kernel may raise anything
                 fail(f"{case['name']} in torch: {type(error).__name__}: {error}")
             write(f"{case['out']}/torch", [*map(as_array, outputs)])
-            if operator["writes"]:
-                now(f"{case['name']}, {operator['writes']}")
+            if operator["composed"]:
+                now(f"{case['name']}, {operator['composed']}")
                 try:
-                    copies = written(operator, model, tensors, outputs)
+                    copies = composed(operator, model, tensors, outputs)
                 except Exception as error:  # as above
-                    fail(f"{case['name']} in torch: {operator['writes']}: {type(error).__name__}: {error}")
-                write(f"{case['out']}/torch-written", [*map(as_array, copies)])
+                    fail(f"{case['name']} in torch: {operator['composed']}: {type(error).__name__}: {error}")
+                write(f"{case['out']}/torch-composed", [*map(as_array, copies)])
             if operator["fake"]:
                 check_fake(operator, model, case["name"], tensors, outputs)
     for operator in job["operators"]:

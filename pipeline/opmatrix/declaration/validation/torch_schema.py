@@ -96,7 +96,7 @@ def _places(spec: OpSpec, schema: Schema) -> Iterator[_Place]:
             yield from _out(spec, argument) if argument.type.alias else _constant(spec, argument)
             continue
         yield from _input(spec, part, argument) if isinstance(part, Input) else _attribute(part, argument)
-        if argument.type.element == "Scalar" and spec.torch.python:
+        if argument.type.element in ("Scalar", "Generator") and spec.torch.python:
             yield argument.type.at, f"{argument.type.name} {argument.name}, allowed without torch.python: opmatrix " \
                 "defines the operator, with the one that it calls"  # fmt: skip
         if argument.keyword and (keyword.iskeyword(argument.name) or argument.name in _MODULES):
@@ -237,8 +237,24 @@ def types_of(part: Attribute) -> tuple[str, ...]:
     return (*found, derived.replace(part.kind, "Scalar")) if part.kind in ("float", "int") else found
 
 
+def _seed(part: Attribute, argument: Parameter) -> Iterator[_Place]:
+    """Yield what is wrong with a generator that gives the value of an attribute, the seed."""
+    shown, low, high = f"{argument.type.name} {argument.name}", part.minimum, part.maximum
+    bounded = isinstance(low, int) and low >= -(2**63) and (high is None or (isinstance(high, int) and low < high))
+    if part.kind != "int":
+        yield argument.type.at, f"{shown}, allowed: the attribute {part.name!r} of kind int: a generator gives a seed"
+    elif not bounded or part.allowed is not None:
+        yield argument.type.at, f"{shown}, allowed: minimum=0 or another int in the attribute {part.name!r}, with or " \
+            "without a maximum, and no `allowed`: a generator gives any number between them"  # fmt: skip
+    elif argument.default is not None:
+        yield argument.at, f"{argument.name!r} has the default {argument.default!r}, allowed: None"
+
+
 def _attribute(part: Attribute, argument: Parameter) -> Iterator[_Place]:
     found = argument.type
+    if found.name in ("Generator", "Generator?"):
+        yield from _seed(part, argument)
+        return
     allowed = types_of(part)
     if re.sub(r"\[\d+\]$", "[]", found.name) not in allowed:
         sized = [f"{allowed[0][:-1]}2]"] if part.kind in ("ints", "bools") else []
