@@ -98,6 +98,34 @@ def test_a_constant_without_an_output_is_passed_over(tmp_path: Path) -> None:
     assert [found["op_type"] for found in onnx_process.describe(str(path))["nodes"]] == ["F"]
 
 
+def test_a_schema_may_name_an_attribute_as_the_node_does() -> None:
+    """`signed` is a keyword of C++: the kernel has signed_, the node and torch have signed."""
+    spec = from_nodes_and_schema(
+        [node(value("x"), signed=("int", 1))], "my::quant(Tensor x, int signed) -> Tensor", shown="m.onnx"
+    ).spec
+    assert [(a.name, a.onnx_name, a.torch_name) for a in spec.attributes] == [("signed_", "signed", "signed")]
+
+
+def test_what_only_a_model_has_is_described(tmp_path: Path) -> None:
+    """A node that ONNX does not know, in ONNX's domain, as graph surgeons add TensorRT's; bytes as a string."""
+    nodes = [
+        helper.make_node("EfficientNMS_TRT", ["x"], ["y"]),
+        helper.make_node("Relu", ["y"], ["z"]),
+        helper.make_node("Tokenizer", ["z"], ["t"], domain="acme", model=b"\x0a\x00\xff", names=["é"], text="é"),
+    ]
+    one = [helper.make_tensor_value_info(n, 1, [1]) for n in "xt"]
+    made = helper.make_model(helper.make_graph(nodes, "g", one[:1], one[1:]))
+    (tmp_path / "m.onnx").write_bytes(made.SerializeToString())
+    described = onnx_process.describe(str(tmp_path / "m.onnx"))
+    assert described["misplaced"] == ["EfficientNMS_TRT"]
+    assert [n["op_type"] for n in described["nodes"]] == ["Tokenizer"]
+    assert described["nodes"][0]["attributes"] == {
+        "model": {"kind": "bytes", "value": None},
+        "names": {"kind": "strings", "value": ["é"]},
+        "text": {"kind": "string", "value": "é"},
+    }
+
+
 @pytest.mark.parametrize(
     ("domain", "owner"),
     [("", "ONNX"), ("ai.onnx.ml", "ONNX"), ("com.microsoft.nchwc", "ONNX Runtime"), ("ai.onnx.contrib", None)],
@@ -252,6 +280,10 @@ def test_a_tensor_attribute_has_the_dtype_and_the_sizes_of_all_nodes() -> None:
             [node(value("x"), value("w", I64)), node(value("x"), value("w", F64))],
             "input 1 is float64 or int64, and not as the first input is",
         ),
+        (
+            [node(value("x"), model=("bytes", None))],
+            "attribute 'model' holds bytes that are no text (a NUL, or no UTF-8)",
+        ),
     ],
 )
 def test_nodes_that_cannot_be_declared_are_refused(nodes: list[dict[str, Any]], reason: str) -> None:
@@ -261,7 +293,7 @@ def test_nodes_that_cannot_be_declared_are_refused(nodes: list[dict[str, Any]], 
 
 
 def facts(*nodes: dict[str, Any]) -> dict[str, Any]:
-    return {"nodes": list(nodes), "domains": ["", "com.microsoft"], "functions": []}
+    return {"nodes": list(nodes), "domains": ["", "com.microsoft"], "functions": [], "misplaced": []}
 
 
 def test_nodes_of_one_operator_are_one_declaration() -> None:
@@ -276,6 +308,16 @@ def test_nodes_of_one_operator_are_one_declaration() -> None:
     [
         (facts(), "", r"m.onnx: every node is known: .*'ai.onnx', 'com.microsoft'.* There is nothing to declare."),
         ({"error": "DecodeError: x"}, "", "m.onnx: no model of ONNX can be read: DecodeError: x"),
+        (
+            facts() | {"misplaced": ["EfficientNMS_TRT"]},
+            "",
+            "m.onnx: EfficientNMS_TRT: ONNX has no such operator, and the ",
+        ),
+        (
+            facts(node(value())) | {"misplaced": ["Pad2"]},
+            "Pad2",
+            r"m.onnx: Pad2: .* Set node.domain to one of your own",
+        ),
         (facts(node(value())), "FastThink", "no unknown node 'FastThink', there is: acme.ops::FastThing; did you mean"),
     ],
 )

@@ -42,6 +42,16 @@ def test_names_follow_from_the_schema() -> None:
     assert (spec.name, spec.onnx.op_type, spec.torch and spec.torch.name) == ("other", "Third", "my::op")
 
 
+def test_results_may_have_the_names_of_arguments() -> None:
+    """torch infers such a schema from a function that is registered without one, as all of torch_sparse's are."""
+    spec = from_schema("torch_sparse::ptr2ind(Tensor _0, int _1) -> Tensor _0", domain="my.domain").spec
+    assert [o.name for o in spec.outputs] == ["y"]
+    two = from_schema("torch_sparse::relabel(Tensor _0, Tensor _1) -> (Tensor _0, Tensor _1)", domain="my.domain").spec
+    assert [o.name for o in two.outputs] == ["y0", "y1"]
+    kept = from_schema("my::f(Tensor x) -> (Tensor x, Tensor index)", domain="my.domain").spec
+    assert [o.name for o in kept.outputs] == ["y0", "index"]
+
+
 def test_an_argument_may_have_the_name_of_the_type_variable() -> None:
     spec = from_schema("my::f(Tensor T) -> Tensor", domain="my.domain").spec
     assert [*spec.types] == [spec.inputs[0].type] == ["T_2"]
@@ -199,7 +209,7 @@ REFUSED = [
     ("my::f(Tensor x, flaot a) -> Tensor", 17, "did you mean 'float'?"),
     ("my::f(int n) -> Tensor", 6, "no argument is a Tensor"),
     ("my::f(Tensor? x) -> Tensor", 6, "no argument is a Tensor"),
-    ("my::f(Tensor x) -> ()", 20, "no result"),
+    ("my::f(Tensor x) -> ()", 20, "if the operator writes an argument, mark it: Tensor(a!)"),
     ("my::f(Tensor x) -> Tensor[]", 20, "any number of outputs, and no argument says how many: Tensor[], int, int[]"),
     ("my::f(Tensor x, int n) -> (Tensor[], Tensor)", 28, "Tensor[] is allowed as the last result"),
     ("my::f(Tensor(a!) x, int n) -> (Tensor(a!), Tensor[])", 44, "Tensor[] beside an argument that is written"),

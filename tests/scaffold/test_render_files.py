@@ -15,6 +15,7 @@ from opmatrix.declaration.placeholders import marked_lines
 from opmatrix.project.paths import Paths
 from opmatrix.scaffold import from_aten, render_files
 from opmatrix.scaffold.draft import Draft
+from opmatrix.scaffold.from_onnx import from_nodes
 from opmatrix.scaffold.from_torch_schema import from_schema
 from opmatrix.spec import Dims, Input, as_data
 from tests.support.projects import write_files
@@ -30,7 +31,15 @@ def drafts() -> list[Draft]:
             f"aten::{name}", domain="my.aten", name=f"known_{name}",
         )
         for name in from_aten.FORMULAS
-    ]  # fmt: skip
+    ] + [from_nodes([STRINGS], shown="m.onnx")]  # fmt: skip
+
+
+# Strings beside a first input of numbers.
+STRINGS = {
+    "name": "", "domain": "my.domain", "imported": 1, "op_type": "Decode", "attributes": {},
+    "inputs": [{"name": n, "dtype": d, "shape": [3]} for n, d in (("raw", "float32"), ("format", "string"))],
+    "outputs": [{"name": "pcm", "dtype": "float32", "shape": [3]}, {"name": "tag", "dtype": "string", "shape": [2]}],
+}  # fmt: skip
 
 
 RUNS = {"shape": [3, 4], "outputs": [{"shape": [3, 4], "dtype": "float32"}]}

@@ -46,6 +46,13 @@ def by_operator(described: Mapping[str, Any], shown: str, *, op_type: str = "") 
     nodes: dict[str, list[Node]] = {}
     for node in described["nodes"]:
         nodes.setdefault(f"{node['domain']}::{node['op_type']}", []).append(node)
+    misplaced = [n for n in described["misplaced"] if op_type in ("", n)]
+    if misplaced and not (nodes and not op_type):
+        raise UsageError(
+            f"{shown}: {', '.join(misplaced)}: ONNX has no such operator, and the node is in ONNX's own domain, where "
+            "opmatrix declares none. Set node.domain to one of your own, and import it: "
+            "model.opset_import.append(onnx.helper.make_opsetid('my.domain', 1))"
+        )
     if not nodes:
         more = f"; functions of its own: {', '.join(described['functions'])}" if described["functions"] else ""
         domains = ", ".join(repr(d or "ai.onnx") for d in described["domains"])
@@ -160,7 +167,7 @@ def from_nodes_and_schema(nodes: Sequence[Node], schema: str, *, shown: str, nam
             )
         if len(node["outputs"]) > len(spec.outputs) and not variadic_output(spec):
             wrong.append(f"{_who(node)} has {len(node['outputs'])} outputs, the schema {len(spec.outputs)}")
-        declared = {a.name: a for a in spec.attributes}
+        declared = {onnx_name(a): a for a in spec.attributes}
         for key, value in node["attributes"].items():
             kind = value["kind"]
             if key not in declared:
@@ -188,7 +195,10 @@ def _refused(nodes: Sequence[Node]) -> Iterator[str]:
                 why = WHY_NO_DTYPE.get(dtype, "which no operator takes")
                 yield f"{_who(node)}: {part['name']!r} is {dtype}, {why}"
         for key, value in node["attributes"].items():
-            if value["kind"] not in (*_ZEROS, "tensor"):
+            if value["kind"] == "bytes":
+                yield f"{_who(node)}: attribute {key!r} holds bytes that are no text (a NUL, or no UTF-8), and " \
+                    "a kernel gets an attribute as text: make it an input of uint8"  # fmt: skip
+            elif value["kind"] not in (*_ZEROS, "tensor"):
                 yield f"{_who(node)}: attribute {key!r} is of the kind {value['kind']}, not supported: leave it out"
             elif kinds.setdefault(key, value["kind"]) != value["kind"]:
                 yield f"{_who(node)}: attribute {key!r} is of the kind {value['kind']}, elsewhere of {kinds[key]}"

@@ -169,10 +169,13 @@ def parts(
     attributes = tuple(_attribute(a, kind, names) for a, kind in numbers if kind)
     in_place = [i for i, a in zip(inputs, tensors, strict=True) if is_written(a)]
     results = [r for r in schema.results if not is_written(r)]
-    taken = [*(i.name for i in inputs), *(a.name for a in attributes), *(r.name for r in (*results, *out))]
+    given_names = [*(i.name for i in inputs), *(a.name for a in attributes), *(a.name for a in out)]
+    # torch names the results of a schema that it infers from a function as it does the arguments: _0, _1, ...
+    named_results = ["" if r.name in given_names else r.name for r in results]
+    taken = [*given_names, *named_results]
     count = len(in_place) + len(out) + len(results)
     outputs = [Output(name=a.name, type=variable, shape=shape_rule(inputs, variable), doc="FILL IN") for a in out]
-    for writes, named in [*((i.name, "") for i in in_place), *((None, r.name) for r in results)]:
+    for writes, named in [*((i.name, "") for i in in_place), *((None, r) for r in named_results)]:
         name = named or unused(f"new_{writes}" if writes else "y" if count == 1 else f"y{len(outputs)}", taken)
         taken.append(name)
         shape = SameAs(input=writes) if writes else shape_rule(inputs, variable)
@@ -316,7 +319,8 @@ def refused_results(schema: Schema, *, variadic: bool = False) -> Iterator[tuple
     if schema.more_results:
         yield schema.results_at, "any number of results: an exporter must know how many; name each"
     elif not schema.results and not any(map(is_written, schema.arguments)):
-        yield schema.results_at, "no result: an operator of ONNX has at least one output"
+        yield schema.results_at, "no result: an operator of ONNX has at least one output; if the operator writes an " \
+            "argument, mark it: Tensor(a!)"  # fmt: skip
     written = [a.type.alias for a in schema.arguments]
     kinds = {_without_length(a.type.name) for a in schema.arguments}
     for result in schema.results:

@@ -37,7 +37,13 @@ def describe(path: str) -> dict[str, Any]:
         for n in described
         if not domain_owner(n["domain"]) and (n["domain"], n["op_type"]) not in functions
     ]
-    return {"nodes": nodes, "domains": domains, "functions": sorted(f"{d}::{n}" for d, n in functions)}
+    misplaced = dict.fromkeys(n["op_type"] for n in described if domain_owner(n["domain"]) == "ONNX" and _is_unknown(n))
+    named = sorted(f"{d}::{n}" for d, n in functions)
+    return {"nodes": nodes, "domains": domains, "functions": named, "misplaced": [*misplaced]}
+
+
+def _is_unknown(node: dict[str, Any]) -> bool:
+    return not onnx.defs.has(node["op_type"], "" if node["domain"] == "ai.onnx" else node["domain"])
 
 
 def _of_graph(graph: GraphProto, outer: dict[str, dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -93,10 +99,13 @@ def _attribute(attribute: AttributeProto) -> dict[str, Any]:
     value: Any = None
     if kind in ("float", "int", "floats", "ints", "string", "strings"):
         value = onnx.helper.get_attribute_value(attribute)
+    texts = [value] if kind == "string" else value if kind == "strings" else []
+    if any(b"\0" in one or one.decode(errors="replace").encode() != one for one in texts):
+        return {"kind": "bytes", "value": None}
     if kind == "string":
-        value = value.decode(errors="replace")
+        value = value.decode()
     if kind == "strings":
-        value = [one.decode(errors="replace") for one in value]
+        value = [one.decode() for one in value]
     if kind == "tensor":
         return {"kind": kind} | _tensor(attribute.t)
     return {"kind": kind, "value": value}
