@@ -17,14 +17,7 @@ from pathlib import Path
 
 from opmatrix import verdict
 from opmatrix.declaration.load import Operator
-from opmatrix.declaration.torch_signature import (
-    OWN_TORCH,
-    has_kernel,
-    has_onnx_types,
-    has_ort_library,
-    has_torch_library,
-    is_own,
-)
+from opmatrix.declaration.torch_signature import OWN_TORCH, has_kernel, has_ort_library, has_torch_library, is_own
 from opmatrix.errors import SanitizeError, UsageError
 from opmatrix.matrix.cells import Cell
 from opmatrix.project.paths import Paths
@@ -90,8 +83,7 @@ def commands(operator: Operator, cell: Cell) -> Iterator[tuple[str, ...]]:
         yield "register", spec.name, *(word for part in parts for word in ("--part", part))  # torch loads once
     yield "verify", spec.name, "--cell", str(cell)
     if has_kernel(spec):
-        if not has_onnx_types(spec):  # drawn inputs have the dtypes of torch, and the node has others
-            yield "ort-fuzz", spec.name
+        yield "ort-fuzz", spec.name
         yield "races", spec.name  # the kernel alone: those of `uses` have a step of their own
 
 
