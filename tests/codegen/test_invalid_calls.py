@@ -9,7 +9,7 @@ die.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,7 @@ import pytest
 
 from opmatrix.declaration.load import Operator, load_operator, operator_names
 from opmatrix.declaration.torch_signature import has_kernel, torch_name
+from opmatrix.errors import RegisterError
 from opmatrix.matrix.cells import Cell
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Attribute
@@ -295,3 +296,26 @@ def test_in_onnx_runtime(name: str, made: Callable[[str], Operator], layout: Pat
 def drop(node: Any) -> None:
     """Remove all inputs but the first, or the only one."""
     del node.input[1 if len(node.input) > 1 else 0 :]
+
+
+def test_a_call_that_is_refused_as_it_stands_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A forbidden call differs from it in one argument, and would fail for the same reason."""
+    from opmatrix.ort_checks.fuzz import Fuzz
+    from opmatrix.ort_checks.sessions import OrtSessions, RefusedError
+    from opmatrix.torch_checks import invalid_calls as torch_calls
+
+    class Refusing(OrtSessions):
+        def __init__(self) -> None: ...
+
+        def sessions(self, model: bytes | str, *, settings: Sequence[str] | None = None) -> dict[str, Any]:
+            raise RefusedError("planted")
+
+    def refusing(*arguments: object, **keywords: object) -> None:
+        raise RuntimeError("planted")
+
+    operator = OPERATORS["group_norm"]
+    why = "refuses a call of one of its cases, so that each forbidden call fails for that reason and proves nothing: "
+    assert [*Fuzz(operator, Refusing()).invalid_call_problems()] == [f"group_norm in ONNX Runtime {why}planted"]
+    monkeypatch.setattr(torch_calls, "call", refusing)
+    with pytest.raises(RegisterError, match=f"^group_norm in torch {why}planted$"):
+        torch_calls.results(operator, refusing)

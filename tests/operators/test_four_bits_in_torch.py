@@ -6,7 +6,6 @@ that the kernel decides. ONNX Runtime's own Cast makes the numbers of four bits,
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 
@@ -24,8 +23,7 @@ MODEL = "build/export/{}/custom/torch2.13-dynamo-opset21/{}/model.onnx"
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """The project, in which `doit` has run."""
-    made = Project.copy(tmp_path_factory.mktemp("four_bits_in_torch"), operators=(), seconds=300)
-    shutil.copytree(FOUR_BITS, made.root, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    made = Project.of("four_bits_in_torch", tmp_path_factory.mktemp("four_bits_in_torch"))
     done = made.doit("opsets=20,21")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "legacy: torch's legacy exporter writes no opset from 21 on, where Cast takes int4" in done.stdout
@@ -55,6 +53,13 @@ def test_a_model_is_checked_node_by_node(project: Project, name: str, model: str
     assert done.returncode == 0 and "node by node: 1 node" in done.stdout, done.stdout + done.stderr
 
 
+def test_drawn_inputs_and_forbidden_calls_of_the_sanitizers(project: Project) -> None:
+    for name in OPERATORS:  # compiled by the fixture
+        command = [sys.executable, "-m", "opmatrix", "ort-fuzz", name]
+        done = subprocess.run(command, cwd=project.root, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
 # Calls in torch, as Python, and their message.
 CALLS = {
     "op(w([[-8, 7]]), None)": "",
@@ -81,11 +86,16 @@ print({text})
 
 
 INT4, BINDING = "native/include/opmatrix/int4.h", "native/binding/ort_int4.h"
+READ = "_int64(info_, name, &value))) return value"
 # The operator, the file, the fault, and the message of verify.
 FAULTS = {
     "a binding that exchanges the two numbers of a byte": (
         "requantize", BINDING, "made[2 * i] = low(bytes[i]);\n      made[2 * i + 1] = low(bytes[i] >> 4);",
         "made[2 * i] = low(bytes[i] >> 4);\n      made[2 * i + 1] = low(bytes[i]);", "output 'q': ",
+    ),
+    "a forbidden attribute, silently corrected in ONNX Runtime": (
+        "requantize", "native/binding/ort.h", f"{READ};", f"{READ} < -100 ? -100 : value;",
+        "requantize in ONNX Runtime computes what its declaration forbids: value of factor: -101",
     ),
     "a number that loses its sign": ("join_codes", INT4, "kSigned ? (low ^ 8) - 8 : low", "low", "join_codes-custom-"),
     "a binding that does not pack the last of an odd number": (

@@ -12,19 +12,20 @@ from onnx import ModelProto, helper
 from opmatrix import step_log
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.model_inputs import case_arguments
-from opmatrix.declaration.torch_signature import dtype_of
+from opmatrix.declaration.torch_signature import dtype_of, has_onnx_types, node_type
 from opmatrix.declaration.variadic_outputs import count, counter, variadic_output, with_count, with_outputs
+from opmatrix.errors import DataError
 from opmatrix.export.one_node_model import attributes, model_of
 from opmatrix.ort_checks.cast_edges import CastSession
 from opmatrix.ort_checks.sessions import OrtSessions, RefusedError, Session, call, call_into
 from opmatrix.project.paths import Paths
-from opmatrix.spec import Attribute, OpSpec
-from opmatrix.testdata.arrays import Array, dtype_name
+from opmatrix.spec import Attribute, Input, OpSpec
+from opmatrix.testdata.arrays import Array, cast, dtype_name
 from opmatrix.testdata.compare import first_difference, same_bytes
 from opmatrix.testdata.drawn_cases import DrawnCase
 from opmatrix.testdata.dtypes import numpy_dtype
 from opmatrix.testdata.failing_input import keep
-from opmatrix.testdata.invalid_calls import Call, invalid_calls, missing_calls
+from opmatrix.testdata.invalid_calls import Call, invalid_calls, missing_calls, valid_call, valid_call_fails
 from opmatrix.testdata.numpy_reference import Reference
 from opmatrix.testdata.rounding import difference
 
@@ -69,9 +70,16 @@ class Fuzz:
         return keep(layout, self._operator, one, problem, where="ONNX Runtime", which=which)
 
     def invalid_call_problems(self) -> Iterator[str]:
-        """Yield every invalid call that raises no error, and what no case allows to try."""
+        """Yield every invalid call that raises no error, and what no case allows to try; or why they prove nothing."""
+        try:
+            self.run(valid_call(self._operator))
+        except RefusedError as error:
+            yield valid_call_fails(self._operator, "ONNX Runtime", error)
+            return
         yield from missing_calls(self._operator)
         for one in invalid_calls(self._operator):
+            if not _has_node(self._operator.spec, one.call):
+                continue
             step_log.now_running(f"the forbidden call with {one}")
             try:
                 self.run(one.call)
@@ -81,14 +89,21 @@ class Fuzz:
 
     def run(self, given: Call) -> tuple[Array, ...]:
         """Return the node's outputs. Raises RefusedError where ONNX Runtime rejects the model or the run."""
-        return call(*self.session(given))
+        return self._in_torch(call(*self.session(given)))
+
+    def _in_torch(self, outputs: Sequence[Array]) -> tuple[Array, ...]:
+        """Return the outputs of a node in the dtypes that torch, the kernel and the reference have."""
+        if not has_onnx_types(self._operator.spec):
+            return tuple(outputs)
+        parts = with_outputs(self._operator.spec, len(outputs)).outputs
+        return tuple(a.astype(o.type) if o.onnx_type else a for o, a in zip(parts, outputs, strict=True))
 
     def _run_again(self, given: Call, first: Sequence[Array]) -> tuple[Array, ...]:
         """Run the node again, with outputs in memory that is not 0: new memory mostly is, as many results are."""
         session: Any
         session, feeds = self.session(given)
         if isinstance(session, CastSession) or any(array.dtype == object for array in (*feeds.values(), *first)):
-            return call(session, feeds)
+            return self._in_torch(call(session, feeds))
         memory = {
             output.name: np.full(array.nbytes, 1 if array.dtype == bool else 0xA5, np.uint8)
             .view(array.dtype).reshape(array.shape)
@@ -116,9 +131,22 @@ class Fuzz:
 def _feeds(spec: OpSpec, given: Call) -> Iterator[tuple[str, Array]]:
     for part, argument in zip(spec.inputs, given.inputs, strict=True):
         if isinstance(argument, tuple):
-            yield from ((f"{part.name}_{n}", array) for n, array in enumerate(argument))
+            yield from ((f"{part.name}_{n}", _in_node(part, array)) for n, array in enumerate(argument))
         elif argument is not None:
-            yield part.name, argument
+            yield part.name, _in_node(part, argument)
+
+
+def _in_node(part: Input, array: Array) -> Array:
+    """Return the array of an input as the node gets it. Raises DataError for a number that its dtype does not hold."""
+    return cast(array, part.onnx_type) if part.onnx_type and dtype_name(array) == part.type else array
+
+
+def _has_node(spec: OpSpec, given: Call) -> bool:
+    """Return whether the node can get these inputs: 9 in an int8 of torch is no int4."""
+    try:
+        return bool(dict(_feeds(spec, given)))
+    except DataError:
+        return False
 
 
 def _called(spec: OpSpec, given: Call) -> OpSpec:
@@ -149,7 +177,7 @@ def node_model(spec: OpSpec, given: Call) -> ModelProto:
     ]
     made = [helper.make_empty_tensor_value_info(name) for name in outputs]
     if given.typed:  # which ONNX Runtime 1.16 needs where an input before the last is absent
-        dtypes = [numpy_dtype(dtype_of(output.type, given.model.types)) for output in called.outputs]
+        dtypes = [numpy_dtype(dtype_of(node_type(output), given.model.types)) for output in called.outputs]
         elements = map(helper.np_dtype_to_tensor_dtype, dtypes)
         made = [helper.make_tensor_value_info(*both, None) for both in zip(outputs, elements, strict=True)]
     return model_of(node, fed, made, name=spec.name, opset=OPSET, version=newest)

@@ -17,7 +17,7 @@ from opmatrix.declaration.size_expressions import terms
 from opmatrix.declaration.size_rules import around, axes, definitions, has_further, is_named
 from opmatrix.declaration.torch_signature import DTYPES, FOUR_BITS, attribute_values, dtype_of, is_required
 from opmatrix.declaration.value_rules import known_numbers, names, ruled_inputs
-from opmatrix.errors import DataError
+from opmatrix.errors import DataError, one_line
 from opmatrix.spec import Attribute, AttributeValue, DType, Input, Model, OpSpec, ValueRule, given
 from opmatrix.testdata.arrays import Array, dtype_name
 from opmatrix.testdata.broken_rules import RuleKind, broken, kinds
@@ -61,6 +61,14 @@ def valid_call(operator: Operator) -> Call:
         return found
     raise DataError(f"{operator.name}: no case that runs has 1 to {most_of_inputs(operator.spec)} elements in each "
                     "input, so that no forbidden call can be made from it. Add one")  # fmt: skip
+
+
+def valid_call_fails(operator: Operator, where: str, error: Exception) -> str:
+    """Return the message where the call fails of which each forbidden one differs in one argument."""
+    return (
+        f"{operator.name} in {where} refuses a call of one of its cases, so that each forbidden call fails for that "
+        f"reason and proves nothing: {one_line(str(error))}"
+    )
 
 
 def valid_calls(operator: Operator) -> Iterator[Call]:

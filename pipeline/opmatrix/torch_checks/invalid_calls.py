@@ -8,7 +8,7 @@ from typing import Any
 from opmatrix import step_log
 from opmatrix.declaration.load import Operator
 from opmatrix.errors import RegisterError
-from opmatrix.testdata.invalid_calls import Call, invalid_calls, missing_calls
+from opmatrix.testdata.invalid_calls import Call, invalid_calls, missing_calls, valid_call, valid_call_fails
 from opmatrix.testdata.numpy_reference import Argument
 from opmatrix.torch_library.call import CALL_ERRORS, with_attributes
 from opmatrix.torch_library.case_tensors import as_tensor
@@ -16,7 +16,11 @@ from opmatrix.torch_library.case_tensors import as_tensor
 
 def results(operator: Operator, overload: Callable[..., Any]) -> list[dict[str, str]]:
     """Return the calls that raised. Raises RegisterError with each call that returned a result, and with what no
-    case allows to try."""
+    case allows to try, or with why the calls prove nothing."""
+    try:
+        call(operator, overload, valid_call(operator))
+    except CALL_ERRORS as error:
+        raise RegisterError(valid_call_fails(operator, "torch", error)) from error
     tried, computed = [*invalid_calls(operator)], [*missing_calls(operator)]
     for one in tried:
         step_log.now_running(f"the forbidden call with {one}")
