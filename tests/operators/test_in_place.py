@@ -7,10 +7,7 @@ each kind and a new result.
 
 from __future__ import annotations
 
-import io
 import re
-import shutil
-import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,8 +18,10 @@ import pytest
 from opmatrix.declaration.load import load_operator
 from opmatrix.errors import DistError
 from opmatrix.matrix.cells import Cell
+from tests.support.building import registered
 from tests.support.forked import forked, register
-from tests.support.projects import ROOT, Project, edited
+from tests.support.projects import Project, edited
+from tests.support.wheels import run_planted
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.mark.slow]
 
@@ -45,7 +44,7 @@ def test_the_arguments_are_written(project: Project) -> None:
     def calls() -> None:
         import torch
 
-        _registered(project, "axpy", "split_sign")
+        registered(project, "axpy", "split_sign")
         axpy_ = torch.ops.cst.axpy_
         y = torch.randn(3, 4)
         for x in (torch.randn(3, 4), torch.randn(4, 3).t(), torch.randn(3, 8)[:, ::2]):
@@ -83,7 +82,7 @@ def test_out_must_fit(project: Project) -> None:
     def calls() -> None:
         import torch
 
-        _registered(project, "split_sign")
+        registered(project, "split_sign")
         split = torch.ops._cst.split.out
         x, calls, out = torch.tensor([[1.0, -2.0]]), torch.tensor([7]), torch.full((1, 2), 9.0)
         returned, negative = split(x, calls, 2, positive=out)
@@ -276,35 +275,18 @@ def test_the_wheel_writes(fault: str, project: Project, tmp_path: Path, monkeypa
     """Its run check calls both operators."""
     from opmatrix.wheel import run_unpacked
 
-    if not project.layout.dist.is_dir():
-        shutil.copy(ROOT / "LICENSE", project.root)
-        done = project.doit("dist", "--unverified")
-        assert done.returncode == 0, done.stdout + done.stderr
-    (wheel,) = project.layout.dist.iterdir()
-    made = io.BytesIO()
-    with zipfile.ZipFile(wheel) as archive, zipfile.ZipFile(made, "w") as packed:
-        for name in archive.namelist():
-            content = archive.read(name).decode("latin-1")
-            of_axpy = name.endswith("axpy/fake.py")
-            assert SKIPPED[0] in content or not of_axpy
-            packed.writestr(
-                name, (content.replace(SKIPPED[0], SKIPPED[1].format(fault)) if of_axpy else content).encode("latin-1")
-            )
     monkeypatch.setattr(run_unpacked, "TORCH_EXPORTERS", ("legacy",))
-    use = run_unpacked.WheelRun(
-        paths=project.layout,
-        name="seed_ops",
-        operators=[load_operator(project.layout, name) for name in ("axpy", "split_sign")],
-        cells=[Cell.parse("torch2.13-legacy-opset18-ort1.31")],
-        torch="2.13.0",
-        folder=tmp_path,
-    )
+
+    def run() -> str:
+        plant = ("axpy/fake.py", SKIPPED[0], SKIPPED[1].format(fault))
+        return run_planted(project, ("axpy", "split_sign"), plant, tmp_path)
+
     if not fault:
-        assert re.fullmatch(r"\d cases in \d+ runs from the wheel", run_unpacked.run(made.getvalue(), use))
+        assert re.fullmatch(r"\d cases in \d+ runs from the wheel", run())
         assert len(list(tmp_path.glob("out/*/*/torch-composed"))) == len(list(tmp_path.glob("out/*/*")))
         return
     with pytest.raises(DistError, match="axpy-plain, torch-composed: z: 6 of 6 elements differ"):
-        run_unpacked.run(made.getvalue(), use)
+        run()
 
 
 def test_a_result_must_be_the_argument(project: Project) -> None:
@@ -345,17 +327,3 @@ def export(project: Project, cell: str) -> str:
         stage.run(project.layout, load_operator(project.layout, "axpy"), lowering="custom", cell=Cell.parse(cell))
 
     return forked(run, project.root / "output")
-
-
-def _registered(project: Project, *operators: str) -> None:
-    """Load operators with all that a wheel registers."""
-    from opmatrix.export.generated_modules import load_generated
-    from opmatrix.torch_library import load_library, user_python
-    from opmatrix.torch_library.call import torch_qualified
-
-    for name in operators:
-        operator = load_operator(project.layout, name)
-        load_library.load(project.layout, operator)
-        load_generated(project.layout, name).fake.register_fake()
-        if gradient := user_python.gradient(project.layout, operator.spec):
-            gradient.register(torch_qualified(operator.spec))

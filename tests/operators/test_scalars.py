@@ -21,6 +21,7 @@ import pytest
 from opmatrix.codegen import python_modules
 from opmatrix.declaration.load import load_operator
 from opmatrix.spec import TorchOp
+from tests.support.building import registered
 from tests.support.forked import forked, register
 from tests.support.projects import Project, edited
 
@@ -365,17 +366,3 @@ def test_overloads_that_are_composed_share_a_name(project: Project) -> None:
 def causes(error: BaseException) -> str:
     """Return the messages of an error and of those that caused it."""
     return f"{error}\n{causes(error.__cause__)}" if error.__cause__ else str(error)
-
-
-def registered(project: Project, *operators: str) -> None:
-    """Load operators with all that a wheel registers."""
-    from opmatrix.export.generated_modules import load_generated
-    from opmatrix.torch_library import load_library, user_python
-    from opmatrix.torch_library.call import torch_qualified
-
-    for name in operators:
-        operator = load_operator(project.layout, name)
-        load_library.load(project.layout, operator)
-        load_generated(project.layout, name).fake.register_fake()
-        if gradient := user_python.gradient(project.layout, operator.spec):
-            gradient.register(torch_qualified(operator.spec))

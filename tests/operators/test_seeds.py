@@ -7,14 +7,12 @@ MT19937, and of published vectors of SplitMix64.
 
 from __future__ import annotations
 
-import io
 import re
 import shutil
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
@@ -22,9 +20,10 @@ import pytest
 
 from opmatrix.declaration.load import load_operator
 from opmatrix.errors import CompatError, DistError
-from opmatrix.matrix.cells import Cell
+from tests.support.building import registered
 from tests.support.forked import forked, register
 from tests.support.projects import ROOT, Project, edited
+from tests.support.wheels import run_planted
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.mark.slow]
 
@@ -250,49 +249,17 @@ def test_the_wheel_draws(fault: str, project: Project, tmp_path: Path, monkeypat
     """Its run check calls the operator with a generator that gives the seed of the case."""
     from opmatrix.wheel import run_unpacked
 
-    if not project.layout.dist.is_dir():
-        shutil.copy(ROOT / "LICENSE", project.root)
-        done = project.doit("dist", "--unverified")
-        assert done.returncode == 0, done.stdout + done.stderr
-    (wheel,) = project.layout.dist.iterdir()
-    made = io.BytesIO()
-    with zipfile.ZipFile(wheel) as archive, zipfile.ZipFile(made, "w") as packed:
-        for name in archive.namelist():
-            content = archive.read(name)
-            if name.endswith("numbers/fake.py"):
-                assert NEXT in content.decode()
-                content = content.decode().replace(NEXT, NEXT + fault).encode()
-            packed.writestr(name, content)
-        functions = archive.read("seed_ops/functional.py").decode()
-    assert "generator: torch.Generator | None = None" in functions
     monkeypatch.setattr(run_unpacked, "TORCH_EXPORTERS", ("legacy",))
-    use = run_unpacked.WheelRun(
-        paths=project.layout,
-        name="seed_ops",
-        operators=[load_operator(project.layout, name) for name in OPERATORS],
-        cells=[Cell.parse("torch2.13-legacy-opset18-ort1.31")],
-        torch="2.13.0",
-        folder=tmp_path,
-    )
+
+    def run() -> str:
+        return run_planted(project, OPERATORS, ("numbers/fake.py", NEXT, NEXT + fault), tmp_path)
+
     if not fault:
-        assert re.fullmatch(r"\d+ cases in \d+ runs from the wheel", run_unpacked.run(made.getvalue(), use))
+        assert re.fullmatch(r"\d+ cases in \d+ runs from the wheel", run())
         assert len(list(tmp_path.glob("out/*/*/torch-composed"))) == len(list(tmp_path.glob("out/*/*")))
+        (wheel,) = project.layout.dist.iterdir()
+        functions = zipfile.ZipFile(wheel).read("seed_ops/functional.py").decode()
+        assert "generator: torch.Generator | None = None" in functions
         return
     with pytest.raises(DistError, match="numbers-five, torch-composed: y: 5 of 5 elements differ"):
-        run_unpacked.run(made.getvalue(), use)
-
-
-def registered(project: Project, *operators: str) -> list[Any]:
-    """Load operators with all that a wheel registers; return those of the libraries."""
-    from opmatrix.export.generated_modules import load_generated
-    from opmatrix.torch_library import load_library, user_python
-    from opmatrix.torch_library.call import torch_qualified
-
-    found = []
-    for name in operators:
-        operator = load_operator(project.layout, name)
-        found.append(load_library.load(project.layout, operator).overload)
-        load_generated(project.layout, name).fake.register_fake()
-        if gradient := user_python.gradient(project.layout, operator.spec):
-            gradient.register(torch_qualified(operator.spec))
-    return found
+        run()

@@ -6,12 +6,13 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 from opmatrix.declaration.load import Operator, load_operator
 from opmatrix.project.paths import Paths
 from opmatrix.stages import codegen, compile, headers
 from opmatrix.toolchain.find_tools import find_toolchain
-from tests.support.projects import ROOT, with_reference
+from tests.support.projects import ROOT, Project, with_reference
 
 
 def with_native(root: Path, name: str, reference: str) -> Paths:
@@ -54,3 +55,19 @@ def compile_program(source: str, folder: Path, *flags: str) -> Path:
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return program
+
+
+def registered(project: Project, *operators: str) -> list[Any]:
+    """Load operators with all that a wheel registers; return those of the libraries."""
+    from opmatrix.export.generated_modules import load_generated
+    from opmatrix.torch_library import load_library, user_python
+    from opmatrix.torch_library.call import torch_qualified
+
+    found = []
+    for name in operators:
+        operator = load_operator(project.layout, name)
+        found.append(load_library.load(project.layout, operator).overload)
+        load_generated(project.layout, name).fake.register_fake()
+        if gradient := user_python.gradient(project.layout, operator.spec):
+            gradient.register(torch_qualified(operator.spec))
+    return found
