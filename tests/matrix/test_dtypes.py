@@ -89,6 +89,7 @@ def measured(root: Path) -> tuple[dict[str, dict[str, str]], list[str]]:
 @pytest.mark.compile
 @pytest.mark.torch
 @pytest.mark.slow
+@pytest.mark.deep
 def test_the_table_is_what_this_torch_does() -> None:
     found, differ = measured(ROOT)
     assert differ == []
@@ -105,6 +106,7 @@ def test_the_table_is_what_this_torch_does() -> None:
         ("stable/torch.h", "{aoti_torch_dtype_bfloat16(), DType::bfloat16},", "torch, stable ABI"),
     ],
 )
+@pytest.mark.deep
 def test_a_binding_that_lacks_a_dtype_is_a_difference(tmp_path: Path, header: str, line: str, column: str) -> None:
     shutil.copytree(ROOT / "native/binding", tmp_path / "native/binding")
     path = tmp_path / "native/binding" / header

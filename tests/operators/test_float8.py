@@ -90,11 +90,13 @@ def test_an_infinity_in_a_dtype_without_is_refused(project: Project) -> None:
     assert "inf does not fit float8_e4m3fn" in done.stdout + done.stderr
 
 
+@pytest.mark.deep
 def test_sanitizers_find_nothing(project: Project) -> None:
     done = project.doit("sanitize:rescale")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.deep
 def test_a_wheel_with_float8_works(project: Project) -> None:
     done = project.doit("dist")
     assert done.returncode == 0, done.stdout + done.stderr

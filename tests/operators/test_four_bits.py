@@ -123,6 +123,7 @@ def test_a_fault_is_found(project: Project, fault: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.deep
 def test_the_sanitizers_find_nothing_but_a_planted_fault(project: Project) -> None:
     done = project.doit("-n", "2", "opsets=18", "sanitize")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -132,6 +133,7 @@ def test_the_sanitizers_find_nothing_but_a_planted_fault(project: Project) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.deep
 def test_a_wheel_works_and_a_version_is_published(project: Project) -> None:
     done = project.doit("dist")
     assert done.returncode == 0, done.stdout + done.stderr

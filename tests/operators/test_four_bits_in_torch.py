@@ -53,6 +53,7 @@ def test_a_model_is_checked_node_by_node(project: Project, name: str, model: str
     assert done.returncode == 0 and "node by node: 1 node" in done.stdout, done.stdout + done.stderr
 
 
+@pytest.mark.deep
 def test_drawn_inputs_and_forbidden_calls_of_the_sanitizers(project: Project) -> None:
     for name in OPERATORS:  # compiled by the fixture
         command = [sys.executable, "-m", "opmatrix", "ort-fuzz", name]
@@ -134,6 +135,7 @@ def test_a_lowering_that_does_not_cast_is_found(project: Project) -> None:
     assert done.returncode == 1 and "shape inference" in done.stdout, done.stdout
 
 
+@pytest.mark.deep
 def test_the_wheel_works_and_a_version_is_published(project: Project) -> None:
     done = project.doit("dist")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -78,6 +78,7 @@ def test_torch_errs_where_boxes_are_compared_in_halves(rows: list[dict[str, Any]
 
 
 @pytest.mark.parametrize("op", FAULTS)
+@pytest.mark.deep
 def test_a_worse_kernel_is_found(op: str, tmp_path: Path) -> None:
     layout = copy_project(tmp_path, op)
     for path, old, new in FAULTS[op]:

@@ -85,11 +85,13 @@ def test_a_planted_fault_is_found(project: Project, fault: str) -> None:
     assert expected in done.stdout + done.stderr
 
 
+@pytest.mark.deep
 def test_a_wheel_with_both_dtypes_works(project: Project) -> None:
     done = project.doit("dist")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.deep
 def test_sanitizers_find_nothing(project: Project) -> None:
     done = project.doit("sanitize:weighted_sum")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -271,6 +271,7 @@ def test_compiled_calls_write(project: Project) -> None:
 
 
 @pytest.mark.parametrize("fault", ["", "pass  # "], ids=["as it is", "without the copy"])
+@pytest.mark.deep
 def test_the_wheel_writes(fault: str, project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its run check calls both operators."""
     from opmatrix.wheel import run_unpacked

@@ -43,6 +43,7 @@ def test_a_wrong_kernel_is_found_and_the_right_one_is_verified_without_the_refer
     assert done.returncode == 0 and {"data", "draw-inputs", "cases"}.isdisjoint(ran(done.stdout)), done.stdout
 
 
+@pytest.mark.deep
 def test_an_edit_of_the_reference_repeats_what_uses_it(project: Project) -> None:
     with edited(project.root / "ops/rms_scale/reference.py", ".mean(1, keepdim=True)", ".sum(1, keepdim=True)"):
         done = project.doit("opsets=18")

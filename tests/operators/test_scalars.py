@@ -218,6 +218,7 @@ def model():
 
 
 @pytest.mark.parametrize("exporter", ["legacy", "dynamo"])
+@pytest.mark.deep
 def test_a_model_of_a_user(exporter: str, project: Project) -> None:
     (project.root / "user.py").write_text(MODEL)
     done = project.doit("check", "user.py:model", "--exporter", exporter)

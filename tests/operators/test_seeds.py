@@ -245,6 +245,7 @@ def test_the_row_of_doit_compat(fault: str, project: Project, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("fault", ["", " ^ 1"])
+@pytest.mark.deep
 def test_the_wheel_draws(fault: str, project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its run check calls the operator with a generator that gives the seed of the case."""
     from opmatrix.wheel import run_unpacked

@@ -225,6 +225,7 @@ def test_a_fault_is_found(project: Project, fault: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.deep
 def test_the_sanitizers_find_nothing(project: Project) -> None:
     """Also ThreadSanitizer's program, which has lists of strings."""
     done = project.doit("-n", "2", "opsets=18", "sanitize")

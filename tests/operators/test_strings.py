@@ -71,6 +71,7 @@ def test_a_fault_is_found(project: Project, fault: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.deep
 def test_the_sanitizers_find_nothing_but_a_planted_fault(project: Project) -> None:
     """Also ThreadSanitizer's program, which has strings in inputs and outputs."""
     done = project.doit("-n", "2", "opsets=9", "sanitize")
