@@ -1,7 +1,8 @@
-"""Where no precision of the expected outputs is given, the reference evaluator takes that of the truth."""
+"""The reference evaluator: the precision that it takes where none is given, and op types that ONNX has too."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from opmatrix.ort_checks.reference_evaluator import ReferenceRun
+from opmatrix.spec import Attribute, OnnxOp
 from opmatrix.testdata.numpy_reference import Reference
 from tests.support.double import SPEC
 from tests.support.projects import with_reference
@@ -33,3 +35,20 @@ def test_a_reference_that_loses_digits_judges_in_float64(tmp_path: Path) -> None
     run.precision = "declared dtype"
     (plain,) = run.run(None, {"x": fed})
     assert (plain != found).any()
+
+
+@pytest.mark.parametrize("op_type", ["Scan", "Loop", "If", "LeakyRelu"])
+def test_an_op_type_that_onnx_has_too(op_type: str, tmp_path: Path) -> None:
+    """Attributes of ONNX's operator are neither required nor defaults: LeakyRelu has alpha = 0.01 there."""
+    spec = replace(
+        SPEC,
+        onnx=OnnxOp(domain="own.domain", op_type=op_type),
+        attributes=(Attribute(name="alpha", kind="float", default=0.25),),
+    )
+    node = helper.make_node(op_type, ["x"], ["y"], domain="own.domain")
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy")
+    imports = [helper.make_opsetid("", 18), helper.make_opsetid("own.domain", 1)]
+    model = helper.make_model(helper.make_graph([node], "g", [x], [y]), opset_imports=imports)
+    reference = Reference(with_reference(tmp_path, "double", "def double(x, *, alpha):\n    return x * alpha\n"), spec)
+    (found,) = ReferenceRun(model, [(spec, reference)]).run(None, {"x": np.array([4.0, -8.0], np.float32)})
+    assert found.tolist() == [1.0, -2.0]

@@ -22,7 +22,7 @@ from opmatrix.report.records import collect, totals
 from opmatrix.report.report_json import is_wrong
 from opmatrix.spec import Lowering
 from opmatrix.stages import report
-from opmatrix.verdict import CaseResult, Outcome, Verdict
+from opmatrix.verdict import CaseResult, CheckRecord, Outcome, Verdict
 from tests.report.many import checks
 
 CELLS = tuple(Cell(torch="2.13", exporter="dynamo", opset=opset, ort="1.31") for opset in (18, 20, 21))
@@ -325,3 +325,11 @@ def test_the_report_has_the_versions_of_each_environment_with_cells(several: Pat
     assert [*found] == ["main", "torch2.9", "ort1.16"]
     assert found["torch2.9"] == {"python": "3.11.7", "torch": "2.9.1+cpu", "numpy": "2.3.1"}
     assert found["ort1.16"] == {"python": "unknown", "onnxruntime": "1.16.3"}
+
+
+def test_only_operators_that_compat_cannot_run_are_named() -> None:
+    stream = io.StringIO()
+    old = CheckRecord(op="old", check="compat", torch="1.13", outcome="unsupported", detail="needs torch 2.4")
+    placeholder = CheckRecord(op="new", check="cases", outcome="unsupported", detail="FILL IN is left")
+    terminal.show_compat([placeholder, old], Console(file=stream, width=80, no_color=True))
+    assert stream.getvalue() == "○ old unsupported in torch 1.13: needs torch 2.4\n"

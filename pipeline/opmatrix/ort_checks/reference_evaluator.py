@@ -77,7 +77,7 @@ class ReferenceRun:
             found_here = reference(taken, values, precision=self.precision if own else "declared dtype")
             return _as_in_node(spec, found_here)
 
-        return type(spec.onnx.op_type, (OpRun,), {"op_domain": spec.onnx.domain, "_run": _run})
+        return type(spec.onnx.op_type, (OpRun,), {"op_domain": spec.onnx.domain, "op_schema": None, "_run": _run})
 
 
 def _as_in_torch(spec: OpSpec, inputs: Sequence[Array | None]) -> list[Array | None]:

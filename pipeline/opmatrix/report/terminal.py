@@ -72,7 +72,7 @@ def show(
 
 def show_compat(records: Sequence[CheckRecord], console: Console) -> None:
     """Print what works in torch beyond eager mode: a row per operator and torch, then what is refused, and why."""
-    for record in (r for r in records if r.outcome == "unsupported"):
+    for record in (r for r in records if r.check == "compat" and r.outcome == "unsupported"):
         told = f" {record.op} unsupported in torch {record.torch}: {record.detail}"
         console.print(_marked(ROW_MARKS["refused"], console, told), soft_wrap=True)
     if not (found := compat_as_json(records)):
