@@ -10,7 +10,9 @@ import pytest
 from tests.other_versions.conftest import Needs
 from tests.support.projects import ROOT, Project
 
-pytestmark = [pytest.mark.matrix, pytest.mark.compile, pytest.mark.torch, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.matrix, pytest.mark.compile, pytest.mark.torch, pytest.mark.deep, pytest.mark.timeout(600),
+]  # fmt: skip
 
 
 def test_each_torch_has_its_own_result(tmp_path: Path, needs: Needs) -> None:

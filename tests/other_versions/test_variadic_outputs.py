@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -44,12 +45,13 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Paths:
 def verdict(layout: Paths, name: str, cell: str, python: Path) -> str:
     """Verify a cell with a Python, and return the outcome."""
     command = [str(python), "-m", "opmatrix", "verify", name, "--lowering", "custom", "--cell", cell]
-    done = subprocess.run(command, cwd=layout.root, capture_output=True, text=True)
+    variables = os.environ | {"PYTHONPATH": str(ROOT / "pipeline"), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(command, cwd=layout.root, env=variables, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return str(json.loads((layout.build / f"verify/{name}/custom/{cell}.json").read_text())["outcome"])
 
 
-@pytest.mark.parametrize("torch", EXPORTERS)
+@pytest.mark.parametrize("torch", ["2.6", *(pytest.param(t, marks=pytest.mark.deep) for t in ("1.13", "2.15"))])
 def test_both_bindings_and_both_exporters(layout: Paths, torch: str, needs: Needs) -> None:
     needs(f"torch{torch}")
     one = environment(torch)
