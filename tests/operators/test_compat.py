@@ -34,6 +34,7 @@ def rows(project: Project) -> dict[str, tuple[str, str]]:
     return {row["name"]: (row["outcome"], row["detail"]) for one in report["compat"] for row in one["rows"]}
 
 
+@pytest.mark.deep
 def test_the_command_the_report_and_what_repeats(project: Project) -> None:
     assert not project.layout.compat_record("group_norm", torch="2.13").exists(), "plain doit leaves it out"
     done = project.doit("compat", "group_norm")

@@ -83,6 +83,7 @@ def test_a_planted_fault_is_found(project: Project, fault: str) -> None:
     assert expected in done.stdout + done.stderr
 
 
+@pytest.mark.deep
 def test_an_infinity_in_a_dtype_without_is_refused(project: Project) -> None:
     with edited(project.root / "ops/rescale/cases.py", 'if dtype in ("float8_e5m2", "float32")', "if True"):
         done = project.doit("opsets=18")

@@ -136,6 +136,7 @@ def model():
     ("exporter", "out"),
     [("legacy", "torch.empty_like(z)"), ("legacy", "torch.empty(0)"), ("dynamo", "torch.empty_like(z)")],
 )
+@pytest.mark.deep
 def test_later_nodes_read_what_was_written(exporter: str, out: str, project: Project) -> None:
     """In a user's model, which ONNX Runtime runs with the results of torch."""
     (project.root / "later.py").write_text(MODEL.format(made="x * 2", target="z", shape="2, 3", out=out))

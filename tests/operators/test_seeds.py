@@ -147,6 +147,7 @@ def model():
 
 
 @pytest.mark.parametrize("exporter", ["legacy", "dynamo"])
+@pytest.mark.deep
 def test_a_model_of_a_user(exporter: str, project: Project) -> None:
     """Its nodes have the first numbers of both generators, though it ran before: `doit check` rewinds them."""
     (project.root / "user.py").write_text(MODEL)

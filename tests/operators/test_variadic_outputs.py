@@ -234,6 +234,7 @@ def test_the_binding_and_the_fake_kernel_raise_for_the_same_calls(project: Proje
     assert (left, blocks) == (1, [[[0.0, 1.0], [5.0, 6.0]], [[2.0, 3.0], [7.0, 8.0]]])
 
 
+@pytest.mark.deep
 def test_vectors_of_others_name_each_tensor(project: Project) -> None:
     """An .npz has blocks_0, blocks_1, as ONNX test data have a file for each."""
     import numpy as np

@@ -148,6 +148,7 @@ def test_limits_of_time_and_memory_apply_in_its_process(tmp_path: Path) -> None:
     assert np.array_equal(reference((X,), {"factor": 5.0})[0], 5 * X)  # the process goes on
 
 
+@pytest.mark.deep
 def test_what_data_computed_is_read_without_a_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     layout, operator = project(tmp_path)
     data.run(layout, operator)
