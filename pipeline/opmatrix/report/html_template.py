@@ -1,4 +1,4 @@
-"""The template of the report's HTML page: markup, style and scripts.
+"""The template of the report's HTML page: markup, style and scripts, and the libraries in `vendored`.
 
 Rendered without Jinja2: its import takes 45 ms, a quarter of the report step, which follows every edit of a kernel.
 """
@@ -10,27 +10,47 @@ from base64 import b64encode
 from hashlib import sha256
 from pathlib import Path
 
-_FOLDER = Path(__file__).parent / "templates"
+_FOLDER = Path(__file__).parent
 # One script in the page, joined in this order: its parts share names, and the last one starts drawing.
 _SCRIPTS = ("graph", "data", "filters", "matrix", "keys", "legend", "faults", "detail", "page")
-TEMPLATES = tuple(_FOLDER / name for name in ("page.html", "page.css", *(f"{script}.js" for script in _SCRIPTS)))
+_PAGE, _STYLE, *_OURS = (
+    _FOLDER / "templates" / name for name in ("page.html", "page.css", *(f"{script}.js" for script in _SCRIPTS))
+)
+_LIBRARIES = {"dagre": ("dagre.min.js",)}
+VENDORED = tuple(
+    _FOLDER / "vendored" / name for library, files in _LIBRARIES.items() for name in (f"{library}.LICENSE", *files)
+)
+TEMPLATES = (_PAGE, _STYLE, *_OURS, *VENDORED)
 
 _SLOT = re.compile(r"\{\{ (\w+) \}\}")
+_SOURCE_MAP = re.compile(r"^//# sourceMappingURL=.*\n?", re.MULTILINE)  # names a file that is not there
 
 
 def join(data: str) -> str:
-    """Return the page around `data`, which is JSON. Its Content-Security-Policy allows only this style and this script,
-    by hash, so that even a string that escaped from `data` could not run or load anything."""
-    html, css, *js = (path.read_text() for path in TEMPLATES)
-    script = "\n".join(js)
+    """Return the page around `data`, which is JSON. Its Content-Security-Policy allows only this style and these
+    scripts, by hash, so that even a string that escaped from `data` could not run or load anything."""
+    css = _STYLE.read_text()
+    scripts = (*_libraries(), "\n".join(path.read_text() for path in _OURS))
     parts = {
-        "policy": f"default-src 'none'; script-src {_allowed(script)}; style-src {_allowed(css)}; img-src data:; "
-        "base-uri 'none'; form-action 'none'",
+        "policy": f"default-src 'none'; script-src {' '.join(map(_allowed, scripts))}; style-src {_allowed(css)}; "
+        "img-src data:; base-uri 'none'; form-action 'none'",
         "style": css,
-        "script": script,
+        "libraries": "\n".join(f"<script>{script}</script>" for script in scripts[:-1]),
+        "script": scripts[-1],
         "data": in_script(data),
     }
-    return _SLOT.sub(lambda slot: parts[slot[1]], html)
+    return _SLOT.sub(lambda slot: parts[slot[1]], _PAGE.read_text())
+
+
+def _libraries() -> list[str]:
+    """Return the library's files, each after its licence, which a copy must contain."""
+    found, licence = [], ""
+    for path in VENDORED:
+        if path.suffix == ".LICENSE":
+            licence = path.read_text().strip()
+        else:
+            found.append(f"/*!\n{licence}\n*/\n{_SOURCE_MAP.sub('', path.read_text())}")
+    return found
 
 
 def in_script(text: str) -> str:

@@ -1,12 +1,9 @@
 "use strict";
-// The picture of a model: inputs at the top, outputs at the bottom, nodes in layers between them. Constants stand in
-// the nodes that use them. The layers are those of Sugiyama, Tagawa and Toda, "Methods for Visual Understanding of
-// Hierarchical System Structures" (1981); places within a layer are the nearest to the neighbours' mean that keep
-// the order, by pooling adjacent violators.
+// The picture of a model: inputs at the top, outputs at the bottom, nodes between them, placed by dagre. Constants are in
+// the nodes that use them.
 
 const LETTER = 7.3; // of 12 px monospace, with room for fonts that are wider
 const SMALL = 6.5;
-const GAP = { across: 18, down: 26 };
 
 // Return the boxes of a picture, and the wires between them: [{text, second, kind, title}], [[from, to]].
 function boxesOf(graph) {
@@ -51,124 +48,14 @@ function describe(node) {
   return `${op}(${node.in.map(name).join(", ")}) → ${node.out.map(name).join(", ")}${braces}`;
 }
 
-// Give each box a layer: below all that it reads from, and no further up than what reads it allows.
-function layersOf(boxes, wires) {
-  const below = boxes.map(() => []), above = boxes.map(() => []);
-  for (const [from, to] of wires) { below[from].push(to); above[to].push(from); }
-  const layer = boxes.map(() => 0);
-  // Makers come before readers in ONNX, so that one pass is enough each way.
-  boxes.forEach((_, i) => { for (const from of above[i]) layer[i] = Math.max(layer[i], layer[from] + 1); });
-  for (let i = boxes.length - 1; i >= 0; i--) {
-    if (below[i].length) layer[i] = Math.min(...below[i].map((to) => layer[to])) - 1;
-  }
-  return layer;
-}
-
-// Return the layers as lists of places, wires longer than one layer led through bends.
-function layered(boxes, wires) {
-  const layer = layersOf(boxes, wires);
-  const places = boxes.map((box, i) => ({ box, layer: layer[i], up: [], down: [] }));
-  const paths = wires.map(([from, to]) => {
-    const path = [places[from]];
-    for (let at = layer[from] + 1; at < layer[to]; at++) {
-      const bend = { box: { width: 6, height: 0 }, layer: at, up: [], down: [], bend: true };
-      places.push(bend);
-      path.push(bend);
-    }
-    path.push(places[to]);
-    for (let i = 1; i < path.length; i++) { path[i - 1].down.push(path[i]); path[i].up.push(path[i - 1]); }
-    return path;
-  });
-  const layers = [];
-  for (const place of places) (layers[place.layer] ??= []).push(place);
-  return [layers, paths];
-}
-
-// Order each layer so that few wires cross: by the mean position of neighbours, down and up, the best order kept.
-function order(layers) {
-  const number = () => layers.forEach((layer) => layer.forEach((place, i) => { place.at = i; }));
-  const sort = (layer, side) => {
-    const key = new Map(layer.map((p) => [p, p[side].length ? mean(p[side].map((q) => q.at)) : p.at]));
-    layer.sort((a, b) => key.get(a) - key.get(b) || a.at - b.at);
-    layer.forEach((place, i) => { place.at = i; });
-  };
-  number();
-  let best = null, fewest = Infinity;
-  for (let round = 0; round < 8 && fewest; round++) {
-    if (round % 2) for (let i = layers.length - 2; i >= 0; i--) sort(layers[i], "down");
-    else for (let i = 1; i < layers.length; i++) sort(layers[i], "up");
-    const count = crossings(layers);
-    if (count < fewest) { fewest = count; best = layers.map((layer) => [...layer]); }
-  }
-  if (best) best.forEach((layer, i) => { layers[i] = layer; });
-  number();
-}
-
-function crossings(layers) {
-  let count = 0;
-  for (const layer of layers) {
-    const wires = layer.flatMap((p) => p.down.map((q) => [p.at, q.at]));
-    for (let i = 0; i < wires.length; i++) {
-      for (let j = 0; j < i; j++) {
-        if ((wires[i][0] - wires[j][0]) * (wires[i][1] - wires[j][1]) < 0) count++;
-      }
-    }
-  }
-  return count;
-}
-
-const mean = (numbers) => numbers.reduce((a, b) => a + b, 0) / numbers.length;
-
-// Put each place of a layer as near as may be to where its neighbours are.
-function settle(layer, wanted) {
-  // Without the room between them, the places need only be in order: pool those whose wishes are not.
-  const offsets = [];
-  layer.forEach((place, i) => {
-    const before = layer[i - 1];
-    offsets.push(i ? offsets[i - 1] + (before.box.width + place.box.width) / 2 + GAP.across : 0);
-  });
-  const pools = [];
-  layer.forEach((place, i) => {
-    pools.push({ sum: (wanted(place) - offsets[i]) * weight(place), weight: weight(place), count: 1 });
-    while (pools.length > 1) {
-      const last = pools[pools.length - 1], before = pools[pools.length - 2];
-      if (before.sum / before.weight <= last.sum / last.weight) break;
-      pools.pop();
-      before.sum += last.sum;
-      before.weight += last.weight;
-      before.count += last.count;
-    }
-  });
-  let i = 0;
-  for (const pool of pools) for (let n = 0; n < pool.count; n++, i++) layer[i].x = pool.sum / pool.weight + offsets[i];
-}
-
-const weight = (place) => (place.bend ? 6 : 1); // long wires are better straight
-
-function arrange(layers) {
-  for (const layer of layers) {
-    let x = 0;
-    for (const place of layer) { place.x = x + place.box.width / 2; x += place.box.width + GAP.across; }
-  }
-  for (let round = 0; round < 24; round++) {
-    const down = round % 2 === 0, walk = down ? layers : [...layers].reverse();
-    for (const layer of walk) {
-      settle(layer, (place) => {
-        const near = round < 18 ? place[down ? "up" : "down"] : [...place.up, ...place.down];
-        return near.length ? mean(near.map((q) => q.x)) : place.x;
-      });
-    }
-  }
-  let y = 12;
-  for (const layer of layers) {
-    const height = Math.max(...layer.map((place) => place.box.height), 8);
-    for (const place of layer) { place.y = y; place.height = place.bend ? height : place.box.height; }
-    y += height + GAP.down;
-  }
-  const left = Math.min(...layers.flat().map((p) => p.x - p.box.width / 2)) - 14;
-  for (const place of layers.flat()) place.x -= left;
-  const width = Math.max(...layers.flat().map((p) => p.x + p.box.width / 2)) + 14;
-  return { width, height: y - GAP.down + 12 };
+// Return the graph with a place for each box and points for each wire.
+function placed(boxes, wires) {
+  const layout = new dagre.graphlib.Graph({ multigraph: true });
+  layout.setGraph({ nodesep: 18, edgesep: 12, ranksep: 28, marginx: 8, marginy: 8 });
+  boxes.forEach((box, i) => layout.setNode(String(i), box));
+  wires.forEach(([from, to], i) => layout.setEdge(String(from), String(to), {}, String(i)));
+  dagre.layout(layout);
+  return layout;
 }
 
 function svg(tag, attributes, ...children) {
@@ -180,49 +67,57 @@ function svg(tag, attributes, ...children) {
 
 // Return the picture as an SVG element.
 function drawGraph(graph, name) {
-  const [boxes, wires] = boxesOf(graph);
-  const [layers, paths] = layered(boxes, wires);
-  order(layers);
-  const size = arrange(layers);
+  const layout = placed(...boxesOf(graph));
+  const wires = layout.edges().map((edge) => route(layout.node(edge.v), layout.node(edge.w), layout.edge(edge).points));
   const custom = graph.nodes.filter((node) => node.domain).length;
   const label = `Graph of ${name}: ${graph.nodes.length} nodes, ${custom} of them custom. Its nodes are listed below.`;
+  // dagre's own size leaves out the bends of wires.
+  const { width, height } = layout.graph(), bends = wires.flat().map(({ x }) => x);
+  const left = Math.floor(Math.min(0, ...bends.map((x) => x - 8))), right = Math.ceil(Math.max(width, ...bends.map((x) => x + 8)));
   const drawn = svg("svg", {
-    width: Math.ceil(size.width), height: Math.ceil(size.height), role: "img", "aria-label": label,
-    viewBox: `0 0 ${Math.ceil(size.width)} ${Math.ceil(size.height)}`,
+    width: right - left, height: Math.ceil(height), role: "img", "aria-label": label,
+    viewBox: `${left} 0 ${right - left} ${Math.ceil(height)}`,
   });
-  for (const path of paths) drawn.append(...wire(path));
-  for (const layer of layers) for (const place of layer) if (!place.bend) drawn.append(shape(place));
+  for (const points of wires) drawn.append(...wire(points));
+  for (const node of layout.nodes()) drawn.append(shape(layout.node(node)));
   return drawn;
 }
 
-function wire(path) {
-  const first = path[0], last = path[path.length - 1];
-  let [x, y] = [first.x, first.y + first.height];
-  const parts = [`M${x.toFixed(1)} ${y.toFixed(1)}`];
-  for (const place of path.slice(1)) {
-    const end = place === last ? place.y - 5 : place.y, middle = (y + end) / 2;
-    parts.push(`C${[x, middle, place.x, middle, place.x, end].map((n) => n.toFixed(1)).join(" ")}`);
-    [x, y] = [place.x, end];
-    if (place.bend) { y = place.y + place.height; parts.push(`V${y.toFixed(1)}`); }
+// Return the points of a wire, from the lower side of a box to the upper side of another.
+function route(from, to, points) {
+  const bends = points.slice(1, -1);
+  const beside = (box, { x }) => Math.min(Math.max(x, box.x - box.width / 2 + 9), box.x + box.width / 2 - 9);
+  const start = { x: beside(from, bends[0]), y: from.y + from.height / 2 };
+  const end = { x: beside(to, bends[bends.length - 1]), y: to.y - to.height / 2 };
+  return bends.length < 2 ? [start, end] : [start, ...bends, end];
+}
+
+// Return a curve along the points, and the tip of an arrow at the last one.
+function wire(points) {
+  const at = ({ x, y }) => `${x.toFixed(1)} ${y.toFixed(1)}`, middle = (a, b) => ({ x: (a.x + b.x) / 2, y: (a.y + b.y) / 2 });
+  const tip = points[points.length - 1], end = { x: tip.x, y: tip.y - 5 }, parts = [`M${at(points[0])}`];
+  if (points.length === 2) {
+    const { y } = middle(points[0], end);
+    parts.push(`C${at({ x: points[0].x, y })} ${at({ x: end.x, y })} ${at(end)}`);
   }
-  const tip = `M${last.x} ${last.y} l-3.5 -6.5 h7 z`;
-  return [svg("path", { class: "edge", d: parts.join("") }), svg("path", { class: "arrow", d: tip })];
+  for (let i = 1; i < points.length - 1; i++) {
+    parts.push(`Q${at(points[i])} ${at(i === points.length - 2 ? end : middle(points[i], points[i + 1]))}`);
+  }
+  return [svg("path", { class: "edge", d: parts.join("") }), svg("path", { class: "arrow", d: `M${at(tip)} l-3.5 -6.5 h7 z` })];
 }
 
 // Return a box: a custom node is cut at its corners and has a second outline, inputs and outputs are round and dashed.
-function shape({ box, x, y }) {
-  const left = x - box.width / 2, group = svg("g", {});
-  if (box.title) group.append(svg("title", {}, box.title));
-  if (box.kind === "custom") {
-    group.append(svg("path", { class: "custom", d: octagon(left, y, box.width, box.height, 7) }));
-    group.append(svg("path", { class: "inner", d: octagon(left + 3, y + 3, box.width - 6, box.height - 6, 5.5) }));
+function shape({ kind, text, second, title, x, y, width, height }) {
+  const left = x - width / 2, top = y - height / 2, group = svg("g", {});
+  if (title) group.append(svg("title", {}, title));
+  if (kind === "custom") {
+    group.append(svg("path", { class: "custom", d: octagon(left, top, width, height, 7) }));
+    group.append(svg("path", { class: "inner", d: octagon(left + 3, top + 3, width - 6, height - 6, 5.5) }));
   } else {
-    const round = box.kind === "rim" ? box.height / 2 : 2;
-    group.append(svg("rect", { class: box.kind, x: left, y, width: box.width, height: box.height, rx: round }));
+    group.append(svg("rect", { class: kind, x: left, y: top, width, height, rx: kind === "rim" ? height / 2 : 2 }));
   }
-  const name = box.kind === "custom" ? "custom-name" : "name";
-  group.append(svg("text", { class: name, x, y: y + 15 }, box.text));
-  if (box.second) group.append(svg("text", { class: "second", x, y: y + 28.5 }, box.second));
+  group.append(svg("text", { class: kind === "custom" ? "custom-name" : "name", x, y: top + 15 }, text));
+  if (second) group.append(svg("text", { class: "second", x, y: top + 28.5 }, second));
   return group;
 }
 
