@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -169,6 +169,15 @@ def write(path: Path, found: Found) -> None:
     if isinstance(found, Verdict):
         data["cases"] = [case.as_json() for case in found.cases]
     write_text(path, json.dumps(data, indent=1, allow_nan=False) + "\n")
+
+
+def write_mismatches(path: Path, mismatches: Sequence[Mapping[str, Any]]) -> None:
+    """Write the records of `opmatrix.testdata.mismatch` to a file, or remove those of an earlier run."""
+    if mismatches:
+        content = json.dumps({"mismatches": mismatches}, separators=(",", ":"), allow_nan=False)
+        write_text(path, content + "\n")
+    else:
+        path.unlink(missing_ok=True)
 
 
 def read(path: Path) -> Verdict:

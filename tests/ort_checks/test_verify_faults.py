@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 import sys
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 from onnx import helper
 
@@ -57,6 +59,37 @@ def test_a_project_without_faults_is_verified(layout: Paths) -> None:
     assert found.outcome == "verified"
     assert [c.case for c in found.cases] == ["plain", "special", "empty", "large"]
     assert all(c.error == 0 and c.tolerance_used == 0 for c in found.cases)
+
+
+def test_the_errors_of_failing_cases_are_beside_the_verdict_until_they_pass(layout: Paths) -> None:
+    path = layout.mismatches(layout.verdict("double", "decomposed", CELL))
+    right = [onnx_dataset.read(layout.data("double", "dynamic", n)).outputs["Y"] for n in range(4)]
+    run(layout)
+    assert not path.exists(), "a case that passes costs nothing"
+    for index in (0, 1, 3):
+        wrong = right[index].copy()
+        wrong[1, 2] = 7
+        change_expected(layout, index, wrong)
+    change_expected(layout, 2, np.zeros((0, 6), np.float32))
+    refused(layout)
+    found = json.loads(path.read_text())["mismatches"]
+    assert [one["case"] for one in found] == ["plain", "special", "empty"], "the first three of four"
+    plain, _, empty = found
+    assert (plain["output"], plain["worst"]["at"], plain["worst"]["expected"]) == ("Y", [1, 2], 7.0)
+    assert plain["actual_is"] == "ONNX Runtime, optimised" and plain["expected_is"] == "reference in float64"
+    assert plain["inputs"] == [{"name": "X", "dtype": "float32", "shape": [2, 3]}]
+    assert empty["problem"] == "shape is (0, 5), expected (0, 6)"
+    for index, output in enumerate(right):
+        change_expected(layout, index, output)
+    run(layout)
+    assert not path.exists()
+
+
+def test_a_replay_measures_nothing(layout: Paths) -> None:
+    change_expected(layout, 0, np.ones((2, 3), np.float32))
+    with pytest.raises(VerifyError):
+        run(layout, case="plain")
+    assert not [*layout.build.rglob("*.mismatches.json")]
 
 
 def test_the_model_becomes_a_complete_backend_test(layout: Paths) -> None:

@@ -149,6 +149,8 @@ def test_the_first_wrong_cases_are_shown_completely_and_each_is_replayed(few: Pr
     path = few.layout.register_manifest("group_norm", "kernel", torch="2.13")
     record = verdict.read_check(path)
     assert (record.outcome, record.detail) == ("failed", "\n".join(lines)), "the report shows the same message"
+    measured = json.loads(few.layout.mismatches(path).read_text())["mismatches"]
+    assert len(measured) == 3 and {one["actual_is"] for one in measured} == {"kernel in torch"}
     done = pipeline(few, "register", "group_norm", "--part", "kernel", "--case", last)
     assert done.returncode == 8 and done.stderr.startswith(f"group_norm-{last} in torch: ")
     assert len(done.stderr.splitlines()) == 1 and verdict.read_check(path) == record

@@ -53,8 +53,10 @@ def problems(root: Path, kernel: Kernel, *, reference: str, vectors: Any = None,
     folder = layout.data("double", "dynamic", 1)
     found = onnx_dataset.read(folder, judge=truth.read_judges(layout.data_manifest("double"))[folder])
     check = CaseCheck(spec=SPEC, model=operator.models[0], case=case, data=found, overload=kernel)
-    said, result = check_case(check)
+    mismatches: list[dict[str, Any]] = []
+    said, result = check_case(check, mismatches)
     assert result["judged_in"] == str(found.judge)
+    assert bool(mismatches) == bool(said) and all(one["differing"] and one["case"] == case.name for one in mismatches)
     return "\n".join(said)
 
 

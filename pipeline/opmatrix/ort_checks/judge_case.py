@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from opmatrix.spec import DType, Tolerance
 from opmatrix.testdata import case_message
 from opmatrix.testdata.arrays import Array, dtype_name
-from opmatrix.testdata.compare import EXACT, Comparison, compare, first_difference
+from opmatrix.testdata.compare import EXACT, Comparison, Pair, compare, first_difference
 from opmatrix.testdata.truth import Judge
 from opmatrix.testdata.voices import Voices
 
@@ -59,8 +59,10 @@ class Run:
 
 @dataclass(frozen=True, kw_only=True)
 class CaseJudgement:
-    """`evaluated` compares the reference evaluation with the expected outputs. `detail` is the first fault, or ""."""
+    """`evaluated` compares the reference evaluation with the expected outputs. `detail` is the first fault, or "".
+    `case` has the arrays."""
 
+    case: CaseRuns
     runs: tuple[Run, ...]
     evaluated: Comparison
     detail: str
@@ -70,7 +72,39 @@ def judge_case(case: CaseRuns) -> CaseJudgement:
     """Compare the runs with the expected outputs, with each other, and with the reference evaluation."""
     runs = tuple(_runs(case))
     evaluated = _worst(case, case.evaluated, case.expected)
-    return CaseJudgement(runs=runs, evaluated=evaluated, detail=next(_faults(case, runs, evaluated), ""))
+    detail = next(_faults(case, runs, evaluated), "")
+    return CaseJudgement(case=case, runs=runs, evaluated=evaluated, detail=detail)
+
+
+def pairs(judgement: CaseJudgement) -> Iterator[Pair]:
+    """Yield the outputs that must agree, the worst run first, then in the order of `_faults`."""
+    case, reference = judgement.case, f"reference in {judgement.case.judge.precision}"
+    declared = [_tolerance(case, array) for array in case.expected]
+    exact = [EXACT] * len(declared)
+    worst = max(judgement.runs, key=lambda r: (bool(r.comparison.problem), r.comparison.tolerance_used))
+    yield Pair(_in_ort(worst.name), worst.outputs, reference, case.expected, declared)
+    if case.vectors:
+        yield Pair(reference, case.expected, f"vectors ({case.source})", case.vectors, declared)
+    for setting, (first, again) in case.outputs.items():
+        yield Pair(_in_ort(f"{setting}, again"), again, _in_ort(setting), first, exact)
+    one, _ = case.outputs[ONE_THREAD]
+    if TWO_THREADS in case.outputs:
+        yield Pair(_in_ort(TWO_THREADS), case.outputs[TWO_THREADS][0], _in_ort(ONE_THREAD), one, exact)
+    for setting, outputs in case.in_place.items():
+        yield Pair(_in_ort(f"{setting}, in place"), outputs, _in_ort(setting), case.outputs[setting][0], exact)
+    for kept, outputs in case.alone.items():
+        yield Pair(_in_ort(f"with only output {kept!r}"), outputs, _in_ort(ONE_THREAD), one, exact)
+    yield Pair("reference evaluator", case.evaluated, reference, case.expected, declared)
+
+
+def _in_ort(run: str) -> str:
+    return f"ONNX Runtime, {run}"
+
+
+def _tolerance(case: CaseRuns, expected: Array) -> Tolerance:
+    """Return the tolerance of an output. A dtype without one must be equal."""
+    by_dtype: Mapping[str, Tolerance] = {str(dtype): tolerance for dtype, tolerance in case.tolerances.items()}
+    return by_dtype.get(dtype_name(expected), EXACT)
 
 
 def _runs(case: CaseRuns) -> Iterator[Run]:
@@ -85,12 +119,11 @@ def _runs(case: CaseRuns) -> Iterator[Run]:
 
 
 def _worst(case: CaseRuns, actual: Outputs, expected: Outputs) -> Comparison:
-    """Return the comparison of the output with the largest error. A dtype without a tolerance must be equal."""
+    """Return the comparison of the output with the largest error."""
     if len(actual) != len(expected):
         return Comparison(tolerance=EXACT, problem=f"{len(actual)} outputs, expected {len(expected)}")
-    by_dtype: Mapping[str, Tolerance] = {str(dtype): tolerance for dtype, tolerance in case.tolerances.items()}
     found = [
-        replace(compare(a, e, tolerance=by_dtype.get(dtype_name(e), EXACT)), subject=subject)
+        replace(compare(a, e, tolerance=_tolerance(case, e)), subject=subject)
         for subject, a, e in zip(_subjects(case), actual, expected, strict=True)
     ]
     return max(found, key=lambda c: (bool(c.problem), c.tolerance_used))

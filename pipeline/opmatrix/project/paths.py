@@ -250,6 +250,10 @@ class Paths:
     def verdict(self, name: str, lowering: str, cell: Cell) -> Path:
         return self._results("verify", name) / lowering / f"{cell}.json"
 
+    def mismatches(self, record: Path) -> Path:
+        """What the report shows of the failing cases of a verdict or a check record; it exists only where one fails."""
+        return record.with_suffix(".mismatches.json")
+
     # What the sanitizers found in an operator.
     sanitized_verdict = _named("build/sanitize/{}/verdict.json")
     # The program for ThreadSanitizer and its calls, and what it found.

@@ -3,6 +3,7 @@
 The data of the page is a table by columns. A column of strings is ``{"values": [...], "rows": [...]}``, where a row is
 the index of its string in the values; a column of numbers is a list. Cases have a table of their own, in the order of
 the cells, and ``cases.ends[i]`` is where those of cell i end. Numbers have three digits: report.json has all.
+docs/report.md describes ``mismatches``, the errors of failing cases.
 """
 
 from __future__ import annotations
@@ -20,15 +21,20 @@ from opmatrix.report.records import OUTCOMES, weak_checks
 from opmatrix.report.report_json import Document
 from opmatrix.verdict import CaseResult, CheckRecord, Verdict, finite
 
+NO_MISMATCHES: Mapping[str, Any] = {"records": [], "shown": {}, "failing": 0}
+"""What `opmatrix.report.mismatches` returns where nothing fails."""
+
 
 def render(
     report: Document,
     verdicts: Sequence[Verdict],
     backgrounds: Sequence[Background],
     checks: Sequence[CheckRecord] = (),
+    mismatches: Mapping[str, Any] = NO_MISMATCHES,
 ) -> str:
-    """Return the HTML of the page, from one background for each verdict."""
-    return join(json.dumps(data(report, verdicts, backgrounds, checks), separators=(",", ":"), allow_nan=False))
+    """Return the HTML of the page, from one background for each verdict and the records of failing cases."""
+    found = data(report, verdicts, backgrounds, checks) | {"mismatches": mismatches}
+    return join(json.dumps(found, separators=(",", ":"), allow_nan=False))
 
 
 def data(

@@ -27,6 +27,8 @@ from opmatrix.torch_library import features, load_library
 from opmatrix.torch_library.call import torch_minor
 from opmatrix.verdict import CheckRecord
 
+MEASURED = 3  # failing cases whose errors the report shows
+
 
 def parts(layout: Paths, operator: Operator, *, asked: Sequence[Part] | None = None) -> tuple[Part, ...]:
     """Return the parts that are `asked` for, else those that doit plans, in an order that one process can run.
@@ -43,6 +45,7 @@ def run(layout: Paths, operator: Operator, *, part: Part) -> None:
     path = layout.register_manifest(operator.name, part, torch=torch_minor())
     record = CheckRecord(op=operator.name, check=part, torch=torch_minor(), outcome="failed")
     known, lacking = features.with_known_dtypes(operator)
+    verdict.write_mismatches(layout.mismatches(path), ())
     try:
         results = tuple(_results(layout, known, part) if known.models else [{"check": part, "skipped": lacking}])
     except OpmatrixError as error:
@@ -110,7 +113,7 @@ def _results(layout: Paths, operator: Operator, part: Part) -> Sequence[Mapping[
 
 def _kernel(layout: Paths, operator: Operator, only: str | None = None) -> list[dict[str, Any]]:
     loaded = load_library.load(layout, operator)  # keeps a definition in Python alive
-    results, faults = [], {}
+    results, faults, mismatches = [], {}, list[dict[str, Any]]()
     judges = read_judges(layout.data_manifest(operator.name))
     for model in operator.models:
         for index, case in enumerate(model.cases):
@@ -120,11 +123,14 @@ def _kernel(layout: Paths, operator: Operator, only: str | None = None) -> list[
             folder = layout.data(operator.name, model.name, index)
             data = read(folder, judge=judges.get(folder))
             check = CaseCheck(spec=operator.spec, model=model, case=case, data=data, overload=loaded.overload)
-            problems, result = check_case(check)
+            problems, result = check_case(check, mismatches if len(mismatches) < MEASURED else None)
             if problems:
                 faults[case.name] = "\n".join(problems)
             results.append({"model": model.name, "case": case.name, **result})
     if faults:
+        if only is None:
+            record = layout.register_manifest(operator.name, "kernel", torch=torch_minor())
+            verdict.write_mismatches(layout.mismatches(record), mismatches)
         faults = dict(sorted(faults.items(), key=lambda fault: not tells_who(fault[1])))
         where = f"each by python -m opmatrix register {operator.name} --part kernel --case NAME"
         raise RegisterError(step_log.summarize_faults(faults, subject=f"{operator.name} in torch", where=where))

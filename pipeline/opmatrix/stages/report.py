@@ -16,7 +16,7 @@ from opmatrix.files import write_bytes, write_text
 from opmatrix.matrix.cells import Cell
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import installed
-from opmatrix.report import html_page, junit, logs_and_graphs, markdown, mutation_scores, terminal
+from opmatrix.report import html_page, junit, logs_and_graphs, markdown, mismatches, mutation_scores, terminal
 from opmatrix.report.changes import compare
 from opmatrix.report.records import (
     checked,
@@ -69,7 +69,8 @@ def run(
     write_bytes(xml, junit.render(verdicts, records))
     write_text(summary, markdown.render(report, verdicts, skipped, records))
     backgrounds = [logs_and_graphs.read(layout, v) for v in verdicts]
-    write_text(html, html_page.render(report, verdicts, backgrounds, records))
+    failing = mismatches.read(layout, verdicts, records)
+    write_text(html, html_page.render(report, verdicts, backgrounds, records, failing))
     console = Console()
     checks = checks_in_order(checks)
     terminal.show(asked, console, skipped_checks(checks), checks)

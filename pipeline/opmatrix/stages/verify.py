@@ -9,7 +9,7 @@ import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from opmatrix.matrix.cells import Cell
 from opmatrix.ort_checks import inferred_shapes
 from opmatrix.ort_checks.crowd import run_concurrently
 from opmatrix.ort_checks.fuzz import Fuzz
-from opmatrix.ort_checks.judge_case import CaseJudgement, judge_case
+from opmatrix.ort_checks.judge_case import CaseJudgement, judge_case, pairs
 from opmatrix.ort_checks.run_case import ModelRunner
 from opmatrix.ort_checks.sessions import OrtSessions, RefusedError, TooNewError
 from opmatrix.project.paths import Paths
@@ -75,6 +75,7 @@ def run(
     path = layout.verdict(operator.name, lowering, cell)
     if case is None:
         verdict.write(path, found)
+        verdict.write_mismatches(layout.mismatches(path), verifier.mismatches)
     if outcome in WRONG:
         where = f"{path.relative_to(layout.root)}, or each by --case NAME"
         raise VerifyError(step_log.summarize_faults(case_message.faults(found), subject=str(found), where=where))
@@ -85,6 +86,7 @@ def _digest(path: Path | None) -> str:
 
 
 FEW = 5  # forbidden calls, or wrong shapes, in the message
+MEASURED = 3  # failing cases of a cell whose errors the report shows
 LONG = 0.03  # seconds that several threads run large inputs for
 PUBLISHED = "published_"  # prefix of the case name of a published version's model
 FORBIDDEN = "forbidden_inputs"  # the name of the case of all forbidden calls
@@ -112,6 +114,8 @@ class CellVerifier:
     cell: Cell
     only: str | None
     once: bool
+    mismatches: list[Mapping[str, Any]] = field(default_factory=list)
+    """What the report shows of the first failing cases, by `opmatrix.testdata.mismatch`."""
 
     def __post_init__(self) -> None:
         """Raise UsageError for an unknown case. A case of a function body means the case that it comes from."""
@@ -265,6 +269,7 @@ class CellVerifier:
             return self._not_run(made, made.cases[0], error)
         if self.only:
             self._show(path, folder, judgement)
+        self._measure(made, made.cases[0], data, judgement)
         found = _judged(made, made.cases[0], judgement)
         detail = found.detail and case_message.published(version, found.detail)
         return replace(found, detail=detail, judged_in=str(runs.judge))
@@ -322,7 +327,18 @@ class CellVerifier:
             judgement = judge_case(runs)
             if self.only:
                 self._show(path, folders[model.cases.index(case)], judgement)
+            self._measure(model, case, data, judgement, end="" if config.operators else FUNCTION)
             yield replace(_judged(model, case, judgement), judged_in=str(data.judge))
+
+    def _measure(self, model: Model, case: Case, data: DataSet, judgement: CaseJudgement, *, end: str = "") -> None:
+        """Measure a failing case for the report; `end` is the suffix of its name."""
+        if not judgement.detail or self.only or len(self.mismatches) == MEASURED:
+            return
+        from opmatrix.testdata import mismatch  # which only a failing case needs
+
+        spec, names = self.operator.spec, [*data.outputs]
+        if found := mismatch.of_case(spec, model, case.name + end, data.inputs, names, pairs(judgement)):
+            self.mismatches.append(found)
 
     def _read(self, folder: Path) -> DataSet | DataError:
         try:

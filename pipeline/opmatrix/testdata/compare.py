@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -59,6 +60,16 @@ class Comparison:
         )
 
 
+class Pair(NamedTuple):
+    """Outputs that must agree within tolerances, each with what it is, such as ``ONNX Runtime, optimised``."""
+
+    actual_is: str
+    actual: Sequence[Array]
+    expected_is: str
+    expected: Sequence[Array]
+    tolerances: Sequence[Tolerance]
+
+
 EXACT = Tolerance(rtol=0.0, atol=0.0)
 _CHUNK = 1 << 20  # elements whose bytes are compared at once
 
@@ -76,9 +87,7 @@ def compare(actual: Array, expected: Array, *, tolerance: Tolerance) -> Comparis
         return Comparison(tolerance=tolerance, problem=f"shape is {actual.shape}, expected {expected.shape}")
     if same_bytes(actual, expected):  # the usual case, and fast
         return Comparison(tolerance=tolerance, elements=expected.size)
-    flat = expected.ravel()  # so that a scalar is an array too
-    error = _error(actual.ravel(), flat)
-    used = _tolerance_used(error, flat, tolerance)
+    error, used, ulps = elementwise(actual, expected, tolerance=tolerance)
     at = int(used.argmax())
     worst = np.unravel_index(at, expected.shape)
     beyond = used > 1
@@ -92,9 +101,17 @@ def compare(actual: Array, expected: Array, *, tolerance: Tolerance) -> Comparis
         expected=_shown(expected[worst]),
         actual=_shown(actual[worst]),
         error=float(error.max()),
-        ulp=_ulp(error, flat),
+        ulp=float(ulps.max(initial=0.0)),
         tolerance_used=float(used[at]),
     )
+
+
+def elementwise(actual: Array, expected: Array, *, tolerance: Tolerance) -> tuple[Array, Array, Array]:
+    """Return the absolute error of each element and the part of its tolerance, both flat, and the errors in units in
+    the last place of those elements that have one. `Comparison` describes the three; the arrays have equal shapes."""
+    flat = expected.ravel()  # so that a scalar is an array too
+    error = _error(actual.ravel(), flat)
+    return error, _tolerance_used(error, flat, tolerance), _ulps(error, flat)
 
 
 def _shown(value: object) -> str:
@@ -157,15 +174,14 @@ def _tolerance_used(error: Array, expected: Array, tolerance: Tolerance) -> Arra
     return used
 
 
-def _ulp(error: Array, expected: Array) -> float:
-    """Return the largest error in units in the last place of the expected value; the unit of integers is 1."""
+def _ulps(error: Array, expected: Array) -> Array:
+    """Return errors in units in the last place of the expected value, where there is one; the unit of integers is 1."""
     if kind(expected.dtype) in "iub":
-        return float(error.max())
+        return error
     if expected.dtype == np.object_:
-        return 0.0
+        return np.empty(0)
     counted = np.isfinite(error) & np.isfinite(expected) & (expected != 0)
-    if not counted.any():
-        return 0.0
     with np.errstate(over="ignore", invalid="ignore"):
         unit = _wide(np.abs(np.spacing(expected[counted])))
-        return float((error[counted] / unit).max())
+        ulps: Array = error[counted] / unit
+    return ulps

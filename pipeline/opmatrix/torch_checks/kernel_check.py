@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +14,7 @@ from opmatrix.declaration.torch_signature import dtype_of
 from opmatrix.spec import Case, Model, OpSpec
 from opmatrix.testdata.arrays import Array, dtype_name
 from opmatrix.testdata.case_message import mismatch, refused, two_voices
-from opmatrix.testdata.compare import EXACT, Comparison, compare
+from opmatrix.testdata.compare import EXACT, Comparison, Pair, compare
 from opmatrix.testdata.onnx_dataset import DataSet
 from opmatrix.testdata.voices import Voices
 from opmatrix.torch_library.call import as_tuple, with_attributes
@@ -41,11 +41,11 @@ class CaseCheck:
         return f"python -m opmatrix register {self.spec.name} --part kernel --case {self.case.name}"
 
 
-def check_case(check: CaseCheck) -> tuple[list[str], dict[str, Any]]:
+def check_case(check: CaseCheck, mismatches: list[dict[str, Any]] | None = None) -> tuple[list[str], dict[str, Any]]:
     """Return the problems, the largest error, ULP and used tolerance over all outputs, and what judged them.
 
     With one thread the outputs must be the expected ones. A second call, and one with several threads, must give the
-    same bits. The inputs must not change.
+    same bits. The inputs must not change. Of a case that fails, what the report shows is added to `mismatches`.
     """
     inputs = tensors(check.spec, check.model, check.case, list(check.data.inputs.values()))
     try:
@@ -62,9 +62,29 @@ def check_case(check: CaseCheck) -> tuple[list[str], dict[str, Any]]:
     problems += _differing(
         check, "its input afterwards", [as_array(i) for i in inputs], list(check.data.inputs.values())
     )
+    if problems and mismatches is not None:
+        _measure(check, [first, second, third], mismatches)
     keys = ("error", "ulp", "tolerance_used")
     worst = {key: max((getattr(c, key) for c in comparisons.values()), default=0.0) for key in keys}
     return problems, {**worst, "judged_in": str(check.data.judge)}
+
+
+def _measure(check: CaseCheck, calls: Sequence[list[Array]], mismatches: list[dict[str, Any]]) -> None:
+    from opmatrix.testdata import mismatch  # which only a failing case needs
+
+    first, second, third = calls
+    expected, vectors = [*check.data.outputs.values()], [*check.data.vectors.values()]
+    kernel, reference = "kernel in torch", f"reference in {check.data.judge.precision}"
+    outputs = graph_outputs(check.spec, check.model)
+    declared = [check.spec.tolerances["custom"][dtype_of(o.type, check.model.types)] for o in outputs]
+    pairs = [Pair(kernel, first, reference, expected, declared)]
+    if vectors and check.case.expected:
+        pairs += [Pair(reference, expected, f"vectors ({check.case.expected.source})", vectors, declared)]
+    for name, again in (("the second call", second), (f"{THREADS} threads", third)):
+        pairs += [Pair(f"{kernel}, {name}", again, kernel, first, [EXACT] * len(first))]
+    names = [o.name for o in outputs]
+    if found := mismatch.of_case(check.spec, check.model, check.case.name, check.data.inputs, names, pairs):
+        mismatches.append(found)
 
 
 def _compared(check: CaseCheck, actual: list[Array], expected: list[Array]) -> dict[str, Comparison]:

@@ -1,0 +1,190 @@
+"""What the report shows of a failing case: where the wrong elements are, how large the errors are, and some values.
+
+The record of an output is a JSON object of at most some 30 kB, whatever the size of the output; docs/report.md
+describes it. Only a case that fails is measured.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from opmatrix.spec import Model, OpSpec, Tolerance
+from opmatrix.testdata.arrays import Array, dtype_name
+from opmatrix.testdata.compare import EXACT, Pair, compare, elementwise
+from opmatrix.testdata.dtypes import is_float, kind
+
+LEVELS = (0.0, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 100.0, 1e3, 1e4, 1e5, 1e6)
+"""The largest value of each level of a map, from its second digit on: 0 is an equal element."""
+
+_NO_NUMBER = "f"  # the digit of a NaN or an infinity on one side, and of an error where the tolerance is 0
+_MAP = 16_384  # digits of all maps
+_SIDES = (64, 48, 32)  # digits of the side of a map, the most that leaves all maps within `_MAP`
+_AXES = 6  # axes that are in maps, the largest
+_WORST, _SAMPLED = 96, 160  # elements in `points`
+_AROUND = 8  # elements on each side of the worst
+_CUT = 200  # characters of a text
+
+
+def of_case(
+    spec: OpSpec, model: Model, case: str, inputs: Mapping[str, Array], names: Sequence[str], pairs: Iterable[Pair]
+) -> dict[str, Any] | None:
+    """Return the record of the worst output of the first pair that differs; None where all agree, or where one has
+    more outputs. `names` are the outputs' names."""
+    for pair in pairs:
+        if len(pair.actual) != len(pair.expected):
+            return None
+        both = [*zip(pair.actual, pair.expected, pair.tolerances, strict=True)]
+        found = [compare(actual, expected, tolerance=tolerance) for actual, expected, tolerance in both]
+        if all(one.ok for one in found):
+            continue
+        worst = max(range(len(found)), key=lambda n: (bool(found[n].problem), found[n].tolerance_used))
+        actual, expected, tolerance = both[worst]
+        attributes = {part.name: model.attributes.get(part.name, part.default) for part in spec.attributes}
+        return {
+            "case": case,
+            "model": model.name,
+            "attributes": {name: _cut(repr(value)) for name, value in attributes.items()},
+            "inputs": [{"name": n, "dtype": dtype_name(a), "shape": list(a.shape)} for n, a in inputs.items()],
+            "output": names[worst],
+            "actual_is": pair.actual_is,
+            "expected_is": pair.expected_is,
+            **measure(actual, expected, tolerance=tolerance),
+        }
+    return None
+
+
+def measure(actual: Array, expected: Array, *, tolerance: Tolerance) -> dict[str, Any]:
+    """Return what a record has about one output: docs/report.md."""
+    head = {
+        "dtype": dtype_name(expected),
+        "shape": list(expected.shape),
+        "rtol": tolerance.rtol,
+        "atol": tolerance.atol,
+        "elements": expected.size,
+    }
+    found = compare(actual, expected, tolerance=tolerance)
+    if found.problem or found.worst is None:
+        return head | {"problem": found.problem, "differing": found.differing}
+    error, used, ulps = elementwise(actual, expected, tolerance=tolerance)
+    # Without a tolerance each error uses all of it: the error itself says more.
+    of_error = tolerance == EXACT
+    worst_first = np.argsort(-_finite_first(used, error), kind="stable")
+    at = int(worst_first[0])
+    return head | {
+        "problem": "",
+        "differing": found.differing,
+        "worst": {"at": [int(i) for i in np.unravel_index(at, expected.shape)], **_point(at, actual, expected, error)}
+        | {"ulp": _three(found.ulp), "tolerance_used": _three(float(used[at]))},
+        "map_of": "error" if of_error else "tolerance_used",
+        "levels": LEVELS,
+        "maps": [*_maps((error if of_error else used).reshape(expected.shape))],
+        "ulps": _histogram(ulps, expected.size),
+        "points": _points(worst_first, int((used > 1).sum()), actual, expected, error),
+        "around": _around(at, actual, expected),
+    }
+
+
+def _finite_first(used: Array, error: Array) -> Array:
+    """Return what orders elements: the part of the tolerance, and among equal ones, such as infinities, the error."""
+    order = np.empty(used.size)
+    order[np.lexsort((error, used))] = np.arange(used.size)
+    return order
+
+
+def _maps(values: Array) -> list[dict[str, Any]]:
+    """Return a map for each two axes: the level of the largest value over the other axes, a digit each.
+
+    One axis alone is folded into rows; each digit is for `step` neighbours.
+    """
+    axes = [axis for axis, size in enumerate(values.shape) if size > 1]
+    if len(axes) < 2:
+        flat = values.ravel()
+        width = _SIDES[0]
+        step = max(1, math.ceil(flat.size / width**2))
+        digits = _digits(np.maximum.reduceat(flat, np.arange(0, flat.size, step)))
+        return [{"axes": axes, "step": step, "rows": [digits[i : i + width] for i in range(0, len(digits), width)]}]
+    largest = sorted(sorted(axes, key=lambda axis: -values.shape[axis])[:_AXES])
+    pairs = [*combinations(largest, 2)]
+    side = next((side for side in _SIDES if len(pairs) * side**2 <= _MAP), _SIDES[-1])
+    found = []
+    for pair in pairs:
+        both = values.max(axis=tuple(axis for axis in range(values.ndim) if axis not in pair))
+        for axis, size in enumerate(both.shape):
+            both = np.maximum.reduceat(both, [size * i // min(size, side) for i in range(min(size, side))], axis=axis)
+        found.append({"axes": list(pair), "rows": [_digits(row) for row in both]})
+    return found
+
+
+def _digits(values: Array) -> str:
+    """Return the hexadecimal digit of the level of each value."""
+    levels = np.searchsorted(LEVELS, values)
+    return "".join(_NO_NUMBER if not np.isfinite(v) else f"{n:x}" for v, n in zip(values, levels, strict=True))
+
+
+def _histogram(ulps: Array, elements: int) -> dict[str, Any]:
+    """Return how many elements are equal, how many have an error up to each power of 2, and how many have no ULP.
+
+    ``counts[i]`` is for errors above ``2**(first + i - 1)`` up to ``2**(first + i)``.
+    """
+    wrong = ulps[ulps > 0].astype(np.float64)
+    found = {"equal": int((ulps == 0).sum()), "without": elements - int(ulps.size)}
+    if not wrong.size:
+        return found | {"first": 0, "counts": []}
+    exponents = np.ceil(np.log2(wrong)).astype(int)
+    first = int(exponents.min())
+    return found | {"first": first, "counts": np.bincount(exponents - first).tolist()}
+
+
+def _points(worst_first: Array, differing: int, actual: Array, expected: Array, error: Array) -> dict[str, Any]:
+    """Return the worst elements, and some of all others, evenly spaced in memory."""
+    worst = worst_first[: min(_WORST, max(differing, 1))]
+    others = np.setdiff1d(np.linspace(0, expected.size - 1, min(_SAMPLED, expected.size)).astype(int), worst)
+    chosen = [*worst.tolist(), *others.tolist()]
+    rows = [_point(at, actual, expected, error) for at in chosen]
+    return {"worst": len(worst), "at": chosen} | {key: [row[key] for row in rows] for key in rows[0]}
+
+
+def _point(at: int, actual: Array, expected: Array, error: Array) -> dict[str, Any]:
+    values = (_value(array.reshape(-1)[at]) for array in (expected, actual))
+    return dict(zip(("expected", "actual", "error"), (*values, _three(float(error[at]))), strict=True))
+
+
+def _around(at: int, actual: Array, expected: Array) -> dict[str, Any]:
+    """Return the neighbours of the worst element along the last axis, and the index of the first of them there."""
+    length = expected.shape[-1] if expected.shape else 1
+    along = at % length
+    low, high = max(0, along - _AROUND), min(length, along + _AROUND + 1)
+    both = {"expected": expected, "actual": actual}
+    rows = {name: array.reshape(-1)[at - along + low : at - along + high] for name, array in both.items()}
+    return {"from": low, **{name: [_value(value) for value in row] for name, row in rows.items()}}
+
+
+def _value(value: Any) -> float | int | bool | str:
+    """Return a value for JSON in the fewest digits that identify it: ``"NaN"``, ``"Infinity"`` and integers that
+    JavaScript would round are strings."""
+    if isinstance(value, str):
+        return _cut(value)
+    dtype = value.dtype
+    if dtype == np.bool_:
+        return bool(value)
+    if kind(dtype) in "iu":
+        number = int(value)
+        return number if abs(number) < 2**53 else str(number)
+    shown = float(str(value)) if is_float(dtype) else float(value)
+    if math.isnan(shown):
+        return "NaN"
+    return shown if math.isfinite(shown) else ("Infinity" if shown > 0 else "-Infinity")
+
+
+def _three(number: float) -> float | None:
+    """Return a number with three digits; None for NaN and infinities, which JSON does not have."""
+    return float(f"{number:.3g}") if math.isfinite(number) else None
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _CUT else f"{text[: _CUT - 3]}..."

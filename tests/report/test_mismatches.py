@@ -1,0 +1,93 @@
+"""The page has the errors of a few failing cases, equal ones once, and each operator's before another message's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from opmatrix import verdict as verdicts
+from opmatrix.matrix.cells import Cell
+from opmatrix.project.paths import Paths
+from opmatrix.report import html_page
+from opmatrix.report.logs_and_graphs import Background
+from opmatrix.report.mismatches import MOST, read
+from opmatrix.report.report_json import document
+from opmatrix.verdict import CheckRecord, Verdict
+from tests.report.many import ENVIRONMENTS, cells, verdict
+
+CELLS = [*cells()]
+
+
+def failing(paths: Paths, op: str, cell: Cell, *, detail: str = "3 of 64 elements differ") -> Verdict:
+    """Write the record of case_1, which is wrong, as verify does."""
+    found = verdict(op, cell, "mismatched")
+    found = replace(found, cases=(found.cases[0], replace(found.cases[1], detail=detail)))
+    verdicts.write_mismatches(paths.mismatches(paths.verdict(*found.key)), [record(f"{found}: {detail}")])
+    return found
+
+
+def record(marker: str, case: str = "case_1") -> dict[str, object]:
+    return {"case": case, "model": "static", "marker": marker}
+
+
+def markers(paths: Paths, found: Sequence[Verdict], checks: Sequence[CheckRecord] = ()) -> list[object]:
+    return [one["marker"] for one in read(paths, found, checks)["records"]]
+
+
+def test_nothing_fails(tmp_path: Path) -> None:
+    assert read(Paths(tmp_path), [verdict("op", CELLS[0])], []) == html_page.NO_MISMATCHES
+
+
+def test_cells_with_the_same_message_share_the_record_of_the_first(tmp_path: Path) -> None:
+    paths = Paths(tmp_path)
+    found = [failing(paths, "op", cell) for cell in CELLS[:9]]
+    page = read(paths, found, [])
+    assert [one["of"] for one in page["records"]] == [str(found[0])]
+    assert page["shown"] == {str(one): {"case_1/static": 0} for one in found}
+    assert page["failing"] == 9
+
+
+def test_each_operator_comes_before_the_second_message_of_one(tmp_path: Path) -> None:
+    paths = Paths(tmp_path)
+    found = [failing(paths, "a", cell, detail=f"error {n}") for n, cell in enumerate(CELLS[: MOST + 5])]
+    found += [failing(paths, name, CELLS[0]) for name in "bc"]
+    shown = markers(paths, found)
+    assert [str(one).partition("-")[0] for one in shown[:4]] == ["a", "b", "c", "a"]
+    assert len(shown) == MOST and read(paths, found, [])["failing"] == MOST + 7
+
+
+@pytest.mark.parametrize("damaged", ["", "[]", "{}", '{"mismatches": [{"case": "case_1"}]}', '{"mismatches": 3}'])
+def test_a_case_without_a_readable_record_has_none(tmp_path: Path, damaged: str) -> None:
+    paths = Paths(tmp_path)
+    found = failing(paths, "op", CELLS[0])
+    paths.mismatches(paths.verdict(*found.key)).write_text(damaged)
+    assert markers(paths, [found]) == []
+
+
+def test_the_record_of_an_earlier_run_is_removed(tmp_path: Path) -> None:
+    paths = Paths(tmp_path)
+    found = failing(paths, "op", CELLS[0])
+    verdicts.write_mismatches(paths.mismatches(paths.verdict(*found.key)), [])
+    assert not [*paths.build.rglob("*.mismatches.json")] and markers(paths, [found]) == []
+
+
+def test_the_records_of_a_kernel_in_torch(tmp_path: Path) -> None:
+    paths = Paths(tmp_path)
+    check = CheckRecord(op="op", check="kernel", torch="2.13", outcome="failed", detail="differs")
+    path = paths.mismatches(paths.check_record(*check.key))
+    verdicts.write_mismatches(path, [record("one", "a"), record("two", "b")])
+    page = read(paths, [], [check, replace(check, check="schema")])
+    assert [one["marker"] for one in page["records"]] == ["one", "two"]
+    assert page["shown"] == {str(check): {"a/static": 0, "b/static": 1}}
+
+
+def test_the_page_has_the_records(tmp_path: Path) -> None:
+    paths = Paths(tmp_path)
+    found = failing(paths, "op", CELLS[0])
+    html = html_page.render(document([found], ENVIRONMENTS), [found], [Background()], (), read(paths, [found], []))
+    data = html.partition('id="data">')[2].partition("</script>")[0]
+    assert json.loads(data)["mismatches"]["records"][0]["of"] == str(found)
