@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx import numpy_helper
 
 from opmatrix.declaration.load import Operator, load_operators
 from opmatrix.declaration.model_inputs import graph_inputs
@@ -116,6 +117,18 @@ def test_a_value_may_not_change_in_a_cast(tmp_path: Path, body: str, problem: st
             data.run(layout, operator)
     else:
         data.run(layout, operator)
+
+
+@pytest.mark.timeout(60)
+def test_tensors_without_a_name_or_of_one_name_are_read_in_order(tmp_path: Path) -> None:
+    """Others write such data sets; reading one never ended."""
+    for index, name in enumerate(["", "", "x", "x"]):
+        tensor = numpy_helper.from_array(np.array([index], np.int64), name)
+        (tmp_path / f"input_{index}.pb").write_bytes(tensor.SerializeToString())
+        (tmp_path / f"output_{index}.pb").write_bytes(tensor.SerializeToString())
+    found = onnx_dataset.read(tmp_path)
+    got = [(name, int(array[0])) for name, array in found.inputs.items()]
+    assert got == [("#0", 0), ("#1", 1), ("x", 2), ("#3", 3)]
 
 
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import cast
 
@@ -33,17 +33,21 @@ def used_operators(model: ModelProto, operators: Sequence[OpSpec]) -> tuple[OpSp
     return tuple(o for o in operators if (o.onnx.domain, o.onnx.op_type) in found)
 
 
-def faulty_nodes(model: ModelProto, operators: Sequence[OpSpec], builtin: Builtin) -> set[str]:
-    """Return the labels of the nodes that have a fault."""
-    return {node_label(n) for n in nodes(model) if next(_faults(n, model, operators, builtin), None)}
-
-
-def node_findings(model: ModelProto, operators: Sequence[OpSpec], builtin: Builtin) -> Iterator[Finding]:
-    """Yield each fault of the nodes once, or one "ok" finding where there is none."""
-    faults: dict[tuple[str, str], list[NodeProto]] = {}
+def node_faults(model: ModelProto, operators: Sequence[OpSpec], builtin: Builtin) -> dict[NodeFault, list[NodeProto]]:
+    """Return each fault of the nodes, with the nodes that have it."""
+    faults: dict[NodeFault, list[NodeProto]] = {}
+    imported = opsets(model)
+    functions = {(f.domain, f.name) for f in model.functions}
     for node in nodes(model):
-        for text, remedy in _faults(node, model, operators, builtin):
-            faults.setdefault((text, remedy), []).append(node)
+        for fault in _faults(node, imported, functions, operators, builtin):
+            faults.setdefault(fault, []).append(node)
+    return faults
+
+
+def node_findings(
+    model: ModelProto, operators: Sequence[OpSpec], faults: Mapping[NodeFault, Sequence[NodeProto]]
+) -> Iterator[Finding]:
+    """Yield each of the faults once, or one "ok" finding where there is none."""
     for (text, remedy), (first, *others) in faults.items():
         yield finding.wrong("nodes", f"{node_label(first)}{_further_nodes(first, others)}: {text}", remedy)
     if not faults:
@@ -70,11 +74,16 @@ def _summary(model: ModelProto, operators: Sequence[OpSpec]) -> str:
     return f"{many(total, 'node')}, " + (f"custom: {', '.join(custom)}" if custom else "none custom")
 
 
-def _faults(node: NodeProto, model: ModelProto, operators: Sequence[OpSpec], builtin: Builtin) -> Iterator[NodeFault]:
+def _faults(
+    node: NodeProto,
+    imported: Mapping[str, int],
+    functions: Collection[tuple[str, str]],
+    operators: Sequence[OpSpec],
+    builtin: Builtin,
+) -> Iterator[NodeFault]:
     """Yield the faults of one node."""
-    imported = opsets(model)
     operator = spec_of(node, operators)
-    body = any((f.domain, f.name) == (node.domain, node.op_type) for f in model.functions)
+    body = (node.domain, node.op_type) in functions
     domain = domain_of(node)
     if domain not in imported:
         again = "Export it again with the domain's version (custom_opsets), or add helper.make_opsetid"
@@ -118,7 +127,7 @@ def _onnx_faults(node: NodeProto, opset: int, operators: Sequence[OpSpec]) -> It
     history = _schemas().get((domain, node.op_type))
     if not history:
         spec = next((o for o in operators if o.onnx.op_type == node.op_type), None)
-        near = _near(node.op_type, {s.name for s in defs.get_all_schemas() if s.domain == domain})
+        near = _near(node.op_type, {name for of, name in _schemas() if of == domain})
         remedy = f"Give the node the domain {spec.onnx.domain!r} of ops/{spec.name}" if spec else near
         yield "ONNX has no such operator", remedy
     elif opset < (first := min(history)):

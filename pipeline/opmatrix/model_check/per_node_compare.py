@@ -2,7 +2,7 @@
 
 Every inner value becomes an output of the model, a few nodes at a time. onnx.reference, with reference.py for the
 project's operators, evaluates each node on the inputs that it had in ONNX Runtime. So only the node that makes an error
-differs: the nodes after it compute correctly from wrong inputs.
+differs: the nodes after it compute correctly from wrong inputs. Of a standard node that differs, float64_judge decides.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from onnx import ModelProto, NodeProto, ValueInfoProto, helper, numpy_helper
 
 from opmatrix.errors import VerifyError
 from opmatrix.files import write_bytes
+from opmatrix.model_check.float64_judge import Judgement, judge
 from opmatrix.model_check.graph_walk import captured, node_label, walk
+from opmatrix.model_check.one_node import for_reference, one_node
 from opmatrix.model_check.run_model import PLAIN, compare_value
 from opmatrix.model_check.type_text import format_range
 from opmatrix.ort_checks.reference_evaluator import ReferenceRun
@@ -43,6 +45,7 @@ class NodeComparison:
     """The comparison of a node's worst output with the reference, or why there is no reference; neither for `_SKIPPED`.
 
     `expected` are the outputs of the reference, `judged_in` is the precision in which a reference.py was evaluated.
+    `judgement`: of a standard node that differs from onnx.reference.
     """
 
     node: NodeProto
@@ -50,10 +53,16 @@ class NodeComparison:
     expected: Mapping[str, Any] = field(default_factory=dict)
     comparison: Comparison | None = None
     judged_in: str = ""
+    judgement: Judgement | None = None
     skipped: str = ""
 
     @property
     def wrong(self) -> bool:
+        """Whether ONNX Runtime is wrong: one implementation alone does not decide that of a standard node."""
+        return self.differs and (self.judgement is None or self.judgement.outcome == "wrong")
+
+    @property
+    def differs(self) -> bool:
         return self.comparison is not None and not self.comparison.ok
 
     def __str__(self) -> str:
@@ -61,6 +70,7 @@ class NodeComparison:
         given = "; ".join(f"{name} {format_range(value)}" for name, value in self.inputs.items())
         first = f", first at {self.comparison.first}" if self.comparison and self.comparison.first else ""
         judged = f", judged in {self.judged_in}" if self.judged_in else ""
+        judged += f"; {self.judgement.text}" if self.judgement else ""
         return f"{node_label(self.node)}: {self.comparison}{first}{judged}. Its inputs: {given or 'none'}"
 
 
@@ -77,10 +87,9 @@ def compare_nodes(
 
     With `own`, only those of `operators`, and those that have such a node in a subgraph.
     """
-    custom = {(spec.onnx.domain, spec.onnx.op_type) for spec, _ in operators}
     constants = {i.name: onnx_dataset.to_array(i) for i in model.graph.initializer}
     outside = {*constants, *fed, ""}
-    nodes = [node for node in model.graph.node if not own or any((n.domain, n.op_type) in custom for n in walk([node]))]
+    nodes = [node for node in model.graph.node if not own or _has_operator(node, operators)]
     for start in range(0, len(nodes), BATCH):
         batch = nodes[start : start + BATCH]
         wanted = {name for node in batch for name in (*node.input, *captured(node), *node.output)} - outside
@@ -125,7 +134,19 @@ def _compare(
     if not found:
         return NodeComparison(node=node, inputs=taken)
     worst = max(found, key=lambda c: (bool(c.problem), c.tolerance_used))
-    return NodeComparison(node=node, inputs=taken, expected=expected, comparison=worst, judged_in=judged_in)
+    judgement = None
+    if not worst.ok and not _has_operator(node, operators):
+        arrays = {name: np.asarray(want) for name, want in expected.items() if not isinstance(want, list | dict)}
+        judgement = judge(node, model, taken, {name: values[name] for name in arrays}, arrays, limits)
+    return NodeComparison(
+        node=node, inputs=taken, expected=expected, comparison=worst, judged_in=judged_in, judgement=judgement
+    )
+
+
+def _has_operator(node: NodeProto, operators: Operators) -> bool:
+    """Return whether a node, or one in its subgraphs, is of an operator of this project."""
+    custom = {(spec.onnx.domain, spec.onnx.op_type) for spec, _ in operators}
+    return any((n.domain, n.op_type) in custom for n in walk([node]))
 
 
 def _evaluate(
@@ -134,19 +155,8 @@ def _evaluate(
     """Return the outputs of a node's reference, and in which precision a reference.py was evaluated, "" for onnx's own.
     Raises VerifyError where there is no reference, or it fails."""
     outputs = [name for name in node.output if name]
-    infos = ([ValueInfoProto(name=n) for n in names] for names in (taken, outputs))
-    run = ReferenceRun(_one_node(node, model, *infos), operators)
+    run = ReferenceRun(for_reference(node, model, [*taken], outputs), operators)
     return dict(zip(outputs, call(run, taken), strict=True)), str(run.judge or "")
-
-
-def _one_node(
-    node: NodeProto, model: ModelProto, inputs: Sequence[ValueInfoProto], outputs: Sequence[ValueInfoProto]
-) -> ModelProto:
-    """Return a model of one node, with the opset imports and the functions of its model."""
-    graph = helper.make_graph([node], "node", inputs, outputs)
-    return helper.make_model(
-        graph, opset_imports=model.opset_import, ir_version=model.ir_version, functions=model.functions
-    )
 
 
 def write_one_node(found: NodeComparison, model: ModelProto, folder: Path) -> Path | None:
@@ -159,6 +169,6 @@ def write_one_node(found: NodeComparison, model: ModelProto, folder: Path) -> Pa
         for of in (found.inputs, found.expected)
     )
     path = folder / "model.onnx"
-    write_bytes(path, _one_node(found.node, model, *infos).SerializeToString(deterministic=True))
+    write_bytes(path, one_node(found.node, model, *infos).SerializeToString(deterministic=True))
     onnx_dataset.write(folder / f"{DATA_SET}0", DataSet(inputs=found.inputs, outputs=found.expected))
     return path

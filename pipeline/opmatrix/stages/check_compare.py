@@ -44,7 +44,7 @@ def run(
         references = [(spec, Reference(layout, spec)) for spec in specs]
         limits = tolerances(rtol, atol)
         nodes = list(compare_nodes(proto, fed.inputs, OrtSessions(None, more=libraries), references, limits, own=own))
-        wrong = first_wrong(nodes)
+        wrong = first_wrong(nodes, differs=differs)
         alone = write_one_node(wrong, proto, into / "first_node") if wrong else None
         replay = f" It alone: doit check {os.path.relpath(alone)}" if alone else ""
         findings = list(first_wrong_node.findings(nodes, specs, differs=differs, own=own, replay=replay))

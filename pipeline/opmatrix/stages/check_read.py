@@ -15,9 +15,9 @@ from onnxruntime.capi import onnxruntime_pybind11_state as _state
 from opmatrix.declaration.isolated import read_operators
 from opmatrix.errors import OpmatrixError
 from opmatrix.model_check import finding
-from opmatrix.model_check.custom_nodes import Builtin, faulty_nodes, node_findings, used_operators
+from opmatrix.model_check.custom_nodes import Builtin, node_faults, node_findings, used_operators
 from opmatrix.model_check.finding import Finding
-from opmatrix.model_check.graph_walk import opsets
+from opmatrix.model_check.graph_walk import node_label, opsets
 from opmatrix.model_check.session_needs import NeededLibraries, needed_libraries, parse_version, version_findings
 from opmatrix.model_check.shape_inference import checker_findings, inference_findings, schemas
 from opmatrix.project.paths import Paths
@@ -79,13 +79,15 @@ def _findings(
 ) -> Iterator[Finding]:
     imported = opsets(proto)
     known = builtin()
-    nodes = list(node_findings(proto, specs, known))
+    faults = node_faults(proto, specs, known)
+    nodes = list(node_findings(proto, specs, faults))
     yield from nodes
     yield from libraries.findings
     external = list(_external_data(proto, path))
     yield from external
+    faulty = {node_label(node) for group in faults.values() for node in group}
     found = schemas(used_operators(proto, specs), imported)
-    types = list(inference_findings(proto, found, faulty=faulty_nodes(proto, specs, known), builtin=known))
+    types = list(inference_findings(proto, found, faulty=faulty, builtin=known))
     # The checker of onnx would only repeat what is already wrong.
     if all(f.mark != "wrong" for f in (*nodes, *external, *types)):
         yield from checker_findings(proto, path, found)

@@ -9,6 +9,7 @@ import os
 from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -60,13 +61,16 @@ def read(folder: Path, *, has_inputs: bool = True, judge: Judge | None = None) -
 
 def _read(folder: Path, kind: str, found: Container[str]) -> dict[str, Array]:
     arrays: dict[str, Array] = {}
-    while (name := f"{kind}_{len(arrays)}.pb") in found:
+    for index in count():
+        if (name := f"{kind}_{index}.pb") not in found:
+            break
         try:
             label, array = read_tensor(folder / name)
         except ValueError as error:
             problem = f"is no tensor: {error}"
             raise DataError(missing(folder / name, run="python -m opmatrix data", problem=problem)) from error
-        arrays[label] = array
+        # Others' data sets have tensors without a name, or several of one name: their order counts.
+        arrays[label if label and label not in arrays else f"#{index}"] = array
     if not arrays:
         raise DataError(missing(folder / name, run="python -m opmatrix data"))
     return arrays

@@ -1,0 +1,116 @@
+"""A standard node is wrong only if two implementations say so: faults are planted in the values of each of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+
+from opmatrix.model_check import first_wrong_node, per_node_compare
+from opmatrix.model_check.default_tolerances import tolerances
+from opmatrix.model_check.finding import Finding
+from opmatrix.model_check.float64_judge import judge
+from opmatrix.model_check.per_node_compare import compare_nodes
+from opmatrix.ort_checks.sessions import OrtSessions
+
+pytestmark = pytest.mark.ort
+
+LIMITS = tolerances(None, None)
+X = np.random.default_rng(0).standard_normal((2, 3, 4)).astype(np.float32)
+
+
+def model(node: NodeProto, *, opset: int = 18, element: int = TensorProto.FLOAT, **constants: Any) -> ModelProto:
+    x = helper.make_tensor_value_info("x", element, ["N", 3, 4])
+    y = helper.make_tensor_value_info("y", element, None)
+    held = [numpy_helper.from_array(np.asarray(v), name) for name, v in constants.items()]
+    graph = helper.make_graph([node], "graph", [x], [y], held)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+
+
+def findings(made: ModelProto, x: Any = X, *, differs: bool = False) -> list[Finding]:
+    nodes = list(compare_nodes(made, {"x": x}, OrtSessions(None), [], LIMITS))
+    return list(first_wrong_node.findings(nodes, [], differs=differs))
+
+
+@pytest.mark.parametrize("opset", [7, 9, 13, 15])
+def test_batch_normalization_of_one_output_is_inference(opset: int) -> None:
+    """onnx.reference computes training up to opset 13; ONNX Runtime is right."""
+    node = helper.make_node("BatchNormalization", ["x", "s", "b", "m", "v"], ["y"], epsilon=1e-3)
+    channels = {
+        name: np.float32(v) for name, v in {"s": [1, 2, 3], "b": [0, 1, 2], "m": [1, 0, 4], "v": [1, 9, 2]}.items()
+    }
+    (found,) = findings(model(node, opset=opset, **channels))
+    assert (found.mark, found.question) == ("ok", "agrees")
+
+
+def judged(node: NodeProto, *, actual: Any = 0, expected: Any = 0, x: Any = X, made: ModelProto | None = None) -> Any:
+    """Return the judgement on a node whose right output is x + x, plus an error of each implementation."""
+    right = x + x
+    values = {"y": (right + actual).astype(x.dtype)}, {"y": (right + expected).astype(x.dtype)}
+    return judge(node, made or model(node), {"x": x}, *values, LIMITS)
+
+
+ADD = helper.make_node("Add", ["x", "x"], ["y"], name="add")
+
+
+def test_an_error_of_onnx_runtime_is_found_by_two_implementations() -> None:
+    found = judged(ADD, actual=0.25)
+    assert found.outcome == "wrong"
+    assert "ONNX Runtime and onnx.reference agree with each other in float64" in found.text
+    assert "onnx.reference is nearer to float64 (largest errors: ONNX Runtime 0.25, onnx.reference 0)" in found.text
+
+
+def test_an_error_of_onnx_reference_does_not_blame_onnx_runtime() -> None:
+    found = judged(ADD, expected=0.25)
+    assert found.outcome == "right"
+    assert "ONNX Runtime is nearer to float64 (largest errors: ONNX Runtime 0, onnx.reference 0.25)" in found.text
+
+
+def test_one_implementation_alone_calls_no_node_wrong() -> None:
+    """ONNX Runtime has no kernel of Celu in float64, so nobody confirms onnx.reference."""
+    node = helper.make_node("Celu", ["x"], ["y"])
+    right = np.where(X > 0, X, np.expm1(X)).astype(np.float32)
+    found = judge(node, model(node), {"x": X}, {"y": right + np.float32(0.25)}, {"y": right}, LIMITS)
+    assert found.outcome == "unknown"
+    assert found.text.startswith("only onnx.reference evaluates it in float64; onnx.reference is nearer to float64")
+
+
+def test_an_integer_node_is_undecided_unless_the_outputs_differ() -> None:
+    made = model(helper.make_node("Add", ["x", "x"], ["y"], name="add"), element=TensorProto.INT64)
+    x = np.ones((1, 3, 4), np.int64)
+    found = judged(ADD, actual=1, x=x, made=made)
+    assert found.outcome == "unknown"
+    assert found.text == "it has no floating input to evaluate in float64"
+
+
+@pytest.fixture
+def off_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give onnx.reference an error of 0.5 in declared dtypes, and none in float64."""
+    evaluate = per_node_compare._evaluate
+
+    def wrong(*given: Any) -> Any:
+        outputs, precision = evaluate(*given)
+        return {name: value + value.dtype.type(1) for name, value in outputs.items()}, precision
+
+    monkeypatch.setattr(per_node_compare, "_evaluate", wrong)
+
+
+@pytest.mark.usefixtures("off_reference")
+def test_implementations_that_disagree_are_a_note() -> None:
+    (found,) = findings(model(ADD))
+    assert (found.mark, found.question) == ("note", "agrees")
+    assert found.text.startswith("implementations disagree at Add 'add': 24 of 24 elements differ")
+    assert "ONNX Runtime agrees with onnx.reference and ONNX Runtime in float64; ONNX Runtime is nearer" in found.text
+
+
+@pytest.mark.usefixtures("off_reference")
+def test_the_expected_outputs_are_a_second_opinion() -> None:
+    made = model(ADD, element=TensorProto.INT64)
+    x = np.ones((1, 3, 4), np.int64)
+    (found,) = findings(made, x)
+    assert found.mark == "note"
+    (found,) = findings(made, x, differs=True)
+    assert (found.mark, found.question) == ("wrong", "first node")
+    assert "Add 'add': 12 of 12 elements differ" in found.text
