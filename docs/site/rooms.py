@@ -60,8 +60,8 @@ ROOMS = (
     Room(name="matrix", holds="cells, and which of them are legal"),
     Room(
         name="values",
-        holds="spec, errors, files, processes, step_log, version",
-        modules=("spec", "errors", "files", "processes", "step_log", "version"),
+        holds="spec, errors, files, processes, step_log, progress, version",
+        modules=("spec", "errors", "files", "processes", "step_log", "progress", "version"),
     ),
 )  # fmt: skip
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,10 +18,12 @@ LOGGED = "OPMATRIX_LOGGED"  # set in the environment of a step whose output goes
 
 # The engine stops a step that prints more: a kernel that prints its input would fill the disk.
 MOST_BYTES = 100_000_000
+_END = 4000  # bytes at the end of a log, in which `last_progress` looks
 _KEPT = 1_000_000  # bytes at the beginning and at the end of a longer log, which remain when the step has ended
 
 _MARK = "# "
 _RUNNING = "# at "
+_DOING = "# now "
 _FULL_FAULTS = 3  # faults printed in full
 _MOST_NAMES = 12
 
@@ -29,6 +32,11 @@ def now_running(what: str) -> None:
     """Write to the log what runs next, such as ``case seed``. Print nothing where the stage runs by hand."""
     if LOGGED in os.environ:
         print(f"{_RUNNING}{what}", flush=True)
+
+
+def now_doing(what: str) -> None:
+    """Write to the log how far the step is, such as ``45 of 200 inputs``, for doit's reporter."""
+    print(f"{_DOING}{what}", flush=True)
 
 
 def detail(text: str) -> None:
@@ -78,6 +86,23 @@ def visible_lines(log: str) -> str:
 def last_running(log: str) -> str:
     """Return the last argument of `now_running` in a log, or ""."""
     return next((line.removeprefix(_RUNNING) for line in reversed(log.splitlines()) if line.startswith(_RUNNING)), "")
+
+
+def last_progress(log: Path, *, seconds: float) -> str:
+    """Return the last argument of `now_doing` or `now_running` in the end of the log of a step that began `seconds`
+    ago, or "". The log may still be that of an earlier run."""
+    try:
+        with log.open("rb") as file:
+            found = os.fstat(file.fileno())
+            if found.st_mtime < time.time() - seconds:
+                return ""
+            file.seek(max(0, found.st_size - _END))
+            lines = file.read().decode(errors="replace").split("\n")[:-1]  # the last one may be written now
+    except OSError:
+        return ""
+    marks = (_DOING, _RUNNING)
+    last = next((line for line in reversed(lines) if line.startswith(marks)), "")
+    return last.removeprefix(_DOING).removeprefix(_RUNNING)
 
 
 def shorten(log: Path) -> None:

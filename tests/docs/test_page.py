@@ -131,6 +131,7 @@ def test_a_line_matches_or_not(expected: str, line: str, does: bool) -> None:
         (["..."], ""),
         (["a"], "\n\na  \n\n"),
         (["a", "", "b"], "a\n\nb"),
+        (["a", "b"], "a\n[1/2] 10s so far data:x: 3 of 9 cases\n  0:10: 3 of 9 cases, about 0:20 left\nb"),
     ],
 )
 def test_output_as_expected(expected: list[str], found: str) -> None:

@@ -1,7 +1,8 @@
 """Compare the output that a page shows with the output of its command: pure.
 
 ``...`` matches anything within a line, and alone on a line any lines. A duration (``0.4s``, ``in 5.2 s``, ``47 ms``)
-matches every other. White space at the end of lines, and empty lines at both ends, do not count.
+matches every other. White space at the end of lines, and empty lines at both ends, do not count. Nor do lines about
+long work, which a slow machine prints (`opmatrix.progress`).
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ import re
 from collections.abc import Iterator, Sequence
 
 _DURATION = re.compile(r"(?<![\w.])\d+(?:\.\d+)? ?(?:ms|s|seconds?|min)\b")
+_LONG_WORK = re.compile(r"\[\d+/\d+\] \d+s so far |  \d+:\d\d: ")
 _MOST = 20  # consecutive lines that a difference shows at each end of an unexpected part
 
 
 def difference(expected: Sequence[str], found: str) -> str:
     """Return the lines that differ, ``-`` (expected) and ``+`` (found), between equal lines; "" if none do."""
-    lines = [line.rstrip() for line in found.strip("\n").splitlines()]
+    lines = [line.rstrip() for line in found.strip("\n").splitlines() if not _LONG_WORK.match(line)]
     while lines and not lines[0]:
         del lines[0]
     while lines and not lines[-1]:

@@ -142,6 +142,15 @@ def do_nap(source, target, seconds="0.1"):
     time.sleep(float(seconds))
     do_copy(source, target)
 
+def do_count(source, target, seconds):
+    from opmatrix.progress import Progress
+    progress, ends = Progress(), time.monotonic() + float(seconds)
+    while (left := ends - time.monotonic()) > 0:
+        done = int(10 - 10 * left / float(seconds))
+        progress.show(f"{done} of 10 parts", done, 10)
+        time.sleep(0.05)
+    do_copy(source, target)
+
 def do_burn(source, target):  # 0.2 CPU s of its own, and as many of a process that it starts
     busy = "import time\\nwhile time.process_time() < 0.2: pass"
     subprocess.run([sys.executable, "-c", busy])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -133,10 +134,11 @@ def test_plain_lines_in_a_log(project: Project) -> None:
 
 
 def test_the_live_line_in_a_terminal(project: Project) -> None:
-    """It shows the number of steps, elapsed time, remaining time at most, and the current step; then it disappears."""
+    """It shows the number of steps, elapsed time, remaining time at most, and the current step, and below it how far a
+    long step is; then it disappears."""
     for i in range(3):
-        project.step(f"data:{i}", "nap", "a.txt", f"build/{i}")
-        project.steps[-1]["command"].append("1.2")
+        project.step(f"data:{i}", "nap" if i else "count", "a.txt", f"build/{i}")
+        project.steps[-1]["command"].append("1.2" if i else "3.2")
     project.doit("list")
     ours, theirs = pty.openpty()
     environment = os.environ | {"PYTHONPATH": str(REPOSITORY / "pipeline"), "TERM": "xterm", "COLUMNS": "120"}
@@ -151,7 +153,10 @@ def test_the_live_line_in_a_terminal(project: Project) -> None:
     os.close(ours)
     os.close(theirs)
     assert "data:0 and 1 more" in shown and "/3" in shown and "0:00:0" in shown
-    assert "at most 0:01 left" in shown, "three steps of 1.2 s on two cores"
+    assert "at most 0:02 left" in shown, "steps of 3.2, 1.2 and 1.2 s on two cores"
+    assert re.search(r"data:0 0:02: [5-9] of 10 parts, about 0:0[01] left", shown), "in the first run"
+    assert re.search(r"data:0 0:02 of about 0:03: [5-9] of 10 parts, about 0:0[01] left", shown), "in the second"
+    assert not re.search(r"data:[12] 0:", shown), "they are short"
 
 
 def test_no_more_cores_than_requested(project: Project) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import email.message
 import hashlib
 import io
 import re
@@ -92,6 +93,12 @@ def test_pkg_config_that_is_too_old_is_skipped(tmp_path: Path, monkeypatch: pyte
     assert said[0].startswith("pkg-config's libonnxruntime 1.23.2 is passed over")
 
 
+class Answer(io.BytesIO):
+    """The answer of a server that does not say how long it is."""
+
+    headers = email.message.Message()
+
+
 def test_a_release_archive_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w:gz") as tar:
@@ -99,7 +106,7 @@ def test_a_release_archive_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             member = tarfile.TarInfo(f"onnxruntime-linux-x64-{ort_headers.VERSION}/include/{name}")
             member.size = len(data)
             tar.addfile(member, io.BytesIO(data))
-    monkeypatch.setattr(urllib.request, "urlopen", lambda *_, **__: io.BytesIO(archive.getvalue()))
+    monkeypatch.setattr(urllib.request, "urlopen", lambda *_, **__: Answer(archive.getvalue()))
     first, said = find(tmp_path)
     assert len(said) == 1
     assert sorted(path.name for path in first.path.iterdir()) == sorted(CONTENT)

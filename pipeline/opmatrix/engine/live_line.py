@@ -1,20 +1,34 @@
-"""The progress line of a run in a terminal: steps done of all, elapsed time, time left, running steps."""
+"""The progress line of a run in a terminal: steps done of all, elapsed time, time left, running steps. Below it a line
+for each step that runs long."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import IO
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+
+class _Lines(Progress):
+    """The progress line, and below it what `long_steps` returns whenever the line is drawn."""
+
+    long_steps: Callable[[], Sequence[str]] = list
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        yield from super().get_renderables()
+        for line in self.long_steps():
+            yield Text(f"  {line}", no_wrap=True, overflow="ellipsis")
 
 
 class Display:
-    """A line of rich that is shown until `stop`. rich honours NO_COLOR."""
+    """Lines of rich that are shown until `stop`. rich honours NO_COLOR."""
 
-    def __init__(self, stream: IO[str], total: int) -> None:
+    def __init__(self, stream: IO[str], total: int, *, long_steps: Callable[[], Sequence[str]]) -> None:
         columns = MofNCompleteColumn(), BarColumn(bar_width=20), TimeElapsedColumn(), TextColumn("{task.description}")
-        self._progress = Progress(*columns, console=Console(file=stream), transient=True, refresh_per_second=4)
+        self._progress = _Lines(*columns, console=Console(file=stream), transient=True, refresh_per_second=4)
+        self._progress.long_steps = long_steps
         self._line = self._progress.add_task("", total=total)
         self._progress.start()
 

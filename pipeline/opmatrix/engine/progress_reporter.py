@@ -19,13 +19,17 @@ from opmatrix.declaration.placeholders import reminder
 from opmatrix.engine.doit_tasks import DIST, REPORT, StepTask, is_reported
 from opmatrix.engine.step_failure import StepBlocked, StepFailed, read_output, replay_commands
 from opmatrix.errors import many, printable
+from opmatrix.progress import EVERY, spent
 from opmatrix.project.paths import Paths
+from opmatrix.step_log import last_progress
 
 _IGNORED = "ignored, as `doit ignore` was told"
 _OUTCOMES = ("run", "up to date", "failed", _IGNORED)  # in the order of the last line
 # gdb gets the environment's Python, which ./run puts on PATH.
 _STAGE = re.compile(r"(?:\./run )?(gdb --args )?\bpython -m opmatrix\b")
 _NAMED = 3  # failed steps that the last line names
+_LONG = 2.0  # seconds after which the live line shows how far a step is
+_SHOWN = 3  # such steps at a time
 ALL = 2  # doit -v 2: show the output of every step
 
 if TYPE_CHECKING:
@@ -96,6 +100,8 @@ class Progress(StepReporter):
         self._report_ran = False
         self._recorded = False  # whether a step ran that the report covers
         self._operators: set[str] = set()  # those of which a step ran
+        self._ended_all = threading.Event()
+        self._lines: threading.Thread | None = None  # prints how far long steps are, where no live line shows it
 
     def write(self, text: str) -> None:
         super().write(printable(for_shell(text), colours=self._colours))
@@ -112,7 +118,10 @@ class Progress(StepReporter):
                 if self._live and not self._display:
                     from opmatrix.engine.live_line import Display  # rich takes 50 ms to import
 
-                    self._display = Display(self.outstream, self._total)
+                    self._display = Display(self.outstream, self._total, long_steps=self._long_steps)
+                elif not self._live and not self._lines:
+                    self._lines = threading.Thread(target=self._print_long_steps, daemon=True)
+                    self._lines.start()
                 self._update()
 
     def add_success(self, task: Task) -> None:
@@ -160,6 +169,7 @@ class Progress(StepReporter):
         self._notes.append(text)
 
     def complete_run(self) -> None:
+        self._ended_all.set()
         if self._display:
             self._display.stop()
         if self._report_ran:
@@ -203,6 +213,29 @@ class Progress(StepReporter):
         if self._display and self._expected:
             left = self._expected.left(self._ended)
             self._display.update(done=self._done(), running=list(self._running), left=left)
+
+    def _long_steps(self) -> list[str]:
+        """Return a line for each step that runs long: its seconds, and how far it is. Called by rich's thread."""
+        now, usual = time.monotonic(), self._expected.seconds if self._expected else {}
+        running = [(name, now - began) for name, began in list(self._running.items()) if now - began >= _LONG]
+        lines = []
+        for name, seconds in running[:_SHOWN]:
+            about = f" of about {spent(usual[name])}" if usual.get(name, 0) > seconds else ""
+            far = last_progress(Paths(Path.cwd()).log(name), seconds=seconds)
+            lines.append(printable(f"{name} {spent(seconds)}{about}{far and ': '}{far}"))
+        return lines
+
+    def _print_long_steps(self) -> None:
+        """Print how far each step is that runs longer than `EVERY` seconds, so often, and the rarer the longer."""
+        following: dict[str, float] = {}
+        while not self._ended_all.wait(_LONG / 2):
+            with self._guard:
+                for name, began in self._running.items():
+                    seconds = time.monotonic() - began
+                    if seconds >= following.setdefault(name, EVERY) and not self._ended_all.is_set():
+                        following[name] = seconds + max(EVERY, seconds / 10)
+                        far = last_progress(Paths(Path.cwd()).log(name), seconds=seconds)
+                        self._print(f"[{self._done()}/{self._total}] {seconds:.0f}s so far {name}{far and ': '}{far}")
 
     def _show_end(self, task: StepTask, word: str) -> None:
         with self._guard:

@@ -16,6 +16,7 @@ import importlib.util
 import os
 import platform
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -25,9 +26,12 @@ import tempfile
 import time
 import venv
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
+from typing import IO
 
+from opmatrix.progress import Progress, time_left
 from opmatrix.toolchain import debian_package
 
 LOCK = Path("requirements/main.txt")
@@ -238,37 +242,112 @@ class Pip:
         return f"{time.monotonic() - self.started:.0f} s"
 
     def install(self, *arguments: str) -> None:
-        """Run `pip install`. Raises SetupError with the reason that its output gives."""
+        """Run `pip install`, and show how far it is. Raises SetupError with the reason that its output gives."""
         command = [*self.command, "install", "--no-input", "--disable-pip-version-check", "--retries", "2", *arguments]
         lines: list[str] = []
-        spoken = time.monotonic()
         with (
             self.paths.log.open("a") as log,
+            tempfile.TemporaryDirectory(prefix="opmatrix-downloads-") as folder,
             subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
-                encoding="utf-8",
-                errors="replace",
+                env={**os.environ, "TMPDIR": folder},  # where the file grows that pip downloads
                 pass_fds=(self.lock,),
                 process_group=0,  # Ctrl-C reaches this process only, which ends pip and its children
             ) as process,
         ):
             print("$", *command, file=log)
+            progress, work = Progress(stream=sys.stderr), PipWork.of(self.paths, Path(folder), arguments)
             try:
-                for line in process.stdout or ():
-                    log.write(line)
-                    lines.append(line.rstrip())
-                    if line.startswith(("Collecting", "Installing")) and time.monotonic() - spoken > 5:
-                        spoken = time.monotonic()
-                        package = re.split(r" \(from|: ", line.strip())[0]  # of "Collecting numpy==2.4.6 (from ...)"
-                        say(f"  {self.elapsed()}: {package.lower()}")
+                assert process.stdout
+                for line in _lines(process.stdout, every=0.2):
+                    if line:
+                        log.write(line)
+                        lines.append(line.rstrip())
+                        work.read(line)
+                    progress.show(work.shown())
             except BaseException:
                 os.killpg(process.pid, signal.SIGKILL)
                 raise
+            finally:
+                progress.clear()
         if process.returncode:
             raise explain(lines, paths=self.paths)
+
+
+def _lines(stream: IO[bytes], *, every: float) -> Iterator[str]:
+    """Yield each line that a process prints, and "" after each `every` seconds without one."""
+    rest = b""
+    while True:
+        if not select.select([stream], [], [], every)[0]:
+            yield ""
+            continue
+        if not (read := os.read(stream.fileno(), 1 << 16)):
+            break
+        *lines, rest = (rest + read).split(b"\n")
+        yield from (f"{line.decode(errors='replace')}\n" for line in lines)
+    yield rest.decode(errors="replace")
+
+
+_FETCHED = re.compile(r"(Downloading|Using cached|Processing) (\S+?)(?:#\S*)?(?: \(([\d.]+) (kB|MB|bytes)\))?$")
+_UNITS = {"bytes": 1e-6, "kB": 1e-3, "MB": 1.0, None: 0.0}
+
+
+@dataclass(kw_only=True)
+class PipWork:
+    """How far pip is, by its output, by the file that grows in `downloads`, and by what lies in `environment`."""
+
+    downloads: Path
+    environment: Path
+    packages: int  # that it shall install
+    before: int  # that are installed already
+    fetched: int = 0
+    doing: str = ""
+    file: str = ""  # that is downloaded now, and its megabytes
+    megabytes: float = 0.0
+    began: float = 0.0
+
+    @classmethod
+    def of(cls, paths: VenvPaths, downloads: Path, arguments: Sequence[str]) -> PipWork:
+        files = [paths.root / after for word, after in pairwise(arguments) if word == "-r"]
+        packages = len(set().union(*(requirements(file.read_text()) for file in files if file.is_file())))
+        found = cls(downloads=downloads, environment=paths.environment, packages=packages, before=0)
+        return replace(found, before=found.installed())
+
+    def installed(self) -> int:
+        return len(list(self.environment.glob("lib/python3.*/site-packages/*.dist-info")))
+
+    def read(self, line: str) -> None:
+        """Take a line of pip's output."""
+        line = line.strip()
+        if found := _FETCHED.match(line):
+            _, file, size, unit = found.groups()
+            if not file.endswith(".metadata"):
+                self.fetched, self.began = self.fetched + 1, time.monotonic()
+                self.file, self.megabytes = file.rpartition("/")[2], float(size or 0) * _UNITS[unit]
+        elif line.startswith("Collecting "):
+            self.doing, self.file = re.split(r" \(from|: ", line)[0].lower(), ""
+        elif line.startswith("Installing collected packages"):
+            self.doing, self.file = "installing", ""
+        elif "Retrying (" in line:  # WARNING: Retrying (Retry(total=1, ...)) after connection broken by ...
+            self.doing, self.file = "no answer from the package index; trying again", ""
+
+    def shown(self) -> str:
+        """Return what pip does and how far it is: ``torch 2.13.0: 74 of 184 MB, about 0:12 left; package 3 of 71``."""
+        if self.doing == "installing":
+            return f"{self.installed() - self.before} of {self.packages or 1} packages installed"
+        if not self.file:
+            return self.doing
+        name = " ".join(self.file.split("-")[:2])
+        have = 0.0
+        with contextlib.suppress(OSError):  # pip has just moved it
+            sizes = [path.stat().st_size for path in self.downloads.rglob(self.file)]
+            have = min(max(sizes, default=0) / 1e6, self.megabytes)
+        left = time_left(time.monotonic() - self.began, have, self.megabytes)
+        size = f": {have:.0f} of {self.megabytes:.0f} MB{left}" if self.megabytes >= 1 else ""
+        return f"{name}{size}; package {self.fetched} of {max(self.packages, self.fetched)}"
 
 
 def find_pip(paths: VenvPaths, folder: Path) -> tuple[str, ...]:

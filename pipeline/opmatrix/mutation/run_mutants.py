@@ -24,6 +24,7 @@ from opmatrix.mutation.mutant import Mutant
 from opmatrix.mutation.result import Result
 from opmatrix.mutation.shadow import COMPILED, Shadow
 from opmatrix.mutation.tryout import EQUAL, Bench, Limits
+from opmatrix.progress import Progress
 from opmatrix.project.paths import Paths
 from opmatrix.stages import sanitize
 
@@ -55,13 +56,20 @@ class Campaign:
     megabytes: float
     said: Callable[[Mutant, Result], None]
     _results: dict[str, Result] = field(default_factory=dict)
-    _changed: threading.Lock = field(default_factory=threading.Lock)
+    _changed: threading.RLock = field(default_factory=threading.RLock)
+    _progress: Progress = field(default_factory=lambda: Progress(quiet=0))
+    _done: int = 0
+    _total: int = 0
 
     def run(self, mutants: Sequence[Mutant]) -> dict[str, Result]:
         """Return the result of each mutant by its key. Raises OriginalError."""
         self._results = result.read(self.paths.mutation_results(self.operator.name))
         if missing := [mutant for mutant in mutants if not self._is_known(mutant)]:
-            self._try(missing)
+            self._total = len(missing)
+            try:
+                self._try(missing)
+            finally:
+                self._progress.clear()
         return {mutant.key: self._results[mutant.key] for mutant in mutants}
 
     def text(self, mutant: Mutant) -> str:
@@ -146,9 +154,12 @@ class Campaign:
                 if mutant.part == "shape":  # of which no gate may find what an earlier mutant left
                     bench.shadow.make_anew()
                 changed = mutant.applied(self.text(mutant))
-                found = bench.result(
-                    self.target(mutant), changed, asked, self.objects(mutant), lambda number: original.check(number + 1)
-                )
+
+                def before(number: int) -> None:
+                    original.check(number + 1)
+                    self.show(f"{mutant.path}:{mutant.line} in {asked[number].name}")
+
+                found = bench.result(self.target(mutant), changed, asked, self.objects(mutant), before)
                 if search and found.outcome == "survived":
                     found = replace(found, nearest=search.known_of(bench))
             finally:
@@ -177,6 +188,11 @@ class Campaign:
         first = [*gates.python_gates(self.paths, self.operator, file, gates.first_cells(cells))]
         return [*first, *gates.further_python_gates(self.paths, self.operator, file, cells)], len(first)
 
+    def show(self, what: str) -> None:
+        """Show how many mutants are tried, and what is tried now. Called by worker threads, too."""
+        with self._changed:
+            self._progress.show(f"{self._done} of {self._total} mutants, now {what}", self._done, self._total)
+
     def keep(self, mutant: Mutant, found: Result) -> None:
         """Keep a result with what it depends on."""
         changed = mutant.applied(self.text(mutant))
@@ -184,6 +200,8 @@ class Campaign:
         with self._changed:
             self._results[mutant.key] = replace(found, depends=depends)
             result.write(self.paths.mutation_results(self.operator.name), self._results)  # SIGKILL loses one
+            self._done += 1
+            self._progress.clear()
             self.said(mutant, found)
 
 
@@ -208,6 +226,7 @@ class Original:
                 self._passed = 0
             while self._passed < min(count, len(self.gates)):
                 gate = self.gates[self._passed]
+                self.campaign.show(f"{name} as it is in {gate.name}")
                 if not (tried := self.bench.tried(gate, measure=True)).passed:
                     words = " ".join(gate.words)
                     raise OriginalError(f"{name} as it is does not pass {words}: {tried.why}. Run: doit {name}")

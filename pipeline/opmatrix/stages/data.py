@@ -22,6 +22,7 @@ from opmatrix.declaration.torch_signature import attribute_values, dtype_of
 from opmatrix.declaration.variadic_outputs import nested, of_model, shapes_by_input
 from opmatrix.errors import DataError
 from opmatrix.files import digests_by_path, write_text
+from opmatrix.progress import Progress
 from opmatrix.project.paths import Paths
 from opmatrix.spec import AttributeValue, Case, Model, OpSpec, shape_of
 from opmatrix.testdata import onnx_dataset, torch_reference, truth
@@ -44,8 +45,11 @@ def run(layout: Paths, operator: Operator) -> None:
     made: dict[Path, DataSet] = {}
     judges: dict[Path, Judge] = {}
     mistakes: dict[str, list[str]] = {}
+    progress, total = Progress(), sum(len(model.cases) for model in operator.models)
     for model in operator.models:
         for index, case in enumerate(model.cases):
+            done = len(made) + sum(map(len, mistakes.values()))
+            progress.show(f"{done} of {total} cases, now {case.name}", done, total)
             folder = layout.data(operator.name, model.name, index)
             try:
                 made[folder], judges[folder] = _data_set(

@@ -11,6 +11,7 @@ from opmatrix import verdict
 from opmatrix.declaration.checks import DRAWN, searches_in_onnx_runtime
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.value_rules import ruled_inputs
+from opmatrix.progress import Progress
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Model
 from opmatrix.testdata import draw_large, drawn_cases, hypothesis_draw, search_yield
@@ -66,10 +67,15 @@ class _Drawing:
         self._left, self._left_large = SECONDS, LARGE_SECONDS
         self.dropped: Counter[str] = Counter()
         self.too_slow: list[Model] = []
+        self._progress = Progress()
 
     def small(self, layout: Paths, seed: str) -> list[DrawnCase]:
         models = hypothesis_draw.collect(self._operator, examples=self._examples(), home=layout.hypothesis, seed=seed)
-        return [one for model in models if (one := self.evaluate(model))]
+        found = []
+        for done, model in enumerate(models):
+            self._progress.show(f"{done} of {len(models)} small inputs in the reference")
+            found.append(self.evaluate(model))
+        return [one for one in found if one]
 
     def _examples(self) -> int:
         """Return how many inputs to draw: fewer where constant sizes make each large."""
@@ -105,6 +111,7 @@ class _Drawing:
         reached = False
         for index, elements in enumerate(draw_large.ELEMENTS if growing else ()):
             first, own = index % len(growing), f"{self._operator.name}{seed} {index}"
+            self._progress.show(f"{index} of {len(draw_large.ELEMENTS)} large inputs, now {elements} elements")
             for one in (*growing[first:], *growing[:first]):
                 limit = min(self._left_large / 2, ONE_LARGE_SECONDS if reached else LARGE_SECONDS)
                 if found := self._grown(layout, one, elements, own, limit):

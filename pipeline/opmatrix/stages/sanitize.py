@@ -20,6 +20,7 @@ from opmatrix.declaration.load import Operator
 from opmatrix.declaration.torch_signature import OWN_TORCH, has_kernel, has_ort_library, has_torch_library, is_own
 from opmatrix.errors import SanitizeError, UsageError
 from opmatrix.matrix.cells import Cell
+from opmatrix.progress import Progress
 from opmatrix.project.paths import Paths
 from opmatrix.step_log import SAY_DONE, last_running
 from opmatrix.toolchain.find_tools import find_toolchain
@@ -45,7 +46,9 @@ def run(layout: Paths, operator: Operator, *, cell: Cell) -> None:
     detail, racing = "", False
     environ = {**os.environ, **variables()}
     try:
-        for command in commands(operator, cell):
+        every, progress = list(commands(operator, cell)), Progress(quiet=0)
+        for done, command in enumerate(every):
+            progress.show(f"stage {done + 1} of {len(every)}: {' '.join(command[:2])}")
             racing = command[0] == "races"
             words = command if command[0] in UNSANITIZED else (*command, "--sanitized")
             _run(layout, words, os.environ if command[0] in UNWATCHED else environ)

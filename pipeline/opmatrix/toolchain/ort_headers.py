@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import re
 import shlex
@@ -18,11 +19,15 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from opmatrix.errors import CompileError, SdkError, missing
+from opmatrix.progress import Progress
 from opmatrix.project.paths import Paths
 from opmatrix.toolchain import debian_package
+
+if TYPE_CHECKING:
+    import http.client
 
 VERSION = "1.21.0"
 RELEASE = f"https://github.com/microsoft/onnxruntime/releases/download/v{VERSION}/onnxruntime-linux-x64-{VERSION}.tgz"
@@ -191,6 +196,23 @@ def _download(into: Path, say: Callable[[str], None]) -> str:
     return origin
 
 
+class _Counted(io.RawIOBase):
+    """A download that shows how many of its megabytes are read."""
+
+    def __init__(self, answer: http.client.HTTPResponse) -> None:
+        self._answer, self._progress = answer, Progress()
+        self._size, self._read = float(answer.headers.get("Content-Length", 0)) / 1e6, 0.0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, into: Any) -> int:
+        count = self._answer.readinto(into)
+        self._read += count / 1e6
+        self._progress.show(f"{self._read:.0f} of {self._size:.0f} MB", self._read, self._size)
+        return count
+
+
 def _from_release(into: Path) -> str | None:
     """Copy the headers of the release archive into `into`; return why that failed, or None."""
     # Imported here because they take 30 ms, and every run of doit imports this module.
@@ -201,7 +223,7 @@ def _from_release(into: Path) -> str | None:
     try:
         with (
             urllib.request.urlopen(RELEASE, timeout=TIMEOUT) as answer,
-            tarfile.open(fileobj=answer, mode="r|gz") as archive,
+            tarfile.open(fileobj=_Counted(answer), mode="r|gz") as archive,
         ):
             for member in archive:
                 name = Path(member.name).name

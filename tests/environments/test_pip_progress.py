@@ -1,0 +1,112 @@
+"""What `Pip.install` shows while a real pip downloads and installs: how many MB of how many, and which package."""
+
+from __future__ import annotations
+
+import http.server
+import os
+import re
+import sys
+import threading
+import time
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from opmatrix.environments.bootstrap import Pip, PipWork, VenvPaths
+from opmatrix.step_log import LOGGED
+
+WHEEL = "slow_package-1.0-py3-none-any.whl"
+SECONDS = 3.0  # of the download
+
+
+@contextmanager
+def slow_index(folder: Path) -> Iterator[str]:
+    """Serve a package index with one wheel of 4 MB, slowly; yield its address."""
+    wheel = folder / WHEEL
+    files = {
+        "slow_package/data.bin": os.urandom(4_000_000),
+        "slow_package-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: slow-package\nVersion: 1.0\n",
+        "slow_package-1.0.dist-info/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        "slow_package-1.0.dist-info/RECORD": "",
+    }
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+    content = wheel.read_bytes()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            page = f'<a href="/{WHEEL}">{WHEEL}</a>'.encode()
+            body = content if self.path.endswith(".whl") else page
+            self.send_response(200)
+            self.send_header("Content-Type", "application/zip" if body is content else "text/html")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            step = 100_000
+            for start in range(0, len(body), step):
+                self.wfile.write(body[start : start + step])
+                if body is content:
+                    time.sleep(SECONDS * step / len(body))
+
+        def log_message(self, *_: object) -> None: ...
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/simple"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_a_download_shows_its_megabytes(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a step of doit, as marks in its log."""
+    monkeypatch.setenv(LOGGED, "1")
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
+    (tmp_path / "pins.txt").write_text("slow-package==1.0\n")
+    paths = VenvPaths(root=tmp_path)
+    command = (sys.executable, "-m", "pip")
+    with slow_index(tmp_path) as index, paths.lock.open("w") as lock:
+        pip = Pip(paths=paths, command=command, lock=lock.fileno())
+        arguments = ("--index-url", index, "--no-deps", "--no-cache-dir", "--target", str(tmp_path / "into"))
+        pip.install(*arguments, "-r", str(tmp_path / "pins.txt"))
+    shown = [line for line in capfd.readouterr().out.splitlines() if "slow_package 1.0: " in line]
+    found = [
+        re.fullmatch(r"# now slow_package 1\.0: (\d) of 4 MB(?:, about 0:0\d left)?; package 1 of 1", s) for s in shown
+    ]
+    megabytes = [int(match[1]) for match in found if match]
+    assert len(megabytes) == len(shown) and len(megabytes) >= 2
+    assert megabytes == sorted(megabytes) and 0 < megabytes[-1] <= 4
+    assert any("left" in line for line in shown)
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("Collecting numpy==2.4.6 (from -r requirements/main.txt (line 1))", "collecting numpy==2.4.6"),
+        (
+            "  Downloading https://a.example/numpy-2.4.6-x.whl (16.6 MB)",
+            "numpy 2.4.6: 0 of 17 MB; package 1 of 2",
+        ),
+        ("Using cached numpy-2.4.6-cp311-x.whl (16.6 MB)", "numpy 2.4.6: 0 of 17 MB; package 1 of 2"),
+        ("Downloading idna-3.10-py3-none-any.whl (70 kB)", "idna 3.10; package 1 of 2"),
+        ("  Downloading numpy-2.4.6-cp311-x.whl.metadata (62 kB)", ""),
+        ("Processing ./wheels/numpy-2.4.6-cp311-x.whl", "numpy 2.4.6; package 1 of 2"),
+        ("Installing collected packages: numpy, idna", "1 of 2 packages installed"),
+        (
+            "WARNING: Retrying (Retry(total=1, connect=None)) after connection broken by 'NewConnectionError(...)'",
+            "no answer from the package index; trying again",
+        ),
+    ],
+)
+def test_lines_of_pip(tmp_path: Path, line: str, shown: str) -> None:
+    work = PipWork(downloads=tmp_path / "none", environment=tmp_path, packages=2, before=0)
+    (tmp_path / "lib/python3.11/site-packages/numpy-2.4.6.dist-info").mkdir(parents=True)
+    work.read(line)
+    assert work.shown() == shown
