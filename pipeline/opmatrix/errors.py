@@ -145,9 +145,19 @@ def _printable_line(line: str, colours: bool) -> str:
     return "".join(pieces) + (_RESET if coloured else "")
 
 
+def without_colours(text: str) -> str:
+    """Remove the escape sequences of a compiler's colours."""
+    return _COLOURS.sub("", text) if "\x1b" in text else text
+
+
+def colours_wanted() -> bool:
+    """Return whether an error on stderr is shown in colours: in a terminal, or where the step's log ends in one."""
+    return "NO_COLOR" not in os.environ and ("FORCE_COLOR" in os.environ or sys.stderr.isatty())
+
+
 def print_error(error: object) -> None:
     """Print an error to stderr, as `printable`."""
-    print(printable(str(error)), file=sys.stderr, flush=True)
+    print(printable(str(error), colours=colours_wanted()), file=sys.stderr, flush=True)
 
 
 def many(count: int, noun: str) -> str:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from opmatrix import step_log
 from opmatrix.declaration.load import load_operator
 from opmatrix.errors import CompileError
 from opmatrix.project.paths import Paths
@@ -41,6 +42,23 @@ def layout(built: Paths, tmp_path: Path) -> Paths:
     shutil.copytree(built.root, copy.root)
     build(copy)
     return copy
+
+
+@pytest.fixture(scope="module")
+def broken_often(tmp_path_factory: pytest.TempPathFactory) -> Paths:
+    layout = copy_project(tmp_path_factory.mktemp("broken"))
+    replace_in(layout.kernel(NAME), "#include <cstring>", "#include <algorithm>\n#include <cstring>\n#include <vector>")
+    build(layout)
+    return layout
+
+
+@pytest.fixture
+def broken(broken_often: Paths) -> Iterator[Paths]:
+    """A project whose kernel a test breaks; the next test has the kernel as it was."""
+    kernel = broken_often.kernel(NAME)
+    before = kernel.read_text()
+    yield broken_often
+    kernel.write_text(before)
 
 
 def libraries(layout: Paths) -> tuple[Path, Path]:
@@ -132,20 +150,82 @@ def test_another_compiler_compiles_everything(layout: Paths, tmp_path: Path, mon
     assert len((tmp_path / "calls").read_text().split()) == 5 + 3  # objects and links, also of the stub
 
 
-def test_a_compile_error_is_the_compilers_message_alone(layout: Paths) -> None:
-    replace_in(layout.kernel(NAME), "const double offset = sum /", "const double offset = summ /")
-    line = next(n for n, text in enumerate(layout.kernel(NAME).read_text().splitlines(), 1) if "summ /" in text)
+def test_a_compile_error_is_the_compilers_message_alone(broken: Paths) -> None:
+    replace_in(broken.kernel(NAME), "const double offset = sum /", "const double offset = summ /")
+    line = next(n for n, text in enumerate(broken.kernel(NAME).read_text().splitlines(), 1) if "summ /" in text)
     with pytest.raises(CompileError) as caught:
-        build(layout)
-    message = str(caught.value)
-    assert f"native/group_norm/kernel.h:{line}:" in message and re.search(r"error: .*summ.* was not declared", message)
-    assert not [text for text in ("FAILED", "ninja:", "-std=c++20", "mv ") if text in message]
+        build(broken)
+    first, *rest = str(caught.value).splitlines()
+    assert first.startswith(f"native/group_norm/kernel.h:{line}:25: error: ") and "did you mean" in first
+    assert "\x1b" not in first and f"{line} |   const double offset = summ /" in rest[0] and len(rest) == 3
 
 
-def test_a_warning_is_an_error(layout: Paths) -> None:
-    replace_in(layout.kernel(NAME), "  Moments m =", "  int unused;\n  Moments m =")
+def test_colours_are_kept_for_a_terminal_and_compile_nothing_again(
+    broken: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = outputs(broken)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    build(broken)
+    assert outputs(broken) == before
+    replace_in(broken.kernel(NAME), "const double offset = sum /", "const double offset = summ /")
+    with pytest.raises(CompileError, match=r"\x1b.*error: "):
+        build(broken)
+    monkeypatch.setenv("NO_COLOR", "1")
+    with pytest.raises(CompileError) as caught:
+        build(broken)
+    assert "\x1b" not in str(caught.value)
+
+
+SORT = "std::vector<const T*> p; struct Less {}; std::sort(p.begin(), p.end(), Less{});"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "shown", "most_lines"),
+    [
+        (
+            "  double unit = 1;",
+            "  double unit = x[0] | 1;",
+            r"\Anative/group_norm/kernel.h:\d+:22: error: .*\n.*\n.*\^",
+            4,
+        ),
+        (
+            "  double unit = 1;",
+            f"  {SORT} double unit = 1;",
+            r"\Anative/group_norm/kernel.h:\d+:\d+:   required from",
+            8,
+        ),
+        ("float epsilon, TensorView", "float epsilon, int more, TensorView", "ops/group_norm/spec.py", 12),
+        ("  double unit = 1;", "  double other(int); double unit = other(1);", r"kernel.h:\d+:36: error: undefined", 4),
+    ],
+    ids=["one per dtype", "in the standard library", "in generated code", "of the linker"],
+)
+def test_an_error_is_short_and_begins_where_the_kernel_is_wrong(
+    old: str, new: str, shown: str, most_lines: int, broken: Paths, capsys: pytest.CaptureFixture[str]
+) -> None:
+    replace_in(broken.kernel(NAME), old, new)
+    capsys.readouterr()
+    with pytest.raises(CompileError, match=shown) as caught:
+        build(broken)
+    message, above = str(caught.value), capsys.readouterr().out
+    assert len(message.splitlines()) <= most_lines < len(above.splitlines())
+    assert not [text for text in ("FAILED", "ninja:", "-std=c++20", "mv ") if text in message or text in above]
+
+
+def test_in_the_log_of_a_step_the_full_output_is_a_detail(
+    broken: Paths, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(step_log.LOGGED, "1")
+    replace_in(broken.kernel(NAME), "  double unit = 1;", "  double unit = x[0] | 1;")
+    with pytest.raises(CompileError):
+        build(broken)
+    log = capsys.readouterr().out
+    assert "# $ " in log and log.count("# ") > 10 and "error: " not in step_log.visible_lines(log)
+
+
+def test_a_warning_is_an_error(broken: Paths) -> None:
+    replace_in(broken.kernel(NAME), "  Moments m =", "  int unused;\n  Moments m =")
     with pytest.raises(CompileError, match=r"unused variable .unused."):
-        build(layout)
+        build(broken)
 
 
 def test_an_interrupted_build_is_repaired(layout: Paths) -> None:

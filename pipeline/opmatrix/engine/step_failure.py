@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from doit.exceptions import TaskFailed
 
-from opmatrix.errors import REMEDY
+from opmatrix.errors import REMEDY, without_colours
 from opmatrix.processes import signal_name
 from opmatrix.step import CheckKey, Step
 from opmatrix.step_log import MOST_BYTES, last_running, read_log, visible_lines
@@ -44,12 +44,14 @@ class StepFailed(TaskFailed):
     @property
     def detail(self) -> str:
         """The whole message, for a verdict."""
-        return "\n".join(filter(None, [self.summary, self.output, *replay_commands(self)]))
+        return "\n".join(filter(None, [self.summary, without_colours(self.output), *replay_commands(self)]))
 
     @property
     def brief(self) -> str:
         """One line: how the step died, or the first error in its output."""
-        lines = [line for line in self.output.splitlines() if not line.startswith("$ ")]  # without commands
+        lines = [
+            line for line in without_colours(self.output).splitlines() if not line.startswith("$ ")
+        ]  # without commands
         if self.died or not lines:
             return self.summary
         return next((line for line in lines if "error" in line), lines[0])

@@ -32,6 +32,11 @@ JOBS = "OPMATRIX_JOBS"
 _MOST_CORES = {"compile": 3}
 
 
+def _prints_colours(task: StepTask) -> bool:
+    """Return whether a step's output is shown in a terminal as it is: the report, and the errors of a compiler."""
+    return task.name == REPORT or task.step.group == "compile"
+
+
 class Cores:
     """The cores of a run, at most those of `doit -n`, shared by its steps."""
 
@@ -56,7 +61,7 @@ class Cores:
 
 
 class StepRunner(Runner):
-    """Runs one step at a time. `entry` and `lock` are those of Pool; `terminal` is the report step's environment."""
+    """Runs one step at a time. `entry` and `lock` are those of Pool; `terminal` is for what prints colours."""
 
     def __init__(
         self, *arguments: Any, layout: Paths, entry: str, lock: int, terminal: Mapping[str, str], cores: int = 1
@@ -145,7 +150,7 @@ class StepRunner(Runner):
                     log=log,
                     seconds=step.seconds,
                     megabytes=step.megabytes,
-                    environment={JOBS: str(taken), **(self._terminal if task.name == REPORT else {})},
+                    environment={JOBS: str(taken), **(self._terminal if _prints_colours(task) else {})},
                 )
         except (OpmatrixError, OSError) as error:
             return StepFailed(step, summary=disk_fault(error) or str(error), died=True)

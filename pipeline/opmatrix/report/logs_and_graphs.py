@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from opmatrix.errors import without_colours
 from opmatrix.project.paths import Paths
 from opmatrix.verdict import Verdict
 
@@ -38,7 +39,7 @@ def _end(path: Path) -> str:
         with path.open("rb") as file:
             size = file.seek(0, 2)
             file.seek(max(0, size - _BYTES))
-            lines = file.read().decode(errors="replace").splitlines()
+            lines = without_colours(file.read().decode(errors="replace")).splitlines()
     except FileNotFoundError:
         return ""
     complete = lines[1:] if size > _BYTES else lines  # the first line may be cut

@@ -21,11 +21,12 @@ from opmatrix.declaration.torch_signature import (
     is_own,
     stable_abi_since,
 )
-from opmatrix.errors import CompileError, missing
+from opmatrix.errors import CompileError, colours_wanted, missing, without_colours
 from opmatrix.files import sha256, write_text
 from opmatrix.project.paths import Paths
 from opmatrix.spec import OpSpec
-from opmatrix.toolchain import digests, elf_symbols, ninja_file, ort_headers, third_party_headers
+from opmatrix.step_log import LOGGED, detail
+from opmatrix.toolchain import compiler_output, digests, elf_symbols, ninja_file, ort_headers, third_party_headers
 from opmatrix.toolchain.find_tools import Toolchain, find_toolchain
 from opmatrix.toolchain.run_ninja import run_ninja
 from opmatrix.toolchain.torch_headers import TorchBuild, find_torch_build
@@ -111,7 +112,7 @@ def _build(
     rewritten = not path.exists() or path.read_text() != text
     write_text(path, text)
     _remove_stale_objects(layout, spec, folder)
-    _ninja(toolchain, folder)
+    _ninja(layout, spec.name, toolchain, folder)
     _list_headers(layout, folder, toolchain=toolchain, torch=torch)
     return rewritten
 
@@ -140,13 +141,23 @@ def _remove_stale_objects(layout: Paths, spec: OpSpec, folder: Path) -> None:
     write_text(path, json.dumps(now, indent=1))
 
 
-def _ninja(toolchain: Toolchain, folder: Path) -> None:
+def _ninja(layout: Paths, name: str, toolchain: Toolchain, folder: Path) -> None:
     # doit sets the number of free cores; by hand all are.
     jobs = os.environ.get("OPMATRIX_JOBS") or str(os.cpu_count() or 1)
     done = run_ninja(toolchain.ninja, folder, jobs=jobs)
     if done.returncode != 0:
-        raise CompileError(_message(done.stdout) or f"ninja ended with {done.returncode}, and printed nothing")
-    print(done.stdout, end="", flush=True)
+        raise CompileError(
+            _message(layout, name, done.stdout) or f"ninja ended with {done.returncode}, and printed nothing"
+        )
+    print(without_colours(done.stdout), end="", flush=True)
+
+
+def _message(layout: Paths, name: str, output: str) -> str:
+    """Return the first error; print everything above it, in a log as details."""
+    everything, first = compiler_output.full(output), compiler_output.shortened(output, layout, name)
+    if without_colours(first) != everything:
+        detail(everything) if LOGGED in os.environ else print(everything, end="\n\n", flush=True)
+    return first if colours_wanted() else without_colours(first)
 
 
 def _list_headers(layout: Paths, folder: Path, *, toolchain: Toolchain, torch: TorchBuild | None) -> None:
@@ -168,17 +179,6 @@ def _mark(path: str) -> list[int] | None:
     except FileNotFoundError:
         return None
     return [status.st_mtime_ns, status.st_ctime_ns, status.st_size]
-
-
-def _message(output: str) -> str:
-    """Return the messages of the compiler, without the commands that ninja repeats and its last line."""
-    lines = output.splitlines()
-    kept = [
-        line
-        for previous, line in zip(["", *lines], lines, strict=False)
-        if not line.startswith(("FAILED: ", "ninja: ")) and not previous.startswith("FAILED: ")
-    ]
-    return "\n".join(kept) or output.strip()
 
 
 def _write_compile_commands(layout: Paths, toolchain: Toolchain, folder: Path) -> None:

@@ -41,6 +41,8 @@ OBJECTS = ("kernel", "ort")  # of an operator, in a library for ONNX Runtime
 
 _LANGUAGE = ("-std=c++20", "-fPIC", "-fvisibility=hidden", "-fvisibility-inlines-hidden")
 # -Wpsabi warns of vectors passed between functions of different ABI; a kernel passes none.
+# Always, so that the flags are the same in a terminal and in a pipe; `compiler_output.plain` takes the colours out.
+_COLOURS = "-fdiagnostics-color=always"
 _WARNINGS = ("-Wall", "-Wextra", "-Wshadow", "-Werror", "-Wno-psabi")
 # Kernels: vectorised, fused multiply-add where a processor has it, no errno from <cmath>. Never -ffast-math (it breaks
 # NaN) and never -march (a library runs on every x86-64).
@@ -131,7 +133,7 @@ def _begin(
     ninja.newline()
     of_operator = _of_operator(layout, spec, debug=debug)
     ninja.variable("cxx", _shell(*toolchain.compiler))
-    flags = _shell(*_LANGUAGE, *_WARNINGS, *of_operator)
+    flags = _shell(*_LANGUAGE, _COLOURS, *_WARNINGS, *of_operator)
     ninja.variable("flags", flags + (" $headers" if spec.headers else ""))
     special = _SANITIZED if layout.sanitized else _DEBUG if debug else None
     kernel = (*_KERNEL, *_KERNEL_OF_GCC) if toolchain.is_gcc else _KERNEL

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import subprocess
 from contextlib import suppress
 from pathlib import Path
 
 from opmatrix.files import digests_by_path, write_text
+from opmatrix.step_log import LOGGED, detail
 
 MADE = "made.json"  # the digests of the objects and libraries after ninja last ran
 _OUTPUTS = ("*.o", "*.so", "stub/*.so")
@@ -26,8 +28,13 @@ def run_ninja(ninja: str, folder: Path, *, jobs: str) -> subprocess.CompletedPro
         if made.get(path) != digest:
             (folder / path).unlink()
     command = [ninja, "--quiet", "-j", jobs, "-C", str(folder)]
-    print("$", shlex.join(command), flush=True)
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+    shown = f"$ {shlex.join(command)}"
+    detail(shown) if LOGGED in os.environ else print(shown, flush=True)
+    # ninja keeps the compiler's colours; messages are in English, which `compiler_output` reads, and in UTF-8.
+    environment = {**os.environ, "CLICOLOR_FORCE": "1", "LC_ALL": "C.UTF-8"}
+    done = subprocess.run(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    )
     write_text(record, json.dumps(_digests(folder), indent=1) + "\n")
     return done
 
