@@ -1,6 +1,6 @@
-"""Two tensors, each scaled and less the other, as in the seed: cst::dual_residual, rknn_cst::cstDualResidual.
+"""Two tensors, each scaled and less the other: cst::dual_residual in torch, rknn_cst::cstDualResidual in ONNX.
 
-Its kernel is a string here, as in the seed, instead of a file native/dual_residual/kernel.h.
+The kernel is a string here, instead of a file native/dual_residual/kernel.h.
 """
 
 from opmatrix.spec import Attribute, Input, OnnxOp, OpSpec, Output, SameAs, Tolerance, TorchOp

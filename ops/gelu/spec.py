@@ -1,4 +1,4 @@
-"""Gaussian error linear unit, as in the seeds: torch's own operator, exported as ONNX Runtime's com.microsoft::Gelu."""
+"""Gaussian error linear unit: torch's own operator, exported as ONNX Runtime's com.microsoft::Gelu."""
 
 from opmatrix.spec import Attribute, Input, OnnxOp, OpSpec, Output, Override, SameAs, Tolerance, TorchOp
 

@@ -2,8 +2,10 @@
 
 Pages are CommonMark. HTML comments, which readers do not see, describe a code block:
 
-    <!-- project: seeds -->     the page starts with the operators of ops/; `installed`: in an empty folder,
-                                with the environment active; a folder of the repository: in a copy of it, active as well
+    <!-- project: seeds -->     the page starts with the operators of ops/; `clone`: in a copy of this repository;
+                                `installed`: in an empty folder, with an environment active that has opmatrix's
+                                wheel; a folder of the repository: in a copy of it, with this environment active
+    <!-- in: clone -->          the console block is left out where the page does not start in `clone`
     <!-- exit: 1 -->            the last command of the console block ends with that code instead of 0
     <!-- write: PATH -->        the block is written to that file of the page's project; `append: PATH` adds to it
     <!-- shown: PATH -->        the block is a run of whole lines of that file of the repository
@@ -15,13 +17,14 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-WORDS = ("project", "exit", "write", "append", "shown", "not run")
+WORDS = ("project", "in", "exit", "write", "append", "shown", "not run")
+SETTINGS = ("clone", "installed")  # the two ways to get opmatrix
 EXECUTED = ("console", "python")
 _LISTS = ("bullet_list_open", "ordered_list_open", "list_item_open")  # a comment may describe a block in a list
 _COMMENT = re.compile(r"<!--\s*(.*?)\s*-->", re.DOTALL)
@@ -40,6 +43,7 @@ class Command:
     text: str
     expected: tuple[str, ...] = ()
     code: int = 0
+    setting: str = ""  # of SETTINGS; "": any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +78,7 @@ Step = Command | Python | Write | Shown | NotRun
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """`path` is relative to the repository; `project` is "", "seeds", "installed" or a folder of the repository."""
+    """`path` is relative to the repository; `project` is "", "seeds", of SETTINGS or a folder of the repository."""
 
     path: str
     project: str = ""
@@ -83,6 +87,17 @@ class Page:
     @property
     def runs(self) -> bool:
         return any(not isinstance(step, NotRun) for step in self.steps)
+
+    @property
+    def for_both(self) -> bool:
+        """Whether the page starts in a clone and with the installed package: it has commands for one of them."""
+        return any(isinstance(step, Command) and step.setting for step in self.steps)
+
+    def opening(self) -> Page:
+        """Return the page up to its first `doit new`, to run in the other of SETTINGS."""
+        last = next(n for n, s in enumerate(self.steps) if isinstance(s, Command) and s.text.startswith("doit new "))
+        other = next(setting for setting in SETTINGS if setting != self.project)
+        return replace(self, project=other, steps=self.steps[: last + 1])
 
 
 @dataclass(frozen=True)
@@ -154,6 +169,8 @@ def _block(fence: Token, line: int, said: Sequence[_Said], mistakes: list[str]) 
     if "exit" in by_word and (language != "console" or not re.fullmatch(r"\d{1,3}", by_word["exit"])):
         mistakes.append(f"{line}: exit: takes a number, before a console block")
         return
+    if "in" in by_word and (language != "console" or by_word["in"] not in SETTINGS):
+        mistakes.append(f"{line}: in: takes {' or '.join(SETTINGS)}, before a console block")
     if "not run" in by_word and (language not in EXECUTED or len(by_word) > 1):
         mistakes.append(f"{line}: not run: stands alone before a block that would be run: {' or '.join(EXECUTED)}")
     if "not run" in by_word:
@@ -168,10 +185,11 @@ def _block(fence: Token, line: int, said: Sequence[_Said], mistakes: list[str]) 
     if language == "python":
         yield Python(line=line, text=fence.content)
     if language == "console":
-        yield from _commands(fence.content, line, int(by_word.get("exit", "0")), mistakes)
+        code, setting = int(by_word.get("exit", "0")), by_word.get("in", "")
+        yield from _commands(fence.content, line, code=code, setting=setting, mistakes=mistakes)
 
 
-def _commands(text: str, line: int, code: int, mistakes: list[str]) -> Iterator[Command]:
+def _commands(text: str, line: int, *, code: int, setting: str, mistakes: list[str]) -> Iterator[Command]:
     """Yield the commands of a console block; only the last one ends with `code`."""
     lines = text.splitlines()
     starts = [n for n, content in enumerate(lines) if content.startswith("$ ")]
@@ -184,6 +202,5 @@ def _commands(text: str, line: int, code: int, mistakes: list[str]) -> Iterator[
             last += 1
         command = "\n".join(content[2:] for content in lines[start:last])
         expected = "\n".join(lines[last:end]).strip("\n").splitlines()
-        yield Command(
-            line=line + start, text=command, expected=tuple(expected), code=code if start == starts[-1] else 0
-        )
+        ends = code if start == starts[-1] else 0
+        yield Command(line=line + start, text=command, expected=tuple(expected), code=ends, setting=setting)

@@ -79,6 +79,8 @@ not: executed
         ("\n<!-- skip: x -->\n", "2: unknown comment 'skip:'; allowed: project"),
         ("<!-- exit: 1 -->\n\nText.\n\n```console\n$ a\n```", "1: <!-- exit: 1 --> stands before no code block"),
         ("<!-- exit: 1 -->\n```python\nx\n```", "3: exit: takes a number, before a console block"),
+        ("<!-- in: seeds -->\n```console\n$ a\n```", "3: in: takes clone or installed, before a console block"),
+        ("<!-- in: clone -->\n```python\na\n```", "3: in: takes clone or installed, before a console block"),
         ("<!-- exit: no -->\n```console\n$ a\n```", "3: exit: takes a number, before a console block"),
         ("<!-- exit: -->\n```console\n$ a\n```", "1: <!-- exit: --> says nothing behind its colon"),
         ("<!-- not run -->\n```console\n$ a\n```", "1: <!-- not run --> says nothing behind its colon"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -17,12 +18,13 @@ SOUND = "[file](../run), [folder](../ops), [page](other.md#a-heading), [other](.
 pytestmark = pytest.mark.skipif(not BUILDER.is_file(), reason="needs Sphinx: ./run tox run -e docs")
 
 
-def build(folder: Path, text: str, *, others: str = "other\n", **environment: str) -> tuple[int, str]:
+def build(folder: Path, text: str, *, others: str = "other\nglossary\n", **environment: str) -> tuple[int, str]:
     """Build a site of two pages with this project's settings."""
     files = {
         "docs/index.md": f"# Site\n\n```{{toctree}}\nfaults\n{others}../ops/x/README\n```\n",
         "docs/faults.md": f"# Faults\n\n{text}\n",
         "docs/other.md": "# Other\n\n## A heading\n",
+        "docs/glossary.md": "# Words\n\n```{glossary}\ncell\n  A part.\n```\n",
         "ops/x/README.md": "# x\n",
         "run": "",
     }
@@ -46,6 +48,17 @@ def test_links_of_all_kinds_resolve(tmp_path: Path) -> None:
     assert "docs/index.html" in (tmp_path / "build/index.html").read_text()
 
 
+def test_code_blocks_of_files_have_captions_and_terms_have_links(tmp_path: Path) -> None:
+    text = (
+        "A [term](glossary.md#term-cell).\n\n<!-- write: ops/x/spec.py -->\n```python\npass\n```\n\n"
+        "<!-- shown: run -->\n<!-- write: copy -->\n```text\nword\n```\n\n```python\nno_file = 1\n```\n"
+    )
+    assert build(tmp_path, text) == (0, "")
+    page = (tmp_path / "build/docs/faults.html").read_text()
+    assert re.findall(r'caption-text">([^<]+)<', page)[-2:] == ["ops/x/spec.py", "copy"]
+    assert 'href="glossary.html#term-cell"' in page
+
+
 def test_files_link_to_the_repository_if_its_address_is_known(tmp_path: Path) -> None:
     assert build(tmp_path, SOUND, OPMATRIX_REPOSITORY="https://example.org/here/blob/main") == (0, "")
     page = (tmp_path / "build/docs/faults.html").read_text()
@@ -60,6 +73,7 @@ def test_files_link_to_the_repository_if_its_address_is_known(tmp_path: Path) ->
         ("[gone](gone.md)", "gone.md"),
         ("[gone](other.md#gone)", "gone"),
         ("[gone](#gone)", "gone"),
+        ("[gone](glossary.md#term-gone)", "term-gone"),
         ("[gone](../ops/gone)", "../ops/gone"),
         ("[gone](../gone.py)", "../gone.py"),
         ("![gone](gone.png)", "gone.png"),
@@ -72,6 +86,6 @@ def test_a_broken_link_is_found(tmp_path: Path, text: str, said: str) -> None:
 
 
 def test_a_page_without_a_link_to_it_is_found(tmp_path: Path) -> None:
-    code, errors = build(tmp_path, "Text.", others="")
+    code, errors = build(tmp_path, "Text.", others="glossary\n")
     assert code != 0
     assert "docs/other.md: WARNING: document isn't included in any toctree" in errors

@@ -223,7 +223,7 @@ def test_a_file_that_differs_from_the_page_is_found(tmp_path: Path, path: str, l
 
 def test_a_missing_project_is_found(tmp_path: Path) -> None:
     said = failure("<!-- project: examples/none -->\n\n'''console\n$ true\n'''\n", tmp_path)
-    assert said == "project: 'examples/none' is neither 'seeds' nor 'installed' nor a folder of the repository"
+    assert said == "project: 'examples/none' is none of 'seeds', 'clone', 'installed', and no folder of the repository"
 
 
 @pytest.mark.parametrize(("kind", "has"), [("", False), ("seeds", True)])
@@ -240,3 +240,46 @@ def test_a_project_outside_a_checkout_has_its_environment_active(tmp_path: Path,
     listed = "" if kind == "installed" else "native\nops\nrun\nthird_party\n"
     walk(parse("docs/planted.md", page(f"{text}{listed}'''\n")), tmp_path, root=ROOT, limit=60)
     assert (tmp_path / "output").read_text() == listed
+
+
+def test_a_tutorial_that_writes_an_operator_of_the_repository_fails_in_a_clone(tmp_path: Path) -> None:
+    """It needs a project of its own, as the opening of each tutorial makes one."""
+    new = "doit new --schema 'mynamespace::group_norm(Tensor x) -> Tensor' --domain mydomain --name group_norm"
+    said = failure(f"<!-- project: clone -->\n\n'''console\n$ ./run {new}\n'''\n", tmp_path)
+    assert "exit code" in said and "ops/group_norm" in said
+
+
+def test_a_page_for_both_settings_starts_in_each(tmp_path: Path) -> None:
+    """A file is written to the folder where the reader is; what follows the first `doit new` is not in the opening."""
+    text = page("""
+        <!-- project: installed -->
+        <!-- in: clone -->
+        '''console
+        $ . .venv/bin/activate && touch ~/activated
+        '''
+
+        '''console
+        $ mkdir ~/here && cd ~/here
+        $ command -v opmatrix
+        .../bin/opmatrix
+        '''
+
+        <!-- write: file -->
+        '''text
+        words
+        '''
+
+        '''console
+        $ doit new --help > /dev/null; cat ~/here/file
+        words
+        $ exit 1
+        '''
+        """)
+    parsed = parse("docs/planted.md", text)
+    assert parsed.for_both
+    with pytest.raises(PageError, match="exit code 1"):
+        walk(parsed, tmp_path / "whole", root=ROOT)
+    assert not (tmp_path / "whole/home/activated").exists()
+    assert parsed.opening().project == "clone"
+    walk(parsed.opening(), tmp_path / "opening", root=ROOT)
+    assert (tmp_path / "opening/home/activated").exists()

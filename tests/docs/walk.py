@@ -26,12 +26,16 @@ LIMIT = 600.0  # seconds for one command or block
 _LAST = 40  # lines of output in the message of a failure without a difference
 
 
-def walk(page: Page, folder: Path, *, root: Path, limit: float = LIMIT) -> None:
-    """Take the steps of a page in order, in a new project in `folder`; raise PageError at the first failure."""
+def walk(page: Page, folder: Path, *, root: Path, prefix: Path = Path(sys.prefix), limit: float = LIMIT) -> None:
+    """Take the steps of a page in order, in a new project in `folder`; raise PageError at the first failure.
+
+    `prefix` is the environment of a page outside a checkout.
+    """
     project = folder / "project"
-    project.mkdir()
+    project.mkdir(parents=True)
+    (folder / "home").mkdir()
     make_project(page.project, project, root=root)
-    with _Reader(page=page, root=root, project=project, folder=folder, limit=limit) as reader:
+    with _Reader(page=page, root=root, project=project, folder=folder, prefix=prefix, limit=limit) as reader:
         for step in page.steps:
             if problem := reader.take(step):
                 raise PageError(f"{page.path}:{step.line}: {problem}")
@@ -45,13 +49,15 @@ class _Reader:
     root: Path
     project: Path
     folder: Path
+    prefix: Path
     limit: float
     _interpreter: _Interpreter | None = field(default=None)
 
     def __enter__(self) -> Self:
-        variables = environment(os.environ, kind=self.page.project)
+        variables = environment(os.environ, kind=self.page.project, prefix=self.prefix, home=self.folder / "home")
         exported = (f"export {k}={shlex.quote(v)}\n" for k, v in variables.items())
         self._state.write_text(f"{''.join(exported)}cd {shlex.quote(str(self.project))}\n")
+        self._here.write_text(str(self.project))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -62,6 +68,11 @@ class _Reader:
     def _state(self) -> Path:
         return self.folder / "state.sh"
 
+    @property
+    def _here(self) -> Path:
+        """The file with the current folder, which is where a reader writes files."""
+        return self.folder / "here"
+
     def take(self, step: Step) -> str:
         """Take a step; return its fault, or ""."""
         match step:
@@ -70,7 +81,7 @@ class _Reader:
             case Python():
                 return self._python(step)
             case Write():
-                path = self.project / step.path
+                path = Path(self._here.read_text()) / step.path
                 path.parent.mkdir(parents=True, exist_ok=True)
                 with path.open("a" if step.append else "w", encoding="utf-8") as file:
                     file.write(step.text)
@@ -81,8 +92,10 @@ class _Reader:
                 return ""
 
     def _command(self, step: Command) -> str:
-        state = shlex.quote(str(self._state))
-        keep = f'code=$?; {{ export -p; printf "cd %q\\n" "$PWD"; }} >{state}; exit $code'
+        if step.setting not in ("", self.page.project):
+            return ""
+        state, here = shlex.quote(str(self._state)), shlex.quote(str(self._here))
+        keep = f'code=$?; {{ export -p; printf "cd %q\\n" "$PWD"; }} >{state}; printf %s "$PWD" >{here}; exit $code'
         script = f". {state}\ntrap {shlex.quote(keep)} EXIT\neval {shlex.quote(step.text)}\n"
         output = self.folder / "output"
         with output.open("wb") as file:
@@ -112,7 +125,8 @@ class _Reader:
         return "\n".join([said, *wrong]) if wrong else ""
 
     def _python(self, step: Python) -> str:
-        self._interpreter = self._interpreter or _Interpreter.start(self.folder, self._state)
+        if not self._interpreter:
+            self._interpreter = _Interpreter.start(self.prefix / "bin/python", self.folder, self._state)
         return self._interpreter.run(step, self.root / self.page.path, limit=self.limit)
 
 
@@ -125,9 +139,9 @@ class _Interpreter:
     output: IO[str]
 
     @classmethod
-    def start(cls, folder: Path, state: Path) -> _Interpreter:
+    def start(cls, python: Path, folder: Path, state: Path) -> _Interpreter:
         answers, theirs = os.pipe()
-        program = [sys.executable, str(Path(__file__).with_name("interpreter.py")), str(theirs)]
+        program = [str(python), str(Path(__file__).with_name("interpreter.py")), str(theirs)]
         printed = folder / "printed"
         with printed.open("wb") as file:
             process = subprocess.Popen(

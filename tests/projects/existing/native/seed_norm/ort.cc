@@ -1,4 +1,4 @@
-// As in the seeds: a kernel and an Ort::CustomOpBase, over ONNX Runtime's C++ API and Eigen.
+// A kernel and an Ort::CustomOpBase, over ONNX Runtime's C++ API and Eigen.
 #define ORT_API_MANUAL_INIT
 #include <onnxruntime_cxx_api.h>
 

@@ -1,4 +1,4 @@
-"""The seeds' own case, and one that is dynamic."""
+"""The case of the original, and a model with dynamic sizes."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Group normalization as the seeds have it: no kernel.h, both sides in their own words, Eigen from PyPI."""
+"""Group normalization with existing C++ code: no kernel.h, a handwritten binding for each runtime, Eigen from PyPI."""
 
 from opmatrix.spec import Attribute, Headers, Input, OnnxOp, OpSpec, Output, SameAs, Tolerance, TorchOp
 
