@@ -70,8 +70,9 @@ def test_a_python_without_the_packages(project: Path, root: Path) -> None:
     for arguments in (["data", "group_norm"], ["verify", "group_norm", "--cell", "torch2.13-legacy-opset18-ort1.31"]):
         command = [sys.executable, "-I", "-S", "-c", BARE.format(root=str(root / "pipeline")), *arguments]
         done = subprocess.run(command, cwd=project, capture_output=True, text=True)
-        assert done.returncode == ToolchainError.exit_code and len(done.stderr.splitlines()) == 1, done.stderr
+        assert done.returncode == ToolchainError.exit_code and len(done.stderr.splitlines()) == 2, done.stderr
         assert "is not installed for" in done.stderr and "`./run python`" in done.stderr
+        assert done.stderr.splitlines()[-1].startswith("More: `doit doctor` lists what this machine lacks")
 
 
 def test_a_stage_outside_a_project(

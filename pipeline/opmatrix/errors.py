@@ -22,12 +22,14 @@ LONGEST_LINE = 4000  # characters of a line that is shown; commands that are to 
 
 
 class OpmatrixError(Exception):
-    """An error that the user can fix."""
+    """An error that the user can fix. `of_machine`: `doit doctor` finds it, too."""
 
     exit_code = 1
+    of_machine = False
 
-    def __init_subclass__(cls, exit_code: int | None = None) -> None:
+    def __init_subclass__(cls, exit_code: int | None = None, *, of_machine: bool = False) -> None:
         cls.exit_code = cls.exit_code if exit_code is None else exit_code
+        cls.of_machine = of_machine
 
 
 class UsageError(OpmatrixError, exit_code=2):
@@ -38,11 +40,11 @@ class SpecError(OpmatrixError, exit_code=3):
     """An invalid declaration or case. The message lists every mistake, one per line."""
 
 
-class SdkError(OpmatrixError, exit_code=4):
+class SdkError(OpmatrixError, exit_code=4, of_machine=True):
     """Headers that the compiler needs are missing or not the pinned ones."""
 
 
-class ToolchainError(OpmatrixError, exit_code=5):
+class ToolchainError(OpmatrixError, exit_code=5, of_machine=True):
     """No usable compiler, ninja, torch or ONNX Runtime."""
 
 
@@ -74,7 +76,7 @@ class SanitizeError(OpmatrixError, exit_code=12):
     """A sanitizer found a bug in a kernel or a binding, or the compiler has no sanitizer."""
 
 
-class NoEnvironmentError(OpmatrixError, exit_code=13):
+class NoEnvironmentError(OpmatrixError, exit_code=13, of_machine=True):
     """The environment of another torch or ONNX Runtime could not be created."""
 
 
@@ -158,6 +160,10 @@ def colours_wanted() -> bool:
 def print_error(error: object) -> None:
     """Print an error to stderr, as `printable`."""
     print(printable(str(error), colours=colours_wanted()), file=sys.stderr, flush=True)
+    if isinstance(error, OpmatrixError) and error.of_machine:
+        # In a checkout of opmatrix, which has the program run.
+        doit = "./run doit" if os.path.isfile("run") else "doit"  # noqa: PTH113 - pathlib takes each command 5 ms
+        print(f"More: `{doit} doctor` lists what this machine lacks, with each remedy", file=sys.stderr, flush=True)
 
 
 def many(count: int, noun: str) -> str:

@@ -17,7 +17,7 @@ from opmatrix.toolchain.find_tools import find_toolchain
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder for planted programs; torch counts as installed, and no ninja is next to this Python."""
     (tmp_path / "bin").mkdir()
-    monkeypatch.setattr(toolchain, "_torch", lambda: (tmp_path / "include", "2.13.0+cpu"))
+    monkeypatch.setattr(toolchain, "find_torch", lambda: (tmp_path / "include", "2.13.0+cpu"))
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     return tmp_path / "bin"
 
@@ -80,7 +80,7 @@ def test_a_missing_tool_is_an_error(folder: Path, planted: list[str], environ: d
 
 
 def test_torch_is_found_without_importing_it() -> None:
-    include, version = toolchain._torch()
+    include, version = toolchain.find_torch()
     assert (include / toolchain.TORCH_SHIM).is_file() and version
 
 

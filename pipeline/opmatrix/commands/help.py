@@ -21,7 +21,7 @@ from opmatrix.project.settings import PACKAGES
 # Commands in the order in which a new user needs them; each has its purpose in `doc_purpose`.
 EVERY_DAY = ("run", "why", "list", "new", "check", "tolerances", "mutate", "compat")
 STATE = ("clean", "forget", "ignore", "info")
-ABOUT = ("help", "tabcompletion")
+ABOUT = ("doctor", "help", "tabcompletion")
 
 FORMS = (
     ("", "all that is not up to date; -n 2 on two cores"),

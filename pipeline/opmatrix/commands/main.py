@@ -8,6 +8,7 @@ is here, so that an older project gets the commands of a newer opmatrix. An entr
 from __future__ import annotations
 
 import sys
+import tomllib
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.metadata import EntryPoints, entry_points
@@ -37,6 +38,7 @@ COMMANDS: Mapping[str, str] = {
     "new": "opmatrix.commands.new:New",
     "help": "opmatrix.commands.help:Help",
     "info": "opmatrix.commands.status:Info",
+    "doctor": "opmatrix.commands.doctor:Doctor",
     "update": "opmatrix.commands.update:Update",
     "tabcompletion": "opmatrix.commands.complete:Complete",
     # Commands of doit that do not work with steps in servers: each raises an error with the reason.
@@ -56,7 +58,7 @@ SETTINGS: Mapping[str, object] = {
     "reporter": "progress",
 }
 # Commands that need no project.
-_ANYWHERE = ("new", "help", "tabcompletion", "--help", "-h", "--version")
+_ANYWHERE = ("new", "doctor", "help", "tabcompletion", "--help", "-h", "--version")
 
 
 _installed = cache(entry_points)
@@ -118,4 +120,13 @@ def main() -> int:
     except OpmatrixError as error:
         print_error(error)
         return error.exit_code
-    return Program().run(arguments)
+    if arguments == ["doctor"]:
+        from opmatrix.doctor.examine import main as examine  # also where doit cannot read pyproject.toml
+
+        return examine([])
+    try:
+        program = Program()
+    except tomllib.TOMLDecodeError as error:
+        print_error(f"pyproject.toml: {error}")
+        return UsageError.exit_code
+    return program.run(arguments)

@@ -53,13 +53,13 @@ class Toolchain:
 def find_toolchain(environ: Mapping[str, str]) -> Toolchain:
     """Return the toolchain for these environment variables. Raises ToolchainError."""
     compiler = find_compiler(environ)
-    include, version = _torch()
+    include, version = find_torch()
     return Toolchain(
         compiler=compiler,
         compiler_identity=_identity(compiler),
         settings=tuple(f"{name}={environ[name]}" for name in OBEYED if environ.get(name)),
         linker=next((name for name in LINKERS if shutil.which(f"ld.{name}", path=environ.get("PATH"))), None),
-        ninja=_ninja(environ),
+        ninja=find_ninja(environ),
         torch_include=include,
         torch_version=version,
     )
@@ -93,7 +93,8 @@ def _identity(compiler: tuple[str, ...]) -> str:
     return digest.hexdigest()[:16]
 
 
-def _ninja(environ: Mapping[str, str]) -> str:
+def find_ninja(environ: Mapping[str, str]) -> str:
+    """Return ninja's path. Raises ToolchainError."""
     path = environ.get("PATH", "")
     if asked := environ.get("NINJA"):
         if found := shutil.which(asked, path=path):
@@ -105,7 +106,8 @@ def _ninja(environ: Mapping[str, str]) -> str:
     raise ToolchainError(f"ninja not found on PATH {path!r}. Install it, or set NINJA to its path.")
 
 
-def _torch() -> tuple[Path, str]:
+def find_torch() -> tuple[Path, str]:
+    """Return torch's folder of headers and its version. Raises ToolchainError."""
     spec = importlib.util.find_spec("torch")
     if spec is None or not spec.submodule_search_locations:
         raise ToolchainError(

@@ -79,9 +79,23 @@ def find_headers(environ: Mapping[str, str], *, cache: Path, say: Callable[[str]
 
     `say` receives a line for each download, and for headers found that are too old.
     """
+    if found := present_headers(environ, cache=cache, say=say):
+        return found
+    _fetch(_folder(cache), say)
+    return _pinned(_folder(cache))
+
+
+def present_headers(environ: Mapping[str, str], *, cache: Path, say: Callable[[str], None]) -> OrtHeaders | None:
+    """Return the headers to compile with, or None if they must be fetched first. Raises SdkError for unusable ones."""
     if setting := environ.get("OPMATRIX_ORT_INCLUDE"):
         return _explicit(Path(setting).absolute())
-    return _from_pkg_config(environ, say) or _pinned(cache, say)
+    if found := _from_pkg_config(environ, say):
+        return found
+    return _pinned(_folder(cache)) if _folder(cache).exists() else None
+
+
+def _folder(cache: Path) -> Path:
+    return cache / f"onnxruntime-{VERSION}"
 
 
 def api_version(folder: Path) -> int | None:
@@ -132,10 +146,7 @@ def _from_pkg_config(environ: Mapping[str, str], say: Callable[[str], None]) -> 
     return None
 
 
-def _pinned(cache: Path, say: Callable[[str], None]) -> OrtHeaders:
-    folder = cache / f"onnxruntime-{VERSION}"
-    if not folder.exists():
-        _fetch(folder, say)
+def _pinned(folder: Path) -> OrtHeaders:
     _check(folder, f"Remove '{folder}' and run the command again, which fetches them anew.")
     version = api_version(folder)
     assert version is not None, "the checksums hold"

@@ -1,0 +1,205 @@
+"""The project, its lock and its state, the environments of the matrix, and the sizes of what is kept."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from opmatrix.environments import bootstrap
+from opmatrix.environments.bootstrap import VenvPaths
+from opmatrix.errors import OpmatrixError, many
+from opmatrix.matrix.cells import ORT, TORCH
+from opmatrix.model_check.finding import Finding, note, ok, wrong
+from opmatrix.project import settings
+from opmatrix.project.format import check_format
+from opmatrix.project.paths import PACKAGE, Paths
+
+_SECONDS = 2  # for counting bytes
+NAMES = (*(f"torch{version}" for version in TORCH), *(f"ort{version}" for version in ORT))
+
+
+def project(paths: Paths) -> Iterator[Finding]:
+    """Are the settings of the project readable, and is this its opmatrix?"""
+    try:
+        check_format(paths.root)
+        settings.default_opsets(paths)
+        settings.step_seconds(paths), settings.step_megabytes(paths)
+    except (OpmatrixError, OSError) as error:
+        yield wrong("project", str(error))
+    else:
+        operators = [p.parent.name for p in sorted(paths.ops.glob("*/spec.py"))]
+        yield ok("project", f"{paths.root}, {many(len(operators), 'operator')}")
+    own = paths.root / "pipeline/opmatrix"
+    if own.is_dir() and own.resolve() != PACKAGE:
+        yield note("project", f"this is a checkout of opmatrix, but {PACKAGE} runs. Use ./run, or `pip install -e .`")
+
+
+def main_environment(root: Path, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Is the environment of a checkout, which ./run makes, complete?"""
+    venv = VenvPaths(root=root)
+    if holders := held_by(venv.lock):
+        yield note(".venv", f"is being made by {_shown(holders)}. Wait for it, or stop it with: {_kill(holders)}")
+    elif not venv.environment.exists():
+        yield note(".venv", "is not made yet; the next ./run makes it")
+    elif not (found := bootstrap.read_stamp(venv)):
+        yield note(".venv", "is incomplete; the next ./run removes it and makes it again")
+    elif found != bootstrap.stamp(root, environ):
+        yield note(".venv", "has other pins, or was made in another folder; the next ./run makes it again")
+    else:
+        yield ok(".venv", "complete, with the pins of requirements/")
+
+
+def lock(paths: Paths) -> Iterator[Finding]:
+    """Is another run at work, or are processes left of one?"""
+    holders = held_by(paths.lock)
+    if not holders:
+        there = "; the file itself locks nothing" if paths.lock.exists() else ""
+        yield ok("lock", f"{_below(paths.lock, paths.root)} is free{there}")
+        return
+    recorded = _first_line(paths.lock)
+    if recorded in map(str, holders):
+        yield note("lock", f"another run is at work in {paths.build}: {_shown(holders)}. Wait for it, or stop it "
+                           f"with: kill {recorded}")  # fmt: skip
+    else:
+        yield wrong("lock", f"run {recorded or 'unknown'} has ended, and processes of it still hold {paths.lock}: "
+                            f"{_shown(holders)}", f"Stop them: {_kill(holders)}")  # fmt: skip
+
+
+def state(paths: Paths) -> Iterator[Finding]:
+    """Can the database of what is up to date be read?"""
+    if not paths.state.exists():
+        return
+    try:
+        with sqlite3.connect(f"file:{paths.state}?mode=ro", uri=True) as database:
+            (said,) = database.execute("pragma quick_check(1)").fetchone()
+            steps = database.execute("select count(*) from step where key is not null").fetchone()[0]
+    except (sqlite3.DatabaseError, OSError) as error:
+        said, steps = str(error), 0
+    if said == "ok":
+        yield ok("state", f"{many(steps, 'step')} recorded in {_below(paths.state, paths.root)}")
+    elif "locked" not in said:
+        yield note("state", f"{_below(paths.state, paths.root)} is damaged ({said}); the next run moves it aside, and "
+                            "every step runs once more")  # fmt: skip
+
+
+def environments(paths: Paths) -> Iterator[Finding]:
+    """Which environments of the matrix are complete?"""
+    top = paths.environment("")
+    complete = []
+    for folder in sorted(p for p in top.iterdir() if p.is_dir()) if top.is_dir() else ():
+        name, shown = folder.name, _below(folder, paths.root)
+        if name not in NAMES:
+            yield note("matrix", f"{shown} is of no version in the matrix. Remove it: rm -r {shown}")
+        elif holders := held_by(VenvPaths(root=paths.root, name=str(folder.relative_to(paths.root))).lock):
+            yield note("matrix", f"{shown} is being made by {_shown(holders)}. Wait for it, or stop it with: "
+                                 f"{_kill(holders)}")  # fmt: skip
+        elif why := _incomplete(paths, name):
+            yield note("matrix", f"{shown} {why}; the next run that needs it makes it again, or now: "
+                                 f"python -m opmatrix environment {name}")  # fmt: skip
+        else:
+            complete.append(name)
+    text = f"complete: {', '.join(sorted(complete, key=NAMES.index))}" if complete else "no environments"
+    yield ok("matrix", f"{text}; others are made when a run first needs them")
+
+
+def _incomplete(paths: Paths, name: str) -> str:
+    """Return what is wrong with an environment, or ""."""
+    stamp = paths.stamp(name)
+    if not stamp.is_dir():
+        return "is incomplete, as of an installation that was interrupted"
+    if not paths.python(name).exists():
+        link = paths.python(name)
+        return f"has no Python any more ({link.readlink()} is gone)" if link.is_symlink() else "has no Python"
+    for pins in paths.pins(name):
+        made = stamp / pins.name
+        if not pins.is_file():
+            return f"cannot be made again, because its pins {pins} are missing"
+        if not made.is_file() or made.read_bytes() != pins.read_bytes():
+            return f"has other versions than {pins.name} pins now"
+    return ""
+
+
+def caches(paths: Paths | None, cache: Path) -> Iterator[Finding]:
+    """How much space does each folder take?"""
+    folders = [*([paths.build, paths.environment("")] if paths else []), cache]
+    count = Count()
+    found = [f"{_below(folder, paths.root) if paths else folder} {count.size(folder)}"
+             for folder in folders if folder.is_dir()]  # fmt: skip
+    if found:
+        yield ok("sizes", "; ".join(found))
+
+
+@dataclass
+class Count:
+    """Counts the bytes of folders, for two seconds in all."""
+
+    until: float = field(default_factory=lambda: time.monotonic() + _SECONDS)
+
+    def size(self, folder: Path) -> str:
+        """Return ``1.3 GB``, or ``more than 1.3 GB`` where the time was too short."""
+        blocks, waiting, more = 0, [str(folder)], ""
+        while waiting:
+            if time.monotonic() > self.until:
+                more = "more than "
+                break
+            try:
+                with os.scandir(waiting.pop()) as entries:
+                    for entry in entries:
+                        blocks += entry.stat(follow_symlinks=False).st_blocks
+                        if entry.is_dir(follow_symlinks=False):
+                            waiting.append(entry.path)
+            except OSError:  # it went meanwhile, or may not be read
+                continue
+        size = blocks * 512
+        return f"{more}{size / 1e9:.1f} GB" if size > 1e9 else f"{more}{size / 1e6:.0f} MB"
+
+
+def held_by(path: Path) -> dict[int, str]:
+    """Return the processes that hold a lock, with their commands; nothing if it is free. 0: a process that is not to
+    be seen, such as one of another user."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return {}
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return {}
+    except BlockingIOError:
+        pass
+    finally:
+        os.close(descriptor)
+    found = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if any(link.samefile(path) for link in (process / "fd").iterdir()):
+                found[int(process.name)] = (process / "cmdline").read_text().replace("\0", " ").strip()
+        except OSError:  # it has ended, or belongs to another user
+            continue
+    return found or {0: "a process of another user"}
+
+
+def _shown(holders: Mapping[int, str]) -> str:
+    longest = 60
+    parts = [f"process {number} ({text if len(text) <= longest else text[:longest] + ' ...'})"
+             for number, text in holders.items()]  # fmt: skip
+    return ", ".join(parts)
+
+
+def _kill(holders: Mapping[int, str]) -> str:
+    return f"kill {' '.join(map(str, holders))}"
+
+
+def _first_line(path: Path) -> str:
+    try:
+        return path.read_text().partition("\n")[0].strip()
+    except OSError:
+        return ""
+
+
+def _below(path: Path, root: Path) -> str:
+    return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
