@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import platform
 import re
 import shutil
 import sys
+import time
 import venv
 from pathlib import Path
 from types import SimpleNamespace
@@ -144,13 +146,13 @@ def test_a_full_disk_is_reported_before_the_download(paths: VenvPaths, monkeypat
             "WARNING: Retrying: Failed to establish a new connection: [Errno -3] Temporary failure in name resolution\n"
             "ERROR: Could not find a version that satisfies the requirement numpy",
             69,
-            "no network: pip cannot reach its package index",
+            "no network: pip cannot reach https://pypi.org/simple (Temporary failure in name resolution)",
         ),
         ("ERROR: HTTPSConnectionPool(host='mirror.example', port=443): Read timed out.", 69, "reach mirror.example"),
         (
             "Looking in indexes: https://mirror.example/cpu, file:///more\nWARNING: Name or service not known",
             69,
-            "pip cannot reach https://mirror.example/cpu. Check",
+            "pip cannot reach https://mirror.example/cpu (no answer)",
         ),
         ("ERROR: THESE PACKAGES DO NOT MATCH THE HASHES\n    Expected sha256 12\n     Got    34", 65, "Got    34"),
         (NO_TORCH, 70, NO_TORCH),
@@ -162,6 +164,86 @@ def test_errors_of_pip_are_explained(paths: VenvPaths, output: str, code: int, m
         pip.install("numpy")
     assert info.value.code == code
     assert output in paths.log.read_text()
+
+
+TIMEOUT = (
+    "WARNING: Retrying (Retry(total=1, connect=None)) after connection broken by 'ConnectTimeoutError"
+    "(\"HTTPSConnection(host='mirror.example', port=443): Connection timed out. (connect timeout=10)\")': /simple/x/"
+)
+
+
+def test_an_index_that_does_not_answer_is_not_asked_again(paths: VenvPaths, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PIP_TIMEOUT", raising=False)
+    monkeypatch.delenv("PIP_DEFAULT_TIMEOUT", raising=False)
+    pip = stub_pip(paths, f"cat <<'END'\n{TIMEOUT}\nEND\nsleep 60")
+    began = time.monotonic()
+    with pytest.raises(SetupError, match=r"no network: pip cannot reach mirror\.example \(timed out\)"):
+        pip.install("-r", str(bootstrap.LOCK))
+    assert time.monotonic() - began < 20
+    arguments = stub_pip(paths, 'echo "$@" > "$0.calls"')
+    arguments.install("numpy")
+    assert " numpy --timeout 10" in (paths.root / "pip.sh.calls").read_text()
+
+
+def test_a_timeout_after_a_download_is_left_to_pip(paths: VenvPaths) -> None:
+    stub_pip(paths, f"echo 'Downloading a-1-x.whl (2 MB)'; cat <<'END'\n{TIMEOUT}\nEND\nsleep 0.3").install("numpy")
+
+
+def test_no_network_is_explained(paths: VenvPaths, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a real pip and an index that refuses: what was wanted, which setting names the index, and what to do."""
+    for name in ("PIP_FIND_LINKS", "PIP_TIMEOUT", "PIP_DEFAULT_TIMEOUT", "OPMATRIX_TORCH_INDEX"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+    (paths.root / bootstrap.LOCK).write_text("numpy==2.4.6\nidna==3.10\n")
+    with paths.lock.open("w") as lock:
+        pip = Pip(paths=paths, command=(sys.executable, "-m", "pip"), lock=lock.fileno())
+        with pytest.raises(SetupError) as info:
+            pip.install("--target", str(paths.root / "into"), "-r", str(bootstrap.LOCK))
+    python = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    assert str(info.value).splitlines() == [
+        "no network: pip cannot reach http://127.0.0.1:9/simple (Connection refused)",
+        "  To download:  the 2 packages of requirements/main.txt",
+        "  Index:        http://127.0.0.1:9/simple (PIP_INDEX_URL)",
+        "  Check the connection and these settings, and a proxy, then run again. For a",
+        "  machine without a network, download the wheels on one that has it:",
+        f"    pip download --no-deps --python-version {python} -d wheels -r requirements/main.txt",
+        f"    pip download --no-deps --python-version {python} -d wheels -r requirements/torch-cpu.txt"
+        f" --index-url {bootstrap.TORCH_INDEX}",
+        "  and run again with PIP_NO_INDEX=1 PIP_FIND_LINKS=wheels",
+        "  Log: .venv.log",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("environ", "index", "setting"),
+    [
+        ({}, bootstrap.TORCH_INDEX, "the default of OPMATRIX_TORCH_INDEX"),
+        ({"OPMATRIX_TORCH_INDEX": "https://mirror.example"}, "https://mirror.example", "OPMATRIX_TORCH_INDEX"),
+    ],
+)
+def test_the_setting_of_torchs_index_is_named(
+    paths: VenvPaths, environ: dict[str, str], index: str, setting: str
+) -> None:
+    lines = ["ERROR: Network is unreachable"]
+    found = bootstrap.explain(lines, paths=paths, arguments=("--index-url", index), environ=environ)
+    assert f"  Index:        {index} ({setting})\n" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("environ", "advice"),
+    [
+        (
+            {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "wheels"},
+            "put this wheel into 'wheels' (PIP_FIND_LINKS), or unset it",
+        ),
+        ({"PIP_NO_INDEX": "1"}, "put this wheel into a folder that PIP_FIND_LINKS names, or unset it"),
+        ({}, ""),
+    ],
+)
+def test_a_wheel_that_is_missing_without_an_index(paths: VenvPaths, environ: dict[str, str], advice: str) -> None:
+    found = str(bootstrap.explain([NO_TORCH], paths=paths, environ=environ))
+    assert found.endswith(advice) and ("PIP_NO_INDEX" in found) is bool(environ)
 
 
 def test_pip_is_quiet_when_it_succeeds(paths: VenvPaths, capfd: pytest.CaptureFixture[str]) -> None:

@@ -40,6 +40,7 @@ PROJECT = Path("pyproject.toml")
 STAMP = "stamp"  # the folder in .venv that `./run` compares
 TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
 NEEDED_BYTES = 2_000_000_000  # 1.3 GB installed, and the downloads
+CONNECT_SECONDS = 10  # for an answer of a package index; pip's own 15 three times are most of a minute
 
 WRONG_FILE, NO_NETWORK, PIP_FAILED, WRONG_MACHINE, NO_COMPILER, DISK_FULL = 65, 69, 70, 71, 73, 74
 INTERRUPTED = 130
@@ -60,6 +61,7 @@ class VenvPaths:
     root: Path
     name: str = ".venv"
     needed: int = NEEDED_BYTES
+    pins: tuple[Path, ...] = (LOCK, TORCH)
 
     @property
     def environment(self) -> Path:
@@ -244,6 +246,8 @@ class Pip:
     def install(self, *arguments: str) -> None:
         """Run `pip install`, and show how far it is. Raises SetupError with the reason that its output gives."""
         command = [*self.command, "install", "--no-input", "--disable-pip-version-check", "--retries", "2", *arguments]
+        if not {"PIP_TIMEOUT", "PIP_DEFAULT_TIMEOUT"} & os.environ.keys():
+            command += ["--timeout", str(CONNECT_SECONDS)]
         lines: list[str] = []
         with (
             self.paths.log.open("a") as log,
@@ -268,13 +272,15 @@ class Pip:
                         lines.append(line.rstrip())
                         work.read(line)
                     progress.show(work.shown())
+                    if work.lost:
+                        os.killpg(process.pid, signal.SIGKILL)  # it would try again for each package
             except BaseException:
                 os.killpg(process.pid, signal.SIGKILL)
                 raise
             finally:
                 progress.clear()
         if process.returncode:
-            raise explain(lines, paths=self.paths)
+            raise explain(lines, paths=self.paths, arguments=arguments, environ=os.environ)
 
 
 def _lines(stream: IO[bytes], *, every: float) -> Iterator[str]:
@@ -308,6 +314,7 @@ class PipWork:
     file: str = ""  # that is downloaded now, and its megabytes
     megabytes: float = 0.0
     began: float = 0.0
+    lost: bool = False  # the package index gave no answer before anything was downloaded
 
     @classmethod
     def of(cls, paths: VenvPaths, downloads: Path, arguments: Sequence[str]) -> PipWork:
@@ -333,6 +340,7 @@ class PipWork:
             self.doing, self.file = "installing", ""
         elif "Retrying (" in line:  # WARNING: Retrying (Retry(total=1, ...)) after connection broken by ...
             self.doing, self.file = "no answer from the package index; trying again", ""
+            self.lost |= "ConnectTimeoutError" in line and not self.fetched
 
     def shown(self) -> str:
         """Return what pip does and how far it is: ``torch 2.13.0: 74 of 184 MB, about 0:12 left; package 3 of 71``."""
@@ -417,23 +425,76 @@ SIGNS = (  # patterns in pip's output, the most specific first
 )
 
 
-def explain(lines: Sequence[str], *, paths: VenvPaths) -> SetupError:
-    """Return the error for pip's output."""
+def explain(
+    lines: Sequence[str], *, paths: VenvPaths, arguments: Sequence[str] = (), environ: Mapping[str, str] = os.environ
+) -> SetupError:
+    """Return the error for pip's output. `arguments`: those of `pip install`."""
     text = "\n".join(lines)
     code = next((code for code, pattern in SIGNS if re.search(pattern, text)), PIP_FAILED)
     last = "".join(f"\n  {line.strip()}" for line in lines if re.match(r"ERROR|error:| +(Expected|Got) ", line))
     log = f"The log is '{paths.log}'."
     if code == DISK_FULL:
         return _disk_full(paths)
-    index = re.search(r"(?:host='|Looking in indexes: )([^\s',]+)", text)
     messages = {
-        NO_NETWORK: f"no network: pip cannot reach {index[1] if index else 'its package index'}. Check the connection "
-        f"and pip's settings (PIP_INDEX_URL, a proxy), then run again. {log}",
+        NO_NETWORK: _no_network(text, paths, arguments, environ),
         WRONG_FILE: "a download is not the file that requirements/ pins, so it was not installed. If pip's cache is "
         f"not at fault (pip cache purge), the index gives another file: do not use it. {log}{last}",
-        PIP_FAILED: f"pip failed. {log}{last}",
+        PIP_FAILED: f"pip failed. {log}{last}{_without_index(text, environ)}",
     }
     return SetupError(code, messages[code])
+
+
+def _without_index(text: str, environ: Mapping[str, str]) -> str:
+    """Return what to do about a wheel that is missing where pip may use no index, or ""."""
+    if environ.get("PIP_NO_INDEX", "0") in ("0", "") or "No matching distribution" not in text:
+        return ""
+    links = environ.get("PIP_FIND_LINKS")
+    folder = f"{links!r} (PIP_FIND_LINKS)" if links else "a folder that PIP_FIND_LINKS names"
+    return f"\n  PIP_NO_INDEX is set: put this wheel into {folder}, or unset it"
+
+
+def _no_network(text: str, paths: VenvPaths, arguments: Sequence[str], environ: Mapping[str, str]) -> str:
+    """Return what was to be downloaded, from where, which setting says so, and what to do."""
+    files = [Path(after) for word, after in pairwise(arguments) if word == "-r"]
+    configured = re.search(r"Looking in indexes: ([^\s,]+)", text)
+    index, setting = "https://pypi.org/simple", "pip's default; PIP_INDEX_URL names another"
+    if "--index-url" in arguments:
+        index = arguments[arguments.index("--index-url") + 1]
+        setting = "" if "OPMATRIX_TORCH_INDEX" in environ else "the default of "
+        setting += "OPMATRIX_TORCH_INDEX"
+    elif configured:
+        index, setting = configured[1], "PIP_INDEX_URL" if "PIP_INDEX_URL" in environ else "pip's configuration file"
+    host = re.search(r"host='([^']+)'", text)
+    if host and host[1] not in index:  # another index, or a proxy
+        index, setting = host[1], "pip's settings: pip config list"
+    wanted = ", ".join(
+        f"the {len(requirements((paths.root / file).read_text()))} packages of {_relative(file, paths)}"
+        for file in files
+        if (paths.root / file).is_file()
+    )
+    reasons = (
+        re.search(pattern, text) for pattern in (r"\[Errno -?\d+\] ([^'\")\]\n]+)", "(timed out)", r"(\w+Error)")
+    )
+    why = next((found[1] for found in reasons if found), "no answer")
+    python = ".".join(map(str, sys.version_info[:2]))
+    fetch = f"pip download --no-deps --python-version {python} -d wheels"
+    return "\n".join(
+        [
+            f"no network: pip cannot reach {index} ({why})",
+            f"  To download:  {wanted or 'packages'}",
+            f"  Index:        {index} ({setting})",
+            "  Check the connection and these settings, and a proxy, then run again. For a",
+            "  machine without a network, download the wheels on one that has it:",
+            *(f"    {fetch} -r {_relative(file, paths)}" for file in paths.pins[:1]),
+            *(f"    {fetch} -r {_relative(file, paths)} --index-url {TORCH_INDEX}" for file in paths.pins[1:]),
+            "  and run again with PIP_NO_INDEX=1 PIP_FIND_LINKS=wheels",
+            f"  Log: {_relative(paths.log, paths)}",
+        ]
+    )
+
+
+def _relative(file: Path, paths: VenvPaths) -> str:
+    return str(file.relative_to(paths.root) if file.is_relative_to(paths.root) else file)
 
 
 # The lock, and interruption.

@@ -37,7 +37,7 @@ def bring_up_to_date(project: Paths, name: str, environ: Mapping[str, str]) -> N
         raise UsageError(f"environment {name}: its pins are missing, {lost[0].relative_to(project.root)}")
     folder = project.environment(name)
     relative = str(folder.relative_to(project.root))
-    paths = VenvPaths(root=project.root, name=relative, needed=_NEEDED_BYTES[_factor(name)])
+    paths = VenvPaths(root=project.root, name=relative, needed=_NEEDED_BYTES[_factor(name)], pins=project.pins(name))
     paths.lock.parent.mkdir(parents=True, exist_ok=True)
     try:
         python = find_python(name, newest=_PYTHONS[name], environ=environ)
