@@ -7,21 +7,28 @@ import os
 import shutil
 import socket
 from collections.abc import Callable, Iterator, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.select import Select
 from selenium.webdriver.support.wait import WebDriverWait
 
-from opmatrix.report import html_page
+from opmatrix.project.paths import Paths
+from opmatrix.report import html_page, logs_and_graphs
 from opmatrix.report.changes import compare
 from opmatrix.report.logs_and_graphs import Background
 from opmatrix.report.report_json import document
+from opmatrix.spec import Tolerance
+from opmatrix.testdata import mismatch
 from opmatrix.verdict import Verdict
 from tests.report.many import BACKGROUND, ENVIRONMENTS, GRAPH, cells, checks, records, verdict
 
@@ -138,7 +145,7 @@ def test_every_cell_is_shown_with_its_mark(shown: Page) -> None:
     for outcome, mark in marks.items():
         found = shown.texts(f"td.{outcome}")
         assert {*found} == {mark} and len(found) == count(lambda r: r.outcome == outcome)  # noqa: B023 - called at once
-    assert shown.one("#totals").text == f"{len(FOUND):,} cells"
+    assert shown.one("#totals").text == f"{len(FOUND):,}"
     assert "written 20" in shown.one("#versions").text
     assert "torch 2.13.0+cpu" in shown.one("#versions").text
     assert shown.texts("#matrix thead tr:first-child th")[1:] == [
@@ -148,7 +155,7 @@ def test_every_cell_is_shown_with_its_mark(shown: Page) -> None:
 
 def test_the_versions_of_other_environments_are_a_table(shown: Page) -> None:
     folded = shown.one("#environments summary")
-    assert folded.text == "Versions in 2 environments beside the main one"
+    assert folded.text == "Versions in 2 environments besides the main one"
     assert not shown.one("#environments table").is_displayed()
     folded.click()
     assert shown.one("#environments table").text.splitlines() == [
@@ -166,7 +173,6 @@ def test_the_versions_of_other_environments_are_a_table(shown: Page) -> None:
         ("exporter", "dynamo", lambda r: r.cell.exporter == "dynamo"),
         ("opset", "20", lambda r: r.cell.opset == 20),
         ("ort", "1.21", lambda r: r.cell.ort == "1.21"),
-        ("lowering", "custom", lambda r: True),
     ],
 )
 def test_a_filter_shows_its_cells(shown: Page, facet: str, value: str, passes: Callable[[Verdict], bool]) -> None:
@@ -187,7 +193,7 @@ def test_filters_combine(shown: Page) -> None:
     shown.one("#operator").send_keys("_01, operator_03")
     expected = count(lambda r: r.cell.ort in ("1.31", "1.24") and r.outcome == "failed" and r.op[-2:] in ("01", "03"))
     assert shown.shown() == expected > 0
-    assert shown.one("#totals").text == f"{expected} of {len(FOUND):,} cells"
+    assert shown.one("#totals").text == f"{expected} of {len(FOUND):,}"
     shown.one("#operator").send_keys("nothing")
     shown.one("#clear").click()
     assert shown.shown() == len(FOUND) and not shown.all("#clear:not([hidden])")
@@ -220,15 +226,15 @@ def test_a_click_opens_cases_log_replay_and_graph(shown: Page) -> None:
 
 def test_the_graph_marks_custom_nodes_by_shape_and_text(shown: Page) -> None:
     shown.one("td.verified").click()
-    texts = shown.run("return [...document.querySelectorAll('svg text')].map((e) => e.textContent)")
+    texts = shown.run("return [...document.querySelectorAll('#detail svg text')].map((e) => e.textContent)")
     assert sorted(texts) == sorted(
         ["X", "float32[2, n]", "unused", "float32[]", "Abs", "mygroupnorm", "custom: mydomain v2", "Reshape", "[0, -1]",
          "Add", "Y", "float32[2, n]"]
     )  # fmt: skip
-    assert len(shown.all("svg path.custom")) == len(shown.all("svg path.inner")) == 1
-    assert len(shown.all("svg rect.node")) == 3 and len(shown.all("svg rect.rim")) == 3
-    assert len(shown.all("svg path.edge")) == 6
-    label = shown.one("svg").get_attribute("aria-label")
+    assert len(shown.all("#detail svg path.custom")) == len(shown.all("#detail svg path.inner")) == 1
+    assert len(shown.all("#detail svg rect.node")) == 3 and len(shown.all("#detail svg rect.rim")) == 3
+    assert len(shown.all("#detail svg path.edge")) == 6
+    label = shown.one("#detail svg").get_attribute("aria-label")
     assert label and "4 nodes, 1 of them custom" in label
     shown.one("#detail details summary").click()
     assert "mydomain::mygroupnorm v2(%2, -) → %3 {eps=1e-05}" in shown.texts("#detail li")
@@ -237,15 +243,15 @@ def test_the_graph_marks_custom_nodes_by_shape_and_text(shown: Page) -> None:
 def test_no_boxes_of_a_graph_overlap(shown: Page) -> None:
     shown.one("td.verified").click()
     overlapping = shown.run("""
-        const boxes = [...document.querySelectorAll("svg g")].map((g) => g.getBoundingClientRect());
+        const boxes = [...document.querySelectorAll("#detail svg g")].map((g) => g.getBoundingClientRect());
         const apart = (a, b) => a.right <= b.left || b.right <= a.left || a.bottom <= b.top || b.bottom <= a.top;
         return boxes.flatMap((a, i) => boxes.slice(i + 1).filter((b) => !apart(a, b))).length""")
     assert overlapping == 0
     outside = shown.run("""
-        const frame = document.querySelector("svg").getBoundingClientRect();
+        const frame = document.querySelector("#detail svg").getBoundingClientRect();
         const within = (box) => box.left >= frame.left && box.right <= frame.right
           && box.top >= frame.top && box.bottom <= frame.bottom;
-        const drawn = [...document.querySelectorAll("svg g, svg path")];
+        const drawn = [...document.querySelectorAll("#detail svg g, #detail svg path")];
         return drawn.filter((element) => !within(element.getBoundingClientRect())).length""")
     assert outside == 0
 
@@ -307,33 +313,99 @@ def test_cells_show_tolerances_as_numbers(shown: Page) -> None:
 
 def test_checks_are_listed_and_filtered(shown: Page) -> None:
     """The wrong ones are shown with their reason, the others unfold. A check without a value for a filter stays."""
-    assert shown.texts("#checks h2") == ["5 checks: 2 verified, 2 failed, 1 unsupported"]
+    title = "#checks h2"
+    assert shown.texts(title) == ["Checks 5: 2 verified, 2 failed, 1 unsupported"]
     wrong = shown.texts("#checks > .fault")
     assert wrong[0].startswith("✗\noperator_00-kernel@torch2.13") and "3 of 64 elements" in wrong[0]
     assert wrong[1].startswith("✗\nheaders") and "no headers" in wrong[1]
-    shown.one("#checks summary").click()
+    shown.one("#checks > details > summary").click()
     assert len(shown.all("#checks details .fault")) == 3
     shown.chip("exporter", "node")
-    assert shown.texts("#checks h2") == ["5 checks: 2 verified, 2 failed, 1 unsupported"]
+    assert shown.texts(title) == ["Checks 5: 2 verified, 2 failed, 1 unsupported"]
     shown.one("#clear").click()
     shown.chip("torch", "2.9")
-    assert shown.texts("#checks h2") == ["3 checks: 2 verified, 1 failed"], "those of torch 2.9, and that of no torch"
+    assert shown.texts(title) == ["Checks 3: 2 verified, 1 failed"], "those of torch 2.9, and that of no torch"
     shown.chip("outcome", "failed")
-    assert shown.texts("#checks h2") == ["1 check: 1 failed"]
+    assert shown.texts(title) == ["Checks 1: 1 failed"]
     shown.one("#clear").click()
     shown.one("#operator").send_keys("operator_01")
-    assert shown.texts("#checks h2") == ["1 check: 1 verified"]
+    assert shown.texts(title) == ["Checks 1: 1 verified"]
     shown.one("#clear").click()
 
 
-def test_unverified_cells_are_listed_by_reason(shown: Page) -> None:
-    faults = shown.texts("#faults .fault")
-    assert len(faults) == 3
-    failed = count(lambda r: r.outcome == "failed")
-    assert "died of SIGSEGV" in faults[0] and f"and {failed - 1} more" in faults[0]
-    shown.all(".fault button")[0].click()
-    assert shown.opened() == str(next(r for r in FOUND if r.outcome == "failed"))
+def test_the_banner_answers_whether_it_is_right(shown: Page) -> None:
+    wrong, right = count(lambda r: r.outcome in ("failed", "mismatched")), count(lambda r: r.outcome == "verified")
+    assert shown.one("h1").text == f"✗ Not verified: {len(shown.all('.cause'))} causes"
+    assert shown.one("#sentence").text == (
+        f"{wrong} of {len(FOUND):,} cells and 2 of 5 checks are wrong. {right} cells are verified."
+    )
+    notes = shown.texts("#notes li")
+    assert f"{count(lambda r: r.outcome == 'unsupported')} cells unsupported" in notes
+    assert f"since the previous run: ▼ {wrong} newly broken" in notes[-1]
+    assert shown.one("#share").get_attribute("aria-label") == (
+        f"Of {len(FOUND)} cells: {right} verified, {count(lambda r: r.outcome == 'mismatched')} mismatched, "
+        f"{count(lambda r: r.outcome == 'failed')} failed, {count(lambda r: r.outcome == 'unsupported')} unsupported"
+    )
+
+
+@pytest.mark.parametrize(
+    ("found", "answer", "sentence"),
+    [
+        (FOUND[:1], "✓ Verified", "ONNX Runtime computes what the references compute, in all 1 cell."),
+        ([], "○ Nothing verified", "No cell was asked for."),
+        ([verdict("op", FOUND[0].cell, "unsupported", detail="too old")], "○ Nothing verified",
+         "Every cell is unsupported, for a stated reason."),
+    ],
+)  # fmt: skip
+def test_the_banner_without_failures(
+    driver: webdriver.Chrome, tmp_path: Path, found: list[Verdict], answer: str, sentence: str
+) -> None:
+    report = document(found, ENVIRONMENTS)
+    (tmp_path / "index.html").write_text(html_page.render(report, found, [BACKGROUND] * len(found)))
+    driver.get((tmp_path / "index.html").as_uri())
+    page = Page(driver, "")
+    assert (page.one("h1").text, page.one("#sentence").text) == (answer, sentence)
+    assert not page.all(".cause")
+
+
+def test_equal_causes_are_one_for_all_their_cells(shown: Page) -> None:
+    """The first is open, with the reason and the command; the others are built when they are opened."""
+    titles = shown.texts(".cause > summary")
+    by_operator = {r.op: [x for x in FOUND if x.op == r.op and x.outcome == "failed"] for r in FOUND}
+    for op, cells_ in by_operator.items():
+        assert any(f"{op}-custom" in t and "died of SIGSEGV" in t and f"{len(cells_)} cells" in t for t in titles)
+    kernel = next(t for t in titles if "operator_00-custom" in t and "3 of 64 elements" in t)
+    assert ", 1 check" in kernel, "the kernel is wrong in torch too"
+    assert shown.run("return [...document.querySelectorAll('.cause')].map((d) => d.open)") == [
+        True, *[False] * (len(titles) - 1),
+    ]  # fmt: skip
+    assert len(shown.all(".cause .command")) == 1
+    first = next(r for r in FOUND if r.outcome == "failed")
+    assert shown.texts(".cause[open] .command code") == [
+        f"python -m opmatrix verify {first.op} --lowering custom --cell {first.cell}"
+    ]
+    at = titles.index(kernel)
+    shown.all(".cause > summary")[at].click()
+    card = shown.all(".cause")[at]
+    wrong = [r for r in FOUND if r.op == "operator_00" and r.outcome == "mismatched"]
+    assert wrong[0].replay("case_1") in card.text and f"In {len(wrong)} cells" in card.text
+    assert len(card.find_elements(By.CSS_SELECTOR, "svg")) == 1
     assert shown.one("#gone summary").text == "Gone since the previous run: 1"
+
+
+def test_a_cell_of_a_cause_opens(shown: Page) -> None:
+    shown.run("document.querySelectorAll('.cause .body > details').forEach((d) => { d.open = true; })")
+    shown.all(".cause .place .chip")[1].click()
+    wrong = [r for r in FOUND if r.op == "operator_00" and r.outcome == "failed"]
+    assert shown.opened() == str(wrong[1])
+
+
+def test_what_is_unsupported_is_listed_by_reason(shown: Page) -> None:
+    (fault,) = shown.texts("#faults .fault")
+    refused = [r for r in FOUND if r.outcome == "unsupported"]
+    assert "ONNX Runtime 1.16 reads opset 19 at most" in fault and f"and {len(refused) - 1} more" in fault
+    shown.one("#faults .fault button").click()
+    assert shown.opened() == str(refused[0])
 
 
 def test_the_address_holds_the_view(shown: Page) -> None:
@@ -385,7 +457,8 @@ def test_light_and_dark_are_readable(shown: Page, scheme: str) -> None:
     assert (red + green + blue < 150) == (scheme == "dark")
     selectors = ["td.verified", "td.mismatched", "td.failed", "td.unsupported", "h1", "#versions", "#legend", "#keys",
                  ".chip", ".chip small", '.chip[aria-pressed="true"]', "legend", ".copy", "pre.text", ".cases th",
-                 ".why td:last-child", ".fault button", "aside h3", "aside h3 .note"]  # fmt: skip
+                 ".why td:last-child", ".fault button", "#detail h3", "#detail h3 .note", "h1", "#sentence", "#notes",
+                 ".cause .soft", ".command code", ".reason"]  # fmt: skip
     assert [(s, round(ratio, 2)) for s, ratio in shown.run(CONTRAST, selectors) if ratio < 4.5] == []
     shown.press("2")
     assert [(s, round(ratio, 2)) for s, ratio in shown.run(CONTRAST, selectors[:4]) if ratio < 4.5] == []
@@ -424,6 +497,119 @@ def test_what_works_beyond_eager_mode_is_readable(
     finally:
         driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
         driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+
+def failing_page(path: Path) -> tuple[str, dict[str, Any]]:
+    """Write a page with the errors of a failing case: each seventh element along the last axis is wrong, one is NaN."""
+    expected = np.random.default_rng(0).standard_normal((2, 6, 5, 7)).astype(np.float32)
+    actual = expected.copy()
+    actual[..., 6] *= np.float32(1.001)
+    actual[1, 5, 4, 6] = np.nan
+    record: dict[str, Any] = {
+        "case": "case_1", "model": "static", "attributes": {"eps": "1e-05"}, "output": "y",
+        "inputs": [{"name": "x", "dtype": "float32", "shape": [2, 6, 5, 7]}],
+        "actual_is": "ONNX Runtime, optimised", "expected_is": "reference in float64",
+        **mismatch.measure(actual, expected, tolerance=Tolerance(rtol=1e-6, atol=1e-7)),
+    }  # fmt: skip
+    wrong = [r for r in FOUND if r.outcome == "mismatched" and r.op == "operator_00"][:4]
+    found = [*wrong, *(r for r in FOUND if r.outcome == "verified" and r.cell.ort == "1.31")][:60]
+    failing = {"records": [record], "shown": {str(r): {"case_1/static": 0} for r in wrong}, "failing": len(wrong)}
+    links = logs_and_graphs.links(Paths(path))
+    (path / "index.html").write_text(
+        html_page.render(document(found, ENVIRONMENTS), found, [BACKGROUND] * len(found), (), failing, links)
+    )
+    return (path / "index.html").as_uri(), record
+
+
+# Return how many colours each plot has: an empty one has one.
+COLOURS = """
+return [...document.querySelectorAll(arguments[0])].map((canvas) => {
+  const pixels = new Uint32Array(canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.buffer);
+  return new Set(pixels).size;
+})"""
+
+
+def test_a_failing_case_has_its_errors_above_the_fold(driver: webdriver.Chrome, tmp_path: Path) -> None:
+    """Why, the command, where in the tensor, and the graph; the policy stops nothing that the plots do."""
+    address, record = failing_page(tmp_path)
+    driver.get_log("browser")
+    size = {"width": 1280, "height": 800, "deviceScaleFactor": 1, "mobile": False}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    try:
+        driver.get(address)
+        page = Page(driver, address)
+        WebDriverWait(driver, 10).until(lambda _: len(page.all(".plots canvas")) == 4)
+        for selector in (".cause .why", ".cause .command", ".cause .where canvas", ".cause svg"):
+            assert page.one(selector).rect["y"] + page.one(selector).rect["height"] < 800, selector
+        assert page.texts(".plots figcaption b") == [
+            "Where it is wrong", "Errors in ULP", "Error against magnitude", "Actual against expected",
+        ]  # fmt: skip
+        assert all(colours > 3 for colours in page.run(COLOURS, ".plots canvas"))
+        facts = page.one(".cause .facts").text
+        assert f"{record['differing']} of 420 elements of y float32[2, 6, 5, 7]" in facts.replace("\n", " ")
+        assert "ONNX Runtime, optimised with reference in float64" in facts and "eps=1e-05" in facts
+        # The map that is shown first has the wrong elements in one column.
+        label = "return document.querySelector('.where canvas').getAttribute('aria-label')"
+        assert page.run(label) == "axis 1 (6) down, axis 3 (7) across: 6 of 42 fields are wrong"
+        Select(page.one(".cause figcaption select")).select_by_visible_text("axis 0 (2) down, axis 3 (7) across")
+        assert page.run(label) == "axis 0 (2) down, axis 3 (7) across: 2 of 14 fields are wrong"
+        ActionChains(driver).move_to_element_with_offset(page.one(".where canvas"), 0, -5).perform()
+        assert page.one(".where .hover").text == "[0, :, :, 3]: equal"
+        page.run("document.querySelectorAll('.cause details').forEach((d) => { d.open = true; })")
+        around = page.texts(".around tr.wrong")
+        assert len(around) == 1 and "NaN" in around[0] and "[1, 5, 4, 6]" in around[0]
+        links = {link.text: str(link.get_attribute("href")) for link in page.all(".cause .links a")}
+        cell = record_cell(page)
+        assert links["log"].endswith(f"/log/verify/{cell}.log".replace("@", "%40"))
+        assert links["model"].endswith("/static/model.onnx") and links["data"].endswith("/data/operator_00/static")
+        assert driver.get_log("browser") == []
+    finally:
+        driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def record_cell(page: Page) -> str:
+    """Return the cell whose case the first cause shows, from the command."""
+    words = page.one(".cause .command code").text.split()
+    return f"operator_00-custom@{words[words.index('--cell') + 1]}"
+
+
+AXE = Path(__file__).parent / "axe" / "axe.min.js"
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 400)])
+def test_axe_finds_nothing(driver: webdriver.Chrome, tmp_path: Path, scheme: str, width: int) -> None:
+    """axe-core 4.14.1 runs with all of its rules on the page with everything unfolded, and again with an open cell."""
+    assert sha256(AXE.read_bytes()).hexdigest() == "29348999450cdf2849a8e70b7912fc2da85a849da39c0d0d5394f51d4a9ed95c"
+    address, _ = failing_page(tmp_path)
+    size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": False}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+    try:
+        driver.get(address)
+        page = Page(driver, address)
+        page.run("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+        assert findings(driver) == []
+        page.one("td.mismatched").click()
+        assert findings(driver) == []
+        page.run(
+            "document.querySelector('h1').style.color = '#ddd'; document.querySelector('h1').style.background = '#eee'"
+        )
+        assert findings(driver) == ["color-contrast: #answer"]
+    finally:
+        driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+
+def findings(driver: webdriver.Chrome) -> list[str]:
+    """Return axe's violations as ``rule: selector``. The driver's scripts are not subject to the page's policy."""
+    if not driver.execute_script("return Boolean(window.axe)"):
+        driver.execute_script(AXE.read_text())
+    found: list[str] = driver.execute_async_script("""
+        const done = arguments[0];
+        axe.run(document, { resultTypes: ["violations"] }).then(({ violations }) =>
+          done(violations.flatMap(({ id, nodes }) => nodes.map(({ target }) => `${id}: ${target.join(" ")}`))))""")
+    return found
 
 
 def test_a_narrow_page_does_not_scroll_sideways(shown: Page) -> None:

@@ -23,7 +23,7 @@ def test_the_files_are_those_of_the_table() -> None:
 def test_each_page_contains_the_licences() -> None:
     html = join("{}")
     licences = [path.read_text().strip() for path in VENDORED if path.suffix == ".LICENSE"]
-    assert licences and all(html.count(licence) == 1 for licence in licences)
+    assert licences and all(licence in html for licence in licences)
 
 
 def test_no_library_runs_strings_or_names_a_file() -> None:

@@ -31,9 +31,11 @@ def render(
     backgrounds: Sequence[Background],
     checks: Sequence[CheckRecord] = (),
     mismatches: Mapping[str, Any] = NO_MISMATCHES,
+    links: Mapping[str, str] | None = None,
 ) -> str:
-    """Return the HTML of the page, from one background for each verdict and the records of failing cases."""
-    found = data(report, verdicts, backgrounds, checks) | {"mismatches": mismatches}
+    """Return the HTML of the page, from one background for each verdict, the records of failing cases, and the
+    addresses of a cell's files (`logs_and_graphs.links`)."""
+    found = data(report, verdicts, backgrounds, checks) | {"mismatches": mismatches, "links": links}
     return join(json.dumps(found, separators=(",", ":"), allow_nan=False))
 
 
@@ -62,6 +64,7 @@ def data(
             **_columns(verdicts, "op", "lowering"),
             **_columns([v.cell for v in verdicts], "torch", "exporter", "opset", "ort"),
             **_columns(verdicts, "outcome", "detail"),
+            "blocked": _column(_blocked(v) for v in verdicts),
             "log": _column(b.log for b in backgrounds),
             "change": _column(kind for kind, _ in changes),
             "before": _column(before for _, before in changes),
@@ -72,6 +75,8 @@ def data(
             {
                 "name": str(c),
                 **{field: getattr(c, field) for field in ("op", "check", "lowering", "torch", "outcome", "detail")},
+                "blocked": _blocked(c),
+                "replay": c.replay,
                 "change": changed.get(str(c), ("", None))[0],
                 "weak": c.weak if weak_checks([c]) else (),
                 "notes": [result["note"] for result in c.results if "note" in result],
@@ -85,6 +90,11 @@ def data(
         },
         "graphs": graphs.found,
     }
+
+
+def _blocked(found: Verdict | CheckRecord) -> str:
+    """Return the step whose failure prevented a cell or a check, or ""."""
+    return f"{found.blocked_by.group}:{found.blocked_by.name}" if found.blocked_by else ""
 
 
 _MOST = 1e300  # instead of infinity, which JSON does not have: the page shows all above 999 % alike

@@ -12,11 +12,14 @@ from pathlib import Path
 
 _FOLDER = Path(__file__).parent
 # One script in the page, joined in this order: its parts share names, and the last one starts drawing.
-_SCRIPTS = ("graph", "data", "filters", "matrix", "keys", "legend", "faults", "detail", "page")
+_SCRIPTS = (
+    *("graph", "plots", "data", "mismatch", "causes", "filters", "matrix", "keys", "legend", "banner", "overview"),
+    *("records", "detail", "page"),
+)
 _PAGE, _STYLE, *_OURS = (
     _FOLDER / "templates" / name for name in ("page.html", "page.css", *(f"{script}.js" for script in _SCRIPTS))
 )
-_LIBRARIES = {"dagre": ("dagre.min.js",)}
+_LIBRARIES = {"uPlot": ("uPlot.iife.min.js", "uPlot.min.css"), "dagre": ("dagre.min.js",)}
 VENDORED = tuple(
     _FOLDER / "vendored" / name for library, files in _LIBRARIES.items() for name in (f"{library}.LICENSE", *files)
 )
@@ -29,8 +32,8 @@ _SOURCE_MAP = re.compile(r"^//# sourceMappingURL=.*\n?", re.MULTILINE)  # names 
 def join(data: str) -> str:
     """Return the page around `data`, which is JSON. Its Content-Security-Policy allows only this style and these
     scripts, by hash, so that even a string that escaped from `data` could not run or load anything."""
-    css = _STYLE.read_text()
-    scripts = (*_libraries(), "\n".join(path.read_text() for path in _OURS))
+    css = "\n".join((*_library(".css"), _STYLE.read_text()))
+    scripts = (*_library(".js"), "\n".join(path.read_text() for path in _OURS))
     parts = {
         "policy": f"default-src 'none'; script-src {' '.join(map(_allowed, scripts))}; style-src {_allowed(css)}; "
         "img-src data:; base-uri 'none'; form-action 'none'",
@@ -42,13 +45,13 @@ def join(data: str) -> str:
     return _SLOT.sub(lambda slot: parts[slot[1]], _PAGE.read_text())
 
 
-def _libraries() -> list[str]:
-    """Return the library's files, each after its licence, which a copy must contain."""
+def _library(suffix: str) -> list[str]:
+    """Return the libraries' files with this suffix, each after its licence, which a copy must contain."""
     found, licence = [], ""
     for path in VENDORED:
         if path.suffix == ".LICENSE":
             licence = path.read_text().strip()
-        else:
+        elif path.suffix == suffix:
             found.append(f"/*!\n{licence}\n*/\n{_SOURCE_MAP.sub('', path.read_text())}")
     return found
 

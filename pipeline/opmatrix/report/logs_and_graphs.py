@@ -1,14 +1,16 @@
-"""What the HTML page shows with a verdict: the end of its log, and its models as graph drawings."""
+"""What the HTML page shows with a verdict: the end of its log, its models as graph drawings, and links to its files."""
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from opmatrix.errors import without_colours
+from opmatrix.matrix.cells import Cell
 from opmatrix.project.paths import Paths
 from opmatrix.verdict import Verdict
 
@@ -32,6 +34,21 @@ def read(layout: Paths, found: Verdict) -> Background:
     if blocked and blocked.group == "export":
         return Background(log=log)
     return Background(log=log, pictures=_pictures(layout.graph_drawings(found.op, found.lowering, found.cell)))
+
+
+def links(layout: Paths) -> Mapping[str, str]:
+    """Return the addresses of files of a cell, from the folder of the report on, with a field ``{name}`` for each part.
+    `export` is the part of a cell that names its export."""
+    cell = Cell(torch=None, exporter="node", opset=0, ort="")
+    model = layout.model("{op}", "{lowering}", cell, "{model}")
+    folder = model.parent.parent.with_name("{export}")
+    paths = {
+        "log": layout.log("verify:{name}"),
+        "model": folder / model.relative_to(model.parent.parent),
+        "data": layout.data("{op}", "{model}", 0).parent,
+    }
+    start = layout.report_data.parent
+    return {name: os.path.relpath(path, start) for name, path in paths.items()}
 
 
 def _end(path: Path) -> str:

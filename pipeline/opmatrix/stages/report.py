@@ -70,7 +70,8 @@ def run(
     write_text(summary, markdown.render(report, verdicts, skipped, records))
     backgrounds = [logs_and_graphs.read(layout, v) for v in verdicts]
     failing = mismatches.read(layout, verdicts, records)
-    write_text(html, html_page.render(report, verdicts, backgrounds, records, failing))
+    links = logs_and_graphs.links(layout)
+    write_text(html, html_page.render(report, verdicts, backgrounds, records, failing, links))
     console = Console()
     checks = checks_in_order(checks)
     terminal.show(asked, console, skipped_checks(checks), checks)

@@ -46,7 +46,7 @@ function buildFilters() {
   const box = byId("filters");
   for (const facet of FACETS) {
     const values = CELLS[facet].values.filter((v) => v !== "").sort(byFacet(facet));
-    if (!values.length) continue;
+    if (!values.length || CELLS[facet].values.length < 2) continue; // nothing to choose
     const set = make("fieldset", {}, make("legend", {}, TITLES[facet] ?? facet));
     for (const value of values) {
       const count = make("small");
@@ -88,6 +88,6 @@ function showFilters(counts, visible) {
   }
   const active = chosen.operator || FACETS.some((facet) => chosen[facet].size);
   byId("clear").hidden = !active;
-  const cells = `${COUNT.toLocaleString("en")} cell${COUNT === 1 ? "" : "s"}`;
-  byId("totals").textContent = active ? `${visible.length.toLocaleString("en")} of ${cells}` : cells;
+  const all = COUNT.toLocaleString("en");
+  byId("totals").textContent = active ? `${visible.length.toLocaleString("en")} of ${all}` : all;
 }

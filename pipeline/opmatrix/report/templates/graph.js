@@ -35,8 +35,8 @@ function boxesOf(graph) {
 
 const rim = (name, type) => ({ kind: "rim", text: short(name), second: short(type), title: `${name} ${type}` });
 
-function short(text) {
-  return text.length > 28 ? text.slice(0, 27) + "…" : text;
+function short(text, most = 28) {
+  return text.length > most ? text.slice(0, most - 1) + "…" : text;
 }
 
 // Return a node as one line of text: `mydomain::op v1 (X, -, [0, 1]) → Y {axis=0}`, with values as %n.
@@ -78,6 +78,7 @@ function drawGraph(graph, name) {
     width: right - left, height: Math.ceil(height), role: "img", "aria-label": label,
     viewBox: `${left} 0 ${right - left} ${Math.ceil(height)}`,
   });
+  drawn.style.minWidth = `${Math.ceil((right - left) * 0.6)}px`; // a smaller place shrinks it so far, and then scrolls
   for (const points of wires) drawn.append(...wire(points));
   for (const node of layout.nodes()) drawn.append(shape(layout.node(node)));
   return drawn;

@@ -40,6 +40,7 @@ function buildMatrix(visible) {
   }
   const widths = make("colgroup", {}, make("col", { className: "row" }), ...across.map(() => make("col", { className: chosen.metric })));
   const table = make("table", {}, widths, head(across), body(down, across));
+  if (across.length <= 20) table.className = "few";
   table.setAttribute("role", "grid");
   table.setAttribute("aria-label", "Cells: operators down, torch, exporter and opset across");
   const titles = WIDTHS.map((letters) => Math.min(letters, 26) * 0.6 + 0.9).reduce((a, b) => a + b) + (runtimes.length > 1 ? 3.6 : 0);

@@ -64,15 +64,18 @@ function buildEnvironments() {
   const rows = beside.map(([name, versions]) =>
     make("tr", {}, make("th", { scope: "row" }, name), ...packages.map((key) => make("td", {}, versions[key] ?? ""))));
   const count = `${beside.length} environment${beside.length === 1 ? "" : "s"}`;
-  byId("environments").append(make("details", {}, make("summary", {}, `Versions in ${count} beside the main one`),
+  byId("environments").append(make("details", {}, make("summary", {}, `Versions in ${count} besides the main one`),
     make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows))));
 }
 
 readout(null);
+buildBanner();
+buildCauses();
 buildHeader();
 buildEnvironments();
 buildFilters();
 buildMetrics();
+buildOverview();
 buildSkipped();
 buildCompat();
 buildMutation();
