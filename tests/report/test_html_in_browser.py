@@ -26,10 +26,11 @@ from opmatrix.project.paths import Paths
 from opmatrix.report import html_page, logs_and_graphs
 from opmatrix.report.changes import compare
 from opmatrix.report.logs_and_graphs import Background
+from opmatrix.report.mutation_scores import MutationScore
 from opmatrix.report.report_json import document
 from opmatrix.spec import Tolerance
 from opmatrix.testdata import mismatch
-from opmatrix.verdict import Verdict
+from opmatrix.verdict import CheckRecord, Verdict
 from tests.report.many import BACKGROUND, ENVIRONMENTS, GRAPH, cells, checks, records, verdict
 
 BROWSER, DRIVER = (shutil.which(name) for name in ("chromium", "chromedriver"))
@@ -573,6 +574,31 @@ def record_cell(page: Page) -> str:
     return f"operator_00-custom@{words[words.index('--cell') + 1]}"
 
 
+def test_an_operator_unfolds_its_errors_checks_and_search(driver: webdriver.Chrome, tmp_path: Path) -> None:
+    tried = {"check": "search", "examples": 204, "refused": 56, "new_shapes": 80, "attributes": {"eps": 21}}
+    tried |= {"dtypes": {"float32": 204}, "large": [11993], "dropped": {}}
+    searched = CheckRecord(op="operator_00", check="search", torch="2.13", outcome="verified", results=(tried,),
+                           weak=("it refuses much",))  # fmt: skip
+    score = MutationScore(op="operator_00", date="2026-11-20", mutants=90, tried=90, seed="", killed=81, survived=4,
+                          equivalent=3, invalid=1, stopped=1, marked=0, survivors=("kernel.h:41",))  # fmt: skip
+    found = [r for r in FOUND if r.op in ("operator_00", "operator_01") and r.cell.ort == "1.31"]
+    records_ = [*checks(), searched]
+    report = document(found, ENVIRONMENTS, checks=records_, mutation=[score.as_json(tmp_path)])
+    (tmp_path / "index.html").write_text(html_page.render(report, found, [BACKGROUND] * len(found), records_))
+    driver.get((tmp_path / "index.html").as_uri())
+    page = Page(driver, "")
+    first, second = page.texts("#operators tbody tr")
+    assert "operator_00" in first and "204, 80 new shapes, 56 refused" in first and "95.2 % of 85" in first
+    assert "operator_01" in second and "not tried" in second
+    page.one("#operators .fold").send_keys(Keys.ENTER)
+    panel = page.one("#operators .panel").text
+    assert page.run(COLOURS, "#operators .panel canvas")[0] > 3
+    assert "it refuses much" in panel and "eps 21" in panel and "81 killed, 4 survived" in panel
+    assert page.one("#operators .fold").get_attribute("aria-expanded") == "true"
+    page.one("#operators .fold").click()
+    assert not page.all("#operators .panel")
+
+
 AXE = Path(__file__).parent / "axe" / "axe.min.js"
 
 
@@ -588,6 +614,7 @@ def test_axe_finds_nothing(driver: webdriver.Chrome, tmp_path: Path, scheme: str
     try:
         driver.get(address)
         page = Page(driver, address)
+        page.run("document.querySelectorAll('.fold').forEach((button) => button.click())")
         page.run("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
         assert findings(driver) == []
         page.one("td.mismatched").click()

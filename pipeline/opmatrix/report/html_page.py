@@ -80,6 +80,8 @@ def data(
                 "change": changed.get(str(c), ("", None))[0],
                 "weak": c.weak if weak_checks([c]) else (),
                 "notes": [result["note"] for result in c.results if "note" in result],
+                "checked": len(c.results),
+                "search": next(({key: r[key] for key in _SEARCH} for r in c.results if {*_SEARCH} <= {*r}), None),
             }
             for c in checks
         ],
@@ -96,6 +98,9 @@ def _blocked(found: Verdict | CheckRecord) -> str:
     """Return the step whose failure prevented a cell or a check, or ""."""
     return f"{found.blocked_by.group}:{found.blocked_by.name}" if found.blocked_by else ""
 
+
+# Of what a search tried: docs/search.md.
+_SEARCH = ("examples", "refused", "new_shapes", "attributes", "dtypes", "large", "dropped")
 
 _MOST = 1e300  # instead of infinity, which JSON does not have: the page shows all above 999 % alike
 

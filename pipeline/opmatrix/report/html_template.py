@@ -14,7 +14,7 @@ _FOLDER = Path(__file__).parent
 # One script in the page, joined in this order: its parts share names, and the last one starts drawing.
 _SCRIPTS = (
     *("graph", "plots", "data", "mismatch", "causes", "filters", "matrix", "keys", "legend", "banner", "overview"),
-    *("records", "detail", "page"),
+    *("operators", "records", "detail", "page"),
 )
 _PAGE, _STYLE, *_OURS = (
     _FOLDER / "templates" / name for name in ("page.html", "page.css", *(f"{script}.js" for script in _SCRIPTS))

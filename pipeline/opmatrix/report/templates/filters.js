@@ -59,9 +59,9 @@ function buildFilters() {
     }
     box.append(set);
   }
-  const operators = make("datalist", { id: "operators" }, ...CELLS.op.values.map((op) => make("option", { value: op })));
+  const operators = make("datalist", { id: "names" }, ...CELLS.op.values.map((op) => make("option", { value: op })));
   const input = make("input", { id: "operator", type: "search", placeholder: "all, or such as: norm gelu" });
-  input.setAttribute("list", "operators");
+  input.setAttribute("list", "names");
   input.addEventListener("input", () => { chosen.operator = input.value; update(); });
   const label = make("label", { className: "soft", htmlFor: "operator" }, "operator");
   const clear = make("button", { id: "clear", type: "button", hidden: true }, "Clear filters");

@@ -39,41 +39,43 @@ function buildOverview() {
   const shown = measured.sort(([, a], [, b]) => largest(b) - largest(a)).slice(0, MOST_ROWS).sort(([a], [b]) => byVersion(b, a));
   const titles = shown.map(([title]) => title);
   const series = [...dtypes].sort((a, b) => byVersion(a, b));
-  const clamp = (used) => Math.min(100, Math.max(LEAST_SHARE, used));
   const data = columns(...series.map((dtype, s) => shown.flatMap(([, row], y) => {
     const beside = (s - (series.length - 1) / 2) * Math.min(0.14, 0.6 / series.length); // dots of equal errors are next to each other
-    return row.has(dtype) ? [[clamp(row.get(dtype)), y - beside]] : [];
+    return row.has(dtype) ? [[clampShare(row.get(dtype)), y - beside]] : [];
   })));
   const beyond = shown.some(([, row]) => largest(row) > 1);
   const widest = Math.max(...titles.map((title) => Math.min(24, title.length))) * 7 + 12;
   const marks = () => ({
     scales: { x: { time: false, distr: 3, log: 10, range: [LEAST_SHARE / 1.6, beyond ? 160 : 1.6] }, y: { range: [-0.6, titles.length - 0.4] } },
     axes: [
-      logAxis("", 9, { values: (_, splits) => splits.map((x) => (!isPower(x) ? "" : x <= LEAST_SHARE ? "≤0.01 %" : x >= 100 ? "≥100 ×" : x > 1 ? `${x} ×` : `${brief(x * 100)} %`)), size: 22 }),
+      logAxis("", 9, { values: shareTexts, size: 22 }),
       axis("", { splits: titles.map((_, y) => y), values: (_, splits) => splits.map((y) => short(titles[y], 24)), size: widest, font: "12px system-ui, sans-serif", stroke: colour("--ink"), gap: 8 }),
     ],
     series: [{}, ...series.map((dtype) => dots(dtypeColour(dtype), 7))],
-    hooks: { drawAxes: [limitLine] },
+    hooks: { drawAxes: [(chart) => limitLine(chart)] },
   });
   const spoken = shown.map(([title, row]) => `${title} ${percent(largest(row))} %`).reverse().join(", ");
   const note = measured.length > shown.length ? `the ${shown.length} largest of ${measured.length}` : "largest of all cells";
-  const key = make("p", { className: "key" }, ...series.map((dtype) => {
-    const dot = make("i", { className: "round" });
-    dot.classList.add(`dtype-${DTYPE_ORDER.includes(dtype) ? dtype : "other"}`);
-    return make("span", {}, dot, dtype || "dtype unknown");
-  }));
-  byId("overview").append(plot("Error, of the tolerance", note, 40 + titles.length * 23, data, marks, spoken), key);
+  byId("overview").append(plot("Error, of the tolerance", note, 40 + titles.length * 23, data, marks, spoken), dtypeKey(series));
 }
 
+function dtypeKey(dtypes) {
+  return make("p", { className: "key" }, ...dtypes.map((dtype) =>
+    make("span", {}, make("i", { className: `round dtype-${DTYPE_ORDER.includes(dtype) ? dtype : "other"}` }), dtype || "dtype unknown")));
+}
+
+const clampShare = (used) => Math.min(100, Math.max(LEAST_SHARE, used));
+const shareTexts = (_, splits) => splits.map((x) => (!isPower(x) ? "" : x <= LEAST_SHARE ? "≤0.01 %" : x >= 100 ? "≥100 ×" : x > 1 ? `${x} ×` : `${brief(x * 100)} %`));
+
 // The line at which an error is as large as the tolerance.
-function limitLine(chart) {
-  const x = chart.valToPos(1, "x", true), { top, height } = chart.bbox, { ctx } = chart;
+function limitLine(chart, scale = "x") {
+  const at = chart.valToPos(1, scale, true), { left, top, width, height } = chart.bbox, { ctx } = chart;
   ctx.save();
   ctx.strokeStyle = colour("--wrong");
   ctx.lineWidth = devicePixelRatio * 1.5;
   ctx.beginPath();
-  ctx.moveTo(x, top);
-  ctx.lineTo(x, top + height);
+  ctx.moveTo(...(scale === "x" ? [at, top] : [left, at]));
+  ctx.lineTo(...(scale === "x" ? [at, top + height] : [left + width, at]));
   ctx.stroke();
   ctx.restore();
 }

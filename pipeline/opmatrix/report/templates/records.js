@@ -104,20 +104,6 @@ function buildCompat() {
   byId("compat").append(make("h2", {}, "Beyond eager mode"), make("ul", {}, ...DATA.compat.map(item)));
 }
 
-// The scores of doit mutate, whatever is filtered.
-function buildMutation() {
-  if (!DATA.mutation.length) return;
-  const item = ({ op, score, killed, survived, date, current, survivors }) => {
-    const share = score === null ? "-" : `${(Math.floor(score * 1000) / 10).toFixed(1)}%`;
-    const line = [`${op}: ${share} `, make("span", { className: "soft" },
-      `${killed} killed, ${survived} survived, ${date}${current ? "" : ", of an earlier version"}`)];
-    if (!survivors.length) return make("li", {}, ...line);
-    const list = make("ul", {}, ...survivors.map((text) => make("li", {}, make("code", {}, text))));
-    return make("li", {}, make("details", {}, make("summary", {}, ...line), list));
-  };
-  byId("mutation").append(make("h2", {}, "Mutants killed"), make("ul", {}, ...DATA.mutation.map(item)));
-}
-
 function buildGone() {
   const gone = DATA.changes?.gone ?? [];
   if (!gone.length) return;
