@@ -23,7 +23,7 @@ MARGIN, TOP = 28, 64
 _SWEEPS = 24
 _STRAIGHT = 8
 
-_STYLE = """
+STYLE = """
   .page { fill: #ffffff; stroke: #d0d7de }  .box { fill: #f6f8fa; stroke: #d0d7de }
   .name { fill: #1f2328; font: 600 13px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace }
   .text { fill: #57606a; font: 11px system-ui, "Segoe UI", Helvetica, Arial, sans-serif }
@@ -58,22 +58,26 @@ def render(title: str, boxes: Sequence[Box], arrows: Set[Arrow], *, made_by: str
     paths = [_path(line) for line in _lines(arrows, edges, x, y)]
     colours = {node: round(215 + 110 * number / len(layers)) for number, layer in enumerate(layers) for node in layer}
     body = [_box(box, round(x[box.name] - WIDTH / 2), y[box.name], colours[box.name]) for box in boxes]
-    return "\n".join(
-        (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
-            f'height="{height}" role="img">',
-            f"<!-- Made by `{made_by}`. -->",
-            f"<title>{escape(title)}</title>",
-            f"<style>{_STYLE}</style>",
-            '<marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
-            '<path class="head" d="M0 0 8 4 0 8z"/></marker>',
-            f'<rect class="page" x=".5" y=".5" width="{width - 1}" height="{height - 1}" rx="10"/>',
-            f'<text class="title" x="{MARGIN}" y="38">{escape(title)}</text>',
-            *paths,
-            *body,
-            "</svg>\n",
-        )
+    marker = (
+        '<marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
+        '<path class="head" d="M0 0 8 4 0 8z"/></marker>'
     )
+    return "\n".join([*head(title, width, height, made_by=made_by, marker=marker), *paths, *body, "</svg>\n"])
+
+
+def head(title: str, width: int, height: int, *, made_by: str, style: str = STYLE, marker: str = "") -> Iterator[str]:
+    """Yield the first lines of an SVG: its size, styles, background and title."""
+    yield (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+        'role="img">'
+    )
+    yield f"<!-- Made by `{made_by}`. -->"
+    yield f"<title>{escape(title)}</title>"
+    yield f"<style>{style}</style>"
+    if marker:
+        yield marker
+    yield f'<rect class="page" x=".5" y=".5" width="{width - 1}" height="{height - 1}" rx="10"/>'
+    yield f'<text class="title" x="{MARGIN}" y="38">{escape(title)}</text>'
 
 
 def _layers(names: Sequence[str], arrows: Set[Arrow]) -> Layers:

@@ -1,4 +1,4 @@
-"""Each command of README works, in the order of the page."""
+"""Each command of README and of the table in docs/overview.md works, in their order."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import pytest
 
 from tests.docs.pages import ROOT
 from tests.support.projects import Project
-from tests.support.quick_start import fill_in
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
 
 README = (ROOT / "README.md").read_text()
+OVERVIEW = (ROOT / "docs/overview.md").read_text()
 
 
 def commands() -> list[str]:
-    """Return the commands of README, except the tests and the benchmark, which would run this test again."""
-    table = re.findall(r"^\| `\./run ([^`]+)` \|", README, flags=re.MULTILINE)
+    """Return the commands, except the tests and the benchmark, which would run this test again."""
+    table = re.findall(r"^\| `\./run ([^`]+)` \|", OVERVIEW, flags=re.MULTILINE)
     blocks = re.findall(r"^\$ \./run (.+)$", README, flags=re.MULTILINE)
     return [c for c in dict.fromkeys([*blocks, *table]) if not c.startswith(("tox", "python benchmarks"))]
 
@@ -39,5 +39,3 @@ def test_the_commands_work(project: Project) -> None:
         program, *arguments = shlex.split(command)
         done = subprocess.run([*known[program], *arguments], cwd=project.root, capture_output=True, text=True)
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
-        if arguments[:1] == ["new"]:
-            fill_in(project.root)

@@ -1,0 +1,176 @@
+"""The screenshots of docs/images: `./run python -m docs.site.screenshots`, with chromium on PATH; three minutes.
+
+Those of a terminal show what `doit` prints in one of 88x24, in a new project with the operator of docs/quick-start.md.
+Those of the report show the page of the operators of ops/, the same with a fault in group_norm's kernel, and the page
+of 10,000 made-up cells.
+"""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import shutil
+import subprocess
+import sys
+import tempfile
+import termios
+from collections.abc import Iterator, Sequence
+from html import escape
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "docs/images"
+COMMAND = "./run python -m docs.site.screenshots"
+COLUMNS, LINES = 88, 24
+WIDTH, HEIGHT = 1280, 860  # of the page
+DOIT = (sys.executable, "-m", "doit")
+# In native/group_norm/kernel.h: one factor per group, as in the tutorial that the operator is from.
+FAULT = ("rate, scale[c], bias[c]", "rate, scale[0], bias[c]")
+OPERATORS = 38  # made up; with 268 cells each, more than 10,000
+_WIDE, _HIGH, _PAD, _BAR = 8.4, 19, 16, 34  # a character of a terminal; its margin and title bar
+# As pyte names colours; on a dark background.
+_COLOURS = {
+    "default": "#d0d7de", "black": "#6e7681", "red": "#ff7b72", "green": "#3fb950", "brown": "#d29922",
+    "yellow": "#d29922", "blue": "#79c0ff", "magenta": "#d2a8ff", "cyan": "#56d4dd", "white": "#f0f6fc",
+}  # fmt: skip
+
+
+def in_terminal(command: Sequence[str], folder: Path) -> str:
+    """Return all that a command writes to a terminal of COLUMNS by LINES."""
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (LINES, COLUMNS))
+    kept = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES", "NO_COLOR", "CI", "GITHUB_ACTIONS")}
+    process = subprocess.Popen(
+        command, cwd=folder, env=kept | {"TERM": "xterm-256color"}, stdin=theirs, stdout=theirs, stderr=theirs
+    )
+    os.close(theirs)
+    found = bytearray()
+    while True:
+        select.select([ours], [], [])
+        try:
+            found += os.read(ours, 1 << 16)
+        except OSError:  # EIO: the command has ended
+            break
+    os.close(ours)
+    process.wait()
+    return found.decode(errors="replace")
+
+
+def terminal(typed: str, output: str) -> str:
+    """Return what a terminal shows after a command as an SVG: the prompt, and the lines with their colours."""
+    import pyte  # of the development environment
+
+    screen = pyte.Screen(COLUMNS, LINES)
+    pyte.Stream(screen).feed(f"\x1b[1m$ {typed}\x1b[0m\r\n{output}")
+    rows = [[screen.buffer[y][x] for x in range(COLUMNS)] for y in range(screen.lines)]
+    while rows and not "".join(c.data for c in rows[-1]).strip():
+        rows.pop()
+    width, height = round(COLUMNS * _WIDE + 2 * _PAD), len(rows) * _HIGH + _BAR + _PAD
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+        'role="img">',
+        f"<!-- Made by `{COMMAND}`. -->",
+        f"<title>{escape(typed)} in a terminal</title>",
+        "<style>text { font: 14px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; white-space: pre }</style>",
+        f'<rect width="{width}" height="{height}" rx="8" fill="#0d1117"/>',
+        *(f'<circle cx="{20 + 18 * n}" cy="17" r="5.5" fill="#484f58"/>' for n in range(3)),
+    ]
+    for y, row in enumerate(rows):
+        lines += _line(row, _BAR + (y + 0.75) * _HIGH)
+    return "\n".join([*lines, "</svg>\n"])
+
+
+def _line(row: Sequence[Any], y: float) -> Iterator[str]:
+    """Yield the pieces of a line, each with one style, at the columns where a terminal has them."""
+    at = 0
+    for (colour, bold), characters in groupby(row, key=lambda c: (c.fg, c.bold)):
+        text = "".join(c.data for c in characters)
+        if text.strip():
+            shade = _COLOURS.get(colour.removeprefix("bright"), f"#{colour}" if len(colour) == 6 else "#d0d7de")
+            weight = ' font-weight="700"' if bold else ""
+            yield (
+                f'<text x="{_PAD + at * _WIDE:.1f}" y="{y:g}" fill="{shade}"{weight} '
+                f'textLength="{len(text.rstrip()) * _WIDE:.1f}">{escape(text.rstrip())}</text>'
+            )
+        at += len(text)
+
+
+def page(address: str, into: Path) -> None:
+    """Write a picture of a page as chromium shows it."""
+    browser = shutil.which("chromium")
+    if not browser:
+        sys.exit("screenshots.py: chromium is not on PATH. Install it (Debian: apt install chromium)")
+    options = ["--headless=new", "--disable-gpu", "--hide-scrollbars", f"--window-size={WIDTH},{HEIGHT}"]
+    options += ["--no-sandbox"] if os.geteuid() == 0 else []  # root cannot use the sandbox
+    with tempfile.TemporaryDirectory() as profile:
+        command = [browser, *options, f"--user-data-dir={profile}", "--virtual-time-budget=8000"]
+        subprocess.run([*command, f"--screenshot={into}", address], check=True, capture_output=True)
+    print(into.relative_to(ROOT))
+
+
+def write(name: str, text: str) -> None:
+    (FOLDER / name).write_text(text)
+    print(f"docs/images/{name}")
+
+
+def terminals(folder: Path) -> None:
+    """Write the pictures of a run that succeeds and of one that fails."""
+    from tests.support.quick_start import fill_in
+
+    opmatrix = Path(sys.executable).with_name("opmatrix")
+    subprocess.run([opmatrix, "new", "--project", folder], check=True, capture_output=True)
+    schema = "my::scale_shift(Tensor x, Tensor scale, float shift=0.0) -> Tensor"
+    subprocess.run(
+        [*DOIT, "new", "--schema", schema, "--domain", "my.domain"], cwd=folder, check=True, capture_output=True
+    )
+    fill_in(folder)
+    write("verified.svg", terminal("doit", in_terminal(DOIT, folder)))
+    kernel = folder / "native/scale_shift/kernel.h"
+    kernel.write_text(kernel.read_text().replace("scale.data[i]", "scale.data[0]"))
+    write("failing.svg", terminal("doit", in_terminal(DOIT, folder)))
+
+
+def reports(folder: Path) -> None:
+    """Write the pictures of the page: verified, with a failure, and with 10,000 cells."""
+    for name in ("ops", "native"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("dodo.py", "pyproject.toml", "LICENSE"):
+        shutil.copy(ROOT / name, folder)
+    made = folder / "build/report/index.html"
+    subprocess.run(DOIT, cwd=folder, stdout=subprocess.DEVNULL, check=True)
+    page(made.as_uri(), FOLDER / "report-verified.png")
+    kernel = folder / "native/group_norm/kernel.h"
+    text = kernel.read_text()
+    kernel.write_text(text.replace(*FAULT))
+    assert kernel.read_text() != text, "the fault of docs/site/screenshots.py fits no line of group_norm's kernel"
+    subprocess.run(DOIT, cwd=folder, stdout=subprocess.DEVNULL)
+    page(made.as_uri(), FOLDER / "report-failing.png")
+    page(many(folder / "many.html").as_uri(), FOLDER / "report-10000-cells.png")
+
+
+def many(path: Path) -> Path:
+    """Write a page of made-up cells, as the tests of the report have them; return `path`."""
+    from opmatrix.report import html_page
+    from opmatrix.report.report_json import document
+    from tests.report.many import BACKGROUND, ENVIRONMENTS, checks, records
+
+    found = records(OPERATORS)
+    report = document(found, ENVIRONMENTS, checks=checks())
+    path.write_text(html_page.render(report, found, [BACKGROUND] * len(found), checks()))
+    return path
+
+
+def main() -> int:
+    FOLDER.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        terminals(Path(folder) / "my_ops")
+    with tempfile.TemporaryDirectory() as folder:
+        reports(Path(folder))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
