@@ -219,6 +219,7 @@ def test_an_attribute_that_cannot_be_negative_can_be_a_size(tmp_path: Path, attr
         ("cases=", "attributes={'epsilon': None}, cases=", ["attributes['epsilon']: missing; it has no default"]),
         ("cases=", "attributes={'epsilon': -1.0}, cases=", ["attributes['epsilon']: found -1.0, allowed: 0.0 to inf"]),
         ("cases=", "attributes={'eps': 1.0}, cases=", ["attributes: found 'eps', allowed: epsilon; did you mean 'epsilon'?"]),
+        ("cases=", "attributes={'alpha': 2.0}, cases=", ["attributes: found 'alpha', allowed: epsilon. Declare it in ops/group_norm/spec.py: attributes=(Attribute(name='alpha', kind=\"float\", doc=\"...\"),), or remove it here"]),
         ("cases=", "domain_version=7, cases=", ["MODELS[0].domain_version: found 7, allowed: 1, 2"]),
         ("cases=(case(),)", "dynamic={'x': ('N', None, None)}, cases=(case(n=1),)", ["bakes in a dynamic size of 0 or 1"]),
         ("cases=", "dynamic={'x': ('N',)}, cases=", ["has 3 axes, but dynamic names 1: ('N',)"]),
@@ -234,6 +235,16 @@ def test_a_mistake_in_the_cases(tmp_path: Path, old: str, new: str, expected: li
     assert old in CASES
     found = mistakes(project(tmp_path, cases=CASES.replace(old, new, 1)))
     assert any(line.startswith("ops/group_norm/cases.py") and all(e in line for e in expected) for line in found), found
+
+
+def test_one_mistake_in_several_models_is_one_line(tmp_path: Path) -> None:
+    cases = CASES.replace("MODELS = (", "ONE = (") + (
+        "MODELS = tuple(Model(name=f'm{n}', types={'T': 'float32'}, attributes={'alpha': 1.0}, cases=(case(f'c{n}'),))\n"
+        "               for n in range(6))\n"
+    )
+    (found,) = mistakes(project(tmp_path, cases=cases))
+    assert found.startswith("ops/group_norm/cases.py: MODELS[0].attributes: found 'alpha', allowed: epsilon. Declare")
+    assert found.endswith(". Also MODELS[1].attributes, MODELS[2].attributes, MODELS[3].attributes and 2 more")
 
 
 @pytest.mark.parametrize(

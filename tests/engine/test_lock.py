@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import os
+import re
+import signal
 import subprocess
 import sys
 import time
@@ -7,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.engine.lock import LockedError, hold
+from opmatrix.engine.lock import LockedError, hold, kill_command
 
 # Holds the lock, starts a child that inherits it, and is killed.
 KILLED = """
@@ -22,10 +25,33 @@ with hold(Path(sys.argv[1])) as descriptor:
 
 def test_one_holder_at_a_time(tmp_path: Path) -> None:
     path = tmp_path / "build/lock"
-    with hold(path), pytest.raises(LockedError, match=r"another run \(process \d+\) is at work in .*build"), hold(path):
+    with hold(path), pytest.raises(LockedError, match=r"another run is at work in .*build: process \d+ \("), hold(path):
         pass
     with hold(path):
         pass
+
+
+def test_processes_that_a_killed_run_left_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process that the file names has ended: to kill it would be no remedy."""
+    path = tmp_path / "lock"
+    script = KILLED.replace('"0.5"', '"30"')
+    subprocess.run([sys.executable, "-c", script, str(path)], check=False)
+    ended = path.read_text().strip()
+    with pytest.raises(LockedError) as info, hold(path, patience=0.2):
+        pass
+    found = re.fullmatch(
+        rf"run {ended} has ended, and processes of it still hold {path}: process (\d+) \(sleep 30\). "
+        r"Stop them: kill (\d+)",
+        str(info.value),
+    )
+    assert found and found[1] == found[2] != ended
+    os.kill(int(found[2]), signal.SIGKILL)
+    with hold(path):
+        pass
+
+
+def test_a_lock_of_another_user() -> None:
+    assert kill_command({0: "a process of another user"}, Path("build/lock")) == "sudo fuser -k build/lock"
 
 
 def test_a_new_run_waits_for_children_of_a_killed_run(tmp_path: Path, root: Path) -> None:

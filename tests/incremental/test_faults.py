@@ -161,7 +161,7 @@ def test_two_runs_at_once(project: Project, task: str) -> None:
     first = project.start("compile:a")
     second = project.doit(task)
     assert second.returncode == 3
-    assert second.stderr.startswith(f"another run (process {first.pid}) is at work in ")
+    assert second.stderr.startswith(f"another run is at work in {project.root}/build: process {first.pid} (")
     project.write("go", "")
     first.communicate(timeout=20)
     assert first.returncode == 0

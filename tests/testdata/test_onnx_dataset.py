@@ -14,8 +14,9 @@ from opmatrix.declaration.load import Operator, load_operators
 from opmatrix.declaration.model_inputs import graph_inputs
 from opmatrix.errors import DataError
 from opmatrix.project.paths import Paths
-from opmatrix.spec import Output, Random, SameAs, Values
+from opmatrix.spec import Case, Output, Random, SameAs, Values
 from opmatrix.stages import data
+from opmatrix.step_log import LOGGED
 from opmatrix.testdata import onnx_dataset
 from tests.support.double import DYNAMIC, OPERATOR, SPEC, project, with_case
 
@@ -91,6 +92,28 @@ def test_all_cases_are_checked_before_the_report(tmp_path: Path) -> None:
     first, *others = [case.name for case in DYNAMIC.cases]
     wanted = f"ops/double/cases.py: case {first!r}: ops/double/reference.py:2: ValueError: no. Also {', '.join(others)}"
     assert str(caught.value) == wanted, "what is wrong with all of them is told once"
+
+
+def test_many_mistakes_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each shape is another message. A step shows two and names the other cases; its log, and a stage by hand, all."""
+    layout = project(tmp_path, reference="def double(x, *, factor):\n    return x.sum(0)")
+    model = replace(
+        DYNAMIC, cases=tuple(Case(name=f"of_{n}", inputs={"x": Random(shape=(n, 3))}) for n in range(2, 14))
+    )
+    with pytest.raises(DataError) as all_of_them:
+        data.run(layout, replace(OPERATOR, models=(model,)))
+    monkeypatch.setenv(LOGGED, "1")
+    with pytest.raises(DataError) as caught:
+        data.run(layout, replace(OPERATOR, models=(model,)))
+    first, second, last = str(caught.value).splitlines()
+    assert first.startswith(
+        "ops/double/spec.py: outputs['y'].shape: case 'of_2': the reference gives 'y' the shape (3,);"
+    )
+    assert str(all_of_them.value).splitlines()[:2] == [first, second]
+    assert last == "double: 10 more cases are unusable: of_4, of_5, of_6, of_7, of_8, of_9, of_10, of_11, ..."
+    assert "case 'of_13'" in str(all_of_them.value) and "case 'of_13'" in capsys.readouterr().out
 
 
 def test_a_missing_reference(tmp_path: Path) -> None:

@@ -191,7 +191,8 @@ def test_the_message_has_the_elements_that_differ_and_the_log_the_matrices(proje
     project.replace(FORMULA, "- z * mean(inner * z)", "")
     few(project, 'flat("float64")')
     message = register(project)
-    assert re.search(r"input 0: \d+ of \d+ elements differ, by \[element of the input, of the output\]: \[\d", message)
+    differ = r"input 0 \('x'\): \d+ of \d+ elements differ, by \[element of the input, of the output\]: \[\d"
+    assert re.search(differ, message)
     assert re.search(
         r"\[\d+, \d+\] numerical -?[\d.e-]+, analytical -?[\d.e-]+; .*; and \d+ more\. Sample: T=float64, ", message
     )

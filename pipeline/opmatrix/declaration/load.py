@@ -40,6 +40,7 @@ from opmatrix.version import older
 
 STRING_LISTS_SINCE = "1.25"  # the first ONNX Runtime that gives a kernel an attribute of the type STRINGS
 FOUR_BITS_SINCE = "1.21"  # the first ONNX Runtime that has int4 in a custom op, as in matrix/dtypes.py
+_NAMED = 3  # further fields with the same mistake that a message names
 FOUR_BITS_CAST_SINCE = "1.24"  # the first of the matrix whose Cast takes int4
 
 
@@ -323,8 +324,18 @@ def _useless(layout: Paths, spec: OpSpec) -> str:
 
 
 def _lines(layout: Paths, path: Path, mistakes: Iterable[Mistake]) -> list[str]:
+    """Return a line for each mistake; equal ones in several places are one line."""
     shown = path.relative_to(layout.root)
-    return [f"{shown}: {m.field}: {m.text}" for m in mistakes]
+    fields: dict[str, list[str]] = {}
+    for mistake in mistakes:
+        fields.setdefault(mistake.text, []).append(mistake.field)
+    return [f"{shown}: {first}: {text}{_also(others)}" for text, (first, *others) in fields.items()]
+
+
+def _also(fields: Sequence[str]) -> str:
+    """Return the further fields with a mistake: ``. Also MODELS[1].types, MODELS[2].types and 3 more``."""
+    more = f" and {len(fields) - _NAMED} more" if len(fields) > _NAMED else ""
+    return f". Also {', '.join(fields[:_NAMED])}{more}" if fields else ""
 
 
 def _claimed(spec: OpSpec, field: str) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import sqlite3
 import time
@@ -10,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from opmatrix.engine.lock import held_by, kill_command, shown_holders
 from opmatrix.environments import bootstrap
 from opmatrix.environments.bootstrap import VenvPaths
 from opmatrix.errors import OpmatrixError, many
@@ -43,7 +43,8 @@ def main_environment(root: Path, environ: Mapping[str, str]) -> Iterator[Finding
     """Is the environment of a checkout, which ./run makes, complete?"""
     venv = VenvPaths(root=root)
     if holders := held_by(venv.lock):
-        yield note(".venv", f"is being made by {_shown(holders)}. Wait for it, or stop it with: {_kill(holders)}")
+        who, stop = shown_holders(holders), kill_command(holders, venv.lock)
+        yield note(".venv", f"is being made by {who}. Wait for it, or stop it with: {stop}")
     elif not venv.environment.exists():
         yield note(".venv", "is not made yet; the next ./run makes it")
     elif not (found := bootstrap.read_stamp(venv)):
@@ -62,12 +63,13 @@ def lock(paths: Paths) -> Iterator[Finding]:
         yield ok("lock", f"{_below(paths.lock, paths.root)} is free{there}")
         return
     recorded = _first_line(paths.lock)
+    who = shown_holders(holders)
     if recorded in map(str, holders):
-        yield note("lock", f"another run is at work in {paths.build}: {_shown(holders)}. Wait for it, or stop it "
-                           f"with: kill {recorded}")  # fmt: skip
+        yield note("lock", f"another run is at work in {paths.build}: {who}. Wait for it, or stop it with: "
+                           f"kill {recorded}")  # fmt: skip
     else:
         yield wrong("lock", f"run {recorded or 'unknown'} has ended, and processes of it still hold {paths.lock}: "
-                            f"{_shown(holders)}", f"Stop them: {_kill(holders)}")  # fmt: skip
+                            f"{who}", f"Stop them: {kill_command(holders, paths.lock)}")  # fmt: skip
 
 
 def state(paths: Paths) -> Iterator[Finding]:
@@ -95,9 +97,9 @@ def environments(paths: Paths) -> Iterator[Finding]:
         name, shown = folder.name, _below(folder, paths.root)
         if name not in NAMES:
             yield note("matrix", f"{shown} is of no version in the matrix. Remove it: rm -r {shown}")
-        elif holders := held_by(VenvPaths(root=paths.root, name=str(folder.relative_to(paths.root))).lock):
-            yield note("matrix", f"{shown} is being made by {_shown(holders)}. Wait for it, or stop it with: "
-                                 f"{_kill(holders)}")  # fmt: skip
+        elif holders := held_by(lock := VenvPaths(root=paths.root, name=str(folder.relative_to(paths.root))).lock):
+            yield note("matrix", f"{shown} is being made by {shown_holders(holders)}. Wait for it, or stop it with: "
+                                 f"{kill_command(holders, lock)}")  # fmt: skip
         elif why := _incomplete(paths, name):
             yield note("matrix", f"{shown} {why}; the next run that needs it makes it again, or now: "
                                  f"python -m opmatrix environment {name}")  # fmt: skip
@@ -157,41 +159,6 @@ class Count:
                 continue
         size = blocks * 512
         return f"{more}{size / 1e9:.1f} GB" if size > 1e9 else f"{more}{size / 1e6:.0f} MB"
-
-
-def held_by(path: Path) -> dict[int, str]:
-    """Return the processes that hold a lock, with their commands; nothing if it is free. 0: a process that is not to
-    be seen, such as one of another user."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return {}
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        return {}
-    except BlockingIOError:
-        pass
-    finally:
-        os.close(descriptor)
-    found = {}
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            if any(link.samefile(path) for link in (process / "fd").iterdir()):
-                found[int(process.name)] = (process / "cmdline").read_text().replace("\0", " ").strip()
-        except OSError:  # it has ended, or belongs to another user
-            continue
-    return found or {0: "a process of another user"}
-
-
-def _shown(holders: Mapping[int, str]) -> str:
-    longest = 60
-    parts = [f"process {number} ({text if len(text) <= longest else text[:longest] + ' ...'})"
-             for number, text in holders.items()]  # fmt: skip
-    return ", ".join(parts)
-
-
-def _kill(holders: Mapping[int, str]) -> str:
-    return f"kill {' '.join(map(str, holders))}"
 
 
 def _first_line(path: Path) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,7 +17,7 @@ class LockedError(OpmatrixError, exit_code=3):
 
 
 @contextmanager
-def hold(path: Path) -> Iterator[int]:
+def hold(path: Path, *, patience: float = 5) -> Iterator[int]:
     """Hold the lock and yield its descriptor; a process that inherits it holds the lock too. Raises LockedError.
 
     The kernel releases the lock when all holders have ended, also by a signal, so there are no stale locks.
@@ -28,7 +28,7 @@ def hold(path: Path) -> Iterator[int]:
     except OSError as error:
         raise LockedError(f"cannot write to '{path.parent}': {error.strerror}. {REMEDY}") from error
     try:
-        _acquire(descriptor, path)
+        _acquire(descriptor, path, patience=patience)
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         yield descriptor
@@ -36,7 +36,7 @@ def hold(path: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _acquire(descriptor: int, path: Path, *, patience: float = 5) -> None:
+def _acquire(descriptor: int, path: Path, *, patience: float) -> None:
     deadline = time.monotonic() + patience
     while True:
         try:
@@ -46,11 +46,25 @@ def _acquire(descriptor: int, path: Path, *, patience: float = 5) -> None:
             holder = os.pread(descriptor, 32, 0).decode().strip()
         # The servers of a killed run hold the lock until their last child process ends, some milliseconds later.
         if _alive(holder) or time.monotonic() > deadline:
-            raise LockedError(
-                f"another run (process {holder or 'unknown'}) is at work in {path.parent}. "
-                f"Wait for it{f', or stop it with: kill {holder}' if holder else ''}"
-            )
+            raise LockedError(_message(path, holder))
         time.sleep(0.01)
+
+
+def _message(path: Path, recorded: str) -> str:
+    """Return who holds the lock, by what the Linux kernel knows: the process that the file names may have ended."""
+    holders = held_by(path)
+    if recorded != str(os.getpid()):
+        holders.pop(os.getpid(), None)
+    if recorded in map(str, holders) or not holders:
+        named = {int(recorded): holders[int(recorded)]} if holders else {}
+        who = (
+            f": {shown_holders(named)}. Wait for it, or stop it with: {kill_command(named, path)}"
+            if named
+            else ". Run again"
+        )
+        return f"another run is at work in {path.parent}{who}"
+    return (f"run {recorded or 'unknown'} has ended, and processes of it still hold {path}: {shown_holders(holders)}. "
+            f"Stop them: {kill_command(holders, path)}")  # fmt: skip
 
 
 def _alive(process: str) -> bool:
@@ -61,3 +75,40 @@ def _alive(process: str) -> bool:
     except PermissionError:
         pass
     return True
+
+
+def held_by(path: Path) -> dict[int, str]:
+    """Return the processes that hold a lock, with their commands; nothing if it is free. 0: a process that is not to
+    be seen, such as one of another user."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return {}
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return {}
+    except BlockingIOError:
+        pass
+    finally:
+        os.close(descriptor)
+    found = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if any(link.samefile(path) for link in (process / "fd").iterdir()):
+                found[int(process.name)] = (process / "cmdline").read_text().replace("\0", " ").strip()
+        except OSError:  # it has ended, or belongs to another user
+            continue
+    return found or {0: "a process of another user"}
+
+
+def shown_holders(holders: Mapping[int, str]) -> str:
+    """Return the processes with their commands, for a message."""
+    longest = 60
+    parts = [f"process {number} ({text if len(text) <= longest else text[:longest] + ' ...'})"
+             for number, text in holders.items()]  # fmt: skip
+    return ", ".join(parts)
+
+
+def kill_command(holders: Mapping[int, str], path: Path) -> str:
+    """Return the command that ends the processes."""
+    return f"sudo fuser -k {path}" if 0 in holders else f"kill {' '.join(map(str, holders))}"

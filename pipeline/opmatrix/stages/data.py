@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from opmatrix.files import digests_by_path, write_text
 from opmatrix.progress import Progress
 from opmatrix.project.paths import Paths
 from opmatrix.spec import AttributeValue, Case, Model, OpSpec, shape_of
+from opmatrix.step_log import LOGGED, detail
 from opmatrix.testdata import onnx_dataset, torch_reference, truth
 from opmatrix.testdata.arrays import Array, dtype_name
 from opmatrix.testdata.case_arrays import case_arrays, reference_attributes
@@ -33,6 +35,9 @@ from opmatrix.testdata.numpy_reference import Argument, Reference
 from opmatrix.testdata.onnx_dataset import DataSet
 from opmatrix.testdata.truth import Judge
 from opmatrix.testdata.vectors import read_case
+
+_FULL = 2  # mistakes that the terminal shows whole
+_NAMED = 8  # further cases that it names
 
 
 def run(layout: Paths, operator: Operator) -> None:
@@ -44,7 +49,8 @@ def run(layout: Paths, operator: Operator) -> None:
         in_torch.record()
     made: dict[Path, DataSet] = {}
     judges: dict[Path, Judge] = {}
-    mistakes: dict[str, list[str]] = {}
+    path = layout.cases(operator.name).relative_to(layout.root)
+    mistakes: dict[tuple[str, str], list[str]] = {}  # by place and text
     progress, total = Progress(), sum(len(model.cases) for model in operator.models)
     for model in operator.models:
         for index, case in enumerate(model.cases):
@@ -56,11 +62,11 @@ def run(layout: Paths, operator: Operator) -> None:
                     operator.spec, model, case, reference, layout.op(operator.name)
                 )
             except DataError as error:
-                mistakes.setdefault(str(error), []).append(case.name)
+                place = f"ops/{spec.name}/spec.py: {error.field}" if isinstance(error, _ShapeRuleError) else str(path)
+                mistakes.setdefault((place, str(error)), []).append(case.name)
     reference.require_independent()
     if mistakes:
-        path = layout.cases(operator.name).relative_to(layout.root)
-        raise DataError("\n".join(_line(path, text, *names) for text, names in mistakes.items()))
+        raise DataError("\n".join(_shown(spec.name, mistakes)))
     for folder, data in made.items():
         onnx_dataset.write(folder, data)
     _remove_surplus(made)
@@ -71,10 +77,30 @@ def run(layout: Paths, operator: Operator) -> None:
     _write_manifest(layout.data_manifest(operator.name), made, judges, reference=written_in)
 
 
-def _line(path: Path, text: str, first: str, *others: str) -> str:
+class _ShapeRuleError(DataError):
+    """An output of the reference has another shape than its shape rule gives. `field`: of the rule."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+def _shown(name: str, mistakes: Mapping[tuple[str, str], Sequence[str]]) -> Iterator[str]:
+    """Yield a line per mistake. The terminal gets the first ones and the names of the other cases, the log all."""
+    lines = [_line(place, text, *names) for (place, text), names in mistakes.items()]
+    if len(lines) <= _FULL + 1 or LOGGED not in os.environ:
+        yield from lines
+        return
+    detail("\n".join(lines[_FULL:]))
+    yield from lines[:_FULL]
+    cases = [case for names in list(mistakes.values())[_FULL:] for case in names]
+    yield f"{name}: {len(cases)} more cases are unusable: {', '.join(cases[:_NAMED])}{', ...' * (len(cases) > _NAMED)}"
+
+
+def _line(place: str, text: str, first: str, *others: str) -> str:
     """Return the line of a mistake, which may be that of several cases, such as one in the reference."""
     also = f". Also {', '.join(others)}" if others else ""
-    return f"{path}: case {first!r}: {text.rstrip('.') if others else text}{also}"
+    return f"{place}: case {first!r}: {text.rstrip('.') if others else text}{also}"
 
 
 def _data_set(spec: OpSpec, model: Model, case: Case, reference: Reference, folder: Path) -> tuple[DataSet, Judge]:
@@ -142,8 +168,9 @@ def _check_shapes(
             raise DataError(f"the reference gives {part.name!r} the shape {output.shape}, declared: {rule}")
         shown = "(" + ", ".join("?" if w is None else str(w) for w in wanted) + "," * (len(wanted) == 1) + ")"
         if output.ndim != len(wanted) or any(w not in (None, s) for w, s in zip(wanted, output.shape, strict=True)):
-            raise DataError(f"the reference gives {part.name!r} the shape {output.shape}; the shape rule, {rule}, "
-                            f"gives {shown}. Correct its `shape` in spec.py, or the reference")  # fmt: skip
+            raise _ShapeRuleError(f"outputs[{part.name!r}].shape", f"the reference gives {part.name!r} the shape "
+                                  f"{output.shape}; the shape rule, {rule}, gives {shown}. Correct this rule, or the "
+                                  "reference")  # fmt: skip
         for axis, name in known.kernel_axes(part):
             size, first = decided.setdefault(name, (output.shape[axis], part.name))
             if size != output.shape[axis]:

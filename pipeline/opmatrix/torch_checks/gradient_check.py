@@ -44,6 +44,7 @@ _FEW = 4  # elements in the message
 _MOST = 20_000  # elements of a matrix that torch prints whole
 
 # In fast mode the second pair has the matrices, the first two sums.
+_INPUT = re.compile(r"Jacobian mismatch for output \d+ with respect to input (\d+)")
 _PAIR = re.compile(
     r"numerical:\s*tensor\((.*?)\)\s*analytical:\s*tensor\((.*?)\)\s*(?=\n|$)", re.DOTALL | re.IGNORECASE
 )
@@ -199,11 +200,11 @@ def _differing_inputs(sample: GradSample, gradient: Gradient, operator: Referenc
 
 
 def _message(sample: GradSample, what: str) -> str:
-    inputs = ", ".join(f"{n} {sample.names[index]}" for n, index in enumerate(sample.derived))
+    what = _INPUT.sub(lambda found: f"{found[0]} ({sample.names[sample.derived[int(found[1])]]!r})", what, count=1)
     if "Sample: " not in what:
         what = f"{what}. Sample: {sample.described()}"
     return (
-        f"{sample}: gradient: {what}. Formula: {_formula(sample.spec)}, inputs: {inputs}. "
+        f"{sample}: gradient: {what}. Formula: {_formula(sample.spec)}. "
         f"Replay: python -m opmatrix register {sample.spec.name} --part gradient"
     )
 

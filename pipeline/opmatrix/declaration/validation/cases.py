@@ -13,6 +13,7 @@ from opmatrix.declaration.validation.attribute_values import value_mistake
 from opmatrix.declaration.validation.mistake import Mistake, duplicates, not_one_of
 from opmatrix.declaration.validation.sizes import sizes
 from opmatrix.declaration.variadic_outputs import counter
+from opmatrix.errors import did_you_mean
 from opmatrix.matrix.cells import NODE_OPSETS
 from opmatrix.spec import Case, FromVectors, Input, Model, OpSpec, Output, Random, given, shape_of
 
@@ -52,7 +53,7 @@ def _model(spec: OpSpec, model: Model, path: str) -> Iterator[Mistake]:
     attributes = {a.name: a for a in spec.attributes}
     inputs = {i.name: i for i in spec.inputs}
     yield from (not_one_of(f"{path}.types", v, spec.types) for v in model.types if v not in spec.types)
-    yield from (not_one_of(f"{path}.attributes", a, attributes) for a in model.attributes if a not in attributes)
+    yield from (_undeclared(spec, f"{path}.attributes", *a) for a in model.attributes.items() if a[0] not in attributes)
     yield from (not_one_of(f"{path}.dynamic", i, inputs) for i in model.dynamic if i not in inputs)
     parts: tuple[Input | Output, ...] = (*spec.inputs, *spec.outputs)
     known = [p.name for p in parts]
@@ -89,6 +90,18 @@ def _model(spec: OpSpec, model: Model, path: str) -> Iterator[Mistake]:
     yield from _baked_in(model, path)
     for index, case in enumerate(model.cases):
         yield from _case(spec, model, case, f"{path}.cases[{index}]")
+
+
+def _undeclared(spec: OpSpec, field: str, name: str, value: object) -> Mistake:
+    """Return the mistake of an attribute that the declaration does not have."""
+    names = [attribute.name for attribute in spec.attributes]
+    known = f"found {name!r}, allowed: {', '.join(names) or 'none'}"
+    if near := did_you_mean(name, names):
+        return Mistake(field, known + near)
+    kind = next((k for k in (bool, int, float, str) if isinstance(value, k)), None)
+    kinds = f"{kind.__name__ if kind is not str else 'string'}" if kind else "..."
+    return Mistake(field, f"{known}. Declare it in ops/{spec.name}/spec.py: attributes=(Attribute(name={name!r}, "
+                          f'kind="{kinds}", doc="..."),), or remove it here')  # fmt: skip
 
 
 def _case(spec: OpSpec, model: Model, case: Case, path: str) -> Iterator[Mistake]:
