@@ -49,6 +49,26 @@ def test_a_server_step_shows_its_last_lines_and_a_light_step_all(tmp_path: Path)
     assert whole.output.splitlines() == [f"line {i}" for i in range(100)] and not whole.died
 
 
+def test_the_stack_of_python_is_in_the_log_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its frames are those of the framework that called the kernel; one of a reference in Python is a place to look."""
+    monkeypatch.chdir(tmp_path)
+    log = tmp_path / "log"
+    log.write_text(
+        "$ command\nprinted by the kernel\nFatal Python error: Segmentation fault\n\n"
+        "Current thread 0x00007f31 (most recent call first):\n"
+        '  File "/lib/onnxruntime/session.py", line 395 in run\n'
+        f'  File "{tmp_path}/ops/my_op/reference.py", line 7 in my_op\n'
+        '  File "/lib/opmatrix/cli.py", line 3 in main\n\n'
+        "Extension modules: numpy._core._multiarray_umath, onnx.onnx_cpp2py_export (total: 2)\n"
+    )
+    failure = failure_of(step(tmp_path), ending(-11, 0.42, ""), log)
+    assert failure.output.splitlines() == [
+        "printed by the kernel",
+        "",
+        f'  File "{tmp_path}/ops/my_op/reference.py", line 7 in my_op',
+    ]
+
+
 def test_a_time_limit(tmp_path: Path) -> None:
     failure = failure_of(step(tmp_path), ending(-6, 2.1, "time"), tmp_path / "none")
     assert (failure.summary, failure.output) == ("did not end within 2 s and was stopped", "")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +23,11 @@ if TYPE_CHECKING:
 # The last lines that are shown of the output of a step in a server: a crash may print pages. The output of other steps,
 # such as compiler errors, is shown whole.
 _TAIL = 30
+# What the module faulthandler prints when a process dies.
+_STACK = re.compile(
+    r'Fatal Python error: |(Current thread|Thread) 0x\w+.*\(most recent call first\):|  File ".*", line \d+ in |'
+    r"  <no Python frame>|Extension modules: "
+)
 _LINE = 2000  # characters that are shown of a line
 _WITH_LIBRARY = ("register", "verify")  # groups whose steps load the compiled libraries
 _CASE = "case "  # `step_log.now_running` with this prefix names a case that --case takes
@@ -97,7 +104,7 @@ def failure_of(step: Step, ending: Ending, log: Path) -> StepFailed:
     """Return the failure of a step that is not done."""
     lines = read_output(log).splitlines()
     if step.server or ending.stopped == "log":
-        lines = lines[-_TAIL:]
+        lines = _without_stack(lines, Path.cwd())[-_TAIL:]
     output = "\n".join(line if len(line) <= _LINE else f"{line[:_LINE]} ..." for line in lines)
     if not (how := death_message(ending, seconds=step.seconds, megabytes=step.megabytes)):
         full = "" if read_log(log) else f", and could not write to its log. {REMEDY}"  # its first line is the command
@@ -105,6 +112,15 @@ def failure_of(step: Step, ending: Ending, log: Path) -> StepFailed:
     at = last_running(read_log(log))
     case = at.removeprefix(_CASE).partition(" ")[0] if at.startswith(_CASE) else ""  # what follows describes it
     return StepFailed(step, summary=f"{how}, at {at}" if at else how, output=output, log=log, died=True, case=case)
+
+
+def _without_stack(lines: Sequence[str], root: Path) -> list[str]:
+    """Return lines without the stack that Python prints when it dies, but for frames in ops/. The log has all: a crash
+    is in C++."""
+    if not any(line.startswith("Fatal Python error: ") for line in lines):
+        return [*lines]
+    kept = [line for line in lines if not _STACK.match(line) or line.startswith(f'  File "{root}/ops/')]
+    return [line for number, line in enumerate(kept) if line or (number and kept[number - 1])]
 
 
 def read_output(log: Path) -> str:
