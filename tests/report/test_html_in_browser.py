@@ -336,6 +336,10 @@ def test_checks_are_listed_and_filtered(shown: Page) -> None:
 
 def test_the_banner_answers_whether_it_is_right(shown: Page) -> None:
     wrong, right = count(lambda r: r.outcome in ("failed", "mismatched")), count(lambda r: r.outcome == "verified")
+    (more,) = shown.all("#causes > details.more")
+    assert len(shown.all(".cause")) == 8
+    more.find_element(By.CSS_SELECTOR, "summary").click()
+    WebDriverWait(shown.driver, 10).until(lambda _: len(shown.all(".cause")) > 8)
     assert shown.one("h1").text == f"✗ Not verified: {len(shown.all('.cause'))} causes"
     assert shown.one("#sentence").text == (
         f"{wrong} of {len(FOUND):,} cells and 2 of 5 checks are wrong. {right} cells are verified."
@@ -516,8 +520,10 @@ def failing_page(path: Path) -> tuple[str, dict[str, Any]]:
     found = [*wrong, *(r for r in FOUND if r.outcome == "verified" and r.cell.ort == "1.31")][:60]
     failing = {"records": [record], "shown": {str(r): {"case_1/static": 0} for r in wrong}, "failing": len(wrong)}
     links = logs_and_graphs.links(Paths(path))
+    fixed = GRAPH | {"outputs": [[5, "Y", "float32[2, 3]"]]}  # of case_0: its size is known
+    behind = Background(log="line", pictures={"static": GRAPH, "dynamic": fixed})
     (path / "index.html").write_text(
-        html_page.render(document(found, ENVIRONMENTS), found, [BACKGROUND] * len(found), (), failing, links)
+        html_page.render(document(found, ENVIRONMENTS), found, [behind] * len(found), (), failing, links)
     )
     return (path / "index.html").as_uri(), record
 
@@ -539,11 +545,11 @@ def test_a_failing_case_has_its_errors_above_the_fold(driver: webdriver.Chrome, 
     try:
         driver.get(address)
         page = Page(driver, address)
-        WebDriverWait(driver, 10).until(lambda _: len(page.all(".plots canvas")) == 4)
+        WebDriverWait(driver, 10).until(lambda _: len(page.all(".plots canvas")) == 5)
         for selector in (".cause .why", ".cause .command", ".cause .where canvas", ".cause svg"):
             assert page.one(selector).rect["y"] + page.one(selector).rect["height"] < 800, selector
         assert page.texts(".plots figcaption b") == [
-            "Where it is wrong", "Errors in ULP", "Error against magnitude", "Actual against expected",
+            "Where it is wrong", "Errors in ULP", "Error against magnitude", "Actual against expected", "Error against size",
         ]  # fmt: skip
         assert all(colours > 3 for colours in page.run(COLOURS, ".plots canvas"))
         facts = page.one(".cause .facts").text
@@ -691,7 +697,7 @@ def test_the_policy_stops_code_and_requests_of_a_text(shown: Page) -> None:
 def test_ten_thousand_cells_open_in_two_seconds(
     driver: webdriver.Chrome, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    """Measured: 0.9 s on two shared cores. The limit leaves room for other tests on the machine."""
+    """Measured: 0.6 s on two shared cores."""
     found = records(38, cases=12)
     assert len(found) > 10_000
     address = write(tmp_path / "index.html", found)
@@ -706,7 +712,7 @@ def test_ten_thousand_cells_open_in_two_seconds(
     record_property("seconds", min(taken))
     print(f"{len(found)} cells opened in {min(taken):.2f} s")
     assert len(Page(driver, "").all("td[data-i]")) == len(found)
-    assert min(taken) < 4
+    assert min(taken) < 2
     started = driver.execute_script("return performance.now()")
     Page(driver, "").chip("ort", "1.21")
     assert driver.execute_script("return performance.now()") - started < 2000, "a filter answers"

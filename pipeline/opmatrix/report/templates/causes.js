@@ -39,11 +39,18 @@ function findCauses() {
 }
 const CAUSES = findCauses();
 
+const CARDS = 8; // causes that are shown at once
 function buildCauses() {
   if (!CAUSES.length) return;
-  const shown = CAUSES.slice(0, LISTED).map((cause, at) => causeCard(cause, at === 0));
-  byId("causes").append(...shown);
-  if (CAUSES.length > LISTED) byId("causes").append(make("p", { className: "soft" }, `and ${CAUSES.length - LISTED} further causes`));
+  byId("causes").append(...CAUSES.slice(0, CARDS).map((cause, at) => causeCard(cause, at === 0)));
+  const rest = CAUSES.slice(CARDS, LISTED + CARDS);
+  if (!rest.length) return;
+  const more = make("details", { className: "more" }, make("summary", {}, many(CAUSES.length - CARDS, "further cause")));
+  more.addEventListener("toggle", () => {
+    more.append(...rest.map((cause) => causeCard(cause, false)));
+    if (CAUSES.length > CARDS + LISTED) more.append(make("p", { className: "soft" }, `and ${CAUSES.length - CARDS - LISTED} further causes`));
+  }, { once: true });
+  byId("causes").append(more);
 }
 
 function causeCard(cause, first) {
@@ -84,8 +91,8 @@ function causeBody({ outcome, detail, cells, checks }) {
   return [
     why(detail, record ? 3 : 12),
     command && copied(command),
-    make("div", { className: "evidence" }, ...[
-      record && make("div", { className: "data" }, ...showMismatch(record)),
+    make("div", { className: record ? "evidence" : "evidence plain" }, ...[
+      record && make("div", { className: "data" }, ...showMismatch(record, known ? i : undefined)),
       !record && log && make("div", { className: "data" }, logOf(log)),
       i !== undefined && of("pictures", i).length > 0 && graph(i, k, true),
     ].filter(Boolean)),

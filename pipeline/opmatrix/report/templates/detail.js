@@ -55,7 +55,7 @@ function detail(i, from, to) {
     said,
     text && section("Why", "", make("pre", { className: "text why" }, text)),
     section("Replay", "", copied(replayOf(i, k))),
-    record && section("Data", caseOf("case", k), ...showMismatch(record)),
+    record && section("Data", caseOf("case", k), ...showMismatch(record, i)),
     from < to && section("Cases", tally(from, to), caseTable(i, from, to, k)),
     graph(i, k),
     links(i, k),

@@ -8,7 +8,8 @@ function mismatchOf(of, key) {
   return at === undefined ? null : MISMATCHES.records[at];
 }
 
-function showMismatch(record) {
+// `i` is the cell of the record, or undefined for a check.
+function showMismatch(record, i) {
   const shape = (of) => `${of.dtype}[${of.shape.join(", ")}]`;
   const attributes = Object.entries(record.attributes ?? {}).map(([key, value]) => `${key}=${value}`);
   const inputs = (record.inputs ?? []).map((input) => `${input.name} ${shape(input)}`);
@@ -28,7 +29,7 @@ function showMismatch(record) {
   say("compared", `${record.actual_is} with ${record.expected_is}`);
   say("inputs", [...inputs, ...attributes].join(", "));
   if (record.problem || !worst) return [make("p", { className: "problem" }, record.problem), facts];
-  return [facts, make("div", { className: "plots" }, ...[whereWrong, inUlps, byMagnitude, bothValues].map((draw) => draw(record)).filter(Boolean)), around(record)];
+  return [facts, make("div", { className: "plots" }, ...[whereWrong, inUlps, byMagnitude, bothValues, bySize].map((draw) => draw(record, i)).filter(Boolean)), around(record)];
 }
 
 // Where in the tensor: the largest error for each two indices, over the other axes.
@@ -189,6 +190,33 @@ function bothValues(record) {
     axes: [axis("expected", { values: briefly, size: 22 }), axis("actual", { values: briefly, size: 46 })],
     series: [{}, dots(colour("--wrong")), dots(colour("--dot"), 4), line(colour("--soft"))],
   }), `${both[0].length} wrong and ${both[1].length} other elements`);
+}
+
+// The cases of a cell whose sizes are known: the failing ones with a record, and those of models with fixed sizes.
+function bySize(record, i) {
+  if (i === undefined) return null;
+  const both = [[], []], sizes = new Set(), [from, to] = cases(i), shown = MISMATCHES.shown[name(i)] ?? {};
+  for (let k = from; k < to; k++) {
+    const used = CASES.tolerance_used[k], at = shown[`${caseOf("case", k)}/${caseOf("model", k)}`];
+    const elements = at === undefined ? sizeOf(i, k) : MISMATCHES.records[at].elements;
+    if (used === null || !elements) continue;
+    sizes.add(elements);
+    both[WRONG.has(caseOf("outcome", k)) ? 0 : 1].push([elements, clampShare(used)]);
+  }
+  if (sizes.size < 2 || !both[0].length) return null;
+  return plot("Error against size", "cases of this cell", 165, columns(...both), () => ({
+    scales: { x: LOGARITHMIC, y: { distr: 3, log: 10, range: [LEAST_SHARE / 1.6, 160] } },
+    axes: [logAxis("elements of the output", 6, { size: 22 }), logAxis("", 6, { values: shareTexts, size: 62 })],
+    series: [{}, dots(colour("--wrong")), dots(colour("--dot"), 5)],
+    hooks: { drawAxes: [(chart) => limitLine(chart, "y")] },
+  }), `${both[0].length} wrong and ${both[1].length} other cases`);
+}
+
+// Return the number of elements of the first output, if the model of a case fixes it.
+function sizeOf(i, k) {
+  const found = of("pictures", i).find(([model]) => model === caseOf("model", k));
+  const sizes = found && /\[([\d, ]*)\]$/.exec(String(DATA.graphs[found[1]].outputs[0]?.[2]));
+  return sizes ? sizes[1].split(",").reduce((product, size) => product * Number(size || 1), 1) : null;
 }
 
 function around(record) {
