@@ -549,7 +549,8 @@ def test_a_failing_case_has_its_errors_above_the_fold(driver: webdriver.Chrome, 
         for selector in (".cause .why", ".cause .command", ".cause .where canvas", ".cause svg"):
             assert page.one(selector).rect["y"] + page.one(selector).rect["height"] < 800, selector
         assert page.texts(".plots figcaption b") == [
-            "Where it is wrong", "Errors in ULP", "Error against magnitude", "Actual against expected", "Error against size",
+            "Where it is wrong", "Errors in ULP", "Error against magnitude", "Actual against expected",
+            "Error against size",
         ]  # fmt: skip
         assert all(colours > 3 for colours in page.run(COLOURS, ".plots canvas"))
         facts = page.one(".cause .facts").text
