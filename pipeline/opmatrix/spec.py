@@ -602,7 +602,7 @@ class Case(metaclass=_KeepsMistakes):
     inputs: Mapping[str, Tensor | tuple[Tensor, ...] | None]
     """A tensor for each input; None or no entry for an absent input, a tuple for a variadic one."""
     expected: Vectors | None = None
-    """Outputs from elsewhere, a third voice besides reference and kernel; inputs are then `FromVectors` or `Values`."""
+    """Outputs of a third implementation, besides reference and kernel; inputs are then `FromVectors` or `Values`."""
 
 
 @dataclass(frozen=True, kw_only=True)
