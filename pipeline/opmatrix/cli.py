@@ -7,9 +7,11 @@ import torch, onnx or onnxruntime.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -186,10 +188,34 @@ def _report(paths: Paths, *, checked: bool, **choice: str) -> None:
     _module("report").run(paths, expected, checks, exists=exists)
 
 
+def _check_models(_: Paths, *, jobs: Path) -> None:
+    """Write the results of each part, as the part alone does, and then the file `done` into the folder of each model.
+
+    A model whose operators must be linked first, and a file that is no model, stay undone.
+    """
+    from opmatrix.model_check import check_parts, finding  # only this stage needs them
+
+    for job in json.loads(jobs.read_text()):
+        folder = Path(job["folder"])
+        folder.mkdir(parents=True, exist_ok=True)  # shows where the process died
+        options = {name: tuple(words) for name, words in job["options"].items()}
+        steps = check_parts.parts(check_parts.PartOptions(**options), of=job["of"])
+        result: check_parts.Result | None = None
+        with suppress(StopIteration):
+            while isinstance(part := steps.send(result) if result else next(steps), check_parts.PartCall):
+                _run([f"check-{part.name}", job["model"], "--into", str(folder), *part.options])
+                findings, known = finding.read(folder / f"{part.name}.json")
+                if known.get("error"):
+                    break
+                result = check_parts.Result(findings=findings, known=known)
+            continue
+        (folder / "done").touch()
+
+
 _SPECIAL: Mapping[str, Callable[..., None]] = {
     "compile": _compile, "register": _register, "export": _export, "verify": _verify, "sanitize": _sanitize,
     "probe": _probe, "link-wheel": partial(_wheel_stage, "link-wheel"), "dist": partial(_wheel_stage, "dist"),
-    "report": _report,
+    "report": _report, "check-models": _check_models,
 }  # fmt: skip
 
 
@@ -213,10 +239,15 @@ _DEBUG = _flag("--debug", "with the libraries of compile --debug")
 _TORCH = _argument("--torch", "such as 2.9; without it that of this environment", metavar="VERSION")
 _MODEL = _argument("model", "a model.onnx", type=Path)
 _INTO = _argument("--into", "a folder for what is found", type=Path, required=True)
+_LIBRARIES = _argument(
+    "--library", "a custom-op library", dest="libraries", metavar="LIBRARY", action="append", type=Path, default=[]
+)
 _SESSION = (
-    _argument("--library", "a custom-op library", dest="libraries", metavar="LIBRARY", action="append", type=Path,
+    _LIBRARIES,
+    _argument("--inputs", "a .npz file, or a folder of test data sets", type=Path),
+    _argument("--shape", "of a drawn input: NAME=1,3,48,192", dest="shapes", metavar="SHAPE", action="append",
               default=[]),
-    _argument("--inputs", "a .npz file", type=Path),
+    _argument("--against", "a model whose values are the expected ones", type=Path),
     _argument("--rtol", type=float),
     _argument("--atol", type=float),
 )  # fmt: skip
@@ -310,11 +341,15 @@ STAGES: Mapping[str, Stage] = {
     ),
     "check-read": (
         "hold a model against the declarations, without running it", _MODEL, _INTO,
-        _argument("--ort", "another version of ONNX Runtime, which need not be installed", default=""),
+        _argument("--ort", "another version of ONNX Runtime, which need not be installed", default=""), _LIBRARIES,
+    ),
+    "check-models": (
+        "run check-read, check-run and check-compare on several models in one process",
+        _argument("jobs", "a JSON file of the models, their folders and options", type=Path),
     ),
     "check-run": (
         "run a model in ONNX Runtime", _MODEL, _INTO,
-        _argument("--of", "who expects what lies beside the model", default="test_data_set_0"), *_SESSION,
+        _argument("--of", "who expects what lies beside the model", default=""), *_SESSION,
     ),
     "check-compare": (
         "name the first node that differs from its reference", _MODEL, _INTO,

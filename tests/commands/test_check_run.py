@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.commands.check_run import ModelCheck
+from opmatrix.commands.check_run import ModelChecks
 from opmatrix.engine.server_pool import Pool
 from opmatrix.model_check import finding
 from opmatrix.model_check.arguments import CheckRequest
@@ -20,7 +20,10 @@ from opmatrix.project.paths import Paths
 
 def entry(arguments: Sequence[str]) -> int:
     """Do what the file `what` names in place of a part of the check."""
-    part, folder = arguments[0].removeprefix("check-"), Path(arguments[arguments.index("--into") + 1])
+    part = arguments[0].removeprefix("check-")
+    if part == "models":  # dies at once
+        os._exit(1)
+    folder = Path(arguments[arguments.index("--into") + 1])
     match Path("what").read_text():
         case "end":
             finding.write(folder / f"{part}.json", [finding.ok("nodes", "fine")], libraries=[], link=[], own=False)
@@ -52,12 +55,16 @@ def test_a_part_without_an_answer_is_a_failure(
     monkeypatch.setattr(sys, "path", [str(Path(__file__).parent), *sys.path])
     for name, text in {"what": what, "pyproject.toml": "[tool.opmatrix]\nformat = 1\n", "model.onnx": ""}.items():
         (tmp_path / name).write_text(text)
-    request = CheckRequest(model=str(tmp_path / "model.onnx"), label="model", function=False, ort="", opset=18)
+    model = str(tmp_path / "model.onnx")
+    request = CheckRequest(asked="model.onnx", model=model, label="model", function=False, ort="", opset=18)
+    path = {"PYTHONPATH": os.pathsep.join(map(str, sys.path))}
     printed = io.StringIO()
     with (tmp_path / "lock").open("w") as lock:
         printer = FindingPrinter(printed)
-        check = ModelCheck(Paths(tmp_path), request, lock=lock.fileno(), printer=printer)
-        check._pool = Pool(Paths(tmp_path), entry="test_check_run:entry", lock=lock.fileno())
-        check.run()
+        checks = ModelChecks(Paths(tmp_path), lock=lock.fileno(), command="doit check")
+        checks._pool = Pool(Paths(tmp_path), entry="test_check_run:entry", lock=lock.fileno(), variables=path)
+        with checks:
+            checks.run_together([request])
+            checks.check(request, printer.print_titled)
     assert printer.counts["wrong"] >= 1
     assert message in printed.getvalue()

@@ -160,7 +160,7 @@ def test_generated_inputs_that_are_refused_have_a_remedy(project: Project) -> No
     made.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", F, None))
     code, text = checked(project, made)
     assert code == 1
-    assert "They were drawn: give it some that it can compute with: --inputs FILE.npz" in text
+    assert "They were drawn: give their shapes with --shape, or inputs that it can compute with: --inputs FILE" in text
 
 
 @pytest.mark.parametrize(
@@ -356,7 +356,7 @@ def test_expected_outputs_next_to_the_model_are_compared(project: Project) -> No
     assert code == 1
     assert wrong(text) == ["agrees", "first node"]
     assert "worst at (0, 2, 1): expected 14.5, got 14.0, first at (0, 2, 1)" in text
-    assert "none alone: each of 1 nodes computes what its reference does" in text
+    assert "CustomOpOne 'one_y', the only one, computes what its reference does with the same numbers" in text
     assert checked(project, "given/model.onnx", "--rtol", "0.1")[0] == 0
 
 
@@ -586,4 +586,4 @@ def test_check_is_refused_during_another_run(project: Project) -> None:
 def test_help_names_the_options(project: Project) -> None:
     done = project.doit("help", "check")
     assert done.returncode == 0
-    assert "check MODEL.onnx | MODULE:FUNCTION | PATH/TO/FILE.py:FUNCTION" in done.stdout
+    assert "check MODEL.onnx... | MODULE:FUNCTION | PATH/TO/FILE.py:FUNCTION" in done.stdout

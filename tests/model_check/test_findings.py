@@ -293,16 +293,19 @@ def test_tolerances_have_defaults_per_dtype_and_options() -> None:
     assert {(t.rtol, t.atol) for t in tolerances(0.5, 0.25).values()} == {(0.5, 0.25)}
 
 
-DEFAULTS = {"ort": "", "inputs": "", "exporter": "both", "opset": 18, "rtol": "", "atol": ""}
+DEFAULTS: dict[str, Any] = {
+    "ort": "", "inputs": "", "shape": [], "library": [], "against": "",
+    "exporter": "both", "opset": 18, "rtol": "", "atol": ""
+}  # fmt: skip
 
 
 def test_a_file_and_a_function_are_distinguished(tmp_path: Path) -> None:
     (tmp_path / "a.onnx").touch()
     (tmp_path / "m.py").touch()
-    assert not parse("a.onnx", DEFAULTS, tmp_path, torch="2.13").function
+    assert not parse("a.onnx", DEFAULTS, tmp_path, torch=lambda: "2.13").function
     of_file, of_module = (
-        parse("m.py:build", DEFAULTS, tmp_path, torch="2.13"),
-        parse("package.m:build", DEFAULTS, tmp_path, torch="2.13"),
+        parse("m.py:build", DEFAULTS, tmp_path, torch=lambda: "2.13"),
+        parse("package.m:build", DEFAULTS, tmp_path, torch=lambda: "2.13"),
     )
     assert of_file.function and of_module.function
     assert of_file.exporters == ("legacy", "dynamo")
@@ -310,7 +313,7 @@ def test_a_file_and_a_function_are_distinguished(tmp_path: Path) -> None:
 
 
 def test_an_exporter_that_cannot_write_the_opset_is_skipped() -> None:
-    found = parse("m:build", DEFAULTS | {"opset": 12}, Path(), torch="2.13")
+    found = parse("m:build", DEFAULTS | {"opset": 12}, Path(), torch=lambda: "2.13")
     assert found.exporters == ("legacy",)
     assert found.left_out == ("the dynamo exporter of torch 2.13 writes opsets 18 to 25, not 12",)
 
@@ -328,7 +331,11 @@ def test_an_exporter_that_cannot_write_the_opset_is_skipped() -> None:
         ("m.py", {}, "name a function in it that builds one, such as m.py:build"),
         ("n.py:build", {}, "there is no file 'n.py', so no function 'build' in it"),
         ("m.py:", {}, "is no model"),
-        ("m.py:build", {"inputs": "x.npz"}, "build() gives the inputs of its model itself"),
+        (
+            "m.py:build",
+            {"inputs": "x.npz"},
+            "--inputs is for an .onnx file; build() gives the inputs of its model itself",
+        ),
         (
             "m.py:build",
             {"opset": 3},
@@ -342,13 +349,23 @@ def test_an_exporter_that_cannot_write_the_opset_is_skipped() -> None:
         ("m.py:build", {"exporter": "new"}, "--exporter new: allowed: legacy, dynamo, both"),
         ("a.onnx", {"rtol": "-1"}, "--rtol -1: write a number that is not negative"),
         ("a.onnx", {"atol": "much"}, "--atol much: write a number"),
+        (
+            "a.onnx",
+            {"shape": ["x"]},
+            "--shape x: write the name of an input and its sizes, such as --shape x=1,3,48,192",
+        ),
+        ("a.onnx", {"shape": ["x=2,-1"]}, "--shape x=2,-1: write the name of an input and its sizes"),
+        ("a.onnx", {"shape": ["x=1", "x=2"]}, "--shape x=2: the input 'x' has a shape already"),
+        ("a.onnx", {"library": ["b.so"]}, "--library b.so: there is no such file"),
+        ("a.onnx", {"against": "aa.onnx"}, "--against aa.onnx: there is no such file; did you mean 'a.onnx'?"),
+        ("a.onnx", {"inputs": "x.npz"}, "--inputs x.npz: there is no such file"),
     ],
 )
 def test_invalid_options_are_refused(tmp_path: Path, what: str, options: dict[str, Any], words: str) -> None:
     (tmp_path / "a.onnx").touch()
     (tmp_path / "m.py").touch()
     with pytest.raises(UsageError) as error:
-        parse(what, DEFAULTS | options, tmp_path, torch="2.13")
+        parse(what, DEFAULTS | options, tmp_path, torch=lambda: "2.13")
     assert words in str(error.value)
     assert "\n" not in str(error.value)
 

@@ -62,7 +62,7 @@ def checked(made: ModelProto | bytes, root: Path, folder: Path) -> tuple[list[Fi
 
     path = folder / "model.onnx"
     path.write_bytes(made if isinstance(made, bytes) else made.SerializeToString())
-    check_read.run(Paths(root), model=path, ort="", into=folder)
+    check_read.run(Paths(root), model=path, ort="", libraries=(), into=folder)
     findings, known = finding.read(folder / check_read.PART)
     return findings, str(known["error"])
 

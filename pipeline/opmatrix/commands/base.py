@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from doit import doit_cmd
 from doit.cmd_base import Command
 from doit.cmdparse import CmdParseError
 from doit.exceptions import InvalidCommand
@@ -65,6 +66,14 @@ class LockedCommand(CommandBase):
 def option(name: str, help: str, default: Any = "") -> dict[str, Any]:
     """Return doit's form of the option ``--name``, whose value has the type of `default`."""
     return {"name": name, "long": name.replace("_", "-"), "type": type(default), "default": default, "help": help}
+
+
+def as_typed(given: Sequence[str], *, command: str) -> list[str]:
+    """Return the arguments as they were typed: doit 0.37 removes each with '=' in it, such as a schema with a default,
+    as a variable."""
+    if not doit_cmd._CMDLINE_VARS or command not in sys.argv:
+        return list(given)
+    return sys.argv[sys.argv.index(command) + 1 :]
 
 
 def _usage_error(error: str, options: Sequence[Mapping[str, Any]]) -> str:

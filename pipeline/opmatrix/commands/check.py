@@ -1,34 +1,56 @@
-"""`doit check MODEL`: find what is wrong with a model that uses custom operators, and where. A doit command."""
+"""`doit check MODEL...`: print what is wrong with models, and where. A doit command.
+
+`opmatrix check` needs no project: it works in an empty one in a temporary folder.
+"""
 
 from __future__ import annotations
 
+import shutil
 import sys
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
 from itertools import islice
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from opmatrix.commands.base import CommandBase, option
+from opmatrix.commands.base import CommandBase, as_typed, option
+from opmatrix.commands.help import doit_command
 from opmatrix.engine.lock import hold
-from opmatrix.errors import OpmatrixError, UsageError, print_error
-from opmatrix.project.settings import installed
+from opmatrix.errors import OpmatrixError, ToolchainError, UsageError, print_error
+from opmatrix.project.format import FORMAT
+from opmatrix.project.paths import Paths
+from opmatrix.project.settings import installed, is_project
 from opmatrix.version import minor
+
+if TYPE_CHECKING:
+    from opmatrix.commands.check_run import ModelChecks
+    from opmatrix.model_check.arguments import CheckRequest
+    from opmatrix.model_check.finding import Finding
+    from opmatrix.model_check.print_findings import FindingPrinter
+
+_NEEDED = ("onnx", "onnxruntime", "numpy", "rich", "jinja2")
 
 
 class Check(CommandBase):
     """Run each part in its own process, so that a crash, a hang or too much memory is a finding."""
 
     name = "check"
-    doc_purpose = "say what is wrong with a model that uses custom operators, and where"
-    doc_usage = "MODEL.onnx | MODULE:FUNCTION | PATH/TO/FILE.py:FUNCTION"
+    doc_purpose = "print what is wrong with ONNX models, or with a torch model as it is exported, and where"
+    doc_usage = "MODEL.onnx... | MODULE:FUNCTION | PATH/TO/FILE.py:FUNCTION"
     doc_description = (
         "A function takes nothing and returns (module, inputs), or (module, inputs, options): a torch.nn.Module, a "
         "tuple of tensors, and a dict of input_names, output_names and dynamic, {input: (axis name or None, ...)}. "
-        "Libraries are taken as they are built, so run `doit` first. Returns 0 if all is well, 1 if something is "
-        "wrong, 2 for what is no model."
+        "Several models get a line each. In a project, its libraries are taken as they are built, so run `doit` first; "
+        "`opmatrix check` works in any folder. Exit codes: 0 no check failed, 1 a check failed, 2 usage error."
     )
     cmd_options = (
-        option("ort", "does it run in this version as well, such as 1.18? Without its environment: would that read it"),
-        option("inputs", "a .npz file; without it test_data_set_0 beside the model, else numbers are drawn"),
+        option("shape", "shape of an input to draw, such as --shape x=1,3,48,192; once per input", []),
+        option("inputs", "a .npz file or a folder of test data sets; without it those beside the model, or drawn ones"),
+        option("against", "a model that is right: compare the outputs, and the values of the same names"),
+        option("library", "a custom-op library of somebody else; its nodes are run, and not judged", []),
+        option("ort", "also run in this version, such as 1.18; without its environment: check that it reads the model"),
         option("exporter", "of a function: legacy, dynamo, or both", "both"),
         option("opset", "of a function: the opset to export at", 18),
         option("rtol", "relative tolerance, for all floats; default: float32 1e-4, float64 1e-9, float16 1e-2"),
@@ -37,36 +59,103 @@ class Check(CommandBase):
 
     def parse_execute(self, in_args: Sequence[str]) -> Any:
         """Accept options after the model too, which doit 0.37 does not."""
-        return super().parse_execute(_options_first(in_args))
+        return super().parse_execute(_options_first(as_typed(in_args, command=self.name)))
 
     def execute(self, params: Mapping[str, Any], args: Sequence[str]) -> int:
-        """Check one model and print each finding at once."""
+        """Check models and print each finding at once."""
         # Imported here, because doit imports this module for every command.
         from opmatrix.model_check.arguments import FORMS, parse
 
         try:
-            if len(args) != 1:
-                raise UsageError(f"doit check takes one model, and was given {len(args)}; write {FORMS}")
-            request = parse(args[0], params, self._paths.root, torch=minor(installed().torch))
-            from opmatrix.commands.check_run import ModelCheck
-            from opmatrix.model_check.print_findings import FindingPrinter
-
-            printer = FindingPrinter(sys.stdout)
-            with hold(self._paths.lock) as lock:
-                ModelCheck(self._paths, request, lock=lock, printer=printer).run()
+            if not args:
+                raise UsageError(f"doit check takes one model or several; write {FORMS}")
+            _require_packages()
+            found = is_project(Path.cwd())
+            here, models = Path.cwd(), dict.fromkeys(args)
+            requests = [parse(model, params, here, torch=lambda: minor(installed().torch)) for model in models]
+            if not found and (function := next((r for r in requests if r.function), None)):
+                raise UsageError(
+                    f"{function.model!r}: a function is checked in a project, with its operators, and there is none in "
+                    f"{str(here)!r}. Outside, check .onnx files; a new project: opmatrix new --project DIR"
+                )
+            with self._paths_of(project=found) as paths:
+                return _check(requests, paths, project=found)
         except OpmatrixError as error:
             print_error(error)
-            return 2
+            return UsageError.exit_code
         except KeyboardInterrupt:
             print("interrupted", file=sys.stderr, flush=True)
             return 130
-        printer.print_summary()
-        return int(printer.counts["wrong"] > 0)
+
+    @contextmanager
+    def _paths_of(self, *, project: bool) -> Iterator[Paths]:
+        """Yield the paths of the project, or of an empty one in a new folder, which is removed if nothing is in it that
+        a message names."""
+        if project:
+            yield self._paths
+            return
+        root = Path(tempfile.mkdtemp(prefix="opmatrix-check-"))
+        (root / "dodo.py").touch()
+        (root / "pyproject.toml").write_text(f"[tool.opmatrix]\nformat = {FORMAT}\n")
+        try:
+            yield Paths(root)
+        finally:
+            if not (root / "named").exists():
+                shutil.rmtree(root, ignore_errors=True)
+
+
+def _check(requests: Sequence[CheckRequest], paths: Paths, *, project: bool) -> int:
+    """Check the models and return the exit code. One prints its findings, several a line each."""
+    from opmatrix.commands.check_run import TOGETHER, ModelChecks
+    from opmatrix.model_check.print_findings import FindingPrinter
+
+    printer = FindingPrinter(sys.stdout, watched=str(paths.root))
+    command = f"{doit_command(paths.root)} check" if project else "opmatrix check"
+    code = 0
+    with hold(paths.lock) as lock, ModelChecks(paths, lock=lock, command=command, project=project) as checks:
+        if requests[1:]:
+            for start in range(0, len(requests), TOGETHER):
+                chunk = requests[start : start + TOGETHER]
+                checks.run_together(chunk)
+                code = max(code, *(_line(request, checks, printer) for request in chunk))
+            printer.print_outcomes(command)
+        else:
+            checks.run_together(requests)
+            checks.check(requests[0], printer.print_titled)
+            printer.print_summary()
+            code = int(printer.counts["wrong"] > 0)
+    if printer.mentioned:
+        (paths.root / "named").touch()
+    return code
+
+
+def _line(request: CheckRequest, checks: ModelChecks, printer: FindingPrinter) -> int:
+    """Check one of several models, print its line, and return its exit code."""
+    from opmatrix.model_check.outcome import judge
+
+    findings: list[Finding] = []
+    try:
+        known = checks.check(request, lambda _, found: findings.extend(found))
+    except UsageError as error:
+        printer.print_outcome(request.asked, "unreadable", str(error))
+        return UsageError.exit_code
+    outcome, text = judge(findings, known)
+    printer.print_outcome(request.asked, outcome, text)
+    return int(outcome in ("wrong", "unsupported"))
+
+
+def _require_packages() -> None:
+    """Raise ToolchainError where a package is missing, as in an installation of opmatrix alone."""
+    if missing := [name for name in _NEEDED if find_spec(name) is None]:
+        raise ToolchainError(
+            f"doit check needs {', '.join(_NEEDED)}; not installed for {sys.executable}: {', '.join(missing)}. "
+            f"Install: pip install {' '.join(missing)}"
+        )
 
 
 def _options_first(words: Sequence[str]) -> list[str]:
     """Return the words with the options first. Each option of this command takes a value."""
-    with_value = {f"--{option['name']}" for option in Check.cmd_options}
+    with_value = {f"--{option['long']}" for option in Check.cmd_options}
     options: list[str] = []
     others: list[str] = []
     remaining = iter(words)

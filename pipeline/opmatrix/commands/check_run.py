@@ -1,114 +1,195 @@
-"""Run the parts of `doit check` in order, each in its own process, and print a finding for one that dies."""
+"""Run the parts of `doit check`, those of several models in one process, and print a finding for a part that dies."""
 
 from __future__ import annotations
 
+import json
 import shlex
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from opmatrix.engine.server_pool import Ending, Pool
 from opmatrix.engine.step_failure import death_message, read_output
 from opmatrix.errors import UsageError
+from opmatrix.files import write_text
 from opmatrix.matrix.cells import ORT
 from opmatrix.model_check import finding
 from opmatrix.model_check.arguments import CheckRequest
+from opmatrix.model_check.check_parts import Link, PartCall, Parts, Result, parts, run_parts
 from opmatrix.model_check.finding import Finding
-from opmatrix.model_check.print_findings import FindingPrinter
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import installed, step_megabytes, step_seconds
 from opmatrix.version import minor
 
+TOGETHER = 32  # models whose parts run in one process: so many results come at once
+_SERVER = "check"  # imports onnx and onnxruntime once for all models
+_QUESTIONS = {"read": "nodes", "run": "runs", "compare": "first node"}
 
-class ModelCheck:
-    """The check of one model or function. Each part is a child of the light server and imports what it needs, torch or
-    ONNX Runtime, never both."""
 
-    def __init__(self, paths: Paths, request: CheckRequest, *, lock: int, printer: FindingPrinter) -> None:
-        self._paths, self._request, self._printer = paths, request, printer
+class ModelChecks:
+    """The checks of models and functions. Each part is a process that imports torch or ONNX Runtime, never both.
+
+    The parts of several models run in one process, whose results are then taken instead of processes per part; where it
+    dies, the model at work is checked in processes of its own, which shows why.
+    """
+
+    def __init__(self, paths: Paths, *, lock: int, command: str, project: bool = True) -> None:
+        """`command` checks a model, such as "doit check"; without a `project`, paths are shown whole."""
+        self._paths, self._command, self._project = paths, command, project
         self._seconds, self._megabytes = step_seconds(paths), step_megabytes(paths)
         self._pool = Pool(paths, entry="opmatrix.cli:main", lock=lock)
 
-    def run(self) -> None:
-        """Print all findings. Raises UsageError for a file that is no model or a function that returns none."""
-        with closing(self._pool):
-            self._pool.prepare()
-            self._check()
-        if not self._printer.counts["ok"] and not self._printer.counts["wrong"]:
-            self._printer.print([finding.wrong("check", "nothing was checked, so nothing is known of it")])
+    def __enter__(self) -> ModelChecks:
+        self._pool.prepare()
+        return self
 
-    def _check(self) -> None:
-        folder = self._paths.model_check(self._request.label)
-        self._printer.title(self._shown(self._request.model))
-        if not self._request.function:
-            self._model(self._request.model, folder, of="test_data_set_0")
-            return
+    def __exit__(self, *_: object) -> None:
+        self._pool.close()
+
+    def run_together(self, requests: Sequence[CheckRequest]) -> None:
+        """Check up to `TOGETHER` models in as few processes as possible; `check` then takes the results."""
+        remaining = [r for r in requests if not r.function]
+        for request in remaining:
+            shutil.rmtree(self._folder(request), ignore_errors=True)
+        while remaining:
+            jobs = [
+                {"model": r.model, "folder": str(self._folder(r)), "options": asdict(r.parts), "of": ""}
+                for r in remaining
+            ]
+            path = self._paths.model_check("jobs.json")
+            write_text(path, json.dumps(jobs))
+            log = self._paths.log("check:models")
+            if self._run(["check-models", str(path)], log, _SERVER).done:
+                return
+            # The model at work is the first that has begun and has not ended.
+            begun = [n for n, r in enumerate(remaining) if self._folder(r).is_dir() and not self._done(r)]
+            remaining = remaining[begun[-1] + 1 :] if begun else []
+
+    def check(self, request: CheckRequest, show: Callable[[str, Sequence[Finding]], None]) -> Mapping[str, Any]:
+        """Pass all findings to `show`, under the title of the model that they concern, and return what is known of it.
+        Raises UsageError for a file that is no model or a function that returns none."""
+        folder = self._folder(request)
+        title = self._shown(request.model)
+        counted: list[Finding] = []
+
+        def shown(of: str, findings: Sequence[Finding]) -> None:
+            counted.extend(findings)
+            show(of, findings)
+
+        show(title, [])
+        known: Mapping[str, Any] = {}
+        if request.function:
+            self._function(request, folder, title, shown)
+        else:
+            known = self._model(request.model, folder, request, title, shown, of="")
+        if not any(f.mark != "note" for f in counted):
+            show(title, [finding.wrong("check", "nothing was checked, so nothing is known of it")])
+        return known
+
+    def _folder(self, request: CheckRequest) -> Path:
+        return self._paths.model_check(request.label)
+
+    def _done(self, request: CheckRequest) -> bool:
+        return (self._folder(request) / "done").exists()
+
+    def _function(
+        self, request: CheckRequest, folder: Path, title: str, show: Callable[[str, Sequence[Finding]], None]
+    ) -> None:
         of = f"torch {minor(installed().torch)}"
-        for cell, found in self._capture(folder).items():
-            self._printer.title(f"{cell}  {self._shown(found['model'] or '')}".rstrip())
-            self._printer.print(Finding(**f) for f in found["findings"])
+        for cell, found in self._capture(request, folder, title, show).items():
+            of_cell = f"{cell}  {self._shown(found['model'] or '')}".rstrip()
+            show(of_cell, [Finding(**f) for f in found["findings"]])
             if found["model"]:
-                self._model(found["model"], folder / cell, of=of)
+                self._model(found["model"], folder / cell, request, of_cell, show, of=of)
 
-    def _capture(self, folder: Path) -> dict[str, Any]:
+    def _capture(
+        self, request: CheckRequest, folder: Path, title: str, show: Callable[[str, Sequence[Finding]], None]
+    ) -> dict[str, Any]:
         """Build, run and export the function's model; return the findings and the model of each cell. After an exporter
         that kills its process, run the remaining ones in another."""
         cells: dict[str, Any] = {}
-        remaining = list(self._request.exporters)
+        remaining = list(request.exporters)
         while remaining:
             exporters = [word for e in remaining for word in ("--exporter", e)]
-            findings, known, died = self._part(
-                "capture", self._request.model, folder, *exporters, "--opset", str(self._request.opset)
-            )
+            result = self._part("capture", request.model, folder, *exporters, "--opset", str(request.opset))
+            findings, known = list(result.findings), result.known
             cell, before = known.get("cell", ""), len(cells)
             cells |= known.get("cells", {})
-            remaining = remaining[len(cells) - before :] if died and cell else []
-            if died:
-                crash = finding.wrong("export" if cell else "torch", f"while {known.get('doing', 'it began')}: {died}")
+            remaining = remaining[len(cells) - before :] if result.died and cell else []
+            if result.died:
+                what = f"while {known.get('doing', 'it began')}: {result.died}"
+                crash = finding.wrong("export" if cell else "torch", what)
                 if cell:
                     cells[cell]["findings"].append(vars(crash))
                 else:
                     findings.append(crash)
             if not before:
-                self._printer.print(findings)
-        self._printer.print(finding.note("export", f"left out: {why}") for why in self._request.left_out)
+                show(title, findings)
+        show(title, [finding.note("export", f"left out: {why}") for why in request.left_out])
         return cells
 
-    def _model(self, model: str, folder: Path, *, of: str) -> None:
-        """Read, run and compare one model.onnx."""
-        ort = ["--ort", self._request.ort] if self._request.ort else []
-        findings, known, died = self._part("read", model, folder, *ort)
-        self._printer.print([*findings, *_death("nodes", died)])
-        wrong = {f.question for f in findings if f.mark == "wrong"}
-        if died or "libraries" in wrong:
-            return
-        if not all(self._link(names) for names in known["link"]):
-            return
-        options = [word for path in known["libraries"] for word in ("--library", path)]
-        options += [*self._request.inputs, *self._request.tolerance]
-        self._run_model(model, folder, *options, of=of, own=known["own"])
-        if "versions" not in wrong and (server := self._server_of_version()):
-            into = folder / server.partition("@")[2]
-            self._run_model(model, into, *options, of=of, own=known["own"], server=server)
+    def _model(
+        self,
+        model: str,
+        folder: Path,
+        request: CheckRequest,
+        title: str,
+        show: Callable[[str, Sequence[Finding]], None],
+        *,
+        of: str,
+    ) -> Mapping[str, Any]:
+        """Read, run and compare one model.onnx; return what the parts know of it."""
 
-    def _run_model(
-        self, model: str, folder: Path, *options: str, of: str, own: bool, server: str | None = None
-    ) -> None:
-        """Run a model in the ONNX Runtime of a server and compare it node by node. None: the installed one."""
-        findings, known, died = self._part("run", model, folder, *options, "--of", of, server=server)
-        self._printer.print([*findings, *_death("runs", died)])
-        agrees = not died and known["agrees"]
-        if died or not known["ran"] or (agrees and not own):
-            return
-        # torch and ONNX Runtime share the kernels, so equal outputs do not test a kernel.
-        more = ["--own"] if agrees else ["--differs"] if known["differs"] else []
-        findings, _, died = self._part("compare", model, folder, *options, *more, server=server)
-        self._printer.print([*findings, *_death("first node", died)])
+        def every(found: Sequence[Finding]) -> None:
+            show(title, found)
 
-    def _server_of_version(self) -> str:
+        known: dict[str, Any] = {}
+        libraries = self._all(parts(request.parts, of=of), model, folder, every, known)
+        if libraries is not None and (server := self._server_of_version(request, every)):
+            steps = run_parts(request.parts, libraries, of=of, own=known["own"])
+            self._all(steps, model, folder / server.partition("@")[2], every, {}, server=server)
+        return known
+
+    def _all(
+        self,
+        steps: Parts,
+        model: str,
+        folder: Path,
+        show: Callable[[Sequence[Finding]], None],
+        known: dict[str, Any],
+        *,
+        server: str = _SERVER,
+    ) -> tuple[str, ...] | None:
+        """Run parts, show their findings, and add what they know to `known`."""
+        result: Result | None = None
+        while True:
+            try:
+                part = next(steps) if result is None else steps.send(result)
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]  # the type of a generator's result is lost here
+            if isinstance(part, Link):
+                result = self._link(part.operators)
+                show(result.findings)
+                continue
+            result = self._part(part.name, model, folder, *part.options, server=server)
+            known |= result.known
+            deaths = [finding.wrong(_QUESTIONS[part.name], f"the process {result.died}")] if result.died else []
+            show([*self._with_replay(result, part), *deaths])
+
+    def _with_replay(self, result: Result, part: PartCall) -> list[Finding]:
+        """Return the findings, the first node with the command that checks it alone."""
+        alone = result.known.get("alone")
+        command = f" It alone: {self._command} {self._shown(alone)}" if alone else ""
+        return [
+            replace(f, remedy=f.remedy + command) if part.name == "compare" and f.mark == "wrong" else f
+            for f in result.findings
+        ]
+
+    def _server_of_version(self, request: CheckRequest, show: Callable[[Sequence[Finding]], None]) -> str:
         """Return the server of the ONNX Runtime of --ort, or nothing: it is the installed one or not installed."""
-        version = minor(self._request.ort)
+        version = minor(request.ort)
         if not version or version == minor(installed().onnxruntime):
             return ""
         name = f"ort{version}"
@@ -116,23 +197,25 @@ class ModelCheck:
             return f"ort@{name}"
         make = f"Make it, and it will be: python -m opmatrix environment {name}" if version in ORT else ""
         text = f"not run in ONNX Runtime {version}, of which there is no environment"
-        self._printer.print([Finding(question="runs", mark="note", text=text, remedy=make)])
+        show([Finding(question="runs", mark="note", text=text, remedy=make)])
         return ""
 
-    def _link(self, names: Sequence[str]) -> bool:
-        """Link operators that share a domain into one library; return whether that succeeded."""
+    def _link(self, names: Sequence[str]) -> Result:
+        """Link operators that share a domain into one library."""
         log = self._paths.log(f"link-together:{self._paths.combined_folder(names).name}")
         ending = self._run(["link-together", *names], log)
-        if not ending.done:
-            self._printer.print([finding.wrong("libraries", read_output(log) or self._failure(ending, log))])
-        return ending.done
+        if ending.done:
+            return Result()
+        died = read_output(log) or self._failure(ending, log)
+        return Result(findings=[finding.wrong("libraries", died)], died=died)
 
-    def _part(
-        self, part: str, model: str, folder: Path, *options: str, server: str | None = None
-    ) -> tuple[list[Finding], Mapping[str, Any], str]:
-        """Run one part in a server, None: the light one; return its findings, its other results, and how it died.
-        Raises UsageError if it cannot read the model. A part without results has died, with any exit code."""
+    def _part(self, part: str, model: str, folder: Path, *options: str, server: str | None = None) -> Result:
+        """Run one part in a server, None: the light one, unless its results are there. Raises UsageError if it cannot
+        read the model. A part without results has died, with any exit code."""
         path = folder / f"{part}.json"
+        if (folder / "done").exists() and server == _SERVER:
+            findings, known = finding.read(path)
+            return Result(findings=findings, known=known)
         path.unlink(missing_ok=True)
         log = self._paths.log(
             f"check:{folder.relative_to(self._paths.model_check('')).as_posix().replace('/', '-')}-{part}"
@@ -143,12 +226,12 @@ class ModelCheck:
         try:
             findings, known = finding.read(path)
         except (FileNotFoundError, ValueError):
-            return [], {}, died or self._described("left no answer", log, arguments)
+            return Result(died=died or self._described("left no answer", log, arguments))
         if error := known.get("error"):
             raise UsageError(error)
         if not findings and not known.get("cells"):
             died = died or self._described("answered nothing", log, arguments)
-        return findings, known, died
+        return Result(findings=findings, known=known, died=died)
 
     def _run(self, arguments: Sequence[str], log: Path, server: str | None = None) -> Ending:
         return self._pool.run(arguments, server=server, log=log, seconds=self._seconds, megabytes=self._megabytes)
@@ -159,13 +242,11 @@ class ModelCheck:
         return self._described(died or f"failed: {''.join(read_output(log).splitlines()[-1:])}", log, arguments)
 
     def _described(self, how: str, log: Path, arguments: Sequence[str]) -> str:
-        replay = f". Replay: {shlex.join(['python', '-m', 'opmatrix', *arguments])}" if arguments else ""
-        return f"{how}. Log: {self._shown(str(log))}{replay}"
+        command = shlex.join(["python", "-m", "opmatrix", *arguments])
+        if not self._project:
+            command = f"(cd {shlex.quote(str(self._paths.root))} && {command})"
+        return f"{how}. Log: {self._shown(str(log))}" + (f". Replay: {command}" if arguments else "")
 
     def _shown(self, path: str) -> str:
-        inside = Path(path).is_relative_to(self._paths.root)
+        inside = self._project and Path(path).is_relative_to(self._paths.root)
         return str(Path(path).relative_to(self._paths.root)) if inside else path
-
-
-def _death(question: str, died: str) -> list[Finding]:
-    return [finding.wrong(question, f"the process {died}")] if died else []

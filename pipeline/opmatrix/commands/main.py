@@ -58,7 +58,7 @@ SETTINGS: Mapping[str, object] = {
     "reporter": "progress",
 }
 # Commands that need no project.
-_ANYWHERE = ("new", "doctor", "help", "tabcompletion", "--help", "-h", "--version")
+_ANYWHERE = ("new", "check", "doctor", "help", "tabcompletion", "--help", "-h", "--version")
 
 
 _installed = cache(entry_points)

@@ -8,9 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from doit import doit_cmd
-
-from opmatrix.commands.base import CommandBase
+from opmatrix.commands.base import CommandBase, as_typed
 from opmatrix.commands.base import option as _option
 from opmatrix.commands.help import doit_command
 from opmatrix.errors import UsageError, printable
@@ -45,7 +43,7 @@ class New(CommandBase):
 
     def parse_execute(self, in_args: Sequence[str]) -> int:
         try:
-            return int(super().parse_execute(_as_typed(in_args, command=self.name)))
+            return int(super().parse_execute(as_typed(in_args, command=self.name)))
         except (KeyboardInterrupt, EOFError):
             print("\ndoit new: interrupted; nothing was written", file=sys.stderr)
             return 130
@@ -93,11 +91,3 @@ def _project(asked: str, given: Mapping[str, str]) -> int:
     for line in new_project.summary(Path(asked), files, name=name):
         print(printable(line))
     return 0
-
-
-def _as_typed(given: Sequence[str], *, command: str) -> list[str]:
-    """Return the arguments as they were typed: doit 0.37 removes each with '=' in it, such as a schema with a default,
-    as a variable."""
-    if not doit_cmd._CMDLINE_VARS or command not in sys.argv:
-        return list(given)
-    return sys.argv[sys.argv.index(command) + 1 :]

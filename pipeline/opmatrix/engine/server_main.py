@@ -24,12 +24,14 @@ PRELOADS: Mapping[str, tuple[str, ...]] = {
     "torch": ("opmatrix.stages.register",),
     "export": ("opmatrix.stages.export", "opmatrix.stages.register", "torch.onnx", "onnxscript"),
     "ort": ("opmatrix.stages.verify",),
+    "check": ("opmatrix.stages.check_read", "opmatrix.stages.check_run", "opmatrix.stages.check_compare"),
 }
 
 # What a server calls once for all its child processes: exporters, sessions and evaluators are slow at first use.
 WARM_UPS: Mapping[str, tuple[str, ...]] = {
     "export": ("opmatrix.export.exporters:warm_up",),
     "ort": ("opmatrix.ort_checks.run_case:warm_up",),
+    "check": ("opmatrix.ort_checks.run_case:warm_up",),
 }
 
 # Set before a server starts, because libraries read them when they are loaded. One thread: the threads of OpenMP do not

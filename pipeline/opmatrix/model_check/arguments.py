@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from opmatrix.errors import UsageError, did_you_mean
 from opmatrix.matrix.cells import TORCH_EXPORTERS, Exporter, why_unsupported
+from opmatrix.model_check.check_parts import PartOptions
 
 FORMS = "an .onnx file, module:function, or path/to/file.py:function"
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckRequest:
-    """A parsed command line.
+    """What the command line says of one model, which is written there as `asked`.
 
     `function`: `model` names a function, not a file. `label`: the folder of the results. `left_out`: why an exporter
-    cannot write the opset. `tolerance` and `inputs`: options for the processes that run the model.
+    cannot write the opset. `parts`: options for the processes that read and run the model.
     """
 
+    asked: str
     model: str
     function: bool
     label: str
@@ -29,32 +31,31 @@ class CheckRequest:
     left_out: tuple[str, ...] = ()
     opset: int
     ort: str
-    inputs: tuple[str, ...] = ()
-    tolerance: tuple[str, ...] = ()
+    parts: PartOptions = PartOptions()  # noqa: RUF009 - it is frozen
 
 
-def parse(model: str, options: Mapping[str, Any], folder: Path, *, torch: str) -> CheckRequest:
-    """Return the request made in `folder`, where `torch`, such as "2.13", is installed. Raises UsageError."""
+def parse(model: str, options: Mapping[str, Any], folder: Path, *, torch: Callable[[], str]) -> CheckRequest:
+    """Return the request made in `folder`. `torch` returns the installed version, such as "2.13"; only a function needs
+    it. Raises UsageError."""
     source, colon, function = model.rpartition(":")
-    path = folder / model
+    path, asked = folder / model, model
     exporters: tuple[Exporter, ...] = ()
     left_out: tuple[str, ...] = ()
-    inputs: tuple[str, ...] = ()
     if is_file := path.exists() or not colon:
         _require_file(path, model)
         model, stem = str(path.resolve()), path.stem
-        if options["inputs"]:
-            inputs = ("--inputs", str((folder / options["inputs"]).resolve()))
     else:
         if source.endswith(".py") and not (folder / source).is_file():
             raise UsageError(f"there is no file {source!r}, so no function {function!r} in it")
         if not source or not function.isidentifier():
             raise UsageError(f"{model!r} is no model; write {FORMS}")
-        if options["inputs"]:
-            raise UsageError(f"--inputs is for an .onnx file; {function}() gives the inputs of its model itself")
+        for name in ("inputs", "shape", "against"):
+            if options[name]:
+                raise UsageError(f"--{name} is for an .onnx file; {function}() gives the inputs of its model itself")
         stem = f"{Path(source).stem}.{function}"
-        exporters, left_out = _exporters(options["exporter"], options["opset"], torch)
+        exporters, left_out = _exporters(options["exporter"], options["opset"], torch())
     return CheckRequest(
+        asked=asked,
         model=model,
         function=not is_file,
         label=f"{stem}-{hashlib.sha256(model.encode()).hexdigest()[:8]}",
@@ -62,14 +63,51 @@ def parse(model: str, options: Mapping[str, Any], folder: Path, *, torch: str) -
         left_out=left_out,
         opset=options["opset"],
         ort=options["ort"],
-        inputs=inputs,
-        tolerance=_tolerance(options),
+        parts=PartOptions(
+            ort=("--ort", options["ort"]) if options["ort"] else (),
+            libraries=_files(folder, "library", options["library"]),
+            inputs=_files(folder, "inputs", [options["inputs"]] if options["inputs"] else []),
+            shapes=tuple(word for shape in shape_words(parse_shapes(options["shape"])) for word in ("--shape", shape)),
+            tolerance=_tolerance(options),
+            against=_files(folder, "against", [options["against"]] if options["against"] else []),
+        ),
     )
+
+
+def parse_shapes(words: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """Return the shape by name of each ``x=1,3,48,192``; ``x=`` is a scalar. Raises UsageError."""
+    found: dict[str, tuple[int, ...]] = {}
+    for word in words:
+        name, equals, sizes = word.rpartition("=")
+        numbers = [size.strip() for size in sizes.split(",")] if sizes.strip() else []
+        if not equals or not name or not all(n.isdecimal() for n in numbers):
+            raise UsageError(f"--shape {word}: write the name of an input and its sizes, such as --shape x=1,3,48,192")
+        if name in found:
+            raise UsageError(f"--shape {word}: the input {name!r} has a shape already")
+        found[name] = tuple(map(int, numbers))
+    return found
+
+
+def shape_words(shapes: Mapping[str, Sequence[int]]) -> list[str]:
+    """Return what `parse_shapes` reads."""
+    return [f"{name}={','.join(map(str, shape))}" for name, shape in shapes.items()]
+
+
+def _files(folder: Path, option: str, given: Sequence[str]) -> tuple[str, ...]:
+    """Return the words of an option whose values are paths. Raises UsageError for one that does not exist."""
+    words: list[str] = []
+    for name in given:
+        path = folder / name
+        if not path.exists():
+            near = did_you_mean(path.name, (p.name for p in path.parent.glob("*")))
+            raise UsageError(f"--{option} {name}: there is no such file{near}")
+        words += [f"--{option}", str(path.resolve())]
+    return tuple(words)
 
 
 def _require_file(path: Path, model: str) -> None:
     if path.is_dir():
-        raise UsageError(f"{model!r} is a folder; write {FORMS}")
+        raise UsageError(f"{model!r} is a folder; write {FORMS}, or several files: {model}/*.onnx")
     if not path.is_file():
         near = did_you_mean(path.name, (p.name for p in path.parent.glob("*.onnx")))
         raise UsageError(f"there is no file {model!r}; write {FORMS}{near}")

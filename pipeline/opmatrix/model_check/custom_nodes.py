@@ -7,8 +7,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import cast
 
-from onnx import AttributeProto, ModelProto, NodeProto, defs, helper
+from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, defs, helper
 
+from opmatrix.declaration.isolated import read_operators
+from opmatrix.declaration.load import Declared
 from opmatrix.declaration.schema_versions import attributes_at
 from opmatrix.declaration.torch_signature import ONNX_DOMAINS, onnx_kind, onnx_name, onnx_value
 from opmatrix.declaration.validation.attribute_values import value_mistake
@@ -18,7 +20,9 @@ from opmatrix.lowering.graph import qualified
 from opmatrix.model_check import finding
 from opmatrix.model_check.finding import Finding
 from opmatrix.model_check.graph_walk import domain_of, node_label, nodes, opsets, spec_of
+from opmatrix.project.paths import Paths
 from opmatrix.spec import Attribute, AttributeValue, OpSpec, Output
+from opmatrix.testdata.onnx_dataset import to_array
 
 Builtin = Collection[tuple[str, str]]
 """Domain and op type of each operator that ONNX Runtime implements."""
@@ -27,10 +31,38 @@ NodeFault = tuple[str, str]
 """What is wrong, and the remedy."""
 
 
+# Their outputs are random unless they have a seed; onnx and ONNX Runtime draw other numbers from equal seeds.
+RANDOM = frozenset(
+    {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"}
+)
+
+
+@cache
+def declared_operators(paths: Paths) -> Declared:
+    """Return the operators of the project, read once in a process."""
+    return read_operators(paths)
+
+
+def random_nodes(model: ModelProto) -> Iterator[NodeProto]:
+    """Yield the nodes that draw random numbers; a Dropout does in training."""
+    never = {t.name for t in model.graph.initializer if t.data_type == TensorProto.BOOL and not to_array(t).any()}
+    for node in nodes(model):
+        is_training = node.op_type == "Dropout" and len(node.input) > 2 and node.input[2] not in (*never, "")
+        if node.domain in ONNX_DOMAINS and (node.op_type in RANDOM or is_training):
+            yield node
+
+
 def used_operators(model: ModelProto, operators: Sequence[OpSpec]) -> tuple[OpSpec, ...]:
     """Return the operators of this project that the model uses."""
     found = {(n.domain, n.op_type) for n in nodes(model)}
     return tuple(o for o in operators if (o.onnx.domain, o.onnx.op_type) in found)
+
+
+def foreign_operators(model: ModelProto, operators: Sequence[OpSpec], builtin: Builtin) -> set[tuple[str, str]]:
+    """Return domain and op type of the nodes that neither ONNX, ONNX Runtime, the model nor this project defines."""
+    known = {(f.domain, f.name) for f in model.functions} | {(o.onnx.domain, o.onnx.op_type) for o in operators}
+    found = {(n.domain, n.op_type) for n in nodes(model) if n.domain not in ONNX_DOMAINS}
+    return {key for key in found if key not in known and key not in builtin}
 
 
 def node_faults(model: ModelProto, operators: Sequence[OpSpec], builtin: Builtin) -> dict[NodeFault, list[NodeProto]]:
@@ -124,10 +156,10 @@ def _unknown_operator(node: NodeProto, operators: Sequence[OpSpec], builtin: Bui
 def _onnx_faults(node: NodeProto, opset: int, operators: Sequence[OpSpec]) -> Iterator[NodeFault]:
     """Yield the faults of a node in one of ONNX's domains that onnx.checker does not report."""
     domain = domain_of(node)
-    history = _schemas().get((domain, node.op_type))
+    history = onnx_schemas().get((domain, node.op_type))
     if not history:
         spec = next((o for o in operators if o.onnx.op_type == node.op_type), None)
-        near = _near(node.op_type, {name for of, name in _schemas() if of == domain})
+        near = _near(node.op_type, {name for of, name in onnx_schemas() if of == domain})
         remedy = f"Give the node the domain {spec.onnx.domain!r} of ops/{spec.name}" if spec else near
         yield "ONNX has no such operator", remedy
     elif opset < (first := min(history)):
@@ -137,7 +169,7 @@ def _onnx_faults(node: NodeProto, opset: int, operators: Sequence[OpSpec]) -> It
 
 
 @cache
-def _schemas() -> dict[tuple[str, str], dict[int, defs.OpSchema]]:
+def onnx_schemas() -> dict[tuple[str, str], dict[int, defs.OpSchema]]:
     """Return every schema of ONNX by domain and op type, then by its first version."""
     found: dict[tuple[str, str], dict[int, defs.OpSchema]] = {}
     for schema in defs.get_all_schemas_with_history():  # takes 40 ms

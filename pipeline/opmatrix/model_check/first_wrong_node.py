@@ -11,6 +11,7 @@ from opmatrix.model_check.finding import Finding
 from opmatrix.model_check.graph_walk import node_label, spec_of
 from opmatrix.model_check.per_node_compare import NodeComparison
 from opmatrix.spec import OpSpec
+from opmatrix.testdata.compare import Comparison
 
 QUESTION, AGREES = "first node", "agrees"
 
@@ -23,12 +24,12 @@ def first_wrong(nodes: Sequence[NodeComparison], *, differs: bool) -> NodeCompar
 
 
 def findings(
-    nodes: Sequence[NodeComparison], operators: Sequence[OpSpec], *, differs: bool, own: bool = False, replay: str = ""
+    nodes: Sequence[NodeComparison], operators: Sequence[OpSpec], *, differs: bool, own: bool = False
 ) -> Iterator[Finding]:
     """Yield the first node that differs from its reference, or that none does, and the nodes that were skipped.
 
     `differs`: the model's outputs differ from the expected ones. `own`: only the nodes of this project's operators were
-    compared. `replay`: the command that checks the node alone.
+    compared.
     """
     compared = [n.comparison for n in nodes if n.comparison]
     found = first_wrong(nodes, differs=differs)
@@ -36,17 +37,12 @@ def findings(
     if found:
         others = sum(n.wrong and n is not found for n in nodes)
         more = f". {others} further node{'s differ' if others > 1 else ' differs'} as well" if others else ""
-        yield finding.wrong(QUESTION, f"{found}{more}", _remedy(found, operators) + replay)
+        yield finding.wrong(QUESTION, f"{found}{more}", _remedy(found, operators))
     elif differs:
-        yield finding.wrong(
-            QUESTION,
-            f"none alone: each of {len(compared)} nodes computes what its reference does with the same numbers"
-            + _nearest(nodes),
-            "So the model itself is another one (its exporter, a lowering), the expected outputs are not of it, "
-            "or errors add up: see --rtol and --atol",
-        )
+        yield finding.wrong(QUESTION, *_none_wrong(compared, nodes))
     elif agreeing := len(compared) - len(disputed):
-        whom = "the references of this project" if own else "onnx.reference and the references of this project"
+        theirs = () if own else ("onnx.reference",)
+        whom = " and ".join([*theirs, *(["the references of this project"] if operators else [])])
         yield finding.ok(AGREES, f"with {whom}, node by node: {many(agreeing, 'node')}")
     if disputed:
         more = f". {len(disputed) - 1} further, too" if disputed[1:] else ""
@@ -57,6 +53,23 @@ def findings(
             QUESTION if differs else AGREES,
             f"{many(len(skipped), 'node')} without a reference to hold against ({names}): {skipped[0].skipped}",
         )
+
+
+def _none_wrong(compared: Sequence[Comparison], nodes: Sequence[NodeComparison]) -> tuple[str, str]:
+    """Return that no node differs from its reference, although the outputs differ, and what that means."""
+    if len(nodes) == 1:
+        (only,) = nodes
+        return (
+            f"{node_label(only.node)}, the only one, computes what its reference does with the same numbers",
+            "So its attributes, its constants or the opset are not those of the expected outputs, or see --rtol "
+            "and --atol",
+        )
+    return (
+        f"none alone: each of {len(compared)} nodes computes what its reference does with the same numbers"
+        + _nearest(nodes),
+        "So the model itself is another one (its exporter, a lowering), the expected outputs are not of it, "
+        " or errors add up: see --rtol and --atol. --against ORIGINAL.onnx compares it with another model",
+    )
 
 
 def _nearest(nodes: Sequence[NodeComparison]) -> str:

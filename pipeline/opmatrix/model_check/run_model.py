@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import onnxruntime
 from onnx import ModelProto
 
@@ -14,43 +16,81 @@ from opmatrix.errors import many
 from opmatrix.model_check import finding
 from opmatrix.model_check.finding import Finding
 from opmatrix.model_check.model_inputs import ModelInputs
+from opmatrix.model_check.ort_refusals import explain
 from opmatrix.ort_checks.sessions import OrtSessions, RefusedError, call
 from opmatrix.spec import Tolerance
-from opmatrix.testdata.arrays import Array, dtype_name
+from opmatrix.testdata.arrays import dtype_name
 from opmatrix.testdata.compare import EXACT, Comparison, compare
 
 OPTIMISED, PLAIN = "optimised", "not optimised"  # settings of opmatrix.ort_checks.sessions
-Answers = Mapping[str, Sequence[Array]]
+Answers = Mapping[str, Sequence[Any]]
+_DRAWN = "They were drawn: give their shapes with --shape, or inputs that it can compute with: --inputs FILE.npz"
 _OPTIMISATION = (
     "An optimisation of ONNX Runtime changes the result: run it with a lower graph_optimization_level, and "
     "report it there"
 )
 
 
-def run(path: Path, runtime: OrtSessions, fed: ModelInputs) -> tuple[list[Finding], Answers]:
-    """Make a session per setting and run each once. Returns one finding, and the outputs by setting."""
-    version = onnxruntime.__version__
+@dataclass(frozen=True, kw_only=True)
+class Runs:
+    """The finding of the runs, and the outputs by setting of each input; `missing`: ONNX Runtime lacks a kernel."""
+
+    finding: Finding
+    answers: Sequence[tuple[ModelInputs, Answers]] = ()
+    missing: bool = False
+
+    @property
+    def ok(self) -> bool:
+        return self.finding.mark == "ok"
+
+
+def run(path: Path, model: ModelProto, runtime: OrtSessions, given: Iterable[ModelInputs]) -> Runs:
+    """Make a session per setting, and run each once with each input; of drawn ones with the first that it takes."""
     try:
         sessions = runtime.sessions(str(path), settings=[OPTIMISED, PLAIN])
     except RefusedError as error:
-        return [finding.wrong("runs", f"ONNX Runtime {version} refuses the model: {error}")], {}
-    answers: dict[str, Sequence[Array]] = {}
+        return _refused(model, error, "refuses the model")
+    done: list[tuple[ModelInputs, Answers]] = []
+    first: Runs | None = None
     took = 0.0
-    for setting, session in sessions.items():
+    for fed in given:
+        answers: dict[str, Sequence[Any]] = {}
         began = time.perf_counter()
         try:
-            answers[setting] = call(session, {name: array.copy() for name, array in fed.inputs.items()})
+            for setting, session in sessions.items():
+                answers[setting] = call(session, {name: _copied(value) for name, value in fed.inputs.items()})
         except RefusedError as error:
-            remedy = "They were drawn: give it some that it can compute with: --inputs FILE.npz" if fed.drawn else ""
-            text = f"ONNX Runtime {version} fails ({setting}), {fed}: {error}"
-            return [finding.wrong("runs", text, remedy)], answers
+            what = f"fails ({OPTIMISED if not answers else PLAIN}), {fed}"
+            failed = _refused(model, error, what, _DRAWN if fed.drawn else "")
+            if not fed.drawn:
+                return failed
+            first = first or failed
+            continue
         took = time.perf_counter() - began
-    text = f"in ONNX Runtime {version}, optimised and not, {took * 1000:.2g} ms; {fed}"
-    return [finding.ok("runs", text)], answers
+        done.append((fed, answers))
+        if fed.drawn:
+            break
+    if not done:
+        return first or Runs(finding=finding.wrong("runs", "there is nothing to run it with"))
+    also = f" and {many(len(done) - 1, 'further data set')}" if done[1:] else ""
+    milliseconds = f"{took / len(sessions) * 1000:.2g} ms"
+    text = f"in ONNX Runtime {onnxruntime.__version__}, optimised and not, {milliseconds}; {done[0][0]}{also}"
+    return Runs(finding=finding.ok("runs", text), answers=done)
+
+
+def _refused(model: ModelProto, error: RefusedError, what: str, remedy: str = "") -> Runs:
+    """Return the finding of an error: its cause in a standard node, else in the words of `OrtSessions`."""
+    if refusal := explain(model, str(error.__cause__)):
+        return Runs(finding=finding.wrong("runs", refusal.text, refusal.remedy), missing=refusal.missing)
+    return Runs(finding=finding.wrong("runs", f"ONNX Runtime {onnxruntime.__version__} {what}: {error}", remedy))
+
+
+def _copied(value: Any) -> Any:
+    return value.copy() if isinstance(value, np.ndarray) else value
 
 
 def compare_with_expected(
-    model: ModelProto, answers: Answers, expected: Mapping[str, Array], limits: Mapping[str, Tolerance], *, of: str
+    model: ModelProto, answers: Answers, expected: Mapping[str, Any], limits: Mapping[str, Tolerance], *, of: str
 ) -> Iterator[Finding]:
     """Yield how the outputs differ from the expected ones, or that all agree; `of` is where these come from."""
     names = [o.name for o in model.graph.output]
@@ -91,11 +131,36 @@ def compare_settings(model: ModelProto, answers: Answers, limits: Mapping[str, T
             yield finding.wrong("agrees", text, _OPTIMISATION)
 
 
-def compare_value(name: str, actual: object, expected: Array, limits: Mapping[str, Tolerance]) -> Comparison:
-    """Compare one output; a value that is no tensor is a problem."""
+def compare_value(name: str, actual: Any, expected: Any, limits: Mapping[str, Tolerance]) -> Comparison:
+    """Compare one output: a tensor, or a list, a dict or nothing, of whose elements the worst comparison counts."""
     subject = f"output {name!r}: "
-    if not hasattr(actual, "dtype"):
-        return Comparison(tolerance=EXACT, subject=subject, problem=f"a {type(actual).__name__} and no tensor")
+    if isinstance(expected, list | dict) or expected is None or not hasattr(actual, "dtype"):
+        return replace(_compare_parts(actual, expected, limits), subject=subject)
     tolerance = limits.get(dtype_name(expected), EXACT)
-    compared = compare(actual, expected, tolerance=tolerance)  # type: ignore[arg-type]  # it has a dtype
-    return replace(compared, subject=subject)
+    return replace(compare(actual, expected, tolerance=tolerance), subject=subject)
+
+
+def _compare_parts(actual: Any, expected: Any, limits: Mapping[str, Tolerance]) -> Comparison:
+    if type(actual) is not type(expected):
+        wanted = "a tensor" if hasattr(expected, "dtype") else _kind(expected)
+        return Comparison(tolerance=EXACT, problem=f"{_kind(actual)}, expected {wanted}")
+    if isinstance(expected, dict):
+        if actual.keys() != expected.keys():
+            return Comparison(tolerance=EXACT, problem=f"keys {sorted(actual)}, expected {sorted(expected)}")
+        actual, expected = [[of[key] for key in sorted(expected)] for of in (actual, expected)]
+    if not expected:  # None on both sides, or nothing in both
+        differ = expected is not None and len(actual)
+        return Comparison(tolerance=EXACT, problem=f"{len(actual)} elements, expected none" if differ else "")
+    if len(actual) != len(expected):
+        return Comparison(tolerance=EXACT, problem=f"{len(actual)} elements, expected {len(expected)}")
+    pairs = zip(map(_as_value, actual), map(_as_value, expected), strict=True)
+    found = [compare_value("", a, e, limits) for a, e in pairs]
+    return max(found, key=lambda c: (bool(c.problem), c.tolerance_used))
+
+
+def _as_value(value: Any) -> Any:
+    return value if isinstance(value, list | dict) or value is None else np.asarray(value)
+
+
+def _kind(value: Any) -> str:
+    return "nothing" if value is None else f"a {type(value).__name__}"

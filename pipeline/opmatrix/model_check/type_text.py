@@ -29,6 +29,15 @@ def format_array(array: Array) -> str:
     return f"{dtype_name(array)}[{', '.join(map(str, array.shape))}]"
 
 
+def format_value(value: Any) -> str:
+    """Return dtype and shape of an array; of a list, those of its elements; of anything else, its type."""
+    if isinstance(value, np.ndarray):
+        return format_array(value)
+    if isinstance(value, list):
+        return f"[{', '.join(map(format_value, value))}]"
+    return "nothing" if value is None else type(value).__name__
+
+
 def format_range(value: Any) -> str:
     """Return dtype, shape and range as ``float32[2, 3] in -1.2 to 3.4``; for a value that is no tensor, its type."""
     if not isinstance(value, np.ndarray):

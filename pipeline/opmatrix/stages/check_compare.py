@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import onnx
 
-from opmatrix.declaration.isolated import read_operators
 from opmatrix.errors import OpmatrixError
 from opmatrix.model_check import finding, first_wrong_node
-from opmatrix.model_check.custom_nodes import used_operators
+from opmatrix.model_check.against import first_change
+from opmatrix.model_check.arguments import parse_shapes
+from opmatrix.model_check.custom_nodes import declared_operators, used_operators
 from opmatrix.model_check.default_tolerances import tolerances
 from opmatrix.model_check.first_wrong_node import QUESTION, first_wrong
 from opmatrix.model_check.model_inputs import find_inputs
-from opmatrix.model_check.per_node_compare import compare_nodes, write_one_node
+from opmatrix.model_check.per_node_compare import NodeComparison, compare_nodes, write_one_node
 from opmatrix.ort_checks.sessions import OrtSessions
 from opmatrix.project.paths import Paths
 from opmatrix.testdata.numpy_reference import Reference
@@ -29,6 +29,8 @@ def run(
     model: Path,
     libraries: Sequence[Path],
     inputs: Path | None,
+    shapes: Sequence[str],
+    against: Path | None,
     rtol: float | None,
     atol: float | None,
     differs: bool,
@@ -38,16 +40,28 @@ def run(
     """Write the findings. `differs`: the outputs are not the expected ones. `own`: compare only the nodes of this
     project's operators."""
     proto = onnx.load_model(model)
-    specs = used_operators(proto, [o.spec for o in read_operators(layout).operators])
+    specs = used_operators(proto, [o.spec for o in declared_operators(layout).operators])
+    alone: Path | None = None
+    nodes: list[NodeComparison] = []
     try:
-        fed = find_inputs(proto, model, inputs, specs)
+        fed = find_inputs(proto, model, inputs, specs, parse_shapes(shapes))
         references = [(spec, Reference(layout, spec)) for spec in specs]
-        limits = tolerances(rtol, atol)
-        nodes = list(compare_nodes(proto, fed.inputs, OrtSessions(None, more=libraries), references, limits, own=own))
+        runtime, limits = OrtSessions(None, more=libraries), tolerances(rtol, atol)
+        nodes = list(compare_nodes(proto, fed.inputs, runtime, references, limits, own=own))
         wrong = first_wrong(nodes, differs=differs)
+        changed = None
+        if against and differs and not wrong:
+            changed = first_change(proto, onnx.load_model(against), fed.inputs, runtime, limits, name=against.name)
         alone = write_one_node(wrong, proto, into / "first_node") if wrong else None
-        replay = f" It alone: doit check {os.path.relpath(alone)}" if alone else ""
-        findings = list(first_wrong_node.findings(nodes, specs, differs=differs, own=own, replay=replay))
+        findings = list(first_wrong_node.findings(nodes, specs, differs=differs and not changed, own=own))
+        findings = [changed, *findings] if changed else findings
     except OpmatrixError as error:
         findings = [finding.wrong(QUESTION, f"cannot be looked for: {error}")]
-    finding.write(into / PART, findings)
+    finding.write(
+        into / PART,
+        findings,
+        alone=str(alone or ""),
+        judged=sum(n.comparison is not None for n in nodes),
+        skipped=sum(bool(n.skipped) for n in nodes),
+        disputed=sum(n.differs and not n.wrong for n in nodes),
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -12,12 +13,19 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped] 
 from onnx import ModelProto
 from onnxruntime.capi import onnxruntime_pybind11_state as _state
 
-from opmatrix.declaration.isolated import read_operators
 from opmatrix.errors import OpmatrixError
+from opmatrix.lowering.graph import qualified
 from opmatrix.model_check import finding
-from opmatrix.model_check.custom_nodes import Builtin, node_faults, node_findings, used_operators
+from opmatrix.model_check.custom_nodes import (
+    Builtin,
+    declared_operators,
+    foreign_operators,
+    node_faults,
+    node_findings,
+    used_operators,
+)
 from opmatrix.model_check.finding import Finding
-from opmatrix.model_check.graph_walk import node_label, opsets
+from opmatrix.model_check.graph_walk import node_label, nodes, opsets
 from opmatrix.model_check.session_needs import NeededLibraries, needed_libraries, parse_version, version_findings
 from opmatrix.model_check.shape_inference import checker_findings, inference_findings, schemas
 from opmatrix.project.paths import Paths
@@ -27,29 +35,30 @@ from opmatrix.version import minor
 PART = "read.json"
 
 
-def run(layout: Paths, *, model: Path, ort: str, into: Path) -> None:
-    """Write the findings, and the libraries that a session needs. `ort` is a version that need not be installed."""
+def run(layout: Paths, *, model: Path, ort: str, libraries: Sequence[Path], into: Path) -> None:
+    """Write the findings, and the libraries that a session needs. `ort` is a version that need not be installed.
+    `libraries`: others' custom-op libraries, which may have the operators that nobody else has."""
     findings: list[Finding] = []
-    libraries: NeededLibraries | None = None
+    needed: NeededLibraries | None = None
     error = ""
     try:
         if ort:
             parse_version(ort)  # raises before the model is read
         proto = _read(model)
-        declared = read_operators(layout)
+        declared = declared_operators(layout)
         operators = declared.operators
         specs = [o.spec for o in operators]
-        libraries = needed_libraries(layout, [o for o in operators if o.spec in used_operators(proto, specs)])
-        findings = [*_unusable(declared.failed), *_findings(proto, model, specs, libraries, ort)]
+        needed = needed_libraries(layout, [o for o in operators if o.spec in used_operators(proto, specs)])
+        findings = [*_unusable(declared.failed), *_findings(proto, model, specs, needed, ort, libraries)]
     except OpmatrixError as mistake:
         error = str(mistake)
     finding.write(
         into / PART,
         findings,
         error=error,
-        libraries=[str(p) for p in libraries.libraries] if libraries else [],
-        own=bool(libraries and libraries.own),
-        link=list(libraries.link) if libraries else [],
+        libraries=[str(p) for p in (*(needed.libraries if needed else ()), *libraries)],
+        own=bool(needed and needed.own),
+        link=list(needed.link) if needed else [],
     )
 
 
@@ -75,21 +84,31 @@ class NoModelError(OpmatrixError, exit_code=2):
 
 
 def _findings(
-    proto: ModelProto, path: Path, specs: Sequence[OpSpec], libraries: NeededLibraries, ort: str
+    proto: ModelProto,
+    path: Path,
+    specs: Sequence[OpSpec],
+    needed: NeededLibraries,
+    ort: str,
+    libraries: Sequence[Path],
 ) -> Iterator[Finding]:
     imported = opsets(proto)
     known = builtin()
+    if libraries:
+        theirs = foreign_operators(proto, specs, known)
+        known |= theirs
     faults = node_faults(proto, specs, known)
-    nodes = list(node_findings(proto, specs, faults))
-    yield from nodes
-    yield from libraries.findings
+    of_nodes = list(node_findings(proto, specs, faults))
+    yield from of_nodes
+    if libraries:
+        yield from _foreign(proto, theirs, libraries)
+    yield from needed.findings
     external = list(_external_data(proto, path))
     yield from external
     faulty = {node_label(node) for group in faults.values() for node in group}
     found = schemas(used_operators(proto, specs), imported)
     types = list(inference_findings(proto, found, faulty=faulty, builtin=known))
     # The checker of onnx would only repeat what is already wrong.
-    if all(f.mark != "wrong" for f in (*nodes, *external, *types)):
+    if all(f.mark != "wrong" for f in (*of_nodes, *external, *types)):
         yield from checker_findings(proto, path, found)
     yield from types
     for version in dict.fromkeys(v for v in (minor(onnxruntime.__version__), ort) if v):
@@ -100,7 +119,18 @@ def _findings(
             yield finding.ok("versions", text)
 
 
-def builtin() -> Builtin:
+def _foreign(proto: ModelProto, operators: Builtin, libraries: Sequence[Path]) -> Iterator[Finding]:
+    """Yield which nodes the libraries of others run, and that nothing judges them."""
+    names = ", ".join(p.name for p in libraries)
+    counts = Counter(qualified(node) for node in nodes(proto) if (node.domain, node.op_type) in operators)
+    if counts:
+        found = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
+        yield finding.note("libraries", f"{names} must have {found}; they are run and not judged: no reference")
+    else:
+        yield finding.note("libraries", f"{names}: the model has no node that needs one")
+
+
+def builtin() -> set[tuple[str, str]]:
     """Return the operators that ONNX Runtime itself has."""
     return {(s.domain, s.name) for s in _state.get_all_operator_schema()}
 

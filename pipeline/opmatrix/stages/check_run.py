@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import onnx
 from onnx import ModelProto
 
-from opmatrix.declaration.isolated import read_operators
-from opmatrix.errors import OpmatrixError, VerifyError
+from opmatrix.errors import OpmatrixError, UsageError, VerifyError
 from opmatrix.model_check import finding
+from opmatrix.model_check.arguments import parse_shapes, shape_words
+from opmatrix.model_check.custom_nodes import declared_operators, random_nodes
 from opmatrix.model_check.default_tolerances import tolerances
 from opmatrix.model_check.finding import Finding
-from opmatrix.model_check.model_inputs import ModelInputs, find_inputs
-from opmatrix.model_check.run_model import compare_settings, compare_with_expected
+from opmatrix.model_check.float64_judge import explained_by_rounding
+from opmatrix.model_check.graph_walk import node_label
+from opmatrix.model_check.model_inputs import ModelInputs, drawn_inputs, given_inputs
+from opmatrix.model_check.run_model import PLAIN, Runs, compare_settings, compare_with_expected
 from opmatrix.model_check.run_model import run as run_model
-from opmatrix.ort_checks.sessions import OrtSessions
+from opmatrix.ort_checks.sessions import OrtSessions, call
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Tolerance
 
@@ -29,44 +33,88 @@ def run(
     model: Path,
     libraries: Sequence[Path],
     inputs: Path | None,
+    shapes: Sequence[str],
+    against: Path | None,
     rtol: float | None,
     atol: float | None,
     of: str,
     into: Path,
 ) -> None:
-    """Write the findings; `of` is the origin of the outputs in test_data_set_0, such as "torch 2.13"."""
+    """Write the findings; `of` is the origin of the outputs in test_data_set_0, such as "torch 2.13", or "".
+
+    `against`: a model whose outputs are the expected ones.
+    """
     findings: list[Finding] = []
-    error = ""
+    known: dict[str, Any] = {"error": "", "missing": False, "inputs": "", "shapes": []}
     try:
         proto = onnx.load_model(model, load_external_data=False)
-        specs = [o.spec for o in read_operators(layout).operators]
-        fed = find_inputs(proto, model, inputs, specs)
-        findings = list(_findings(proto, model, libraries, fed, tolerances(rtol, atol), of))
+        specs = [o.spec for o in declared_operators(layout).operators]
+        chosen = parse_shapes(shapes)
+        given = [] if chosen else given_inputs(proto, model, inputs)
+        runtime = OrtSessions(None, more=libraries)
+        runs = run_model(model, proto, runtime, given or drawn_inputs(proto, specs, chosen))
+        findings.append(runs.finding)
+        known["missing"] = runs.missing
+        compared = list(_compared(proto, runs, tolerances(rtol, atol), of, _Original(against, runtime)))
+        wrong = next((at for at, found in enumerate(compared) if any(f.mark == "wrong" for f in found)), None)
+        findings += compared[wrong or 0] if compared else []
+        if runs.ok:
+            fed = runs.answers[wrong or 0][0]
+            known["inputs"] = str(fed.file or "")
+            known["shapes"] = shape_words(fed.shapes)
     except VerifyError as mistake:  # a library that cannot be loaded
         findings.append(finding.wrong("runs", str(mistake)))
     except OpmatrixError as mistake:
-        error = str(mistake)
+        known["error"] = str(mistake)
     marks = {f.question: f.mark for f in findings}
     # A finding with a remedy is the fault of an optimisation and not of a node.
     differs = any(f.question == "agrees" and f.mark == "wrong" and not f.remedy for f in findings)
     finding.write(
         into / PART,
         findings,
-        error=error,
         ran=marks.get("runs") == "ok",
         differs=differs,
         agrees=marks.get("agrees") == "ok",
+        **known,
     )
 
 
-def _findings(
-    proto: ModelProto, path: Path, libraries: Sequence[Path], fed: ModelInputs, limits: Mapping[str, Tolerance], of: str
-) -> Iterator[Finding]:
-    found, answers = run_model(path, OrtSessions(None, more=libraries), fed)
-    yield from found
-    if any(f.mark == "wrong" for f in found):
+class _Original:
+    """The model of --against, or none."""
+
+    def __init__(self, path: Path | None, runtime: OrtSessions) -> None:
+        self.path, self._runtime = path, runtime
+
+    def outputs(self, fed: ModelInputs) -> Mapping[str, Any]:
+        """Return its outputs by name. Raises UsageError where it does not run with these inputs."""
+        assert self.path
+        proto = onnx.load_model(self.path, load_external_data=False)
+        try:
+            session = self._runtime.sessions(str(self.path), settings=[PLAIN])[PLAIN]
+            values = call(session, fed.inputs)
+        except VerifyError as error:
+            raise UsageError(f"--against {self.path}: {error}") from error
+        return dict(zip((o.name for o in proto.graph.output), values, strict=True))
+
+
+def _compared(
+    proto: ModelProto, runs: Runs, limits: Mapping[str, Tolerance], of: str, original: _Original
+) -> Iterator[list[Finding]]:
+    """Yield the findings for each input with which the model was run."""
+    if runs.ok and (node := next(random_nodes(proto), None)):
+        yield [finding.note("agrees", f"the outputs are random ({node_label(node)}), so they are not compared")]
         return
-    if fed.expected:
-        yield from compare_with_expected(proto, answers, fed.expected, limits, of=of)
-    else:
-        yield from compare_settings(proto, answers, limits)
+    for fed, answers in runs.answers:
+        if original.path:
+            expected, whom = original.outputs(fed), original.path.name
+        else:
+            expected, whom = fed.expected, of or fed.source.removeprefix("from ")
+        if expected:
+            found = list(compare_with_expected(proto, answers, expected, limits, of=whom))
+            outputs = {o.name: v for o, v in zip(proto.graph.output, answers[PLAIN], strict=True) if o.name in expected}
+            differs = any(f.mark == "wrong" for f in found)
+            if differs and explained_by_rounding(proto, fed.inputs, outputs, expected, limits):
+                found = [finding.ok("agrees", f"with {whom}, but for what the rounding of the inputs explains")]
+            yield found
+        else:
+            yield list(compare_settings(proto, answers, limits))
