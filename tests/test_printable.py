@@ -60,10 +60,10 @@ def test_colours_stay_where_they_are_shown_and_end_with_their_line() -> None:
 def test_findings() -> None:
     stream = io.StringIO()
     printer = FindingPrinter(stream)
-    printer.title(EVIL)
-    printer.print([finding.wrong("nodes", f"evil::{EVIL}", remedy=LONG)])
-    assert stream.getvalue().count(SHOWN) == 2 and stream.getvalue().isascii() is False
-    assert "\x1b" not in stream.getvalue() and len(stream.getvalue()) < LONGEST_LINE + 200
+    printer.print_titled(EVIL, [finding.wrong("nodes", f"evil::{EVIL}", remedy=LONG)])
+    printer.print_outcome(EVIL, "wrong", EVIL)
+    assert stream.getvalue().count(SHOWN) == 4 and stream.getvalue().isascii() is False
+    assert "\x1b" not in stream.getvalue() and len(stream.getvalue()) < LONGEST_LINE + 900
 
 
 def test_errors_of_stages(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,6 +19,7 @@ PARTS = {"measuring", "plot", "toy"}  # modules that the programs import
 # The programs that need only their smallest size, and the end of their output.
 SMALLEST = {
     "against": (["HEAD", "--smallest", "--only", "no-op"], "no-op"),
+    "check_models": (["--sample", "16", "--faults", "8"], "and named"),
     "growth": (["--operators", "1", "--rounds", "1"], "1  default"),
     "loop": (["--rounds", "1", "--smallest"], "Python alone, importing doit"),
     "new": (["--rounds", "1", "--smallest"], "goal: 10 s"),
@@ -65,6 +66,20 @@ def test_a_program_runs(program: str) -> None:
     arguments, word = SMALLEST[program]
     done = run(program, *arguments)
     assert done.returncode == 0 and word in done.stdout, done.stdout + done.stderr
+
+
+def test_a_fault_that_changes_nothing_is_not_found() -> None:
+    """So that check_models.py cannot count what any line has as found."""
+    program = (
+        "import sys, check_models as c\n"
+        "c.FAULTS = {'nothing': lambda model: c.label(model.graph.node[-1])}\n"
+        "sys.argv = ['check_models.py', '--sample', '16', '--faults', '2']\n"
+        "sys.exit(c.main())"
+    )
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=BENCHMARKS, capture_output=True, text=True, timeout=400)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert done.stdout.count("not found  0") == 2
 
 
 def test_lines_are_counted(tmp_path: Path) -> None:

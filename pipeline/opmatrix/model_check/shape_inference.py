@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from opmatrix.model_check.type_text import format_type
 from opmatrix.spec import OpSpec
 
 QUESTION = "types and shapes"
+_ERRORS = (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, ValueError)
 
 
 def schemas(operators: Sequence[OpSpec], imported: Mapping[str, int]) -> tuple[defs.OpSchema, ...]:
@@ -69,14 +71,16 @@ def inference_findings(
     """
     try:
         known = _inferred(model, found)
-    except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, ValueError) as error:
+    except _ERRORS as error:
         if _in_function_body(error):
             text = f"onnx cannot infer through the function body of an operator: {_short(error)}"
             yield finding.note(QUESTION, f"{text}. ONNX Runtime may")
             return
+        at = _first_failing(model, found)
+        where = f" at {node_label(at)}" if at is not None and not (at.name and at.name in str(error)) else ""
         yield finding.wrong(
             QUESTION,
-            f"shape inference fails: {_short(error)}",
+            f"shape inference fails{where}: {_short(error)}",
             "Mend the node that it names: its inputs have not the dtypes or the shapes that it takes",
         )
         return
@@ -111,6 +115,29 @@ def inference_findings(
     if not every and not differing:
         outputs = ", ".join(f"{o.name} {format_type(known[o.name])}" for o in model.graph.output if o.name in known)
         yield finding.ok(QUESTION, f"inferred throughout: {outputs}")
+
+
+def _first_failing(model: ModelProto, found: Sequence[defs.OpSchema]) -> NodeProto | None:
+    """Return the first node at which inference fails, or None if it fails for another reason."""
+    part = ModelProto()
+    part.CopyFrom(model)
+    del part.graph.output[:]
+
+    def fails(count: int) -> bool:
+        del part.graph.node[:]
+        part.graph.node.extend(model.graph.node[:count])
+        try:
+            _inferred(part, found)
+        except _ERRORS:
+            return True
+        return False
+
+    count = len(model.graph.node)
+    if fails(0) or not fails(count):
+        return None
+    first = bisect_left(range(1, count + 1), True, key=fails)
+    failing: NodeProto = model.graph.node[first]
+    return failing
 
 
 def _inferred(model: ModelProto, found: Sequence[defs.OpSchema]) -> dict[str, TypeProto]:
@@ -160,6 +187,8 @@ def _unknown(found: TypeProto | None) -> str:
 
 def _differing(model: ModelProto, known: Mapping[str, TypeProto]) -> Iterator[Finding]:
     """Yield the outputs whose types in the model differ from the inferred ones."""
+    made = {value.name: "the model" for value in (*model.graph.input, *model.graph.initializer)}
+    made |= {name: node_label(node) for node in model.graph.node for name in node.output}
     for output in model.graph.output:
         inferred = known.get(output.name)
         if inferred is None or _unknown(inferred) or _unknown(output.type) or _fits(output, inferred):
@@ -167,7 +196,7 @@ def _differing(model: ModelProto, known: Mapping[str, TypeProto]) -> Iterator[Fi
         yield finding.wrong(
             QUESTION,
             f"the model says that output {output.name!r} is {format_type(output.type)}, "
-            f"inferred: {format_type(inferred)}",
+            f"and {made[output.name]} makes it {format_type(inferred)}",
             "The nodes give something else than the exporter wrote: mend the shape rule in ops/*/spec.py "
             "that is wrong, or export it again",
         )
