@@ -1,13 +1,21 @@
-"""Write files whole or not at all, hash them, and load Python files without a cache."""
+"""Write files whole or not at all, tell whether they changed, hash them, and load Python files without a cache."""
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import traceback
 from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
+
+# mtime_ns, ctime_ns, size, inode: they differ after each write. A program cannot set ctime, so an edit that keeps size
+# and mtime shows too.
+Mark = tuple[int, int, int, int]
+
+_SECOND = 1_000_000_000
+_NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -29,6 +37,26 @@ def write_bytes(path: Path, content: bytes) -> None:
 def write_text(path: Path, text: str) -> None:
     """Call `write_bytes` with the text in UTF-8."""
     write_bytes(path, text.encode())
+
+
+def mark(path: str) -> Mark | None:
+    """Return the mark of a file, or None if there is no file."""
+    try:
+        status = os.stat(path)  # noqa: PTH116 - Path.stat takes twice as long, and each doit command calls this for thousands of files
+    except OSError as error:
+        if error.errno not in _NO_FILE:
+            raise
+        return None
+    except ValueError:  # a null byte: a power failure may fill a list of inputs with them
+        return None
+    return status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino
+
+
+def settled(file_mark: Mark, read_at: int) -> bool:
+    """Return whether the next change of a file, whose mark was `file_mark` at `read_at` in ns, must change its mark.
+    Time stamps may be as coarse as the kernel's tick, 1 to 10 ms, or whole seconds (git calls such a file racy)."""
+    tick = 2 * _SECOND if file_mark[1] % _SECOND == 0 else _SECOND // 20
+    return read_at - file_mark[1] > tick
 
 
 def sha256(path: Path) -> str:

@@ -10,8 +10,9 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from opmatrix.files import write_text
 from opmatrix.matrix.cells import Cell
@@ -55,6 +56,41 @@ class CaseResult:
         return vars(self) | {name: finite(getattr(self, name)) for name in _MEASURED}
 
 
+class Cases(tuple[CaseResult, ...]):
+    """The cases of a verdict. Cells in which the same was measured may share one object, which sums them up once."""
+
+    @cached_property
+    def error(self) -> float | None:
+        return _largest(c.error for c in self)
+
+    @cached_property
+    def ulp(self) -> float | None:
+        return _largest(c.ulp for c in self)
+
+    @cached_property
+    def tolerance_used(self) -> float | None:
+        return _largest(c.tolerance_used for c in self)
+
+    @cached_property
+    def as_json(self) -> list[dict[str, Any]]:
+        return [case.as_json() for case in self]
+
+    @cached_property
+    def outcomes(self) -> frozenset[Outcome]:
+        return frozenset(c.outcome for c in self)
+
+    def of(self, *outcomes: Outcome) -> tuple[CaseResult, ...]:
+        """Return the cases with one of these outcomes."""
+        return () if self.outcomes.isdisjoint(outcomes) else tuple(c for c in self if c.outcome in outcomes)
+
+    @cached_property
+    def _hash(self) -> int:
+        return super().__hash__()
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
 def finite(number: float | None) -> float | None:
     """Return None instead of NaN and infinities, which JSON does not have."""
     return number if number is not None and math.isfinite(number) else None
@@ -91,8 +127,17 @@ class Verdict:
     exported: str = ""
     reference: str = ""
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.cases, Cases):
+            object.__setattr__(self, "cases", Cases(self.cases))
+
     def __str__(self) -> str:
         return f"{self.op}-{self.lowering}@{self.cell}"
+
+    @property
+    def results(self) -> Cases:
+        """The cases, which know their outcomes and largest errors."""
+        return cast(Cases, self.cases)
 
     @property
     def key(self) -> CellKey:
@@ -101,17 +146,17 @@ class Verdict:
     @property
     def error(self) -> float | None:
         """The largest absolute error of a case."""
-        return _largest(c.error for c in self.cases)
+        return self.results.error
 
     @property
     def ulp(self) -> float | None:
         """The largest error of a case in units in the last place."""
-        return _largest(c.ulp for c in self.cases)
+        return self.results.ulp
 
     @property
     def tolerance_used(self) -> float | None:
         """The largest `tolerance_used` of a case, maybe another one than that with the largest error."""
-        return _largest(c.tolerance_used for c in self.cases)
+        return self.results.tolerance_used
 
     def case_name(self, case: str) -> str:
         return f"{self.op}-{self.lowering}-{case}@{self.cell}"
@@ -163,12 +208,22 @@ def _largest(numbers: Iterable[float | None]) -> float | None:
     return max((n for n in numbers if n is not None), default=None)
 
 
+_CASES = '"cases": [\n'  # ends the first line of a verdict; a line for each case follows
+
+
 def write(path: Path, found: Found) -> None:
-    """Write `found` to `path`, whole or not at all. JSON has no NaN and no infinity."""
-    data = asdict(found)
-    if isinstance(found, Verdict):
-        data["cases"] = [case.as_json() for case in found.cases]
-    write_text(path, json.dumps(data, indent=1, allow_nan=False) + "\n")
+    """Write `found` to `path`, whole or not at all. JSON has no NaN and no infinity.
+
+    The cases of a verdict are the last key, and begin a line: in most cells of an operator they are equal as text.
+    """
+    dumps = partial(json.dumps, allow_nan=False)
+    if isinstance(found, CheckRecord):
+        write_text(path, dumps(asdict(found)) + "\n")
+        return
+    head = vars(found) | {"cell": vars(found.cell), "blocked_by": found.blocked_by and vars(found.blocked_by)}
+    del head["cases"]
+    lines = ",\n".join(dumps(case) for case in found.results.as_json)
+    write_text(path, f"{dumps(head)[:-1]}, {_CASES}{lines}\n]}}\n")
 
 
 def write_mismatches(path: Path, mismatches: Sequence[Mapping[str, Any]]) -> None:
@@ -198,13 +253,35 @@ def read_check(path: Path) -> CheckRecord:
 
 def read_any(path: Path) -> Found:
     """Read what `write` wrote. Raises FileNotFoundError, or ValueError for anything else."""
-    data = json.loads(path.read_text())
+    head, cases = split(path.read_text())
+    try:
+        return made_of(json.loads(head), read_cases(cases))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def split(text: str) -> tuple[str, str]:
+    """Return the JSON of all but the cases, and that of the cases, empty for a check record."""
+    head, cases, lines = text.partition(_CASES)
+    return (f"{head}{_CASES}]}}", f"[{lines.rstrip()[:-1]}") if cases else (text, "")
+
+
+def read_cases(text: str) -> Cases:
+    """Return the cases in JSON. Raises ValueError for anything else."""
+    try:
+        return Cases(CaseResult(**case) for case in json.loads(text or "[]"))
+    except TypeError as error:
+        raise ValueError(f"not a verdict: {error}") from error
+
+
+def made_of(data: Any, cases: Cases) -> Found:
+    """Return the verdict or the check record with these fields. Raises ValueError for anything else."""
     try:
         blocked = {"blocked_by": FailedStep(**data["blocked_by"]) if data["blocked_by"] else None}
         if "check" in data:
             lists = {"results": tuple(map(dict, data["results"])), "weak": tuple(map(str, data.get("weak", ())))}
             return CheckRecord(**data | blocked | lists)
-        cases = tuple(CaseResult(**case) for case in data["cases"])
-        return Verdict(**data | blocked | {"cell": Cell(**data["cell"]), "cases": cases})
+        listed = cases or read_cases(json.dumps(data["cases"]))
+        return Verdict(**data | blocked | {"cell": Cell(**data["cell"]), "cases": listed})
     except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path}: not a verdict: {error}") from error
+        raise ValueError(f"not a verdict: {error}") from error

@@ -23,6 +23,7 @@ SMALLEST = {
     "growth": (["--operators", "1", "--rounds", "1"], "1  default"),
     "loop": (["--rounds", "1", "--smallest"], "Python alone, importing doit"),
     "new": (["--rounds", "1", "--smallest"], "goal: 10 s"),
+    "report": (["--cells", "5", "--rounds", "1"], "one cell failed"),
     "structure": ([], "cycles between rooms"),
     "whole": (["--rounds", "1", "--smallest"], "of that the exporters: "),
 }

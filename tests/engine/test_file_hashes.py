@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.engine.file_hashes import Fingerprints, mark
+from opmatrix.engine.file_hashes import Fingerprints
+from opmatrix.files import mark
 
 
 def aged(path: Path, text: str) -> Path:

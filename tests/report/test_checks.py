@@ -12,6 +12,7 @@ from opmatrix import verdict
 from opmatrix.errors import ReportError
 from opmatrix.project.paths import Paths
 from opmatrix.report.changes import compare
+from opmatrix.report.read_cache import ReadCache
 from opmatrix.report.records import checked_record, checks_in_order, collect_check
 from opmatrix.report.report_json import document, is_wrong, text
 from opmatrix.stages import report
@@ -61,7 +62,7 @@ def test_the_cases_are_checked_again_by_their_own_stage() -> None:
 
 
 def test_a_check_without_a_record_has_failed(layout: Paths) -> None:
-    found = collect_check(layout, KERNEL)
+    found = collect_check(ReadCache(layout), KERNEL)
     assert (found.outcome, found.detail) == ("failed", "no record: nothing has run this check. Run: doit")
 
 
@@ -69,7 +70,7 @@ def test_a_check_without_a_record_has_failed(layout: Paths) -> None:
 def test_a_damaged_record_has_failed(layout: Paths, damaged: str) -> None:
     path_of(layout, KERNEL).parent.mkdir(parents=True)
     path_of(layout, KERNEL).write_text(damaged)
-    found = collect_check(layout, KERNEL)
+    found = collect_check(ReadCache(layout), KERNEL)
     assert found.outcome == "failed" and found.detail.startswith("no record: ")
 
 
@@ -84,7 +85,7 @@ def test_a_damaged_record_has_failed(layout: Paths, damaged: str) -> None:
 )
 def test_a_record_that_proves_nothing_has_failed(layout: Paths, found: CheckRecord, problem: str) -> None:
     verdict.write(path_of(layout, KERNEL), found)
-    collected = collect_check(layout, KERNEL)
+    collected = collect_check(ReadCache(layout), KERNEL)
     assert collected.outcome == "failed" and problem in collected.detail
 
 

@@ -17,6 +17,7 @@ from opmatrix.report import html_page, logs_and_graphs
 from opmatrix.report.changes import compare
 from opmatrix.report.html_template import TEMPLATES, in_script
 from opmatrix.report.logs_and_graphs import Background
+from opmatrix.report.read_cache import ReadCache
 from opmatrix.report.report_json import document
 from opmatrix.verdict import FailedStep, Verdict
 from tests.report.many import BACKGROUND, ENVIRONMENTS, GRAPH, cells, checks, records, verdict
@@ -96,7 +97,6 @@ def test_columns_have_each_text_once_and_give_every_record_back() -> None:
     def row(name: str, i: int) -> object:
         return columns[name]["values"][columns[name]["rows"][i]]
 
-    start = 0
     for i, r in enumerate(found):
         assert [row(name, i) for name in ("op", "lowering", "torch", "exporter", "opset", "ort")] == [
             r.op, r.lowering, r.cell.torch, r.cell.exporter, r.cell.opset, r.cell.ort,
@@ -104,30 +104,32 @@ def test_columns_have_each_text_once_and_give_every_record_back() -> None:
         assert (row("outcome", i), row("detail", i)) == (r.outcome, r.detail)
         limit = None if r.tolerance_used is None else min(r.tolerance_used, 1e300)
         assert columns["tolerance_used"][i] == (None if limit is None else pytest.approx(limit, rel=5e-3))
-        end = cases["ends"][i]
+        n = columns["cases"][i]
+        start, end = ([0, *cases["ends"]])[n], cases["ends"][n]
         names = [cases["case"]["values"][k] for k in cases["case"]["rows"][start:end]]
         assert names == [c.case for c in r.cases]
         judges = [cases["judged_in"]["values"][k] for k in cases["judged_in"]["rows"][start:end]]
         assert judges == [c.judged_in for c in r.cases]
-        start = end
     wrong = [i for i, r in enumerate(found[:-1]) if r.outcome in ("failed", "mismatched")]
     assert [i for i in range(len(found)) if row("change", i) == "broken"] == wrong != []
     assert row("change", len(found) - 1) == "new" and row("before", wrong[0]) == "verified"
+    assert len(cases["ends"]) == 3, "the lists that cells share: right, wrong and none"
     assert len(data["graphs"]) == 1, "one picture stands for all that are alike"
     assert len(columns["torch"]["values"]) == 7 and len(columns["ort"]["values"]) == 5
 
 
 def test_the_end_of_a_log_is_shown(tmp_path: Path) -> None:
     layout = Paths(tmp_path)
-    record = verdict("op", CELL)
-    assert logs_and_graphs.read(layout, record) == Background()
+    record = verdict("op", CELL, "failed")
+    assert logs_and_graphs.read(ReadCache(layout), record) == Background()
     path = layout.log(f"verify:{record}")
     path.parent.mkdir(parents=True)
     path.write_bytes(b"\xff first\n" + b"\n".join(b"line %d" % n for n in range(3000)))
-    log = logs_and_graphs.read(layout, record).log.splitlines()
+    log = logs_and_graphs.read(ReadCache(layout), record).log.splitlines()
     assert len(log) == 40 and log[-1] == "line 2999"
     path.write_bytes(b"\xff only")
-    assert logs_and_graphs.read(layout, record).log == "\N{REPLACEMENT CHARACTER} only"
+    assert logs_and_graphs.read(ReadCache(layout), record).log == "\N{REPLACEMENT CHARACTER} only"
+    assert logs_and_graphs.read(ReadCache(layout), replace(record, outcome="verified")).log == "", "it says nothing new"
 
 
 @pytest.mark.parametrize("task", ["compile:op", f"export:op-custom@{CELL.export_name}"])
@@ -139,7 +141,7 @@ def test_the_log_is_that_of_the_failed_step(tmp_path: Path, task: str) -> None:
     for log, text in ((f"verify:{wrong}", "old"), (task, "error: no such thing")):
         write_text(layout.log(log), text)
     write_text(layout.graph_drawings("op", "custom", CELL), json.dumps(BACKGROUND.pictures))
-    found = logs_and_graphs.read(layout, wrong)
+    found = logs_and_graphs.read(ReadCache(layout), wrong)
     assert found.log == "error: no such thing"
     assert bool(found.pictures) == (group == "compile")
 
@@ -150,7 +152,7 @@ def test_unreadable_graphs_are_left_out(tmp_path: Path, damaged: str) -> None:
     path = layout.graph_drawings("op", "custom", CELL)
     path.parent.mkdir(parents=True)
     path.write_text(damaged)
-    assert logs_and_graphs.read(layout, verdict("op", CELL)).pictures == {}
+    assert logs_and_graphs.read(ReadCache(layout), verdict("op", CELL)).pictures == {}
 
 
 def test_the_page_of_many_cells_is_small() -> None:

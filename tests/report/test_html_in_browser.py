@@ -154,6 +154,11 @@ def test_every_cell_is_shown_with_its_mark(shown: Page) -> None:
     ]  # fmt: skip
 
 
+def test_cases_are_counted_in_each_cell_although_cells_share_lists(shown: Page) -> None:
+    tiles = dict(zip(shown.texts("#tiles dt"), shown.texts("#tiles dd:not(.more)"), strict=True))
+    assert tiles["cases"] == f"{sum(len(r.cases) for r in FOUND):,}"
+
+
 def test_the_versions_of_other_environments_are_a_table(shown: Page) -> None:
     folded = shown.one("#environments summary")
     assert folded.text == "Versions in 2 environments besides the main one"

@@ -96,7 +96,7 @@ def _delete(found: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("plant", "said"),
     [
-        (lambda r: r.update(schema=1), "report.schema: 1 is not 4"),
+        (lambda r: r.update(schema=1), "report.schema: 1 is not 5"),
         (lambda r: r["counts"].pop("failed"), "report.counts: no 'failed'"),
         (lambda r: r["check_counts"].pop("failed"), "report.check_counts: no 'failed'"),
         (lambda r: r["checks"][0].update(outcome="fine"), "report.checks[0].outcome: 'fine' is not"),
@@ -105,8 +105,8 @@ def _delete(found: dict[str, Any]) -> None:
         (lambda r: r["cells"][0].update(torch="2.13.0"), "report.cells[0].torch: '2.13.0' is none of"),
         (lambda r: r["cells"][0].update(opset=True), "report.cells[0].opset: True is no integer"),
         (
-            lambda r: r["cells"][0]["cases"][0].update(ulp=-1),
-            "report.cells[0].cases[0].ulp: -1 is below 0",
+            lambda r: r["cases"]["operator_00-custom-1"][0].update(ulp=-1),
+            "report.cases.operator_00-custom-1[0].ulp: -1 is below 0",
         ),
         (lambda r: r["changes"]["new"][0].pop("now"), "report.changes.new[0]: no 'now'"),
         (lambda r: r["environments"].pop("main"), "report.environments: no 'main'"),
@@ -124,6 +124,15 @@ def test_the_schema_refuses_invalid_reports(plant: Callable[[dict[str, Any]], No
     assert [m for m in mistakes(whole, WHOLE) if m.startswith(said)]
 
 
+def test_cells_of_an_operator_with_equal_cases_share_a_list() -> None:
+    found = records(2)
+    whole = document(found, ENVIRONMENTS)
+    assert len(whole["cases"]) == 2 * 3, "verified, mismatched, and without cases, of each operator"
+    for cell, one in zip(whole["cells"], found, strict=True):
+        assert whole["cases"][cell["cases"]] == [case.as_json() for case in one.cases]
+        assert cell["cases"].startswith(f"{one.op}-custom-")
+
+
 def test_the_schema_has_the_version_and_the_outcomes_of_the_code() -> None:
     assert WHOLE["properties"]["schema"]["const"] == SCHEMA
     assert WHOLE["$defs"]["outcome"]["enum"] == [*OUTCOMES]
@@ -138,7 +147,7 @@ def test_every_key_of_a_report_is_described_and_documented(root: Path) -> None:
         "change": (whole["changes"]["new"][0], WHOLE["$defs"]["change"]),
         "cell": (whole["cells"][0], WHOLE["$defs"]["cell"]),
         "check": (whole["checks"][0], WHOLE["$defs"]["check"]),
-        "case": (whole["cells"][0]["cases"][0], WHOLE["$defs"]["case"]),
+        "case": (whole["cases"]["operator_00-custom-1"][0], WHOLE["$defs"]["case"]),
     }
     for where, (value, schema) in described.items():
         assert value.keys() == schema["properties"].keys() == {*schema["required"]}, where

@@ -18,6 +18,7 @@ from opmatrix.errors import ReportError
 from opmatrix.matrix.cells import Cell
 from opmatrix.project.paths import Paths
 from opmatrix.report import junit, terminal
+from opmatrix.report.read_cache import ReadCache
 from opmatrix.report.records import collect, totals
 from opmatrix.report.report_json import is_wrong
 from opmatrix.spec import Lowering
@@ -65,8 +66,10 @@ def test_all_verified(layout: Paths, capsys: pytest.CaptureFixture[str]) -> None
     assert cells(layout)[0] == {
         "op": "op", "lowering": "custom", "torch": "2.13", "exporter": "dynamo", "opset": 18, "ort": "1.31",
         "outcome": "verified", "worst_error": 2e-7, "worst_ulp": 1.0, "worst_tolerance_used": 0.25,
-        "detail": "", "reference": "", "cases": [RIGHT.__dict__],
+        "detail": "", "reference": "", "cases": "op-custom-1",
     }  # fmt: skip
+    assert {cell["cases"] for cell in cells(layout)} == {*whole["cases"]} == {"op-custom-1"}
+    assert whole["cases"]["op-custom-1"] == [RIGHT.__dict__]
 
 
 def test_a_missing_verdict_is_a_failure(layout: Paths) -> None:
@@ -79,7 +82,7 @@ def test_a_missing_verdict_is_a_failure(layout: Paths) -> None:
 
 def test_a_damaged_verdict_is_a_failure(layout: Paths) -> None:
     layout.verdict("op", "custom", CELLS[1]).write_text("{")
-    assert collect(layout, "op", "custom", CELLS[1]).outcome == "failed"
+    assert collect(ReadCache(layout), "op", "custom", CELLS[1]).outcome == "failed"
 
 
 @pytest.mark.parametrize(
@@ -195,19 +198,35 @@ def test_totals() -> None:
     assert totals([make(CELLS[0])], checks()[:2]) == "1 cell: 1 verified; 2 checks: 1 verified, 1 failed"
 
 
-def test_junit_has_a_suite_per_cell_and_a_test_per_case() -> None:
+def test_junit_has_a_suite_per_operator_and_a_test_per_cell_and_check() -> None:
     whole = make(CELLS[2], "failed", detail="died of SIGSEGV\x00\nlast line", cases=())
     unsupported = make(CELLS[0], "unsupported", detail="why", cases=())
-    root = ElementTree.fromstring(junit.render([make(CELLS[0]), MISMATCHED, whole, unsupported]))
+    check = CheckRecord(op="op", check="agreement", lowering="custom", torch="2.9+2.13", outcome="verified")
+    other = replace(make(CELLS[0]), op="other")
+    found = [make(CELLS[0]), MISMATCHED, whole, unsupported, other]
+    root = ElementTree.fromstring(junit.render(found, [check]))
     assert {k: root.get(k) for k in ("tests", "failures", "errors", "skipped", "time")} == {
-        "tests": "5", "failures": "1", "errors": "1", "skipped": "1", "time": None,
+        "tests": "6", "failures": "1", "errors": "1", "skipped": "1", "time": None,
     }  # fmt: skip
-    names = [case.get("name") for case in root.iter("testcase")]
-    assert names[2] == f"op-custom-large@{CELLS[1]}"
+    assert [(s.get("name"), s.get("tests"), s.get("failures")) for s in root] == [("op", "5", "1"), ("other", "1", "0")]
+    assert [(case.get("classname"), case.get("name")) for case in root[0]] == [
+        *(("op.custom", str(found[n].cell)) for n in range(4)),
+        ("op.custom", "agreement@torch2.9+2.13"),
+    ]
+    failure = root.find(".//failure")
+    assert failure is not None and failure.get("message") == MISMATCHED.detail
     error = root.find(".//error")
     assert error is not None
     assert error.get("message") == "died of SIGSEGV\N{REPLACEMENT CHARACTER}"
     assert error.text == "died of SIGSEGV\N{REPLACEMENT CHARACTER}\nlast line"
+
+
+def test_junit_has_the_message_of_each_wrong_case() -> None:
+    second = replace(WRONG, case="other", detail="y differs")
+    found = replace(MISMATCHED, detail="2 of 3 cases; large: too much", cases=(RIGHT, WRONG, second))
+    found = replace(found, cases=(RIGHT, replace(WRONG, detail="too much"), second))
+    (failure,) = ElementTree.fromstring(junit.render([found])).iter("failure")
+    assert failure.text == "2 of 3 cases; large: too much\nother: y differs"
 
 
 def test_a_verified_cell_may_have_an_unsupported_case(layout: Paths, capsys: pytest.CaptureFixture[str]) -> None:
@@ -230,7 +249,7 @@ def test_a_verified_cell_may_have_an_unsupported_case(layout: Paths, capsys: pyt
 )
 def test_only_unsupported_cases_verify_no_cell(layout: Paths, cases: tuple[CaseResult, ...], problem: str) -> None:
     plant(layout, make(CELLS[1], cases=cases))
-    found = collect(layout, "op", "custom", CELLS[1])
+    found = collect(ReadCache(layout), "op", "custom", CELLS[1])
     assert found.outcome == "failed" and problem in found.detail
 
 

@@ -136,8 +136,9 @@ class Project:
         )
 
     def records(self) -> dict[str, dict[str, Any]]:
-        """Return the report's records by ``<op>-<lowering>@<cell>``."""
-        found = json.loads((self.layout.report / "report.json").read_text())["cells"]
+        """Return the report's records by ``<op>-<lowering>@<cell>``, each with its cases."""
+        report = json.loads((self.layout.report / "report.json").read_text())
+        found = [cell | {"cases": report["cases"][cell["cases"]]} for cell in report["cells"]]
         return {
             f"{r['op']}-{r['lowering']}@torch{r['torch']}-{r['exporter']}-opset{r['opset']}-ort{r['ort']}": r
             for r in found

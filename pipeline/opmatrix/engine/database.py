@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from opmatrix.engine.file_hashes import Mark
 from opmatrix.errors import REMEDY, OpmatrixError
+from opmatrix.files import Mark
 from opmatrix.step import Fingerprint
 
 _TABLES = """

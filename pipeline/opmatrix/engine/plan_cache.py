@@ -18,8 +18,7 @@ from dataclasses import astuple, fields
 from pathlib import Path
 from typing import Any
 
-from opmatrix.engine.file_hashes import Mark, mark, settled
-from opmatrix.files import write_bytes
+from opmatrix.files import Mark, mark, settled, write_bytes
 from opmatrix.matrix.cells import MADE, Cell, Choice
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import Versions, installed, lost_headers, with_environment

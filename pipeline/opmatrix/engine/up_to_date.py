@@ -19,7 +19,8 @@ from doit.task import Task
 
 from opmatrix.engine.database import Journal
 from opmatrix.engine.doit_tasks import REPORT, StepTask
-from opmatrix.engine.file_hashes import Fingerprints, Mark, mark
+from opmatrix.engine.file_hashes import Fingerprints
+from opmatrix.files import Mark, mark
 
 _Digests = Mapping[str, str | None]
 _LINK = "-> "

@@ -148,8 +148,10 @@ class Paths:
         kind = "sanitize" if self.sanitized else "debug" if debug or self.debug else "compile"
         return self.build / f"{kind}/{name}" / (f"torch{torch}" if torch else "")
 
-    def _results(self, stage: str, name: str) -> Path:
-        return self.compile_folder(name) if self.sanitized or self.debug else self.build / stage / name
+    def _result(self, stage: str, name: str, file: str) -> Path:
+        """A file that a stage writes of an operator."""
+        apart = self.sanitized or self.debug
+        return self.compile_folder(name) / file if apart else self.build / f"{stage}/{name}/{file}"
 
     def discovered_headers(self, name: str, *, torch: str | None = None) -> Path:
         """A list of the files outside the project that the compiler read for an operator."""
@@ -184,7 +186,7 @@ class Paths:
 
     def register_manifest(self, name: str, part: str, *, torch: str) -> Path:
         """The record of one part of the register stage, such as "schema" or "kernel"."""
-        return self._results("register", name) / f"{part}@torch{torch}.json"
+        return self._result("register", name, f"{part}@torch{torch}.json")
 
     def compat_record(self, name: str, *, torch: str) -> Path:
         """The record of an operator in torch beyond eager mode."""
@@ -238,7 +240,7 @@ class Paths:
 
     def graph_drawings(self, name: str, lowering: str, cell: Cell) -> Path:
         """The graph drawings of a cell's models, which only the report reads."""
-        return self.export_folder(name, lowering, cell) / "pictures.json"
+        return self.build / f"export/{name}/{lowering}/{cell.export_name}/pictures.json"
 
     def model(self, name: str, lowering: str, cell: Cell, model: str) -> Path:
         return self.export_folder(name, lowering, cell) / f"{model}/model.onnx"
@@ -248,7 +250,7 @@ class Paths:
         return self.model(name, "decomposed", cell, model).with_name("model_with_functions.onnx")
 
     def verdict(self, name: str, lowering: str, cell: Cell) -> Path:
-        return self._results("verify", name) / lowering / f"{cell}.json"
+        return self._result("verify", name, f"{lowering}/{cell}.json")
 
     def mismatches(self, record: Path) -> Path:
         """What the report shows of the failing cases of a verdict or a check record; it exists only where one fails."""
@@ -299,6 +301,8 @@ class Paths:
     report = _fixed("build/report")
     # The results of every cell: docs/report.md.
     report_data = _fixed("build/report/report.json")
+    # What the verdicts and the graph drawings hold, which the next report reads again only where they changed.
+    report_cache = _fixed("build/report/cache.json")
     # The last report with other results, which the new one is compared with.
     previous_report = _fixed("build/report/previous.json")
 

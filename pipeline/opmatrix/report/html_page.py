@@ -1,8 +1,9 @@
 """The report as one HTML page without further files. Scripts in the browser show it from one JSON document.
 
 The data of the page is a table by columns. A column of strings is ``{"values": [...], "rows": [...]}``, where a row is
-the index of its string in the values; a column of numbers is a list. Cases have a table of their own, in the order of
-the cells, and ``cases.ends[i]`` is where those of cell i end. Numbers have three digits: report.json has all.
+the index of its string in the values; a column of numbers is a list. Cases have a table of their own: cell i has the
+list ``cells.cases[i]`` of cases, which cells with equal cases share, and ``cases.ends[n]`` is where list n ends.
+Numbers have three digits: report.json has all.
 docs/report.md describes ``mismatches``, the errors of failing cases.
 """
 
@@ -48,7 +49,8 @@ def data(
     """Return the JSON document of the page."""
     changed = kinds(report["changes"])
     changes = [changed.get(str(v), ("", None)) for v in verdicts]
-    cases = [case for v in verdicts for case in v.cases]
+    lists = [*dict.fromkeys(v.results for v in verdicts)]
+    cases = [case for one in lists for case in one]
     rounded = _Rounded()
     graphs = _Graphs()
     return {
@@ -69,6 +71,7 @@ def data(
             "change": _column(kind for kind, _ in changes),
             "before": _column(before for _, before in changes),
             "pictures": _column(graphs.by_model(b.pictures) for b in backgrounds),
+            "cases": _column(v.results for v in verdicts)["rows"],
             **_errors(verdicts, rounded),
         },
         "checks": [
@@ -86,7 +89,7 @@ def data(
             for c in checks
         ],
         "cases": {
-            "ends": list(accumulate(len(v.cases) for v in verdicts)),
+            "ends": list(accumulate(map(len, lists))),
             **_columns(cases, "case", "model", "outcome", "detail", "judged_in"),
             **_errors(cases, rounded),
         },
@@ -119,10 +122,14 @@ class _Graphs:
     def __init__(self) -> None:
         self.found: list[Any] = []
         self._indices: dict[str, int] = {}
+        self._known: dict[int, tuple[tuple[str, int], ...]] = {}  # by id: cells share what was read once
 
     def by_model(self, pictures: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
         """Return the models of a cell, each with the index of its graph."""
-        return tuple((model, self._index(graph)) for model, graph in pictures.items())
+        if (found := self._known.get(id(pictures))) is None:
+            found = tuple((model, self._index(graph)) for model, graph in pictures.items())
+            self._known[id(pictures)] = found
+        return found
 
     def _index(self, graph: Any) -> int:
         index = self._indices.setdefault(json.dumps(graph), len(self.found))

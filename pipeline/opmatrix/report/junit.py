@@ -1,4 +1,4 @@
-"""The report as JUnit XML: a test suite per cell with a test case per case, and a test suite per check.
+"""The report as JUnit XML: a test suite per operator, with a test case per cell and per check.
 
 It has no times, so that equal results are equal bytes; the attribute is optional.
 Format: the schema that Jenkins and GitLab read, https://github.com/testmoapp/junitxml.
@@ -9,69 +9,65 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from itertools import groupby
 
 from opmatrix.report.records import weak_checks
-from opmatrix.verdict import CheckRecord, Outcome, Verdict
+from opmatrix.verdict import WRONG, CheckRecord, Found, Outcome, Verdict
 
 _TAGS: Mapping[Outcome, str] = {"mismatched": "failure", "failed": "error", "unsupported": "skipped"}
 _COUNTS: Mapping[Outcome, str] = {"mismatched": "failures", "failed": "errors", "unsupported": "skipped"}
 
 
-class _TestCase(NamedTuple):
-    name: str
-    classname: str
-    outcome: Outcome
-    detail: str
-    output: str = ""
-
-
 def render(verdicts: Sequence[Verdict], checks: Sequence[CheckRecord] = ()) -> bytes:
     """Return the XML document. Written as text: xml.etree takes three times as long, with its import."""
-    suites = [(str(v), [*_of_cell(v)]) for v in verdicts] + [(str(c), [_of_check(c)]) for c in checks]
-    lines = ["<?xml version='1.0' encoding='utf-8'?>"]
-    lines.append(f"<testsuites{_head('opmatrix', [case for _, cases in suites for case in cases])}>")
-    for name, cases in suites:
-        lines.append(f"  <testsuite{_head(name, cases)}>")
-        lines += map(_test_case, cases)
-        lines.append("  </testsuite>")
+    found: list[Found] = sorted([*verdicts, *checks], key=_suite)  # which keeps the order within an operator
+    lines = ["<?xml version='1.0' encoding='utf-8'?>", f"<testsuites{_head('opmatrix', found)}>"]
+    for name, group in groupby(found, _suite):
+        suite = [*group]
+        lines.append(f"<testsuite{_head(name, suite)}>")
+        lines += map(_test_case, suite)
+        lines.append("</testsuite>")
     lines.append("</testsuites>\n")
     return "\n".join(lines).encode()
 
 
-def _of_cell(verdict: Verdict) -> Iterator[_TestCase]:
-    for case in verdict.cases:
-        classname = ".".join(filter(None, [verdict.op, verdict.lowering, case.model]))
-        yield _TestCase(verdict.case_name(case.case), classname, case.outcome, case.detail)
-    if verdict.outcome not in {"verified", *(c.outcome for c in verdict.cases)}:
-        # What concerns the whole cell, such as a library that cannot be loaded, is in no case.
-        classname = f"{verdict.op}.{verdict.lowering}"
-        yield _TestCase(verdict.case_name("cell"), classname, verdict.outcome, verdict.detail)
+def _suite(found: Found) -> str:
+    """Return the operator, or the group of a failed step that has none."""
+    return found.op or str(found)
 
 
-def _of_check(check: CheckRecord) -> _TestCase:
-    classname = ".".join(filter(None, [check.op, check.lowering, check.check]))
-    # A weak check is no failure: CI servers show the output of a test that passed.
-    output = "\n".join(f"weak: {why}" for why in check.weak) if weak_checks([check]) else ""
-    return _TestCase(str(check), classname, check.outcome, check.detail, output)
-
-
-def _head(name: str, cases: Sequence[_TestCase]) -> str:
+def _head(name: str, found: Sequence[Found]) -> str:
     """Return the attributes of a suite."""
-    found = Counter(case.outcome for case in cases)
-    counts = "".join(f' {count}="{found[outcome]}"' for outcome, count in _COUNTS.items())
-    return f' name={_quoted(name)} tests="{len(cases)}"{counts}'
+    outcomes = Counter(one.outcome for one in found)
+    counts = "".join(f' {count}="{outcomes[outcome]}"' for outcome, count in _COUNTS.items())
+    return f' name={_quoted(name)} tests="{len(found)}"{counts}'
 
 
-def _test_case(case: _TestCase) -> str:
-    start, content = f"    <testcase name={_quoted(case.name)} classname={_quoted(case.classname)}", ""
-    if tag := _TAGS.get(case.outcome):
-        detail = _xml(case.detail)
+def _test_case(found: Found) -> str:
+    of, name = (found.lowering, str(found.cell)) if isinstance(found, Verdict) else _of_check(found)
+    start = f"<testcase name={_quoted(name)} classname={_quoted('.'.join(filter(None, (_suite(found), of))))}"
+    if tag := _TAGS.get(found.outcome):
+        detail = _xml("\n".join(_lines(found)))
         message = _quoted(detail.partition("\n")[0])
-        content += f"\n      <{tag} message={message}>{_escaped(detail)}</{tag}>"
-    if case.output:
-        content += f"\n      <system-out>{_escaped(_xml(case.output))}</system-out>"
-    return f"{start}>{content}\n    </testcase>" if content else f"{start} />"
+        return f"{start}><{tag} message={message}>{_escaped(detail)}</{tag}></testcase>"
+    if isinstance(found, CheckRecord) and weak_checks([found]):
+        # A weak check is no failure: CI servers show the output of a test that passed.
+        output = _xml("\n".join(f"weak: {why}" for why in found.weak))
+        return f"{start}><system-out>{_escaped(output)}</system-out></testcase>"
+    return f"{start}/>"
+
+
+def _of_check(found: CheckRecord) -> tuple[str | None, str]:
+    return found.lowering, f"{found.check}@torch{found.torch}" if found.torch else found.check
+
+
+def _lines(found: Found) -> Iterator[str]:
+    """Yield why a cell or a check is not verified: of a cell, also the messages of its other cases."""
+    yield found.detail
+    if isinstance(found, Verdict):
+        for case in found.results.of(*WRONG):
+            if case.detail not in found.detail:
+                yield f"{case.case}: {case.detail}"
 
 
 def _quoted(text: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from typing import Any
 from opmatrix.errors import without_colours
 from opmatrix.matrix.cells import Cell
 from opmatrix.project.paths import Paths
+from opmatrix.report.read_cache import ReadCache
 from opmatrix.verdict import Verdict
 
 _BYTES = 4096  # of the end of a log: a crash may leave pages
@@ -26,14 +26,16 @@ class Background:
     pictures: Mapping[str, Any] = field(default_factory=dict)
 
 
-def read(layout: Paths, found: Verdict) -> Background:
-    """Return the log and the drawings. Where an earlier step failed, return the log of that step: the log of verify
-    belongs to an earlier run, and so do the drawings where the export failed."""
-    blocked = found.blocked_by
-    log = _end(layout.log(f"{blocked.group}:{blocked.name}" if blocked else f"verify:{found}"))
+def read(cache: ReadCache, found: Verdict) -> Background:
+    """Return the drawings, and the log of a cell that is not verified. Where an earlier step failed, return the log of
+    that step: the log of verify belongs to an earlier run, and so do the drawings where the export failed."""
+    blocked, layout = found.blocked_by, cache.layout
+    log = ""
+    if found.outcome != "verified":
+        log = _end(layout.log(f"{blocked.group}:{blocked.name}" if blocked else f"verify:{found}"))
     if blocked and blocked.group == "export":
         return Background(log=log)
-    return Background(log=log, pictures=_pictures(layout.graph_drawings(found.op, found.lowering, found.cell)))
+    return Background(log=log, pictures=_pictures(cache, layout.graph_drawings(found.op, found.lowering, found.cell)))
 
 
 def links(layout: Paths) -> Mapping[str, str]:
@@ -63,9 +65,9 @@ def _end(path: Path) -> str:
     return "\n".join(complete[-_LINES:])
 
 
-def _pictures(path: Path) -> Mapping[str, Any]:
+def _pictures(cache: ReadCache, path: Path) -> Mapping[str, Any]:
     try:
-        found = json.loads(path.read_text())
+        found = cache.drawings(path)
     except (FileNotFoundError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
-from opmatrix import verdict
 from opmatrix.errors import many
 from opmatrix.matrix.cells import EXPORTERS, Cell
-from opmatrix.project.paths import Paths
+from opmatrix.report.read_cache import ReadCache
 from opmatrix.spec import Lowering
 from opmatrix.step import CheckKey
-from opmatrix.verdict import WRONG, CheckRecord, Found, Outcome, Verdict, finite
+from opmatrix.verdict import WRONG, Cases, CheckRecord, Found, Outcome, Verdict, finite
 from opmatrix.version import numbers
 
-SCHEMA = 4
+SCHEMA = 5
 """The version of report.json's schema, docs/report.md: raised when a reader of the old one would misread it."""
 
 _LOWERINGS = get_args(Lowering)
@@ -38,26 +37,30 @@ _UNKNOWN = "unknown outcome"
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 
 
-def collect(layout: Paths, op: str, lowering: Lowering, cell: Cell) -> Verdict:
+def collect(cache: ReadCache, op: str, lowering: Lowering, cell: Cell) -> Verdict:
     """Return the verdict of a cell; a failed one where it is missing, unreadable or not valid."""
     unknown = Verdict(op=op, lowering=lowering, cell=cell, outcome="failed")
     try:
-        found = verdict.read(layout.verdict(op, lowering, cell))
+        found = cache.found(path := cache.layout.verdict(op, lowering, cell))
+        if not isinstance(found, Verdict):
+            raise ValueError(f"{path}: not a verdict, but the record of a check")
     except FileNotFoundError:
         return replace(unknown, detail="no verdict: nothing has verified this cell. Run: doit verify")
     except ValueError as error:
         return replace(unknown, detail=f"no verdict: {error}. Run: doit verify")
-    if str(found) != str(unknown):
+    if found.key != unknown.key:
         detail = f"the file holds another verdict, {found}. {found.detail}".strip()
         return replace(found, op=op, lowering=lowering, cell=cell, outcome="failed", detail=detail)
     return checked(found)
 
 
-def collect_check(layout: Paths, key: CheckKey) -> CheckRecord:
+def collect_check(cache: ReadCache, key: CheckKey) -> CheckRecord:
     """Return the record of a check; a failed one where it is missing, unreadable or not valid."""
     unknown = CheckRecord(**key._asdict(), outcome="failed")
     try:
-        found = verdict.read_check(layout.check_record(*key))
+        found = cache.found(path := cache.layout.check_record(*key))
+        if not isinstance(found, CheckRecord):
+            raise ValueError(f"{path}: not the record of a check, but a verdict")
     except FileNotFoundError:
         return replace(unknown, detail="no record: nothing has run this check. Run: doit")
     except ValueError as error:
@@ -96,11 +99,11 @@ def _problem(found: Verdict) -> str:
     if found.outcome == "verified":
         if not found.cases:
             return "verified, but no case was run"
-        if any(c.outcome in WRONG for c in found.cases):
+        if found.results.outcomes.intersection(WRONG):
             return "verified, but not all of its cases are"
-        if all(c.outcome == "unsupported" for c in found.cases):
+        if found.results.outcomes == {"unsupported"}:
             return "verified, but all of its cases are unsupported"
-    if any(c.outcome == "unsupported" and not c.detail for c in found.cases):
+    if any(not c.detail for c in found.results.of("unsupported")):
         return "a case is unsupported, but no reason is given"
     return ""
 
@@ -158,8 +161,8 @@ def _outcomes(records: Sequence[Found]) -> str:
     return ", ".join(f"{found[outcome]} {outcome}" for outcome in OUTCOMES if found[outcome]) or "none asked for"
 
 
-def as_json(found: Verdict) -> dict[str, Any]:
-    """Return a verdict as a record of report.json; docs/report.md describes each key."""
+def as_json(found: Verdict, cases: str) -> dict[str, Any]:
+    """Return a verdict as a record of report.json, with the key of its cases; docs/report.md describes each key."""
     return {
         "op": found.op,
         "lowering": found.lowering,
@@ -170,8 +173,26 @@ def as_json(found: Verdict) -> dict[str, Any]:
         "worst_tolerance_used": finite(found.tolerance_used),
         "detail": found.detail,
         "reference": found.reference,
-        "cases": [case.as_json() for case in found.cases],
+        "cases": cases,
     }
+
+
+class CaseLists:
+    """The cases of each cell by a key, ``group_norm-custom-1``; cells of an operator with equal cases share one."""
+
+    def __init__(self) -> None:
+        self.lists: dict[str, Sequence[Mapping[str, Any]]] = {}
+        self._keys: dict[tuple[str, str, Cases], str] = {}
+        self._counts: Counter[str] = Counter()
+
+    def key(self, found: Verdict) -> str:
+        known = self._keys.get(of := (found.op, found.lowering, found.results))
+        if known is None:
+            name = f"{found.op}-{found.lowering}"
+            self._counts[name] += 1
+            known = self._keys[of] = f"{name}-{self._counts[name]}"
+            self.lists[known] = found.results.as_json
+        return known
 
 
 def check_as_json(found: CheckRecord) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from opmatrix.project.settings import PACKAGES
 from opmatrix.report.records import (
     OUTCOMES,
     SCHEMA,
+    CaseLists,
     Skipped,
     as_json,
     check_as_json,
@@ -31,10 +31,11 @@ MAIN = "main"
 Environments = Mapping[str, Mapping[str, str]]
 """Versions by package (and "python"), by the name of the environment."""
 
-_READABLE = (2, 3, SCHEMA)  # all have the keys of cells that a comparison reads
+_READABLE = (2, 3, 4, SCHEMA)  # all have the keys of cells that a comparison reads
 _CELL = ("op", "lowering", "torch", "exporter", "opset", "ort")  # the fields that name a cell
 _CHECK = ("op", "check", "lowering", "torch")
 _LISTS = ("cells", "checks")
+_PARTS = (*_LISTS, "cases")
 _HEAD = 4  # lines, up to those of `_COUNTS`
 _COUNTS = ('"counts": ', '"check_counts": ')
 
@@ -47,6 +48,7 @@ def document(
     mutation: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     """Return the report, not yet compared with an earlier one. `mutation` has the scores of `doit mutate`."""
+    lists = CaseLists()
     return {
         "schema": SCHEMA,
         "counts": counts(verdicts),
@@ -57,19 +59,21 @@ def document(
         "mutation": [*mutation],
         "compat": compat_as_json(checks),
         "checks": [check_as_json(c) for c in checks],
-        "cells": [as_json(v) for v in verdicts],
+        "cells": [as_json(v, lists.key(v)) for v in verdicts],
+        "cases": lists.lists,
     }
 
 
 def text(report: Document) -> str:
-    """Return the document with a line for each key, check and cell. json's own `indent` takes five times as long, as it
-    leaves C."""
-    dumps = partial(json.dumps, allow_nan=False)
-    lines = [f"{dumps(key)}: {dumps(value)}" for key, value in report.items() if key not in _LISTS]
+    """Return the document with a line for each key, check, cell and list of cases. json's own `indent` takes five times
+    as long, as it leaves C."""
+    dumps = json.JSONEncoder(allow_nan=False).encode
+    lines = [f"{dumps(key)}: {dumps(value)}" for key, value in report.items() if key not in _PARTS]
     for key in reversed(_LISTS):
         records = ",\n".join(map(dumps, report[key]))
         lines.append(f"{dumps(key)}: [\n{records}\n]")
-    return "{\n" + ",\n".join(lines) + "\n}\n"
+    lists = ",\n".join(f"{dumps(key)}: {dumps(cases)}" for key, cases in report["cases"].items())
+    return "{\n" + ",\n".join([*lines, f'"cases": {{\n{lists}\n}}']) + "\n}\n"
 
 
 def parse(content: str) -> Document | None:
@@ -80,7 +84,7 @@ def parse(content: str) -> Document | None:
         return None
     match found:
         case {"schema": schema, "environments": dict(environments), "cells": list(cells)} if schema in _READABLE:
-            valid = _valid(cells, _CELL) and _valid(found.get("checks", [] if schema < SCHEMA else None), _CHECK)
+            valid = _valid(cells, _CELL) and _valid(found.get("checks", [] if schema < 4 else None), _CHECK)
             if all(isinstance(versions, dict) for versions in environments.values()) and valid:
                 return found
     return None
@@ -106,7 +110,7 @@ def is_wrong(path: Path) -> bool:
 
 def same(a: Document, b: Document) -> bool:
     """Return whether two documents are of the same run: they may differ in what they were compared with."""
-    return all(a.get(key) == b.get(key) for key in ("schema", "environments", *_LISTS))
+    return all(a.get(key) == b.get(key) for key in ("schema", "environments", *_PARTS))
 
 
 def used_environments(layout: Paths, verdicts: Sequence[Verdict], main: Mapping[str, str]) -> Environments:

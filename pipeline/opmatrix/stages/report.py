@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
 from rich.console import Console
 
-from opmatrix import verdict
 from opmatrix.errors import ReportError
 from opmatrix.files import write_bytes, write_text
 from opmatrix.matrix.cells import Cell
@@ -18,6 +17,7 @@ from opmatrix.project.paths import Paths
 from opmatrix.project.settings import installed
 from opmatrix.report import html_page, junit, logs_and_graphs, markdown, mismatches, mutation_scores, terminal
 from opmatrix.report.changes import compare
+from opmatrix.report.read_cache import ReadCache
 from opmatrix.report.records import (
     checked,
     checked_record,
@@ -48,13 +48,13 @@ def run(
     do not depend on which of these cells are expected. Raises ReportError unless each expected cell and check is
     verified, or unsupported with a reason.
     """
-    asked = [collect(layout, *key) for key in expected]
-    known = {layout.verdict(*key) for key in expected} | {layout.check_record(*key) for key in expected_checks}
-    others = [*_others(layout, known)]
+    cache = ReadCache(layout)
+    asked = [collect(cache, *key) for key in expected]
+    expected_records = [collect_check(cache, key) for key in expected_checks]
+    others = [*_others(cache)]
     earlier = [v for v in others if isinstance(v, Verdict) and exists(*v.key)]
     # The failure of a step that has no other record concerns every choice of cells, as a declaration does.
-    checks = [collect_check(layout, key) for key in expected_checks]
-    checks += [c for c in others if isinstance(c, CheckRecord) and not c.torch]
+    checks = [*expected_records, *(c for c in others if isinstance(c, CheckRecord) and not c.torch)]
     earlier_checks = [c for c in others if isinstance(c, CheckRecord) and c.torch]
     verdicts, records = in_order([*asked, *earlier]), checks_in_order([*checks, *earlier_checks])
     skipped = skipped_checks(records)
@@ -68,7 +68,8 @@ def run(
     write_text(data, text(report))
     write_bytes(xml, junit.render(verdicts, records))
     write_text(summary, markdown.render(report, verdicts, skipped, records))
-    backgrounds = [logs_and_graphs.read(layout, v) for v in verdicts]
+    backgrounds = [logs_and_graphs.read(cache, v) for v in verdicts]
+    cache.save()
     failing = mismatches.read(layout, verdicts, records)
     links = logs_and_graphs.links(layout)
     write_text(html, html_page.render(report, verdicts, backgrounds, records, failing, links))
@@ -96,13 +97,14 @@ def _wrong(records: Sequence[Found], noun: str) -> str:
     return f"{wrong} of {len(records)} {noun}" if wrong else ""
 
 
-def _others(layout: Paths, expected: Set[Path]) -> Iterator[Found]:
+def _others(cache: ReadCache) -> Iterator[Found]:
     """Yield the other records that the engine lists: valid ones of earlier runs, and failures of steps."""
+    known = frozenset(cache.asked)
     with suppress(FileNotFoundError):
-        for path in map(Path, layout.verdict_list.read_text().splitlines()):
-            if path not in expected:
+        for path in cache.layout.verdict_list.read_text().splitlines():
+            if path not in known:
                 with suppress(FileNotFoundError, ValueError):  # removed or being written since the engine looked
-                    found = verdict.read_any(path)
+                    found = cache.found(Path(path))
                     yield checked(found) if isinstance(found, Verdict) else checked_record(found)
 
 

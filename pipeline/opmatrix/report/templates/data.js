@@ -15,7 +15,7 @@ const LISTED = 60; // reasons; a matrix in which all fails may have as many as c
 
 const of = (column, i) => CELLS[column].values[CELLS[column].rows[i]];
 const caseOf = (column, k) => CASES[column].values[CASES[column].rows[k]];
-const cases = (i) => [i ? CASES.ends[i - 1] : 0, CASES.ends[i]];
+const cases = (i) => [CELLS.cases[i] ? CASES.ends[CELLS.cases[i] - 1] : 0, CASES.ends[CELLS.cases[i]]];
 const byId = (id) => document.getElementById(id);
 
 // Make an element: its properties, and what is in it. Texts become text, never markup.

@@ -139,6 +139,7 @@ function links(i, k) {
   if (!DATA.links) return null;
   const fields = { name: name(i), op: of("op", i), lowering: of("lowering", i), cell: cellName(i), export: exportName(i), model: k === null ? "" : caseOf("model", k) };
   const link = (title, address) => make("a", { href: address.replace(/\{(\w+)\}/g, (_, key) => encodeURIComponent(fields[key])) }, title);
-  const found = [of("log", i) && !of("blocked", i) && link("log", DATA.links.log), of("pictures", i).length && fields.model && link("model", DATA.links.model), fields.model && link("data", DATA.links.data)].filter(Boolean);
+  const logged = of("log", i) || of("outcome", i) === "verified"; // whose log is not in the page
+  const found = [logged && !of("blocked", i) && link("log", DATA.links.log), of("pictures", i).length && fields.model && link("model", DATA.links.model), fields.model && link("data", DATA.links.data)].filter(Boolean);
   return found.length ? make("p", { className: "links" }, "Files: ", ...found.flatMap((one, at) => [at ? ", " : "", one])) : null;
 }
