@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from opmatrix.spec import DType, Tolerance
 from opmatrix.testdata import case_message
 from opmatrix.testdata.arrays import Array, dtype_name
-from opmatrix.testdata.compare import EXACT, Comparison, Pair, compare, first_difference
+from opmatrix.testdata.compare import EXACT, Comparison, Pair, compare, first_difference, with_pattern
 from opmatrix.testdata.truth import Judge
 from opmatrix.testdata.voices import Voices
 
@@ -126,7 +126,8 @@ def _worst(case: CaseRuns, actual: Outputs, expected: Outputs) -> Comparison:
         replace(compare(a, e, tolerance=_tolerance(case, e)), subject=subject)
         for subject, a, e in zip(_subjects(case), actual, expected, strict=True)
     ]
-    return max(found, key=lambda c: (bool(c.problem), c.tolerance_used))
+    worst = max(range(len(found)), key=lambda n: (bool(found[n].problem), found[n].tolerance_used))
+    return with_pattern(found[worst], actual[worst], expected[worst])
 
 
 def _blamed(case: CaseRuns, worst: Run, evaluated: Comparison) -> case_message.Blamed:

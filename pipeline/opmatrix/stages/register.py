@@ -19,7 +19,7 @@ from opmatrix.declaration.checks import Part, register_parts
 from opmatrix.declaration.load import Operator
 from opmatrix.errors import OpmatrixError, RegisterError, UsageError, did_you_mean
 from opmatrix.project.paths import Paths
-from opmatrix.testdata.case_message import tells_who
+from opmatrix.testdata.case_message import tells_who, with_values
 from opmatrix.testdata.onnx_dataset import read
 from opmatrix.testdata.truth import read_judges
 from opmatrix.torch_checks.kernel_check import CaseCheck, check_case
@@ -132,6 +132,7 @@ def _kernel(layout: Paths, operator: Operator, only: str | None = None) -> list[
             record = layout.register_manifest(operator.name, "kernel", torch=torch_minor())
             verdict.write_mismatches(layout.mismatches(record), mismatches)
         faults = dict(sorted(faults.items(), key=lambda fault: not tells_who(fault[1])))
+        faults = with_values(faults, mismatches)
         where = f"each by python -m opmatrix register {operator.name} --part kernel --case NAME"
         raise RegisterError(step_log.summarize_faults(faults, subject=f"{operator.name} in torch", where=where))
     return results

@@ -78,7 +78,8 @@ def run(
         verdict.write_mismatches(layout.mismatches(path), verifier.mismatches)
     if outcome in WRONG:
         where = f"{path.relative_to(layout.root)}, or each by --case NAME"
-        raise VerifyError(step_log.summarize_faults(case_message.faults(found), subject=str(found), where=where))
+        faults = case_message.with_values(case_message.faults(found), verifier.mismatches)
+        raise VerifyError(step_log.summarize_faults(faults, subject=str(found), where=where))
 
 
 def _digest(path: Path | None) -> str:
@@ -331,8 +332,8 @@ class CellVerifier:
             yield replace(_judged(model, case, judgement), judged_in=str(data.judge))
 
     def _measure(self, model: Model, case: Case, data: DataSet, judgement: CaseJudgement, *, end: str = "") -> None:
-        """Measure a failing case for the report; `end` is the suffix of its name."""
-        if not judgement.detail or self.only or len(self.mismatches) == MEASURED:
+        """Measure a failing case for its message and the report; `end` is the suffix of its name."""
+        if not judgement.detail or len(self.mismatches) == MEASURED:
             return
         from opmatrix.testdata import mismatch  # which only a failing case needs
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from opmatrix.spec import Model
 from opmatrix.testdata.compare import Comparison
@@ -194,6 +194,22 @@ def faults(found: Verdict) -> dict[str, str]:
         also = f" Also {', '.join(others)}." if others else ""
         lines[", ".join([case, *others])] = f"{found.case_name(case)}: {fault}.{also} Replay: {found.replay(case)}"
     return lines
+
+
+def with_values(faults: Mapping[str, str], records: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return faults by the names of their cases; the first has the values of its case below it, if they are known.
+
+    `records` are those of `opmatrix.testdata.mismatch`.
+    """
+    from opmatrix.testdata import mismatch_text  # which only a failing case needs
+
+    known = {str(record["case"]): record for record in reversed(records)}
+    shown = dict(faults)
+    for names, message in faults.items():
+        if record := next((known[case] for case in names.split(", ") if case in known), None):
+            shown[names] = "\n  ".join([message, *mismatch_text.lines(record)])
+        break
+    return shown
 
 
 def replay_lines(

@@ -38,6 +38,7 @@ class Comparison:
     expected: str = ""
     actual: str = ""
     subject: str = ""  # the beginning of the message, such as the name of one of several outputs
+    pattern: str = ""  # what the wrong elements have in common
     error: float = 0.0
     ulp: float = 0.0
     tolerance_used: float = 0.0
@@ -57,6 +58,7 @@ class Comparison:
         return (
             f"{self.subject}{self.differing} of {self.elements} elements {differ} beyond {limits}; "
             f"worst at {self.worst}: expected {self.expected}, got {self.actual}"
+            f"{'; ' if self.pattern else ''}{self.pattern}"
         )
 
 
@@ -104,6 +106,15 @@ def compare(actual: Array, expected: Array, *, tolerance: Tolerance) -> Comparis
         ulp=float(ulps.max(initial=0.0)),
         tolerance_used=float(used[at]),
     )
+
+
+def with_pattern(found: Comparison, actual: Array, expected: Array) -> Comparison:
+    """Return a comparison of two arrays with the pattern of the wrong elements, if there are any."""
+    if not found.differing:
+        return found
+    from opmatrix.testdata.error_pattern import pattern  # which only a failing case needs
+
+    return replace(found, pattern=pattern(actual, expected, tolerance=found.tolerance))
 
 
 def elementwise(actual: Array, expected: Array, *, tolerance: Tolerance) -> tuple[Array, Array, Array]:

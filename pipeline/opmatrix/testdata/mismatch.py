@@ -17,6 +17,7 @@ from opmatrix.spec import Model, OpSpec, Tolerance
 from opmatrix.testdata.arrays import Array, dtype_name
 from opmatrix.testdata.compare import EXACT, Pair, compare, elementwise
 from opmatrix.testdata.dtypes import is_float, kind
+from opmatrix.testdata.error_pattern import pattern
 
 LEVELS = (0.0, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 100.0, 1e3, 1e4, 1e5, 1e6)
 """The largest value of each level of a map, from its second digit on: 0 is an equal element."""
@@ -80,6 +81,8 @@ def measure(actual: Array, expected: Array, *, tolerance: Tolerance) -> dict[str
         "differing": found.differing,
         "worst": {"at": [int(i) for i in np.unravel_index(at, expected.shape)], **_point(at, actual, expected, error)}
         | {"ulp": _three(found.ulp), "tolerance_used": _three(float(used[at]))},
+        "relative": _relative(error, expected),
+        "pattern": pattern(actual, expected, tolerance=tolerance),
         "map_of": "error" if of_error else "tolerance_used",
         "levels": LEVELS,
         "maps": [*_maps((error if of_error else used).reshape(expected.shape))],
@@ -87,6 +90,16 @@ def measure(actual: Array, expected: Array, *, tolerance: Tolerance) -> dict[str
         "points": _points(worst_first, int((used > 1).sum()), actual, expected, error),
         "around": _around(at, actual, expected),
     }
+
+
+def _relative(error: Array, expected: Array) -> float | None:
+    """Return the largest error as a part of the expected value; None where no expected value has one."""
+    if expected.dtype == np.object_ or kind(expected.dtype) == "b":
+        return None
+    size = np.abs(expected.ravel().astype(np.float64))
+    counted = np.isfinite(error) & np.isfinite(size) & (size > 0)
+    with np.errstate(over="ignore"):
+        return _three(float((error[counted] / size[counted]).max())) if counted.any() else None
 
 
 def _finite_first(used: Array, error: Array) -> Array:

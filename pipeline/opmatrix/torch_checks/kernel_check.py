@@ -14,7 +14,7 @@ from opmatrix.declaration.torch_signature import dtype_of
 from opmatrix.spec import Case, Model, OpSpec
 from opmatrix.testdata.arrays import Array, dtype_name
 from opmatrix.testdata.case_message import mismatch, refused, two_voices
-from opmatrix.testdata.compare import EXACT, Comparison, Pair, compare
+from opmatrix.testdata.compare import EXACT, Comparison, Pair, compare, with_pattern
 from opmatrix.testdata.onnx_dataset import DataSet
 from opmatrix.testdata.voices import Voices
 from opmatrix.torch_library.call import as_tuple, with_attributes
@@ -91,7 +91,7 @@ def _compared(check: CaseCheck, actual: list[Array], expected: list[Array]) -> d
     """Return the comparison of each output, within the tolerances of the lowering that calls the kernel."""
     tolerances = check.spec.tolerances["custom"]
     return {
-        o.name: compare(a, e, tolerance=tolerances[dtype_of(o.type, check.model.types)])
+        o.name: with_pattern(compare(a, e, tolerance=tolerances[dtype_of(o.type, check.model.types)]), a, e)
         for o, a, e in zip(graph_outputs(check.spec, check.model), actual, expected, strict=True)
     }
 
