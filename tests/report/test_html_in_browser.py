@@ -23,7 +23,7 @@ from selenium.webdriver.support.select import Select
 from selenium.webdriver.support.wait import WebDriverWait
 
 from opmatrix.project.paths import Paths
-from opmatrix.report import html_page, logs_and_graphs
+from opmatrix.report import history, html_page, logs_and_graphs
 from opmatrix.report.changes import compare
 from opmatrix.report.logs_and_graphs import Background
 from opmatrix.report.mutation_scores import MutationScore
@@ -596,19 +596,35 @@ def test_an_operator_unfolds_its_errors_checks_and_search(driver: webdriver.Chro
     found = [r for r in FOUND if r.op in ("operator_00", "operator_01") and r.cell.ort == "1.31"]
     records_ = [*checks(), searched]
     report = document(found, ENVIRONMENTS, checks=records_, mutation=[score.as_json(tmp_path)])
-    (tmp_path / "index.html").write_text(html_page.render(report, found, [BACKGROUND] * len(found), records_))
+    wrong = [verdict(r.op, r.cell, "mismatched") for r in found[:3]]
+    history.record(Paths(tmp_path), [*wrong, *found[3:]], records_)
+    runs = history.record(Paths(tmp_path), found, records_)
+    seconds = {"operator_00": {"verify": 1.25, "compile": 120.0}, "operator_01": {"verify": 2.0}}
+    html = html_page.render(report, found, [BACKGROUND] * len(found), records_, runs=runs, seconds=seconds)
+    (tmp_path / "index.html").write_text(html)
     driver.get((tmp_path / "index.html").as_uri())
     page = Page(driver, "")
+    assert [" ".join(text.split()) for text in page.texts("#overview .bars tr")] == [
+        "compile 2 min 0 s",
+        "verify 3.3 s",
+    ]
+    label = page.one('#overview [aria-label^="History"]').get_attribute("aria-label")
+    assert label and label.endswith(f": {count_wrong(found)} of {len(found)} wrong")
     first, second = page.texts("#operators tbody tr")
     assert "operator_00" in first and "204, 80 new shapes, 56 refused" in first and "95.2 % of 85" in first
     assert "operator_01" in second and "not tried" in second
     page.one("#operators .fold").send_keys(Keys.ENTER)
     panel = page.one("#operators .panel").text
-    assert page.run(COLOURS, "#operators .panel canvas")[0] > 3
+    assert page.run(COLOURS, "#operators .panel canvas")[0] > 3 and len(page.all("#operators .panel canvas")) == 2
+    assert page.texts("#operators .panel .bars th") == ["compile", "verify"]
     assert "it refuses much" in panel and "eps 21" in panel and "81 killed, 4 survived" in panel
     assert page.one("#operators .fold").get_attribute("aria-expanded") == "true"
     page.one("#operators .fold").click()
     assert not page.all("#operators .panel")
+
+
+def count_wrong(found: Sequence[Verdict]) -> int:
+    return sum(r.outcome in ("failed", "mismatched") for r in found)
 
 
 AXE = Path(__file__).parent / "axe" / "axe.min.js"

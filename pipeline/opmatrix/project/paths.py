@@ -305,6 +305,8 @@ class Paths:
     report_cache = _fixed("build/report/cache.json")
     # The last report with other results, which the new one is compared with.
     previous_report = _fixed("build/report/previous.json")
+    # The results of the last runs, a line each.
+    report_history = _fixed("build/report/history/runs.jsonl")
 
     @property
     def report_files(self) -> tuple[Path, ...]:

@@ -33,10 +33,13 @@ def render(
     checks: Sequence[CheckRecord] = (),
     mismatches: Mapping[str, Any] = NO_MISMATCHES,
     links: Mapping[str, str] | None = None,
+    runs: Sequence[Mapping[str, Any]] = (),
+    seconds: Mapping[str, Mapping[str, float]] | None = None,
 ) -> str:
-    """Return the HTML of the page, from one background for each verdict, the records of failing cases, and the
-    addresses of a cell's files (`logs_and_graphs.links`)."""
-    found = data(report, verdicts, backgrounds, checks) | {"mismatches": mismatches, "links": links}
+    """Return the HTML of the page, from one background for each verdict, the records of failing cases, the addresses of
+    a cell's files (`logs_and_graphs.links`), the last runs, and the seconds of each operator (`report.history`)."""
+    found = data(report, verdicts, backgrounds, checks)
+    found |= {"mismatches": mismatches, "links": links, "history": [*runs], "seconds": seconds or {}}
     return join(json.dumps(found, separators=(",", ":"), allow_nan=False))
 
 

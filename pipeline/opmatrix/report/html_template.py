@@ -13,8 +13,8 @@ from pathlib import Path
 _FOLDER = Path(__file__).parent
 # One script in the page, joined in this order: its parts share names, and the last one starts drawing.
 _SCRIPTS = (
-    *("graph", "plots", "data", "mismatch", "causes", "filters", "matrix", "keys", "legend", "banner", "overview"),
-    *("operators", "records", "detail", "page"),
+    *("graph", "plots", "data", "mismatch", "causes", "filters", "matrix", "keys", "legend", "banner", "runs"),
+    *("overview", "operators", "records", "detail", "page"),
 )
 _PAGE, _STYLE, *_OURS = (
     _FOLDER / "templates" / name for name in ("page.html", "page.css", *(f"{script}.js" for script in _SCRIPTS))

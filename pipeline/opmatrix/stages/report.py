@@ -15,7 +15,7 @@ from opmatrix.files import write_bytes, write_text
 from opmatrix.matrix.cells import Cell
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import installed
-from opmatrix.report import html_page, junit, logs_and_graphs, markdown, mismatches, mutation_scores, terminal
+from opmatrix.report import history, html_page, junit, logs_and_graphs, markdown, mismatches, mutation_scores, terminal
 from opmatrix.report.changes import compare
 from opmatrix.report.read_cache import ReadCache
 from opmatrix.report.records import (
@@ -72,7 +72,8 @@ def run(
     cache.save()
     failing = mismatches.read(layout, verdicts, records)
     links = logs_and_graphs.links(layout)
-    write_text(html, html_page.render(report, verdicts, backgrounds, records, failing, links))
+    runs, took = history.record(layout, verdicts, records), history.seconds(layout, operators)
+    write_text(html, html_page.render(report, verdicts, backgrounds, records, failing, links, runs, took))
     console = Console()
     checks = checks_in_order(checks)
     terminal.show(asked, console, skipped_checks(checks), checks)

@@ -77,6 +77,7 @@ function operatorPanel({ op, cells, checks }) {
   const records = make("table", { className: "records" }, make("tbody", {}, ...checks.map(checkRow)));
   return [
     errorsByCell(cells),
+    make("div", { className: "pair" }, ...[historyOf(op), secondsByStage(op)].filter(Boolean)),
     checks.length > 0 && make("h3", {}, "Checks"),
     checks.length > 0 && records,
     search && make("h3", {}, "What the search tried"),

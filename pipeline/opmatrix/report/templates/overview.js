@@ -17,6 +17,7 @@ const dtypeColour = (dtype) => colour(`--dtype-${DTYPE_ORDER.includes(dtype) ? d
 const MOST_ROWS = 24, LEAST_SHARE = 1e-4;
 
 function buildOverview() {
+  const runs = [historyOfCells(), secondsByStage()].filter(Boolean), below = make("div", { className: "pair" }, ...runs);
   const rows = new Map(), dtypes = new Set();
   for (let i = 0; i < COUNT; i++) {
     const [from, to] = cases(i);
@@ -35,7 +36,11 @@ function buildOverview() {
   }
   const largest = (row) => Math.max(0, ...row.values());
   const measured = [...rows].filter(([, row]) => row.size);
-  if (!measured.length) { byId("overview").hidden = true; return; }
+  if (!measured.length) {
+    byId("overview").append(below);
+    byId("overview").hidden = !runs.length;
+    return;
+  }
   const shown = measured.sort(([, a], [, b]) => largest(b) - largest(a)).slice(0, MOST_ROWS).sort(([a], [b]) => byVersion(b, a));
   const titles = shown.map(([title]) => title);
   const series = [...dtypes].sort((a, b) => byVersion(a, b));
@@ -56,7 +61,7 @@ function buildOverview() {
   });
   const spoken = shown.map(([title, row]) => `${title} ${percent(largest(row))} %`).reverse().join(", ");
   const note = measured.length > shown.length ? `the ${shown.length} largest of ${measured.length}` : "largest of all cells";
-  byId("overview").append(plot("Error, of the tolerance", note, 40 + titles.length * 23, data, marks, spoken), dtypeKey(series));
+  byId("overview").append(plot("Error, of the tolerance", note, 40 + titles.length * 23, data, marks, spoken), dtypeKey(series), below);
 }
 
 function dtypeKey(dtypes) {

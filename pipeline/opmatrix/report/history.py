@@ -1,0 +1,81 @@
+"""The results of the last runs, and the seconds that the steps of each operator last took, for the page."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Mapping, Sequence, Set
+from contextlib import closing
+from typing import Any
+
+from opmatrix.files import write_text
+from opmatrix.project.paths import Paths
+from opmatrix.report.records import OUTCOMES, counts
+from opmatrix.verdict import WRONG, CheckRecord, Verdict, finite
+
+KEPT = 30
+"""Runs in the history."""
+
+
+def record(
+    layout: Paths, verdicts: Sequence[Verdict], checks: Sequence[CheckRecord], *, now: float | None = None
+) -> list[dict[str, Any]]:
+    """Add this run to the history, unless its results are those of the last run, and return the last runs, oldest
+    first. docs/report.md describes a run. A damaged line of the file is left out."""
+    runs = _read(layout)
+    results = _results(verdicts, checks)
+    if runs and {key: value for key, value in runs[-1].items() if key != "time"} == results:
+        return runs
+    written = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now))
+    runs = [*runs, {"time": written, **results}][-KEPT:]
+    write_text(layout.report_history, "".join(f"{json.dumps(run, allow_nan=False)}\n" for run in runs))
+    return runs
+
+
+def _results(verdicts: Sequence[Verdict], checks: Sequence[CheckRecord]) -> dict[str, Any]:
+    operators: dict[str, dict[str, Any]] = {}
+    for found in verdicts:
+        one = operators.setdefault(found.op, {"cells": 0, "wrong": 0, "tolerance_used": None})
+        one["cells"] += 1
+        one["wrong"] += found.outcome in WRONG
+        used = finite(found.tolerance_used)
+        if used is not None:
+            one["tolerance_used"] = max(float(f"{used:.3g}"), one["tolerance_used"] or 0.0)
+    outcomes = {name: counts(some, "all") for name, some in (("cells", verdicts), ("checks", checks))}
+    return {**outcomes, "operators": operators}
+
+
+def _read(layout: Paths) -> list[dict[str, Any]]:
+    try:
+        lines = layout.report_history.read_text(errors="replace").splitlines()
+    except FileNotFoundError:
+        return []
+    runs = []
+    for line in lines:
+        try:
+            run = json.loads(line)
+            if all(isinstance(run[name][outcome], int) for name in ("cells", "checks") for outcome in OUTCOMES):
+                dict(run["operators"])
+                str(run["time"])
+                runs.append(run)
+        except (ValueError, LookupError, TypeError):
+            continue
+    return runs
+
+
+def seconds(layout: Paths, operators: Set[str]) -> Mapping[str, Mapping[str, float]]:
+    """Return the seconds that the steps of each operator took when they last ran, by stage; none where no state is."""
+    try:
+        with closing(sqlite3.connect(f"{layout.state.absolute().as_uri()}?mode=ro", uri=True, timeout=1)) as database:
+            rows = database.execute("select name, seconds from duration").fetchall()
+    except sqlite3.Error:
+        return {}
+    found: dict[str, dict[str, float]] = {}
+    for task, took in rows:
+        stage, _, name = task.partition(":")
+        operator = name.partition("@")[0].partition("-")[0]
+        if operator in operators:
+            of = found.setdefault(operator, {})
+            of[stage] = of.get(stage, 0.0) + took
+    return {op: {stage: round(sum_, 2) for stage, sum_ in sorted(of.items())} for op, of in sorted(found.items())}
