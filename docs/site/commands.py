@@ -45,6 +45,7 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
 MORE_VARIABLES = {
     "NINJA": "ninja, if it is not the one that is installed",
     "OPMATRIX_TORCH_WHEELS": "for tests/other_versions alone: a folder with wheels of torch",
+    "OPMATRIX_TOOLS": "for tests of shipped things alone: a folder with the packages of requirements/wheel.txt",
     "OPMATRIX_ENVIRONMENTS": "for tests/wheel alone: environments to try the wheel in",
     "OPMATRIX_REPOSITORY": "for the site alone: the address that links to files of the repository lead to",
 }

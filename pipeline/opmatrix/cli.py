@@ -215,7 +215,7 @@ def _check_models(_: Paths, *, jobs: Path) -> None:
 _SPECIAL: Mapping[str, Callable[..., None]] = {
     "compile": _compile, "register": _register, "export": _export, "verify": _verify, "sanitize": _sanitize,
     "probe": _probe, "link-wheel": partial(_wheel_stage, "link-wheel"), "dist": partial(_wheel_stage, "dist"),
-    "report": _report, "check-models": _check_models,
+    "report": _report, "check-models": _check_models, "hf-kernel": partial(_wheel_stage, "hf-kernel"),
 }  # fmt: skip
 
 
@@ -360,6 +360,10 @@ STAGES: Mapping[str, Stage] = {
     "dist": (
         "build a wheel of the operators that ship, and run them from it",
         _flag("--unverified", "skip the verification; the wheel's version and dist.json show that"),
+    ),
+    "hf-kernel": (
+        "make a folder that Hugging Face's package kernels loads, from the wheel that dist has built",
+        _flag("--unverified", "from the wheel of dist --unverified"),
     ),
     "tolerances": (
         "print the measured errors of an operator, and the tolerance that they call for", _OPERATOR,

@@ -61,6 +61,17 @@ def test_the_wheel_says_what_is_verified(verified: Project) -> None:
     assert "all up to date" in verified.doit("dist").stdout
 
 
+def test_a_folder_for_kernels_is_of_the_verified_wheel(verified: Project) -> None:
+    done = verified.doit("dist", "--format", "hf-kernel")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 case in 1 run from the kernel folder\nbuild/hf-kernel: " in done.stdout
+    assert "Verified: 1 cell and 5 checks, in torch 2." in (verified.layout.kernel_folder / "README.md").read_text()
+    assert "all up to date" in verified.doit("dist", "--format", "hf-kernel").stdout
+    (verified.layout.kernel_folder / "README.md").unlink()
+    assert " dist:hf-kernel\n" in verified.doit("dist", "--format", "hf-kernel").stdout
+    assert (verified.layout.kernel_folder / "README.md").is_file()
+
+
 def test_a_wrong_kernel_ships_only_unverified(verified: Project) -> None:
     wheel = wheel_of(verified)
     verified.replace(KERNEL, RIGHT, WRONG)

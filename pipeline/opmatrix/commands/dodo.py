@@ -55,7 +55,7 @@ class Loader(NamespaceTaskLoader):
     def load_tasks(self, cmd: Command, pos_args: list[str]) -> list[Task]:
         """Return the tasks, and replace doit's open Dependency by opmatrix's State."""
         try:
-            pos_args[:] = _with_unverified(pos_args)
+            pos_args[:] = _with_dist_options(pos_args)
             tasks = super().load_tasks(cmd, pos_args)
             _reject_other_tasks(tasks)
             _require_wheel_steps(pos_args, tasks)
@@ -102,15 +102,28 @@ def resume_in(root: Path, arguments: Sequence[str]) -> None:
         os.execv(sys.executable, [sys.executable, "-m", "doit", *kept])
 
 
-def _with_unverified(words: Sequence[str]) -> list[str]:
-    """Replace ``dist --unverified`` by the step ``dist:unverified``. With an option of doit's, the task `dist` would
-    depend on the same other tasks."""
+def _with_dist_options(words: Sequence[str]) -> list[str]:
+    """Replace ``dist --format hf-kernel --unverified`` by the step ``dist:hf-kernel-unverified``. With options of
+    doit's, the task `dist` would depend on the same other tasks. Raises UsageError for an unknown format."""
+    if DIST not in words:
+        return [*words]
+    from opmatrix.plan.wheel_steps import HF_KERNEL, UNVERIFIED  # no other command needs it: a plan may be cached
+
+    formats = ("wheel", HF_KERNEL)
     found: list[str] = []
-    for word in words:
-        if word == "--unverified" and found[-1:] == [DIST]:
-            found[-1] = f"{DIST}:unverified"
-        else:
-            found.append(word)
+    waiting = [part for word in words for part in ([*word.split("=", 1)] if word.startswith("--format=") else [word])]
+    while waiting:
+        found.append(waiting.pop(0))
+        if found[-1] != DIST:
+            continue
+        kinds = {"--format": "wheel", f"--{UNVERIFIED}": ""}
+        while waiting and waiting[0] in kinds:
+            option = waiting.pop(0)
+            kinds[option] = UNVERIFIED if option != "--format" else waiting.pop(0) if waiting else ""
+        if kinds["--format"] not in formats:
+            raise UsageError(f"dist --format: found {kinds['--format']!r}, allowed: {', '.join(formats)}")
+        name = "-".join(kind for kind in kinds.values() if kind not in ("", "wheel"))
+        found[-1] = f"{DIST}:{name}" if name else DIST
     return found
 
 

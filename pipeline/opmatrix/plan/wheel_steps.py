@@ -17,6 +17,7 @@ from opmatrix.wheel.git_commit import commit
 from opmatrix.wheel.settings import Dist
 
 UNVERIFIED = "unverified"
+HF_KERNEL = "hf-kernel"
 
 
 def shipping(plan: Plan, made: Sequence[Step]) -> Iterator[Step]:
@@ -34,6 +35,8 @@ def shipping(plan: Plan, made: Sequence[Step]) -> Iterator[Step]:
     yield _link_wheel(plan, plan.dist)
     yield _dist(plan, plan.dist, proofs=_proofs(plan.dist, made))
     yield _dist(plan, plan.dist, proofs=None)
+    yield _hf_kernel(plan, plan.dist, unverified=False)
+    yield _hf_kernel(plan, plan.dist, unverified=True)
 
 
 def _proofs(dist: Dist, made: Sequence[Step]) -> list[Step]:
@@ -99,6 +102,24 @@ def _dist(plan: Plan, dist: Dist, *, proofs: Sequence[Step] | None) -> Step:
         cells=[] if kind else [str(cell) for cell in plan.cells],
         cases=None if kind else fingerprint(cases),
         uses=() if kind else ("torch", "onnx", "onnxscript", "onnxruntime", "numpy"),
+    )
+
+
+def _hf_kernel(plan: Plan, dist: Dist, *, unverified: bool) -> Step:
+    """Return the step that makes a folder for `kernels` of the wheel, which its record describes completely."""
+    layout = plan.layout
+    return make_step(
+        plan,
+        "dist",
+        *([f"--{UNVERIFIED}"] if unverified else []),
+        name=f"{HF_KERNEL}-{UNVERIFIED}" if unverified else HF_KERNEL,
+        command=HF_KERNEL,
+        stage=HF_KERNEL,
+        reads=[layout.unverified_record if unverified else layout.dist_record],
+        writes=[layout.unverified_kernel_record if unverified else layout.kernel_record],
+        discovered_inputs=layout.unverified_kernel_list if unverified else layout.kernel_list,
+        code=[*inputs.TEMPLATES, *inputs.PROGRAMS],
+        settings=as_data(dist),
     )
 
 

@@ -333,3 +333,9 @@ class Paths:
     # The same for a wheel that was built with --unverified.
     unverified_record = _fixed("build/dist-unverified.json")
     unverified_list = _fixed("build/dist-unverified.txt")
+    # The folder for the Hugging Face package `kernels`, the digests of its files, and their list.
+    kernel_folder = _fixed("build/hf-kernel")
+    kernel_record = _fixed("build/hf-kernel.sha256")
+    kernel_list = _fixed("build/hf-kernel.txt")
+    unverified_kernel_record = _fixed("build/hf-kernel-unverified.sha256")
+    unverified_kernel_list = _fixed("build/hf-kernel-unverified.txt")

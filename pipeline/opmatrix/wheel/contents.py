@@ -47,9 +47,9 @@ def files(paths: Paths, dist: Dist, operators: Sequence[Operator], *, opmatrix: 
         made = _operator_files(paths, operator, name, vendored)
         modules[operator.name] = [Path(file).stem for file in made if file != "__init__.py"]
         texts |= {f"{name}/_operators/{operator.name}/{file}": text for file, text in made.items()}
-    variables = _variables(dist, [o.spec for o in operators], modules)
+    found_variables = variables(dist, [o.spec for o in operators], modules)
     for path, template in _RENDERED.items():
-        texts[path.format(name=name)] = _environment().get_template(template).render(variables)
+        texts[path.format(name=name)] = render(template, found_variables)
     texts |= {f"{name}/py.typed": "", f"{name}_onnxruntime/py.typed": ""}
     found = {path: text.encode() for path, text in texts.items()}
     for side in inputs.sides(operators):
@@ -94,7 +94,13 @@ def _environment() -> jinja2.Environment:
     return environment
 
 
-def _variables(dist: Dist, specs: Sequence[OpSpec], modules: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+def render(template: str, values: Mapping[str, Any]) -> str:
+    """Return a file of this room's templates with `variables`."""
+    return _environment().get_template(template).render(values)
+
+
+def variables(dist: Dist, specs: Sequence[OpSpec], modules: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """Return what the templates name; `modules` of each operator."""
     functions = [
         {
             "name": spec.name,

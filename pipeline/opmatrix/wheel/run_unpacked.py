@@ -101,6 +101,7 @@ class WheelRun:
     cells: Sequence[Cell]
     torch: str  # the installed version
     folder: Path
+    variant: str = ""  # of a folder for `kernels`: where its package is in `folder`
     runs: list[_CaseRun] = field(default_factory=list)
 
     def job(self) -> dict[str, Any]:
@@ -108,10 +109,10 @@ class WheelRun:
         numbers = count()
         made = [self._operator(operator, numbers) for operator in self.operators]
         packages = [path for path in sys.path if Path(path).name in _SITE]
-        exports = list(self._exports(made))
+        exports = [] if self.variant else list(self._exports(made))
         return {
             "name": self.name, "folder": str(self.folder / "wheel"), "packages": packages, "operators": made,
-            "exports": exports,
+            "exports": exports, "kernel": str(self.folder / self.variant) if self.variant else "",
         }  # fmt: skip
 
     def _operator(self, operator: Operator, numbers: Iterator[int]) -> dict[str, Any]:
@@ -220,17 +221,30 @@ def run(wheel: bytes, use: WheelRun) -> str:
     """Unpack a wheel, use it, and compare; return what ran. Raises DistError with what is wrong."""
     with zipfile.ZipFile(io.BytesIO(wheel)) as archive:
         archive.extractall(use.folder / "wheel")
+    return _run(use, ("torch", "ort"), what="the wheel")
+
+
+def run_kernel(files: Mapping[str, bytes], use: WheelRun) -> str:
+    """Write a folder for `kernels`, use it in torch, and compare; return what ran. Raises DistError as `run`."""
+    for name, content in files.items():
+        path = use.folder / "kernel" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return _run(use, ("torch",), what="the kernel folder")
+
+
+def _run(use: WheelRun, sides: Iterable[str], *, what: str) -> str:
     path = use.folder / "job.json"
     path.write_text(json.dumps(use.job()))
-    for side in ("torch", "ort"):
-        _start(side, path)
+    for side in sides:
+        _start(side, path, what)
     problems = {f"{r.spec.name}-{r.case.name}": "\n".join(found) for r in use.runs if (found := list(r.problems()))}
     if problems:
         where = "each case by its operator's name: python -m opmatrix verify"
-        text = step_log.summarize_faults(problems, subject="the wheel", where=where)
-        raise DistError(f"the wheel gives other outputs than the expected ones:\n{text}")
+        text = step_log.summarize_faults(problems, subject=what, where=where)
+        raise DistError(f"{what} gives other outputs than the expected ones:\n{text}")
     runs = sum(1 for r in use.runs if r.out.is_dir() for _ in r.out.iterdir())
-    return f"{many(len(use.runs), 'case')} in {many(runs, 'run')} from the wheel"
+    return f"{many(len(use.runs), 'case')} in {many(runs, 'run')} from {what}"
 
 
 @dataclass(kw_only=True)
@@ -243,7 +257,7 @@ class _Said:
     others: deque[str] = field(default_factory=lambda: deque(maxlen=_KEPT_LINES))
 
 
-def _start(side: str, path: Path) -> None:
+def _start(side: str, path: Path, what: str = "the wheel") -> None:
     """Run the program in a process without opmatrix, the project, and what PYTHONPATH and .pth files add.
 
     It counts to the limits of the step that this process is. Raises DistError unless the program says that it is done.
@@ -267,7 +281,7 @@ def _start(side: str, path: Path) -> None:
     if said.done and process.returncode == 0:
         return
     step_log.detail("\n".join(said.others))
-    raise DistError(f"the wheel does not work in {where}: {said.failed or _death(process.returncode, said)}")
+    raise DistError(f"{what} does not work in {where}: {said.failed or _death(process.returncode, said)}")
 
 
 def _listen(lines: Iterable[str], where: str) -> _Said:
