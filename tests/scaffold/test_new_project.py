@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 import subprocess
 import sys
 import tomllib
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import IO, Any
 
@@ -14,7 +17,7 @@ import pytest
 from opmatrix.commands import main
 from opmatrix.errors import UsageError
 from opmatrix.project.paths import Paths
-from opmatrix.project.settings import default_opsets, is_project
+from opmatrix.project.settings import default_opsets, installed, is_project
 from opmatrix.scaffold import new_project
 from opmatrix.wheel import settings
 
@@ -194,3 +197,50 @@ def test_a_command_line_that_is_not_doits_is_rejected(monkeypatch: pytest.Monkey
     monkeypatch.setattr(sys, "argv", ["pytest", "list"])
     with pytest.raises(UsageError, match=r"in Python use opmatrix\.commands\.main\.Program"):
         main.hand_over()
+
+
+# Continuous integration.
+
+
+def test_a_workflow_comes_with_a_new_project_or_into_one(
+    opmatrix: Typed, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = opmatrix("new", "--project", "my_ops", "--ci", "github")
+    assert f"wrote my_ops/{new_project.WORKFLOW}\n" in said
+    written = (folder / "my_ops" / new_project.WORKFLOW).read_text()
+    assert f"TORCH: torch=={installed().torch.partition('+')[0]}\n" in written
+    assert f"opmatrix[tox]=={metadata.version('opmatrix')}\n" in written
+    monkeypatch.chdir(folder / "my_ops")
+    assert "is there already, and nothing is overwritten" in opmatrix.refused("--ci", "github")
+    shutil.rmtree(".github")
+    assert opmatrix("new", "--ci", "github") == f"wrote {new_project.WORKFLOW}\n"
+    assert Path(new_project.WORKFLOW).read_text() == written
+
+
+def test_a_workflow_below_the_top_of_a_repository_says_so(
+    opmatrix: Typed, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / ".git").mkdir()
+    opmatrix("new", "--project", "my_ops")
+    monkeypatch.chdir(folder / "my_ops")
+    assert f"move {new_project.WORKFLOW} to {folder}, and add to each job: defaults: {{run: {{working-" in opmatrix(
+        "new", "--ci", "github"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--project", "p", "--ci", "gitub"), "--ci: found 'gitub'; did you mean 'github'?; allowed: github"),
+        (("--ci", "github"), "no dodo.py in"),
+        (("--ci", "github", "--schema", "x"), "--ci writes a workflow, and operators come into it later: leave out"),
+    ],
+)
+def test_a_workflow_that_cannot_be_written(opmatrix: Typed, arguments: tuple[str, ...], message: str) -> None:
+    assert message in opmatrix.refused(*arguments)
+
+
+def test_actions_are_pinned_by_commit() -> None:
+    (text,) = new_project.workflow("github").values()
+    used = re.findall(r"uses: (\S+) # v\d", text)
+    assert len(used) == text.count("uses:") and all(re.fullmatch(r"actions/[\w-]+@[0-9a-f]{40}", one) for one in used)

@@ -22,7 +22,9 @@ class New(CommandBase):
 
     name = "new"
     doc_purpose = "write a new operator that passes all gates; the places to fill in are marked"
-    doc_usage = "[--schema SCHEMA | --override aten::NAME | --from-onnx FILE] [--domain DOMAIN] | --project DIR"
+    doc_usage = (
+        "[--schema SCHEMA | --override aten::NAME | --from-onnx FILE] [--domain DOMAIN] | [--project DIR] [--ci github]"
+    )
     doc_description = (
         "Declaration, cases, reference, README and kernel: of a torch schema, of an operator of torch's own, or of "
         "the nodes of a model that ONNX Runtime does not know. Without any of them it asks, in a terminal. Or, with "
@@ -39,6 +41,7 @@ class New(CommandBase):
         _option("override", "an operator of torch's own, such as aten::sinc, to be exported as one of yours"),
         _option("from_onnx", "a model: each operator in it that nobody knows is declared"),
         _option("project", "a folder, new or empty, which becomes a project; --name is that of its wheel"),
+        _option("ci", "github: a workflow that verifies the operators, of a new project or of the one that is there"),
     )
 
     def parse_execute(self, in_args: Sequence[str]) -> int:
@@ -52,8 +55,9 @@ class New(CommandBase):
         if args:
             raise UsageError(f"doit new: found {' '.join(args)!r}, allowed: options alone. A schema stands in quotes")
         given = {option["name"]: params[option["name"]].strip() for option in self.cmd_options}
-        if folder := given.pop("project"):
-            return _project(folder, given)
+        folder, ci = given.pop("project"), given.pop("ci")
+        if folder or ci:
+            return _project(folder, given, ci=ci)
         return _operator(given)
 
 
@@ -77,16 +81,24 @@ def _operator(given: Mapping[str, str]) -> int:
     return 0
 
 
-def _project(asked: str, given: Mapping[str, str]) -> int:
-    """Write a project into the folder `asked`."""
+def _project(asked: str, given: Mapping[str, str], *, ci: str) -> int:
+    """Write a project into the folder `asked`, or only the workflow of the service `ci` into the project."""
     from opmatrix.scaffold import new_project  # as above
 
-    if others := [f"--{name.replace('_', '-')}" for name, value in given.items() if value and name != "name"]:
-        raise UsageError(f"--project makes a folder, and operators come into it later: leave out {', '.join(others)}")
+    own = ["name"] if asked else []
+    if others := [f"--{name.replace('_', '-')}" for name, value in given.items() if value and name not in own]:
+        makes = "--project makes a folder" if asked else "--ci writes a workflow"
+        raise UsageError(f"{makes}, and operators come into it later: leave out {', '.join(others)}")
+    if not asked:
+        root = find_root(Path.cwd())
+        print(f"wrote {new_project.write_workflow(root, ci)}")
+        if note := new_project.where_unread(root):
+            print(printable(note))
+        return 0
     folder = Path(os.path.abspath(Path(asked).expanduser()))  # noqa: PTH100 - resolve() would follow links
     name = new_project.name_of(folder, given["name"])
     new_project.require_new_folder(folder)
-    files = new_project.render(name)
+    files = new_project.render(name, ci=ci)
     new_project.write(folder, files)
     for line in new_project.summary(Path(asked), files, name=name):
         print(printable(line))

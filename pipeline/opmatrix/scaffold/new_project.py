@@ -6,26 +6,61 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from importlib import metadata
 from pathlib import Path
 
 from opmatrix.codegen import jinja
-from opmatrix.errors import UsageError
+from opmatrix.errors import UsageError, did_you_mean
 from opmatrix.project.format import check_path
-from opmatrix.project.settings import is_project
+from opmatrix.project.settings import installed, is_project
 from opmatrix.scaffold.prompt import EXAMPLE
 from opmatrix.wheel.settings import why_no_name
 
 # dodo.py makes a folder a project, so it is first here and written last. The first operator brings ops/ and native/,
 # because git keeps no empty folder.
 _FILES = ("dodo.py", "pyproject.toml", "tox.ini", "toxfile.py", ".gitignore", "README.md")
+WORKFLOW = ".github/workflows/opmatrix.yml"
 _MAY_EXIST = (".git", ".venv")  # in the folder, before it becomes a project
 _NOTHING = "Nothing was written."
 
 
-def render(name: str) -> dict[str, str]:
-    """Return the text of every file of a project by its path; `name` is the name of its wheel."""
+def render(name: str, *, ci: str = "") -> dict[str, str]:
+    """Return the text of every file of a project by its path. `name` is the name of its wheel, `ci` the service whose
+    workflow is among them. Raises UsageError for an unknown service."""
     environment = jinja.environment("opmatrix.scaffold")
-    return {file: environment.get_template(f"project/{file.lstrip('.')}.j2").render(name=name) for file in _FILES}
+    files = {file: environment.get_template(f"project/{file.lstrip('.')}.j2").render(name=name) for file in _FILES}
+    return files | (workflow(ci) if ci else {})
+
+
+def workflow(ci: str) -> dict[str, str]:
+    """Return the text of the workflow of a service by its path. Raises UsageError for an unknown service."""
+    if ci != "github":
+        raise UsageError(f"--ci: found {ci!r}{did_you_mean(ci, ['github'])}; allowed: github. {_NOTHING}")
+    template = jinja.environment("opmatrix.scaffold").get_template("project/opmatrix.yml.j2")
+    torch = installed().torch.partition("+")[0]
+    return {WORKFLOW: template.render(opmatrix=metadata.version("opmatrix"), torch=torch)}
+
+
+def write_workflow(root: Path, ci: str) -> str:
+    """Write the workflow of a service into a project; return its path there. Raises UsageError if there is one."""
+    (path, text), *_ = workflow(ci).items()
+    if (root / path).exists():
+        raise UsageError(f"--ci {ci}: {path} is there already, and nothing is overwritten. Remove or rename it")
+    try:
+        write(root, {path: text})
+    except UsageError as error:
+        raise UsageError(str(error).replace("--project", f"--ci {ci}:", 1)) from error
+    return path
+
+
+def where_unread(root: Path) -> str:
+    """Return what to do with the workflow if the project is not at the top of its repository, or ""."""
+    top = next((folder for folder in (root, *root.parents) if (folder / ".git").exists()), root)
+    if top == root:
+        return ""
+    below = root.relative_to(top)
+    return (f"GitHub reads workflows at the top of a repository only: move {WORKFLOW} to {top}, and add to each job: "
+            f"defaults: {{run: {{working-directory: {below}}}}}")  # fmt: skip
 
 
 def name_of(folder: Path, asked: str) -> str:
@@ -62,10 +97,10 @@ def write(folder: Path, files: Mapping[str, str]) -> None:
     """Create `folder` and write `files` into it, the first one last. Raises UsageError if that fails."""
     made: list[Path] = []
     try:
-        for missing in [p for p in (*reversed(folder.parents), folder) if not p.exists()]:
-            missing.mkdir()
-            made.append(missing)
         for name, text in reversed([*files.items()]):
+            for missing in [p for p in reversed((folder / name).parents) if not p.exists()]:
+                missing.mkdir()
+                made.append(missing)
             with (folder / name).open("x", encoding="utf-8") as file:
                 made.append(folder / name)
                 file.write(text)
