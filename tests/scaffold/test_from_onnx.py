@@ -334,6 +334,36 @@ def test_a_torch_schema_adds_a_torch_operator() -> None:
     assert spec.torch and spec.torch.name == "my::fast"
 
 
+def test_a_torch_schema_gets_the_dtypes_of_the_model() -> None:
+    """Which a schema does not say: of the first input, and others of their own."""
+    nodes = [
+        node(value("x", dtype), value("ids", I64), outputs=[value("y", dtype), value("found", I64)])
+        for dtype in ("float16", F64)
+    ]
+    made = from_nodes_and_schema(nodes, "my::look(Tensor x, Tensor ids) -> (Tensor, Tensor)", shown="m.onnx").spec
+    assert made.types == {"T": ("float16", F64)}
+    assert [(i.name, i.type) for i in made.inputs] == [("x", "T"), ("ids", I64)]
+    assert [(o.type, o.shape) for o in made.outputs] == [("T", SameAs(input="x")), (I64, SameAs(input="ids"))]
+    assert made.tolerances["custom"].keys() == {"float16", F64, I64}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "message"),
+    [
+        ([node(value("x", "complex64"))], "'x' is complex64, "),
+        (
+            [node(value("x"), value("w", I64)), node(value("x"), value("w", F64))],
+            "input 1 is float64 or int64, and not",
+        ),
+    ],
+)
+def test_dtypes_that_no_operator_has_are_refused_with_a_schema_too(nodes: list[dict[str, Any]], message: str) -> None:
+    schema = "my::f(Tensor x, Tensor? w=None) -> Tensor"
+    with pytest.raises(UsageError) as raised:
+        from_nodes_and_schema(nodes, schema, shown="m.onnx")
+    assert message in str(raised.value)
+
+
 @pytest.mark.parametrize(
     ("schema", "reason"),
     [

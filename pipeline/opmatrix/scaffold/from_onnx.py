@@ -73,7 +73,7 @@ def from_nodes(nodes: Sequence[Node], *, shown: str, name: str = "") -> Draft:
     """Return one operator without torch, from its nodes. Raises UsageError with everything that is undeclarable."""
     first = nodes[0]
     name = name or _operator_name(first["op_type"])
-    qualified = f"{first['domain']}::{first['op_type']}"
+    qualified = _qualified(first)
     if refused := [*dict.fromkeys(_refused(nodes))]:
         raise UsageError("\n".join([f"{shown}: {qualified} cannot be declared:", *(f"  {why}" for why in refused)]))
     types, declared = _types(nodes)
@@ -156,10 +156,12 @@ def from_nodes_and_schema(nodes: Sequence[Node], schema: str, *, shown: str, nam
     """Return one operator with `schema` and the op type of `nodes`. Raises UsageError if a node does not fit it."""
     first = nodes[0]
     draft = from_torch_schema.from_schema(schema, domain=first["domain"], name=name, op_type=first["op_type"])
-    spec, wrong = replace(draft.spec, onnx=replace(draft.spec.onnx, versions=_versions(first))), []
+    spec = replace(draft.spec, onnx=replace(draft.spec.onnx, versions=_versions(first)))
+    wrong: list[str] = []
     variadic = any(i.variadic for i in spec.inputs)
     most, least = len(spec.inputs), len(sure_inputs(spec))
     for node in nodes:
+        wrong += _dtype_refused(node)
         found = len(node["inputs"])
         if found < least or (found > most and not variadic):
             wrong.append(
@@ -178,7 +180,31 @@ def from_nodes_and_schema(nodes: Sequence[Node], schema: str, *, shown: str, nam
     if wrong:
         known = f"{shown}: the schema does not fit {first['domain']}::{first['op_type']}:"
         raise UsageError("\n".join([known, *(f"  {w}" for w in dict.fromkeys(wrong))]))
-    return replace(draft, spec=spec)
+    if mixed := [*_mixed(nodes)]:
+        raise UsageError("\n".join([f"{shown}: {_qualified(first)} cannot be declared:", *(f"  {m}" for m in mixed)]))
+    return finished(replace(draft, spec=_with_types(spec, nodes)))
+
+
+def _qualified(node: Node) -> str:
+    return f"{node['domain']}::{node['op_type']}"
+
+
+def _with_types(spec: OpSpec, nodes: Sequence[Node]) -> OpSpec:
+    """Return the declaration with the dtypes of the model in place of those that a schema does not say."""
+    (variable,), (types, declared) = spec.types, _types(nodes)
+
+    def of(side: str, index: int, old: str) -> str:
+        new = declared[side][index] if index < len(declared[side]) else old
+        return variable if new == "T" else new
+
+    inputs = tuple(replace(part, type=of("inputs", n, part.type)) for n, part in enumerate(spec.inputs))
+    outputs = []
+    for index, part in enumerate(spec.outputs):
+        new = of("outputs", index, part.type)
+        # A placeholder copies an input of the same type.
+        shape = part.shape if (new == part.type and inputs == spec.inputs) or part.writes else shape_rule(inputs, new)
+        outputs.append(replace(part, type=new, shape=shape))
+    return replace(spec, types={variable: types["T"]}, inputs=inputs, outputs=tuple(outputs))
 
 
 def _who(node: Node) -> str:
@@ -189,11 +215,7 @@ def _who(node: Node) -> str:
 def _refused(nodes: Sequence[Node]) -> Iterator[str]:
     kinds: dict[str, str] = {}
     for node in nodes:
-        for part in (*node["inputs"], *node["outputs"]):
-            dtype = part and part["dtype"]
-            if dtype and dtype not in DTYPES:
-                why = WHY_NO_DTYPE.get(dtype, "which no operator takes")
-                yield f"{_who(node)}: {part['name']!r} is {dtype}, {why}"
+        yield from _dtype_refused(node)
         for key, value in node["attributes"].items():
             if value["kind"] == "bytes":
                 yield f"{_who(node)}: attribute {key!r} holds bytes that are no text (a NUL, or no UTF-8), and " \
@@ -213,6 +235,13 @@ def _refused(nodes: Sequence[Node]) -> Iterator[str]:
     if not any(all(_parts(nodes, "outputs", index)) for index in range(max(len(n["outputs"]) for n in nodes))):
         yield "no output is one that all its nodes have, and an operator needs one that is always there"
     yield from _mixed(nodes)
+
+
+def _dtype_refused(node: Node) -> Iterator[str]:
+    for part in (*node["inputs"], *node["outputs"]):
+        dtype = part and part["dtype"]
+        if dtype and dtype not in DTYPES:
+            yield f"{_who(node)}: {part['name']!r} is {dtype}, {WHY_NO_DTYPE.get(dtype, 'which no operator takes')}"
 
 
 def _tensor_refused(nodes: Sequence[Node], node: Node, key: str) -> Iterator[str]:

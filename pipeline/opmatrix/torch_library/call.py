@@ -27,6 +27,7 @@ from opmatrix.declaration.torch_signature import (
     written_schema,
 )
 from opmatrix.declaration.variadic_outputs import flat
+from opmatrix.errors import ExportError
 from opmatrix.spec import Attribute, Model, OpSpec
 from opmatrix.testdata.generator_state import generator_state
 from opmatrix.toolchain.torch_headers import identity
@@ -111,7 +112,14 @@ def _value(argument: WrittenArgument) -> Any:
     """Return the value of an argument; of one that `TorchOp.fixed` has, torch's object of that name."""
     if argument.constant is None:
         return argument.value
-    return torch.device("cpu") if argument.constant == "cpu" else getattr(torch, argument.constant)
+    if argument.constant == "cpu":
+        return torch.device("cpu")
+    if (found := getattr(torch, argument.constant, None)) is None:
+        raise ExportError(
+            f"TorchOp.fixed gives {argument.name!r} the value {argument.constant}, which torch {torch.__version__} "
+            "does not have. Leave this torch out of the cells, as in `doit torch=2.9,2.13`, or give another value"
+        )
+    return found
 
 
 def _state(seed: Attribute, number: int) -> torch.Tensor:
