@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import CodeType, FunctionType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 DType = Literal[
     "float16", "bfloat16", "float32", "float64",
@@ -33,7 +33,7 @@ MISSING: Any = object()
 class _KeepsMistakes(type):
     """Makes constructors record wrong arguments in ``__mistakes__`` instead of raising TypeError."""
 
-    def __call__(cls, *args: Any, **given: Any) -> Any:
+    def _record(cls, *args: Any, **given: Any) -> Any:
         known = {f.name: f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]  # every user is a dataclass
         required = [n for n, f in known.items() if f.default is f.default_factory is dataclasses.MISSING]
         made = super().__call__(**dict.fromkeys(required, MISSING) | {n: v for n, v in given.items() if n in known})
@@ -44,6 +44,9 @@ class _KeepsMistakes(type):
         )
         object.__setattr__(made, "__mistakes__", mistakes)
         return made
+
+    if not TYPE_CHECKING:  # pyright would take the result of each constructor for Any, and check no argument
+        __call__ = _record
 
 
 @dataclass(frozen=True, kw_only=True)
