@@ -73,7 +73,8 @@ def test_a_fault_that_changes_nothing_is_not_found() -> None:
     """So that check_models.py cannot count what any line has as found."""
     program = (
         "import sys, check_models as c\n"
-        "c.FAULTS = {'nothing': lambda model: c.label(model.graph.node[-1])}\n"
+        "c.FAULTS = {'nothing': lambda model: [c.label(model.graph.node[-1])]}\n"
+        "c.has_effect = lambda *_: True\n"
         "sys.argv = ['check_models.py', '--sample', '16', '--faults', '2']\n"
         "sys.exit(c.main())"
     )

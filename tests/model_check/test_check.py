@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -575,15 +577,29 @@ def test_a_missing_library_has_the_command_that_builds_it(project: Project) -> N
     assert "libgroup_norm_ort.so is missing. Build it: doit compile:group_norm" in text
 
 
+def test_a_library_of_somebody_else_is_run_without_a_project(project: Project, tmp_path: Path) -> None:
+    """Outside the project its operator is unknown, and its library one of somebody else."""
+    onnx.save(model(norm("x", "a"), plain("Relu", "a", "y")), tmp_path / "model.onnx")
+    program = "import sys; from opmatrix.commands.main import main; sys.exit(main())"
+    library = str(project.layout.ort_library("group_norm"))
+    command = [sys.executable, "-c", program, "check", "model.onnx", "--library", library]
+    environment = {**os.environ, "NO_COLOR": "1", "PYTHONIOENCODING": "utf-8"}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "libgroup_norm_ort.so must have 1 mydomain::mygroupnorm; they are run and not judged" in done.stdout
+    assert "✓ runs" in done.stdout and "node by node: 1 node" in done.stdout
+    assert "1 node without a reference" in done.stdout
+
+
 def test_check_is_refused_during_another_run(project: Project) -> None:
     onnx.save(model(norm("x", "y")), project.root / "model.onnx")
     with hold(project.layout.lock):
         done = project.doit("check", "model.onnx")
     assert done.returncode == 2
-    assert "another run (process" in done.stderr
+    assert "another run is at work in" in done.stderr
 
 
 def test_help_names_the_options(project: Project) -> None:
     done = project.doit("help", "check")
     assert done.returncode == 0
-    assert "check MODEL.onnx... | MODULE:FUNCTION | PATH/TO/FILE.py:FUNCTION" in done.stdout
+    assert "check MODEL.onnx... | MODULE:FUNCTION | PATH/TO/FILE.py:FUNCTION" in " ".join(done.stdout.split())

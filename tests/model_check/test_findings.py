@@ -15,7 +15,7 @@ from onnx import ModelProto, NodeProto, TensorProto, defs, helper, numpy_helper
 
 from opmatrix.declaration.load import load_operator
 from opmatrix.errors import UsageError
-from opmatrix.model_check import finding
+from opmatrix.model_check import finding, outcome
 from opmatrix.model_check.arguments import parse
 from opmatrix.model_check.default_tolerances import tolerances
 from opmatrix.model_check.finding import Finding
@@ -415,3 +415,13 @@ def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_findings_survive_a_file(tmp_path: Path) -> None:
     finding.write(tmp_path / "a.json", [WRONG, FINE], error="none", link=[["a", "b"]])
     assert finding.read(tmp_path / "a.json") == ([WRONG, FINE], {"error": "none", "link": [["a", "b"]]})
+
+
+def test_a_model_has_the_outcome_of_its_findings() -> None:
+    """The other outcomes are in test_several_models.py."""
+    fine, disputed = finding.ok("agrees", "with all"), finding.note("agrees", "implementations disagree at Add 'a'")
+    assert outcome.judge([fine], {"judged": 3, "skipped": 0, "disputed": 0}) == ("right", "with all")
+    assert outcome.judge([fine, disputed], {"judged": 3, "disputed": 1}) == ("disagree", disputed.text)
+    assert outcome.judge([fine, disputed, WRONG], {"judged": 3, "disputed": 1})[0] == "wrong"
+    assert outcome.judge([fine], {"judged": 3, "skipped": 1})[0] == "unknown"
+    assert outcome.judge([], {"agrees": False}) == ("unknown", "nothing to compare with")

@@ -81,7 +81,7 @@ class ModelChecks:
         show(title, [])
         known: Mapping[str, Any] = {}
         if request.function:
-            self._function(request, folder, title, shown)
+            known = self._function(request, folder, title, shown)
         else:
             known = self._model(request.model, folder, request, title, shown, of="")
         if not any(f.mark != "note" for f in counted):
@@ -96,13 +96,16 @@ class ModelChecks:
 
     def _function(
         self, request: CheckRequest, folder: Path, title: str, show: Callable[[str, Sequence[Finding]], None]
-    ) -> None:
+    ) -> dict[str, Any]:
+        """Capture the model of a function and check what each exporter writes; return what is known of the last."""
+        known: dict[str, Any] = {}
         of = f"torch {minor(installed().torch)}"
         for cell, found in self._capture(request, folder, title, show).items():
             of_cell = f"{cell}  {self._shown(found['model'] or '')}".rstrip()
             show(of_cell, [Finding(**f) for f in found["findings"]])
             if found["model"]:
-                self._model(found["model"], folder / cell, request, of_cell, show, of=of)
+                known |= self._model(found["model"], folder / cell, request, of_cell, show, of=of)
+        return known
 
     def _capture(
         self, request: CheckRequest, folder: Path, title: str, show: Callable[[str, Sequence[Finding]], None]

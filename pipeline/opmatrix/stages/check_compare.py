@@ -50,7 +50,7 @@ def run(
         nodes = list(compare_nodes(proto, fed.inputs, runtime, references, limits, own=own))
         wrong = first_wrong(nodes, differs=differs)
         changed = None
-        if against and differs and not wrong:
+        if against and not wrong:
             changed = first_change(proto, onnx.load_model(against), fed.inputs, runtime, limits, name=against.name)
         alone = write_one_node(wrong, proto, into / "first_node") if wrong else None
         findings = list(first_wrong_node.findings(nodes, specs, differs=differs and not changed, own=own))
