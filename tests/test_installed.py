@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -18,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from opmatrix.project.settings import installed
+from opmatrix.scaffold import new_project
 from opmatrix.version import minor
 from tests.support.quick_start import fill_in
 from tests.support.wheels import build_wheel
@@ -94,12 +96,20 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return python
 
 
-def run(folder: Path, *command: object, code: int = 0) -> str:
-    """Run a command that does not see the checkout; return its output."""
+def tools() -> str:
+    """Return the folder with the packages of requirements/wheel.txt, or skip the test that asks for it."""
+    if not (folder := os.environ.get("OPMATRIX_TOOLS")):
+        pytest.skip("OPMATRIX_TOOLS names no folder with requirements/wheel.txt; `./run tox run -e wheel` makes one")
+    return folder
+
+
+def run(folder: Path, *command: object, code: int = 0, environ: Mapping[str, str] | None = None) -> str:
+    """Run a command that does not see the checkout, with variables `environ` as well; return its output."""
     done = subprocess.run(
         [str(word) for word in command],
         cwd=folder,
-        env={k: v for k, v in os.environ.items() if k != "PYTHONPATH" and not k.startswith("TOX_")},
+        env={k: v for k, v in os.environ.items() if k != "PYTHONPATH" and not k.startswith("TOX_")}
+        | dict(environ or {}),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -186,6 +196,52 @@ def test_tox_knows_the_matrix(python: Path, project: Path) -> None:
     reason = "torch2.0-opset20: the legacy exporter of torch 2.0 writes opsets 7 to 18, not 20"
     assert reason in run(project, *tox, "run", "-e", "torch2.0-opset20", code=254)
     assert written(project) == before
+
+
+def test_the_workflow_is_valid_and_its_commands_run(python: Path, project: Path, tmp_path: Path) -> None:
+    """But for the installation, in the order of the workflow, as GitHub's runner calls them: `bash -e`."""
+    run(project, python.with_name("opmatrix"), "new", "--ci", "github")
+    workflow = project / new_project.WORKFLOW
+    try:
+        packages = {"PYTHONPATH": tools()}
+        check = [python, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows"]
+        assert "ok" in run(project, *check, workflow, environ=packages)
+        bad = tmp_path / "bad.yml"
+        bad.write_text(workflow.read_text().replace("runs-on:", "run-on:", 1))
+        assert "Schema validation errors" in run(project, *check, bad, code=1, environ=packages)
+        read = "import json, sys, yaml; print(json.dumps(yaml.safe_load(open(sys.argv[1]))['jobs']))"
+        jobs = json.loads(run(project, python, "-c", read, workflow, environ=packages))
+        for name in ("verify", "matrix"):
+            steps = [step for step in jobs[name]["steps"] if "run" in step and step["name"] != "Install opmatrix"]
+            assert len(steps) == {"verify": 3, "matrix": 2}[name]
+            for step in steps:
+                command = step["run"].replace("tox run", "tox list")  # the whole matrix takes an hour
+                path = f"{python.parent}{os.pathsep}{os.environ['PATH']}"
+                environ = {"PATH": path, "GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md")}
+                run(project, "bash", "-e", "-c", command, environ=environ)
+        assert "6 cells: 6 verified" in (tmp_path / "summary.md").read_text()
+        given = [step.get("with", {}) for job in jobs.values() for step in job["steps"]]
+        uploaded = [found["path"] for found in given if "report" in found.get("name", "")]
+        assert len(uploaded) == 2 and all((project / path / "index.html").is_file() for path in uploaded)
+    finally:
+        shutil.rmtree(project / ".github")
+
+
+def test_pyright_has_no_finding_in_a_project(python: Path, project: Path, tmp_path: Path) -> None:
+    """In strict mode, in the files of a project and of an operator that `doit new` wrote; wrong arguments are found."""
+    settings = tmp_path / "pyrightconfig.json"
+    where = {"include": [str(project / name) for name in ("ops", "dodo.py", "toxfile.py")]}
+    settings.write_text(json.dumps({"typeCheckingMode": "strict", **where}))
+    check = [python, "-m", "basedpyright", "--project", settings, "--pythonpath", python]
+    packages = {"PYTHONPATH": tools()}
+    assert "0 errors, 0 warnings, 0 notes" in run(project, *check, environ=packages)
+    wrong = project / "ops/scale_shift/wrong.py"
+    wrong.write_text('from opmatrix.spec import Input\n\nInput(name=3, type="T")\nInput(nam="x", type="T")\n')
+    try:
+        said = run(project, *check, code=1, environ=packages)
+    finally:
+        wrong.unlink()
+    assert '"Literal[3]" is not assignable to "str"' in said and 'No parameter named "nam"' in said
 
 
 def test_an_upgrade_changes_no_file(python: Path, wheel: Path, newer: Path, project: Path) -> None:
