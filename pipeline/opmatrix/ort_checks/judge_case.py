@@ -29,7 +29,7 @@ class CaseRuns:
     `in_place` has, per setting, the outputs of a run in which some outputs had the memory of an input.
     `alone` has, per optional output, the outputs of a run in which the node left out its other optional outputs.
     `concurrent` is the difference or the error when several threads use the session; `ignored` is the message about
-    attributes that the lowering ignores.
+    attributes that the lowering ignores, or about a decomposition.
     """
 
     names: Sequence[str]

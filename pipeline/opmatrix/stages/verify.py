@@ -313,6 +313,8 @@ class CellVerifier:
             read = {case: data for case, data in found.items() if isinstance(data, DataSet)}
             concurrent = self._large_crowd(model, config) | runner.run_concurrently(read)
         ignored = case_message.ignored_attributes(name, model, exported.get("dropped", ()))
+        if self.lowering == "decomposed":
+            ignored = ignored or case_message.decomposition(name)
         for case in asked:
             data = found[case.name]
             try:

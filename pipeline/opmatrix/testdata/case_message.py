@@ -81,6 +81,15 @@ def ignored_attributes(operator: str, model: Model, names: Sequence[str]) -> str
     )
 
 
+def decomposition(operator: str) -> str:
+    """Return the message about a decomposition that ONNX Runtime and the reference evaluator compute alike."""
+    return (
+        f"the nodes that decomposed() in ops/{operator}/lowering.py writes compute something else; correct them. Else "
+        "the test data are stale (python -m opmatrix data), or the model does not hold the attributes of the case "
+        "(python -m opmatrix export)"
+    )
+
+
 def not_repeatable(setting: str, first: Comparison) -> str:
     return (
         f"two equal runs of one session ({setting}) give different numbers: {_first_and_second(first)}. The kernel "
