@@ -7,6 +7,7 @@ import os
 import shutil
 import socket
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ from opmatrix.report.mutation_scores import MutationScore
 from opmatrix.report.report_json import document
 from opmatrix.spec import Tolerance
 from opmatrix.testdata import mismatch
-from opmatrix.verdict import CheckRecord, Verdict
+from opmatrix.verdict import CheckRecord, FailedStep, Verdict
 from tests.report.many import BACKGROUND, ENVIRONMENTS, GRAPH, cells, checks, records, verdict
 
 BROWSER, DRIVER = (shutil.which(name) for name in ("chromium", "chromedriver"))
@@ -401,6 +402,27 @@ def test_equal_causes_are_one_for_all_their_cells(shown: Page) -> None:
     assert wrong[0].replay("case_1") in card.text and f"In {len(wrong)} cells" in card.text
     assert len(card.find_elements(By.CSS_SELECTOR, "svg")) == 1
     assert shown.one("#gone summary").text == "Gone since the previous run: 1"
+
+
+def test_a_failed_step_is_one_cause_of_all_that_it_blocks(driver: webdriver.Chrome, tmp_path: Path) -> None:
+    """Its command runs the step again; verify would not."""
+    blocked = FailedStep(group="compile", name="op")
+    cells_ = list(cells())[:3]
+    found = [replace(verdict("op", c, "failed", detail="error: no such thing"), blocked_by=blocked) for c in cells_]
+    found += [verdict("other", cells_[0])]
+    check = CheckRecord(
+        op="op", check="kernel", torch="2.13", outcome="failed", detail="no library", blocked_by=blocked
+    )
+    behind = [Background(log="kernel.h:3:1: error: no such thing")] * 3 + [BACKGROUND]
+    report = document(found, ENVIRONMENTS, checks=[check])
+    (tmp_path / "index.html").write_text(html_page.render(report, found, behind, [check]))
+    driver.get((tmp_path / "index.html").as_uri())
+    page = Page(driver, "")
+    assert page.one("h1").text == "✗ Not verified: 1 cause"
+    assert page.texts("#notes li")[0] == "3 cells did not run, because an earlier step failed"
+    assert page.texts(".cause > summary h2") == ["compile:op"] and "3 cells, 1 check" in page.one(".cause summary").text
+    assert page.texts(".cause .command code") == ["doit compile:op"]
+    assert page.texts(".cause .data pre") == ["kernel.h:3:1: error: no such thing"]
 
 
 def test_a_cell_of_a_cause_opens(shown: Page) -> None:

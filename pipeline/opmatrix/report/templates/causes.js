@@ -23,7 +23,7 @@ function findCauses() {
     const [op, lowering, blocked, k] = [of("op", i), of("lowering", i), of("blocked", i), wrongCase(i)];
     const detail = (k !== null && caseOf("detail", k)) || of("detail", i);
     const key = blocked ? blocked : [op, lowering, outcome, generic(detail)].join("\n");
-    const one = cause(key, { title: blocked || `${op}-${lowering}`, outcome, detail });
+    const one = cause(key, { title: blocked || `${op}-${lowering}`, blocked, outcome, detail });
     one.cells.push(i);
     if (outcome === "mismatched" && lowering === "custom" && !kernels.has(op)) kernels.set(op, one);
   }
@@ -31,7 +31,7 @@ function findCauses() {
     if (!WRONG.has(check.outcome)) continue;
     // The kernel that computes wrong values in ONNX Runtime also computes them in torch.
     const same = !check.blocked && ["kernel", "search"].includes(check.check) && kernels.get(check.op);
-    const one = same || cause(check.blocked || check.name, { title: check.blocked || check.name, outcome: check.outcome, detail: check.detail });
+    const one = same || cause(check.blocked || check.name, { title: check.blocked || check.name, blocked: check.blocked, outcome: check.outcome, detail: check.detail });
     one.checks.push(check);
   }
   const ranks = ["failed", "mismatched"];
@@ -80,13 +80,13 @@ function sentenceOf(text) {
   return short(end > 0 ? line.slice(0, end) : line, 160);
 }
 
-function causeBody({ outcome, detail, cells, checks }) {
+function causeBody({ blocked, detail, cells, checks }) {
   const i = cells.find((one) => MISMATCHES.shown[name(one)]) ?? cells[0], k = i === undefined ? null : wrongCase(i);
   const known = i === undefined ? null : mismatchIn(i, k);
   const check = checks.find(({ name }) => MISMATCHES.shown[name]) ?? checks[0];
   const checked = !known && check ? Object.values(MISMATCHES.shown[check.name] ?? {}).map((at) => MISMATCHES.records[at])[0] : null;
   const record = known ?? checked;
-  const command = i === undefined ? check.replay : replayOf(i, k);
+  const command = blocked ? `doit ${blocked}` : i === undefined ? check.replay : replayOf(i, k);
   const log = i === undefined ? "" : of("log", i);
   return [
     why(detail, record ? 3 : 12),
@@ -94,13 +94,13 @@ function causeBody({ outcome, detail, cells, checks }) {
     make("div", { className: record ? "evidence" : "evidence plain" }, ...[
       record && make("div", { className: "data" }, ...showMismatch(record, known ? i : undefined)),
       !record && log && make("div", { className: "data" }, logOf(log)),
-      i !== undefined && of("pictures", i).length > 0 && graph(i, k, true),
+      i !== undefined && !blocked && of("pictures", i).length > 0 && graph(i, k, true),
     ].filter(Boolean)),
     i !== undefined && places_(cells),
     i !== undefined && caseList(i),
     checks.length > 0 && make("details", {}, make("summary", {}, `${many(checks.length, "check")} in torch and of files`), ...checks.map(checkItem)),
     record && log && make("details", {}, make("summary", {}, "Log"), logOf(log)),
-    i !== undefined && links(i, k),
+    i !== undefined && !blocked && links(i, k),
   ];
 }
 
