@@ -741,22 +741,33 @@ def test_the_policy_stops_code_and_requests_of_a_text(shown: Page) -> None:
 def test_ten_thousand_cells_open_in_two_seconds(
     driver: webdriver.Chrome, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    """Measured: 0.6 s on two shared cores."""
+    """Measured: 0.5 CPU s of the page's thread, 0.6 s on two cores with little else to do. Of time by the clock, a busy
+    machine takes many times as much."""
     found = records(38, cases=12)
     assert len(found) > 10_000
     address = write(tmp_path / "index.html", found)
+    driver.execute_cdp_cmd("Performance.enable", {"timeDomain": "threadTicks"})
     taken = []
     for _ in range(3):
         driver.get("about:blank")
+        before = busy(driver)
         driver.get(address)
         # The page is complete when it is painted after its script: two frames later.
-        taken.append(driver.execute_async_script("""
+        clock = driver.execute_async_script("""
             const done = arguments[0], loaded = performance.getEntriesByType("navigation")[0].loadEventEnd;
-            requestAnimationFrame(() => requestAnimationFrame(() => done(loaded / 1000)))"""))  # fmt: skip
-    record_property("seconds", min(taken))
-    print(f"{len(found)} cells opened in {min(taken):.2f} s")
+            requestAnimationFrame(() => requestAnimationFrame(() => done(loaded / 1000)))""")  # fmt: skip
+        taken.append((busy(driver) - before, clock))
+    cpu, clock = min(taken)
+    record_property("seconds", cpu)
+    print(f"{len(found)} cells opened in {cpu:.2f} CPU s, {clock:.2f} s")
     assert len(Page(driver, "").all("td[data-i]")) == len(found)
-    assert min(taken) < 2
-    started = driver.execute_script("return performance.now()")
+    assert cpu < 2
+    before = busy(driver)
     Page(driver, "").chip("ort", "1.21")
-    assert driver.execute_script("return performance.now()") - started < 2000, "a filter answers"
+    assert busy(driver) - before < 1, "a filter answers"
+
+
+def busy(driver: webdriver.Chrome) -> float:
+    """Return the CPU seconds of the page's thread so far."""
+    metrics = driver.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]
+    return float(next(m["value"] for m in metrics if m["name"] == "TaskDuration"))
