@@ -35,7 +35,11 @@ def project(tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["verify", "group_norm", "--cell", "foo"], UsageError.exit_code, "'foo' is no cell; a cell is written like"),
+        (
+            ["verify", "group_norm", "--cell", "foo"],
+            UsageError.exit_code,
+            "'foo' is not a cell; a cell is written like",
+        ),
         (["verify", "grup_norm"], UsageError.exit_code, "there is: group_norm; did you mean 'group_norm'?"),
         (
             ["export", "group_norm", "--cell", "torch2.13-legacy-opset21-ort1.31"],

@@ -163,7 +163,7 @@ def _wheel_stage(stage: str, paths: Paths, **options: bool) -> None:
         raise SpecError("\n".join(line for name in unusable for line in declared.failed[name]))
     if not (dist := settings.read(paths, operators)):
         raise UsageError(
-            f"pyproject.toml says nothing of a wheel. Write {settings.TABLE} there, with name = 'my_ops' and version "
+            f"pyproject.toml does not describe a wheel. Add {settings.TABLE} there, with name = 'my_ops' and version "
             "= '1.0.0'; without operators = ['...'] it takes all that have a library that opmatrix builds and no "
             "handwritten binding"
         )
@@ -260,7 +260,7 @@ _CHOICE = (
 STAGES: Mapping[str, Stage] = {
     "environment": (
         "make the environment of another torch or ONNX Runtime",
-        _argument("name", "such as torch2.9 or ort1.18: requirements/ holds its pins"),
+        _argument("name", "such as torch2.9 or ort1.18: its pins are in requirements/"),
     ),
     "check-declaration": (
         "print the mistakes in an operator's files, as doit finds them when it plans",
@@ -291,10 +291,10 @@ STAGES: Mapping[str, Stage] = {
     ),
     "adopt-case": (
         "add a case that register's search found to cases.py", _OPERATOR,
-        _argument("case", "its name, as the search said it"),
+        _argument("case", "its name, as the search printed it"),
     ),
     "publish": (
-        "keep the schemas of its versions, which are held against the declaration from then on",
+        "keep the schemas of its versions, which every later declaration is compared with",
         _OPERATOR,
     ),
     "export": (
@@ -325,7 +325,7 @@ STAGES: Mapping[str, Stage] = {
         _argument("--cell", "whose models; without it the first default one", type=Cell.parse),
     ),
     "probe": (
-        "measure what the table of legal cells says of a torch or an ONNX Runtime",
+        "measure whether the table of legal cells is right about a torch or an ONNX Runtime",
         _argument("factor", choices=("torch", "ort")),
         _argument("--version", "such as 2.9; without it that of this environment"),
     ),

@@ -59,33 +59,33 @@ def test_new_files_and_next_steps_are_printed(project: Project) -> None:
     assert written(project) == FILES
     for path in FILES:
         number = (project.root / path).read_text().split("\n").index(
-            next(line for line in (project.root / path).read_text().split("\n") if "FILL IN" in line)
+            next(line for line in (project.root / path).read_text().split("\n") if "TODO" in line)
         ) + 1  # fmt: skip
         assert any(
-            line.startswith(f"wrote {path} ") and line.endswith(f"the first is {number}")
+            line.startswith(f"wrote {path} ") and line.endswith(f"(first: line {number})")
             for line in done.stdout.split("\n")
         )
     assert "scale_shift: passes all gates as a placeholder: y is a copy of x, whatever else is given." in done.stdout
-    assert "next: doit\nthen: grep -rn 'FILL IN' ops/scale_shift native/scale_shift\n" in done.stdout
+    assert "next: doit\nthen: grep -rn TODO ops/scale_shift native/scale_shift\n" in done.stdout
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "nothing says what the operator is: give --schema 'my::scale_shift(Tensor x, Tensor scale, "),
+        ([], "describe the operator: give --schema 'my::scale_shift(Tensor x, Tensor scale, "),
         (["--schema", SCHEMA], "--domain is missing: the ONNX domain that the operator's node is in"),
-        (["--schema=my::f(tensor x) -> Tensor", "--domain", "d"], "column 7: tensor is no .* did you mean 'Tensor'?"),
+        (["--schema=my::f(tensor x) -> Tensor", "--domain", "d"], "column 7: tensor is not .* did you mean 'Tensor'?"),
         (["--schema", SCHEMA, "--domain", "ai.onnx.ml"], "it is ONNX's own"),
         (["--schema", SCHEMA, "--domain", "com.microsoft"], "it is ONNX Runtime's own"),
-        (["--schema", SCHEMA, "--domain", "a b"], "is no name that a symbolic function can give to a node"),
+        (["--schema", SCHEMA, "--domain", "a b"], "is not a name that a symbolic function can give to a node"),
         (["--schema", SCHEMA, "--domain", "d", "--name", "Big"], "allowed: at most 100 lower-case letters"),
         (["--schema", SCHEMA, "--override", "aten::sin", "--domain", "d"], "leave out --schema"),
         (["--shema", SCHEMA], "did you mean '--schema'"),
-        (["my::f(Tensor x) -> Tensor"], "found 'my::f.* allowed: options alone. A schema stands in quotes"),
+        (["my::f(Tensor x) -> Tensor"], "found 'my::f.* allowed: options alone. Put the schema in quotes"),
         (["--from-onnx", "no.onnx"], "--from-onnx no.onnx: no such file"),
         (["--from-onnx", "n" * 300], "n: no such file"),
         (["--schema", SCHEMA, "--domain", "d", "--name", "n" * 300], "allowed: at most 100 lower-case letters"),
-        (["--from-onnx", "dodo.py", "--domain", "d"], "the model says the domain; leave it out"),
+        (["--from-onnx", "dodo.py", "--domain", "d"], "the domain is in the model; leave it out"),
     ],
 )  # fmt: skip
 def test_invalid_options_are_refused(project: Project, arguments: list[str], message: str) -> None:

@@ -57,9 +57,9 @@ def spec(**fields: object) -> OpSpec:
         (spec(), {"torch.cc", "ort.cc"}, []),
         (spec(kernel="// inline"), set(), []),
         (spec(), set(), [("kernel.h", "missing; the generated binding of torch and ONNX Runtime calls it. Write it, or "
-                          "bring torch.cc and ort.cc of your own beside it")]),
+                          "add torch.cc and ort.cc of your own as well")]),
         (spec(), {"torch.cc"}, [("kernel.h", "missing; the generated binding of ONNX Runtime calls it. Write it, or "
-                                 "bring ort.cc of your own beside it")]),
+                                 "add ort.cc of your own as well")]),
         (spec(torch=None), {"ort.cc"}, []),
         (spec(torch=None), {"kernel.h", "torch.cc"}, [("torch.cc", "nothing compiles it: as ops/damped/spec.py "
          "declares the operator, no generated library gives it to torch. Remove this file, or change the "

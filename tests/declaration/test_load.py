@@ -93,7 +93,7 @@ def test_the_unchanged_declaration_is_read(tmp_path: Path) -> None:
         ("tolerances={", "min_opset=99, tolerances={", ["min_opset: found 99, allowed: 7 to 25; no exporter writes any other"]),
         ("tolerances={", "runtime='contrib', tolerances={", ["runtime: found 'contrib', so that torch has no kernel for it"]),
         ('name="scale", type', 'name="scale", variadic=True, type', ["inputs[2].variadic: 'scale' is not the last input"]),
-        ('name="bias", type', 'name="class", type', ["'class': is no identifier of both C++ and Python"]),
+        ('name="bias", type', 'name="class", type', ["'class': is not an identifier of both C++ and Python"]),
         ('name="bias", type', 'name="schema", type', ["'schema': means something else in generated code"]),
         ('dims=("C",), doc="one factor', 'dims=("2*M",), optional=True, doc="one factor', ["inputs[2].dims: found 'M' in '2*M', and nothing gives its value. Declare it as the size of an axis"]),
         ('dims=("C",), doc="one factor', 'dims=("NN",), optional=True, doc="one factor', ["inputs[2].dims: found 'NN', ", "did you mean 'N'?"]),

@@ -18,26 +18,32 @@ from tests.support.projects import write_files
 @pytest.fixture
 def layout(tmp_path: Path) -> Paths:
     files = {
-        "ops/a/spec.py": '"""FILL IN: what a is."""\n\nx = 1  # FILL IN\n',
-        "ops/a/README.md": "FILL IN\n",
+        "ops/a/spec.py": '"""TODO: what a is."""\n\nx = 1  # TODO\n',
+        "ops/a/README.md": "TODO\n",
         "native/a/kernel.h": "// whole\n",
         "ops/b/spec.py": '"""Fill in the form."""\n',
-        "ops/b/README.md": "FILL IN\n",
+        "ops/b/README.md": "TODO\n",
     }
     write_files(tmp_path, files)
     return Paths(tmp_path)
 
 
 def test_the_message_names_the_first_placeholder(layout: Paths) -> None:
-    assert reminder(layout, "a") == (
-        "a: FILL IN stands in 3 lines still, the first is ops/a/README.md:1; until then it does not ship"
-    )
-    layout.kernel("a").write_text("// FILL IN\n")
-    assert reminder(layout, "a").endswith("; until then it is a placeholder")
-    assert reminder(layout, "b") == (
-        "b: FILL IN stands in 1 line still, the first is ops/b/README.md:1; its README is unfinished, nothing else"
-    )
+    assert reminder(layout, "a") == ("a: 3 TODOs left (first: ops/a/README.md:1); `doit dist` refuses it")
+    layout.kernel("a").write_text("// the sum\n\n// TODO\n")
+    assert reminder(layout, "a") == "a: 4 TODOs left (first: native/a/kernel.h:3); it is a placeholder"
+    assert reminder(layout, "b") == "b: 1 TODO left (first: ops/b/README.md:1); only its README is unfinished"
     assert reminder(layout, "none") == ""
+
+
+def test_what_an_author_has_still_to_do_is_no_placeholder(layout: Paths) -> None:
+    layout.kernel("b").parent.mkdir(parents=True)
+    layout.kernel("b").write_text("// TODO(ann): vectorize\nint TODOS = 0;\n")
+    (layout.kernel("b").parent / "copied.h").write_text("// TODO: of another project\n")
+    require_filled(layout, ["b"])
+    layout.kernel("b").write_text("// TODO: vectorize\n")
+    with pytest.raises(DistError, match=r"native/b/kernel\.h: 1\n"):
+        require_filled(layout, ["b"])
 
 
 def test_code_with_a_placeholder_is_not_shipped(layout: Paths) -> None:
@@ -45,7 +51,7 @@ def test_code_with_a_placeholder_is_not_shipped(layout: Paths) -> None:
     with pytest.raises(DistError) as raised:
         require_filled(layout, ["b", "a"])
     assert str(raised.value).splitlines()[:2] == [
-        "a wheel holds no placeholders: FILL IN stands in lines of",
+        "a wheel must not contain placeholders: TODOs are left in the lines",
         "  ops/a/spec.py: 1, 3",
     ]
     assert "operators = [...]" in str(raised.value)
@@ -53,5 +59,5 @@ def test_code_with_a_placeholder_is_not_shipped(layout: Paths) -> None:
 
 def test_the_link_stage_refuses_placeholders(layout: Paths) -> None:
     dist = Dist(name="my_ops", version="1", operators=("a",), summary="", license=None, licenses=(), third_party={})
-    with pytest.raises(DistError, match="a wheel holds no placeholders"):
+    with pytest.raises(DistError, match="a wheel must not contain placeholders"):
         link_wheel.run(layout, dist, [SimpleNamespace(name="a")])  # type: ignore[list-item]  # only its name is read

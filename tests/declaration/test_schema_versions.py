@@ -62,7 +62,7 @@ def mistakes(*attributes: Attribute, versions: tuple[int, ...] = (1, 2), uses: t
         ([replace(OFFSET, since=2)], (1,), "found 2, allowed: none: onnx.versions has nothing after 1; add it"),
         ([replace(OFFSET, since=1)], (1, 2), "attributes[0].since: found 1, allowed: 2"),
         ([replace(OFFSET, since=3)], (1, 2, 4), "attributes[0].since: found 3, allowed: 2, 4"),
-        ([replace(OFFSET, since=2, default=None)], (1, 2), "attributes[0].default: missing; it stands for the"),
+        ([replace(OFFSET, since=2, default=None)], (1, 2), "attributes[0].default: missing; it is the"),
         (
             [replace(OFFSET, since=2), replace(OFFSET, name="other", since=None)],
             (1, 2),

@@ -261,7 +261,7 @@ MISTAKES: list[tuple[dict[str, Any], list[str]]] = [
     ({"dims": ("-" * 5000 + "N",)}, ["and so on, allowed: an expression of at most 200 characters"]),
     ({"dims": ("max(N, C)",)}, ["found 'max(N, C)': it calls 'max', allowed: names of sizes, whole numbers, and + -"]),
     ({"dims": ("N\0",)}, ["no expression: "]),
-    ({"dims": ("class",)}, ["found 'class', allowed: a name of letters, digits and _ that is no keyword of Python"]),
+    ({"dims": ("class",)}, ["found 'class', allowed: a name of letters, digits and _ that is not a keyword of Python"]),
     ({"dims": ("None",)}, ["found 'None', allowed: a name of letters"]),
     ({"dims": ("groups", "C")}, []),
     ({"dims": ("(N + bits - 1) // bits", "bits", "2*shift")}, []),

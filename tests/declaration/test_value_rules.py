@@ -16,7 +16,7 @@ KERNEL = {"checked_by": "kernel"}
 OFFSETS = ValueRule(minimum=0, maximum="N", sorted="ascending", spans=True)
 # The rule, the input's type, and the mistake.
 MISTAKES = [
-    ({}, "int64", "inputs[2].values: says nothing about the values; give it a limit, or leave it out"),
+    ({}, "int64", "inputs[2].values: has no rule; give it a limit, or leave it out"),
     ({"maximum": 3}, "bool", "inputs[2].values.maximum: is set for 'bool' (bool), allowed: for numbers; of a bool only non_empty"),
     ({"index_into": "N", "minimum": 0}, "int64", "found index_into and minimum, allowed: one of both"),
     ({"minimum": 0}, "bool", "inputs[2].values.minimum: is set for 'bool' (bool), allowed: for numbers"),

@@ -122,9 +122,9 @@ MISTAKES = {
         "column 51: no input and no attribute is named 'out', or has it as torch_name"
     ),
     "my::shift(Tensor x, int[2] by, float eps, ScalarType dtype=float) -> Tensor": (
-        "column 43: ScalarType dtype, which is no input and no attribute, allowed: a type with ? and the default None, "
-        "or bool, int, SymInt, float with a number as the default; or ScalarType, Layout, Device, or one of them with "
-        "?, without a default"
+        "column 43: ScalarType dtype, which is neither an input nor an attribute, allowed: a type with ? and "
+        "the default None, or bool, int, SymInt, float with a number as the default; or ScalarType, Layout, Device, or "
+        "one of them with ?, without a default"
     ),
     "my::shift(Tensor x, int[2] by, float eps, ScalarType dtype) -> Tensor": (
         "column 43: ScalarType dtype without a default, allowed with its one legal value in torch.fixed, such as "
@@ -422,7 +422,7 @@ def test_an_operator_that_writes_arguments_has_a_functional_one() -> None:
         ),
         (
             written("cst::axpy_(Tensor(a!) x, Tensor y, float alpha=1) -> Tensor(b!)"),
-            "Tensor(b!) is no argument, allowed: Tensor(a!), which is x",
+            "Tensor(b!) is not an argument, allowed: Tensor(a!), which is x",
         ),
         (
             written("cst::axpy_(Tensor! x, Tensor y, float alpha=1) -> Tensor!"),

@@ -81,7 +81,10 @@ def test_no_compiler(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("setting", "message"),
-    [("/nonesuch/g++", "CXX is '/nonesuch/g++', and '/nonesuch/g++' is no program"), ("g++ '", "No closing quotation")],
+    [
+        ("/nonesuch/g++", "CXX is '/nonesuch/g++', and '/nonesuch/g++' is not a program"),
+        ("g++ '", "No closing quotation"),
+    ],
 )
 def test_a_setting_that_is_no_compiler(setting: str, message: str) -> None:
     (found,) = machine.compiler({"PATH": os.environ["PATH"], "CXX": setting})
@@ -120,7 +123,7 @@ def test_an_old_compiler_without_sanitizers(tmp_path: Path) -> None:
 
 def test_a_ninja_that_is_missing_or_does_not_run(tmp_path: Path) -> None:
     (found,) = machine.ninja({"PATH": "", "NINJA": str(tmp_path / "ninja")})
-    assert "which is no program" in found.text and found.remedy == "Set it to ninja's path, or unset it."
+    assert "which is not a program" in found.text and found.remedy == "Set it to ninja's path, or unset it."
     broken = program(tmp_path / "ninja", "echo 'Illegal instruction'; exit 132")
     (found,) = machine.ninja({"PATH": "", "NINJA": str(broken)})
     assert (found.mark, found.text) == ("wrong", f"{broken} does not run: Illegal instruction")
@@ -132,7 +135,7 @@ def test_headers_that_are_missing_wrong_or_changed(tmp_path: Path, monkeypatch: 
     assert found.mark == "note" and "are not in" in found.text and "the first `doit` fetches them" in found.text
     assert not [*tmp_path.iterdir()], "nothing is fetched"
     (found,) = machine.headers({**environ, "OPMATRIX_ORT_INCLUDE": str(tmp_path)})
-    assert found.mark == "wrong" and "holds no usable onnxruntime_c_api.h" in found.text
+    assert found.mark == "wrong" and "contains no usable onnxruntime_c_api.h" in found.text
     assert "Set it to the folder that does" in found.remedy
     header = tmp_path / f"opmatrix/onnxruntime-{ort_headers.VERSION}" / ort_headers.C_API
     header.parent.mkdir(parents=True)

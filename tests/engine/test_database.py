@@ -118,7 +118,7 @@ def test_a_damaged_byte_of_the_header_costs_the_state_and_never_a_traceback(
             used(path)
         if path.with_suffix(".broken").exists():
             path.with_suffix(".broken").unlink()
-            assert offset in damaged or "is no usable database" in capsys.readouterr().err
+            assert offset in damaged or "is not a usable database" in capsys.readouterr().err
     assert {18, 20} <= {*damaged}
 
 

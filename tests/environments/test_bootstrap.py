@@ -101,7 +101,7 @@ def test_the_rest_of_an_interrupted_try_is_removed(paths: VenvPaths, monkeypatch
     ("environ", "message"),
     [
         ({"PATH": "/nonesuch"}, "no C++ compiler: neither g++ nor clang++ is on PATH. Install one"),
-        ({"PATH": "/bin", "CXX": "/nonesuch/g++ -m64"}, "CXX is '/nonesuch/g++ -m64', which is no program"),
+        ({"PATH": "/bin", "CXX": "/nonesuch/g++ -m64"}, "CXX is '/nonesuch/g++ -m64', which is not a program"),
     ],
 )
 def test_a_missing_compiler_is_an_error(environ: dict[str, str], message: str) -> None:

@@ -33,7 +33,7 @@ def project(opmatrix: Environment, tmp_path_factory: pytest.TempPathFactory) -> 
             [str(opmatrix.python), "-m", "doit", *command], cwd=copy, env=environ, capture_output=True, text=True
         )
         assert done.returncode == 0, done.stdout + done.stderr
-        assert "FILL IN" not in done.stdout
+        assert "TODO" not in done.stdout
     return copy
 
 

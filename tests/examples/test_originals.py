@@ -34,7 +34,7 @@ def doit(opmatrix: Environment, project: Path, *arguments: str) -> str:
 def project(opmatrix: Environment, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the folder in which `doit` has run."""
     copy = shutil.copytree(EXAMPLE, tmp_path_factory.mktemp("example") / "originals", ignore=MADE)
-    assert "FILL IN" not in doit(opmatrix, copy)
+    assert "TODO" not in doit(opmatrix, copy)
     return copy
 
 

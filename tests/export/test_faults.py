@@ -115,7 +115,7 @@ def test_swapped_outputs(cell: Cell, made: Project) -> None:
     assert "returns 1 values, declared: 2" in export(made, "dual_residual", cell)
     made.replace("build/generated/dual_residual/lowering.py", "return reversed(", "return list(reversed(")
     made.replace("build/generated/dual_residual/lowering.py", "outputs=2))", "outputs=2)))")
-    assert "gives ['y_residual', 'x_residual'], declared: ['x_residual', 'y_residual']. Mend the order" in export(
+    assert "gives ['y_residual', 'x_residual'], declared: ['x_residual', 'y_residual']. Fix the order" in export(
         made, "dual_residual", cell
     )
 

@@ -68,7 +68,7 @@ def test_a_node_without_a_body_needs_the_library(layout: Paths) -> None:
 
 
 def test_a_missing_model_is_reported(layout: Paths) -> None:
-    assert "model_with_functions.onnx is no readable model. Run: " in refused(layout, None)[1]
+    assert "model_with_functions.onnx is not a readable model. Run: " in refused(layout, None)[1]
 
 
 def test_an_unknown_case_is_a_usage_error(layout: Paths) -> None:

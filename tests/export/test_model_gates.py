@@ -235,7 +235,7 @@ def test_a_default_that_differs_from_torchs_is_refused(
     ) as caught:
         check(sound(expected_model), other)
     assert "declared: 9.99" in str(caught.value)
-    assert str(caught.value).endswith("as in torch. Write it anew with: python -m opmatrix codegen group_norm")
+    assert str(caught.value).endswith("as in torch. Generate it again with: python -m opmatrix codegen group_norm")
 
 
 def test_a_wrong_shape_rule_is_found_although_the_exporter_wrote_another_shape(expected_model: ExpectedModel) -> None:

@@ -72,7 +72,7 @@ def test_versions_are_printed(project: Project) -> None:
         ("list --states", 2, "doit list: option --states not recognized; did you mean '--status'?"),
         ("why data:x", 2, "doit why: no task, operator, command or output 'data:x'"),
         ("info data:x", 2, "doit info: no step 'data:x'"),
-        ("-n 2 why", 2, "doit run: 'why' is a command, and stands first: doit why ..."),
+        ("-n 2 why", 2, "doit run: 'why' is a command and must come first: doit why ..."),
         ("info", 2, "doit info: takes one step, and was given 0; see `doit list --all`"),
         ("help dta", 2, "doit help: no command, task or operator 'dta'; did you mean 'data'?; see `doit help`"),
         ("clean data:x", 2, "doit clean: 'data:x' is not a task."),
@@ -81,7 +81,7 @@ def test_versions_are_printed(project: Project) -> None:
         ("list --help", 0, ""),
         ("tabcompletion --shell tcsh", 2, "available choices are: 'bash', 'zsh', 'fish'"),
         ("reset-dep", 2, "doit reset-dep: would note results as made of inputs that they were never made of."),
-        ("dumpdb", 2, "doit dumpdb: the state is no dbm file."),
+        ("dumpdb", 2, "doit dumpdb: the state is not a dbm file."),
         ("strace data:good", 2, "doit strace: steps run in servers, where strace would see nothing."),
     ],
 )

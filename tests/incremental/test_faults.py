@@ -193,7 +193,7 @@ def test_a_damaged_state_database(chain: Project, how: str) -> None:
     done = chain.doit()
     assert done.returncode == 0 and "Traceback" not in done.stdout + done.stderr
     assert chain.ran() == ["a.g", "a.so"]
-    assert how in ("deleted", "empty") or "is no usable database" in done.stderr
+    assert how in ("deleted", "empty") or "is not a usable database" in done.stderr
     assert up_to_date(chain)
 
 
@@ -233,7 +233,7 @@ def test_an_output_is_changed_between_two_steps(project: Project) -> None:
     project.step("data:b", "meddle", "a.txt", "build/b", after=["codegen:a"])
     project.step("compile:a", "copy", "build/a.g", "build/a.so", after=["data:b"])
     done = project.doit()
-    assert "compile:a: build/a.g was written by something else after codegen:a wrote it" in done.stdout
+    assert "compile:a: build/a.g was changed after codegen:a wrote it" in done.stdout
     assert project.ran() == ["a.g", "b", "a.so"]
     project.steps[1]["command"][0] = "copy"
     project.doit()

@@ -91,10 +91,10 @@ def test_json_lines_include_notes(project: Project) -> None:
 
 
 def test_each_run_of_its_steps_reports_a_placeholder(project: Project) -> None:
-    project.write("ops/a/reference.py", "# FILL IN\n")
+    project.write("ops/a/reference.py", "# TODO\n")
     project.step("codegen:a", "copy", "a.txt", "build/a.g")
     project.step("codegen:b", "copy", "a.txt", "build/b.g")
-    said = "FILL IN stands in 1 line still, the first is ops/a/reference.py:1; until then it is a placeholder"
+    said = "1 TODO left (first: ops/a/reference.py:1); it is a placeholder"
     assert [line for line in project.doit().stdout.splitlines() if "placeholder" in line] == [f"a: {said}"]
     assert "placeholder" not in project.doit().stdout
     assert "placeholder" not in project.doit("-a", "codegen:b").stdout

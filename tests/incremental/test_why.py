@@ -97,7 +97,7 @@ def test_a_missing_input(chain: Project) -> None:
 def test_an_ignored_step(chain: Project) -> None:
     chain.write("a.txt", "bye")
     chain.doit("ignore", "codegen:a")
-    assert why(chain)["codegen:a"] == "left out: `doit ignore` was told to leave it out"
+    assert why(chain)["codegen:a"] == "left out: `doit ignore` excludes it"
     assert status(chain)["codegen:a"] == "I"
 
 

@@ -69,7 +69,7 @@ def test_queries_and_constants(spec: OpSpec) -> None:
     [
         (lambda g, x, a: g.op("d::Op", x, alpha=1), "attribute 'alpha': write its type as a suffix: alpha_f"),
         (lambda g, x, a: g.op("d::Op", x, alpha_x=1), "attribute 'alpha_x': write its type as a suffix"),
-        (lambda g, x, a: g.op("d:Op", x), "'d:Op' is no name of an operator; write 'Name' or 'domain::Name'"),
+        (lambda g, x, a: g.op("d:Op", x), "'d:Op' is not a name of an operator; write 'Name' or 'domain::Name'"),
         (lambda g, x, a: g.op("Gelu", x), "emits Gelu at opset 18, but it begins at opset 20. Branch on g.opset"),
         (lambda g, x, a: g.op("Relo", x), "no opset has it; did you mean 'Relu'?"),
         (lambda g, x, a: g.op("ReduceMean", x, axes_i=[1]), "ReduceMean at opset 18 (since version 18) has no"),

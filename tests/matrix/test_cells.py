@@ -53,7 +53,7 @@ def test_the_matrix_has_every_cell_of_the_tables() -> None:
     ],
 )
 def test_an_invalid_cell_is_refused_with_an_example(text: str) -> None:
-    with pytest.raises(UsageError, match=r"no cell; a cell is written like 'torch2\.13-dynamo-opset18-ort1\.31'"):
+    with pytest.raises(UsageError, match=r"not a cell; a cell is written like 'torch2\.13-dynamo-opset18-ort1\.31'"):
         Cell.parse(text)
 
 

@@ -121,7 +121,7 @@ def test_a_wrong_schema(name: str, old: str, new: str, registers: str, declared:
         done = pipeline(project, "register", name, "--part", "kernel")
     assert done.returncode == 8, done.stderr
     assert f"{name}: its torch.cc registers " in done.stderr and registers in done.stderr
-    assert declared in done.stderr and f"Mend native/{name}/torch.cc or ops/{name}/spec.py" in done.stderr
+    assert declared in done.stderr and f"Fix native/{name}/torch.cc or ops/{name}/spec.py" in done.stderr
 
 
 def test_a_scalar_has_another_name_in_torch_cc(project: Project) -> None:
@@ -142,7 +142,7 @@ def test_a_library_for_another_torch_is_refused(project: Project) -> None:
         done = pipeline(project, "register", "damped", "--part", "kernel")
     assert done.returncode == 8
     assert "is compiled for torch 2.12.1+cpu with the new C++ ABI, and this is 2.13.0+cpu with the" in done.stderr
-    assert "Compile it anew with: python -m opmatrix compile damped" in done.stderr
+    assert "Compile it again with: python -m opmatrix compile damped" in done.stderr
 
 
 def test_a_kernel_with_data_dependent_sizes_is_not_made_opaque() -> None:

@@ -244,10 +244,10 @@ def test_a_missing_published_model(edited: Project) -> None:
 
 def test_a_placeholder_is_not_published(tmp_path: Path) -> None:
     made = Project.copy(tmp_path, operators=("custom_op_one",))
-    made.replace("ops/custom_op_one/reference.py", "The sum in NumPy.", "FILL IN")
+    made.replace("ops/custom_op_one/reference.py", "The sum in NumPy.", "TODO")
     done = stage(made, "publish", "custom_op_one")
     assert done.returncode == 2
-    assert "custom_op_one is a placeholder, and what is published is for good" in done.stderr
+    assert "cannot publish custom_op_one, because a published version never changes, and TODOs are left" in done.stderr
     assert "  ops/custom_op_one/reference.py: 1\n" in done.stderr
     assert not made.layout.published("custom_op_one").exists()
 

@@ -176,7 +176,7 @@ def test_nan_that_became_a_number(layout: Paths) -> None:
 
 def test_a_wrong_attribute_in_the_model(layout: Paths) -> None:
     write_model(layout, "decomposed", model("decomposed", factor=3.0))
-    assert "or the model does not hold the attributes of the case (python -m opmatrix export)" in refused(layout)[1]
+    assert "or the model does not have the attributes of the case (python -m opmatrix export)" in refused(layout)[1]
 
 
 def test_a_changed_reference_is_found(layout: Paths) -> None:
@@ -289,7 +289,7 @@ def test_an_unknown_case_is_a_usage_error(layout: Paths) -> None:
 
 def test_every_model_of_the_operator_runs(layout: Paths) -> None:
     other = replace(OPERATOR, models=(DYNAMIC, replace(DYNAMIC, name="other")))
-    with pytest.raises(VerifyError, match=r"other/model.onnx is no readable model"):
+    with pytest.raises(VerifyError, match=r"other/model.onnx is not a readable model"):
         verify.run(layout, other, lowering="decomposed", cell=CELL)
     found = verdict.read(layout.verdict("double", "decomposed", CELL))
     assert [c.outcome for c in found.cases] == ["verified"] * 4 + ["failed"] * 4

@@ -95,7 +95,7 @@ def test_a_wrong_kernel_is_mismatched(layout: Paths, build: Build, fault: str, m
             "SHAPE",
             "infers 4 as axis 1 of output 'y', expected 3: (2, 4); the declared rule, as input 'x'",
         ),
-        ("NO_ENTRY", "exports no RegisterCustomOps, so it is no custom-op library of ONNX Runtime"),
+        ("NO_ENTRY", "exports no RegisterCustomOps, so it is not a custom-op library of ONNX Runtime"),
     ],
 )
 def test_an_unusable_library_is_failed(layout: Paths, build: Build, fault: str, message: str) -> None:

@@ -104,7 +104,7 @@ def test_a_size_from_the_kernel_has_the_declared_rank(layout: Paths) -> None:
         ((1, "N + 1"), r"the shape \(1, 4\); the shape rule, .* gives \(1, 5\)"),
         ((1, "N - 5"), "'N - 5' is -1 with {'N': 4}"),
         ((1, "N // (N - 4)"), "divides by zero"),
-        ((1, "N / 1"), "'N / 1' is no expression of sizes; allowed: names, numbers"),
+        ((1, "N / 1"), "'N / 1' is not an expression of sizes; allowed: names, numbers"),
     ],
 )
 def test_a_size_from_an_expression(layout: Paths, dims: tuple[str | int, ...], message: str) -> None:

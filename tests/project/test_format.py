@@ -37,7 +37,7 @@ def test_the_format_is_read(tmp_path: Path, settings: str, expected: int) -> Non
 
 
 @pytest.mark.parametrize(
-    ("name", "found"), [("a\nb", r"'\n'"), ("a\rb", r"'\r'"), ("a|b", "'|'"), ("a\udcffb", "bytes that are no UTF-8")]
+    ("name", "found"), [("a\nb", r"'\n'"), ("a\rb", r"'\r'"), ("a|b", "'|'"), ("a\udcffb", "bytes that are not UTF-8")]
 )
 def test_a_path_in_which_nothing_can_be_built_is_refused_before_anything_is_made(
     tmp_path: Path, name: str, found: str

@@ -78,7 +78,7 @@ def test_a_damaged_record_has_failed(layout: Paths, damaged: str) -> None:
     ("found", "problem"),
     [
         (replace(RIGHT, results=()), "verified, but nothing was checked"),
-        (replace(RIGHT, torch="2.9"), "the file holds another record, op-kernel@torch2.9"),
+        (replace(RIGHT, torch="2.9"), "the file contains another record, op-kernel@torch2.9"),
         (replace(RIGHT, outcome="unsupported"), "unsupported, but no reason is given"),
         (replace(RIGHT, outcome="fine"), "unknown outcome 'fine'"),  # type: ignore[arg-type]  # not an Outcome
     ],

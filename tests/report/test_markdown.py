@@ -90,7 +90,7 @@ def test_a_summary_of_any_size_fits_in_a_comment() -> None:
     right = [replace(r, outcome="verified") for r in worst]
     text = render(worst, right)
     assert 15_000 < len(text) < 65_000
-    assert "further faults stand in index.html" in text and "rows; those in which nothing is wrong" in text
+    assert "more faults are in index.html" in text and "rows; those in which nothing is wrong" in text
 
 
 def test_the_table_of_checks_says_what_it_leaves_out() -> None:

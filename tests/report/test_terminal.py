@@ -91,7 +91,7 @@ def test_a_damaged_verdict_is_a_failure(layout: Paths) -> None:
         (make(CELLS[1], "unsupported", cases=()), "unsupported, but no reason is given"),
         (make(CELLS[1], cases=()), "verified, but no case was run"),
         (make(CELLS[1], cases=(RIGHT, WRONG)), "verified, but not all of its cases are"),
-        (make(CELLS[0]), f"the file holds another verdict, op-custom@{CELLS[0]}"),
+        (make(CELLS[0]), f"the file contains another verdict, op-custom@{CELLS[0]}"),
         (make(CELLS[1], "fine"), "unknown outcome 'fine'"),  # type: ignore[arg-type]  # not an Outcome
     ],
 )
@@ -349,6 +349,6 @@ def test_the_report_has_the_versions_of_each_environment_with_cells(several: Pat
 def test_only_operators_that_compat_cannot_run_are_named() -> None:
     stream = io.StringIO()
     old = CheckRecord(op="old", check="compat", torch="1.13", outcome="unsupported", detail="needs torch 2.4")
-    placeholder = CheckRecord(op="new", check="cases", outcome="unsupported", detail="FILL IN is left")
+    placeholder = CheckRecord(op="new", check="cases", outcome="unsupported", detail="TODO is left")
     terminal.show_compat([placeholder, old], Console(file=stream, width=80, no_color=True))
     assert stream.getvalue() == "○ old unsupported in torch 1.13: needs torch 2.4\n"

@@ -74,7 +74,7 @@ def test_a_reserved_name_gets_a_prefix() -> None:
             "column 13: .*override that one, which returns",
         ),
         (facts("aten::f(Tensor self, int? n) -> Tensor"), "aten::f", "int.* may be None"),
-        (facts("aten::f(Tensor self, int dim, Tensor index) -> Tensor"), "aten::f", "ahead of a tensor"),
+        (facts("aten::f(Tensor self, int dim, Tensor index) -> Tensor"), "aten::f", "it comes before a tensor"),
         (facts("aten::f(Tensor self) -> Tensor[]"), "aten::f", "any number of outputs"),
         (facts("aten::f(int n) -> Tensor"), "aten::f", "no argument is a Tensor"),
     ],

@@ -239,15 +239,16 @@ def test_int4_is_a_dtype_as_others() -> None:
 
 def test_an_unknown_dtype_becomes_a_float() -> None:
     made = draft(node(value("x", None)))
-    assert made.spec.types == {"T": ("float32", "float64")} and "does not tell the dtype" in made.notes[0]
+    assert (
+        made.spec.types == {"T": ("float32", "float64")}
+        and "the dtype of the first input is not in the model" in made.notes[0]
+    )
     assert made.seen is None
 
 
 def test_a_tensor_attribute_has_the_dtype_and_the_sizes_of_all_nodes() -> None:
     made = draft(with_table(value=[[1 / 3, 0.1]]), with_table(shape=[2, 2], value=[[1.0, 2.0], [3.0, 4.0]]))
-    assert made.spec.attributes == (
-        Attribute(name="table", kind="tensor", type="float64", dims=(None, 2), doc="FILL IN"),
-    )
+    assert made.spec.attributes == (Attribute(name="table", kind="tensor", type="float64", dims=(None, 2), doc="TODO"),)
     assert made.attributes == {"table": ((1 / 3, 0.1),)}
     single = draft(with_table("float32", value=[[to_float32(0.1), 0.5]]))
     assert single.attributes == {"table": ((0.1, 0.5),)}
@@ -269,7 +270,10 @@ def test_a_tensor_attribute_has_the_dtype_and_the_sizes_of_all_nodes() -> None:
         ([with_table(), with_table(shape=[1], value=[1.0])], "and elsewhere of another dtype or rank"),
         ([with_table(), node(value("x"), table=("int", 1))], "of the kind int, elsewhere of tensor"),
         ([node(value("x"), body=("graph", None))], "of the kind graph, not supported: leave it out"),
-        ([node(value("x"), **{"a.b": ("int", 1)})], "attribute 'a.b' is no identifier of ONNX: letters, digits and _"),
+        (
+            [node(value("x"), **{"a.b": ("int", 1)})],
+            "attribute 'a.b' is not an identifier of ONNX: letters, digits and _",
+        ),
         ([node(value("x"), k=("int", 1)), node(value("x"), k=("float", 1.0))], "of the kind float, elsewhere of int"),
         ([node()], "has no first input"),
         ([node(value("x"), name="") | {"outputs": []}], "the node that gives '' has no output"),
@@ -282,7 +286,7 @@ def test_a_tensor_attribute_has_the_dtype_and_the_sizes_of_all_nodes() -> None:
         ),
         (
             [node(value("x"), model=("bytes", None))],
-            "attribute 'model' holds bytes that are no text (a NUL, or no UTF-8)",
+            "attribute 'model' contains bytes that are not text (a NUL, or not UTF-8)",
         ),
     ],
 )

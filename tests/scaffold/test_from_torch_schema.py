@@ -86,7 +86,7 @@ def test_a_list_of_tensors_is_a_variadic_output(schema: str) -> None:
     name, output = COUNTED[schema], draft.spec.outputs[-1]
     assert output.variadic == name
     assert output.shape == SameAs(input="xs" if name == "xs" else "x")
-    assert draft.notes == (f"{output.name} has as many tensors as {name} says: FILL IN variadic= if another one does",)
+    assert draft.notes == (f"{output.name} has as many tensors as {name} says; change variadic= if another one does",)
     assert [a.minimum for a in draft.spec.attributes if a.name == name and a.kind == "int"] in ([], [1])
 
 
@@ -144,8 +144,8 @@ def test_arguments_without_a_default_have_one_value() -> None:
     fixed = {"dtype": "float32", "layout": None, "device": "cpu"}
     assert draft.spec.torch == TorchOp(name="my::f", schema=text, fixed=fixed)
     assert draft.notes == (
-        "fixed= of TorchOp has the only legal values, dtype=float32, layout=None, device=cpu: FILL IN others if these "
-        "are not yours",
+        "fixed= of TorchOp has the only legal values, dtype=float32, layout=None, device=cpu: change them if "
+        "yours are others",
     )
     assert draft.spec.attributes == ()
 
@@ -181,7 +181,7 @@ REFUSED = [
     ("my::f(Tensor(a!)[] xs, Tensor y) -> ()", 7, "Tensor(a!)[] is written, allowed: an argument for each tensor"),
     ("my::f(Tensor(a) x) -> Tensor(a)", 7, "is a view, and ONNX has none"),
     ("my::f(Tensor x) -> Tensor(a)", 20, "is a view, and ONNX has none"),
-    ("my::f(Tensor x) -> Tensor(a!)", 20, "Tensor(a!) is no argument, allowed: Tensor"),
+    ("my::f(Tensor x) -> Tensor(a!)", 20, "Tensor(a!) is not an argument, allowed: Tensor"),
     ("my::f(Tensor! x) -> Tensor!", 21, "Tensor! names no argument, allowed: Tensor(a!), the same at the argument"),
     ("my::f(*, Tensor(a!) out) -> ()", 6, "no argument is a Tensor"),
     ("my::f(Tensor x, Scalar[] a) -> Tensor", 17, "Scalar[] is a list of numbers of no fixed kind, and an attribute "
@@ -212,9 +212,9 @@ REFUSED = [
     ("my::f(Tensor x) -> ()", 20, "if the operator writes an argument, mark it: Tensor(a!)"),
     ("my::f(Tensor x) -> Tensor[]", 20, "any number of outputs, and no argument says how many: Tensor[], int, int[]"),
     ("my::f(Tensor x, int n) -> (Tensor[], Tensor)", 28, "Tensor[] is allowed as the last result"),
-    ("my::f(Tensor(a!) x, int n) -> (Tensor(a!), Tensor[])", 44, "Tensor[] beside an argument that is written"),
+    ("my::f(Tensor(a!) x, int n) -> (Tensor(a!), Tensor[])", 44, "Tensor[] together with an argument that is written"),
     ("my::f(Tensor x) -> ...", 20, "any number of results"),
-    ("my::f(Tensor x) -> int", 20, "int is no output of an operator of ONNX, allowed: Tensor"),
+    ("my::f(Tensor x) -> int", 20, "int is not an output of an operator of ONNX, allowed: Tensor"),
     ("my::f(Tensor x) -> (Tensor, Tensor?)", 29, "a result that may be absent, allowed: Tensor, which is empty where"),
     ("my::f(Tensor x, Tensor[] xs, Tensor[] ys) -> Tensor", 30, "'ys' follows 'xs', of which there are any number"),
     ("my::f(Tensor x, ...) -> Tensor", 17, "any number of arguments of any kind"),

@@ -97,8 +97,8 @@ def test_existing_files_are_kept(folder: Path, opmatrix: Typed) -> None:
     (folder / "ops.d/README.md").write_text("mine")
     (folder / "file").touch()
     said = opmatrix.refused("--project", "ops.d")
-    assert said == (f"--project {folder}/ops.d: it holds README.md, and nothing is overwritten. Choose a folder that "
-                    "is new, or holds no more than .git and .venv. Nothing was written.\n")  # fmt: skip
+    assert said == (f"--project {folder}/ops.d: it contains README.md, and nothing is overwritten. Choose a folder "
+                    "that is new, or contains only .git and .venv. Nothing was written.\n")  # fmt: skip
     assert (folder / "ops.d/README.md").read_text() == "mine"
     assert "/file: it is a file. Choose another name" in opmatrix.refused("--project", "file")
 

@@ -118,15 +118,15 @@ def test_the_values_of_a_placeholder_are_those_of_its_dtype() -> None:
 def test_a_known_formula_leaves_no_placeholder() -> None:
     found = {"torch": "2.13", "schemas": {"": "aten::sinh(Tensor self) -> Tensor"}, "runs": {"": RUNS}}
     files = render_files.render(from_aten.from_aten(found, "aten::sinh", domain="my.aten"))
-    assert "std::sinh(value)" in files["native/sinh/kernel.h"] and "FILL IN" not in files["native/sinh/kernel.h"]
-    assert "np.sinh(exact)" in files["ops/sinh/reference.py"] and "FILL IN" not in files["ops/sinh/reference.py"]
+    assert "std::sinh(value)" in files["native/sinh/kernel.h"] and "TODO" not in files["native/sinh/kernel.h"]
+    assert "np.sinh(exact)" in files["ops/sinh/reference.py"] and "TODO" not in files["ops/sinh/reference.py"]
 
 
 def test_a_new_operator_asks_for_the_values_of_indices() -> None:
     draft = from_schema("my::segments(Tensor x, Tensor row_index, Tensor offsets) -> Tensor", domain="my.domain")
     text = render_files.render(draft)["ops/segments/spec.py"]
-    assert '    # FILL IN: the values of row_index and offsets: values=ValueRule(index_into="N") for indices, ' in text
+    assert '    # TODO: the values of row_index and offsets: values=ValueRule(index_into="N") for indices, ' in text
     whole = replace(draft.spec, inputs=(draft.spec.inputs[0], Input(name="codes", type="uint8")))
-    assert "FILL IN: the values of codes: " in render_files.render(replace(draft, spec=whole))["ops/segments/spec.py"]
+    assert "TODO: the values of codes: " in render_files.render(replace(draft, spec=whole))["ops/segments/spec.py"]
     plain = from_schema("my::plain(Tensor x, Tensor weight) -> Tensor", domain="my.domain")
-    assert "FILL IN: the values" not in render_files.render(plain)["ops/plain/spec.py"]
+    assert "TODO: the values" not in render_files.render(plain)["ops/plain/spec.py"]

@@ -91,7 +91,7 @@ def test_new_operators_are_verified_at_once(project: Project) -> None:
 def test_a_node_in_a_branch_is_declared(project: Project) -> None:
     spec = (project.root / "ops/weird/spec.py").read_text()
     assert "Declared from 2 nodes of model.onnx" in spec
-    assert 'Input(name="weight_2", type="T", optional=True, doc="FILL IN; in the model of shape (4,)")' in spec
+    assert 'Input(name="weight_2", type="T", optional=True, doc="TODO; in the model of shape (4,)")' in spec
 
 
 TABLE = np.array([[1 / 3, 2**-60, np.nan], [0, -np.inf, 0.1]])
@@ -186,9 +186,9 @@ def test_an_override_has_no_placeholder_reference(tmp_path: Path) -> None:
     """The reference of an override without a known formula raises an error, so that no cell passes by chance."""
     project = Project.copy(tmp_path, operators=())
     said = new(project, "--override", "aten::softplus", "--domain", "my.aten")
-    assert "softplus: passes only compile and export until ops/softplus/reference.py is filled in." in said
+    assert "softplus: passes only compile and export until you write ops/softplus/reference.py." in said
     done = project.doit("data")
-    assert done.returncode and "NotImplementedError: FILL IN: aten::softplus in NumPy" in done.stdout + done.stderr
+    assert done.returncode and "NotImplementedError: TODO: aten::softplus in NumPy" in done.stdout + done.stderr
     spec = (project.root / "ops/softplus/spec.py").read_text()
     assert 'Attribute(name="threshold", kind="int", default=20' in spec
 

@@ -17,4 +17,4 @@ def fill_in(root: Path) -> None:
         elif isinstance(step, Command) and step.text.endswith("/spec.py"):
             subprocess.run(step.text, shell=True, cwd=root, check=True)
     for path in root.glob("*/scale_shift/*"):
-        path.write_text(path.read_text().replace("FILL IN", "Filled in"))
+        path.write_text(path.read_text().replace("TODO", "Filled in"))

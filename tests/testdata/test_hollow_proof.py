@@ -308,10 +308,10 @@ def test_a_single_case_that_tells_nothing_is_a_note(tmp_path: Path) -> None:
 
 
 def test_with_fill_in_left_it_is_no_error_yet(tmp_path: Path) -> None:
-    reference = "# FILL IN: the arithmetic\ndef shifted(x, mask, bias, *, factor):\n    return x\n"
+    reference = "# TODO: the arithmetic\ndef shifted(x, mask, bias, *, factor):\n    return x\n"
     found = run(tmp_path, OPERATOR, reference)
     assert found["outcome"] == "unsupported"
-    assert found["detail"].startswith("FILL IN is left in reference.py, so these are no errors yet:\nops/shifted/")
+    assert found["detail"].startswith("TODOs are left in reference.py, so these are not errors yet:\nops/shifted/")
 
 
 def test_a_small_case_is_enough(tmp_path: Path) -> None:

@@ -159,7 +159,7 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     data.run(layout, OPERATOR)
     folder = layout.data("double", "dynamic", 0)
     (folder / "input_0.pb").write_bytes(b"\xff\xff")
-    with pytest.raises(DataError, match=r"input_0.pb is no tensor"):
+    with pytest.raises(DataError, match=r"input_0.pb is not a tensor"):
         onnx_dataset.read(folder)
     (folder / "input_0.pb").unlink()
     with pytest.raises(DataError, match=r"input_0.pb is missing. Run: python -m opmatrix data"):

@@ -61,7 +61,7 @@ def test_random_strings_are_short_and_of_several_bytes() -> None:
 
 
 def test_a_string_that_utf8_cannot_hold_is_refused() -> None:
-    with pytest.raises(DataError, match=r"'\\ud800' is no string of ONNX: UTF-8 cannot hold it"):
+    with pytest.raises(DataError, match=r"'\\ud800' is not a string of ONNX: UTF-8 cannot encode it"):
         arrays.array(Values(values=("a", "\ud800")), "string", seed_of="a")
 
 

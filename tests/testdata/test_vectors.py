@@ -133,7 +133,7 @@ FAULTS: dict[str, tuple[Callable[[Paths], object], str]] = {
     "no_output": (lambda layout: save(layout, x=X), "vectors/original.npz has no array 'y', it has: x"),
     "dtype": (lambda layout: save(layout, x=X.astype("f8"), y=X), "'x' is float64, declared: float32"),
     "narrow": (lambda layout: save(layout, x=X, y=X.astype("f2")), "'y' is float16, declared: float32"),
-    "input_shape": (lambda layout: save(layout, x=X.T, y=X), "'x' has the shape (3, 1), the case says (1, 3)"),
+    "input_shape": (lambda layout: save(layout, x=X.T, y=X), "'x' has the shape (3, 1), the case has (1, 3)"),
     "output_shape": (lambda layout: save(layout, x=X, y=X.T), "the shape (1, 3), the vectors (paper) have (3, 1)"),
 }
 
@@ -152,7 +152,7 @@ def test_an_unusable_file_is_one_sentence(layout: Paths, fault: str) -> None:
     ("content", "message"),
     [
         (None, "vectors/set/output_0.pb is missing; it is output 'y'"),
-        (b"\xff\xff", "vectors/set/output_0.pb is no tensor"),
+        (b"\xff\xff", "vectors/set/output_0.pb is not a tensor"),
     ],
 )
 def test_an_unusable_folder_is_one_sentence(layout: Paths, content: bytes | None, message: str) -> None:

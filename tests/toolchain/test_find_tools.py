@@ -67,9 +67,9 @@ def test_the_identity_changes_with_the_content(folder: Path) -> None:
     ("planted", "environ", "message"),
     [
         (["ninja"], {}, "no C++ compiler (g++ or clang++) on PATH '{bin}'. Install one (Debian: apt install g++)"),
-        (["ninja"], {"CXX": "icpx -x"}, "CXX is 'icpx -x', and 'icpx' is no program on PATH '{bin}'"),
+        (["ninja"], {"CXX": "icpx -x"}, "CXX is 'icpx -x', and 'icpx' is not a program on PATH '{bin}'"),
         (["g++"], {}, "ninja not found on PATH '{bin}'. Install it, or set NINJA to its path."),
-        (["g++"], {"NINJA": "/nowhere"}, "NINJA is '/nowhere', which is no program"),
+        (["g++"], {"NINJA": "/nowhere"}, "NINJA is '/nowhere', which is not a program"),
     ],
 )
 def test_a_missing_tool_is_an_error(folder: Path, planted: list[str], environ: dict[str, str], message: str) -> None:

@@ -64,7 +64,7 @@ def test_setting(tmp_path: Path) -> None:
 
 
 def test_setting_without_headers(tmp_path: Path) -> None:
-    with pytest.raises(SdkError, match=r"which holds no usable onnxruntime_c_api\.h"):
+    with pytest.raises(SdkError, match=r"which contains no usable onnxruntime_c_api\.h"):
         find(tmp_path, OPMATRIX_ORT_INCLUDE=str(tmp_path))
 
 

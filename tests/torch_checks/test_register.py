@@ -242,11 +242,11 @@ def test_overridden_operators_without_faults_pass(few: Project) -> None:
     ("old", "new", "expected"),
     [
         ("def define()", "def defined()", "ops/add_and_round/torch_op.py: no function define(), which defines mylib"),
-        ('"mylibrary::addandround_op"', '"mylibrary::another"', "registers no mylibrary::addandround_op. Mend ops/add"),
+        ('"mylibrary::addandround_op"', '"mylibrary::another"', "registers no mylibrary::addandround_op. Fix ops/add"),
         (
             "(x: torch.Tensor)",
             "(z: torch.Tensor)",
-            "declared: mylibrary::addandround_op(Tensor x) -> Tensor. Mend ops/",
+            "declared: mylibrary::addandround_op(Tensor x) -> Tensor. Fix ops/",
         ),
         ("    if hasattr(", "    1 / 0\n    if hasattr(", "define() raised ZeroDivisionError: division by zero"),
     ],

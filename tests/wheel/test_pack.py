@@ -142,7 +142,7 @@ def test_a_project_without_wheel_settings_has_a_message_with_them(tmp_path: Path
     made = project(tmp_path, settings="")
     done = made.doit("dist")
     assert done.returncode == 1
-    assert "pyproject.toml says nothing of a wheel. Write [tool.opmatrix.dist] there, with name" in done.stdout
+    assert "pyproject.toml does not describe a wheel. Add [tool.opmatrix.dist] there, with name" in done.stdout
     done = made.doit("list")
     assert done.returncode == 0, "and nothing else minds"
 

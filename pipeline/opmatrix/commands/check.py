@@ -37,7 +37,7 @@ class Check(CommandBase):
     """Run each part in its own process, so that a crash, a hang or too much memory is a finding."""
 
     name = "check"
-    doc_purpose = "print what is wrong with ONNX models, or with a torch model as it is exported, and where"
+    doc_purpose = "print what is wrong with ONNX models, or with a torch model as exported, and where"
     doc_usage = "MODEL.onnx... | MODULE:FUNCTION | PATH/TO/FILE.py:FUNCTION"
     doc_description = (
         "A function takes nothing and returns (module, inputs), or (module, inputs, options): a torch.nn.Module, a "

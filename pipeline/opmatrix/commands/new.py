@@ -21,7 +21,7 @@ class New(CommandBase):
     """Load no tasks, so that a mistake in one operator does not prevent a new one."""
 
     name = "new"
-    doc_purpose = "write a new operator that passes all gates; the places to fill in are marked"
+    doc_purpose = "write a new operator that passes all gates; TODOs mark what to write"
     doc_usage = (
         "[--schema SCHEMA | --override aten::NAME | --from-onnx FILE] [--domain DOMAIN] | [--project DIR] [--ci github]"
     )
@@ -39,7 +39,7 @@ class New(CommandBase):
             "op_type", "name of its node in ONNX, otherwise ScaleShift for scale_shift; with --from-onnx, which one"
         ),
         _option("override", "an operator of torch's own, such as aten::sinc, to be exported as one of yours"),
-        _option("from_onnx", "a model: each operator in it that nobody knows is declared"),
+        _option("from_onnx", "a model: declare each operator in it that neither ONNX nor ONNX Runtime has"),
         _option("project", "a folder, new or empty, which becomes a project; --name is that of its wheel"),
         _option("ci", "github: a workflow that verifies the operators, of a new project or of the one that is there"),
     )
@@ -53,7 +53,7 @@ class New(CommandBase):
 
     def execute(self, params: Mapping[str, Any], args: Sequence[str]) -> int:
         if args:
-            raise UsageError(f"doit new: found {' '.join(args)!r}, allowed: options alone. A schema stands in quotes")
+            raise UsageError(f"doit new: found {' '.join(args)!r}, allowed: options alone. Put the schema in quotes")
         given = {option["name"]: params[option["name"]].strip() for option in self.cmd_options}
         folder, ci = given.pop("project"), given.pop("ci")
         if folder or ci:

@@ -100,14 +100,14 @@ class RemovedCommand(CommandBase, Command):
 
 class ResetDep(RemovedCommand):
     name = "reset-dep"
-    doc_purpose = "not here: it would call results verified that nobody verified"
+    doc_purpose = "not available: it would mark results as verified that were not verified"
     reason = "would note results as made of inputs that they were never made of. `doit ignore STEP` leaves a step out"
 
 
 class DumpDb(RemovedCommand):
     name = "dumpdb"
     doc_purpose = "not here: see why and info"
-    reason = "the state is no dbm file. `doit why` says what is known of each step, `doit info STEP` of one"
+    reason = "the state is not a dbm file. `doit why` prints what is known about each step, `doit info STEP` about one"
 
 
 class Strace(RemovedCommand):

@@ -42,7 +42,7 @@ def select(tasks: Sequence[Task], names: Sequence[str] | None, *, commands: Sequ
     except InvalidCommand as error:
         if error.not_found in commands:
             raise InvalidCommand(
-                f"{error.not_found!r} is a command, and stands first: doit {error.not_found} ..."
+                f"{error.not_found!r} is a command and must come first: doit {error.not_found} ..."
             ) from error
         if error.not_found:
             near = did_you_mean(error.not_found, [*control.tasks, *commands, *steps_of_operators(tasks)])

@@ -39,7 +39,7 @@ class Known:
         try:
             found = evaluate(parse(expression), self.term)
         except SyntaxError as error:
-            raise ValueError(f"{expression!r} is no expression of sizes") from error
+            raise ValueError(f"{expression!r} is not an expression of sizes") from error
         except ZeroDivisionError as error:
             raise ValueError(f"{expression!r} divides by zero with {self._shown(expression)}") from error
         if isinstance(found, int) and found < 0:

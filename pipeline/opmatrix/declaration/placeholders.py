@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from opmatrix.errors import DistError
+from opmatrix.errors import DistError, many
 from opmatrix.project.paths import Paths
 
-MARK = "FILL IN"
+MARK = "TODO"
+_MARKED = re.compile(rf"\b{MARK}\b(?!\()")  # not the author's own `TODO(name)`
+_FILES = {"spec.py", "cases.py", "reference.py", "README.md", "kernel.h"}  # those that `doit new` writes
+REMEDY = f"Do them and remove the word {MARK} ({MARK}(name) does not count)"
 _ARITHMETIC = {"kernel.h", "reference.py"}
 
 
 def marked_lines(text: str) -> list[int]:
     """Return the numbers of the lines that have a mark."""
-    return [number for number, line in enumerate(text.split("\n"), 1) if MARK in line]
+    return [number for number, line in enumerate(text.split("\n"), 1) if _MARKED.search(line)]
 
 
 def unfilled(layout: Paths, operator: str) -> dict[Path, list[int]]:
     """Return the marked lines of an operator's files, by file, without files that have none."""
     folders = (layout.op(operator), layout.kernel(operator).parent)
-    files = sorted(p for folder in folders if folder.is_dir() for p in folder.iterdir() if p.is_file())
+    files = sorted(path for folder in folders for name in _FILES if (path := folder / name).is_file())
     found = {path: marked_lines(path.read_text(errors="replace")) for path in files}
     return {path: lines for path, lines in found.items() if lines}
 
@@ -32,18 +36,16 @@ def unfinished(layout: Paths, operator: str, *files: str) -> list[str]:
 
 
 def reminder(layout: Paths, operator: str) -> str:
-    """Return a line about what is left to fill in of an operator, or \"\"."""
+    """Return a line about the TODOs of an operator, or \"\"."""
     if not (found := unfilled(layout, operator)):
         return ""
     count, first = sum(map(len, found.values())), next(iter(found))
     names = {path.name for path in found}
-    until = "until then it is a placeholder"
-    if not names & _ARITHMETIC:
-        until = "its README is unfinished, nothing else" if names == {"README.md"} else "until then it does not ship"
-    return (
-        f"{operator}: {MARK} stands in {count} line{'s' * (count > 1)} still, the first is "
-        f"{first.relative_to(layout.root)}:{found[first][0]}; {until}"
-    )
+    what = "it is a placeholder" if names & _ARITHMETIC else "`doit dist` refuses it"
+    if names == {"README.md"}:
+        what = "only its README is unfinished"
+    at = f"{first.relative_to(layout.root)}:{found[first][0]}"
+    return f"{operator}: {many(count, MARK)} left (first: {at}); {what}"
 
 
 def lines_in_code(layout: Paths, operators: Iterable[str]) -> str:
@@ -58,7 +60,6 @@ def require_filled(layout: Paths, operators: Iterable[str]) -> None:
     """Raise DistError if the code of an operator has a marked line; a wheel does not contain the README."""
     if lines := lines_in_code(layout, operators):
         raise DistError(
-            f"a wheel holds no placeholders: {MARK} stands in lines of\n{lines}\n"
-            "Fill them in and remove the words, or name the operators that ship in pyproject.toml, "
-            "[tool.opmatrix.dist] operators = [...]"
+            f"a wheel must not contain placeholders: {MARK}s are left in the lines\n{lines}\n"
+            f"{REMEDY}. Or name the operators that ship in pyproject.toml, [tool.opmatrix.dist] operators = [...]"
         )

@@ -132,7 +132,7 @@ def differences(kept: Schema, spec: OpSpec, path: Path) -> list[Mistake]:
     version = kept["since_version"]
     breaks = (
         "Models and programs of others rely on it: take it back, or make an operator with another op_type beside "
-        f"this one. If nobody was given version {version}, delete {path}"
+        f"this one. If nobody uses version {version}, delete {path}"
     )
     if version not in schema_versions.versions(spec):
         declared = ", ".join(map(str, schema_versions.versions(spec)))

@@ -136,7 +136,7 @@ def evaluate(node: ast.expr, value: Callable[[Term], Size]) -> Size:
             first, second = evaluate(left, value), evaluate(right, value)
             known = isinstance(first, int) and isinstance(second, int)
             return _OPERATORS[type(op)](first, second) if known else None  # type: ignore[arg-type]  # they are ints
-    raise ValueError(f"{ast.unparse(node)!r} is no expression of sizes; allowed: names, numbers and + - * //")
+    raise ValueError(f"{ast.unparse(node)!r} is not an expression of sizes; allowed: names, numbers and + - * //")
 
 
 def why_no_size(expression: str | int, positive: Callable[[Term], bool] = lambda term: False) -> str | None:

@@ -143,7 +143,7 @@ def no_argument(result: Type, schema: Schema) -> str:
         return f"{result.spelled} names no argument, allowed: Tensor(a!), the same at the argument that is returned"
     written = [a for a in schema.arguments if "!" in a.type.alias and not a.type.alias.startswith(WITHOUT_LETTER)]
     allowed = ", ".join(f"{a.type.spelled}, which is {a.name}" for a in written)
-    return f"{result.spelled} is no argument, allowed: {allowed or 'Tensor'}"
+    return f"{result.spelled} is not an argument, allowed: {allowed or 'Tensor'}"
 
 
 def parse(text: str) -> Schema:
@@ -276,7 +276,7 @@ class _Parser:
             return tuple(self._list(self._value, "]", "item"))
         kind, text, _ = self._token
         if kind not in ("number", "text", "word"):
-            self._fail("a default: a number, a text in quotes, True, False, None or a list of them")
+            self._fail("a default: a number, a string in quotes, True, False, None or a list of them")
         if kind == "word":
             self._next += 1
             named: dict[str, Value] = {"None": None, "True": True, "False": False, "true": True, "false": False}
@@ -316,5 +316,5 @@ class _Parser:
         elif text == "(" and expected.startswith("a default"):
             hint = ". A schema has no tuples: write a list, [1, 2]"
         elif kind in ("word", "number") and self._next and self._tokens[self._next - 1].kind == "word":
-            hint = ". Arguments stand behind each other with a comma, as 'Tensor x, float eps'"
+            hint = ". Separate arguments with a comma, as 'Tensor x, float eps'"
         refuse("the schema cannot be read:", self._text, [(at, f"found {found}, expected {expected}{hint}")])

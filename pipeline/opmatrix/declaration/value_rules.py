@@ -98,7 +98,7 @@ def limits(rule: ValueRule, numbers: Mapping[str, float]) -> Limits:
         if limit in numbers:  # perhaps a float
             return numbers[limit]
         found = evaluate(parse(limit), size)
-        assert isinstance(found, int), f"{limit!r} is no number with {numbers}"
+        assert isinstance(found, int), f"{limit!r} is not a number with {numbers}"
         return found
 
     minimum, maximum = limit_expressions(rule)

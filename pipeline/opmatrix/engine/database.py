@@ -56,7 +56,9 @@ class Journal:
             if not is_damage(error, path):
                 raise StateError(f"cannot open {path}: {error}. {REMEDY}") from error
             broken = move_aside(path)
-            problem = f"{path} is no usable database ({error}); it was moved to {broken}, and every step runs once more"
+            problem = (
+                f"{path} is not a usable database ({error}); it was moved to {broken}, and every step runs once more"
+            )
             print(problem, file=sys.stderr)
             self._open(path)
 

@@ -91,7 +91,7 @@ def _forecast_step(
     task: StepTask, state: State, writers: Mapping[str, str], forecasts: Mapping[str, Forecast]
 ) -> Forecast:
     if state.status_is_ignore(task):
-        return Forecast(fate="ignore", reasons=("`doit ignore` was told to leave it out",))
+        return Forecast(fate="ignore", reasons=("`doit ignore` excludes it",))
     # The digest of an input that another step will write is not known yet.
     unsettled = {p: writers[p] for p in task.file_dep if p in writers and forecasts[writers[p]].fate != "up-to-date"}
     try:

@@ -23,7 +23,7 @@ from opmatrix.progress import EVERY, spent
 from opmatrix.project.paths import Paths
 from opmatrix.step_log import last_progress
 
-_IGNORED = "ignored, as `doit ignore` was told"
+_IGNORED = "ignored by `doit ignore`"
 _OUTCOMES = ("run", "up to date", "failed", _IGNORED)  # in the order of the last line
 # gdb gets the environment's Python, which ./run puts on PATH.
 _STAGE = re.compile(r"(?:\./run )?(gdb --args )?\bpython -m opmatrix\b")

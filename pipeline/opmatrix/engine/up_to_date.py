@@ -136,7 +136,7 @@ class State(Dependency):
         for path, digest in self._digests_at_start(task).items():
             written, writer = self._written.get(path, (digest, ""))
             if written != digest:
-                return f"{path} was written by something else after {writer} wrote it"
+                return f"{path} was changed after {writer} wrote it"
         marks = self._marks_at_start.get(task.name, {})
         changed = (self.relative(path) for path, before in sorted(marks.items()) if mark(path) != before)
         return next((f"{path} was written while the step ran" for path in changed), None)

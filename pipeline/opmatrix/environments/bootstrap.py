@@ -206,7 +206,7 @@ def check_compiler(environ: Mapping[str, str]) -> None:
     if any(shutil.which(name, path=environ.get("PATH")) for name in names):
         return
     message = (
-        f"CXX is {setting!r}, which is no program: set it to the path of g++ or clang++."
+        f"CXX is {setting!r}, which is not a program: set it to the path of g++ or clang++."
         if setting
         else "no C++ compiler: neither g++ nor clang++ is on PATH. Install one (Debian, Ubuntu: apt install g++), "
         "or set CXX to its path."

@@ -12,7 +12,8 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 # The message of an exporter, and the fix. The first match is printed.
 _REMEDIES: Mapping[str, str] = {
     r"Failed to convert 'dynamic_axes' to 'dynamic_shapes'": (
-        "The dynamo exporter ran, which knows no symbolics: it is the default since torch 2.9, so always pass dynamo="
+        "The dynamo exporter ran, which does not use symbolic functions: it is the default since torch 2.9, so always "
+        "pass dynamo="
     ),
     r"No ONNX function found for <OpOverload\(op='([\w.]+)', overload='(\w+)'\)>": (
         r"No translation of \1.\2 was given: put it into the translation table (custom_translation_table=), keyed by "

@@ -66,7 +66,7 @@ def export(expected: ExpectedModel, generated: GeneratedModules, inputs: Tensors
     if texts := unexpected(warned):
         raise ExportError(
             f"{expected}: the {expected.cell.exporter} exporter warned: {'; '.join(texts)}. "
-            "Mend the cause, or add the text to pipeline/opmatrix/export/exporter_warnings.py with the reason why it "
+            "Fix the cause, or add the warning to pipeline/opmatrix/export/exporter_warnings.py with the reason why it "
             "may be"
         )
     check(proto, expected)

@@ -83,7 +83,7 @@ def node_arguments(proto: ModelProto, expected: ExpectedModel) -> Iterator[str]:
             ("gives", [after.get(o, o) for o in node.output], list(node_outputs(expected.spec, expected.model))),
         ):
             if found != wanted:
-                yield f"{expected.node} {what} {found}, declared: {wanted}. Mend the order of arguments in the lowering"
+                yield f"{expected.node} {what} {found}, declared: {wanted}. Fix the order of arguments in the lowering"
 
 
 def attributes(proto: ModelProto, expected: ExpectedModel) -> Iterator[str]:
@@ -126,7 +126,7 @@ def defaults(proto: ModelProto, expected: ExpectedModel) -> Iterator[str]:
         if not _same(found, wanted := as_float32(declared, declared.default)):
             yield (
                 f"the ONNX schema has the default {found!r} for attribute {name!r}, declared: {wanted!r}, as "
-                f"in torch. Write it anew with: python -m opmatrix codegen {expected.spec.name}"
+                f"in torch. Generate it again with: python -m opmatrix codegen {expected.spec.name}"
             )
 
 
@@ -137,7 +137,7 @@ def _attribute(found: AttributeProto, declared: Attribute, wanted: AttributeValu
     if found_type != wanted_type:
         yield (
             f"attribute {name!r} has the type {found_type}, declared: {wanted_type}. ONNX Runtime reads it as absent: "
-            f"mend the suffix of its name in the lowering ({name}_f, {name}_i or {name}_s)"
+            f"fix the suffix of its name in the lowering ({name}_f, {name}_i or {name}_s)"
         )
     elif not _same(value, wanted):
         yield (

@@ -43,7 +43,7 @@ def inference(proto: ModelProto, expected: ExpectedModel) -> Iterator[str]:
         with registered(*expected.schemas):
             inferred = onnx.shape_inference.infer_shapes(bare, check_type=True, strict_mode=True, data_prop=True)
     except onnx.shape_inference.InferenceError as error:
-        yield f"shape inference fails: {one_line(error)}. Mend the shape rule of the declaration"
+        yield f"shape inference fails: {one_line(error)}. Fix the shape rule of the declaration"
         return
     partly = not expected.custom_nodes
     for problem in _differences("output", inferred.graph.output, expected.signature.outputs, partly=partly):
@@ -70,7 +70,7 @@ def _differences(
     for value, want in zip(found, wanted, strict=True):
         dtype, shape = element_dtype(value.type.tensor_type.elem_type) or "unknown", _shape(value)
         if dtype != want.dtype:
-            yield f"{kind} {want.name!r} has the dtype {dtype}, declared: {want.dtype}. Mend the type the lowering sets"
+            yield f"{kind} {want.name!r} has the dtype {dtype}, declared: {want.dtype}. Fix the type the lowering sets"
         if not _fits(shape, want.shape, partly=partly):
             remedy = _shape_remedy(shape, want.shape)
             yield f"{kind} {want.name!r} has the shape {shape}, declared: {want.shape}. {remedy}"
@@ -103,4 +103,4 @@ def _shape_remedy(found: Sequence[int | str | None] | None, wanted: Shape) -> st
         return "A dynamic size was baked in: something read it as a number while tracing"
     if any(not isinstance(f, int) and isinstance(w, int) for f, w in pairs):
         return "A static size is lost: the symbolic must call setType, the fake kernel must keep sizes"
-    return "Mend the shape rule, or the names in the model's 'dynamic'"
+    return "Fix the shape rule, or the names in the model's 'dynamic'"

@@ -100,7 +100,7 @@ class Cell:
     def parse(cls, text: str) -> Cell:
         """Return the cell that prints as `text`. Raises UsageError."""
         if not (found := _CELL.fullmatch(text)):
-            raise UsageError(f"{text!r} is no cell; a cell is written like 'torch2.13-dynamo-opset18-ort1.31'")
+            raise UsageError(f"{text!r} is not a cell; a cell is written like 'torch2.13-dynamo-opset18-ort1.31'")
         torch, exporter, node, opset, ort = found.groups()
         return cls(torch=torch, exporter=cast(Exporter, exporter or node), opset=int(opset), ort=ort)
 

@@ -82,7 +82,7 @@ def _nearest(nodes: Sequence[NodeComparison]) -> str:
 def _remedy(found: NodeComparison, operators: Sequence[OpSpec]) -> str:
     spec = spec_of(found.node, operators)
     if spec and spec.runtime == "kernel":
-        return f"Kernel and ops/{spec.name}/reference.py differ: is the kernel built anew, and which of them is right?"
+        return f"Kernel and ops/{spec.name}/reference.py differ: is the kernel rebuilt, and which of them is right?"
     if spec:
         return f"ONNX Runtime's own kernel and ops/{spec.name}/reference.py differ: look at the reference first"
     return "No operator of this project, and a fault of this ONNX Runtime: try the node in another version"

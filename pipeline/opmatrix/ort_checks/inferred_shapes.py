@@ -61,7 +61,9 @@ def problems(operator: Operator, runtime: OrtSessions) -> Iterator[str]:
     complete = not handwritten and not (
         any(i.optional for i in spec.inputs[:-1]) and older(onnxruntime.__version__, PAST_ABSENT_SINCE)
     )
-    again = f"Write and build it anew: python -m opmatrix codegen {spec.name}; python -m opmatrix compile {spec.name}"
+    again = (
+        f"Generate and build it again: python -m opmatrix codegen {spec.name}; python -m opmatrix compile {spec.name}"
+    )
     remedy = f"Correct InferOutputShapeFn in native/{spec.name}/ort.cc" if handwritten else again
     nodes = [*_nodes(operator)]
     for version in sorted({node.model.domain_version for node in nodes}):

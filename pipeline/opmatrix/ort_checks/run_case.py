@@ -39,7 +39,7 @@ class ModelRunner:
             model = onnx.ModelProto.FromString(content)
         except (FileNotFoundError, DecodeError) as error:
             run = f"python -m opmatrix export {name}"
-            raise VerifyError(missing(path, run=run, problem="is no readable model")) from error
+            raise VerifyError(missing(path, run=run, problem="is not a readable model")) from error
         self._inputs = [i.name for i in model.graph.input]
         self._outputs = [o.name for o in model.graph.output]
         self._sessions = runtime.sessions(content)

@@ -104,8 +104,8 @@ _TOO_NEW = (
 # Patterns of ONNX Runtime's error messages, with the explanation and the remedy.
 _MEANINGS: Mapping[str, Callable[[re.Match[str]], str]] = {
     r"Failed to get symbol RegisterCustomOps with error: ([^:]+)": lambda m: (
-        f"{m[1]} exports no RegisterCustomOps, so it is no custom-op library of ONNX Runtime. The library whose name "
-        "ends in _ort.so is; the one that ends in _torch.so goes to torch.ops.load_library"
+        f"{m[1]} exports no RegisterCustomOps, so it is not a custom-op library of ONNX Runtime. The library whose "
+        "name ends in _ort.so is; the one that ends in _torch.so goes to torch.ops.load_library"
     ),
     r"Failed to load library (\S+) with error: (.*)": lambda m: (
         f"{m[1]} cannot be loaded: {m[2]}. Build it again: python -m opmatrix compile {Path(m[1]).parent.name}"

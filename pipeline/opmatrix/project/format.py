@@ -38,7 +38,7 @@ def check_path(root: Path) -> None:
     path = str(root)
     found = next((repr(c) for c in "\n\r|" if c in path), None)
     if not path.isascii() and path.encode(errors="ignore").decode() != path:
-        found = "bytes that are no UTF-8"
+        found = "bytes that are not UTF-8"
     if found:
         raise UsageError(
             f"the path of the project contains {found}: {path!a}. Nothing can be built there. Rename the folder"

@@ -159,7 +159,7 @@ def _faults(verdicts: Sequence[Verdict], checks: Sequence[CheckRecord]) -> Itera
     for (outcome, detail), alike in wrong[:_FAULTS]:
         yield _fault(outcome, detail, alike)
     if len(wrong) > _FAULTS:
-        yield f"{len(wrong) - _FAULTS} further faults stand in index.html."
+        yield f"{len(wrong) - _FAULTS} more faults are in index.html."
     reasons = [
         f"{_code(name)} in {many(len(details), 'cell')}: {_plain(_first(details[0]))}"
         for name, details in unsupported_cases(verdicts).items()

@@ -49,7 +49,7 @@ def collect(cache: ReadCache, op: str, lowering: Lowering, cell: Cell) -> Verdic
     except ValueError as error:
         return replace(unknown, detail=f"no verdict: {error}. Run: doit verify")
     if found.key != unknown.key:
-        detail = f"the file holds another verdict, {found}. {found.detail}".strip()
+        detail = f"the file contains another verdict, {found}. {found.detail}".strip()
         return replace(found, op=op, lowering=lowering, cell=cell, outcome="failed", detail=detail)
     return checked(found)
 
@@ -66,7 +66,7 @@ def collect_check(cache: ReadCache, key: CheckKey) -> CheckRecord:
     except ValueError as error:
         return replace(unknown, detail=f"no record: {error}. Run: doit")
     if found.key != key:
-        return replace(unknown, detail=f"the file holds another record, {found}. {found.detail}".strip())
+        return replace(unknown, detail=f"the file contains another record, {found}. {found.detail}".strip())
     return checked_record(found)
 
 

@@ -22,7 +22,7 @@ _LIMITS = {
 _FORMULA_LIMITS = {"float32": Tolerance(rtol=2e-6, atol=1e-6), "float64": Tolerance(rtol=1e-13, atol=1e-14)}
 _EXACT = Tolerance(rtol=0.0, atol=0.0)
 SHAPE = (3, 4)
-SUMMARY = "FILL IN: what it computes, in one sentence."
+SUMMARY = "TODO: what it computes, in one sentence."
 # Attribute values of the first model, which sets those without a default, and of the second, which sets all.
 VALUES: Mapping[AttributeKind, tuple[AttributeValue, AttributeValue]] = {
     "float": (0.5, -1.75), "int": (1, 2), "bool": (True, False), "string": ("none", "none"),

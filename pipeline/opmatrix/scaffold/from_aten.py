@@ -146,7 +146,7 @@ def _refused(schema: Schema) -> Iterator[tuple[int, str]]:
     positional = [a for a in schema.arguments if not a.keyword]
     first = next((n for n, a in enumerate(positional) if a.type.name not in TENSORS), len(positional))
     if any(a.type.name in TENSORS for a in positional[first:]):
-        yield positional[first].at, "it stands ahead of a tensor, and a node of ONNX has inputs first"
+        yield positional[first].at, "it comes before a tensor, and a node of ONNX has inputs first"
     if not any(a.type.name == "Tensor" for a in schema.arguments):
         yield schema.text.index("("), "no argument is a Tensor; at least one is needed"
     yield from refused_results(schema)
@@ -157,4 +157,4 @@ def _notes(schema: Schema, runs: Mapping[str, Any]) -> Iterator[str]:
     if left:
         yield f"left out, since ONNX has nothing for them: {', '.join(left)}. Models that give them are not exported so"
     if not runs:
-        yield "torch refused random tensors of every shape that was tried: FILL IN cases.py, and the shapes in spec.py"
+        yield "torch refused random tensors of every shape that was tried: write cases.py, and the shapes in spec.py"

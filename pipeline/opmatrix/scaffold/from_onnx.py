@@ -218,14 +218,14 @@ def _refused(nodes: Sequence[Node]) -> Iterator[str]:
         yield from _dtype_refused(node)
         for key, value in node["attributes"].items():
             if value["kind"] == "bytes":
-                yield f"{_who(node)}: attribute {key!r} holds bytes that are no text (a NUL, or no UTF-8), and " \
+                yield f"{_who(node)}: attribute {key!r} contains bytes that are not text (a NUL, or not UTF-8), and " \
                     "a kernel gets an attribute as text: make it an input of uint8"  # fmt: skip
             elif value["kind"] not in (*_ZEROS, "tensor"):
                 yield f"{_who(node)}: attribute {key!r} is of the kind {value['kind']}, not supported: leave it out"
             elif kinds.setdefault(key, value["kind"]) != value["kind"]:
                 yield f"{_who(node)}: attribute {key!r} is of the kind {value['kind']}, elsewhere of {kinds[key]}"
             elif not re.fullmatch(IDENTIFIER, key):
-                yield f"{_who(node)}: attribute {key!r} is no identifier of ONNX: letters, digits and _"
+                yield f"{_who(node)}: attribute {key!r} is not an identifier of ONNX: letters, digits and _"
             elif value["kind"] == "tensor":
                 yield from _tensor_refused(nodes, node, key)
         if not node["inputs"] or node["inputs"][0] is None:
@@ -316,7 +316,7 @@ def _is_allowed(name: str) -> bool:
 def _doc(nodes: Sequence[Node], side: str, index: int) -> str:
     shapes = [part["shape"] for part in _parts(nodes, side, index) if part and part["shape"] is not None]
     known = [f"({', '.join('?' if d is None else str(d) for d in s)}{',' * (len(s) == 1)})" for s in shapes]
-    return f"FILL IN; in the model of shape {' or '.join(dict.fromkeys(known))}" if known else "FILL IN"
+    return f"TODO; in the model of shape {' or '.join(dict.fromkeys(known))}" if known else "TODO"
 
 
 def _attributes(nodes: Sequence[Node], taken: set[str]) -> tuple[tuple[Attribute, ...], tuple[str, ...]]:
@@ -331,9 +331,7 @@ def _attributes(nodes: Sequence[Node], taken: set[str]) -> tuple[tuple[Attribute
         taken.add(name := key if usable else unused(f"{key}_", taken))
         onnx_name = None if usable else key
         tensor = _tensor_fields([n["attributes"][key] for n in nodes]) if kinds[key] == "tensor" else {}
-        found.append(
-            Attribute(name=name, kind=kinds[key], default=default, onnx_name=onnx_name, doc="FILL IN", **tensor)
-        )
+        found.append(Attribute(name=name, kind=kinds[key], default=default, onnx_name=onnx_name, doc="TODO", **tensor))
     return tuple(found), guessed
 
 
@@ -384,6 +382,6 @@ def _seen(spec: OpSpec, node: Node, values: Mapping[str, AttributeValue]) -> Mod
 
 def _notes(nodes: Sequence[Node], guessed: Sequence[str]) -> Iterator[str]:
     if guessed:
-        yield f"{', '.join(guessed)}: left out by some nodes, and nothing says what that means: FILL IN the default"
+        yield f"{', '.join(guessed)}: left out by some nodes, and nothing defines what that means: write the default"
     if not any(d for d in _dtypes(nodes, "inputs", 0)):
-        yield "the model does not tell the dtype of the first input: float32 and float64 are declared"
+        yield "the dtype of the first input is not in the model: float32 and float64 are declared"

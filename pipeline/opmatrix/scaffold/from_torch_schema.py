@@ -81,7 +81,7 @@ def from_schema(text: str, *, domain: str, name: str = "", op_type: str = "") ->
     notes = [f"{', '.join(constants)}: None is the only legal value"] if constants else []
     if fixed:
         values = ", ".join(f"{name}={value}" for name, value in fixed.items())
-        notes.append(f"fixed= of TorchOp has the only legal values, {values}: FILL IN others if these are not yours")
+        notes.append(f"fixed= of TorchOp has the only legal values, {values}: change them if yours are others")
     if drawn := {name: seed.name for name, seed in seeds(spec).items()}:
         given = ", ".join(f"{name} gives the attribute {seed}" for name, seed in drawn.items())
         notes.append(f"{given}, one number per call; None is torch's default generator")
@@ -89,7 +89,7 @@ def from_schema(text: str, *, domain: str, name: str = "", op_type: str = "") ->
         why = "written and not read, as the name says; if it is read, declare an input that an output writes"
         notes.append(f"{', '.join(named)}: {why}")
     if last := variadic_output(spec):
-        notes.append(f"{last.name} has as many tensors as {last.variadic} says: FILL IN variadic= if another one does")
+        notes.append(f"{last.name} has as many tensors as {last.variadic} says; change variadic= if another one does")
     return finished(Draft(spec=spec, notes=tuple(notes), origin=f"declared from {schema.text}"))
 
 
@@ -160,7 +160,7 @@ def parts(
             torch_name=None if _is_usable(a.name) else a.name,
             optional=a.type.name == "Tensor?",
             variadic=a.type.name == "Tensor[]",
-            doc="FILL IN",
+            doc="TODO",
         )
         for a in tensors
     )
@@ -174,12 +174,12 @@ def parts(
     named_results = ["" if r.name in given_names else r.name for r in results]
     taken = [*given_names, *named_results]
     count = len(in_place) + len(out) + len(results)
-    outputs = [Output(name=a.name, type=variable, shape=shape_rule(inputs, variable), doc="FILL IN") for a in out]
+    outputs = [Output(name=a.name, type=variable, shape=shape_rule(inputs, variable), doc="TODO") for a in out]
     for writes, named in [*((i.name, "") for i in in_place), *((None, r) for r in named_results)]:
         name = named or unused(f"new_{writes}" if writes else "y" if count == 1 else f"y{len(outputs)}", taken)
         taken.append(name)
         shape = SameAs(input=writes) if writes else shape_rule(inputs, variable)
-        outputs.append(Output(name=name, type=variable, shape=shape, writes=writes, doc="FILL IN"))
+        outputs.append(Output(name=name, type=variable, shape=shape, writes=writes, doc="TODO"))
     if _is_variadic(schema):
         counted = _counter(inputs, attributes)
         own = SameAs(input=counted.name) if isinstance(counted, Input) else outputs[-1].shape
@@ -221,7 +221,7 @@ def _attribute(argument: Parameter, kind: AttributeKind, taken: Sequence[str]) -
             kind="int",
             minimum=0,
             torch_name=argument.name,
-            doc="FILL IN",
+            doc="TODO",
         )
     default = argument.default
     if kind == "float":
@@ -239,7 +239,7 @@ def _attribute(argument: Parameter, kind: AttributeKind, taken: Sequence[str]) -
         optional=optional,
         torch_name=owned,
         onnx_name=owned,
-        doc="FILL IN",
+        doc="TODO",
     )
 
 
@@ -259,7 +259,7 @@ def _refused(schema: Schema) -> Iterator[tuple[int, str]]:
             "a node of ONNX has one variadic input"  # fmt: skip
     sure = ("Tensor", "Tensor[]") if _is_variadic(schema) else ("Tensor",)
     if not any(a.type.name in sure and a not in only_written(schema) for a in schema.arguments):
-        yield schema.text.index("("), "no argument is a Tensor; at least one is needed, beside which outputs are made"
+        yield schema.text.index("("), "no argument is a Tensor; at least one is needed, like which outputs are created"
     yield from refused_results(schema, variadic=True)
 
 
@@ -272,10 +272,10 @@ def _refused_argument(argument: Parameter) -> Iterator[tuple[int, str]]:
         yield at, torch_schema_parser.written_type(found)
     elif found.name in TENSORS:
         if argument.has_default and argument.default is not None:
-            yield argument.at, f"{argument.name!r} has a default, and none of a tensor but None can be said"
+            yield argument.at, f"{argument.name!r} has a default, and a tensor can only have the default None"
     elif found.name in _GENERATORS:
         if argument.default is not None:
-            yield argument.at, f"{argument.name!r} has a default, and none of a generator but None can be said"
+            yield argument.at, f"{argument.name!r} has a default, and a generator can only have the default None"
     elif _is_constant(argument) or is_fixed(argument) or found.name in OPTIONAL:
         return
     elif found.name.removesuffix("?") in FIXED:
@@ -310,8 +310,8 @@ def why_no_type(found: Type) -> str:
     if element in _REASONS:
         return f"{name} is {_REASONS[element]}"
     if spelled := _SPELLED.get(element):
-        return f"{name} is no type of a torch schema; did you mean {spelled!r}?"
-    return f"{name} is no type that can be declared, allowed: {ALLOWED}{did_you_mean(name, (*TENSORS, *KINDS))}"
+        return f"{name} is not a type of a torch schema; did you mean {spelled!r}?"
+    return f"{name} is not a type that can be declared, allowed: {ALLOWED}{did_you_mean(name, (*TENSORS, *KINDS))}"
 
 
 def refused_results(schema: Schema, *, variadic: bool = False) -> Iterator[tuple[int, str]]:
@@ -329,7 +329,7 @@ def refused_results(schema: Schema, *, variadic: bool = False) -> Iterator[tuple
             if not kinds & {"Tensor[]", "int", "int[]"}:
                 yield found.at, "Tensor[] is any number of outputs, and no argument says how many: Tensor[], int, int[]"
             elif any(is_written(a) for a in schema.arguments):
-                yield found.at, "Tensor[] beside an argument that is written, allowed: Tensor"
+                yield found.at, "Tensor[] together with an argument that is written, allowed: Tensor"
             continue
         if found.alias and "!" not in found.alias:
             yield found.at, torch_schema_parser.aliased(found)
@@ -342,4 +342,4 @@ def refused_results(schema: Schema, *, variadic: bool = False) -> Iterator[tuple
             yield found.at, torch_schema_parser.EMPTY_RESULT
         elif found.name != "Tensor":
             near = did_you_mean(found.name, ["Tensor"])
-            yield found.at, f"{found.name} is no output of an operator of ONNX, allowed: Tensor{near}"
+            yield found.at, f"{found.name} is not an output of an operator of ONNX, allowed: Tensor{near}"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from opmatrix.declaration.placeholders import MARK, marked_lines
-from opmatrix.errors import ToolchainError, UsageError
+from opmatrix.errors import ToolchainError, UsageError, many
 from opmatrix.project.paths import Paths
 from opmatrix.scaffold import from_aten, from_onnx, render_files, write
 from opmatrix.scaffold.draft import Draft
@@ -71,7 +71,7 @@ def summary(drafts: Sequence[Draft], files: Mapping[str, str], *, run: str) -> I
     width = max(map(len, files))
     for path, text in files.items():
         lines = marked_lines(text)
-        where = f"{MARK} in {len(lines)} line{'s' * (len(lines) > 1)}, the first is {lines[0]}" if lines else ""
+        where = f"{many(len(lines), MARK)} (first: line {lines[0]})" if lines else ""
         yield f"wrote {path:{width}}  {where}".rstrip()
     for draft in drafts:
         name = draft.spec.name
@@ -80,7 +80,7 @@ def summary(drafts: Sequence[Draft], files: Mapping[str, str], *, run: str) -> I
     folders = " ".join(f"ops/{d.spec.name} native/{d.spec.name}" for d in drafts)
     yield f"next: {run}"
     if any(marked_lines(text) for text in files.values()):
-        yield f"then: grep -rn '{MARK}' {folders}"
+        yield f"then: grep -rn {MARK} {folders}"
 
 
 def _state(draft: Draft) -> str:
@@ -89,6 +89,6 @@ def _state(draft: Draft) -> str:
     if draft.formula:
         return f"passes all gates: {draft.aten} is known, {draft.formula.cpp} of each value"
     return (
-        f"passes only compile and export until ops/{draft.spec.name}/reference.py is filled in. "
+        f"passes only compile and export until you write ops/{draft.spec.name}/reference.py. "
         f"Torch computes {draft.aten} itself, so a placeholder would be a wrong answer"
     )

@@ -89,8 +89,8 @@ def require_new_folder(folder: Path) -> None:
         raise UsageError(f"--project {folder}: it is a file. Choose another name. {_NOTHING}")
     if found := sorted(p.name for p in folder.iterdir() if p.name not in _MAY_EXIST):
         shown = ", ".join(found[:5]) + (f" and {len(found) - 5} more" if len(found) > 5 else "")
-        raise UsageError(f"--project {folder}: it holds {shown}, and nothing is overwritten. Choose a folder that is "
-                         f"new, or holds no more than {' and '.join(_MAY_EXIST)}. {_NOTHING}")  # fmt: skip
+        raise UsageError(f"--project {folder}: it contains {shown}, and nothing is overwritten. Choose a folder that "
+                         f"is new, or contains only {' and '.join(_MAY_EXIST)}. {_NOTHING}")  # fmt: skip
 
 
 def write(folder: Path, files: Mapping[str, str]) -> None:

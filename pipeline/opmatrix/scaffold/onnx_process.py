@@ -26,7 +26,7 @@ def describe(path: str) -> dict[str, Any]:
         return {"error": f"{type(error).__name__}: {error}"}
     domains = sorted({o.domain for o in model.opset_import})
     if not model.HasField("graph"):
-        return {"error": "it holds no graph"}
+        return {"error": "it contains no graph"}
     with suppress(Exception):  # of any type; shapes and dtypes that are not inferred stay unknown
         model = shape_inference.infer_shapes(model)
     functions = {(f.domain, f.name) for f in model.functions}

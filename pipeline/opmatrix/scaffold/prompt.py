@@ -14,7 +14,7 @@ _GIVE = (
     f"give --schema '{EXAMPLE}' --domain my.domain, or --override aten::name --domain my.domain, or --from-onnx "
     f"model.onnx; in a terminal, `doit new` alone asks"
 )
-INTRODUCTION = "A new operator. Enter takes what stands in brackets; Ctrl-C stops, and nothing is written."
+INTRODUCTION = "A new operator. Enter takes the value in brackets; Ctrl-C stops, and nothing is written."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,12 +36,12 @@ class Request:
 def check(request: Request) -> None:
     """Raise UsageError for options that are missing or do not go together."""
     if not (request.schema or request.override or request.from_onnx):
-        raise UsageError(f"nothing says what the operator is: {_GIVE}")
+        raise UsageError(f"describe the operator: {_GIVE}")
     if request.override and (request.schema or request.from_onnx):
         other = "--schema" if request.schema else "--from-onnx"
         raise UsageError(f"--override takes the schema that the installed torch has: leave out {other}")
     if request.from_onnx and request.domain:
-        raise UsageError(f"--domain {request.domain}: the model says the domain; leave it out")
+        raise UsageError(f"--domain {request.domain}: the domain is in the model; leave it out")
     if not request.from_onnx and not request.domain:
         raise UsageError("--domain is missing: the ONNX domain that the operator's node is in, such as my.domain")
     if request.domain and (owner := domain_owner(request.domain)):

@@ -83,7 +83,7 @@ def write(paths: Paths, files: Mapping[str, str]) -> None:
                 target.parent.mkdir()
                 made.append(target.parent)
             if target.exists():
-                raise UsageError(f"{folder}/: somebody else made it just now. Nothing was written.")
+                raise UsageError(f"{folder}/: another process created it just now. Nothing was written.")
             (temporary / folder).rename(target)
             made.append(target)
     except BaseException:  # Ctrl-C too: a partial operator would be invalid

@@ -17,8 +17,8 @@ from opmatrix.verdict import CheckRecord, Outcome
 def run(layout: Paths, operator: Operator) -> None:
     """Write the record; raise DataError with every wrong kernel that all cases of a dtype let pass.
 
-    With FILL IN left in the declaration, the cases or the reference, the record is "unsupported" instead: the author is
-    not done with them.
+    While the declaration, the cases or the reference contain a TODO, the record is "unsupported" instead: they are not
+    finished.
     """
     spec = operator.spec
     reference, tolerances = Reference(layout, spec), loosest(spec)
@@ -43,7 +43,7 @@ def run(layout: Paths, operator: Operator) -> None:
     marked = placeholders.unfinished(layout, spec.name, "spec.py", "cases.py", "reference.py")
     if problems and marked:
         outcome = "unsupported"
-        problems.insert(0, f"{placeholders.MARK} is left in {', '.join(marked)}, so these are no errors yet:")
+        problems.insert(0, f"{placeholders.MARK}s are left in {', '.join(marked)}, so these are not errors yet:")
     record = CheckRecord(
         op=spec.name,
         check=CASES,

@@ -142,7 +142,7 @@ def _external_data(proto: ModelProto, path: Path) -> Iterator[Finding]:
         if place and not os.path.isfile(path.parent / place):  # noqa: PTH113 - Path.is_file raises for a long name
             yield finding.wrong(
                 "nodes",
-                f"the numbers of {tensor.name!r} are in {place!r}, which does not lie beside the model",
+                f"the numbers of {tensor.name!r} are in {place!r}, which is not next to the model",
                 "Copy it along with the model, or save the model with its data within",
             )
             return

@@ -53,7 +53,7 @@ def _problems(layout: Paths, operator: Operator, lowering: Lowering, cells: Sequ
             if nodes[0] != nodes[1]:
                 problems.append(
                     f"{operator.name}-{lowering}-{model}: {a.export_name} has {nodes[0]}, "
-                    f"{b.export_name} has {nodes[1]}. Mend the lowering that differs"
+                    f"{b.export_name} has {nodes[1]}. Fix the lowering that differs"
                 )
     return problems
 

@@ -30,6 +30,6 @@ def _check(layout: Paths, operator: Operator) -> None:
         raise CompileError(f"{name} has no objects: {why}")
     if is_own(OWN_ORT, operator.spec, operator.handwritten_files):
         raise CompileError(f"native/{name}/ort.cc has a RegisterCustomOps of its own, and a library has one; write "
-                           f"native/{name}/kernel.h instead, or load its own library beside this one")  # fmt: skip
+                           f"native/{name}/kernel.h instead, or load its own library as well")  # fmt: skip
     if lost := next((p for p in layout.objects(name, *OBJECTS) if not p.is_file()), None):
         raise CompileError(missing(lost, run=f"doit compile:{name}"))

@@ -44,8 +44,8 @@ def run(layout: Paths, operator: Operator) -> None:
         raise UsageError(f"{spec.name} has no node of its own: publish {others}, whose nodes it is written as")
     if lines := placeholders.lines_in_code(layout, [spec.name]):
         raise UsageError(
-            f"{spec.name} is a placeholder, and what is published is for good: {placeholders.MARK} stands in lines of\n"
-            f"{lines}\nFill them in and remove the words. Nothing was written."
+            f"cannot publish {spec.name}, because a published version never changes, and {placeholders.MARK}s are left "
+            f"in the lines\n{lines}\n{placeholders.REMEDY}. Nothing was written."
         )
     versions = schema_versions.versions(spec)
     chosen = {v: _chosen(operator, v) for v in versions if v not in operator.published}

@@ -126,7 +126,7 @@ def _fit(values: list[Scalar], dtype: DType) -> Array:
         if not isinstance(value, kind) or (isinstance(value, bool) and dtype != "bool"):
             raise DataError(f"{value!r} is no {dtype}")
     if dtype == "string" and (found := next((v for v in values if not is_text(v)), None)) is not None:
-        raise DataError(f"{found!a} is no string of ONNX: UTF-8 cannot hold it")
+        raise DataError(f"{found!a} is not a string of ONNX: UTF-8 cannot encode it")
     if dtype in ("bool", "string"):
         return np.array(values, numpy_dtype(dtype))
     return cast(np.array(values, np.longdouble), dtype)

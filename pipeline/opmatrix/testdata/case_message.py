@@ -24,7 +24,7 @@ _BLAMED: Mapping[Blamed, str] = {
     "runtime": "runs no reference.py here, and agrees with the expected output: ONNX Runtime is wrong",
     "kernel or reference": "agrees with the expected output: ",
     "data": "agrees with ONNX Runtime: the test data are stale or the reference has changed (python -m opmatrix data), "
-    "or the model does not hold the attributes of the case (python -m opmatrix export)",
+    "or the model does not have the attributes of the case (python -m opmatrix export)",
     "neither": "agrees with neither: look at the model first, then at the kernel",
 }
 
@@ -165,7 +165,7 @@ def runs_although_unsupported(model: Model) -> str:
 
 
 def reads_although_unreadable(declared: str) -> str:
-    return f"pipeline/opmatrix/matrix/cells.py says that {declared}, but it does. Measure it anew with `doit probe`"
+    return f"pipeline/opmatrix/matrix/cells.py says that {declared}, but it does. Measure it again with `doit probe`"
 
 
 def published(version: int, detail: str) -> str:

@@ -138,7 +138,7 @@ class Reference:
         if not _fits(output, target):
             raise DataError(
                 f"{self._shown}: output {name!r} is {dtype_name(output)}, declared: {dtype}. Return that, or a wider "
-                "dtype of the same kind that holds the same values"
+                "dtype of the same kind that has the same values"
             )
         if dtype == "string" and not all(map(is_text, output.ravel().tolist())):
             wrong = next(value for value in output.ravel().tolist() if not is_text(value))

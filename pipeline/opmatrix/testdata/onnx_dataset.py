@@ -67,7 +67,7 @@ def _read(folder: Path, kind: str, found: Container[str]) -> dict[str, Array]:
         try:
             label, array = read_tensor(folder / name)
         except ValueError as error:
-            problem = f"is no tensor: {error}"
+            problem = f"is not a tensor: {error}"
             raise DataError(missing(folder / name, run="python -m opmatrix data", problem=problem)) from error
         # Others' data sets have tensors without a name, or several of one name: their order counts.
         arrays[label if label and label not in arrays else f"#{index}"] = array

@@ -39,7 +39,7 @@ def read_case(spec: OpSpec, model: Model, case: Case, *, folder: Path) -> tuple[
     for feed in taken:
         array = _array(found, _name(feed), dtype_of(feed.part.type, model.types), case.expected, narrow=False)
         if array.shape != (shape := shape_of(feed.tensor)):
-            raise DataError(f"{case.expected.path}: {_name(feed)!r} has the shape {array.shape}, the case says {shape}")
+            raise DataError(f"{case.expected.path}: {_name(feed)!r} has the shape {array.shape}, the case has {shape}")
         if why := broken_rule(spec, model, case, feed, array):
             raise DataError(f"{case.expected.path}: input {_name(feed)!r} {why}")
         arrays[_name(feed)] = array
@@ -80,7 +80,7 @@ def _folder(path: Path, vectors: Vectors, inputs: Sequence[str], outputs: Sequen
                 raise DataError(f"{vectors.path}/{file.name} is missing; it is {kind} {name!r}") from error
             except ValueError as error:
                 raise DataError(
-                    f"{vectors.path}/{file.name} is no tensor. Take it again from {vectors.source}"
+                    f"{vectors.path}/{file.name} is not a tensor. Take it again from {vectors.source}"
                 ) from error
     return found
 

@@ -176,7 +176,7 @@ def check_ort_library(path: Path) -> None:
             "Ort::InitApi(base->GetApi(ORT_API_VERSION))"
         )
     if beyond := sorted(found.undefined):
-        raise CompileError(f"{path.name} needs {_list(beyond)}, which no library beside it has")
+        raise CompileError(f"{path.name} needs {_list(beyond)}, which no library next to it has")
     if torch := [n for n in found.needed if n.startswith(("libtorch", "libc10"))]:
         raise CompileError(
             f"{path.name} is linked against {_list(torch)}; ONNX Runtime's library must do without torch"

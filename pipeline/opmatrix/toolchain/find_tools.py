@@ -72,8 +72,8 @@ def find_compiler(environ: Mapping[str, str]) -> tuple[str, ...]:
         if found := shutil.which(asked[0], path=path):
             return (found, *asked[1:])
         raise ToolchainError(
-            f"CXX is {environ['CXX']!r}, and {asked[0]!r} is no program on PATH {path!r}. Set CXX to a C++ compiler, "
-            "or unset it to have g++ or clang++ found."
+            f"CXX is {environ['CXX']!r}, and {asked[0]!r} is not a program on PATH {path!r}. Set CXX to a C++ "
+            "compiler, or unset it to have g++ or clang++ found."
         )
     for name in COMPILERS:
         if found := shutil.which(name, path=path):
@@ -99,7 +99,7 @@ def find_ninja(environ: Mapping[str, str]) -> str:
     if asked := environ.get("NINJA"):
         if found := shutil.which(asked, path=path):
             return found
-        raise ToolchainError(f"NINJA is {asked!r}, which is no program. Set it to ninja's path, or unset it.")
+        raise ToolchainError(f"NINJA is {asked!r}, which is not a program. Set it to ninja's path, or unset it.")
     # Look in the environment's bin folder first: a step may run without it on PATH.
     if found := shutil.which("ninja", path=str(Path(sys.executable).parent)) or shutil.which("ninja", path=path):
         return found

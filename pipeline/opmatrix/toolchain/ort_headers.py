@@ -112,8 +112,8 @@ def _explicit(folder: Path) -> OrtHeaders:
     version = api_version(folder)
     if version is None:
         raise SdkError(
-            f"OPMATRIX_ORT_INCLUDE is {str(folder)!r}, which holds no usable {C_API}. Set it to the folder that does: "
-            "'include' in ONNX Runtime's release archive, '/usr/include/onnxruntime' with Debian's package. "
+            f"OPMATRIX_ORT_INCLUDE is {str(folder)!r}, which contains no usable {C_API}. Set it to the folder that "
+            "does: 'include' in ONNX Runtime's release archive, '/usr/include/onnxruntime' with Debian's package. "
             "Unset it to have the headers fetched."
         )
     if version < OLDEST_API:
@@ -147,7 +147,7 @@ def _from_pkg_config(environ: Mapping[str, str], say: Callable[[str], None]) -> 
 
 
 def _pinned(folder: Path) -> OrtHeaders:
-    _check(folder, f"Remove '{folder}' and run the command again, which fetches them anew.")
+    _check(folder, f"Remove '{folder}' and run the command again, which downloads them again.")
     version = api_version(folder)
     assert version is not None, "the checksums hold"
     return OrtHeaders(path=folder, version=VERSION, api_version=version, origin=f"pinned version, kept in '{folder}'")
@@ -202,7 +202,7 @@ def _download(into: Path, say: Callable[[str], None]) -> str:
     except debian_package.DebianError as err:
         raise SdkError(
             f"the headers of ONNX Runtime {VERSION} cannot be had, neither from {RELEASE} ({reason}) nor from {origin} "
-            f"({err}). Check the network, or set OPMATRIX_ORT_INCLUDE to the folder that holds {C_API}."
+            f"({err}). Check the network, or set OPMATRIX_ORT_INCLUDE to the folder that contains {C_API}."
         ) from err
     return origin
 

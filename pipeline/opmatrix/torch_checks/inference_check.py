@@ -59,7 +59,7 @@ def _differences(spec: OpSpec, side: str, found: Shapes, wanted: Shapes) -> Iter
             continue
         yield (
             f"{side} gives {output.name} the shape {_text(inferred)}, the declared rule, {rule_text(output.shape)}, "
-            f"gives {_text(declared)}. Write it anew with: python -m opmatrix codegen {spec.name}"
+            f"gives {_text(declared)}. Generate it again with: python -m opmatrix codegen {spec.name}"
         )
 
 

@@ -310,6 +310,6 @@ def _remedy(operator: Operator) -> str:
     if operator.spec.torch and operator.spec.torch.overrides:
         return f"It is torch's own: choose another case, or bound the override in ops/{operator.name}/spec.py"
     return (
-        f"The binding, the fake kernel or the gradient does not do what the schema promises: mend torch_op.py, or "
-        f"write them anew with: python -m opmatrix codegen {operator.name}, then compile {operator.name}"
+        f"The binding, the fake kernel or the gradient does not do what the schema promises: fix torch_op.py, or "
+        f"generate them again with: python -m opmatrix codegen {operator.name}, then compile {operator.name}"
     )

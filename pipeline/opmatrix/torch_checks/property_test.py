@@ -69,7 +69,7 @@ def run(layout: Paths, operator: Operator, loaded: LoadedLibrary) -> list[dict[s
         return list(answer["results"])
     first = next((one for one in drawn.cases if one.model.name == ended.sent), None)
     if first is None:
-        raise RegisterError(f"{operator.name} in torch: the search {ended.how}; its output says more")
+        raise RegisterError(f"{operator.name} in torch: the search {ended.how}; its output has more")
     raise RegisterError(_crash(layout, operator, check, first, ended))
 
 

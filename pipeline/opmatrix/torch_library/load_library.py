@@ -100,7 +100,7 @@ def _load_library(layout: Paths, operator: Operator) -> None:
         if compiled_for != torch_identity():
             raise RegisterError(
                 f"{path} is compiled for torch {compiled_for}, and this is {torch_identity()}; a library over torch's "
-                f"C++ headers fits one version alone. Compile it anew with: {compile_command}"
+                f"C++ headers fits one version alone. Compile it again with: {compile_command}"
             )
         fits = f"torch {compiled_for} alone"
     try:
@@ -108,7 +108,7 @@ def _load_library(layout: Paths, operator: Operator) -> None:
     except OSError as error:
         raise RegisterError(
             f"{path} does not load in torch {torch.__version__}: {error}. It fits {fits}. "
-            f"Compile it anew with: {compile_command}"
+            f"Compile it again with: {compile_command}"
         ) from error
     if spec.torch and spec.torch.schema:  # torch keeps the overloads that it found when the operator was first named
         namespace, _, name = torch_operator_name(spec).partition("::")
@@ -148,23 +148,23 @@ def _source_and_remedy(operator: Operator) -> tuple[str, str]:
     """Return the file that registers the operator, and how to fix a wrong schema."""
     name, same = operator.name, "names, order, types and defaults must be the same"
     if operator.spec.torch and operator.spec.torch.python:
-        return "define() in its torch_op.py", f"Mend ops/{name}/torch_op.py or spec.py: {same}"
+        return "define() in its torch_op.py", f"Fix ops/{name}/torch_op.py or spec.py: {same}"
     if is_own(OWN_TORCH, operator.spec, operator.handwritten_files):
-        remedy = f"Mend native/{name}/torch.cc or ops/{name}/spec.py: {same}"
+        remedy = f"Fix native/{name}/torch.cc or ops/{name}/spec.py: {same}"
         if is_composed(operator.spec):
             remedy = (
                 f"Register {torch_schema(operator.spec)} there: fake.py defines {callers_name(operator.spec)}, by it"
             )
             return "its torch.cc", remedy
         return "its torch.cc", f"{remedy}; order and types alone, where torch.cc gives a function and no schema"
-    return "its library", f"Was another library compiled? Compile it anew with: python -m opmatrix compile {name}"
+    return "its library", f"Was another library compiled? Compile it again with: python -m opmatrix compile {name}"
 
 
 def _check_overrides(spec: OpSpec) -> None:
     """Raise RegisterError for each difference of torch's operators from the declaration, ExportError if it has none."""
     problems = [
         f"{spec.name}: torch {torch.__version__} has {overload._schema}, declared: {torch_schema(spec)}: {what}. "
-        f"Mend the declaration, or bound the override with first= and last= in ops/{spec.name}/spec.py"
+        f"Fix the declaration, or bound the override with first= and last= in ops/{spec.name}/spec.py"
         for overload in aten_overloads.overloads(spec)
         for what in _differences(spec, overload._schema)
     ]

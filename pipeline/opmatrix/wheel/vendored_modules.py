@@ -46,5 +46,5 @@ def rewrite_handwritten(text: str, package: str, *, shown: str, vendored: Mappin
     for module in re.findall(r"^\s*(?:from|import) ((?:opmatrix|ops)\b[\w.]*)", text, re.MULTILINE):
         path = f"{PACKAGE}/{module.removeprefix('opmatrix').strip('.').replace('.', '/')}.py"
         if path not in vendored:
-            raise DistError(f"{shown} imports {module}, which no wheel has: it must stand on its own there")
+            raise DistError(f"{shown} imports {module}, which no wheel has: it must work by itself there")
     return rewrite_imports(text, package)

@@ -118,7 +118,7 @@ def _names(spec: OpSpec) -> Iterator[Mistake]:
     made = {made: p.name for p in named for made in _made_of(p)}
     for name in spelled:
         if not name.isidentifier() or keyword.iskeyword(name) or name in CPP_KEYWORDS:
-            yield Mistake(f"{name!r}", "is no identifier of both C++ and Python, where it names a variable")
+            yield Mistake(f"{name!r}", "is not an identifier of both C++ and Python, where it names a variable")
         elif name in TAKEN or name == spec.name or name in spec.types:
             yield Mistake(f"{name!r}", "means something else in generated code; choose another name")
         elif owner := made.get(name):
@@ -179,7 +179,9 @@ def _frameworks(spec: OpSpec) -> Iterator[Mistake]:
     if onnx.domain in ONNX_DOMAINS:
         yield Mistake("onnx.domain", f"found {onnx.domain!r}, which is ONNX's own; write one that you own")
     if not re.fullmatch(r"[\w.\-]*", onnx.domain) or not onnx.op_type.isidentifier():
-        yield Mistake("onnx", f"{onnx.domain}::{onnx.op_type} is no name that a symbolic function can give to a node")
+        yield Mistake(
+            "onnx", f"{onnx.domain}::{onnx.op_type} is not a name that a symbolic function can give to a node"
+        )
     fewest = max((n + 1 for n, part in enumerate(spec.inputs) if is_required(part)), default=0)
     if fewest < (wanted := INPUTS_OF_ONNX.get(onnx.op_type, 0)):
         yield Mistake("onnx.op_type", f"found {onnx.op_type!r} with {many(fewest, 'input')}: ONNX Runtime takes such a "
@@ -218,7 +220,7 @@ def _types(spec: OpSpec) -> Iterator[Mistake]:
         if variable not in used:
             yield Mistake(f"types[{variable!r}]", "no input or output uses it; remove it")
         if variable not in {i.type for i in sure_inputs(spec)} and variable in used:
-            yield Mistake(f"types[{variable!r}]", "no required input has it, so nothing tells which dtype is meant")
+            yield Mistake(f"types[{variable!r}]", "no required input has it, so its dtype is unknown")
 
 
 _FOUR_BITS = (
@@ -298,7 +300,7 @@ def _shapes(spec: OpSpec) -> Iterator[Mistake]:
                 f"inputs[{index}].variadic", f"{part.name!r} is not the last input; ONNX has a variadic one last"
             )
     if spec.inputs and not sure_inputs(spec):
-        yield Mistake("inputs", "found none that is required, allowed: at least one; outputs are made beside it")
+        yield Mistake("inputs", "found none that is required, allowed: at least one; outputs are created like it")
     before: list[str] = []  # the required inputs before this one
     for index, part in enumerate(spec.inputs):
         if part.same_as is not None and part.same_as not in before:
@@ -418,7 +420,9 @@ def _attributes(spec: OpSpec) -> Iterator[Mistake]:
         listed = attribute.default if isinstance(attribute.default, tuple) else (attribute.default,)
         for text in (t for t in (*listed, *(attribute.allowed or ())) if isinstance(t, str)):
             if not text.isprintable():
-                yield Mistake(path, f"found the text {text!r}, allowed: printable characters; it stands in C++ code")
+                yield Mistake(
+                    path, f"found the text {text!r}, allowed: printable characters; it is written to C++ code"
+                )
         if endless := [field for field in _NUMBERS if not _is_finite(getattr(attribute, field))]:
             for field in endless:
                 allowed = "allowed: finite numbers; C++ has no literal for NaN and infinity"
@@ -471,7 +475,7 @@ def _evolution(spec: OpSpec) -> Iterator[Mistake]:
             shown = ", ".join(map(str, allowed)) or f"none: onnx.versions has nothing after {first}; add it there"
             yield Mistake(f"{path}.since", f"found {attribute.since}, allowed: {shown}")
         if attribute.default is None and not attribute.optional:
-            yield Mistake(f"{path}.default", "missing; it stands for the attribute in models of earlier versions, "
+            yield Mistake(f"{path}.default", "missing; it is the attribute's value in models of earlier versions, "
                           "so the operator must compute with it what it computed before")  # fmt: skip
         if spec.uses:
             yield Mistake(f"{path}.since", f"found on an operator without a node of its own; allowed: in "
@@ -537,7 +541,7 @@ def handwritten_files(spec: OpSpec, files: Set[str]) -> Iterator[Mistake]:
         own = " and ".join(file for _, file in needed)
         yield Mistake(
             KERNEL,
-            f"missing; the generated binding of {bindings} calls it. Write it, or bring {own} of your own beside it",
+            f"missing; the generated binding of {bindings} calls it. Write it, or add {own} of your own as well",
         )
     if OWN_ORT in files and (output := next((o for o in spec.outputs if o.may_inplace), None)):
         yield Mistake(OWN_ORT, f"found with may_inplace={output.may_inplace!r} of the output {output.name!r}, allowed: "

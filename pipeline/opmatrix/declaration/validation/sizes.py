@@ -45,7 +45,7 @@ def sizes(spec: OpSpec) -> Iterator[Mistake]:
     for index, part in enumerate(spec.inputs):
         field = f"inputs[{index}].dims"
         if (part.dims or ()).count(FURTHER) > 1:
-            yield Mistake(field, f"found {part.dims}, allowed: '...' once; nothing says where one ends")
+            yield Mistake(field, f"found {part.dims}, allowed: '...' once; it is unknown where one ends")
             continue
         if part.rank is not None and (why := _why_no_name(spec, part.rank, rank=True)):
             yield Mistake(f"inputs[{index}].rank", f"found {part.rank!r}, {why}")
@@ -326,7 +326,7 @@ def _name(spec: OpSpec, term: Term, dim: str | int, field: str, *, given: bool) 
 def _why_no_name(spec: OpSpec, name: str, *, rank: bool = False) -> str | None:
     """Return why a name can be none of a size or a rank, or None."""
     if not name.isidentifier() or not name.isascii() or keyword.iskeyword(name):
-        return "allowed: a name of letters, digits and _ that is no keyword of Python"
+        return "allowed: a name of letters, digits and _ that is not a keyword of Python"
     attribute = next((a for a in spec.attributes if a.name == name and a.kind in ("int", "ints")), None)
     if attribute is None or (not rank and attribute.kind == "int" and name in size_attributes(spec)):
         return None

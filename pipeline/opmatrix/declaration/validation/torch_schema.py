@@ -126,8 +126,8 @@ def _constant(spec: OpSpec, argument: Parameter) -> Iterator[_Place]:
     elif kind.startswith("Tensor") or (not argument.has_default and name not in given):
         yield argument.at, f"no input and no attribute is named {name!r}{near}, or has it as torch_name"
     elif name not in given and not (kind.endswith("?") if value is None else _is_number(kind, value)):
-        yield argument.type.at, f"{kind} {name}, which is no input and no attribute, allowed: a type with ? and the " \
-            f"default None, or {', '.join(_NUMBERS)} with a number as the default; or {_KINDS}"  # fmt: skip
+        yield argument.type.at, f"{kind} {name}, which is neither an input nor an attribute, allowed: a type with ? " \
+            f"and the default None, or {', '.join(_NUMBERS)} with a number as the default; or {_KINDS}"  # fmt: skip
     elif name in named or keyword.iskeyword(name) or name in _MODULES:
         yield argument.at, f"{name!r} names something else in generated code, allowed: a name that no keyword, " \
             "input, attribute or output has"  # fmt: skip

@@ -32,7 +32,7 @@ def value_rules(spec: OpSpec) -> Iterator[Mistake]:
             yield Mistake(path, "is set for an operator without a kernel of its own, so that nothing checks it; "
                           "leave it out")  # fmt: skip
         if rule == ValueRule(checked_by=rule.checked_by):
-            yield Mistake(path, "says nothing about the values; give it a limit, or leave it out")
+            yield Mistake(path, "has no rule; give it a limit, or leave it out")
         if {"bool", "string"} & {*dtypes}:
             if used := [f for f in (*_LIMITS, "index_into", "allowed", "finite", *_ROWS) if _has(rule, f)]:
                 yield Mistake(f"{path}.{used[0]}", f"is set for {part.type!r} ({', '.join(dtypes)}), allowed: for "
