@@ -408,7 +408,10 @@ def test_a_failed_step_is_one_cause_of_all_that_it_blocks(driver: webdriver.Chro
     """Its command runs the step again; verify would not."""
     blocked = FailedStep(group="compile", name="op")
     cells_ = list(cells())[:3]
-    found = [replace(verdict("op", c, "failed", detail="error: no such thing"), blocked_by=blocked) for c in cells_]
+    found = [
+        replace(verdict("op", c, "failed", detail="not run: compile:op failed: no such thing"), blocked_by=blocked)
+        for c in cells_
+    ]
     found += [verdict("other", cells_[0])]
     check = CheckRecord(
         op="op", check="kernel", torch="2.13", outcome="failed", detail="no library", blocked_by=blocked
@@ -422,6 +425,7 @@ def test_a_failed_step_is_one_cause_of_all_that_it_blocks(driver: webdriver.Chro
     assert page.texts("#notes li")[0] == "3 cells did not run, because an earlier step failed"
     assert page.texts(".cause > summary h2") == ["compile:op"] and "3 cells, 1 check" in page.one(".cause summary").text
     assert page.texts(".cause .command code") == ["doit compile:op"]
+    assert page.texts(".cause .sentence") == ["no such thing"]
     assert page.texts(".cause .data pre") == ["kernel.h:3:1: error: no such thing"]
 
 

@@ -16,7 +16,7 @@ from opmatrix.report import html_page
 from opmatrix.report.logs_and_graphs import Background
 from opmatrix.report.mismatches import MOST, read
 from opmatrix.report.report_json import document
-from opmatrix.verdict import CheckRecord, Verdict
+from opmatrix.verdict import CheckRecord, FailedStep, Verdict
 from tests.report.many import ENVIRONMENTS, cells, verdict
 
 CELLS = [*cells()]
@@ -83,6 +83,15 @@ def test_the_records_of_a_kernel_in_torch(tmp_path: Path) -> None:
     page = read(paths, [], [check, replace(check, check="schema")])
     assert [one["marker"] for one in page["records"]] == ["one", "two"]
     assert page["shown"] == {str(check): {"a/static": 0, "b/static": 1}}
+
+
+def test_a_check_that_did_not_run_has_no_record(tmp_path: Path) -> None:
+    """The file is of an earlier run."""
+    paths = Paths(tmp_path)
+    blocked = FailedStep(group="compile", name="op")
+    check = CheckRecord(op="op", check="kernel", torch="2.13", outcome="failed", detail="not run", blocked_by=blocked)
+    verdicts.write_mismatches(paths.mismatches(paths.check_record(*check.key)), [record("one", "a")])
+    assert read(paths, [], [check]) == html_page.NO_MISMATCHES
 
 
 def test_the_page_has_the_records(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def _failing(verdicts: Iterable[Verdict], checks: Iterable[CheckRecord]) -> Iter
     for found in verdicts:
         yield from ((found, f"{c.case}/{c.model}", c.detail) for c in found.cases if c.outcome == "mismatched")
     for check in checks:
-        if check.outcome == "failed" and check.check == "kernel":
+        if check.outcome == "failed" and check.check == "kernel" and not check.blocked_by:
             yield check, _EVERY, check.detail
 
 

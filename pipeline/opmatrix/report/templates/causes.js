@@ -54,7 +54,7 @@ function buildCauses() {
 }
 
 function causeCard(cause, first) {
-  const { title, outcome, detail, cells, checks } = cause;
+  const { title, outcome, blocked, cells, checks } = cause, detail = cause.detail.replace(`not run: ${blocked} failed: `, "");
   const counts = [cells.length && many(cells.length, "cell"), checks.length && many(checks.length, "check")].filter(Boolean).join(", ");
   const summary = make("summary", {},
     make("span", { className: `mark ${outcome}`, title: outcome }, MARKS[outcome]),
