@@ -16,7 +16,9 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
+import onnx
 import pytest
+from onnx import TensorProto, helper
 
 from opmatrix.project.settings import installed
 from opmatrix.scaffold import new_project
@@ -153,6 +155,17 @@ def test_the_project_uses_the_wheel(python: Path, project: Path) -> None:
     where = run(project, python, "-c", "import opmatrix; print(opmatrix.__file__)").strip()
     assert Path(where).is_relative_to(python.parents[1])
     assert not (project / "native/include").exists() and not (project / "requirements").exists()
+
+
+def test_models_are_checked_without_a_project(python: Path, tmp_path: Path) -> None:
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", 3]) for name in "xy")
+    for op_type in ("Relu", "Tanh"):
+        graph = helper.make_graph([helper.make_node(op_type, ["x"], ["y"])], "graph", [x], [y])
+        imports = [helper.make_opsetid("", 18)]
+        onnx.save(helper.make_model(graph, opset_imports=imports, ir_version=8), tmp_path / f"{op_type}.onnx")
+    said = run(tmp_path, python.with_name("opmatrix"), "check", "Relu.onnx", "Tanh.onnx", "--shape", "x=5,3")
+    assert said.splitlines()[-1] == "2 models: 2 right"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["Relu.onnx", "Tanh.onnx"]
 
 
 def test_every_command_works(python: Path, project: Path) -> None:

@@ -334,13 +334,13 @@ STAGES: Mapping[str, Stage] = {
         _argument("operators", "folders of ops/, each compiled already", nargs="+", metavar="OPERATOR"),
     ),
     "check-capture": (
-        "build, run and export a person's torch model",
+        "build, run and export a user's torch model",
         _argument("target", "module:function or file.py:function", metavar="model"), _INTO,
         _argument("--exporter", dest="exporters", action="append", choices=TORCH_EXPORTERS, required=True),
         _argument("--opset", type=int, required=True),
     ),
     "check-read": (
-        "hold a model against the declarations, without running it", _MODEL, _INTO,
+        "compare a model with the declarations, without running it", _MODEL, _INTO,
         _argument("--ort", "another version of ONNX Runtime, which need not be installed", default=""), _LIBRARIES,
     ),
     "check-models": (
@@ -349,7 +349,7 @@ STAGES: Mapping[str, Stage] = {
     ),
     "check-run": (
         "run a model in ONNX Runtime", _MODEL, _INTO,
-        _argument("--of", "who expects what lies beside the model", default=""), *_SESSION,
+        _argument("--of", "the origin of the expected outputs, for messages", default=""), *_SESSION,
     ),
     "check-compare": (
         "name the first node that differs from its reference", _MODEL, _INTO,

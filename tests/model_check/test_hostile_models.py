@@ -114,8 +114,8 @@ HOSTILE: dict[str, tuple[ModelProto, str]] = {
     "recursive function": (recursive(), "shape inference fails: Cycle detected"),
     "element type of a constant": (tensor(data_type=77), "Invalid tensor data type 77"),
     "element type of an input": (model(elements=99), "Invalid tensor data type 99"),
-    "long path": (elsewhere("a" * 5000), "does not lie beside the model"),
-    "path with a null": (elsewhere("a\0b"), "does not lie beside the model"),
+    "long path": (elsewhere("a" * 5000), "which is not next to the model"),
+    "path with a null": (elsewhere("a\0b"), "which is not next to the model"),
 }
 HOSTILE["blank attribute"][0].graph.node[0].attribute.append(AttributeProto())
 

@@ -28,8 +28,8 @@ def model(node: NodeProto, *elements: int, opset: int = 18, domain: str = "", ou
 def refused(made: ModelProto, tmp_path: Path) -> Runs:
     path = tmp_path / "model.onnx"
     path.write_bytes(made.SerializeToString())
-    x = np.ones(3, np.float32)
-    return run(path, made, OrtSessions(None), [ModelInputs(inputs={"x": x, "y": x}, source="from here", file=path)])
+    inputs = {value.name: np.ones(3, np.float32) for value in made.graph.input}
+    return run(path, made, OrtSessions(None), [ModelInputs(inputs=inputs, source="from here", file=path)])
 
 
 MISSING = {
@@ -93,3 +93,12 @@ def test_a_part_of_an_operator_that_onnx_runtime_lacks_is_no_fault_either(tmp_pa
     found = refused(made, tmp_path)
     assert found.missing
     assert "Batchwise recurrent operations (layout == 1) are not supported" in str(found.finding)
+
+
+def test_the_node_at_which_a_run_fails_is_named(tmp_path: Path) -> None:
+    """The node has no name, and ONNX Runtime prints none."""
+    made = model(helper.make_node("Softmax", ["x"], ["o"], axis=4), F, opset=18)
+    made.graph.input[0].CopyFrom(helper.make_tensor_value_info("x", F, None))
+    found = refused(made, tmp_path)
+    assert not found.missing
+    assert "fails at Softmax (gives 'o') (optimised), inputs from here: x float32[3]" in str(found.finding)

@@ -85,7 +85,7 @@ class ModelChecks:
         else:
             known = self._model(request.model, folder, request, title, shown, of="")
         if not any(f.mark != "note" for f in counted):
-            show(title, [finding.wrong("check", "nothing was checked, so nothing is known of it")])
+            show(title, [finding.wrong("check", "nothing was checked")])
         return known
 
     def _folder(self, request: CheckRequest) -> Path:

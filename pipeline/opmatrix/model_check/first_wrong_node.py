@@ -51,7 +51,7 @@ def findings(
         names = ", ".join(sorted({qualified(n.node) for n in skipped})[:5])
         yield finding.note(
             QUESTION if differs else AGREES,
-            f"{many(len(skipped), 'node')} without a reference to hold against ({names}): {skipped[0].skipped}",
+            f"{many(len(skipped), 'node')} without a reference ({names}): {skipped[0].skipped}",
         )
 
 

@@ -67,6 +67,15 @@ def explain(model: ModelProto, error: str) -> Refusal | None:
     return None
 
 
+def failing_node(model: ModelProto, error: str) -> str:
+    """Return the label of the node at which a run fails, "" where the error does not tell it among several."""
+    if not (found := re.search(r"while running (\w+) node\. Name:'([^']*)'", error)):
+        return ""
+    same = [node for node in nodes(model) if node.op_type == found[1]]
+    named = [node for node in same if node.name and node.name == found[2]] or same
+    return node_label(named[0]) if len(named) == 1 else ""
+
+
 def _unknown(model: ModelProto, op_type: str, version: str) -> Refusal | None:
     node = _node(model, op_type, "")
     if node is None:

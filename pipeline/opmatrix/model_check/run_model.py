@@ -16,7 +16,7 @@ from opmatrix.errors import many
 from opmatrix.model_check import finding
 from opmatrix.model_check.finding import Finding
 from opmatrix.model_check.model_inputs import ModelInputs
-from opmatrix.model_check.ort_refusals import explain
+from opmatrix.model_check.ort_refusals import explain, failing_node
 from opmatrix.ort_checks.sessions import OrtSessions, RefusedError, call
 from opmatrix.spec import Tolerance
 from opmatrix.testdata.arrays import dtype_name
@@ -60,7 +60,9 @@ def run(path: Path, model: ModelProto, runtime: OrtSessions, given: Iterable[Mod
             for setting, session in sessions.items():
                 answers[setting] = call(session, {name: _copied(value) for name, value in fed.inputs.items()})
         except RefusedError as error:
-            what = f"fails ({OPTIMISED if not answers else PLAIN}), {fed}"
+            node = failing_node(model, str(error.__cause__))
+            where = f" at {node}" if node else ""
+            what = f"fails{where} ({PLAIN if answers else OPTIMISED}), {fed}"
             failed = _refused(model, error, what, _DRAWN if fed.drawn else "")
             if not fed.drawn:
                 return failed
@@ -111,7 +113,11 @@ def compare_with_expected(
         if worst:
             within = f" within rtol={worst.tolerance.rtol:g} atol={worst.tolerance.atol:g}"
             limits_used = f"{within}, {worst.tolerance_used:.0%} of the limit used up"
-        some = "" if len(known) == len(names) else f"; nothing is known of {len(names) - len(known)} further outputs"
+        some = (
+            ""
+            if len(known) == len(names)
+            else f"; {many(len(names) - len(known), 'further output')} without expected values"
+        )
         yield finding.ok("agrees", f"with {of}: {many(len(known), 'output')}{limits_used}{some}")
         return
     for comparison in wrong[bad[0]]:

@@ -70,7 +70,7 @@ def parse_version(version: str) -> tuple[int, int]:
     wanted = int(found[1]), int(found[2])
     if wanted < min(map(numbers, ORT)):
         raise UsageError(
-            f"--ort {version}: nothing is known of versions before {next(iter(ORT))}; known: {', '.join(ORT)}"
+            f"--ort {version}: versions before {next(iter(ORT))} are not supported; known: {', '.join(ORT)}"
         )
     return wanted
 

@@ -81,7 +81,7 @@ def inference_findings(
         yield finding.wrong(
             QUESTION,
             f"shape inference fails{where}: {_short(error)}",
-            "Mend the node that it names: its inputs have not the dtypes or the shapes that it takes",
+            "Fix that node: its inputs do not have the dtypes or the shapes that it takes",
         )
         return
     declared = {(s.domain, s.name) for s in found} | {(f.domain, f.name) for f in model.functions}
@@ -100,7 +100,7 @@ def inference_findings(
             continue
         operator = (node.domain, node.op_type)
         if operator in declared:
-            yield finding.wrong(QUESTION, text, "Mend the shape rule of its declaration")
+            yield finding.wrong(QUESTION, text, "Fix the shape rule of its declaration")
         elif operator in builtin or node.domain in ONNX_DOMAINS:
             yield finding.note(QUESTION, f"{text}: onnx cannot tell it, ONNX Runtime may")
         else:
@@ -197,7 +197,7 @@ def _differing(model: ModelProto, known: Mapping[str, TypeProto]) -> Iterator[Fi
             QUESTION,
             f"the model says that output {output.name!r} is {format_type(output.type)}, "
             f"and {made[output.name]} makes it {format_type(inferred)}",
-            "The nodes give something else than the exporter wrote: mend the shape rule in ops/*/spec.py "
+            "The nodes compute another type than the exporter wrote: fix the shape rule in ops/*/spec.py "
             "that is wrong, or export it again",
         )
 

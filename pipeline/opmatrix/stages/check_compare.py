@@ -56,7 +56,7 @@ def run(
         findings = list(first_wrong_node.findings(nodes, specs, differs=differs and not changed, own=own))
         findings = [changed, *findings] if changed else findings
     except OpmatrixError as error:
-        findings = [finding.wrong(QUESTION, f"cannot be looked for: {error}")]
+        findings = [finding.wrong(QUESTION, f"cannot be found: {error}")]
     finding.write(
         into / PART,
         findings,
