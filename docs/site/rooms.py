@@ -61,8 +61,8 @@ ROOMS = (
     Room(name="matrix", holds="cells, and which of them are legal"),
     Room(
         name="values",
-        holds="spec, errors, files, processes, step_log, progress, version",
-        modules=("spec", "errors", "files", "processes", "step_log", "progress", "version"),
+        holds="spec, errors, files, processes, step_log, progress, terminal_text, version",
+        modules=("spec", "errors", "files", "processes", "step_log", "progress", "terminal_text", "version"),
     ),
 )  # fmt: skip
 

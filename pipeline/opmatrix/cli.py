@@ -28,7 +28,7 @@ from opmatrix.project.format import check_format
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import chosen_cells, find_root, installed
 from opmatrix.spec import Lowering
-from opmatrix.step_log import LOGGED
+from opmatrix.step_log import LOGGED, log_cause
 from opmatrix.wheel import settings
 
 Argument = tuple[str, Mapping[str, Any]]  # the name and the options of `add_argument`
@@ -48,6 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             installed()  # raises ToolchainError if this Python is not that of the environment, as without ./run
             raise
     except OpmatrixError as error:
+        log_cause(error, Path.cwd())
         print_error(error)
         return error.exit_code
     except BrokenPipeError:

@@ -14,6 +14,7 @@ import select
 import signal
 import sys
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 # The escape sequences by which compilers and rich set colours (SGR), and EL, "erase in line", which GCC also prints.
 _COLOURS = re.compile(r"(\x1b\[[\d;]*m|\x1b\[K)")
@@ -21,11 +22,36 @@ _RESET = "\x1b[0m"
 LONGEST_LINE = 4000  # characters of a line that is shown; commands that are to be copied fit
 
 
+@dataclass(frozen=True, kw_only=True)
+class Cause:
+    """What is wrong, for the last lines of a run and for annotations in CI. The message of the error has the details.
+
+    `sentence` is one line; "" stands for the first line of the message. `file`, relative to the project's root, and
+    `line` are where to look first, "" and 0 if unknown. `command` repeats it and begins with ``python -m opmatrix``; ""
+    stands for the command of the step.
+    """
+
+    sentence: str = ""
+    file: str = ""
+    line: int = 0
+    command: str = ""
+
+    @property
+    def where(self) -> str:
+        """``native/relu/kernel.h:12``, or only the file, or ""."""
+        return f"{self.file}:{self.line}" if self.file and self.line else self.file
+
+
 class OpmatrixError(Exception):
-    """An error that the user can fix. `of_machine`: `doit doctor` finds it, too."""
+    """An error that the user can fix. `of_machine`: `doit doctor` finds it, too. `cause`: what is wrong, where the first
+    line of the message does not say it."""
 
     exit_code = 1
     of_machine = False
+
+    def __init__(self, message: object = "", *, cause: Cause | None = None) -> None:
+        super().__init__(message)
+        self.cause = cause
 
     def __init_subclass__(cls, exit_code: int | None = None, *, of_machine: bool = False) -> None:
         cls.exit_code = cls.exit_code if exit_code is None else exit_code
@@ -89,7 +115,13 @@ class DistError(OpmatrixError, exit_code=16):
 
 
 class CompatError(OpmatrixError, exit_code=17):
-    """An operator that does not work in a part of torch beyond the plain call, such as torch.compile."""
+    """An operator that does not work beyond eager mode, such as in torch.compile."""
+
+
+def stage_exit_codes() -> dict[int, str]:
+    """Return the exit codes of ``python -m opmatrix STAGE`` beside 0 and 1, each with what it means."""
+    kinds = sorted(OpmatrixError.__subclasses__(), key=lambda kind: kind.exit_code)
+    return {kind.exit_code: one_line(kind.__doc__) for kind in kinds if kind.__module__ == __name__}
 
 
 # The error numbers of a disk that cannot be written: full, over quota, read-only, or damaged.

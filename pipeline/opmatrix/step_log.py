@@ -1,19 +1,26 @@
-"""The log of a step: mark which case runs now, so that a crash names it, and write details that only the log shows.
+"""The log of a step: mark which case runs now, so that a crash names it, write details that only the log shows, and the
+cause of a failure for the last lines of a run.
 
 A line that begins with ``# `` is in the log and not in the terminal. `opmatrix.engine.step_failure` reads the log.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
+from opmatrix.errors import Cause, OpmatrixError
+
 SAY_DONE = "OPMATRIX_SAY_DONE"  # a descriptor, to which `python -m opmatrix STAGE` writes after the stage returned
+RAN = "OPMATRIX_RAN"  # in the environment of the report's step: the operators of which a step ran, with commas
 LOGGED = "OPMATRIX_LOGGED"  # set in the environment of a step whose output goes to a log
 
 # The engine stops a step that prints more: a kernel that prints its input would fill the disk.
@@ -24,6 +31,7 @@ _KEPT = 1_000_000  # bytes at the beginning and at the end of a longer log, whic
 _MARK = "# "
 _RUNNING = "# at "
 _DOING = "# now "
+_CAUSE = "# cause "
 _FULL_FAULTS = 3  # faults printed in full
 _MOST_NAMES = 12
 
@@ -37,6 +45,44 @@ def now_running(what: str) -> None:
 def now_doing(what: str) -> None:
     """Write to the log how far the step is, such as ``45 of 200 inputs``, for doit's reporter."""
     print(f"{_DOING}{what}", flush=True)
+
+
+def log_cause(error: OpmatrixError, root: Path) -> None:
+    """Write the cause of an error to the log, for the engine. Without a file of its own, it is at the last line of a
+    file in ops/ or native/ that the error passed, such as of a lowering. Print nothing where the stage runs by hand."""
+    if LOGGED not in os.environ:
+        return
+    cause = error.cause or Cause()
+    if not cause.file and (at := _line_in_project(error, root)):
+        cause = replace(cause, file=at[0], line=at[1])
+    if cause != Cause():
+        print(_CAUSE + json.dumps(vars(cause)), flush=True)
+
+
+def _line_in_project(error: BaseException, root: Path) -> tuple[str, int] | None:
+    """Return the file and the line of the project that an error passed last, of the first error in its chain."""
+    chain: list[BaseException] = []
+    following: BaseException | None = error
+    while following and following not in chain:
+        chain.append(following)
+        following = following.__cause__ or following.__context__
+    own = tuple(f"{root / folder}/" for folder in ("ops", "native"))
+    for one in reversed(chain):
+        for frame, line in reversed([*traceback.walk_tb(one.__traceback__)]):
+            if (file := frame.f_code.co_filename).startswith(own):
+                return os.path.relpath(file, root), line
+    return None
+
+
+def logged_cause(log: str) -> Cause | None:
+    """Return the last argument of `log_cause` in a log, or None."""
+    lines = [line for line in log.splitlines() if line.startswith(_CAUSE)]
+    try:
+        found = Cause(**json.loads(lines[-1].removeprefix(_CAUSE)))
+    except (IndexError, ValueError, TypeError):  # a kernel can print such a line, too
+        return None
+    fields = found.sentence, found.file, found.command
+    return found if all(isinstance(f, str) for f in fields) and isinstance(found.line, int) else None
 
 
 def detail(text: str) -> None:

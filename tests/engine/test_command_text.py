@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.engine.progress_reporter import for_shell
+from opmatrix.terminal_text import for_shell
 
 TEXT = "Debug: python -m opmatrix compile a --debug && gdb --args python -m opmatrix verify a --debug"
 

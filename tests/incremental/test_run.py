@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from pathlib import Path
 
@@ -62,9 +63,10 @@ def test_steps_that_die_do_not_stop_the_others(project: Project, server: str | N
         assert name == "a" or "last words" in found["detail"]
         assert f"Replay: python -m opmatrix {project.steps['abcd'.index(name)]['command'][0]} a.txt" in found["detail"]
         assert f"verify:{name}-custom@{CELL} FAILED" in done.stdout and text in done.stdout
-        assert f"verify:{name}-custom@{CELL}: " not in done.stdout, "the report has said it"
+        assert f"\nverify:{name}-custom@{CELL}: " not in done.stdout, "the report has the details"
+        assert f"\nFAILED verify:{name}-custom@{CELL}: " in done.stdout
     assert "TABLE of 5 cells, 4 bad" in done.stdout
-    assert "6 steps in" in done.stdout and "1 run, 5 failed" in done.stdout
+    assert "6 steps in" in done.stdout and "2 run, 4 failed" in done.stdout, "the report did its work"
     assert project.processes() == []
 
 
@@ -110,7 +112,7 @@ def test_blocked_steps_have_a_verdict_and_the_report_is_written(project: Project
     assert verdict(project, "a")["outcome"] == "failed", "the verdict of the earlier run survived"
     assert verdict(project, "a")["detail"].startswith("not run: compile:a failed: the kernel differs at (0, 17)")
     assert "TABLE of 2 cells, 1 bad" in done.stdout
-    assert "not run because compile:a failed: 1 step\n" in done.stdout
+    assert "compile:a failed, 1 step did not run\n" in done.stdout
     assert done.returncode == 1
 
 
@@ -133,11 +135,20 @@ def test_a_failure_replaces_an_old_verdict(project: Project, how: str) -> None:
     assert verdict(project, "a")["outcome"] == "failed"
 
 
-def test_compiler_errors_come_last_and_complete(project: Project) -> None:
+def test_details_come_first_and_the_causes_last(project: Project) -> None:
     cells(project, a="throw")
     project.step("compile:a", "say", "a.txt", "build/a.so")
     text = project.doit().stdout
-    assert text.index("TABLE") < text.index("out of cheese") < text.index("the kernel differs")
+    details, said, *causes, last = re.split(r"TABLE|\nFAILED |\n(?=\d+ steps)", text)
+    assert "  the kernel differs" in details and "Log: build/log/compile/a.log" in details
+    assert "out of cheese" in said and len(causes) == 2
+    assert causes[0].splitlines() == [
+        "compile:a",
+        "  the kernel differs at (0, 17): expected 0.1243, got 0.1250",
+        "  compile:a failed",
+        "  Replay: python -m opmatrix say a.txt build/a.so",
+    ]
+    assert "RuntimeError: out of cheese" in causes[1] and " 1 run, 2 failed" in last
 
 
 def test_processes_that_a_step_leaves_are_killed(project: Project) -> None:

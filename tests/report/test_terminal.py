@@ -23,7 +23,7 @@ from opmatrix.report.records import collect, totals
 from opmatrix.report.report_json import is_wrong
 from opmatrix.spec import Lowering
 from opmatrix.stages import report
-from opmatrix.verdict import CaseResult, CheckRecord, Outcome, Verdict
+from opmatrix.verdict import CaseResult, CheckRecord, FailedStep, Outcome, Verdict
 from tests.report.many import checks
 
 CELLS = tuple(Cell(torch="2.13", exporter="dynamo", opset=opset, ort="1.31") for opset in (18, 20, 21))
@@ -108,7 +108,7 @@ def test_unsupported_with_a_reason_is_no_failure(layout: Paths, capsys: pytest.C
     report.run(layout, EXPECTED)
     shown = capsys.readouterr().out
     assert "3 cells: 2 verified, 1 unsupported" in shown
-    assert f"unsupported op-custom@{CELLS[1]}\n  opset 20 has no such op\n" in shown
+    assert "○ op-custom: unsupported in 1 cell: opset 20 has no such op\n" in shown
 
 
 def test_no_cell_at_all_is_a_failure(tmp_path: Path) -> None:
@@ -169,27 +169,70 @@ def test_markup_in_a_detail_is_shown_literally() -> None:
 
 
 def test_cells_that_fail_alike_are_grouped() -> None:
-    detail = "\n".join(f"line {n}" for n in range(40))
-    alike = [make(c, "failed", detail=detail, cases=()) for c in CELLS]
-    shown = show(alike)
-    assert shown.count("✗ failed") == 3
+    """Their opsets, counts and values differ, and these are in report.json."""
+    rest = "\n".join(f"line {n}" for n in range(59))
+    alike = [make(c, "failed", detail=f"{n} of 64 differ at opset {c.opset}\n{rest}") for n, c in enumerate(CELLS)]
+    other = make(CELLS[0], "failed", detail="0 of 64 differ")
+    shown = show([*alike, replace(other, op="other")])
+    assert f"✗ failed op-custom@{CELLS[0]}\n  also op-custom@{CELLS[1]}, op-custom@{CELLS[2]}\n" in shown
+    assert shown.count("✗ failed") == 2
     assert shown.count("line 0") == 1
-    assert "(32 more lines in report.json)" in shown
+    assert "(20 more lines in report.json)" in shown
+
+
+def test_what_one_failed_step_prevents_is_grouped_over_operators() -> None:
+    blocked_by = FailedStep(group="environment", name="torch2.9")
+    detail = "not run: environment:torch2.9 failed: no network"
+    found = [make(CELLS[0], "failed", detail=detail, blocked_by=blocked_by, cases=())]
+    shown = show([replace(v, op=f"op{n}") for n in range(20) for v in found])
+    assert shown.count("no network") == 1 and " and 7 more\n" in shown
+
+
+def table_of(records: list[Verdict], *, ran: set[str] | None = None) -> list[str]:
+    stream = io.StringIO()
+    terminal.show(records, Console(file=stream, width=80, no_color=True), ran=ran)
+    return [" ".join(line.split()) for line in stream.getvalue().splitlines() if line.strip()]
+
+
+def test_the_table_of_a_green_run_has_a_row_for_each_operator_of_which_a_step_ran() -> None:
+    exporters = [Cell(torch="2.13", exporter=e, opset=o, ort="1.31") for e in ("legacy", "dynamo") for o in (18, 20)]
+    found = [replace(make(cell), op=op) for op in ("one", "two", "three") for cell in exporters]
+    assert table_of(found, ran={"two"})[3:] == [
+        "two-custom ✓ 4 legacy 18-20, dynamo 18-20 2.0e-07 25%",
+        "✓ 2 unchanged operators: 8 cells verified",
+        "12 cells: 12 verified",
+    ]
+    assert len(table_of(found)) == 7
+    many = [replace(v, op=f"op{n}") for n in range(100) for v in found[:1]]
+    assert table_of(many)[-2:] == ["✓ 80 more operators: 80 cells verified", "100 cells: 100 verified"]
+
+
+def test_the_table_of_a_run_with_failures_has_only_the_operators_that_are_wrong() -> None:
+    others = [replace(make(cell), op="other") for cell in CELLS]
+    old = replace(make(replace(CELLS[0], torch="2.9")))
+    wrong = [make(CELLS[0]), make(CELLS[1], "mismatched", detail="3 of 64", cases=(WRONG,)), old]
+    shown = [line for line in table_of([*wrong, *others], ran={"op"}) if "─" not in line]
+    assert shown[-7:] == [
+        "torch 2.9 to 2.13, ONNX Runtime 1.31",
+        "operator exporter opsets error, of limit",
+        "op-custom torch2.13-dynamo ort1.31 ✓ 18 inf >999%",
+        "≠ 20",
+        "op-custom other cells ✓ 18 2.0e-07 25%",
+        "✓ 1 other operator: 3 cells verified",
+        "6 cells: 5 verified, 1 mismatched",
+    ]
 
 
 def test_a_long_detail_ends_with_its_commands() -> None:
     commands = ["Replay: python -m opmatrix register op --part kernel", "Debug: gdb"]
-    detail = "\n".join(["died of SIGSEGV", *(f"frame {n}" for n in range(30)), *commands])
+    detail = "\n".join(["died of SIGSEGV", *(f"frame {n}" for n in range(60)), *commands])
     shown = show([make(CELLS[0], "failed", detail=detail, cases=())])
-    assert "  frame 6\n  (23 more lines in report.json)\n  " + "\n  ".join(commands) + "\n" in shown
+    assert "  frame 38\n  (21 more lines in report.json)\n  " + "\n  ".join(commands) + "\n" in shown
 
 
-def test_rows_of_several_versions_name_them() -> None:
-    other = replace(CELLS[1], torch="2.9")
-    both = [make(c) for c in (CELLS[0], other)]
-    shown = " ".join(show(both, width=120).split())
-    assert "torch2.13-dynamo ort1.31" in shown
-    assert "torch2.9-dynamo ort1.31" in shown
+def test_a_table_of_several_versions_names_them() -> None:
+    other = replace(CELLS[1], torch="2.9", ort="1.16")
+    assert "torch 2.9 to 2.13, ONNX Runtime 1.16 to 1.31 " in show([make(c) for c in (CELLS[0], other)])
 
 
 def test_totals() -> None:
@@ -235,7 +278,7 @@ def test_a_verified_cell_may_have_an_unsupported_case(layout: Paths, capsys: pyt
         verdict.write(layout.verdict("op", "custom", cell), make(cell, cases=(RIGHT, refused)))
     report.run(layout, EXPECTED)
     assert (
-        "○ unsupported op-custom-plain_float64 in 3 cells\n  no float64 kernel\n\n3 cells: 3 verified\n"
+        "○ op-custom: 1 case unsupported in 3 cells: no float64 kernel\n3 cells: 3 verified\n"
         in capsys.readouterr().out
     )
 
@@ -259,7 +302,7 @@ def test_a_cell_without_torch_has_its_own_row(layout: Paths, capsys: pytest.Capt
     report.run(layout, [*EXPECTED, ("op", "custom", cell)])
     shown = capsys.readouterr().out
     assert "torch 2.13, ONNX Runtime 1.31" in shown
-    assert [line.split()[:4] for line in shown.splitlines() if "✓" in line][1] == ["op-custom", "node", "✓", "18"]
+    assert "✓ 4     dynamo 18-21, node 18" in shown
     assert cells(layout)[3]["torch"] is None
 
 

@@ -15,9 +15,11 @@ from doit.exceptions import InvalidCommand
 from opmatrix.commands.base import CommandBase
 from opmatrix.commands.task_selection import steps_of_operators
 from opmatrix.engine.doit_tasks import GROUPS
-from opmatrix.errors import did_you_mean, many
+from opmatrix.errors import did_you_mean, many, stage_exit_codes
 from opmatrix.project.settings import PACKAGES
+from opmatrix.terminal_text import width_of, wrapped
 
+_COLUMN = 34  # where the descriptions begin
 # Commands in the order in which a new user needs them; each has its purpose in `doc_purpose`.
 EVERY_DAY = ("run", "why", "list", "new", "check", "tolerances", "mutate", "compat")
 STATE = ("clean", "forget", "ignore", "info")
@@ -29,11 +31,11 @@ FORMS = (
     ("torch=2.9 ort=1.18", "in other cells; opsets=18,20 as well; `all` is every one"),
 )
 EXIT_CODES = (
-    ("0", "done"),
-    ("1", "a step failed, a cell is not as declared, `doit check` found something, a score is low"),
-    ("2", "the words were not understood; nothing ran"),
-    ("3", "a mistake in a declaration or a setting, or another doit runs here; nothing ran"),
-    ("130", "interrupted; what had finished is kept"),
+    ("0", "all steps succeeded, and each cell is verified, or unsupported for a stated reason"),
+    ("1", "a step failed, a cell is wrong, `doit check` found a fault, a score is too low"),
+    ("2", "usage error: an unknown command, option, task, operator or cell; nothing ran"),
+    ("3", "an invalid declaration or setting, or another run in this folder; nothing ran"),
+    ("130", "interrupted; the results of finished steps are kept"),
 )
 VARIABLES = (
     ("NO_COLOR", "no colours, where it is set to anything; FORCE_COLOR: colours in a pipe as well"),
@@ -48,7 +50,7 @@ class Help(CommandBase, DoitHelp):
     """Print the commands in the order of use, and an error for an unknown name, unlike doit 0.37."""
 
     name = "help"
-    doc_purpose = "what can be typed; of a command its options, of a task what it does"
+    doc_purpose = "commands, tasks and exit codes; the options of a command, what a task does"
     doc_usage = "[COMMAND | TASK | OPERATOR]"
 
     def execute(self, params: Mapping[str, Any], args: Sequence[str]) -> int:
@@ -61,7 +63,7 @@ class Help(CommandBase, DoitHelp):
 
     def print_usage(self, cmds: Mapping[str, Any]) -> None:
         purposes = {name: command.doc_purpose.replace("./run doit", doit_command()) for name, command in cmds.items()}
-        print(usage(purposes, groups=GROUPS, doit=doit_command()))
+        print(usage(purposes, groups=GROUPS, doit=doit_command(), width=width_of(sys.stdout)))
 
     def _execute(self, pos_args: Sequence[str]) -> int:
         (name,) = pos_args
@@ -84,11 +86,16 @@ def doit_command(root: Path = Path()) -> str:
     return "./run doit" if (root / "run").is_file() else "doit"
 
 
-def usage(purposes: Mapping[str, str], *, groups: Mapping[str, str], doit: str) -> str:
-    """Return the text of `doit help`. `purposes`: of each command; `groups`: what the tasks of each group do."""
+def usage(purposes: Mapping[str, str], *, groups: Mapping[str, str], doit: str, width: int = 0) -> str:
+    """Return the text of `doit help`. `purposes`: of each command; `groups`: what the tasks of each group do; `width`:
+    the columns of the terminal, 0 where lines stay whole."""
 
     def table(title: str, rows: Iterable[tuple[str, str]]) -> str:
-        return "\n".join([f"{title}:", *(f"  {left:<31} {right}" for left, right in rows)])
+        lines = [f"{title}:"]
+        for left, right in rows:
+            first, *others = wrapped(right, max(width - _COLUMN, 20) if width else 0).split("\n")
+            lines += [f"  {left:<{_COLUMN - 3}} {first}", *(" " * _COLUMN + other for other in others)]
+        return "\n".join(lines)
 
     def commands(title: str, names: Iterable[str]) -> str:
         return table(title, ((name, purposes[name]) for name in names))
@@ -98,13 +105,20 @@ def usage(purposes: Mapping[str, str], *, groups: Mapping[str, str], doit: str) 
             f"{doit} [COMMAND] ...: build and verify the operators of ops/; only what a change makes necessary",
             table("what runs", ((f"{doit} {form}".strip(), text) for form, text in FORMS)),
             commands("commands", EVERY_DAY),
-            commands("what is known of earlier runs", STATE),
-            table("tasks, in the order of the data", groups.items()),
+            commands("results of earlier runs", STATE),
+            table("tasks, in the order of the data flow", groups.items()),
             table("exit codes", EXIT_CODES),
+            table("exit codes of a stage by hand, python -m opmatrix STAGE, beside 0 and 1", stage_codes()),
             table("environment variables", VARIABLES),
             commands("more", ABOUT),
         )
     )
+
+
+def stage_codes() -> list[tuple[str, str]]:
+    """Return the exit codes of the stages, each with the kind of error."""
+    first_sentences = ((code, text.partition(". ")[0].rstrip(".")) for code, text in stage_exit_codes().items())
+    return [(str(code), text if text[1:2].isupper() else text[:1].lower() + text[1:]) for code, text in first_sentences]
 
 
 def print_versions() -> None:

@@ -35,6 +35,14 @@ STRICT = {
     "default": False,
     "help": "exit with 1 if a check is weak: verified, though it proves little",
 }
+FORMAT = {
+    "name": "format",
+    "long": "format",
+    "type": str,
+    "default": "auto",
+    "choices": (("auto", "github in GitHub Actions, else text"), ("text", "text"), ("github", "with ::error lines")),
+    "help": "how failures are printed: in GitHub Actions also as annotations of files and lines",
+}
 
 
 class Run(LockedCommand, DoitRun):
@@ -51,6 +59,7 @@ class Run(LockedCommand, DoitRun):
         opt_num_process,
         opt_single,
         STRICT,
+        FORMAT,
     )
     # The function that the child of a server calls with the arguments of a step.
     entry: ClassVar[str] = "opmatrix.cli:main"
@@ -78,9 +87,12 @@ class Run(LockedCommand, DoitRun):
         single: bool,
         force_verbosity: bool,
         strict: bool,
+        format: str,
     ) -> int:
         """Do what doit's Run does, with opmatrix's runners, for which doit 0.37 has no option."""
         self.control = select(self.task_list, self.sel_tasks, commands=self.loader.cmd_names)
+        if format == "github" and reporter != "progress":
+            raise InvalidCommand(f"--format github needs the reporter 'progress', found {reporter!r}")
         if single:
             _drop_dependencies(self.control)
         cores = max(1, num_process)
@@ -88,7 +100,7 @@ class Run(LockedCommand, DoitRun):
         with Path(outfile).open("w", encoding="utf-8") if isinstance(outfile, str) else nullcontext(outfile) as out:
             runner = (ThreadRunner if num_process > 1 else StepRunner)(
                 self.dep_manager,
-                self._reporter(reporter, out, removed, cores=cores),
+                self._reporter(reporter, out, removed, cores=cores, annotate=_annotates(format)),
                 continue_,
                 always,
                 Stream(verbosity, force_verbosity),
@@ -103,7 +115,7 @@ class Run(LockedCommand, DoitRun):
         weak = _show_weak(self.control, strict=strict)
         return code or int(strict and weak)
 
-    def _reporter(self, name: str, out: IO[str], notes: Iterable[str], *, cores: int) -> Any:
+    def _reporter(self, name: str, out: IO[str], notes: Iterable[str], *, cores: int, annotate: bool) -> Any:
         """Return a reporter. One of opmatrix also gets the notes, and a function that forecasts the run."""
         found = self.reporters[name](out, {})
         if isinstance(found, StepReporter):
@@ -113,7 +125,7 @@ class Run(LockedCommand, DoitRun):
 
                 return expected(self.control, self.dep_manager, cores=cores)
 
-            found.expect = expect
+            found.expect, found.annotate = expect, annotate
             for note in notes:
                 found.note(note)
         return found
@@ -148,6 +160,11 @@ def _chosen(control: TaskControl) -> Iterator[Task]:
             seen.add(name)
             yield control.tasks[name]
             left += control.tasks[name].task_dep
+
+
+def _annotates(format: str) -> bool:
+    """Return whether to print annotations, which GitHub Actions reads."""
+    return format == "github" or (format == "auto" and os.environ.get("GITHUB_ACTIONS") == "true")
 
 
 def _drop_dependencies(control: TaskControl) -> None:

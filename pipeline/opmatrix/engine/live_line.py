@@ -32,9 +32,9 @@ class Display:
         self._line = self._progress.add_task("", total=total)
         self._progress.start()
 
-    def update(self, *, done: int, running: Sequence[str], left: float) -> None:
+    def update(self, *, done: int, running: Sequence[str], left: float, failed: int) -> None:
         """Show new values; `left` is at most how many seconds remain, 0 if unknown."""
-        self._progress.update(self._line, completed=done, description=describe(running, left=left))
+        self._progress.update(self._line, completed=done, description=describe(running, left=left, failed=failed))
 
     def write(self, line: str) -> None:
         """Write a permanent line above the progress line."""
@@ -44,8 +44,9 @@ class Display:
         self._progress.stop()
 
 
-def describe(running: Sequence[str], *, left: float) -> str:
-    """Return what follows the elapsed time: ``at most 1:20 left  compile:group_norm and 1 more``."""
+def describe(running: Sequence[str], *, left: float, failed: int = 0) -> str:
+    """Return what follows the elapsed time: ``at most 1:20 left  2 failed  compile:group_norm and 1 more``."""
     time = f"at most {int(left) // 60}:{int(left) % 60:02} left  " if left >= 1 else ""
+    wrong = f"{failed} failed  " if failed else ""
     more = f" and {len(running) - 1} more" if len(running) > 1 else ""
-    return time + (f"{running[0]}{more}" if running else "")
+    return time + wrong + (f"{running[0]}{more}" if running else "")

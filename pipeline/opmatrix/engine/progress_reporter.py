@@ -1,13 +1,12 @@
-"""The default reporter, `doit -r progress`: progress, then the report, then each failure with its message."""
+"""The default reporter, `doit -r progress`: each failure as it happens, then details, the report and a summary."""
 
 from __future__ import annotations
 
 import os
-import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -17,36 +16,30 @@ from doit.task import Task
 
 from opmatrix.declaration.placeholders import reminder
 from opmatrix.engine.doit_tasks import DIST, REPORT, StepTask, is_reported
-from opmatrix.engine.step_failure import StepBlocked, StepFailed, read_output, replay_commands
+from opmatrix.engine.step_failure import StepBlocked, StepFailed, read_output
 from opmatrix.errors import many, printable
 from opmatrix.progress import EVERY, spent
 from opmatrix.project.paths import Paths
 from opmatrix.step_log import last_progress
+from opmatrix.terminal_text import for_shell, width_of, wrapped
 
 _IGNORED = "ignored by `doit ignore`"
 _OUTCOMES = ("run", "up to date", "failed", _IGNORED)  # in the order of the last line
-# gdb gets the environment's Python, which ./run puts on PATH.
-_STAGE = re.compile(r"(?:\./run )?(gdb --args )?\bpython -m opmatrix\b")
-_NAMED = 3  # failed steps that the last line names
 _LONG = 2.0  # seconds after which the live line shows how far a step is
 _SHOWN = 3  # such steps at a time
 ALL = 2  # doit -v 2: show the output of every step
 
 if TYPE_CHECKING:
+    from opmatrix.engine.causes import Causes, OneCause
     from opmatrix.engine.forecast import Expected
     from opmatrix.engine.live_line import Display
-
-
-def for_shell(text: str) -> str:
-    """Return `text` with its commands as they run in the current folder, the project's root. In files they stay
-    ``python -m opmatrix``, which works in every environment."""
-    return _STAGE.sub(r"./run \1python -m opmatrix", text) if Path("run").is_file() else text
 
 
 class StepReporter(ConsoleReporter):
     """A doit reporter with what doit's reporters lack: a forecast, notes, CPU seconds and starts of servers."""
 
     expect: Callable[[], Expected]  # set by `doit run`
+    annotate = False  # whether to print annotations for GitHub; set by `doit run`
 
     def __init__(self, outstream: IO[str], options: Mapping[str, Any]) -> None:
         super().__init__(outstream, options)
@@ -94,8 +87,9 @@ class Progress(StepReporter):
         self._running: dict[str, float] = {}
         self._ended: set[str] = set()
         self._counts = Counter(dict.fromkeys(_OUTCOMES, 0))
-        self._failed: list[StepFailed] = []
-        self._blocked: list[StepBlocked] = []
+        self._failures: Causes | None = None
+        self._report_failure: StepFailed | None = None
+        self._blocked = 0
         self._notes: list[str] = []
         self._report_ran = False
         self._recorded = False  # whether a step ran that the report covers
@@ -104,7 +98,8 @@ class Progress(StepReporter):
         self._lines: threading.Thread | None = None  # prints how far long steps are, where no live line shows it
 
     def write(self, text: str) -> None:
-        super().write(printable(for_shell(text), colours=self._colours))
+        text = printable(for_shell(text), colours=self._colours)
+        super().write(wrapped(text, width_of(self.outstream)))
 
     def step_begins(self) -> None:
         if self._live:
@@ -142,16 +137,26 @@ class Progress(StepReporter):
         if not isinstance(task, StepTask):
             return
         if isinstance(fail, StepBlocked):
-            self._blocked.append(fail)
+            self._blocked += 1
+            self._causes.add_blocked(fail)
             if task.name == DIST:
                 self.note(f"no wheel is built, because {fail.cause.step.task} failed")
             self._ended.add(task.name)
             return
-        self._report_ran |= task.name == REPORT
         self._recorded |= is_reported(task.step)
+        if task.name == REPORT:  # it fails where a cell does
+            self._report_ran, self._report_failure = True, fail
+            self._counts["run" if self._failures else "failed"] += 1
+            self._show_end(task, "" if self._failures else " FAILED")
+            return
         self._counts["failed"] += 1
-        self._failed.append(fail)
-        self._show_end(task, " FAILED")
+        from opmatrix.engine.causes import brief
+
+        alike = self._causes.add(fail)
+        if not alike:
+            self._show_end(task, " FAILED", brief(fail.cause, width_of(self.outstream)))
+        else:  # in a terminal the progress line counts them
+            self._show_end(task, "" if self._display else " FAILED")
 
     def skip_uptodate(self, task: Task) -> None:
         self._counts["up to date"] += isinstance(task, StepTask)
@@ -172,47 +177,65 @@ class Progress(StepReporter):
         self._ended_all.set()
         if self._display:
             self._display.stop()
+        causes = [*self._failures] if self._failures else []
+        for one in causes:
+            from opmatrix.engine.causes import details
+
+            if not (self._report_ran and one.first.step.verdict is not None):  # the report has the others
+                self.write(details(one))
         if self._report_ran:
             self.write(_output(REPORT) + "\n")
         reminders = [reminder(Paths(Path.cwd()), name) for name in sorted(self._operators) if name]
         for line in [*self._notes, *filter(None, reminders)]:
             self.write(line + "\n")
-        # Compiler errors come last, so that they stay visible in the terminal.
-        for failure in sorted(self._failed, key=lambda f: f.step.server is None):
-            in_report = failure.step.task == REPORT or (self._report_ran and failure.step.verdict is not None)
-            if not in_report:  # it covers all verdicts, and is printed already
-                self.write(_describe(failure))
-        for cause, count in Counter(b.cause.step.task for b in self._blocked).items():
-            self.write(f"not run because {cause} failed: {many(count, 'step')}\n")
         for error in self.runtime_errors:
             self.write(f"{error}\n")
         report = Paths(Path.cwd()).report_data
         if self._recorded and not self._report_ran and report.is_file():
             self.write(f"{os.path.relpath(report.parent)}/ is of an earlier run; `doit` writes it with these results\n")
-        self.write(self._summary() + "\n")
+        self._write_summary(causes)
+        self.write(self._last_line() + "\n")
+
+    def _write_summary(self, causes: Sequence[OneCause]) -> None:
+        """Print what is wrong, last on the screen."""
+        if self._report_failure and not causes:  # such as a verdict that is not valid
+            self._causes.add(self._report_failure)
+            causes = [*self._causes]
+        if not causes:
+            return
+        from opmatrix.engine.causes import summary, workflow_commands  # imported here: most runs have no failure
+
+        if self.annotate:
+            for line in workflow_commands(causes, prefix=_folder_in_repository()):
+                self.outstream.write(for_shell(line) + "\n")
+        page = Paths(Path.cwd()).report_files[-1] if self._report_ran else None
+        rest = os.path.relpath(page or Paths(Path.cwd()).log("").parent)
+        self.write("\n".join(summary(causes, rest=rest, width=width_of(self.outstream))) + "\n")
+
+    @property
+    def _causes(self) -> Causes:
+        if self._failures is None:
+            from opmatrix.engine.causes import Causes  # imported here: most runs have no failure
+
+            self._failures = Causes()
+        return self._failures
 
     def _done(self) -> int:
-        return self._counts.total() + len(self._blocked)
+        return self._counts.total() + self._blocked
 
-    def _summary(self) -> str:
+    def _last_line(self) -> str:
         steps = many(self._total, "step")
         if self._counts["up to date"] == self._total:
             return f"{steps}, all up to date"
         counts = {**self._counts, "not run": self._total - self._counts.total()}
-        named = {"failed": self._named()}
-        parts = ", ".join(f"{count} {what}{named.get(what, '')}" for what, count in counts.items() if count)
+        parts = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
         return f"{steps} in {time.monotonic() - self._began:.1f} s: {parts}"
-
-    def _named(self) -> str:
-        """Return the failed steps in parentheses, for the last line, or an empty string."""
-        failed = sorted(failure.step.task for failure in self._failed)
-        more = f" and {len(failed) - _NAMED} more" if len(failed) > _NAMED else ""
-        return f" ({', '.join(failed[:_NAMED])}{more})" if failed else ""
 
     def _update(self) -> None:
         if self._display and self._expected:
             left = self._expected.left(self._ended)
-            self._display.update(done=self._done(), running=list(self._running), left=left)
+            failed = self._counts["failed"]
+            self._display.update(done=self._done(), running=list(self._running), left=left, failed=failed)
 
     def _long_steps(self) -> list[str]:
         """Return a line for each step that runs long: its seconds, and how far it is. Called by rich's thread."""
@@ -237,10 +260,10 @@ class Progress(StepReporter):
                         far = last_progress(Paths(Path.cwd()).log(name), seconds=seconds)
                         self._print(f"[{self._done()}/{self._total}] {seconds:.0f}s so far {name}{far and ': '}{far}")
 
-    def _show_end(self, task: StepTask, word: str) -> None:
+    def _show_end(self, task: StepTask, word: str, more: str = "") -> None:
         with self._guard:
             seconds = time.monotonic() - self._running.pop(task.name, time.monotonic())
-            line = f"[{self._done()}/{self._total}] {seconds:.1f}s {task.name}{word}"
+            line = f"[{self._done()}/{self._total}] {seconds:.1f}s {task.name}{word}{more}"
             self._ended.add(task.name)
             self._update()
             if word or not self._display:
@@ -248,7 +271,7 @@ class Progress(StepReporter):
 
     def _print(self, text: str) -> None:
         if self._display:
-            self._display.write(printable(text))
+            self._display.write(wrapped(printable(for_shell(text)), width_of(self.outstream)))
         elif text:
             self.write(text + "\n")
             self.outstream.flush()
@@ -259,10 +282,8 @@ def _output(task: str) -> str:
     return read_output(Paths(Path.cwd()).log(task))
 
 
-def _describe(failure: StepFailed) -> str:
-    lines = [f"{failure.step.task}: {failure.summary}"]
-    lines += [f"  {line}" for line in failure.output.splitlines()]
-    if failure.log:
-        lines.append(f"  Log: {os.path.relpath(failure.log)}")
-    lines += [f"  {line}" for line in replay_commands(failure)]
-    return "\n" + "\n".join(lines) + "\n\n"
+def _folder_in_repository() -> str:
+    """Return the project's folder in the repository that GitHub checked out, as ``tools/ops/``, or "" for its root."""
+    root = os.environ.get("GITHUB_WORKSPACE", "")
+    inside = os.path.relpath(Path.cwd(), root) if root else "."
+    return "" if inside.startswith(".") else f"{inside}/"

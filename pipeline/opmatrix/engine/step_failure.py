@@ -7,15 +7,16 @@ import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from doit.exceptions import TaskFailed
 
-from opmatrix.errors import REMEDY, without_colours
+from opmatrix.errors import REMEDY, Cause, without_colours
 from opmatrix.processes import signal_name
 from opmatrix.step import CheckKey, Step
-from opmatrix.step_log import MOST_BYTES, last_running, read_log, visible_lines
+from opmatrix.step_log import MOST_BYTES, last_running, logged_cause, read_log, visible_lines
 
 if TYPE_CHECKING:
     from opmatrix.engine.server_pool import Ending
@@ -35,7 +36,8 @@ _CASE = "case "  # `step_log.now_running` with this prefix names a case that --c
 
 @dataclass(eq=False, repr=False)
 class StepFailed(TaskFailed):
-    """A step that ran and did not succeed. `died`: it did not end by itself; `case`: during this case, if known."""
+    """A step that ran and did not succeed. `died`: it did not end by itself; `case`: during this case, if known;
+    `told`: the cause that the step wrote to its log."""
 
     step: Step
     _: KW_ONLY
@@ -44,9 +46,19 @@ class StepFailed(TaskFailed):
     log: Path | None = None
     died: bool = False
     case: str = ""
+    told: Cause | None = None
 
     def __post_init__(self) -> None:
         super().__init__(f"{self.step.task}: {self.summary}")
+
+    @cached_property
+    def cause(self) -> Cause:
+        """What is wrong, with the command that repeats it."""
+        from opmatrix.engine.find_cause import find_cause  # imported here: most runs have no failure
+
+        lines = [self.summary] if self.died or not self.output else self.output.splitlines()
+        found = find_cause(self.step, lines, root=Path.cwd(), told=None if self.died else self.told)
+        return found if found.command else replace(found, command=replay_command(self))
 
     @property
     def detail(self) -> str:
@@ -76,14 +88,19 @@ class StepBlocked(TaskFailed):
         return f"not run: {self.cause.step.task} failed: {self.cause.brief}"
 
 
+def replay_command(failure: StepFailed) -> str:
+    """Return the command that runs the failed step again."""
+    case = ["--case", failure.case] if failure.case else []
+    return shlex.join(["python", "-m", "opmatrix", *failure.step.command, *failure.step.asks, *case])
+
+
 def replay_commands(failure: StepFailed) -> list[str]:
     """Return the commands that run the failed step again, and, if a library may have crashed, run it in a debugger."""
-    case = ["--case", failure.case] if failure.case else []
-    command = ["python", "-m", "opmatrix", *failure.step.command, *failure.step.asks, *case]
-    lines = [f"Replay: {shlex.join(command)}"]
+    command = replay_command(failure)
+    lines = [f"Replay: {command}"]
     if failure.died and failure.step.group in _WITH_LIBRARY:
-        build = [*command[:3], "compile", failure.step.operator, "--debug"]
-        lines.append(f"Debug: {shlex.join(build)} && {shlex.join(['gdb', '--args', *command, '--debug'])}")
+        build = shlex.join(["python", "-m", "opmatrix", "compile", failure.step.operator, "--debug"])
+        lines.append(f"Debug: {build} && gdb --args {command} --debug")
     return lines
 
 
@@ -108,7 +125,10 @@ def failure_of(step: Step, ending: Ending, log: Path) -> StepFailed:
     output = "\n".join(line if len(line) <= _LINE else f"{line[:_LINE]} ..." for line in lines)
     if not (how := death_message(ending, seconds=step.seconds, megabytes=step.megabytes)):
         full = "" if read_log(log) else f", and could not write to its log. {REMEDY}"  # its first line is the command
-        return StepFailed(step, summary=f"failed with exit code {ending.status}{full}", output=output, log=log)
+        told = logged_cause(read_log(log))
+        return StepFailed(
+            step, summary=f"failed with exit code {ending.status}{full}", output=output, log=log, told=told
+        )
     at = last_running(read_log(log))
     case = at.removeprefix(_CASE).partition(" ")[0] if at.startswith(_CASE) else ""  # what follows describes it
     return StepFailed(step, summary=f"{how}, at {at}" if at else how, output=output, log=log, died=True, case=case)

@@ -19,6 +19,7 @@ from opmatrix.engine.progress_reporter import StepReporter
 from opmatrix.engine.step_failure import StepBlocked, StepFailed, failure_of, leave_verdict
 from opmatrix.errors import OpmatrixError, disk_fault
 from opmatrix.project.paths import Paths
+from opmatrix.step_log import RAN
 
 if TYPE_CHECKING:
     from opmatrix.engine.server_pool import Pool
@@ -70,6 +71,7 @@ class StepRunner(Runner):
         self._step_reporter = self.reporter if isinstance(self.reporter, StepReporter) else None  # None: one of doit's
         self._cores = Cores(cores)
         self._seconds: dict[str, float] = {}
+        self._ran: set[str] = set()  # the operators of which a step ran
         self._layout, self._entry, self._lock, self._terminal = layout, entry, lock, terminal
         self._failures: dict[str, StepFailed | StepBlocked] = {}
 
@@ -150,11 +152,13 @@ class StepRunner(Runner):
                     log=log,
                     seconds=step.seconds,
                     megabytes=step.megabytes,
-                    environment={JOBS: str(taken), **(self._terminal if _prints_colours(task) else {})},
+                    environment={JOBS: str(taken), **self._environment(task)},
                 )
         except (OpmatrixError, OSError) as error:
             return StepFailed(step, summary=disk_fault(error) or str(error), died=True)
         self._seconds[task.name] = ending.seconds
+        if step.operator:
+            self._ran.add(step.operator)
         if self._step_reporter:
             self._step_reporter.add_cpu(task, ending.cpu)
         if not ending.done:
@@ -162,6 +166,11 @@ class StepRunner(Runner):
         if missing := [path for path in step.writes if not Path(path).is_file()]:
             return StepFailed(step, summary=f"ended well, but did not write {', '.join(missing)}", log=log)
         return None
+
+    def _environment(self, task: StepTask) -> dict[str, str]:
+        """Return the terminal, for a step whose output is shown there, and for the report which operators changed."""
+        ran = {RAN: ",".join(sorted(self._ran))} if self._ran and task.name == REPORT else {}
+        return {**self._terminal, **ran} if _prints_colours(task) else ran
 
     def process_task_result(self, node: ExecNode, base_fail: BaseFail | None) -> None:
         super().process_task_result(node, base_fail)

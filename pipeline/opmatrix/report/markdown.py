@@ -12,7 +12,8 @@ from opmatrix.report import mutation_scores
 from opmatrix.report.changes import KINDS
 from opmatrix.report.records import Skipped, totals, weak_checks
 from opmatrix.report.report_json import Document
-from opmatrix.report.terminal import MARKS, ROW_MARKS, WEAK, compat_reasons, faults, replay, unsupported_cases
+from opmatrix.report.terminal import ROW_MARKS, WEAK, compat_reasons, faults, replay, unsupported_cases
+from opmatrix.report.terminal_table import MARKS
 from opmatrix.verdict import WRONG, CheckRecord, Found, Outcome, Verdict
 
 # GitHub rejects a comment of more than 65,536 characters; these bounds keep a summary of any matrix below that.

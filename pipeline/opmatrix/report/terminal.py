@@ -1,8 +1,8 @@
-"""The report in a terminal: a row per operator, lowering and exporter, then what is not verified."""
+"""The report in a terminal: what is wrong, then a table, what is unsupported, and the totals."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -11,18 +11,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from opmatrix.errors import printable
-from opmatrix.matrix.cells import EXPORTERS
-from opmatrix.report.records import OUTCOMES, Skipped, compat_as_json, totals, weak_checks
-from opmatrix.verdict import WRONG, CheckRecord, Found, Outcome, Verdict, percent
+from opmatrix.errors import many, printable
+from opmatrix.report.records import Skipped, compat_as_json, totals, weak_checks
+from opmatrix.report.terminal_table import MARKS, marked, table
+from opmatrix.terminal_text import in_any_cell
+from opmatrix.verdict import WRONG, CheckRecord, Found, Outcome, Verdict
 
-MARKS: Mapping[Outcome, tuple[str, str, str]] = {
-    "verified": ("✓", "ok", "green"),
-    "mismatched": ("≠", "!=", "red"),
-    "failed": ("✗", "X", "red"),
-    "unsupported": ("○", "n/a", "yellow"),
-}
-"""A mark, since not all readers see colours, one for a terminal without Unicode, and the colour."""
 WEAK = ("!", "!", "yellow")
 
 ROW_MARKS: Mapping[str, tuple[str, str, str]] = {
@@ -30,9 +24,10 @@ ROW_MARKS: Mapping[str, tuple[str, str, str]] = {
 }  # fmt: skip
 """The marks of what `doit compat` finds."""
 
-_ALIKE = 12  # names of verdicts with one detail: an environment that could not be made causes hundreds
 _COMMANDS = ("Replay: ", "Debug: ")
-_LINES = 8  # of a detail: a crash may leave pages, and report.json has all of them
+_LINES = 40  # of a detail: a crash may leave pages, and report.json has all of them
+_ALIKE = 12  # names of what is wrong for one reason: an environment that could not be made causes hundreds
+_REASONS = 5  # why cells and cases are unsupported
 
 
 def show(
@@ -40,25 +35,29 @@ def show(
     console: Console,
     skipped: Sequence[Skipped] = (),
     checks: Sequence[CheckRecord] = (),
+    *,
+    ran: Collection[str] | None = None,
 ) -> None:
-    """Print the table, why cells and checks are not verified, which checks are weak, what a torch cannot check, and the
-    totals."""
-    console.print()
-    console.print(_table(verdicts, console))
-    for (outcome, detail), alike in faults(verdicts, checks).items():
-        for found in alike[:_ALIKE]:
-            console.print(_mark(outcome, console, f" {outcome} {found}"), soft_wrap=True)
-        if len(alike) > _ALIKE:
-            console.print(f"  and {len(alike) - _ALIKE} more", highlight=False)
+    """Print why cells and checks are wrong, the table, what is unsupported, which checks are weak, what a torch cannot
+    check, and the totals. `ran`: the operators of which a step ran, None for all."""
+    wrong = _alike(verdicts, checks)
+    for alike in wrong:
+        first, *others = alike
+        console.print(marked(MARKS[first.outcome], console, f" {first.outcome} {first}"), soft_wrap=True)
+        if others:
+            more = f" and {len(others) - _ALIKE} more" if len(others) > _ALIKE else ""
+            named = ", ".join(map(str, others[:_ALIKE]))
+            console.print(f"  also {named}{more}", highlight=False, soft_wrap=True)
         # Not wrapped: a command in it can be copied.
-        console.print(Text(_indented(detail, alike[0])), soft_wrap=True)
+        console.print(Text(_indented(first.detail, first)), soft_wrap=True)
         console.print()
-    for name, details in unsupported_cases(verdicts).items():
-        cells = "in one cell" if len(details) == 1 else f"in {len(details)} cells"
-        console.print(_mark("unsupported", console, f" unsupported {name} {cells}"), soft_wrap=True)
-        console.print(Text(printable(f"  {details[0]}\n")), soft_wrap=True)
+    for part in table(verdicts, console, ran=ran):
+        console.print(part)
+    if not wrong:
+        for line in _unsupported([v for v in verdicts if ran is None or v.op in ran]):
+            console.print(marked(MARKS["unsupported"], console, f" {printable(line)}"), soft_wrap=True)
     for found in weak_checks(checks):
-        console.print(_marked(WEAK, console, f" weak {found}"), soft_wrap=True)
+        console.print(marked(WEAK, console, f" weak {found}"), soft_wrap=True)
         for why in found.weak:
             console.print(Text(printable(f"  {why}")), soft_wrap=True)
         console.print()
@@ -74,22 +73,28 @@ def show_compat(records: Sequence[CheckRecord], console: Console) -> None:
     """Print what works in torch beyond eager mode: a row per operator and torch, then what is refused, and why."""
     for record in (r for r in records if r.check == "compat" and r.outcome == "unsupported"):
         told = f" {record.op} unsupported in torch {record.torch}: {record.detail}"
-        console.print(_marked(ROW_MARKS["refused"], console, told), soft_wrap=True)
+        console.print(marked(ROW_MARKS["refused"], console, told), soft_wrap=True)
     if not (found := compat_as_json(records)):
         return
-    names = list(dict.fromkeys(row["name"] for one in found for row in one["rows"]))
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("operator", no_wrap=True)
-    for name in ["torch", *names]:
-        table.add_column(name.removeprefix("torch.").removeprefix("func."), overflow="fold")
+    outcomes = [o for o in ROW_MARKS if any(row["outcome"] == o for one in found for row in one["rows"])]
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    made.add_column("operator", no_wrap=True)
+    made.add_column("torch")
+    for outcome in outcomes:
+        made.add_column(marked(ROW_MARKS[outcome], console, f" {outcome}"))
     for one in found:
-        marks = {row["name"]: _marked(ROW_MARKS[row["outcome"]], console, "") for row in one["rows"]}
-        table.add_row(one["op"], one["torch"], *(marks.get(name, "") for name in names))
-    console.print(table)
+        names = {o: [_short(row["name"]) for row in one["rows"] if row["outcome"] == o] for o in outcomes}
+        made.add_row(one["op"], one["torch"], *(", ".join(names[outcome]) for outcome in outcomes))
+    console.print(made)
     for (name, outcome, detail), ops in compat_reasons(found).items():
-        console.print(_marked(ROW_MARKS[outcome], console, f" {name} {outcome} ({', '.join(ops)})"), soft_wrap=True)
+        console.print(marked(ROW_MARKS[outcome], console, f" {name} {outcome} ({', '.join(ops)})"), soft_wrap=True)
         console.print(Text(printable(f"  {detail}")), soft_wrap=True)
     console.print()
+
+
+def _short(name: str) -> str:
+    """Return ``vmap`` for ``torch.vmap``, ``grad`` for ``torch.func.grad``."""
+    return name.removeprefix("torch.").removeprefix("func.")
 
 
 def compat_reasons(found: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str, str], list[str]]:
@@ -104,57 +109,38 @@ def compat_reasons(found: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str, s
     return reasons
 
 
-def _table(verdicts: Sequence[Verdict], console: Console) -> Table:
-    shared = _versions(verdicts)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=shared, title_justify="left", title_style="bold")
-    table.add_column("operator", no_wrap=True)
-    table.add_column("exporter", overflow="fold")
-    table.add_column("opsets", min_width=16)
-    table.add_column("error, of limit", justify="right", no_wrap=True)
-    for row in _rows(verdicts):
-        cell, found = row[0].cell, row[0]
-        exporter = cell.exporter if shared else f"{cell.exporter_name} ort{cell.ort}"
-        table.add_row(f"{found.op}-{found.lowering}", exporter, _opsets(row, console), _worst(row))
-    return table
+def _alike(verdicts: Sequence[Verdict], checks: Sequence[CheckRecord]) -> list[list[Found]]:
+    """Return what is wrong, grouped where only cells and values differ, or where one step's failure prevents it."""
+    found: dict[tuple[str, ...], list[Found]] = {}
+    wrong: list[Found] = [v for v in verdicts if v.outcome in WRONG]
+    wrong += [c for c in checks if c.outcome in WRONG]
+    for one in wrong:
+        what = one.check if isinstance(one, CheckRecord) else one.lowering
+        key = ("", "") if one.blocked_by else (one.op, what)
+        found.setdefault((one.outcome, *key, in_any_cell(one.detail)), []).append(one)
+    return [*found.values()]
 
 
-def _versions(verdicts: Sequence[Verdict]) -> str | None:
-    """Return the versions that all cells share, or None where they differ and each row names its own."""
-    torch = {v.cell.torch for v in verdicts} - {None}
-    ort = {v.cell.ort for v in verdicts}
-    if len(torch) > 1 or len(ort) != 1:
-        return None
-    return ", ".join([*(f"torch {version}" for version in torch if version), f"ONNX Runtime {ort.pop()}"])
-
-
-def _rows(verdicts: Iterable[Verdict]) -> list[list[Verdict]]:
-    def key(v: Verdict) -> tuple[str, str, str, str, int]:
-        torch = v.cell.torch or "without, and so behind every version"
-        return (v.op, v.lowering, torch, v.cell.ort, EXPORTERS.index(v.cell.exporter))
-
-    return [list(row) for _, row in groupby(sorted(verdicts, key=lambda v: (key(v), v.cell.opset)), key)]
-
-
-def _opsets(row: Sequence[Verdict], console: Console) -> Text:
-    """Return a line with the opsets of each outcome: ``✓ 9 12 15``, then ``✗ 17``."""
-    opsets = {o: [str(v.cell.opset) for v in row if v.outcome == o] for o in OUTCOMES}
-    return Text("\n").join(_mark(o, console, " ".join(["", *numbers])) for o, numbers in opsets.items() if numbers)
-
-
-def _mark(outcome: Outcome, console: Console, text: str) -> Text:
-    return _marked(MARKS[outcome], console, text)
-
-
-def _marked(mark_of: tuple[str, str, str], console: Console, text: str) -> Text:
-    mark, plain, colour = mark_of
-    return Text.assemble((plain if console.options.ascii_only else mark, colour), text)
-
-
-def _worst(row: Sequence[Verdict]) -> str:
-    """Return the largest error and the largest `tolerance_used`, which may be of different cases."""
-    errors = [v.error for v in row if v.error is not None]
-    used = [v.tolerance_used for v in row if v.tolerance_used is not None]
-    return f"{max(errors):.1e} {percent(max(used)):>4}" if errors and used else ""
+def _unsupported(verdicts: Sequence[Verdict]) -> Iterator[str]:
+    """Yield why cells, and cases of verified cells, are unsupported, the most frequent reasons first."""
+    reasons: dict[tuple[str, str], list[tuple[str, str, Verdict]]] = {}  # by operator and wording
+    for found in verdicts:
+        unsupported = [("", found.detail)] if found.outcome == "unsupported" else []
+        if found.outcome == "verified":
+            unsupported = [(case.case, case.detail) for case in found.cases if case.outcome == "unsupported"]
+        for case, reason in unsupported:
+            key = f"{found.op}-{found.lowering}", in_any_cell(reason)
+            reasons.setdefault(key, []).append((case, reason, found))
+    ordered = sorted(reasons.items(), key=lambda item: -len(item[1]))
+    for (name, _), alike in ordered[:_REASONS]:
+        cells = many(len({str(found) for *_, found in alike}), "cell")
+        cases = {case for case, *_ in alike} - {""}
+        # What torch or ONNX Runtime says is in parentheses behind the declared reason.
+        reason = alike[0][1].partition("\n")[0].partition(" (")[0]
+        what = f"{many(len(cases), 'case')} unsupported" if cases else "unsupported"
+        yield f"{name}: {what} in {cells}: {reason}"
+    if len(ordered) > _REASONS:
+        yield f"{many(len(ordered) - _REASONS, 'more reason')} in the page"
 
 
 def faults(verdicts: Sequence[Verdict], checks: Sequence[CheckRecord] = ()) -> dict[tuple[Outcome, str], list[Found]]:

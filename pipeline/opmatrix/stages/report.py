@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -30,6 +31,7 @@ from opmatrix.report.records import (
 )
 from opmatrix.report.report_json import Document, document, parse, same, text, used_environments
 from opmatrix.step import CheckKey
+from opmatrix.step_log import RAN
 from opmatrix.verdict import WRONG, CellKey, CheckRecord, Found, Verdict
 
 Exists = Callable[[str, str, Cell], bool]
@@ -76,7 +78,8 @@ def run(
     write_text(html, html_page.render(report, verdicts, backgrounds, records, failing, links, runs, took))
     console = Console()
     checks = checks_in_order(checks)
-    terminal.show(asked, console, skipped_checks(checks), checks)
+    ran = os.environ[RAN].split(",") if RAN in os.environ else None
+    terminal.show(asked, console, skipped_checks(checks), checks, ran=ran)
     if earlier or earlier_checks:
         console.print(f"from earlier runs: {totals(earlier, earlier_checks)}", highlight=False)
     terminal.show_compat(records, console)

@@ -1,0 +1,137 @@
+"""The failures of a run by their causes: equal failures count, and those of one place in a file are one cause."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from opmatrix.engine.step_failure import StepBlocked, StepFailed, replay_commands
+from opmatrix.errors import Cause, many
+from opmatrix.terminal_text import in_any_cell, wrapped
+
+_MORE = " ..."
+_WHOLE = 3  # causes that the summary shows with their commands
+_LISTED = 8  # causes that it lists, if there are more
+
+
+@dataclass
+class OneCause:
+    """What failed for one reason: the first failure, and all in the order in which they happened."""
+
+    failures: list[StepFailed]
+    blocked: int = 0
+    others: list[str] = field(default_factory=list)  # other sentences of failures at the same place
+
+    @property
+    def first(self) -> StepFailed:
+        return self.failures[0]
+
+    @property
+    def steps(self) -> str:
+        """``compile:relu``, or ``2 steps of register, 11 of verify``; then how many steps did not run."""
+        groups = Counter(failure.step.group for failure in self.failures)
+        (group, count), *others = groups.items()
+        failed = f"{many(count, 'step')} of {group}" + "".join(f", {n} of {g}" for g, n in others)
+        named = self.first.step.task if len(self.failures) == 1 else failed
+        return f"{named} failed" + (f", {many(self.blocked, 'step')} did not run" if self.blocked else "")
+
+
+class Causes:
+    """The causes of a run so far."""
+
+    def __init__(self) -> None:
+        self._alike: Counter[tuple[str, ...]] = Counter()
+        self._by_place: dict[tuple[str, ...], OneCause] = {}
+
+    def __iter__(self) -> Iterator[OneCause]:
+        return iter(self._by_place.values())
+
+    def __len__(self) -> int:
+        return len(self._by_place)
+
+    def add(self, failure: StepFailed) -> int:
+        """Add a failure; return how many before it are equal but for their cell."""
+        cause, step = failure.cause, failure.step
+        sentence = in_any_cell(cause.sentence)
+        key = step.group, step.operator, cause.where, sentence
+        place = (step.operator, cause.where) if cause.file else key
+        known = self._by_place.setdefault(place, OneCause([]))
+        if known.failures and not self._alike[key]:
+            known.others.append(cause.sentence)
+        known.failures.append(failure)
+        self._alike[key] += 1
+        return self._alike[key] - 1
+
+    def add_blocked(self, blocked: StepBlocked) -> None:
+        """Count a step that did not run because of a failure."""
+        for one in self:
+            if blocked.cause in one.failures:
+                one.blocked += 1
+
+
+def brief(cause: Cause, width: int) -> str:
+    """Return a cause as what follows the line of a step that failed: at most two lines in a terminal of `width`."""
+    place = f"{cause.where}: " if cause.where else ""
+    lines = wrapped(f"  {place}{cause.sentence}", width and width - len(_MORE)).split("\n")
+    return "\n" + "\n".join(lines if len(lines) <= 2 else [lines[0], lines[1] + _MORE])
+
+
+def details(one: OneCause) -> str:
+    """Return the whole message of a cause's first failure, and how many are like it."""
+    failure = one.first
+    lines = [f"{failure.step.task}: {failure.summary}"]
+    lines += [f"  {line}" for line in failure.output.splitlines()]
+    if failure.log:
+        lines.append(f"  Log: {os.path.relpath(failure.log)}")
+    lines += [f"  {line}" for line in replay_commands(failure)]
+    if len(one.failures) > 1:
+        lines.append(f"  The same in {one.steps}")
+    return "\n" + "\n".join(lines) + "\n"
+
+
+def summary(causes: Sequence[OneCause], *, rest: str, width: int) -> list[str]:
+    """Return the last lines of a run with failures: each cause with file, line, sentence and command, in less than a
+    screen. `rest` is where all are, `width` that of the terminal."""
+    lines = [""]
+    if len(causes) <= _WHOLE:
+        for one in causes:
+            cause = one.first.cause
+            lines += [f"FAILED {cause.where or one.first.step.task}"]
+            lines += [f"  {_cut(cause.sentence, 0 if len(causes) == 1 else 2 * (width - 4))}"]
+            lines += [f"  {one.steps}", f"  Replay: {cause.command}"]
+        return lines
+    for one in causes[:_LISTED]:
+        cause = one.first.cause
+        head = f"FAILED {cause.where or one.first.step.task}: "
+        lines.append(head + _cut(cause.sentence, 2 * (width - 4) - len(head)))
+    if len(causes) > _LISTED:
+        lines.append(f"{many(len(causes) - _LISTED, 'more cause')} in {rest}")
+    return [*lines, f"Replay: {causes[0].first.cause.command}"]
+
+
+def _cut(sentence: str, length: int) -> str:
+    """Return a sentence of at most `length` characters, if that is more than 0."""
+    return sentence if length <= 0 or len(sentence) <= length else sentence[: length - len(_MORE)] + _MORE
+
+
+def workflow_commands(causes: Sequence[OneCause], *, prefix: str = "") -> Iterator[str]:
+    """Yield a workflow command of GitHub for each cause, which the pull request shows beside the line of the file.
+    `prefix`: the project's folder in the repository.
+
+    Format: https://docs.github.com/en/actions/reference/workflow-commands-for-github-actions
+    """
+    for one in causes:
+        cause = one.first.cause
+        properties = {"title": one.steps}
+        if cause.file:
+            properties = {"file": f"{prefix}{cause.file}", "line": str(cause.line or 1)} | properties
+        listed = ",".join(f"{name}={_escaped(value, ':,')}" for name, value in properties.items())
+        message = f"{cause.sentence}\nReplay: {cause.command}"
+        yield f"::error {listed}::{_escaped(message)}"
+
+
+def _escaped(text: str, more: str = "") -> str:
+    """Return a string as a workflow command takes it: percent signs, line ends and `more` escaped as in URLs."""
+    return "".join(f"%{ord(c):02X}" if c in "%\r\n" + more else c for c in text)

@@ -1,0 +1,72 @@
+"""Text for a terminal: lines that wrap at words, and commands that stay whole and can be pasted."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+# gdb gets the environment's Python, which ./run puts on PATH.
+_STAGE = re.compile(r"(?:\./run )?(gdb --args )?\bpython -m opmatrix\b")
+_DOIT = re.compile(r"(\bRun: |`)doit\b")
+_ESCAPE = re.compile(r"\x1b\[[\d;]*[mK]")
+# What no line break may split: a command, with the word that introduces it, and what is in backticks.
+_WHOLE = re.compile(
+    r"(?:(?:Replay|Debug|Run|Log): )?(?:\./run )?(?:gdb --args )?\bpython -m opmatrix\b(?: [^\s;,()]+)*(?: && \S.*)?"
+    r"|\b(?:Replay|Debug|Run|Log): \S.*|`[^`]+`|\S+"
+)
+# Source lines with their numbers, as compilers show them, and columns: a line break would hide what stands below what.
+_FORMATTED = re.compile(
+    r"\s*\d* \||\s*\$ |.*\S {3,}\S|.*[\N{BOX DRAWINGS LIGHT HORIZONTAL}\N{BOX DRAWINGS LIGHT VERTICAL}]"
+)
+
+
+def for_shell(text: str) -> str:
+    """Return `text` with its commands as they run in the current folder, the project's root. In files they stay
+    ``python -m opmatrix``, which works in every environment."""
+    if not Path("run").is_file():
+        return text
+    return _DOIT.sub(r"\1./run doit", _STAGE.sub(r"./run \1python -m opmatrix", text))
+
+
+def width_of(stream: IO[str]) -> int:
+    """Return the columns of a terminal; 0 for anything else, where no line wraps, and for one that does not know."""
+    try:
+        return os.get_terminal_size(stream.fileno()).columns if stream.isatty() else 0
+    except (OSError, ValueError):
+        return 0
+
+
+def wrapped(text: str, width: int) -> str:
+    """Return `text` with line breaks between words where a line is longer than `width`; 0 leaves it as it is. A line
+    that continues another has its indentation."""
+    if not width or len(text) <= width:
+        return text
+    return "\n".join(part for line in text.split("\n") for part in _parts(line, width))
+
+
+def _parts(line: str, width: int) -> Iterator[str]:
+    if _length(line) <= width or _FORMATTED.match(line):
+        yield line
+        return
+    indent = line[: len(line) - len(line.lstrip())]
+    part = ""
+    for word in _WHOLE.findall(line):
+        if part and len(indent) + _length(part) + 1 + _length(word) > width:
+            yield indent + part
+            part = word
+        else:
+            part = f"{part} {word}" if part else word
+    yield indent + part
+
+
+def _length(text: str) -> int:
+    return len(_ESCAPE.sub("", text))
+
+
+def in_any_cell(text: str) -> str:
+    """Return a message without what differs between cells: their names, versions, opsets, counts and values."""
+    text = re.sub(r"@(?:torch|node)[\w.+-]+|\b(?:legacy|dynamo)\b", "", text)
+    return re.sub(r"\d+(?:\.\d+)*(?:e[+-]?\d+)?", "#", text)

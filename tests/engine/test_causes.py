@@ -1,0 +1,93 @@
+"""Failures by cause: what the last screen shows of one and of many, and annotations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from opmatrix.engine.causes import Causes, brief, details, summary, workflow_commands
+from opmatrix.engine.step_failure import StepBlocked, StepFailed
+from opmatrix.errors import Cause
+from opmatrix.step import Step
+from opmatrix.terminal_text import wrapped
+
+REPLAY = "python -m opmatrix verify relu"
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def failed(name: str, sentence: str, *, group: str = "verify", file: str = "", line: int = 0) -> StepFailed:
+    operator = name.partition("-")[0]
+    step = Step(group=group, name=name, command=(group, operator), operator=operator)
+    told = Cause(sentence=sentence, file=file, line=line, command=REPLAY)
+    return StepFailed(step, summary="failed with exit code 10", output=f"{sentence}\ndetails", told=told)
+
+
+def in_cell(opset: int, value: float = 0.5, **fields: object) -> StepFailed:
+    sentence = f"relu-seed: {opset} of 40 elements differ, expected {value}"
+    return failed(f"relu-custom@torch2.13-legacy-opset{opset}-ort1.31", sentence, **fields)  # type: ignore[arg-type]
+
+
+def test_equal_failures_in_several_cells_are_one_cause() -> None:
+    causes = Causes()
+    assert [causes.add(in_cell(opset, opset * 1e-3)) for opset in (9, 12, 15)] == [0, 1, 2]
+    assert causes.add(failed("relu-custom@torch2.13-legacy-opset17-ort1.31", "another message")) == 0
+    assert causes.add(failed("gelu-custom@torch2.13-legacy-opset9-ort1.31", in_cell(9).cause.sentence)) == 0
+    assert [len(one.failures) for one in causes] == [3, 1, 1]
+
+
+def test_failures_at_one_place_are_one_cause_and_name_their_stages() -> None:
+    causes = Causes()
+    place = {"file": "native/relu/kernel.h", "line": 4}
+    first = failed("relu-kernel@torch2.13", "y differs", group="register", **place)  # type: ignore[arg-type]
+    causes.add(first)
+    for opset in (9, 12):
+        causes.add(in_cell(opset, **place))
+    causes.add_blocked(StepBlocked("dist", first))
+    [one] = causes
+    assert one.steps == "1 step of register, 2 of verify failed, 1 step did not run"
+    assert summary([one], rest="page", width=80) == [
+        "",
+        "FAILED native/relu/kernel.h:4",
+        "  y differs",
+        "  1 step of register, 2 of verify failed, 1 step did not run",
+        f"  Replay: {REPLAY}",
+    ]
+    assert "The same in 1 step of register" in details(one)
+
+
+def test_a_failure_as_it_happens_takes_two_lines_below_its_step() -> None:
+    cause = Cause(sentence="word " * 100, file="ops/relu/spec.py", line=3)
+    lines = wrapped(brief(cause, 80), 80).split("\n")
+    assert len(lines) == 3 and lines[0] == "" and all(len(line) <= 80 for line in lines)
+    assert lines[1].startswith("  ops/relu/spec.py:3: word ") and lines[2].endswith(" ...")
+    assert brief(cause, 0).count("\n") == 1, "in a pipe a line stays whole"
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 9, 500])
+def test_the_summary_is_less_than_a_screen(count: int) -> None:
+    causes = Causes()
+    for n in range(count):
+        causes.add(failed(f"op{chr(97 + n % 26) * (1 + n // 26)}", "word " * 70, file=f"native/op{n}/kernel.h", line=n))
+    assert len(causes) == count
+    shown = wrapped("\n".join(summary([*causes], rest="build/report/index.html", width=80)), 80).split("\n")
+    assert len(shown) <= 22, "the last line of the run and the prompt follow"
+    assert sum(line.startswith("FAILED native/") for line in shown) == min(count, 8)
+    assert ("492 more causes in build/report/index.html" in shown) == (count == 500)
+    assert shown[-1].strip() == f"Replay: {REPLAY}"
+
+
+def test_an_annotation_has_file_line_and_message_as_github_takes_them() -> None:
+    causes = Causes()
+    causes.add(failed("relu", "100% wrong: a, b", group="compile", file="native/relu,1/kernel.h", line=12))
+    causes.add(failed("gelu", "no file"))
+    first, second = workflow_commands([*causes], prefix="sub/")
+    assert first == (
+        "::error file=sub/native/relu%2C1/kernel.h,line=12,title=compile%3Arelu failed"
+        f"::100%25 wrong: a, b%0AReplay: {REPLAY}"
+    )
+    assert second == f"::error title=verify%3Agelu failed::no file%0AReplay: {REPLAY}"

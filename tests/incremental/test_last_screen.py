@@ -1,0 +1,111 @@
+"""On a terminal of 80x24, the last screen of a failed run has the cause, its file and line, and one command."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.incremental.conftest import REPOSITORY, Project
+from tests.incremental.real import KERNEL, RealProject
+from tests.support import screen
+from tests.support.projects import edited
+
+pytestmark = pytest.mark.incremental
+DOIT = (sys.executable, "-m", "doit")
+LOWERING, SPEC = "ops/group_norm/lowering.py", "ops/group_norm/spec.py"
+
+
+def line_of(path: Path, text: str) -> int:
+    return path.read_text().partition(text)[0].count("\n") + 1
+
+
+@pytest.mark.parametrize(
+    ("path", "old", "new", "at", "sentence", "command"),
+    [
+        pytest.param(
+            KERNEL, "  double square = 0;", "  double square = 0", "  for (; i < count; ++i) {",
+            "expected", "python -m opmatrix compile group_norm", id="compile error",
+        ),
+        pytest.param(
+            KERNEL, "factor + bias)", "factor - bias)", "void group_norm(",
+            "elements differ", "python -m opmatrix register group_norm --part kernel --case seed", id="wrong kernel",
+        ),
+        pytest.param(
+            LOWERING, "normal, factor), summand", "normal, summand), factor", "def decomposed(",
+            "elements differ", "python -m opmatrix verify group_norm --lowering decomposed --cell "
+            "torch2.13-legacy-opset18-ort1.31 --case seed", id="wrong lowering",
+        ),
+        pytest.param(
+            SPEC, 'SameAs(input="x")', 'SameAs(input="z")', 'SameAs(input="z")',
+            "found 'z', allowed: x, num_groups, scale, bias",
+            "python -m opmatrix check-declaration group_norm --planned", id="broken spec",
+        ),
+    ],
+)  # fmt: skip
+def test_the_last_screen_has_the_cause(
+    real: RealProject, path: str, old: str, new: str, at: str, sentence: str, command: str
+) -> None:
+    with edited(real.root / path, old, new):
+        seen = screen.run(DOIT, cwd=real.root, PYTHONPATH=str(real.root / "pipeline"))
+        line = line_of(real.root / path, at)
+    assert seen.code == 1
+    assert f"\nFAILED {path}:{line}\n" in seen.last, seen.last
+    assert sentence in " ".join(seen.last.split()), seen.last
+    assert seen.last.count("FAILED ") == 1, "one cause"
+    [last] = [row for row in seen.text.split("\nFAILED ")[-1].splitlines() if "Replay: " in row]
+    assert last.strip() == f"Replay: {command}", "whole in one line, so that it can be pasted"
+    assert len([row for row in seen.lines if row]) < 60, "\n".join(seen.lines)
+
+
+@pytest.fixture
+def stages(project: Project) -> Callable[..., screen.Seen]:
+    project.write("a.txt", "hello")
+
+    def run(*arguments: str, **environment: str) -> screen.Seen:
+        project.doit("list")  # which writes the steps
+        path = str(REPOSITORY / "pipeline")
+        return screen.run([*DOIT, *arguments], cwd=project.root, PYTHONPATH=path, **environment)
+
+    return run
+
+
+def test_a_failure_is_shown_as_it_happens_and_equal_ones_are_counted(
+    project: Project, stages: Callable[..., screen.Seen]
+) -> None:
+    for n in range(3):
+        project.step(f"data:a-custom@torch2.13-legacy-opset{n}", "say", "a.txt", f"build/{n}")
+    seen = stages()
+    before, summary = seen.text.split("\nFAILED ")
+    assert before.count("FAILED\n  the kernel differs at (0, 17): expected 0.1243, got 0.1250\n") == 1
+    assert before.count("FAILED") == 1, "the progress line counts the others"
+    assert "\n  3 steps of data failed\n" in summary and summary.splitlines()[-1].endswith(": 3 failed")
+
+
+def test_many_causes_are_less_than_a_screen(project: Project, stages: Callable[..., screen.Seen]) -> None:
+    for n in range(30):
+        project.step(f"data:{n}", "say", "a.txt", f"build/{n}", operator=f"op{n}")
+    seen = stages()
+    assert seen.last.count("FAILED data:") == 8 and "22 more causes in build/log\n" in seen.last
+
+
+def test_annotations_in_github_actions(project: Project, stages: Callable[..., screen.Seen]) -> None:
+    project.step("data:a", "say", "a.txt", "build/a")
+    line = "::error title=data%3Aa failed::the kernel differs at (0, 17): expected 0.1243, got 0.1250%0AReplay: "
+    assert line in stages(GITHUB_ACTIONS="true").text
+    assert line in stages("--format", "github").text
+    assert "::error" not in stages().text + stages("--format", "text", GITHUB_ACTIONS="true").text
+    refused = stages("-r", "jsonl", "--format", "github")
+    assert refused.code == 2 and "--format github needs the reporter 'progress', found 'jsonl'" in refused.text
+
+
+def test_an_annotation_names_the_file_in_the_repository(project: Project, stages: Callable[..., screen.Seen]) -> None:
+    """The project may be in a folder of the repository that GitHub checked out."""
+    project.write("ops/a/spec.py", "SPEC = None\n")
+    project.step("data:a", "say", "a.txt", "build/a")
+    workspace = str(project.root.parent)
+    folder = project.root.name
+    seen = stages(GITHUB_ACTIONS="true", GITHUB_WORKSPACE=workspace)
+    assert f"::error file={folder}/ops/a/spec.py,line=1,title=" in seen.text
