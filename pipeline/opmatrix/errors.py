@@ -43,8 +43,8 @@ class Cause:
 
 
 class OpmatrixError(Exception):
-    """An error that the user can fix. `of_machine`: `doit doctor` finds it, too. `cause`: what is wrong, where the first
-    line of the message does not say it."""
+    """An error that the user can fix. `of_machine`: `doit doctor` finds it, too. `cause`: what is wrong, where the
+    first line of the message does not say it."""
 
     exit_code = 1
     of_machine = False

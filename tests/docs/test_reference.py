@@ -149,6 +149,7 @@ def test_every_variable_is_explained() -> None:
     own = {
         "OPMATRIX_JOBS",
         "OPMATRIX_LOGGED",
+        "OPMATRIX_RAN",
         "OPMATRIX_SAY_DONE",
         "OPMATRIX_EACH_CPU",
         "OPMATRIX_MAIN_PYTHON",

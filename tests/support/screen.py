@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyte
+
 COLUMNS, LINES = 80, 24
 _SCROLLED = 1_000_000  # lines that the terminal remembers
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -78,8 +80,6 @@ def run(
 
 def shown(output: str, *, code: int = 0, columns: int = COLUMNS, lines: int = LINES) -> Seen:
     """Return what a terminal shows of `output`, in which lines end with CR LF."""
-    import pyte  # imported here, so that a module can be collected in an environment that is older than this pin
-
     screen = pyte.HistoryScreen(columns, lines, history=_SCROLLED)
     pyte.Stream(screen).feed(output)
     scrolled = ["".join(row[x].data for x in range(columns)).rstrip() for row in screen.history.top]
