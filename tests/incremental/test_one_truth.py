@@ -261,6 +261,10 @@ def test_a_run_without_a_failure(planted: Planted) -> None:
     done = planted.run()
     assert done.returncode == 0
     assert set(planted.read().values()) == {Content(2, 6, frozenset())}
+    html = planted.layout.report_files[-1].read_text()
+    found = json.loads(html.partition('id="data">')[2].partition("</script>")[0])
+    assert {"compile", "register", "verify"} <= {*found["seconds"]["my_op"]}, "the steps of this run too"
+    assert len(found["history"]) == 1
 
 
 REGISTER = "register:my_op-{}@torch2.13"

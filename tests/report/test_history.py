@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -66,20 +64,15 @@ def test_a_damaged_line_is_left_out(paths: Paths, damaged: bytes) -> None:
 
 
 def test_seconds_are_by_operator_and_stage(paths: Paths) -> None:
-    paths.build.mkdir()
-    with closing(sqlite3.connect(paths.state)) as database:
-        database.execute("create table duration (name text primary key, seconds real)")
-        rows = {"compile:op": 1.5, "compile:gone": 9.0, "headers": 1.0, "export:op-custom-agreement@torch2.13": 0.1}
-        rows |= {f"verify:op-custom@torch2.13-legacy-opset{opset}-ort1.31": 0.25 for opset in (9, 12)}
-        database.executemany("insert into duration values (?, ?)", rows.items())
-        database.commit()
+    durations = {"compile:op": 1.5, "compile:gone": 9.0, "headers": 1.0, "export:op-custom-agreement@torch2.13": 0.1}
+    durations |= {f"verify:op-custom@torch2.13-legacy-opset{opset}-ort1.31": 0.25 for opset in (9, 12)}
+    history.write_seconds(paths, durations)
     assert history.seconds(paths, {"op"}) == {"op": {"compile": 1.5, "export": 0.1, "verify": 0.5}}
 
 
-@pytest.mark.parametrize("content", [None, b"", b"no database"])
-def test_without_a_state_there_are_no_seconds(paths: Paths, content: bytes | None) -> None:
+@pytest.mark.parametrize("content", [None, "", "[]", '{"op": 3}', '{"op": {"verify": null}}'])
+def test_without_a_valid_file_there_are_no_seconds(paths: Paths, content: str | None) -> None:
     if content is not None:
-        paths.build.mkdir()
-        paths.state.write_bytes(content)
+        paths.report_seconds.parent.mkdir(parents=True)
+        paths.report_seconds.write_text(content)
     assert history.seconds(paths, {"op"}) == {}
-    assert paths.state.exists() == (content is not None), "reading makes none"

@@ -115,11 +115,13 @@ class StepRunner(Runner):
             return
         from opmatrix.engine.earlier_verdicts import valid_earlier_verdicts
         from opmatrix.files import write_text  # imported here, as in `_pool`
+        from opmatrix.report.history import write_seconds
 
         earlier = valid_earlier_verdicts(self._layout, tasks, self.dep_manager)
         verdicts = {one.step.verdict for one in tasks if isinstance(one, StepTask) and is_reported(one.step)}
         written = (path for path in verdicts if path and Path(path).is_file())
         covered = {*task.step.reads, *map(str, earlier.verdicts), *written}
+        write_seconds(self._layout, self.dep_manager.journal.durations())
         listed = sorted(covered)  # so that the order does not depend on the choice of cells
         write_text(Path(task.step.discovered_inputs), "".join(f"{path}\n" for path in listed))
         if (stale := earlier.stale) and self._step_reporter:

@@ -307,6 +307,8 @@ class Paths:
     previous_report = _fixed("build/report/previous.json")
     # The results of the last runs, a line each.
     report_history = _fixed("build/report/history/runs.jsonl")
+    # The seconds that the steps of each operator last took, by stage.
+    report_seconds = _fixed("build/report/history/seconds.json")
 
     @property
     def report_files(self) -> tuple[Path, ...]:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 import time
 from collections.abc import Mapping, Sequence, Set
-from contextlib import closing
 from typing import Any
 
 from opmatrix.files import write_text
@@ -64,18 +62,22 @@ def _read(layout: Paths) -> list[dict[str, Any]]:
     return runs
 
 
-def seconds(layout: Paths, operators: Set[str]) -> Mapping[str, Mapping[str, float]]:
-    """Return the seconds that the steps of each operator took when they last ran, by stage; none where no state is."""
-    try:
-        with closing(sqlite3.connect(f"{layout.state.absolute().as_uri()}?mode=ro", uri=True, timeout=1)) as database:
-            rows = database.execute("select name, seconds from duration").fetchall()
-    except sqlite3.Error:
-        return {}
+def write_seconds(layout: Paths, durations: Mapping[str, float]) -> None:
+    """Write the seconds that steps last took, by operator and stage, for `seconds`. The engine does, because a step is
+    a fork of the process that has the state open, in which sqlite cannot read it."""
     found: dict[str, dict[str, float]] = {}
-    for task, took in rows:
+    for task, took in durations.items():
         stage, _, name = task.partition(":")
-        operator = name.partition("@")[0].partition("-")[0]
-        if operator in operators:
-            of = found.setdefault(operator, {})
-            of[stage] = of.get(stage, 0.0) + took
-    return {op: {stage: round(sum_, 2) for stage, sum_ in sorted(of.items())} for op, of in sorted(found.items())}
+        of = found.setdefault(name.partition("@")[0].partition("-")[0], {})
+        of[stage] = of.get(stage, 0.0) + took
+    rounded = {op: {stage: round(of[stage], 2) for stage in sorted(of)} for op, of in sorted(found.items()) if op}
+    write_text(layout.report_seconds, json.dumps(rounded) + "\n")
+
+
+def seconds(layout: Paths, operators: Set[str]) -> dict[str, Any]:
+    """Return the seconds that the steps of each operator last took, by stage; none where the file is not valid."""
+    try:
+        found = json.loads(layout.report_seconds.read_text())
+        return {op: {stage: float(took) for stage, took in found[op].items()} for op in sorted({*found} & operators)}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
