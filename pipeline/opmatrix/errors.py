@@ -13,7 +13,7 @@ import re
 import select
 import signal
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 # The escape sequences by which compilers and rich set colours (SGR), and EL, "erase in line", which GCC also prints.
@@ -189,9 +189,9 @@ def colours_wanted() -> bool:
     return "NO_COLOR" not in os.environ and ("FORCE_COLOR" in os.environ or sys.stderr.isatty())
 
 
-def print_error(error: object) -> None:
-    """Print an error to stderr, as `printable`."""
-    print(printable(str(error), colours=colours_wanted()), file=sys.stderr, flush=True)
+def print_error(error: object, *, change: Callable[[str], str] = str) -> None:
+    """Print an error to stderr, as `printable`; `change` its text first."""
+    print(printable(change(str(error)), colours=colours_wanted()), file=sys.stderr, flush=True)
     if isinstance(error, OpmatrixError) and error.of_machine:
         # In a checkout of opmatrix, which has the program run.
         doit = "./run doit" if os.path.isfile("run") else "doit"  # noqa: PTH113 - pathlib takes each command 5 ms

@@ -184,7 +184,7 @@ class ModelChecks:
     def _with_replay(self, result: Result, part: PartCall) -> list[Finding]:
         """Return the findings, the first node with the command that checks it alone."""
         alone = result.known.get("alone")
-        command = f" It alone: {self._command} {self._shown(alone)}" if alone else ""
+        command = f" It alone: {self._command} {shlex.quote(self._shown(alone))}" if alone else ""
         return [
             replace(f, remedy=f.remedy + command) if part.name == "compare" and f.mark == "wrong" else f
             for f in result.findings

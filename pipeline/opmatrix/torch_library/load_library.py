@@ -4,6 +4,7 @@ use it."""
 from __future__ import annotations
 
 import ctypes
+import shlex
 import sys
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -89,7 +90,8 @@ def _load_library(layout: Paths, operator: Operator) -> None:
     """
     spec, one = operator.spec, _one_torch(layout, operator)
     own, since = is_own(OWN_TORCH, spec, operator.handwritten_files), stable_abi_since(spec)
-    compile_command = f"python -m opmatrix compile {spec.name}" + (f" --torch-root {sys.prefix}" if one else "")
+    for_torch = f" --torch-root {shlex.quote(sys.prefix)}" if one else ""
+    compile_command = f"python -m opmatrix compile {spec.name}{for_torch}"
     path, version = layout.torch_library(spec.name, torch=one), layout.torch_version(spec.name, torch=one)
     if not path.is_file():
         which = f"; torch {one} has one of its own, since that for many serves {since} and newer" if one else ""
