@@ -155,6 +155,10 @@ def _sanitize(paths: Paths, *, operator: Operator, cell: Cell | None) -> None:
     _module("sanitize").run(paths, operator, cell=_cells(paths, operator, cell)[0])
 
 
+def _save_case(paths: Paths, *, operator: Operator, cell: Cell | None, **options: Any) -> None:
+    _module("save-case").run(paths, operator, cell=_cells(paths, operator, cell)[0], **options)
+
+
 def _probe(paths: Paths, *, factor: reexec.Factor, version: str | None) -> None:
     _module(f"probe-{factor}").run(paths)
 
@@ -218,7 +222,8 @@ def _check_models(_: Paths, *, jobs: Path) -> None:
 _SPECIAL: Mapping[str, Callable[..., None]] = {
     "compile": _compile, "register": _register, "export": _export, "verify": _verify, "sanitize": _sanitize,
     "probe": _probe, "link-wheel": partial(_wheel_stage, "link-wheel"), "dist": partial(_wheel_stage, "dist"),
-    "report": _report, "check-models": _check_models, "hf-kernel": partial(_wheel_stage, "hf-kernel"),
+    "report": _report, "save-case": _save_case, "check-models": _check_models,
+    "hf-kernel": partial(_wheel_stage, "hf-kernel"),
 }  # fmt: skip
 
 
@@ -295,6 +300,11 @@ STAGES: Mapping[str, Stage] = {
     "adopt-case": (
         "add a case that register's search found to cases.py", _OPERATOR,
         _argument("case", "its name, as the search printed it"),
+    ),
+    "save-case": (
+        "write a case as a folder that anyone replays with ONNX Runtime and NumPy alone", _OPERATOR, _LOWERING, _CELL,
+        _argument("--case", "its name", required=True),
+        _argument("--into", "without it build/saved/NAME", type=_absolute, metavar="FOLDER"),
     ),
     "publish": (
         "keep the schemas of its versions, which every later declaration is compared with",

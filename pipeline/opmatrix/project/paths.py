@@ -252,6 +252,9 @@ class Paths:
     def verdict(self, name: str, lowering: str, cell: Cell) -> Path:
         return self._result("verify", name, f"{lowering}/{cell}.json")
 
+    # Cases in folders that run without opmatrix.
+    saved_case = _named("build/saved/{}")
+
     def mismatches(self, record: Path) -> Path:
         """What the report shows of the failing cases of a verdict or a check record; it exists only where one fails."""
         return record.with_suffix(".mismatches.json")

@@ -55,6 +55,7 @@ function detail(i, from, to) {
     said,
     text && section("Why", "", make("pre", { className: "text why" }, text)),
     section("Replay", "", copied(replayOf(i, k))),
+    record && section("Take it away", "a folder for ONNX Runtime and NumPy alone", copied(saveOf(i, k))),
     record && section("Data", caseOf("case", k), ...showMismatch(record, i)),
     from < to && section("Cases", tally(from, to), caseTable(i, from, to, k)),
     graph(i, k),
@@ -98,6 +99,8 @@ function replayOf(i, k) {
   if (k !== null) words.push("--case", caseOf("case", k));
   return words.join(" ");
 }
+
+const saveOf = (i, k) => replayOf(i, k).replace("opmatrix verify", "opmatrix save-case");
 
 // A command with a button that copies it.
 function copied(command) {

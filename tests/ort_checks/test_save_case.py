@@ -1,0 +1,110 @@
+"""A case as a folder runs with ONNX Runtime and NumPy alone, and finds what verify finds."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+from opmatrix.errors import UsageError, VerifyError
+from opmatrix.project.paths import Paths
+from opmatrix.spec import Case, Model, Values
+from opmatrix.stages import data, save_case
+from opmatrix.testdata import onnx_dataset
+from opmatrix.testdata.onnx_dataset import DataSet
+from tests.support import double
+from tests.support.double import CELL, exported, write_model
+
+pytestmark = pytest.mark.ort
+
+OPERATOR = replace(double.OPERATOR, spec=replace(double.SPEC, lowerings=("decomposed",)))
+# In the folder's program, these raise ImportError: the reader has neither.
+WITHOUT = """
+import sys, runpy
+sys.modules.update(opmatrix=None, onnx=None, ml_dtypes=None)
+runpy.run_path(sys.argv[1], run_name="__main__")
+"""
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Paths:
+    return exported(tmp_path / "project", OPERATOR, "decomposed")
+
+
+def save(layout: Paths, case: str, into: Path) -> subprocess.CompletedProcess[str]:
+    """Save a case, take the folder elsewhere, and replay it there."""
+    save_case.run(layout, OPERATOR, lowering="decomposed", cell=CELL, case=case, into=into)
+    moved = into.rename(into.with_name("elsewhere"))
+    command = [sys.executable, "-I", "-c", WITHOUT, str(moved / "replay.py")]
+    return subprocess.run(command, cwd="/", env={}, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("case", ["plain", "special", "empty", "special_function"])
+def test_a_case_that_passes_passes_elsewhere(layout: Paths, tmp_path: Path, case: str) -> None:
+    done = save(layout, case, tmp_path / "saved")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[1].startswith("Y: 0 of ") and done.stderr == ""
+    read_me = (tmp_path / "elsewhere/README.txt").read_text()
+    assert f"double-decomposed-{case}@{CELL}" in read_me and f'"onnxruntime=={CELL.ort}.*"' in read_me
+
+
+def test_a_case_that_fails_fails_elsewhere(layout: Paths, tmp_path: Path) -> None:
+    write_model(layout, "decomposed", double.model("decomposed", factor=3.0))
+    done = save(layout, "special", tmp_path / "saved")
+    assert done.returncode == 1 and done.stderr == ""
+    assert "Y: 2 of 6 elements differ beyond rtol=1e-06 atol=0" in done.stdout
+    assert "  (1, 1): expected 2.0, got 3.0" in done.stdout
+
+
+def test_another_shape_is_found(layout: Paths, tmp_path: Path) -> None:
+    folder = layout.data("double", "dynamic", 0)
+    found = onnx_dataset.read(folder)
+    onnx_dataset.write(folder, DataSet(inputs=found.inputs, outputs={"Y": np.zeros((3, 2), np.float32)}))
+    done = save(layout, "plain", tmp_path / "saved")
+    assert done.returncode == 1 and "Y: float32[2, 3], expected float32[3, 2]" in done.stdout
+
+
+def test_dtypes_that_numpy_lacks_are_cast(layout: Paths, tmp_path: Path) -> None:
+    types = {"T": "bfloat16"}
+    case = Case(name="small", inputs={"x": Values(values=(1.0, -0.5, float("nan"), 3.140625))})
+    model = Model(name="bfloat16", types=types, names={"x": "X", "y": "Y"}, cases=(case,))  # type: ignore[arg-type]
+    made = replace(OPERATOR, models=(model,))
+    values = [helper.make_tensor_value_info(name, TensorProto.BFLOAT16, [4]) for name in "XY"]
+    graph = helper.make_graph([helper.make_node("Identity", ["X"], ["Y"])], "g", values[:1], values[1:])
+    path = layout.model("double", "decomposed", CELL, "bfloat16")
+    path.parent.mkdir(parents=True)
+    opset = helper.make_opsetid("", 18)
+    path.write_bytes(helper.make_model(graph, opset_imports=[opset], ir_version=8).SerializeToString())
+    data.run(layout, made)
+    folder = layout.data("double", "bfloat16", 0)
+    found = onnx_dataset.read(folder)
+    onnx_dataset.write(folder, DataSet(inputs=found.inputs, outputs={"Y": found.inputs["X"]}))
+    save_case.run(layout, made, lowering="decomposed", cell=CELL, case="small", into=tmp_path / "saved")
+    command = [sys.executable, "-I", "-c", WITHOUT, str(tmp_path / "saved/replay.py")]
+    done = subprocess.run(command, cwd="/", env={}, capture_output=True, text=True)
+    assert done.returncode == 0 and "Y: 0 of 4" in done.stdout, done.stdout + done.stderr
+    assert "with casts" in (tmp_path / "saved/README.txt").read_text()
+
+
+def test_what_is_missing_has_a_message(layout: Paths, tmp_path: Path) -> None:
+    def run(case: str, into: Path | None = None) -> None:
+        save_case.run(layout, OPERATOR, lowering="decomposed", cell=CELL, case=case, into=into)
+
+    with pytest.raises(UsageError, match="double has no case 'plian'; it has plain, special, empty, large"):
+        run("plian")
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own/notes.txt").write_text("mine")
+    with pytest.raises(UsageError, match="the folder has other files; name one that is empty or does not exist"):
+        run("plain", tmp_path / "own")
+    assert [path.name for path in (tmp_path / "own").iterdir()] == ["notes.txt"]
+    run("plain")
+    run("plain")
+    assert (layout.build / f"saved/double-decomposed-plain@{CELL}/replay.py").is_file()
+    layout.model("double", "decomposed", CELL, "dynamic").unlink()
+    with pytest.raises(VerifyError, match="python -m opmatrix export double"):
+        run("plain")
