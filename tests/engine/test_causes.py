@@ -60,6 +60,43 @@ def test_failures_at_one_place_are_one_cause_and_name_their_stages() -> None:
     assert "The same in 1 step of register" in details(one)
 
 
+def test_what_may_follow_from_a_contradiction_is_counted() -> None:
+    """A wrong shape rule fails in `data`, and then a kernel that takes it for right crashes, and exports differ."""
+    causes = Causes()
+    for failure in (
+        failed("relu-schema@torch2.13", "died of SIGABRT", group="register", file="native/relu/kernel.h", line=4),
+        failed("relu", "the shape rule gives (2,)", group="data", file="ops/relu/spec.py", line=28),
+        failed("relu-custom@torch2.13-legacy-opset9", "rank is lost", group="export", file="ops/relu/lowering.py"),
+        failed("gelu-kernel@torch2.13", "y differs", group="register", file="native/gelu/kernel.h", line=7),
+    ):
+        causes.add(failure)
+    lines = summary([*causes], rest="page.html", width=80)
+    assert [line for line in lines if line.startswith("FAILED")] == [
+        "FAILED ops/relu/spec.py:28",
+        "FAILED native/gelu/kernel.h:7",
+    ]
+    assert lines[-1] == "2 further failures of the same operator may follow from this: page.html"
+
+
+@pytest.mark.parametrize(
+    ("how", "has_kernel", "named"),
+    [
+        ("died of SIGSEGV after 0.2 s, at case seed", True, True),
+        ("died of SIGSEGV after 0.2 s, at case seed", False, False),
+        ("did not end within 10 s and was stopped, at case seed", True, False),
+    ],
+)
+def test_a_crash_of_a_kernel_has_the_command_that_names_the_line(
+    tmp_path: Path, how: str, has_kernel: bool, named: bool
+) -> None:
+    if has_kernel:
+        (tmp_path / "native/relu").mkdir(parents=True)
+    step = Step(group="verify", name="relu-custom", command=("verify", "relu"), operator="relu")
+    causes = Causes()
+    causes.add(StepFailed(step, summary=how, died=True))
+    assert ("  The line in C++: `doit sanitize:relu`" in summary([*causes], rest="page", width=80)) is named
+
+
 def test_a_failure_as_it_happens_takes_two_lines_below_its_step() -> None:
     cause = Cause(sentence="word " * 100, file="ops/relu/spec.py", line=3)
     lines = wrapped(brief(cause, 80), 80).split("\n")

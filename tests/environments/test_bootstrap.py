@@ -213,6 +213,11 @@ def test_no_network_is_explained(paths: VenvPaths, monkeypatch: pytest.MonkeyPat
         "  and run again with PIP_NO_INDEX=1 PIP_FIND_LINKS=wheels",
         "  Log: .venv.log",
     ]
+    assert info.value.brief == (
+        "no network: pip cannot reach http://127.0.0.1:9/simple (Connection refused; PIP_INDEX_URL), which has the 2 "
+        "packages of requirements/main.txt. Check the connection, or set PIP_NO_INDEX=1 PIP_FIND_LINKS=wheels, with "
+        "wheels from `pip download --no-deps -d wheels -r requirements/main.txt`"
+    )
 
 
 @pytest.mark.parametrize(

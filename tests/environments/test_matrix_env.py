@@ -12,7 +12,7 @@ import pytest
 
 from opmatrix.environments import bootstrap, matrix_env
 from opmatrix.environments.bootstrap import SetupError
-from opmatrix.errors import NoEnvironmentError, UsageError
+from opmatrix.errors import Cause, NoEnvironmentError, UsageError
 from opmatrix.project.paths import Paths
 from opmatrix.stages import environment as stage
 
@@ -103,8 +103,9 @@ def test_the_message_of_pip_is_the_reason(layout: Paths, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(bootstrap.Pip, "install", refuse)
     monkeypatch.setattr(bootstrap, "check_disk", lambda _: None)
-    with pytest.raises(NoEnvironmentError, match=r"^environment ort1\.18: no network: pip cannot reach"):
+    with pytest.raises(NoEnvironmentError, match=r"^environment ort1\.18: no network: pip cannot reach") as info:
         stage.run(layout, "ort1.18")
+    assert info.value.cause == Cause(sentence="no network: pip cannot reach its package index."), "not what was printed"
 
 
 def test_a_full_disk_is_the_reason(layout: Paths, monkeypatch: pytest.MonkeyPatch) -> None:

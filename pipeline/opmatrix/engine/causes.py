@@ -6,6 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from opmatrix.engine.step_failure import StepBlocked, StepFailed, replay_commands
 from opmatrix.errors import Cause, many
@@ -93,22 +94,42 @@ def details(one: OneCause) -> str:
 
 def summary(causes: Sequence[OneCause], *, rest: str, width: int) -> list[str]:
     """Return the last lines of a run with failures: each cause with file, line, sentence and command, in less than a
-    screen. `rest` is where all are, `width` that of the terminal."""
+    screen. `rest` is where all are, `width` that of the terminal. What may follow from another cause is counted."""
+    every, causes = causes, _first_of_all(causes)
     lines = [""]
     if len(causes) <= _WHOLE:
         for one in causes:
             cause = one.first.cause
             lines += [f"FAILED {cause.where or one.first.step.task}"]
             lines += [f"  {_cut(cause.sentence, 0 if len(causes) == 1 else 2 * (width - 4))}"]
-            lines += [f"  {one.steps}", f"  Replay: {cause.command}"]
-        return lines
+            lines += [f"  {one.steps}", f"  Replay: {cause.command}", *_in_cpp(one.first)]
+        return lines + _following(len(every) - len(causes), rest)
     for one in causes[:_LISTED]:
         cause = one.first.cause
         head = f"FAILED {cause.where or one.first.step.task}: "
         lines.append(head + _cut(cause.sentence, 2 * (width - 4) - len(head)))
     if len(causes) > _LISTED:
         lines.append(f"{many(len(causes) - _LISTED, 'more cause')} in {rest}")
-    return [*lines, f"Replay: {causes[0].first.cause.command}"]
+    return [*lines, f"Replay: {causes[0].first.cause.command}", *_following(len(every) - len(causes), rest)]
+
+
+def _first_of_all(causes: Sequence[OneCause]) -> list[OneCause]:
+    """Return the causes without those that may follow from another one: an operator whose declaration and reference
+    contradict each other, as the step `data` finds, fails in later stages too, and there less clearly."""
+    contradicted = {one.first.step.operator for one in causes if one.first.step.group == "data"}
+    return [one for one in causes if one.first.step.group == "data" or one.first.step.operator not in contradicted]
+
+
+def _following(count: int, rest: str) -> list[str]:
+    return [f"{many(count, 'further failure')} of the same operator may follow from this: {rest}"] if count else []
+
+
+def _in_cpp(failure: StepFailed) -> list[str]:
+    """Return the command that names the line of C++ in which a kernel crashed."""
+    operator = failure.step.operator
+    crashed = failure.summary.startswith("died of SIG") or "the kernel died of SIG" in failure.cause.sentence
+    known = crashed and operator and Path("native", operator).is_dir()
+    return [f"  The line in C++: `doit sanitize:{operator}`"] if known else []
 
 
 def _cut(sentence: str, length: int) -> str:

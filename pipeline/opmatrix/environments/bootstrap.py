@@ -47,11 +47,12 @@ INTERRUPTED = 130
 
 
 class SetupError(Exception):
-    """The reason why there is no environment, what to do, and the exit code."""
+    """The reason why there is no environment, what to do, and the exit code. `brief` is the message in one line."""
 
-    def __init__(self, code: int, message: str) -> None:
+    def __init__(self, code: int, message: str, *, brief: str = "") -> None:
         super().__init__(message)
         self.code = code
+        self.brief = brief or message.partition("\n")[0]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -435,8 +436,9 @@ def explain(
     log = f"The log is '{paths.log}'."
     if code == DISK_FULL:
         return _disk_full(paths)
+    if code == NO_NETWORK:
+        return _no_network(text, paths, arguments, environ)
     messages = {
-        NO_NETWORK: _no_network(text, paths, arguments, environ),
         WRONG_FILE: "a download is not the file that requirements/ pins, so it was not installed. If pip's cache is "
         f"not at fault (pip cache purge), the index gives another file: do not use it. {log}{last}",
         PIP_FAILED: f"pip failed. {log}{last}{_without_index(text, environ)}",
@@ -453,8 +455,8 @@ def _without_index(text: str, environ: Mapping[str, str]) -> str:
     return f"\n  PIP_NO_INDEX is set: put this wheel into {folder}, or unset it"
 
 
-def _no_network(text: str, paths: VenvPaths, arguments: Sequence[str], environ: Mapping[str, str]) -> str:
-    """Return what was to be downloaded, from where, which setting says so, and what to do."""
+def _no_network(text: str, paths: VenvPaths, arguments: Sequence[str], environ: Mapping[str, str]) -> SetupError:
+    """Return the error with what was to be downloaded, from where, which setting says so, and what to do."""
     files = [Path(after) for word, after in pairwise(arguments) if word == "-r"]
     configured = re.search(r"Looking in indexes: ([^\s,]+)", text)
     index, setting = "https://pypi.org/simple", "pip's default; PIP_INDEX_URL names another"
@@ -478,7 +480,7 @@ def _no_network(text: str, paths: VenvPaths, arguments: Sequence[str], environ: 
     why = next((found[1] for found in reasons if found), "no answer")
     python = ".".join(map(str, sys.version_info[:2]))
     fetch = f"pip download --no-deps --python-version {python} -d wheels"
-    return "\n".join(
+    message = "\n".join(
         [
             f"no network: pip cannot reach {index} ({why})",
             f"  To download:  {wanted or 'packages'}",
@@ -491,6 +493,13 @@ def _no_network(text: str, paths: VenvPaths, arguments: Sequence[str], environ: 
             f"  Log: {_relative(paths.log, paths)}",
         ]
     )
+    files_of = " and ".join(_relative(file, paths) for file in files) or "packages"
+    brief = (
+        f"no network: pip cannot reach {index} ({why}; {setting}), which has {wanted or 'packages'}. Check the "
+        f"connection, or set PIP_NO_INDEX=1 PIP_FIND_LINKS=wheels, with wheels from `pip download --no-deps -d wheels "
+        f"-r {files_of}`"
+    )
+    return SetupError(NO_NETWORK, message, brief=brief)
 
 
 def _relative(file: Path, paths: VenvPaths) -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from opmatrix.environments import bootstrap
 from opmatrix.environments.bootstrap import SetupError, VenvPaths, say
-from opmatrix.errors import NoEnvironmentError, UsageError
+from opmatrix.errors import Cause, NoEnvironmentError, UsageError, one_line
 from opmatrix.files import write_text
 from opmatrix.matrix.cells import ORT, TORCH
 from opmatrix.project.paths import Paths
@@ -47,7 +47,8 @@ def bring_up_to_date(project: Paths, name: str, environ: Mapping[str, str]) -> N
                 _make(project, name, paths, python=python, environ=environ, lock=lock)
                 bootstrap.write_stamp(paths, wanted)
     except (SetupError, OSError, subprocess.CalledProcessError) as error:
-        raise NoEnvironmentError(f"environment {name}: {error}") from error
+        brief = error.brief if isinstance(error, SetupError) else one_line(error)
+        raise NoEnvironmentError(f"environment {name}: {error}", cause=Cause(sentence=brief)) from error
     for package, found in installed(folder).items():
         write_text(project.installed_version(name, package), f"{found}\n")
 

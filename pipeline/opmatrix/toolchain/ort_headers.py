@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from opmatrix.errors import CompileError, SdkError, missing
+from opmatrix.errors import Cause, CompileError, SdkError, missing
 from opmatrix.progress import Progress
 from opmatrix.project.paths import Paths
 from opmatrix.toolchain import debian_package
@@ -202,7 +202,11 @@ def _download(into: Path, say: Callable[[str], None]) -> str:
     except debian_package.DebianError as err:
         raise SdkError(
             f"the headers of ONNX Runtime {VERSION} cannot be had, neither from {RELEASE} ({reason}) nor from {origin} "
-            f"({err}). Check the network, or set OPMATRIX_ORT_INCLUDE to the folder that contains {C_API}."
+            f"({err}). Check the network, or set OPMATRIX_ORT_INCLUDE to the folder that contains {C_API}.",
+            cause=Cause(
+                sentence=f"no network: neither GitHub nor Debian gives the headers of ONNX Runtime {VERSION}. Check "
+                f"the connection, or set OPMATRIX_ORT_INCLUDE to the folder that contains {C_API}"
+            ),
         ) from err
     return origin
 
