@@ -59,6 +59,7 @@ def test_each_program_has_a_smallest_size() -> None:
         "lines",
         "seeds",
         "careless",
+        "mistakes",
     }
 
 
