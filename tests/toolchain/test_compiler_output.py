@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.errors import without_colours
+from opmatrix.errors import Cause, without_colours
 from opmatrix.project.paths import Paths
-from opmatrix.toolchain.compiler_output import full, shortened
+from opmatrix.toolchain.compiler_output import cause, full, shortened
 
 KERNEL = """#include <vector>
 float cut(float);
@@ -138,6 +138,9 @@ def test_an_error_in_the_standard_library_begins_with_the_line_of_the_kernel(lay
         *lines[6:9],
         "only in the instantiation with It = int",
     ]
+    found = cause(in_colours(layout, failed("kernel.o", "\n".join(lines))))
+    assert found == Cause(file="native/my_op/kernel.h", line=6), "annotations are in the kernel"
+    assert cause(in_colours(layout, failed("kernel.o", of_gcc("float", 3)))) is None
 
 
 def test_the_first_error_is_first_and_others_are_counted(layout: Paths) -> None:

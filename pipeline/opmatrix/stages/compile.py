@@ -146,9 +146,9 @@ def _ninja(layout: Paths, name: str, toolchain: Toolchain, folder: Path) -> None
     jobs = os.environ.get("OPMATRIX_JOBS") or str(os.cpu_count() or 1)
     done = run_ninja(toolchain.ninja, folder, jobs=jobs)
     if done.returncode != 0:
-        raise CompileError(
-            _message(layout, name, done.stdout) or f"ninja ended with {done.returncode}, and printed nothing"
-        )
+        message = _message(layout, name, done.stdout)
+        ended = f"ninja ended with {done.returncode}, and printed nothing"
+        raise CompileError(message or ended, cause=compiler_output.cause(message))
     print(without_colours(done.stdout), end="", flush=True)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
-from opmatrix.errors import many, without_colours
+from opmatrix.errors import Cause, many, without_colours
 from opmatrix.project.paths import Paths
 
 MOST_NAMED = 2  # errors at other lines of which the first line is shown, and undefined symbols
@@ -93,6 +93,13 @@ def shortened(output: str, layout: Paths, name: str) -> str:
     if not lines:
         return full(output)
     return "\n".join(_cut(line.replace(f"{layout.root}/", "")) for line in lines)
+
+
+def cause(first: str) -> Cause | None:
+    """Return which line of the project leads to an error elsewhere, such as in the standard library, if `shortened`
+    begins with one; None where the error itself is in the project."""
+    leading = re.match(r"(?P<file>[^:\n]+):(?P<line>\d+):\d+: +required from", without_colours(first))
+    return Cause(file=leading["file"], line=int(leading["line"])) if leading else None
 
 
 def _cut(line: str) -> str:
