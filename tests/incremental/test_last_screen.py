@@ -57,7 +57,7 @@ def test_the_last_screen_has_the_cause(
     assert seen.last.count("FAILED ") == 1, "one cause"
     [last] = [row for row in seen.text.split("\nFAILED ")[-1].splitlines() if "Replay: " in row]
     assert last.strip() == f"Replay: {command}", "whole in one line, so that it can be pasted"
-    assert len([row for row in seen.lines if row]) < 60, "\n".join(seen.lines)
+    assert len([row for row in seen.lines if row]) < 80, "\n".join(seen.lines)
 
 
 @pytest.fixture
