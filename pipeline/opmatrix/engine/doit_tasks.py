@@ -31,7 +31,7 @@ GROUPS: Mapping[str, str] = {
     "sanitize": "run all under AddressSanitizer, UBSan and ThreadSanitizer, when asked for",
     "compat": "run each operator beyond eager mode, such as in torch.compile, when asked for",
     "link-wheel": "link the operators that ship into one pair of libraries, when asked for",
-    "dist": "build a wheel of verified operators, when asked for; --unverified: of any; --format hf-kernel",
+    "dist": "build a wheel of verified operators, when asked for; --unverified, --format hf-kernel",
 }
 REPORT = "report"
 DIST, LINK = "dist", "link-wheel"
