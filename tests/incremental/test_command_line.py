@@ -145,7 +145,7 @@ def test_a_command_ends_quietly_when_nobody_reads_its_output(project: Project, u
 def test_ignore_is_refused_during_another_run(project: Project) -> None:
     with hold(project.root / "build/lock"):
         done = project.doit("ignore", "data:good")
-    assert done.returncode == 3 and done.stderr.startswith("another run (process ")
+    assert done.returncode == 3 and done.stderr.startswith("another run is at work in ")
     assert "I data:good" not in project.doit("list", "--all", "--status").stdout
     assert project.doit("ignore", "data:good").returncode == 0
     assert "I data:good" in project.doit("list", "--all", "--status").stdout

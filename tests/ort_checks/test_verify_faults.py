@@ -176,7 +176,7 @@ def test_nan_that_became_a_number(layout: Paths) -> None:
 
 def test_a_wrong_attribute_in_the_model(layout: Paths) -> None:
     write_model(layout, "decomposed", model("decomposed", factor=3.0))
-    assert "or the model does not have the attributes of the case (python -m opmatrix export)" in refused(layout)[1]
+    assert "or the model does not hold the attributes of the case (python -m opmatrix export)" in refused(layout)[1]
 
 
 def test_a_changed_reference_is_found(layout: Paths) -> None:
@@ -215,9 +215,9 @@ def test_a_domain_that_the_model_does_not_import(layout: Paths) -> None:
 def test_a_missing_and_a_damaged_model(layout: Paths) -> None:
     path = layout.model("double", "decomposed", CELL, "dynamic")
     path.write_bytes(b"\xff")
-    assert "no readable model. Run: python -m opmatrix export double" in refused(layout)[1]
+    assert "not a readable model. Run: python -m opmatrix export double" in refused(layout)[1]
     path.unlink()
-    assert "no readable model" in refused(layout)[1]
+    assert "not a readable model" in refused(layout)[1]
 
 
 def test_missing_data(layout: Paths) -> None:

@@ -172,7 +172,7 @@ def test_a_model_declared_unsupported_must_fail(layout: Paths) -> None:
 def test_a_missing_model_is_failed_and_not_unsupported(layout: Paths) -> None:
     operator = with_model("int64", mask=None, others=1)
     data.run(layout, operator)
-    with pytest.raises(VerifyError, match="no readable model"):
+    with pytest.raises(VerifyError, match="not a readable model"):
         run(layout, replace(operator, models=(replace(operator.models[0], unsupported="no kernel for it"),)))
 
 
