@@ -22,6 +22,8 @@ UNLISTED = {
     "log/*/*.log": "logs: what a step printed",
     "report/verdicts.txt": "an input of the report, written by the engine",
     "report/previous.json": "the last report with other results, which a person may put there",
+    "report/cache.json": "what the last report read, which the report checks by time stamps, sizes and inodes",
+    "report/history/*": "the last runs, which each report carries on, and the seconds of their steps, by the engine",
     "compile/*/headers.txt": "inputs that the compiler discovered: the engine checks what is in it",
     "compile/*/.ninja_*": "ninja's own",
     "compile/*/build.ninja": "ninja's own: the text is part of the step's configuration",

@@ -332,11 +332,15 @@ def test_an_exporter_that_dies_does_not_stop_the_other(project: Project) -> None
 
 
 def test_too_much_memory_is_a_finding(project: Project) -> None:
-    with edited(project.root / "pyproject.toml", "megabytes = 8000", "megabytes = 40"):  # less than onnx needs
-        code, text = checked(project, model(norm("x", "y")))
-    assert code == 1
-    assert wrong(text) == ["nodes"]
-    assert "the process took more than 40 MB of memory and was stopped" in text
+    """A tensor of 1.2 GB, which takes longer to fill than the time between two looks at the memory."""
+    count = helper.make_node("Constant", [], ["count"], value_ints=[300_000_000])
+    filled = helper.make_node("ConstantOfShape", ["count"], ["filled"])
+    mean = helper.make_node("ReduceMean", ["filled"], ["mean"], keepdims=0)
+    added = helper.make_node("Add", ["normal", "mean"], ["y"])
+    with edited(project.root / "pyproject.toml", "megabytes = 8000", "megabytes = 600"):
+        code, text = checked(project, model(norm("x", "normal"), count, filled, mean, added))
+    assert code == 1 and wrong(text) == ["runs"], text
+    assert "the process took more than 600 MB of memory and was stopped" in text
 
 
 def test_expected_outputs_next_to_the_model_are_compared(project: Project) -> None:
