@@ -46,6 +46,14 @@ def test_what_an_author_has_still_to_do_is_no_placeholder(layout: Paths) -> None
         require_filled(layout, ["b"])
 
 
+def test_the_mark_of_earlier_revisions_is_a_placeholder_too(layout: Paths) -> None:
+    layout.kernel("b").parent.mkdir(parents=True)
+    layout.kernel("b").write_text("// FILL IN: compute y\n")
+    assert reminder(layout, "b") == "b: 2 TODOs left (first: native/b/kernel.h:1); it is a placeholder"
+    with pytest.raises(DistError, match=r"native/b/kernel\.h: 1\n"):
+        require_filled(layout, ["b"])
+
+
 def test_code_with_a_placeholder_is_not_shipped(layout: Paths) -> None:
     require_filled(layout, ["b"])
     with pytest.raises(DistError) as raised:
