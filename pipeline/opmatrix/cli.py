@@ -156,7 +156,7 @@ def _sanitize(paths: Paths, *, operator: Operator, cell: Cell | None) -> None:
 
 
 def _save_case(paths: Paths, *, operator: Operator, cell: Cell | None, **options: Any) -> None:
-    _module("save-case").run(paths, operator, cell=_cells(paths, operator, cell)[0], **options)
+    _module("save-case").run(paths, operator, cells=_cells(paths, operator, cell), **options)
 
 
 def _probe(paths: Paths, *, factor: reexec.Factor, version: str | None) -> None:
@@ -302,8 +302,11 @@ STAGES: Mapping[str, Stage] = {
         _argument("case", "its name, as the search printed it"),
     ),
     "save-case": (
-        "write a case as a folder that anyone replays with ONNX Runtime and NumPy alone", _OPERATOR, _LOWERING, _CELL,
-        _argument("--case", "its name", required=True),
+        "write a case as a folder that anyone replays with ONNX Runtime and NumPy alone", _OPERATOR,
+        _argument("--lowering", "without it one in which the case fails, else the first",
+                  choices=("custom", "decomposed")),
+        _argument("--cell", "without it one in which the case fails, else the first", type=Cell.parse),
+        _argument("--case", "its name, also that of a drawn input, or published_1", required=True),
         _argument("--into", "without it build/saved/NAME", type=_absolute, metavar="FOLDER"),
     ),
     "publish": (

@@ -24,6 +24,7 @@ CellKey = tuple[str, Lowering, Cell]
 
 Outcome = Literal["verified", "mismatched", "failed", "unsupported"]
 WRONG: tuple[Outcome, ...] = ("mismatched", "failed")
+DRAWN_INPUTS = "drawn_inputs"  # the name of the case of all drawn inputs
 _MEASURED = ("error", "tolerance_used")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,24 +10,21 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
+from opmatrix import verdict
 from opmatrix.errors import UsageError, VerifyError
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Case, Model, Values
 from opmatrix.stages import data, save_case
 from opmatrix.testdata import onnx_dataset
 from opmatrix.testdata.onnx_dataset import DataSet
+from opmatrix.verdict import CaseResult, Verdict
 from tests.support import double
 from tests.support.double import CELL, exported, write_model
+from tests.support.taken_away import replayed
 
 pytestmark = pytest.mark.ort
 
 OPERATOR = replace(double.OPERATOR, spec=replace(double.SPEC, lowerings=("decomposed",)))
-# In the folder's program, these raise ImportError: the reader has neither.
-WITHOUT = """
-import sys, runpy
-sys.modules.update(opmatrix=None, onnx=None, ml_dtypes=None)
-runpy.run_path(sys.argv[1], run_name="__main__")
-"""
 
 
 @pytest.fixture
@@ -37,11 +33,9 @@ def layout(tmp_path: Path) -> Paths:
 
 
 def save(layout: Paths, case: str, into: Path) -> subprocess.CompletedProcess[str]:
-    """Save a case, take the folder elsewhere, and replay it there."""
-    save_case.run(layout, OPERATOR, lowering="decomposed", cell=CELL, case=case, into=into)
-    moved = into.rename(into.with_name("elsewhere"))
-    command = [sys.executable, "-I", "-c", WITHOUT, str(moved / "replay.py")]
-    return subprocess.run(command, cwd="/", env={}, capture_output=True, text=True)
+    """Save a case, and replay it elsewhere."""
+    save_case.run(layout, OPERATOR, lowering="decomposed", cells=[CELL], case=case, into=into)
+    return replayed(into)
 
 
 @pytest.mark.parametrize("case", ["plain", "special", "empty", "special_function"])
@@ -49,7 +43,7 @@ def test_a_case_that_passes_passes_elsewhere(layout: Paths, tmp_path: Path, case
     done = save(layout, case, tmp_path / "saved")
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[1].startswith("Y: 0 of ") and done.stderr == ""
-    read_me = (tmp_path / "elsewhere/README.txt").read_text()
+    read_me = (tmp_path / "saved-elsewhere/README.txt").read_text()
     assert f"double-decomposed-{case}@{CELL}" in read_me and f'"onnxruntime=={CELL.ort}.*"' in read_me
 
 
@@ -84,16 +78,15 @@ def test_dtypes_that_numpy_lacks_are_cast(layout: Paths, tmp_path: Path) -> None
     folder = layout.data("double", "bfloat16", 0)
     found = onnx_dataset.read(folder)
     onnx_dataset.write(folder, DataSet(inputs=found.inputs, outputs={"Y": found.inputs["X"]}))
-    save_case.run(layout, made, lowering="decomposed", cell=CELL, case="small", into=tmp_path / "saved")
-    command = [sys.executable, "-I", "-c", WITHOUT, str(tmp_path / "saved/replay.py")]
-    done = subprocess.run(command, cwd="/", env={}, capture_output=True, text=True)
+    save_case.run(layout, made, lowering="decomposed", cells=[CELL], case="small", into=tmp_path / "saved")
+    done = replayed(tmp_path / "saved")
     assert done.returncode == 0 and "Y: 0 of 4" in done.stdout, done.stdout + done.stderr
-    assert "with casts" in (tmp_path / "saved/README.txt").read_text()
+    assert "with casts" in (tmp_path / "saved-elsewhere/README.txt").read_text()
 
 
 def test_what_is_missing_has_a_message(layout: Paths, tmp_path: Path) -> None:
     def run(case: str, into: Path | None = None) -> None:
-        save_case.run(layout, OPERATOR, lowering="decomposed", cell=CELL, case=case, into=into)
+        save_case.run(layout, OPERATOR, lowering="decomposed", cells=[CELL], case=case, into=into)
 
     with pytest.raises(UsageError, match="double has no case 'plian'; it has plain, special, empty, large"):
         run("plian")
@@ -108,3 +101,29 @@ def test_what_is_missing_has_a_message(layout: Paths, tmp_path: Path) -> None:
     layout.model("double", "decomposed", CELL, "dynamic").unlink()
     with pytest.raises(VerifyError, match="python -m opmatrix export double"):
         run("plain")
+
+
+def test_without_a_cell_a_failing_one_is_taken(
+    layout: Paths, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wrong = CaseResult(case="special", model="dynamic", outcome="mismatched", detail="2 of 6 elements differ")
+    found = Verdict(op="double", lowering="decomposed", cell=CELL, outcome="mismatched", cases=(wrong,))
+    verdict.write(layout.verdict(*found.key), found)
+    cells = [CELL, replace(CELL, opset=17)]
+    save_case.run(layout, OPERATOR, lowering=None, cells=cells[::-1], case="special")
+    place = f"double-decomposed@{CELL}"
+    assert capsys.readouterr().out.splitlines() == [
+        f"special fails in {place}",
+        f"Replay with: python build/saved/double-decomposed-special@{CELL}/replay.py",
+    ]
+    save_case.run(layout, OPERATOR, lowering=None, cells=cells, case="plain", into=tmp_path / "right")
+    said = capsys.readouterr().out.splitlines()[0]
+    assert said == f"Taken from {place}, the first cell: no verdict says that plain fails"
+
+
+def test_a_drawn_input_and_a_lowering_that_are_not_there(layout: Paths) -> None:
+    both = replace(OPERATOR, spec=double.SPEC)
+    with pytest.raises(UsageError, match="Run the search, or give the name of one: its message has it"):
+        save_case.run(layout, both, lowering=None, cells=[CELL], case="drawn_inputs")
+    with pytest.raises(UsageError, match="double has no lowering 'custom'; it has decomposed"):
+        save_case.run(layout, OPERATOR, lowering="custom", cells=[CELL], case="plain")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import json
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -15,10 +17,11 @@ from opmatrix.matrix.cells import Cell
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import installed
 from opmatrix.spec import Case, Input, Model, OnnxOp, OpSpec, Output, Random, SameAs, Tolerance
-from opmatrix.stages import codegen, compile, data, draw_inputs, export_node, verify
+from opmatrix.stages import codegen, compile, data, draw_inputs, export_node, save_case, verify
 from opmatrix.verdict import Verdict
 from opmatrix.version import minor
 from tests.support.building import with_native
+from tests.support.taken_away import replayed
 
 pytestmark = [pytest.mark.compile, pytest.mark.ort]
 
@@ -188,31 +191,38 @@ def test_a_buffer_that_only_long_calls_share(tried: Callable[[str], tuple[Verdic
 
 
 @pytest.mark.parametrize(
-    ("new", "message"),
+    ("new", "message", "elsewhere"),
     [
-        ("if (x.size(1) == 7 && x.numel() > 0) first.data[0] += 1;", "first: 1 of "),
+        ("if (x.size(1) == 7 && x.numel() > 0) first.data[0] += 1;", "first: 1 of ", "first: 1 of "),
         (
             'KERNEL_CHECK(x.size(1) != 7, "differ: seven");',
             "the kernel refuses what the reference computes: Non-zero status code returned while running Differ node",
+            "differ: seven",
         ),
-        ("if (x.size(1) == 7 && x.numel() > 0) const_cast<T*>(x.data)[0] = 77;", "the kernel writes into its input"),
+        (
+            "if (x.size(1) == 7 && x.numel() > 0) const_cast<T*>(x.data)[0] = 77;",
+            "the kernel writes into its input",
+            "",
+        ),
         (
             "static int runs; if (x.size(1) == 7 && x.numel() > 0) first.data[0] += runs++ % 2;",
             "the second run gives other numbers than the first: first: ",
+            "first: a second run gives 1 other values",
         ),
         # An element that is not written, in memory that has the right value already, as new memory does where it is 0.
         (
             'if (x.size(1) == 7 && x.numel() > 0 && std::memcmp(&before, "\\xa5\\xa5\\xa5\\xa5", 4) == 0) '
             "first.data[0] = before;",
             "the second run gives other numbers than the first: first: ",
+            "",
         ),
     ],
     ids=["value", "refuses", "input", "second_run", "unwritten"],
 )
 def test_the_search_finds_a_fault_that_no_case_shows(
-    tried: Callable[[str], tuple[Verdict, str]], layout: Paths, new: str, message: str
+    tried: Callable[[str], tuple[Verdict, str]], layout: Paths, new: str, message: str, elsewhere: str, tmp_path: Path
 ) -> None:
-    """No case has seven columns. The message has a small input, whose name `--case` takes."""
+    """No case has seven columns. The message has a small input, whose name `--case` takes; it fails `elsewhere` too."""
     kernel = KERNEL.replace("// after", new).replace(
         "#include <cmath>", '#include <cmath>\n#include <cstring>\n#include "opmatrix/check.h"'
     )
@@ -226,3 +236,12 @@ def test_the_search_finds_a_fault_that_no_case_shows(
     operator = Operator(spec=spec(kernel), models=MODELS)
     with pytest.raises(VerifyError, match=re.escape(message)):
         verify.run(layout, operator, lowering="custom", cell=CELL, case=shown[1])
+    path = layout.mismatches(layout.verdict("differ", "custom", CELL))
+    records = json.loads(path.read_text())["mismatches"] if path.exists() else []
+    if message.startswith(("first", "the second run")):
+        assert [(one["case"], one["drawn"], one["output"]) for one in records] == [("drawn_inputs", shown[1], "first")]
+        assert records[0]["differing"] == 1 and records[0]["maps"] and "Mismatched elements: 1 / " in said
+    for case in (shown[1], "drawn_inputs") if records else (shown[1],):
+        save_case.run(layout, operator, lowering=None, cells=[CELL], case=case, into=tmp_path / case)
+        done = replayed(tmp_path / case)
+        assert elsewhere in done.stdout and done.returncode == (1 if elsewhere else 0), done.stdout + done.stderr

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from opmatrix import verdict
 from opmatrix.errors import VerifyError
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Attribute
-from opmatrix.stages import draw_inputs, verify
+from opmatrix.stages import draw_inputs, save_case, verify
+from opmatrix.testdata import onnx_dataset
+from opmatrix.testdata.onnx_dataset import DataSet
 from opmatrix.toolchain.find_tools import find_toolchain
 from opmatrix.toolchain.ort_headers import cache_folder, find_headers
 from opmatrix.verdict import Outcome
 from tests.support import double
 from tests.support.double import CELL, exported
+from tests.support.taken_away import replayed
 
 pytestmark = [pytest.mark.compile, pytest.mark.ort]
 
@@ -101,6 +107,26 @@ def test_a_wrong_kernel_is_mismatched(layout: Paths, build: Build, fault: str, m
 def test_an_unusable_library_is_failed(layout: Paths, build: Build, fault: str, message: str) -> None:
     build(fault)
     assert message in refused(layout, "failed")
+
+
+def test_a_published_model_that_fails_has_data_and_can_be_taken_away(
+    layout: Paths, build: Build, tmp_path: Path
+) -> None:
+    build("NONE")
+    shutil.copytree(layout.data("double", "dynamic", 0), layout.published_data("double", 1))
+    shutil.copyfile(layout.model("double", "custom", CELL, "dynamic"), layout.published_model("double", 1))
+    kept = onnx_dataset.read(layout.published_data("double", 1))
+    wrong = kept.outputs["Y"] + np.array([0, 0, 1], np.float32)
+    onnx_dataset.write(layout.published_data("double", 1), DataSet(inputs=kept.inputs, outputs={"Y": wrong}))
+    published = replace(OPERATOR, published=(1,))
+    with pytest.raises(VerifyError, match="a model of version 1 runs no more"):
+        verify.run(layout, published, lowering="custom", cell=CELL)
+    records = json.loads(layout.mismatches(layout.verdict("double", "custom", CELL)).read_text())["mismatches"]
+    assert [(one["case"], one["differing"], one["elements"]) for one in records] == [("published_1", 2, 6)]
+    save_case.run(layout, published, lowering=None, cells=[CELL], case="published_1", into=tmp_path / "saved")
+    done = replayed(tmp_path / "saved")
+    assert done.returncode == 1 and "Y: 2 of 6 elements differ" in done.stdout, done.stdout + done.stderr
+    assert "the model of version 1" in (tmp_path / "saved-elsewhere/README.txt").read_text()
 
 
 def test_a_missing_and_a_damaged_library(layout: Paths, build: Build) -> None:

@@ -599,6 +599,8 @@ def test_a_failing_case_has_its_errors_above_the_fold(driver: webdriver.Chrome, 
         assert len(around) == 1 and "NaN" in around[0] and "[1, 5, 4, 6]" in around[0]
         links = {link.text: str(link.get_attribute("href")) for link in page.all(".cause .links a")}
         cell = record_cell(page)
+        where = f"--lowering custom --cell {cell.partition('@')[2]} --case case_1"
+        assert page.texts(".cause .command code")[-1] == f"python -m opmatrix save-case operator_00 {where}"
         assert links["log"].endswith(f"/log/verify/{cell}.log".replace("@", "%40"))
         assert links["model"].endswith("/static/model.onnx") and links["data"].endswith("/data/operator_00/static")
         assert driver.get_log("browser") == []

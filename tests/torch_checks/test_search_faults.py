@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -120,6 +121,13 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Paths:
     return layout
 
 
+def measured(layout: Paths) -> list[dict[str, Any]]:
+    """Return what the report has of the last failing search."""
+    (path,) = layout.register_manifest("gate", "search", torch="2.13").parent.glob("*.mismatches.json")
+    found: list[dict[str, Any]] = json.loads(path.read_text())["mismatches"]
+    return found
+
+
 def search(layout: Paths, kernel: Kernel, *, replay: str = "") -> str:
     """Return the message of the error that the search raises, or ""."""
     from opmatrix.torch_checks import property_test
@@ -155,6 +163,10 @@ def test_a_fault_is_found(fault: str, layout: Paths) -> None:
     kernel, expected = FAULTS[fault]
     message = search(layout, kernel)
     assert re.search(rf"The smallest that hypothesis found: .*{expected}", message, re.DOTALL), message
+    (record,) = measured(layout)
+    assert message.startswith(f"gate-{record['case']} in torch: ")
+    assert record["differing"] and record["maps"] and [one["name"] for one in record["inputs"]] == ["x", "w"]
+    assert record["actual_is"].startswith("kernel in torch")
 
 
 def test_what_differs_between_two_calls_is_named(layout: Paths) -> None:

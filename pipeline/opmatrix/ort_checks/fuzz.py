@@ -59,15 +59,32 @@ class Fuzz:
             return f"the second run gives other numbers than the first: {found}. The kernel leaves elements unwritten"
         return ""
 
-    def search_problem(self, layout: Paths, drawn: Iterable[DrawnCase], reference: Reference) -> str:
-        """Return the message of the smallest drawn input on which the kernel fails, or ""."""
+    def measure(self, one: DrawnCase, reference: Reference) -> dict[str, Any] | None:
+        """Return what the report shows of a failing drawn input: where its outputs differ, if they do."""
+        from opmatrix.testdata import mismatch  # which only a failing case needs
+
+        given = tuple(case_arguments(self._operator.spec, one.model.cases[0], one.arrays))
+        call = Call(model=one.model, inputs=given, typed=True)
+        try:
+            first = self.run(call)
+            runs = {"ONNX Runtime": first, "ONNX Runtime, again": self._run_again(call, first)}
+        except RefusedError:
+            return None
+        spec = self._operator.spec
+        wrong = one.expected is not None and difference(spec, one, first, one.expected, reference) != ""
+        return mismatch.of_drawn(spec, one, runs, wrong=wrong)
+
+    def smallest_failing(
+        self, layout: Paths, drawn: Iterable[DrawnCase], reference: Reference
+    ) -> tuple[DrawnCase, str] | None:
+        """Return the smallest drawn input on which the kernel fails, with the message; None where it fails on none."""
         # No smaller one is searched for: the environment of another ONNX Runtime has no hypothesis.
         failing = [(one, problem) for one in drawn if (problem := self.drawn_problem(one, reference))]
         if not failing:
-            return ""
+            return None
         one, problem = min(failing, key=lambda found: sum(array.size for array in found[0].arrays))
         which = "The smallest of the drawn inputs that fail"
-        return keep(layout, self._operator, one, problem, where="ONNX Runtime", which=which)
+        return one, keep(layout, self._operator, one, problem, where="ONNX Runtime", which=which)
 
     def invalid_call_problems(self) -> Iterator[str]:
         """Yield every invalid call that raises no error, and what no case allows to try; or why they prove nothing."""
@@ -114,7 +131,7 @@ class Fuzz:
 
     def session(self, given: Call) -> tuple[Session, dict[str, Array]]:
         """Return the session of a node for a call, and its feed. Raises RefusedError."""
-        feeds = dict(_feeds(self._operator.spec, given))
+        feeds = dict(node_feeds(self._operator.spec, given))
         key = (repr(given.model.attributes), given.typed, tuple((name, dtype_name(a)) for name, a in feeds.items()))
         if key not in self._sessions:
             model = node_model(self._operator.spec, given).SerializeToString()
@@ -128,7 +145,8 @@ class Fuzz:
         return session, feeds
 
 
-def _feeds(spec: OpSpec, given: Call) -> Iterator[tuple[str, Array]]:
+def node_feeds(spec: OpSpec, given: Call) -> Iterator[tuple[str, Array]]:
+    """Yield the name of each input of the node, and its array."""
     for part, argument in zip(spec.inputs, given.inputs, strict=True):
         if isinstance(argument, tuple):
             yield from ((f"{part.name}_{n}", _in_node(part, array)) for n, array in enumerate(argument))
@@ -144,7 +162,7 @@ def _in_node(part: Input, array: Array) -> Array:
 def _has_node(spec: OpSpec, given: Call) -> bool:
     """Return whether the node can get these inputs: 9 in an int8 of torch is no int4."""
     try:
-        return bool(dict(_feeds(spec, given)))
+        return bool(dict(node_feeds(spec, given)))
     except DataError:
         return False
 
@@ -161,7 +179,7 @@ def _called(spec: OpSpec, given: Call) -> OpSpec:
 
 def node_model(spec: OpSpec, given: Call) -> ModelProto:
     """Return a model of the operator's node, without shapes."""
-    feeds = dict(_feeds(spec, given))
+    feeds = dict(node_feeds(spec, given))
     newest = spec.onnx.versions[-1]  # it has all attributes
     names = [part.name if part.name in feeds else "" for part in spec.inputs if not part.variadic]
     names += [name for name in feeds if name not in names]

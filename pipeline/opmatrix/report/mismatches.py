@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from opmatrix.project.paths import Paths
-from opmatrix.verdict import CheckRecord, Found, Verdict
+from opmatrix.verdict import DRAWN_INPUTS, WRONG, CheckRecord, Found, Verdict
 
 MOST = 20
 """Records in the page. The verdicts have all failing cases."""
+CHECKS = ("kernel", "search", "gradient")  # that compare numbers
 _MOST_FILES = 60  # that are read: not each failing case has a record
 
 _EVERY = ""  # in place of a case: a check's record names none, so that it has all in its file
@@ -47,9 +48,11 @@ def read(layout: Paths, verdicts: Iterable[Verdict], checks: Iterable[CheckRecor
 def _failing(verdicts: Iterable[Verdict], checks: Iterable[CheckRecord]) -> Iterator[tuple[Found, str, str]]:
     """Yield the failing cases that may have a record, as ``case/model``, each with its message."""
     for found in verdicts:
-        yield from ((found, f"{c.case}/{c.model}", c.detail) for c in found.cases if c.outcome == "mismatched")
+        for c in found.results.of(*WRONG):
+            if c.outcome == "mismatched" or c.case == DRAWN_INPUTS:
+                yield found, f"{c.case}/{c.model}", c.detail
     for check in checks:
-        if check.outcome == "failed" and check.check == "kernel" and not check.blocked_by:
+        if check.outcome == "failed" and check.check in CHECKS and not check.blocked_by:
             yield check, _EVERY, check.detail
 
 

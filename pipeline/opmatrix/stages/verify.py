@@ -42,7 +42,7 @@ from opmatrix.testdata.larger_inputs import ENOUGH, large_pair
 from opmatrix.testdata.numpy_reference import Reference
 from opmatrix.testdata.onnx_dataset import DataSet
 from opmatrix.testdata.truth import Judge, read_judges, read_reference
-from opmatrix.verdict import WRONG, CaseResult, Outcome, Verdict, finite
+from opmatrix.verdict import DRAWN_INPUTS, WRONG, CaseResult, Outcome, Verdict, finite
 from opmatrix.version import minor
 
 
@@ -91,7 +91,6 @@ MEASURED = 3  # failing cases of a cell whose errors the report shows
 LONG = 0.03  # seconds that several threads run large inputs for
 PUBLISHED = "published_"  # prefix of the case name of a published version's model
 FORBIDDEN = "forbidden_inputs"  # the name of the case of all forbidden calls
-DRAWN = "drawn_inputs"  # the name of the case of all drawn inputs
 INFERENCE = "inferred_shapes"  # the name of the case of all shapes that ONNX Runtime infers
 FUNCTION = "_function"  # suffix of the name of a case that ran through the function body
 
@@ -124,7 +123,7 @@ class CellVerifier:
         known += [PUBLISHED + str(v) for v in self._published_versions]
         known += [FORBIDDEN] if self._refuses else []
         known += [INFERENCE] if self._infers else []
-        known += [DRAWN] if self._may_search else []
+        known += [DRAWN_INPUTS] if self._may_search else []
         if self.only is None or self.only in known or self._stored:
             return
         if (case := self.only.removesuffix(FUNCTION)) in known:
@@ -198,7 +197,7 @@ class CellVerifier:
     @property
     def _searches(self) -> bool:
         """Whether this cell compares the kernel with the reference on drawn inputs."""
-        asked = self.only in (None, DRAWN) or self._stored is not None
+        asked = self.only in (None, DRAWN_INPUTS) or self._stored is not None
         return asked and self._may_search
 
     @property
@@ -238,17 +237,27 @@ class CellVerifier:
         """Yield a failed case where the kernel differs from the reference on a drawn input."""
         fuzz, name, reference = Fuzz(self.operator, config.runtime), self.operator.name, config.operators[0][1]
         if one := self._stored:
-            problem = fuzz.drawn_problem(one, reference)
+            if problem := fuzz.drawn_problem(one, reference):
+                self._measure_drawn(fuzz.measure(one, reference), str(self.only))
             yield from _failed(str(self.only), [f"{name}-{self.only} in ONNX Runtime: {problem}"] if problem else [])
             return
         try:
             drawn = drawn_cases.read(self.layout.drawn_inputs(name), name)
             spec, ort = self.operator.spec, self.cell.ort
             drawn = [one for one in drawn if not self.operator.why_not_carried(model_dtypes(spec, one.model), ort)]
-            problem = fuzz.search_problem(self.layout, drawn, reference)
+            failing = fuzz.smallest_failing(self.layout, drawn, reference)
         except DataError as error:
-            problem = str(error)
-        yield from _failed(DRAWN, [problem] if problem else [])
+            yield from _failed(DRAWN_INPUTS, [str(error)])
+            return
+        if failing:
+            one, problem = failing
+            self._measure_drawn(fuzz.measure(one, reference), DRAWN_INPUTS)
+            yield from _failed(DRAWN_INPUTS, [problem])
+
+    def _measure_drawn(self, found: Mapping[str, Any] | None, case: str) -> None:
+        """Keep what the report shows of a drawn input that fails; `case` is the name of its result."""
+        if found:
+            self.mismatches.append({**found, "case": case, "model": case, "drawn": found["case"]})
 
     def _published(self, version: int, config: RunConfig) -> CaseResult:
         """Return the result of the model of a published version."""

@@ -13,9 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from opmatrix.declaration.model_inputs import graph_inputs
+from opmatrix.declaration.torch_signature import dtype_of
+from opmatrix.declaration.variadic_outputs import with_outputs
 from opmatrix.spec import Model, OpSpec, Tolerance
 from opmatrix.testdata.arrays import Array, dtype_name
 from opmatrix.testdata.compare import EXACT, Pair, compare, elementwise
+from opmatrix.testdata.drawn_cases import DrawnCase
 from opmatrix.testdata.dtypes import is_float, kind
 from opmatrix.testdata.error_pattern import pattern
 
@@ -57,6 +61,24 @@ def of_case(
             **measure(actual, expected, tolerance=tolerance),
         }
     return None
+
+
+def of_drawn(
+    spec: OpSpec, one: DrawnCase, runs: Mapping[str, Sequence[Array]], *, wrong: bool
+) -> dict[str, Any] | None:
+    """Return the record of a drawn case; None where its outputs agree. `runs` are the kernel's outputs by what each run
+    is. `wrong`: the first run is compared with the reference. Else its outputs differ by rounding at most, and the
+    other runs are compared with it."""
+    if one.expected is None:
+        return None
+    (what, first), *others = runs.items()
+    outputs = with_outputs(spec, len(one.expected)).outputs
+    declared = [spec.tolerances["custom"][dtype_of(output.type, one.model.types)] for output in outputs]
+    pairs = [Pair(what, first, f"reference in {one.precision}", one.expected, declared)] if wrong else []
+    pairs += [Pair(name, again, what, first, [EXACT] * len(first)) for name, again in others]
+    feeds = graph_inputs(spec, one.model, one.model.cases[0])
+    inputs = {feed.name: array for feed, array in zip(feeds, one.arrays, strict=True)}
+    return of_case(spec, one.model, one.model.name, inputs, [output.name for output in outputs], pairs)
 
 
 def measure(actual: Array, expected: Array, *, tolerance: Tolerance) -> dict[str, Any]:

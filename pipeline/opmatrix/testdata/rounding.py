@@ -41,6 +41,18 @@ def difference(
     return ""
 
 
+def allowed(spec: OpSpec, one: DrawnCase, reference: Reference) -> list[Array]:
+    """Return what rounding of the inputs adds to the tolerance of each output, for a drawn case with outputs."""
+    found = []
+    for index, expected in enumerate(one.expected or ()):
+        declared = with_outputs(spec, len(one.expected or ())).outputs[index]
+        if spec.tolerances["custom"][dtype_of(declared.type, one.model.types)] == EXACT:
+            found.append(np.zeros(expected.shape))
+        else:
+            found.append(MARGIN * _movement(spec, reference, one, index, expected, pieces=PIECES))
+    return found
+
+
 def _movement(spec: OpSpec, reference: Reference, one: DrawnCase, index: int, expected: Array, *, pieces: int) -> Array:
     """Return how far the exact output moves when inputs move by one unit in the last place.
 

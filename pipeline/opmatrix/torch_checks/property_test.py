@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from opmatrix import step_log
+from opmatrix import step_log, verdict
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.torch_signature import model_dtypes
 from opmatrix.declaration.variadic_outputs import with_outputs
@@ -31,7 +31,7 @@ from opmatrix.torch_checks import forked_call
 from opmatrix.torch_checks.forked_call import Ended
 from opmatrix.torch_checks.kernel_check import THREADS, threads
 from opmatrix.torch_checks.shrink import smallest
-from opmatrix.torch_library.call import CALL_ERRORS, as_tuple, with_attributes
+from opmatrix.torch_library.call import CALL_ERRORS, as_tuple, torch_minor, with_attributes
 from opmatrix.torch_library.case_tensors import arguments, as_array, as_tensor, tensors, unaligned
 from opmatrix.torch_library.features import why_no_dtype
 from opmatrix.torch_library.load_library import LoadedLibrary
@@ -105,7 +105,9 @@ def _search(
         examples = FURTHER * len(drawn.cases)
         model = smallest(layout, operator, first, candidate_fails, examples=examples, seconds=SECONDS)
         found = drawn_cases.evaluate(operator.spec, model, check.reference) if model else first
-        problem = check.problem(found)
+        problem, measured = check.problem(found), check.measure(found)
+    record = layout.register_manifest(operator.name, "search", torch=torch_minor())
+    verdict.write_mismatches(layout.mismatches(record), [measured] if measured else [])
     raise RegisterError(keep(layout, operator, found, problem, where="torch", which=SMALLEST))
 
 
@@ -158,6 +160,24 @@ class KernelCheck:
         if wrong := difference(self.spec, one, actual, one.expected, self.reference):
             return wrong
         return self._unequal(one, given, actual, again) or self._mixed(one, actual)
+
+    def measure(self, one: DrawnCase) -> dict[str, Any] | None:
+        """Return what the report shows of a failing case: where its outputs differ, if they do."""
+        from opmatrix.testdata import mismatch  # which only a failing case needs
+
+        case = one.model.cases[0]
+        flat = tensors(self.spec, one.model, case, one.arrays)
+        try:
+            with threads(1):
+                first = self._call(one.model, arguments(self.spec, case, flat))
+            with threads(THREADS):
+                again = self._call(one.model, arguments(self.spec, case, [unaligned(t) for t in flat]))
+        except CALL_ERRORS:
+            return None
+        kernel = "kernel in torch"
+        runs = {kernel: first, f"{kernel}, {THREADS} threads, inputs that begin as x[1:] does": again}
+        wrong = one.expected is not None and difference(self.spec, one, first, one.expected, self.reference) != ""
+        return mismatch.of_drawn(self.spec, one, runs, wrong=wrong)
 
     def _mixed(self, one: DrawnCase, actual: list[Array]) -> str:
         """Return how the kernel breaks the promise of `TorchOp.batch`, or ""."""

@@ -55,7 +55,7 @@ function detail(i, from, to) {
     said,
     text && section("Why", "", make("pre", { className: "text why" }, text)),
     section("Replay", "", copied(replayOf(i, k))),
-    record && section("Take it away", "a folder for ONNX Runtime and NumPy alone", copied(saveOf(i, k))),
+    record && takeAway(`${saveOf(i)} --case ${nameOf(record)}`),
     record && section("Data", caseOf("case", k), ...showMismatch(record, i)),
     from < to && section("Cases", tally(from, to), caseTable(i, from, to, k)),
     graph(i, k),
@@ -100,7 +100,9 @@ function replayOf(i, k) {
   return words.join(" ");
 }
 
-const saveOf = (i, k) => replayOf(i, k).replace("opmatrix verify", "opmatrix save-case");
+const saveOf = (i) => replayOf(i, null).replace("opmatrix verify", "opmatrix save-case");
+
+const takeAway = (command) => section("Take it away", "a folder that replays without opmatrix", copied(command));
 
 // A command with a button that copies it.
 function copied(command) {

@@ -8,6 +8,9 @@ function mismatchOf(of, key) {
   return at === undefined ? null : MISMATCHES.records[at];
 }
 
+// The name of the case that a record is of: of all drawn inputs, the one that failed.
+const nameOf = (record) => record.drawn ?? record.case;
+
 // `i` is the cell of the record, or undefined for a check.
 function showMismatch(record, i) {
   const shape = (of) => `${of.dtype}[${of.shape.join(", ")}]`;
@@ -27,6 +30,7 @@ function showMismatch(record, i) {
   }
   say("tolerance", `rtol=${record.rtol} atol=${record.atol}`);
   say("compared", `${record.actual_is} with ${record.expected_is}`);
+  if (record.drawn) say("drawn input", record.drawn);
   say("inputs", [...inputs, ...attributes].join(", "));
   if (record.problem || !worst) return [make("p", { className: "problem" }, record.problem), facts];
   return [facts, make("div", { className: "plots" }, ...[whereWrong, inUlps, byMagnitude, bothValues, bySize].map((draw) => draw(record, i)).filter(Boolean)), around(record)];
