@@ -326,6 +326,9 @@ def test_an_exporter_that_cannot_write_the_opset_is_skipped() -> None:
             "there is no file 'b.onnx'; write an .onnx file, module:function, or path/to/file.py:function; "
             "did you mean 'a.onnx'?",
         ),
+        ("a" * 300, {}, "File name too long"),
+        ("a.onnx", {"inputs": "a" * 300}, "File name too long"),
+        ("lost.onnx", {}, "'lost.onnx' is a link to 'elsewhere.onnx', where there is no file"),
         (".", {}, "is a folder; write an .onnx file, module:function, or path/to/file.py:function"),
         ("m.py", {}, "name a function in it that builds one, such as m.py:build"),
         ("n.py:build", {}, "there is no file 'n.py', so no function 'build' in it"),
@@ -363,6 +366,7 @@ def test_an_exporter_that_cannot_write_the_opset_is_skipped() -> None:
 def test_invalid_options_are_refused(tmp_path: Path, what: str, options: dict[str, Any], words: str) -> None:
     (tmp_path / "a.onnx").touch()
     (tmp_path / "m.py").touch()
+    (tmp_path / "lost.onnx").symlink_to("elsewhere.onnx")
     with pytest.raises(UsageError) as error:
         parse(what, DEFAULTS | options, tmp_path, torch=lambda: "2.13")
     assert words in str(error.value)

@@ -11,7 +11,7 @@ from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 from opmatrix.model_check import first_wrong_node, per_node_compare
 from opmatrix.model_check.default_tolerances import tolerances
 from opmatrix.model_check.finding import Finding
-from opmatrix.model_check.float64_judge import judge
+from opmatrix.model_check.float64_judge import Difference, explained_by_rounding, judge
 from opmatrix.model_check.per_node_compare import compare_nodes
 from opmatrix.ort_checks.sessions import OrtSessions
 
@@ -45,11 +45,15 @@ def test_batch_normalization_of_one_output_is_inference(opset: int) -> None:
     assert (found.mark, found.question) == ("ok", "agrees")
 
 
+def difference(node: NodeProto, made: ModelProto, x: Any, actual: Any, expected: Any) -> Difference:
+    return Difference(node=node, model=made, taken={"x": x}, actual=actual, expected=expected, limits=LIMITS)
+
+
 def judged(node: NodeProto, *, actual: Any = 0, expected: Any = 0, x: Any = X, made: ModelProto | None = None) -> Any:
     """Return the judgement on a node whose right output is x + x, plus an error of each implementation."""
     right = x + x
     values = {"y": (right + actual).astype(x.dtype)}, {"y": (right + expected).astype(x.dtype)}
-    return judge(node, made or model(node), {"x": x}, *values, LIMITS)
+    return judge(difference(node, made or model(node), x, *values))
 
 
 ADD = helper.make_node("Add", ["x", "x"], ["y"], name="add")
@@ -72,7 +76,7 @@ def test_one_implementation_alone_calls_no_node_wrong() -> None:
     """ONNX Runtime has no kernel of Celu in float64, so nobody confirms onnx.reference."""
     node = helper.make_node("Celu", ["x"], ["y"])
     right = np.where(X > 0, X, np.expm1(X)).astype(np.float32)
-    found = judge(node, model(node), {"x": X}, {"y": right + np.float32(0.25)}, {"y": right}, LIMITS)
+    found = judge(difference(node, model(node), X, {"y": right + np.float32(0.25)}, {"y": right}))
     assert found.outcome == "unknown"
     assert found.text.startswith("only onnx.reference evaluates it in float64; onnx.reference is nearer to float64")
 
@@ -83,6 +87,37 @@ def test_an_integer_node_is_undecided_unless_the_outputs_differ() -> None:
     found = judged(ADD, actual=1, x=x, made=made)
     assert found.outcome == "unknown"
     assert found.text == "it has no floating input to evaluate in float64"
+
+
+def explained(node: NodeProto, x: Any, actual: Any, expected: Any, **constants: Any) -> bool:
+    outputs = ({"y": np.asarray(value)} for value in (actual, expected))
+    return explained_by_rounding(model(node, **constants), {"x": x}, *outputs, LIMITS)
+
+
+def test_one_jump_does_not_explain_other_elements() -> None:
+    """An element that is next to a jump may be on either side of it; one that is not has one value."""
+    x = np.float32([2, 0.5, -1.25, 3.75])
+    floor, greater = helper.make_node("Floor", ["x"], ["y"]), helper.make_node("Greater", ["x", "c"], ["y"])
+    assert explained(floor, x, np.floor(x), np.float32([1, 0, -2, 3]))
+    assert not explained(floor, x, np.floor(x), np.ceil(x))
+    half = np.float32(0.5)
+    assert explained(greater, x, x > half, x >= half, c=half)
+    assert not explained(greater, x, x > half, x < half, c=half)
+
+
+def test_a_quantized_value_between_two_may_be_either() -> None:
+    node = helper.make_node("QuantizeLinear", ["x", "s", "z"], ["y"])
+    x, constants = np.float32([0.25, 0.75, 1, -3]), {"s": np.float32(0.5), "z": np.uint8(10)}
+    right = np.uint8([10, 12, 12, 4])
+    assert explained(node, x, right, np.uint8([11, 11, 12, 4]), **constants)
+    assert not explained(node, x, right, right + np.uint8(1), **constants)
+
+
+def test_terms_that_cancel_explain_a_difference_of_their_size() -> None:
+    node = helper.make_node("ReduceSum", ["x"], ["y"], keepdims=0)
+    x = np.float32([1e6, 0.1, -1e6, 2e6, -2e6])
+    assert explained(node, x, np.float32(0.125), np.float32(0.1))
+    assert not explained(node, x, np.float32(125), np.float32(0.1))
 
 
 @pytest.fixture

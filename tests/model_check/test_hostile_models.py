@@ -7,9 +7,12 @@ import time
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import onnx
 import pytest
-from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
+from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 from opmatrix.errors import UsageError
 from opmatrix.model_check import finding
@@ -149,3 +152,20 @@ def test_many_nodes_are_read_in_seconds(root: Path, tmp_path: Path) -> None:
     findings, _ = checked(made, root, tmp_path)
     assert [f.mark for f in findings] == ["ok", "ok", "ok"]
     assert time.process_time() - began < 20
+
+
+def test_a_mask_in_a_file_of_its_own_is_no_fault(tmp_path: Path) -> None:
+    """The check for random nodes reads the model without what is in other files."""
+    from opmatrix.stages import check_run
+
+    mask = numpy_helper.from_array(np.eye(64, dtype=bool), "mask")
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [64, 64]) for name in ("x", "y")]
+    where = helper.make_node("Where", ["mask", "x", "x"], ["y"])
+    graph = helper.make_graph([where], "graph", values[:1], values[1:], [mask])
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    path = tmp_path / "model.onnx"
+    onnx.save(made, path, save_as_external_data=True, location="mask.bin", size_threshold=0)
+    given: dict[str, Any] = dict.fromkeys(("inputs", "against", "rtol", "atol"))
+    check_run.run(Paths(tmp_path), model=path, libraries=(), shapes=(), of="", into=tmp_path, **given)
+    findings, known = finding.read(tmp_path / check_run.PART)
+    assert known["ran"], findings

@@ -38,7 +38,7 @@ def parse(model: str, options: Mapping[str, Any], folder: Path, *, torch: Callab
     """Return the request made in `folder`. `torch` returns the installed version, such as "2.13"; only a function needs
     it. Raises UsageError."""
     source, colon, function = model.rpartition(":")
-    path, asked = folder / model, model
+    path, asked = _path(folder, model), model
     exporters: tuple[Exporter, ...] = ()
     left_out: tuple[str, ...] = ()
     if is_file := path.exists() or not colon:
@@ -97,7 +97,7 @@ def _files(folder: Path, option: str, given: Sequence[str]) -> tuple[str, ...]:
     """Return the words of an option whose values are paths. Raises UsageError for one that does not exist."""
     words: list[str] = []
     for name in given:
-        path = folder / name
+        path = _path(folder, name)
         if not path.exists():
             near = did_you_mean(path.name, (p.name for p in path.parent.glob("*")))
             raise UsageError(f"--{option} {name}: there is no such file{near}")
@@ -105,10 +105,21 @@ def _files(folder: Path, option: str, given: Sequence[str]) -> tuple[str, ...]:
     return tuple(words)
 
 
+def _path(folder: Path, name: str) -> Path:
+    """Return the path of a name. Raises UsageError for one that no file can have, such as a long one."""
+    try:
+        (folder / name).exists()
+    except OSError as error:
+        raise UsageError(f"{name!r}: {error.strerror}") from error
+    return folder / name
+
+
 def _require_file(path: Path, model: str) -> None:
     if path.is_dir():
         raise UsageError(f"{model!r} is a folder; write {FORMS}, or several files: {model}/*.onnx")
     if not path.is_file():
+        if path.is_symlink():
+            raise UsageError(f"{model!r} is a link to {str(path.readlink())!r}, where there is no file")
         near = did_you_mean(path.name, (p.name for p in path.parent.glob("*.onnx")))
         raise UsageError(f"there is no file {model!r}; write {FORMS}{near}")
     if path.suffix == ".py":

@@ -43,9 +43,15 @@ def declared_operators(paths: Paths) -> Declared:
     return read_operators(paths)
 
 
+def is_external(tensor: TensorProto) -> bool:
+    """Return whether the values of a tensor are in another file, which a model may be read without."""
+    return bool(tensor.data_location == TensorProto.EXTERNAL)
+
+
 def random_nodes(model: ModelProto) -> Iterator[NodeProto]:
     """Yield the nodes that draw random numbers; a Dropout does in training."""
-    never = {t.name for t in model.graph.initializer if t.data_type == TensorProto.BOOL and not to_array(t).any()}
+    bools = (t for t in model.graph.initializer if t.data_type == TensorProto.BOOL and not is_external(t))
+    never = {t.name for t in bools if not to_array(t).any()}
     for node in nodes(model):
         is_training = node.op_type == "Dropout" and len(node.input) > 2 and node.input[2] not in (*never, "")
         if node.domain in ONNX_DOMAINS and (node.op_type in RANDOM or is_training):

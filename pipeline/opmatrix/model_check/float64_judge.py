@@ -7,8 +7,9 @@ each other and not with it; else the implementations disagree.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, Literal
 
 import numpy as np
@@ -17,6 +18,7 @@ from onnx import ModelProto, NodeProto, ValueInfoProto, helper, numpy_helper
 
 from opmatrix.declaration.torch_signature import ONNX_DOMAINS
 from opmatrix.errors import VerifyError
+from opmatrix.model_check.custom_nodes import is_external
 from opmatrix.model_check.one_node import for_reference, one_node
 from opmatrix.model_check.run_model import PLAIN, compare_value
 from opmatrix.model_check.type_text import format_type
@@ -32,6 +34,7 @@ from opmatrix.testdata.onnx_dataset import to_array
 ORT, REFERENCE = "ONNX Runtime", "onnx.reference"
 _DRAWS = 3  # evaluations with inputs that are moved in their last bits
 _TIMES = 16  # of the largest change among them, by which a result may differ from float64: a sum adds them up
+_LESS = 16  # times smaller moves, by which steady changes become that much smaller, and jumps do not
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,22 +46,28 @@ class Judgement:
     text: str
 
 
-def judge(
-    node: NodeProto,
-    model: ModelProto,
-    taken: Mapping[str, Any],
-    actual: Mapping[str, Array],
-    expected: Mapping[str, Array],
-    limits: Mapping[str, Tolerance],
-) -> Judgement:
-    """Return the judgement on a node whose outputs are `actual` in ONNX Runtime and `expected` in onnx.reference."""
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """A node of a model, its inputs `taken`, and its outputs: `actual` in ONNX Runtime and `expected` elsewhere."""
+
+    node: NodeProto
+    model: ModelProto
+    taken: Mapping[str, Any]
+    actual: Mapping[str, Array]
+    expected: Mapping[str, Array]
+    limits: Mapping[str, Tolerance]
+
+
+def judge(found: Difference) -> Judgement:
+    """Return the judgement on a node whose `expected` outputs are those of onnx.reference."""
+    taken, actual, expected, limits = found.taken, found.actual, found.expected, found.limits
     wide = {name: _widened(value) for name, value in taken.items()}
     if all(wide[name] is value for name, value in taken.items()):
         return Judgement(outcome="unknown", text="it has no floating input to evaluate in float64")
-    truths = _in_float64(node, model, wide, list(actual))
+    truths = _in_float64(found.node, found.model, wide, list(actual))
     if any(actual[name].shape != expected[name].shape for name in actual):
-        return Judgement(outcome="unknown", text=_inferred_shape(node, model, taken, actual, expected))
-    if REFERENCE in truths and _is_rounding(node, model, taken, actual, expected, truths[REFERENCE], limits):
+        return Judgement(outcome="unknown", text=_inferred_shape(found))
+    if REFERENCE in truths and _is_rounding(found, truths[REFERENCE]):
         return Judgement(outcome="rounded", text="they differ by no more than the rounding of the inputs explains")
     nearest = {by: _nearer(actual, expected, truth) for by, truth in truths.items()}
     agreeing = [by for by, truth in truths.items() if _agree(actual, truth, actual, limits)]
@@ -85,6 +94,8 @@ def explained_by_rounding(
     explains, and both from float64."""
     if len(model.graph.node) != 1 or model.graph.node[0].domain not in ONNX_DOMAINS:
         return False
+    if any(is_external(tensor) for tensor in model.graph.initializer):  # the model was read without them
+        return False
     (node,) = model.graph.node
     values = {t.name: to_array(t) for t in model.graph.initializer} | dict(taken)
     inputs = {name: values[name] for name in node.input if name in values}
@@ -93,76 +104,112 @@ def explained_by_rounding(
         return False
     if any(actual[name].shape != expected[name].shape for name in actual):
         return False
+    found = Difference(node=node, model=model, taken=inputs, actual=actual, expected=expected, limits=limits)
     try:
         wide = {name: _widened(value) for name, value in inputs.items()}
         truth = dict(zip(expected, _reference(node, model, wide, list(expected)), strict=True))
     except VerifyError:
         return False
     fits = all(truth[name].shape == want.shape for name, want in expected.items())
-    return fits and _is_rounding(node, model, inputs, actual, expected, truth, limits)
+    return fits and _is_rounding(found, truth)
 
 
-def _is_rounding(
-    node: NodeProto,
-    model: ModelProto,
-    taken: Mapping[str, Any],
-    actual: Mapping[str, Array],
-    expected: Mapping[str, Array],
-    truth: Mapping[str, Array],
-    limits: Mapping[str, Tolerance],
-) -> bool:
+def _is_rounding(found: Difference, truth: Mapping[str, Array]) -> bool:
     """Return whether both results differ from float64 by what the inputs' last bits change, as where terms cancel.
 
-    The inputs are moved by half a unit in their last place, with random signs. The largest change of an output counts
-    for all its elements: a kernel also rounds its own constants, which are 0 for some.
+    The inputs are moved by half a unit in their last place, with random signs, and less with the same signs. Where an
+    output changes steadily, by less after a smaller move, the largest change counts for all its elements: a kernel also
+    rounds its own constants, which are 0 for some. Where it jumps, as those of Floor and Greater do, an element may
+    have any value that it takes after a move, and no other.
     """
-    spread = dict.fromkeys(truth, 0.0)
     random = np.random.Generator(np.random.PCG64(0))
-    for _ in range(_DRAWS):
-        moved = {name: _moved(value, random) for name, value in taken.items()}
-        try:
-            values = _reference(node, model, moved, list(truth))
-        except VerifyError:
-            return False
-        for (name, want), value in zip(truth.items(), values, strict=True):
-            if value.shape != want.shape or kind(want.dtype) not in "fiub":
-                return False
-            with np.errstate(all="ignore"):
-                change = np.abs(value.astype(np.float64) - want.astype(np.float64))
-            spread[name] = max(spread[name], float(change[np.isfinite(change)].max(initial=0.0)))
-    for found in (actual, expected):
+    signs = [{n: random.choice((-1.0, 1.0), np.shape(v)) for n, v in found.taken.items()} for _ in range(_DRAWS)]
+    try:
+        far, near = (
+            [_after_move(found, signs=one, times=times, outputs=list(truth)) for one in signs]
+            for times in (1, 1 / _LESS)
+        )
+        spread = {name: _spread(truth[name], [run[name] for run in far]) for name in truth}
+        less = {name: _spread(truth[name], [run[name] for run in near]) for name in truth}
+        jumping = [name for name in truth if not _is_steady(truth[name], spread[name], less[name])]
+        further = [_after_move(found, signs=one, outputs=list(truth)) for one in _same_signs(found)] if jumping else []
+    except (VerifyError, _OtherFormError):
+        return False
+    for values in (found.actual, found.expected):
         for name, want in truth.items():
-            tolerance = limits.get(dtype_name(actual[name]), EXACT)
+            low, high = _wide_float(want), _wide_float(want)
+            allowed = _TIMES * spread[name]
+            if name in jumping:
+                moved = [low, *(_wide_float(run[name]) for run in (*far, *near, *further))]
+                low, high, allowed = np.fmin.reduce(moved), np.fmax.reduce(moved), 0.0
+            tolerance = found.limits.get(dtype_name(found.actual[name]), EXACT)
             with np.errstate(all="ignore"):
-                a, b = found[name].astype(np.float64), want.astype(np.float64)
-                allowed = tolerance.atol + tolerance.rtol * np.abs(b) + _TIMES * spread[name]
-                same = (a == b) | (np.isnan(a) & np.isnan(b)) | (np.abs(a - b) <= allowed)
+                a, b = _wide_float(values[name]), _wide_float(want)
+                limit = tolerance.atol + tolerance.rtol * np.abs(b) + allowed
+                same = (a == b) | (np.isnan(a) & np.isnan(b)) | ((low - limit <= a) & (a <= high + limit))
             if not same.all():
                 return False
     return True
 
 
-def _moved(value: Any, random: np.random.Generator) -> Any:
-    """Return a floating array in float64, each element moved by half a unit in its last place."""
-    wide = _widened(value)
-    if not isinstance(value, np.ndarray) or dtype_name(value) not in FLOATS:
+class _OtherFormError(Exception):
+    """After a move, an output has another shape, or is not a tensor of numbers."""
+
+
+def _after_move(
+    found: Difference, *, signs: Mapping[str, Any], outputs: Sequence[str], times: float = 1
+) -> dict[str, Array]:
+    """Return the outputs of onnx.reference after a move. Raises VerifyError or _OtherFormError."""
+    moved = {name: _moved(value, signs[name] * times) for name, value in found.taken.items()}
+    values = dict(zip(outputs, _reference(found.node, found.model, moved, outputs), strict=True))
+    if any(v.shape != found.actual[n].shape or kind(v.dtype) not in "fiub" for n, v in values.items()):
+        raise _OtherFormError
+    return values
+
+
+def _same_signs(found: Difference) -> Iterator[dict[str, float]]:
+    """Yield a sign for each input: among all of up to three inputs, each jump that a move can cause is there."""
+    moving = [name for name, value in found.taken.items() if _is_floating(value)]
+    rest = dict.fromkeys(found.taken, 1.0)
+    yield from (
+        rest | dict(zip(moving, signs, strict=False)) for signs in product((-1.0, 1.0), repeat=min(len(moving), 3))
+    )
+
+
+def _spread(want: Array, runs: Sequence[Array]) -> float:
+    """Return the largest change of an element."""
+    with np.errstate(all="ignore"):
+        changes = [np.abs(_wide_float(run) - _wide_float(want)) for run in runs]
+    return max(float(change[np.isfinite(change)].max(initial=0.0)) for change in changes)
+
+
+def _is_steady(want: Array, spread: float, less: float) -> bool:
+    """Return whether an output changes by less after a smaller move. Steps of 1/16 leave 1/16, or 1/4 of a root."""
+    return kind(want.dtype) == "f" and (spread == 0 or 2 * less < spread < 8 * _LESS * less)
+
+
+def _wide_float(array: Array) -> Array:
+    return array.astype(np.float64)
+
+
+def _is_floating(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and dtype_name(value) in FLOATS
+
+
+def _moved(value: Any, signs: Any) -> Any:
+    """Return a floating array in float64, each element moved by half a unit in its last place times its sign."""
+    if not _is_floating(value):
         return value
-    half = float(float_limits(value.dtype).eps) / 2
-    return wide * (1 + half * random.choice((-1.0, 1.0), value.shape))
+    return _widened(value) * (1 + float(float_limits(value.dtype).eps) / 2 * signs)
 
 
-def _inferred_shape(
-    node: NodeProto,
-    model: ModelProto,
-    taken: Mapping[str, Any],
-    actual: Mapping[str, Array],
-    expected: Mapping[str, Array],
-) -> str:
+def _inferred_shape(found: Difference) -> str:
     """Return both shapes of the first output in which they differ, and that which onnx infers."""
+    actual, expected = found.actual, found.expected
     name = next(name for name in actual if actual[name].shape != expected[name].shape)
     text = f"{ORT} returns the shape {actual[name].shape}, {REFERENCE} {expected[name].shape}"
     try:
-        made = one_node(node, model, _typed(taken), [ValueInfoProto(name=name)])
+        made = one_node(found.node, found.model, _typed(found.taken), [ValueInfoProto(name=name)])
         (output,) = onnx.shape_inference.infer_shapes(made).graph.output
     except (VerifyError, RuntimeError, ValueError):
         return text
@@ -170,9 +217,7 @@ def _inferred_shape(
 
 
 def _widened(value: Any) -> Any:
-    if isinstance(value, np.ndarray) and dtype_name(value) in FLOATS and value.dtype != np.float64:
-        return value.astype(np.float64)
-    return value
+    return value.astype(np.float64) if _is_floating(value) and value.dtype != np.float64 else value
 
 
 def _in_float64(

@@ -18,7 +18,7 @@ from onnx import ModelProto, NodeProto, ValueInfoProto, helper, numpy_helper
 from opmatrix.errors import VerifyError
 from opmatrix.files import write_bytes
 from opmatrix.model_check.custom_nodes import random_nodes
-from opmatrix.model_check.float64_judge import Judgement, judge
+from opmatrix.model_check.float64_judge import Difference, Judgement, judge
 from opmatrix.model_check.graph_walk import captured, node_label, walk
 from opmatrix.model_check.one_node import for_reference, one_node
 from opmatrix.model_check.run_model import PLAIN, compare_value
@@ -139,7 +139,10 @@ def _compare(
     judgement = None
     if not worst.ok and not _has_operator(node, operators):
         arrays = {name: np.asarray(want) for name, want in expected.items() if not isinstance(want, list | dict)}
-        judgement = judge(node, model, taken, {name: values[name] for name in arrays}, arrays, limits)
+        actual = {name: values[name] for name in arrays}
+        judgement = judge(
+            Difference(node=node, model=model, taken=taken, actual=actual, expected=arrays, limits=limits)
+        )
     return NodeComparison(
         node=node, inputs=taken, expected=expected, comparison=worst, judged_in=judged_in, judgement=judgement
     )
