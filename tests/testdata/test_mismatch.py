@@ -85,6 +85,12 @@ def test_the_record_is_small_for_every_shape(shape: tuple[int, ...]) -> None:
     assert all(digit != "0" for m in found["maps"] for row in m["rows"] for digit in row)
 
 
+def test_an_error_larger_than_all_ulp_is_not_in_the_histogram() -> None:
+    found = measured(np.array([1.0, 2.0, 3.0]), np.array([5e-324, 1.0, 3.0]), EXACT)
+    assert found["worst"]["ulp"] is None
+    assert found["ulps"] == {"equal": 1, "without": 1, "first": 52, "counts": [1]}
+
+
 def test_errors_in_ulp_are_counted_by_powers_of_2() -> None:
     expected = np.ones(8, np.float32)
     actual = expected + np.float32(2**-23) * np.array([0, 0, 1, 2, 3, 4, 5, 0], np.float32)

@@ -162,12 +162,14 @@ def _digits(values: Array) -> str:
 
 
 def _histogram(ulps: Array, elements: int) -> dict[str, Any]:
-    """Return how many elements are equal, how many have an error up to each power of 2, and how many have no ULP.
+    """Return how many elements are equal, how many have an error up to each power of 2, and how many have no ULP, or
+    more than float64 represents.
 
     ``counts[i]`` is for errors above ``2**(first + i - 1)`` up to ``2**(first + i)``.
     """
-    wrong = ulps[ulps > 0].astype(np.float64)
-    found = {"equal": int((ulps == 0).sum()), "without": elements - int(ulps.size)}
+    known = ulps[np.isfinite(ulps)].astype(np.float64)
+    wrong = known[known > 0]
+    found = {"equal": int((known == 0).sum()), "without": elements - int(known.size)}
     if not wrong.size:
         return found | {"first": 0, "counts": []}
     exponents = np.ceil(np.log2(wrong)).astype(int)
