@@ -361,8 +361,8 @@ def test_an_environment_of_other_pins_without_python_and_of_no_row(project: Path
     project.python("ort1.18").unlink()
     project.python("ort1.18").symlink_to("/nonesuch/python3")
     assert "has no Python any more (/nonesuch/python3 is gone)" in texts(folders.environments(project), "note")
-    ort118.rename(ort118.with_name("ort1.2"))
-    assert ".venv-matrix/ort1.2 is of no version in the matrix. Remove it: rm -r .venv-matrix/ort1.2" in texts(
+    ort118.rename(ort118.with_name("ort 1.2"))
+    assert ".venv-matrix/ort 1.2 is of no version in the matrix. Remove it: rm -r '.venv-matrix/ort 1.2'" in texts(
         folders.environments(project), "note"
     )
 

@@ -51,7 +51,7 @@ def test_processes_that_a_killed_run_left_are_named(tmp_path: Path, monkeypatch:
 
 
 def test_a_lock_of_another_user() -> None:
-    assert kill_command({0: "a process of another user"}, Path("build/lock")) == "sudo fuser -k build/lock"
+    assert kill_command({0: "a process of another user"}, Path("a b/build/lock")) == "sudo fuser -k 'a b/build/lock'"
 
 
 def test_a_new_run_waits_for_children_of_a_killed_run(tmp_path: Path, root: Path) -> None:

@@ -225,13 +225,15 @@ def test_no_network_is_explained(paths: VenvPaths, monkeypatch: pytest.MonkeyPat
     [
         ({}, bootstrap.TORCH_INDEX, "the default of OPMATRIX_TORCH_INDEX"),
         ({"OPMATRIX_TORCH_INDEX": "https://mirror.example"}, "https://mirror.example", "OPMATRIX_TORCH_INDEX"),
+        ({"OPMATRIX_TORCH_INDEX": "set"}, "https://****@mirror.example", "OPMATRIX_TORCH_INDEX"),
     ],
 )
 def test_the_setting_of_torchs_index_is_named(
     paths: VenvPaths, environ: dict[str, str], index: str, setting: str
 ) -> None:
     lines = ["ERROR: Network is unreachable"]
-    found = bootstrap.explain(lines, paths=paths, arguments=("--index-url", index), environ=environ)
+    given = index.replace("****", "user:secret")
+    found = bootstrap.explain(lines, paths=paths, arguments=("--index-url", given), environ=environ)
     assert f"  Index:        {index} ({setting})\n" in str(found)
 
 
@@ -255,6 +257,11 @@ def test_pip_is_quiet_when_it_succeeds(paths: VenvPaths, capfd: pytest.CaptureFi
     stub_pip(paths, "echo Collecting numpy; echo a warning >&2").install("numpy")
     assert capfd.readouterr() == ("", "")
     assert "Collecting numpy\na warning\n" in paths.log.read_text()
+
+
+def test_no_password_is_in_the_log(paths: VenvPaths) -> None:
+    stub_pip(paths, "exit 0").install("--index-url", "https://user:secret@mirror.example/cpu", "torch")
+    assert "--index-url https://****@mirror.example/cpu torch" in paths.log.read_text()
 
 
 TORCH_PIP = f"""echo "$@" >> "$0.calls"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,21 @@ def test_the_last_runs_are_kept(paths: Paths) -> None:
     assert runs[-1]["time"].endswith(f"{history.KEPT + 2}Z"), "the oldest ones are dropped"
 
 
-@pytest.mark.parametrize("damaged", [b"{", b"[]", b"3", b'{"time": "", "cells": {}}', b"\xff\x00"])
+RUN = {
+    **{key: {"all": 1, "verified": 1, "mismatched": 0, "failed": 0, "unsupported": 0} for key in ("cells", "checks")},
+    "time": "1970-01-01T00:00:00Z",
+    "operators": {"op": {"cells": 1, "wrong": 0, "tolerance_used": 0.5}},
+}
+# The page, and JSON, cannot show these.
+DAMAGED: list[dict[str, Any]] = [
+    {"time": None}, {"operators": {"op": {}}}, {"operators": {"op": {"wrong": 0, "tolerance_used": math.nan}}},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [b"{", b"[]", b"3", b'{"time": "", "cells": {}}', b"\xff\x00", *(json.dumps(RUN | d).encode() for d in DAMAGED)],
+)
 def test_a_damaged_line_is_left_out(paths: Paths, damaged: bytes) -> None:
     record(paths, verdicts(0))
     paths.report_history.write_bytes(damaged + b"\n" + paths.report_history.read_bytes())

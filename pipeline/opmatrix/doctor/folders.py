@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping
@@ -96,7 +97,7 @@ def environments(paths: Paths) -> Iterator[Finding]:
     for folder in sorted(p for p in top.iterdir() if p.is_dir()) if top.is_dir() else ():
         name, shown = folder.name, _below(folder, paths.root)
         if name not in NAMES:
-            yield note("matrix", f"{shown} is of no version in the matrix. Remove it: rm -r {shown}")
+            yield note("matrix", f"{shown} is of no version in the matrix. Remove it: rm -r {shlex.quote(shown)}")
         elif holders := held_by(lock := VenvPaths(root=paths.root, name=str(folder.relative_to(paths.root))).lock):
             yield note("matrix", f"{shown} is being made by {shown_holders(holders)}. Wait for it, or stop it with: "
                                  f"{kill_command(holders, lock)}")  # fmt: skip

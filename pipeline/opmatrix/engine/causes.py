@@ -45,6 +45,7 @@ class Causes:
     def __init__(self) -> None:
         self._alike: Counter[tuple[str, ...]] = Counter()
         self._by_place: dict[tuple[str, ...], OneCause] = {}
+        self._of: dict[StepFailed, OneCause] = {}
 
     def __iter__(self) -> Iterator[OneCause]:
         return iter(self._by_place.values())
@@ -62,14 +63,14 @@ class Causes:
         if known.failures and not self._alike[key]:
             known.others.append(cause.sentence)
         known.failures.append(failure)
+        self._of[failure] = known
         self._alike[key] += 1
         return self._alike[key] - 1
 
     def add_blocked(self, blocked: StepBlocked) -> None:
         """Count a step that did not run because of a failure."""
-        for one in self:
-            if blocked.cause in one.failures:
-                one.blocked += 1
+        if blocked.cause in self._of:
+            self._of[blocked.cause].blocked += 1
 
 
 def brief(cause: Cause, width: int) -> str:

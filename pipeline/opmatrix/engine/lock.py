@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shlex
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -111,4 +112,4 @@ def shown_holders(holders: Mapping[int, str]) -> str:
 
 def kill_command(holders: Mapping[int, str], path: Path) -> str:
     """Return the command that ends the processes."""
-    return f"sudo fuser -k {path}" if 0 in holders else f"kill {' '.join(map(str, holders))}"
+    return f"sudo fuser -k {shlex.quote(str(path))}" if 0 in holders else f"kill {' '.join(map(str, holders))}"

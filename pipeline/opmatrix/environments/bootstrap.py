@@ -263,7 +263,7 @@ class Pip:
                 process_group=0,  # Ctrl-C reaches this process only, which ends pip and its children
             ) as process,
         ):
-            print("$", *command, file=log)
+            print("$", *map(without_password, command), file=log)
             progress, work = Progress(stream=sys.stderr), PipWork.of(self.paths, Path(folder), arguments)
             try:
                 assert process.stdout
@@ -282,6 +282,11 @@ class Pip:
                 progress.clear()
         if process.returncode:
             raise explain(lines, paths=self.paths, arguments=arguments, environ=os.environ)
+
+
+def without_password(address: str) -> str:
+    """Return an address without the user and the password in it, as pip prints one."""
+    return re.sub(r"(?<=://)[^/@]*@", "****@", address)
 
 
 def _lines(stream: IO[bytes], *, every: float) -> Iterator[str]:
@@ -461,7 +466,7 @@ def _no_network(text: str, paths: VenvPaths, arguments: Sequence[str], environ: 
     configured = re.search(r"Looking in indexes: ([^\s,]+)", text)
     index, setting = "https://pypi.org/simple", "pip's default; PIP_INDEX_URL names another"
     if "--index-url" in arguments:
-        index = arguments[arguments.index("--index-url") + 1]
+        index = without_password(arguments[arguments.index("--index-url") + 1])
         setting = "" if "OPMATRIX_TORCH_INDEX" in environ else "the default of "
         setting += "OPMATRIX_TORCH_INDEX"
     elif configured:

@@ -89,7 +89,7 @@ def _make(project: Paths, name: str, paths: VenvPaths, *, python: str, environ: 
     pip.install("--require-hashes", "--no-deps", "-r", str(lock_file))
     for pins in torch:  # a CPU build, which needs none of the dependencies of torch's other builds
         index = environ.get("OPMATRIX_TORCH_INDEX", bootstrap.TORCH_INDEX)
-        say(f"installing torch from {index or 'what pip is configured with'}")
+        say(f"installing torch from {bootstrap.without_password(index) or 'what pip is configured with'}")
         pip.install(*(("--index-url", index) if index else ()), "--no-deps", "-r", str(pins))
     _check_imports(name, paths)
     say(f"the environment is ready ({pip.elapsed()})")

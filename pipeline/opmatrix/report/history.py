@@ -53,13 +53,18 @@ def _read(layout: Paths) -> list[dict[str, Any]]:
     for line in lines:
         try:
             run = json.loads(line)
-            if all(isinstance(run[name][outcome], int) for name in ("cells", "checks") for outcome in OUTCOMES):
-                dict(run["operators"])
-                str(run["time"])
+            json.dumps(run, allow_nan=False)
+            if _is_run(run):
                 runs.append(run)
-        except (ValueError, LookupError, TypeError):
+        except (ValueError, LookupError, TypeError, AttributeError):
             continue
     return runs
+
+
+def _is_run(run: Any) -> bool:
+    counted = all(isinstance(run[name][outcome], int) for name in ("cells", "checks") for outcome in OUTCOMES)
+    operators = all({"wrong", "tolerance_used"} <= one.keys() for one in run["operators"].values())
+    return counted and operators and isinstance(run["time"], str)
 
 
 def write_seconds(layout: Paths, durations: Mapping[str, float]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -128,7 +129,7 @@ def run(
         first = f"Taken from {place}, the first cell: no verdict says that {case} fails"
         print(f"{case} fails in {place}" if fails else first)
     shown = folder.relative_to(layout.root) if folder.is_relative_to(layout.root) else folder
-    print(f"Replay with: python {shown / 'replay.py'}")
+    print(f"Replay with: python {shlex.quote(str(shown / 'replay.py'))}")
 
 
 def _where(
