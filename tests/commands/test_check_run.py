@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.commands.check_run import ModelChecks
+from opmatrix.commands.check_run import ModelChecks, _deaths
 from opmatrix.engine.server_pool import Pool
 from opmatrix.model_check import finding
 from opmatrix.model_check.arguments import CheckRequest
+from opmatrix.model_check.check_parts import PartCall, Result
 from opmatrix.model_check.print_findings import FindingPrinter
 from opmatrix.project.paths import Paths
 
@@ -68,3 +69,18 @@ def test_a_part_without_an_answer_is_a_failure(
             checks.check(request, printer.print_titled)
     assert printer.counts["wrong"] >= 1
     assert message in printed.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("part", "stopped", "mark"),
+    [
+        (PartCall(name="compare"), True, "note"),
+        (PartCall(name="compare"), False, "wrong"),  # a crash
+        (PartCall(name="compare", options=("--own",)), True, "wrong"),  # of a kernel of the project
+        (PartCall(name="run"), True, "wrong"),
+    ],
+)
+def test_a_limit_of_the_comparison_is_no_fault_of_the_model(part: PartCall, stopped: bool, mark: str) -> None:
+    (found,) = _deaths(Result(died="did not end within 4 s and was stopped", stopped=stopped), part)
+    assert found.mark == mark and "the process did not end within 4 s" in found.text
+    assert _deaths(Result(), part) == []

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from google.protobuf.message import EncodeError  # type: ignore[import-untyped]  # protobuf has no annotations
 from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 from opmatrix.errors import UsageError
-from opmatrix.model_check import finding
+from opmatrix.model_check import finding, outcome, per_node_compare
 from opmatrix.model_check.finding import Finding
 from opmatrix.model_check.model_inputs import find_inputs
 from opmatrix.project.paths import Paths
@@ -169,3 +170,34 @@ def test_a_mask_in_a_file_of_its_own_is_no_fault(tmp_path: Path) -> None:
     check_run.run(Paths(tmp_path), model=path, libraries=(), shapes=(), of="", into=tmp_path, **given)
     findings, known = finding.read(tmp_path / check_run.PART)
     assert known["ran"], findings
+
+
+class Large:
+    """A ModelProto of more than 2 GB, which protobuf cannot write."""
+
+    def __init__(self) -> None:
+        self._model = ModelProto()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    def SerializeToString(self) -> bytes:  # noqa: N802 - protobuf's name
+        raise EncodeError("Failed to serialize proto")
+
+
+@pytest.mark.parametrize(("differs", "mark"), [(False, "note"), (True, "wrong")])
+def test_a_model_too_large_to_compare_is_not_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, differs: bool, mark: str
+) -> None:
+    from opmatrix.stages import check_compare
+
+    path = tmp_path / "model.onnx"
+    path.write_bytes(model().SerializeToString())
+    monkeypatch.setattr(per_node_compare, "ModelProto", Large)
+    given: dict[str, Any] = dict.fromkeys(("inputs", "against", "rtol", "atol"))
+    check_compare.run(
+        Paths(tmp_path), model=path, libraries=(), shapes=(), differs=differs, own=False, into=tmp_path, **given
+    )
+    (found,), known = finding.read(tmp_path / check_compare.PART)
+    assert found.mark == mark and "larger than the 2 GB of protobuf" in found.text
+    assert outcome.judge([found], known)[0] == ("wrong" if differs else "unknown")

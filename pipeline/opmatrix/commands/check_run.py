@@ -178,8 +178,7 @@ class ModelChecks:
                 continue
             result = self._part(part.name, model, folder, *part.options, server=server)
             known |= result.known
-            deaths = [finding.wrong(_QUESTIONS[part.name], f"the process {result.died}")] if result.died else []
-            show([*self._with_replay(result, part), *deaths])
+            show([*self._with_replay(result, part), *_deaths(result, part)])
 
     def _with_replay(self, result: Result, part: PartCall) -> list[Finding]:
         """Return the findings, the first node with the command that checks it alone."""
@@ -229,7 +228,8 @@ class ModelChecks:
         try:
             findings, known = finding.read(path)
         except (FileNotFoundError, ValueError):
-            return Result(died=died or self._described("left no answer", log, arguments))
+            died = died or self._described("left no answer", log, arguments)
+            return Result(died=died, stopped=bool(ending.stopped))
         if error := known.get("error"):
             raise UsageError(error)
         if not findings and not known.get("cells"):
@@ -253,3 +253,13 @@ class ModelChecks:
     def _shown(self, path: str) -> str:
         inside = self._project and Path(path).is_relative_to(self._paths.root)
         return str(Path(path).relative_to(self._paths.root)) if inside else path
+
+
+def _deaths(result: Result, part: PartCall) -> list[Finding]:
+    """Return that a part died, if it did. The comparison of standard nodes computes more than the model, in Python: a
+    limit that stops it says nothing about the model."""
+    if not result.died:
+        return []
+    if part.name == "compare" and result.stopped and "--own" not in part.options:
+        return [finding.note("agrees", f"the nodes are not compared: the process {result.died}")]
+    return [finding.wrong(_QUESTIONS[part.name], f"the process {result.died}")]

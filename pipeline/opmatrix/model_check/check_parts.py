@@ -32,11 +32,12 @@ class Link:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """What a part wrote, and how it died. A `Link` that failed has died."""
+    """What a part wrote, and how it died. A `Link` that failed has died. `stopped`: at a limit of time or memory."""
 
     findings: Sequence[Finding] = ()
     known: Mapping[str, Any] = field(default_factory=dict)
     died: str = ""
+    stopped: bool = False
 
     def wrong(self) -> set[str]:
         return {f.question for f in self.findings if f.mark == "wrong"}

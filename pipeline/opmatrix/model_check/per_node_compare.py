@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from google.protobuf.message import EncodeError  # type: ignore[import-untyped]  # protobuf has no annotations
 from onnx import ModelProto, NodeProto, ValueInfoProto, helper, numpy_helper
 
 from opmatrix.errors import VerifyError
@@ -103,7 +104,8 @@ def compare_nodes(
 def inner_values(
     model: ModelProto, wanted: Sequence[str], fed: Mapping[str, Array], runtime: OrtSessions
 ) -> dict[str, Any]:
-    """Return inner values from ONNX Runtime without optimisation, since a fused node would hide them."""
+    """Return inner values from ONNX Runtime without optimisation, since a fused node would hide them. Raises
+    VerifyError."""
     if not wanted:
         return {}
     widened = ModelProto()
@@ -111,7 +113,11 @@ def inner_values(
     before = {o.name: o for o in model.graph.output}
     del widened.graph.output[:]
     widened.graph.output.extend(before.get(name) or ValueInfoProto(name=name) for name in wanted)
-    session = runtime.sessions(widened.SerializeToString(), settings=[PLAIN])[PLAIN]
+    try:
+        content = widened.SerializeToString()
+    except (EncodeError, ValueError) as error:  # each implementation of protobuf has its own
+        raise VerifyError(f"with its data the model is larger than the 2 GB of protobuf ({error})") from error
+    session = runtime.sessions(content, settings=[PLAIN])[PLAIN]
     return dict(zip(wanted, call(session, fed), strict=True))
 
 

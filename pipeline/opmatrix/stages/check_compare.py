@@ -13,7 +13,7 @@ from opmatrix.model_check.against import first_change
 from opmatrix.model_check.arguments import parse_shapes
 from opmatrix.model_check.custom_nodes import declared_operators, used_operators
 from opmatrix.model_check.default_tolerances import tolerances
-from opmatrix.model_check.first_wrong_node import QUESTION, first_wrong
+from opmatrix.model_check.first_wrong_node import AGREES, QUESTION, first_wrong
 from opmatrix.model_check.model_inputs import find_inputs
 from opmatrix.model_check.per_node_compare import NodeComparison, compare_nodes, write_one_node
 from opmatrix.ort_checks.sessions import OrtSessions
@@ -56,7 +56,10 @@ def run(
         findings = list(first_wrong_node.findings(nodes, specs, differs=differs and not changed, own=own))
         findings = [changed, *findings] if changed else findings
     except OpmatrixError as error:
-        findings = [finding.wrong(QUESTION, f"cannot be found: {error}")]
+        if differs or own:
+            findings = [finding.wrong(QUESTION, f"cannot be found: {error}")]
+        else:  # nothing is known to be wrong in the model
+            findings = [finding.note(AGREES, f"the nodes cannot be compared: {error}")]
     finding.write(
         into / PART,
         findings,
