@@ -95,6 +95,10 @@ def test_what_is_missing_has_a_message(layout: Paths, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="the folder has other files; name one that is empty or does not exist"):
         run("plain", tmp_path / "own")
     assert [path.name for path in (tmp_path / "own").iterdir()] == ["notes.txt"]
+    with pytest.raises(UsageError, match=r"notes\.txt: File exists\. Name a folder that can be written"):
+        run("plain", tmp_path / "own/notes.txt")
+    with pytest.raises(UsageError, match=r"below: Not a directory\. Name a folder"):
+        run("plain", tmp_path / "own/notes.txt/below")
     run("plain")
     run("plain")
     assert (layout.build / f"saved/double-decomposed-plain@{CELL}/replay.py").is_file()

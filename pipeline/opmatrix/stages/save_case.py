@@ -102,7 +102,12 @@ def run(
         "outputs": outputs,
         "refusal": saved.refusal,
     }
-    if folder.exists() and any(folder.iterdir()) and not (folder / "case.json").is_file():
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        others = any(folder.iterdir()) and not (folder / "case.json").is_file()
+    except OSError as error:
+        raise UsageError(f"--into {folder}: {error.strerror}. Name a folder that can be written") from error
+    if others:
         raise UsageError(f"--into {folder}: the folder has other files; name one that is empty or does not exist")
     write_bytes(folder / "model.onnx", content)
     if library:
