@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,12 @@ def root(tmp_path: Path) -> Path:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     return tmp_path
+
+
+def test_long_lines_take_little_time(root: Path) -> None:
+    began = time.process_time()
+    assert find_cause(COMPILE, ["word " * 400] * 300, root=root).sentence.startswith("word word")
+    assert time.process_time() - began < 1
 
 
 @pytest.mark.parametrize("path", ["native/relu/kernel.h", "{root}/native/relu/kernel.h"])

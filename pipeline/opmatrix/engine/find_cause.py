@@ -45,7 +45,7 @@ def find_cause(step: Step, output: Sequence[str], *, root: Path, told: Cause | N
 def _in_output(lines: Sequence[str], root: Path) -> Cause:
     """Return the first error of a compiler, or what the first line says, or the last one of a traceback."""
     for line in lines:
-        if found := _COMPILER.search(line):
+        if "error: " in line and (found := _COMPILER.search(line)):  # the search takes 20 ms for a line without a colon
             return Cause(sentence=found["text"], file=_shown(found["file"].strip(), root), line=int(found["line"]))
     if not lines:
         return Cause(sentence="failed without a message")
