@@ -157,6 +157,11 @@ def test_few_elements_and_equal_arrays_have_no_pattern() -> None:
     assert found(np.empty((0, 3)), np.empty((0, 3))) == ""
 
 
+def test_a_quotient_that_overflows_is_no_pattern() -> None:
+    expected = np.array([5e-324, 1e-323, 2e-323, 1.0])
+    assert found(np.array([1.0, 3.0, 2.0, 1.0]), expected) == ""
+
+
 def test_random_errors_have_no_pattern() -> None:
     shapes = [(64,), (8, 8), (2, 32, 8, 8), (5, 7, 9), (100,), (1, 33)]
     claimed = []

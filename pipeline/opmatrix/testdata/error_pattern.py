@@ -169,14 +169,11 @@ def _how(actual: Array, expected: Array, error: Array, tolerance: Tolerance) -> 
     allowed = tolerance.atol + tolerance.rtol * np.abs(e) + _rounding(expected) * np.maximum(np.abs(a), np.abs(e))
     if distinct < _FEW or float(np.median(error)) < _CLEAR * float(np.median(allowed)):
         return ""
-    if (e != 0).all():
-        factor = float(np.median(a / e))
-        if (np.abs(a - factor * e) <= 2 * allowed).all():
-            return (
-                "each is the negative of the expected value"
-                if factor == -1
-                else (f"each is {factor:.6g} times the expected value")
-            )
+    with np.errstate(over="ignore", invalid="ignore"):  # of a quotient by a subnormal number
+        factor = float(np.median(a / e)) if (e != 0).all() else math.nan
+        scaled = (np.abs(a - factor * e) <= 2 * allowed).all()
+    if scaled:
+        return f"each is {'the negative of' if factor == -1 else f'{factor:.6g} times'} the expected value"
     summand = float(np.median(a - e))
     if (np.abs(a - e - summand) <= 2 * allowed).all():
         return f"each is {abs(summand):.6g} too {'large' if summand > 0 else 'small'}"
