@@ -227,10 +227,13 @@ def write(path: Path, found: Found) -> None:
     write_text(path, f"{dumps(head)[:-1]}, {_CASES}{lines}\n]}}\n")
 
 
-def write_mismatches(path: Path, mismatches: Sequence[Mapping[str, Any]]) -> None:
-    """Write the records of `opmatrix.testdata.mismatch` to a file, or remove those of an earlier run."""
+def write_mismatches(
+    path: Path, mismatches: Sequence[Mapping[str, Any]], over: Mapping[str, Any] | None = None
+) -> None:
+    """Write the records of `opmatrix.testdata.mismatch` to a file, or remove those of an earlier run. `over`: what
+    `opmatrix.testdata.case_facts` has of all cases."""
     if mismatches:
-        content = json.dumps({"mismatches": mismatches}, separators=(",", ":"), allow_nan=False)
+        content = json.dumps({"mismatches": mismatches, "over": over}, separators=(",", ":"), allow_nan=False)
         write_text(path, content + "\n")
     else:
         path.unlink(missing_ok=True)

@@ -85,6 +85,27 @@ def test_the_errors_of_failing_cases_are_beside_the_verdict_until_they_pass(layo
     assert not path.exists()
 
 
+def test_what_wrong_cases_have_in_common_is_named(tmp_path: Path) -> None:
+    """Cases whose last axis has 17 elements or more are wrong."""
+    sizes = [1, 2, 3, 5, 7, 8, 9, 12, 16, 17, 20, 33, 40]
+    cases = tuple(Case(name=f"w{size}", inputs={"x": Random(shape=(2, size))}) for size in sizes)
+    dynamic = replace(DYNAMIC, cases=(*cases, Case(name="empty", inputs={"x": Random(shape=(0, 64))})))
+    operator = replace(OPERATOR, models=(dynamic,))
+    layout = exported(tmp_path, operator, "decomposed")
+    for index, size in enumerate(sizes):
+        if size > 16:
+            change_expected(layout, index, np.zeros((2, size), np.float32))
+    with pytest.raises(VerifyError) as caught:
+        verify.run(layout, operator, lowering="decomposed", cell=CELL)
+    told = "Over all cases: wrong from x.shape[1] = 17 on (4 of 4 cases; right up to x.shape[1] = 16 in 9)"
+    assert f"\n  {told}" in str(caught.value), str(caught.value)
+    path = layout.verdict("double", "decomposed", CELL)
+    assert verdict.read(path).detail.splitlines()[-1].startswith(told)
+    over = json.loads(layout.mismatches(path).read_text())["over"]
+    assert over["in_common"] in told + "; the same cases: from x.numel() = 34 on" and sum(over["wrong"]) == 4
+    assert over["sizes"]["x.shape[1]"] == [*sizes, 64] and over["cases"][0] == "w1/dynamic"
+
+
 def test_a_replay_measures_nothing(layout: Paths) -> None:
     change_expected(layout, 0, np.ones((2, 3), np.float32))
     with pytest.raises(VerifyError):

@@ -169,6 +169,26 @@ def test_a_fault_is_found(fault: str, layout: Paths) -> None:
     assert record["actual_is"].startswith("kernel in torch")
 
 
+def wrong_where(fails: Callable[..., bool]) -> Kernel:
+    def kernel(x: torch.Tensor, w: torch.Tensor, **attributes: Any) -> torch.Tensor:
+        return x * 0 - 1 if fails(x, **attributes) else gate(x, w, **attributes)
+
+    return kernel
+
+
+IN_COMMON = {
+    "from N = 5 on": lambda x, **_: x.shape[0] > 4,
+    "where T = float64": lambda x, **_: "float64" in str(x.dtype),
+    r"from times = (?:5|6)\d on": lambda x, times, **_: times > 49,
+}
+
+
+@pytest.mark.parametrize("fault", IN_COMMON)
+def test_what_all_failing_inputs_have_in_common_is_named(fault: str, layout: Paths) -> None:
+    message = search(layout, wrong_where(IN_COMMON[fault]))
+    assert re.search(rf"\nOver all cases: wrong {fault} \((\d+) of \1 drawn inputs; right ", message), message
+
+
 def test_what_differs_between_two_calls_is_named(layout: Paths) -> None:
     assert "with 4 threads the kernel gives other numbers than with one: y: " in search(layout, with_fault(split=True))
     message = search(layout, with_fault(aligned=True))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,10 @@ import pytest
 import torch
 
 from opmatrix.declaration.load import Operator
+from opmatrix.errors import RegisterError
 from opmatrix.project.paths import Paths
-from opmatrix.spec import Case, FromVectors, Random, Vectors
-from opmatrix.stages import data
+from opmatrix.spec import Case, DType, FromVectors, Random, Vectors
+from opmatrix.stages import data, register
 from opmatrix.testdata import onnx_dataset, truth
 from opmatrix.torch_checks.kernel_check import CaseCheck, check_case
 from tests.support.double import DYNAMIC, SPEC
@@ -58,6 +60,43 @@ def problems(root: Path, kernel: Kernel, *, reference: str, vectors: Any = None,
     assert result["judged_in"] == str(found.judge)
     assert bool(mismatches) == bool(said) and all(one["differing"] and one["case"] == case.name for one in mismatches)
     return "\n".join(said)
+
+
+def test_what_the_cases_that_a_kernel_computes_wrongly_have_in_common(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kernel that is wrong in one dtype, and one that refuses what is longer than 16."""
+    layout: Paths = with_reference(tmp_path, "double", f"def double(x, *, factor):\n    {RIGHT}\n")
+    dtypes: Sequence[DType] = ("float32", "float64")
+    models = tuple(
+        replace(DYNAMIC, name=dtype, types={"T": dtype}, cases=tuple(
+            Case(name=f"{dtype}_{size}", inputs={"x": Random(shape=(2, size))}) for size in (1, 2, 3, 8, 16, 17, 20)
+        ))
+        for dtype in dtypes
+    )  # fmt: skip
+    operator = Operator(spec=SPEC, models=models)
+    data.run(layout, operator)
+
+    def message(kernel: Kernel) -> str:
+        monkeypatch.setattr(register.load_library, "load", lambda *_: SimpleNamespace(overload=kernel))
+        with pytest.raises(RegisterError) as caught:
+            register.run(layout, operator, part="kernel")
+        return str(caught.value)
+
+    def in_float64(x: torch.Tensor, factor: float) -> torch.Tensor:
+        return x * factor + (x.dtype == torch.float64)
+
+    def short(x: torch.Tensor, factor: float) -> torch.Tensor:
+        if x.shape[1] > 16:
+            raise RuntimeError("too long")
+        return x * factor
+
+    assert "\n  Over all cases: wrong where T = float64 (7 of 7 cases; right where T = float32 in 7)" in message(
+        in_float64
+    )
+    said = message(short)
+    assert "the kernel refuses it: too long" in said
+    assert "Over all cases: wrong from x.shape[1] = 17 on (4 of 4 cases; right up to x.shape[1] = 16 in 10)" in said
 
 
 RIGHT, WRONG = "return x * factor", "return x * factor - (x < 0)"

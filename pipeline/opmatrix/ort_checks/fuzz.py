@@ -21,6 +21,7 @@ from opmatrix.ort_checks.sessions import OrtSessions, RefusedError, Session, cal
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Attribute, Input, OpSpec
 from opmatrix.testdata.arrays import Array, cast, dtype_name
+from opmatrix.testdata.case_message import over_cases
 from opmatrix.testdata.compare import first_difference, same_bytes
 from opmatrix.testdata.drawn_cases import DrawnCase
 from opmatrix.testdata.dtypes import numpy_dtype
@@ -79,12 +80,20 @@ class Fuzz:
     ) -> tuple[DrawnCase, str] | None:
         """Return the smallest drawn input on which the kernel fails, with the message; None where it fails on none."""
         # No smaller one is searched for: the environment of another ONNX Runtime has no hypothesis.
-        failing = [(one, problem) for one in drawn if (problem := self.drawn_problem(one, reference))]
+        tried = [(one, self.drawn_problem(one, reference)) for one in drawn]
+        failing = [(one, problem) for one, problem in tried if problem]
         if not failing:
             return None
+        from opmatrix.testdata.case_facts import in_common_of_drawn  # which only a failure needs
+
+        problems = {one.model.name: problem for one, problem in tried}
+        in_common = in_common_of_drawn(
+            self._operator.spec, [one for one, _ in tried], lambda drawn: problems[drawn.model.name]
+        )
         one, problem = min(failing, key=lambda found: sum(array.size for array in found[0].arrays))
         which = "The smallest of the drawn inputs that fail"
-        return one, keep(layout, self._operator, one, problem, where="ONNX Runtime", which=which)
+        said = keep(layout, self._operator, one, problem, where="ONNX Runtime", which=which)
+        return one, "\n".join([said, *over_cases(in_common)])
 
     def invalid_call_problems(self) -> Iterator[str]:
         """Yield every invalid call that raises no error, and what no case allows to try; or why they prove nothing."""

@@ -117,7 +117,9 @@ def _alike(verdicts: Sequence[Verdict], checks: Sequence[CheckRecord]) -> list[l
     for one in wrong:
         what = one.check if isinstance(one, CheckRecord) else one.lowering
         key = ("", "") if one.blocked_by else (one.op, what)
-        found.setdefault((one.outcome, *key, in_any_cell(one.detail)), []).append(one)
+        # The further lines of a cell say what its wrong cases have in common: cells have different cases.
+        detail = one.detail.partition("\n")[0] if one.outcome == "mismatched" else one.detail
+        found.setdefault((one.outcome, *key, in_any_cell(detail)), []).append(one)
     return [*found.values()]
 
 

@@ -113,7 +113,7 @@ def _results(layout: Paths, operator: Operator, part: Part) -> Sequence[Mapping[
 
 def _kernel(layout: Paths, operator: Operator, only: str | None = None) -> list[dict[str, Any]]:
     loaded = load_library.load(layout, operator)  # keeps a definition in Python alive
-    results, faults, mismatches = [], {}, list[dict[str, Any]]()
+    results, faults, mismatches = list[dict[str, Any]](), {}, list[dict[str, Any]]()
     judges = read_judges(layout.data_manifest(operator.name))
     for model in operator.models:
         for index, case in enumerate(model.cases):
@@ -128,11 +128,31 @@ def _kernel(layout: Paths, operator: Operator, only: str | None = None) -> list[
                 faults[case.name] = "\n".join(problems)
             results.append({"model": model.name, "case": case.name, **result})
     if faults:
+        over = _over_cases(operator, results, faults) if only is None else {}
         if only is None:
             record = layout.register_manifest(operator.name, "kernel", torch=torch_minor())
-            verdict.write_mismatches(layout.mismatches(record), mismatches)
+            verdict.write_mismatches(layout.mismatches(record), mismatches, over)
         faults = dict(sorted(faults.items(), key=lambda fault: not tells_who(fault[1])))
-        faults = with_values(faults, mismatches)
+        faults = with_values(faults, mismatches, str(over.get("in_common", "")))
         where = f"each by python -m opmatrix register {operator.name} --part kernel --case NAME"
         raise RegisterError(step_log.summarize_faults(faults, subject=f"{operator.name} in torch", where=where))
     return results
+
+
+def _over_cases(
+    operator: Operator, results: Sequence[Mapping[str, Any]], faults: Mapping[str, str]
+) -> Mapping[str, Any]:
+    """Return what the cases that are wrong as the first wrong one, and the right ones, have and do not have in common.
+    The kernel refuses some cases, which have no error, and computes others wrongly."""
+    from opmatrix.testdata import case_facts  # which only a failing case needs
+
+    described = [(model, case) for model in operator.models for case in model.cases]
+    both = [*zip(described, results, strict=True)]
+    refused = next("error" not in result for (_, case), result in both if case.name in faults)
+    alike = [(one, result) for one, result in both if one[1].name not in faults or ("error" not in result) == refused]
+    return case_facts.of_cases(
+        operator.spec,
+        [one for one, _ in alike],
+        wrong=[case.name in faults for (_, case), _ in alike],
+        used=[result.get("tolerance_used") for _, result in alike],
+    )

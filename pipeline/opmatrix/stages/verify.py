@@ -64,7 +64,9 @@ def run(
         results = tuple(verifier.results())
     except (VerifyError, DataError) as error:  # no case can run
         detail = str(error)
-    outcome, detail = _outcome(results, detail)
+    over = verifier.over_cases(results) if any(result.outcome in WRONG for result in results) else {}
+    in_common = str(over.get("in_common", ""))
+    outcome, detail = _outcome(results, detail, in_common)
     found = Verdict(op=operator.name, lowering=lowering, cell=cell, outcome=outcome, detail=detail, cases=results)
     found = replace(
         found,
@@ -75,10 +77,10 @@ def run(
     path = layout.verdict(operator.name, lowering, cell)
     if case is None:
         verdict.write(path, found)
-        verdict.write_mismatches(layout.mismatches(path), verifier.mismatches)
+        verdict.write_mismatches(layout.mismatches(path), verifier.mismatches, over)
     if outcome in WRONG:
         where = f"{path.relative_to(layout.root)}, or each by --case NAME"
-        faults = case_message.with_values(case_message.faults(found), verifier.mismatches)
+        faults = case_message.with_values(case_message.faults(found), verifier.mismatches, in_common)
         raise VerifyError(step_log.summarize_faults(faults, subject=str(found), where=where))
 
 
@@ -352,6 +354,25 @@ class CellVerifier:
         if found := mismatch.of_case(spec, model, case.name + end, data.inputs, names, pairs(judgement)):
             self.mismatches.append(found)
 
+    def over_cases(self, results: Sequence[CaseResult]) -> Mapping[str, Any]:
+        """Return what the cases that are wrong as the first wrong one, and the right ones, have and do not have in
+        common; nothing for a replay of one case."""
+        from opmatrix.testdata import case_facts  # which only a failing case needs
+
+        known = {(model.name, case.name): (model, case) for model in self.operator.models for case in model.cases}
+        found = [(end, known.get((r.model, r.case.removesuffix(end))), r) for r in results for end in [_end(r)]]
+        first = next((each for each in found if each[2].outcome in WRONG and each[1]), None)
+        if first is None or self.only:
+            return {}
+        kinds = (first[2].outcome, "verified")
+        alike = [(one, r) for end, one, r in found if one and end == first[0] and r.outcome in kinds]
+        return case_facts.of_cases(
+            self.operator.spec,
+            [one for one, _ in alike],
+            wrong=[r.outcome in WRONG for _, r in alike],
+            used=[r.tolerance_used for _, r in alike],
+        )
+
     def _read(self, folder: Path) -> DataSet | DataError:
         try:
             return onnx_dataset.read(folder, judge=self._judges.get(folder))
@@ -436,11 +457,17 @@ def _result(model: Model, case: Case, outcome: Outcome, detail: str) -> CaseResu
     return CaseResult(case=case.name, model=model.name, outcome=outcome, detail=detail)
 
 
-def _outcome(results: Sequence[CaseResult], problem: str) -> tuple[Outcome, str]:
-    """Return the outcome of a cell and its detail; a `problem` is why no case ran."""
+def _end(result: CaseResult) -> str:
+    """Return the suffix of the name of a case that ran through the function body, else ""."""
+    return FUNCTION if result.case.endswith(FUNCTION) else ""
+
+
+def _outcome(results: Sequence[CaseResult], problem: str, in_common: str) -> tuple[Outcome, str]:
+    """Return the outcome of a cell and its detail; a `problem` is why no case ran, `in_common` what the wrong ones have
+    in common."""
     outcomes = {r.outcome for r in results}
     if problem or "failed" in outcomes:
-        return "failed", case_message.detail(results) or problem
+        return "failed", case_message.detail(results, in_common) or problem
     if "mismatched" in outcomes:
-        return "mismatched", case_message.detail(results)
+        return "mismatched", case_message.detail(results, in_common)
     return ("unsupported", results[0].detail) if outcomes == {"unsupported"} else ("verified", "")

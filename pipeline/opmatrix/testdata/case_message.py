@@ -175,10 +175,20 @@ def published(version: int, detail: str) -> str:
 # A verdict.
 
 
-def detail(cases: Sequence[CaseResult]) -> str:
-    """Return the detail of a verdict: how many cases are wrong, and the message of the first."""
+def detail(cases: Sequence[CaseResult], in_common: str = "") -> str:
+    """Return the detail of a verdict: how many cases are wrong, the message of the first, and in a line of its own what
+    the wrong ones have in common."""
     wrong = _most_telling_first(cases)
-    return f"{len(wrong)} of {len(cases)} cases; {wrong[0].case}: {wrong[0].detail}" if wrong else ""
+    if not wrong:
+        return ""
+    return "\n".join(
+        [f"{len(wrong)} of {len(cases)} cases; {wrong[0].case}: {wrong[0].detail}", *over_cases(in_common)]
+    )
+
+
+def over_cases(in_common: str) -> list[str]:
+    """Return the line of what the wrong cases have in common, or none."""
+    return [f"Over all cases: {in_common}"] if in_common else []
 
 
 def tells_who(message: str) -> bool:
@@ -205,8 +215,9 @@ def faults(found: Verdict) -> dict[str, str]:
     return lines
 
 
-def with_values(faults: Mapping[str, str], records: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Return faults by the names of their cases; the first has the values of its case below it, if they are known.
+def with_values(faults: Mapping[str, str], records: Sequence[Mapping[str, Any]], in_common: str = "") -> dict[str, str]:
+    """Return faults by the names of their cases; the first has the values of its case below it, if they are known, and
+    what the wrong cases have in common.
 
     `records` are those of `opmatrix.testdata.mismatch`.
     """
@@ -215,8 +226,9 @@ def with_values(faults: Mapping[str, str], records: Sequence[Mapping[str, Any]])
     known = {str(record["case"]): record for record in reversed(records)}
     shown = dict(faults)
     for names, message in faults.items():
-        if record := next((known[case] for case in names.split(", ") if case in known), None):
-            shown[names] = "\n  ".join([message, *mismatch_text.lines(record)])
+        record = next((known[case] for case in names.split(", ") if case in known), None)
+        lines = [*(mismatch_text.lines(record) if record else ()), *over_cases(in_common)]
+        shown[names] = "\n  ".join([message, *lines])
         break
     return shown
 

@@ -22,6 +22,7 @@ from opmatrix.project.paths import Paths
 from opmatrix.spec import Model, OpSpec
 from opmatrix.testdata import drawn_cases, search_yield
 from opmatrix.testdata.arrays import Array
+from opmatrix.testdata.case_message import over_cases
 from opmatrix.testdata.compare import EXACT, compare
 from opmatrix.testdata.drawn_cases import Drawn, DrawnCase
 from opmatrix.testdata.failing_input import keep, stored
@@ -41,6 +42,7 @@ CRASH_EXAMPLES = 1000  # each in a process of its own
 CRASH_SECONDS = 10  # of one of them
 ALL_CRASH_SECONDS = 20.0  # of all
 SECONDS = 60.0  # for shrinking: a step that is stopped for its time would report no failure
+OVER_SECONDS = 20  # for all drawn inputs, once one fails
 SMALLEST = "The smallest that hypothesis found"
 
 
@@ -65,7 +67,7 @@ def run(layout: Paths, operator: Operator, loaded: LoadedLibrary) -> list[dict[s
     if ended.answer is not None:
         answer = json.loads(ended.answer)
         if "error" in answer:
-            raise RegisterError(answer["error"])
+            raise RegisterError("\n".join([answer["error"], *_over_drawn(check, drawn.cases)]))
         return list(answer["results"])
     first = next((one for one in drawn.cases if one.model.name == ended.sent), None)
     if first is None:
@@ -109,6 +111,19 @@ def _search(
     record = layout.register_manifest(operator.name, "search", torch=torch_minor())
     verdict.write_mismatches(layout.mismatches(record), [measured] if measured else [])
     raise RegisterError(keep(layout, operator, found, problem, where="torch", which=SMALLEST))
+
+
+def _over_drawn(check: KernelCheck, drawn: Sequence[DrawnCase]) -> list[str]:
+    """Return the line of what the drawn inputs that fail as the first failing one have in common, or none, as where one
+    of them crashes."""
+    from opmatrix.testdata.case_facts import in_common_of_drawn  # which only a failure needs
+
+    def call(tell: Callable[[str], None]) -> bytes:
+        with torch.no_grad():
+            return in_common_of_drawn(check.spec, drawn, check.problem).encode()
+
+    ended = forked_call.call(call, quiet=True, seconds=OVER_SECONDS)
+    return over_cases((ended.answer or b"").decode())
 
 
 def _crash(layout: Paths, operator: Operator, check: KernelCheck, first: DrawnCase, ended: Ended) -> str:
