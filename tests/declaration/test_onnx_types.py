@@ -10,7 +10,6 @@ import pytest
 from opmatrix.codegen.python_modules import render
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.torch_signature import has_function_body
-from opmatrix.declaration.validation.operator import declaration
 from opmatrix.matrix.cells import Cell
 from opmatrix.spec import (
     Case,
@@ -27,6 +26,7 @@ from opmatrix.spec import (
     TorchOp,
     ValueRule,
 )
+from tests.declaration.schemas import found
 
 EXACT = Tolerance(rtol=0.0, atol=0.0)
 X = Input(name="x", type="int8", onnx_type="int4", values=ValueRule(minimum=-8, maximum=7))
@@ -42,10 +42,6 @@ SPEC = OpSpec(
     outputs=(Y,),
     tolerances={"custom": {"int8": EXACT}},
 )
-
-
-def found(spec: OpSpec) -> list[str]:
-    return [f"{mistake.field}: {mistake.text}" for mistake in declaration(spec, spec.name)]
 
 
 @pytest.mark.parametrize(
