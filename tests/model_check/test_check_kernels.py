@@ -1,0 +1,86 @@
+"""`doit check` on models whose kernels have a fault: wrong values, a crash, an exit, a hang."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.model_check.models import CHAIN, checked, model, wrong
+from tests.support.projects import Project, edited
+
+pytestmark = [pytest.mark.compile, pytest.mark.ort, pytest.mark.slow]
+
+PAGE = Path(__file__).parents[2] / "docs/check.md"
+
+
+def bare(text: str) -> list[str]:
+    """Return lines without what differs between machines: milliseconds, and abbreviated paths."""
+    return re.sub(r"[\d.e+-]+ ms|-[0-9a-f]{8}\b", "", text).splitlines()
+
+
+def shown(command: str) -> list[str]:
+    """Return the output of a command in docs/check.md."""
+    _, found, rest = PAGE.read_text().partition(f"```console\n$ ./run doit check {command}\n{command}\n")
+    assert found, command
+    return bare(f"{command}\n" + rest.partition("```")[0])
+
+
+ROUNDED = "rounded(x.data[i])"
+BEFORE = "[&] {{ {}; return rounded(x.data[i]); }}()"
+
+
+@pytest.mark.parametrize(
+    "kernel", [("custom_op_one", "add(x.data[i], y.data[i])", "add(x.data[i], y.data[i]) + (i == 5)")], indirect=True
+)
+def test_a_wrong_kernel_in_the_middle_of_a_chain_is_named(kernel: Project) -> None:
+    """Nodes after it have wrong results as well, but compute rightly from wrong inputs."""
+    code, text = checked(kernel, model(*CHAIN))
+    assert code == 1
+    assert wrong(text) == ["first node"]
+    assert bare(text.replace("model.onnx\n", "chain.onnx\n", 1).replace("check/model-", "check/chain-")) == shown(
+        "chain.onnx"
+    )
+    (line,) = (line for line in text.splitlines() if "first node" in line)
+    assert "test.customop::CustomOpOne 'one_b': 1 of 24 elements differs beyond rtol=0.0001 atol=1e-05" in line
+    assert "first at (0, 1, 2), judged in float64. Its inputs: a float32[2, 4, 3] in -" in line
+    assert "further" not in line
+    assert "Kernel and ops/custom_op_one/reference.py differ" in line
+    alone = line.rpartition("It alone: doit check ")[2]
+    code, text = checked(kernel, alone)
+    assert code == 1
+    assert "1 nodes, custom: 1 test.customop::CustomOpOne" in text or "1 node, custom" in text
+    assert wrong(text) == ["agrees", "first node"]
+
+
+@pytest.mark.parametrize(
+    "kernel", [("custom_op_two", ROUNDED, BEFORE.format("if (i == 3) __builtin_trap()"))], indirect=True
+)
+def test_a_crash_is_a_finding(kernel: Project) -> None:
+    code, text = checked(kernel, model(*CHAIN))
+    assert code == 1
+    assert wrong(text) == ["runs"]
+    assert "the process died of SIGILL" in text
+    assert "Replay: python -m opmatrix check-run" in text
+
+
+@pytest.mark.parametrize(
+    "kernel", [("custom_op_two", ROUNDED, BEFORE.format("if (i == 3) std::_Exit(0)"))], indirect=True
+)
+def test_a_kernel_that_ends_the_process_with_0_is_a_finding(kernel: Project) -> None:
+    code, text = checked(kernel, model(*CHAIN))
+    assert code == 1
+    assert wrong(text) == ["runs"]
+    assert "the process ended with exit code 0 before it was done" in text
+
+
+@pytest.mark.parametrize(
+    "kernel", [("custom_op_two", ROUNDED, BEFORE.format("while (i == 3) sched_yield()"))], indirect=True
+)
+def test_a_hang_is_a_finding(kernel: Project) -> None:
+    with edited(kernel.root / "pyproject.toml", "seconds = 20", "seconds = 4"):
+        code, text = checked(kernel, model(*CHAIN))
+    assert code == 1
+    assert wrong(text) == ["runs"]
+    assert "the process did not end within 4 s and was stopped" in text
