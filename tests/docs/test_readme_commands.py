@@ -6,6 +6,8 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 
@@ -25,17 +27,45 @@ def commands() -> list[str]:
     return [c for c in dict.fromkeys([*blocks, *table]) if not c.startswith(("tox", "python benchmarks"))]
 
 
-@pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    return Project.copy(tmp_path_factory.mktemp("readme"), seconds=300)
+# Commands that take minutes, and the test or page that runs each of them on a smaller operator, or the same one: a part
+# of its text. Here, `tox run -e deep` runs them.
+ELSEWHERE = {
+    "doit probe": ("docs/how-to/new-torch-version.md", "$ ./run doit probe\n"),
+    "doit sanitize:group_norm": ("tests/operators/test_sanitize.py", '"opsets=18", "sanitize"'),
+    "doit compat group_norm": ("docs/how-to/beyond-eager.md", "$ ./run doit compat squares\n"),
+    "doit mutate group_norm": ("tests/mutation/test_run_mutants.py", '"mutate", "--count", "6", NAME'),
+    "doit dist": ("docs/ship.md", "$ ./run doit dist\n"),
+}
 
 
-@pytest.mark.timeout(3600)
-def test_the_commands_work(project: Project) -> None:
-    """One test, because later commands need what earlier ones built. pytest-xdist 3.8 keeps no group of tests in one
-    process with pytest 9.2."""
+def run(project: Project, without: Iterable[str] = ()) -> None:
+    """Run the commands in their order, because later ones need what earlier ones built."""
     known = {"doit": [sys.executable, "-m", "doit"], "python": [sys.executable]}
     for command in commands():
+        if command in without:
+            continue
         program, *arguments = shlex.split(command)
         done = subprocess.run([*known[program], *arguments], cwd=project.root, capture_output=True, text=True)
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project.copy(tmp_path, seconds=300)
+
+
+@pytest.mark.timeout(1200)
+def test_the_commands_work(project: Project) -> None:
+    run(project, without=ELSEWHERE)
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(3600)
+def test_all_commands_work_one_after_the_other(project: Project) -> None:
+    run(project)
+
+
+@pytest.mark.parametrize("command", ELSEWHERE)
+def test_a_command_that_is_left_out_runs_elsewhere(command: str) -> None:
+    path, text = ELSEWHERE[command]
+    assert command in commands() and text in (ROOT / path).read_text()
