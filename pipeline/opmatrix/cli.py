@@ -306,7 +306,7 @@ STAGES: Mapping[str, Stage] = {
         _argument("--lowering", "without it one in which the case fails, else the first",
                   choices=("custom", "decomposed")),
         _argument("--cell", "without it one in which the case fails, else the first", type=Cell.parse),
-        _argument("--case", "its name, also that of a drawn input, or published_1", required=True),
+        _argument("--case", "its name, also that of a drawn input, published_1, or gradient_NAME", required=True),
         _argument("--into", "without it build/saved/NAME", type=_absolute, metavar="FOLDER"),
     ),
     "publish": (

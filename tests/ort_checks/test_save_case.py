@@ -129,5 +129,9 @@ def test_a_drawn_input_and_a_lowering_that_are_not_there(layout: Paths) -> None:
     both = replace(OPERATOR, spec=double.SPEC)
     with pytest.raises(UsageError, match="Run the search, or give the name of one: its message has it"):
         save_case.run(layout, both, lowering=None, cells=[CELL], case="drawn_inputs")
+    with pytest.raises(
+        UsageError, match="no gradient 'gradient_plain' that differs; a failing check keeps one: python"
+    ):
+        save_case.run(layout, both, lowering=None, cells=[CELL], case="gradient_plain")
     with pytest.raises(UsageError, match="double has no lowering 'custom'; it has decomposed"):
         save_case.run(layout, OPERATOR, lowering="custom", cells=[CELL], case="plain")

@@ -16,7 +16,7 @@ from opmatrix.report import html_page
 from opmatrix.report.logs_and_graphs import Background
 from opmatrix.report.mismatches import MOST, read
 from opmatrix.report.report_json import document
-from opmatrix.verdict import CheckRecord, FailedStep, Verdict
+from opmatrix.verdict import CaseResult, CheckRecord, FailedStep, Verdict
 from tests.report.many import ENVIRONMENTS, cells, verdict
 
 CELLS = [*cells()]
@@ -75,9 +75,25 @@ def test_the_record_of_an_earlier_run_is_removed(tmp_path: Path) -> None:
     assert not [*paths.build.rglob("*.mismatches.json")] and markers(paths, [found]) == []
 
 
-def test_the_records_of_a_kernel_in_torch(tmp_path: Path) -> None:
+def test_the_record_of_a_drawn_input(tmp_path: Path) -> None:
+    """The search fails as one case. Other failed cases have no numbers, and none is looked for."""
+    paths, found = Paths(tmp_path), verdict("op", CELLS[0], "failed")
+    drawn, other = (
+        CaseResult(case=name, model=name, outcome="failed", detail="differs")
+        for name in ("drawn_inputs", "forbidden_inputs")
+    )
+    found = replace(found, cases=(*found.cases, drawn, other))
+    one = {"case": "drawn_inputs", "model": "drawn_inputs", "drawn": "found_1", "marker": "it"}
+    verdicts.write_mismatches(paths.mismatches(paths.verdict(*found.key)), [one])
+    page = read(paths, [found], [])
+    assert [one["drawn"] for one in page["records"]] == ["found_1"] and page["failing"] == 1
+    assert page["shown"] == {str(found): {"drawn_inputs/drawn_inputs": 0}}
+
+
+@pytest.mark.parametrize("part", ["kernel", "search", "gradient"])
+def test_the_records_of_a_check_in_torch(tmp_path: Path, part: str) -> None:
     paths = Paths(tmp_path)
-    check = CheckRecord(op="op", check="kernel", torch="2.13", outcome="failed", detail="differs")
+    check = CheckRecord(op="op", check=part, torch="2.13", outcome="failed", detail="differs")
     path = paths.mismatches(paths.check_record(*check.key))
     verdicts.write_mismatches(path, [record("one", "a"), record("two", "b")])
     page = read(paths, [], [check, replace(check, check="schema")])

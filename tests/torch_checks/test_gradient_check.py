@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
 from opmatrix.declaration.load import load_operator
+from opmatrix.errors import UsageError
+from opmatrix.stages import save_case
 from opmatrix.testdata import drawn_cases
 from tests.support.forked import forked
 from tests.support.projects import Project
+from tests.support.taken_away import replayed
 
 pytestmark = pytest.mark.torch
 
@@ -61,7 +64,6 @@ def test_a_right_formula_passes_without_output(project: Project) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        ("- z * mean(inner * z)", "", "gradcheck says: Jacobian mismatch for output 0 with respect to input 0"),
         ("(outer * z).sum((0, 2))", "outer.sum((0, 2))", "Jacobian mismatch for output 0 with respect to input 1"),
         ("centred * rate", "(centred * rate).detach()", "torch.autograd.gradgradcheck says: Jacobian mismatch"),
         ("(outer * z).sum((0, 2)).to(own)", "None", "gives no gradient for 'scale'. Give one, or name it in"),
@@ -79,6 +81,42 @@ def test_a_wrong_formula_is_named(old: str, new: str, expected: str, project: Pr
     message = register(project)
     assert expected in message
     assert FORMULA in message
+    (record,) = measured(project) or [None]
+    assert (record is not None) == ("Jacobian" in expected), "a gradient that is missing has no numbers"
+    if record and "gradgradcheck" in expected:
+        assert record["expected_is"] == "numerical Jacobian" and not record["saved"] and record["differing"]
+
+
+def measured(project: Project) -> list[dict[str, Any]]:
+    """Return what the report has of a failing check."""
+    layout = project.layout
+    path = layout.mismatches(layout.register_manifest("group_norm", "gradient", torch="2.13"))
+    found: list[dict[str, Any]] = json.loads(path.read_text())["mismatches"] if path.exists() else []
+    return found
+
+
+def test_a_wrong_gradient_has_data_and_replays_in_torch_alone(project: Project, tmp_path: Path) -> None:
+    """The record has the gradient of the input by its axes. The folder's formula, corrected there, gives the expected
+    one."""
+    right = (project.root / FORMULA).read_text()
+    project.replace(FORMULA, "- z * mean(inner * z)", "")
+    few(project, 'flat("float64")')
+    assert "gradcheck says: Jacobian mismatch for output 0 with respect to input 0" in register(project)
+    (record,) = measured(project)
+    assert (record["case"], record["output"], record["saved"]) == ("gradient_flat_float64", "gradient of x", True)
+    assert record["expected_is"] == "numerical derivative of the reference" and record["actual_is"] == "backward()"
+    assert record["differing"] > 2 and record["maps"] and record["inputs"][0]["name"] == "x"
+    operator = load_operator(project.layout, "group_norm")
+    save_case.run(project.layout, operator, lowering=None, cells=[], case=record["case"], into=tmp_path / "saved")
+    done = replayed(tmp_path / "saved")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert f"gradient of x: {record['differing']} of {record['elements']} elements differ" in done.stdout
+    again = (tmp_path / "saved-elsewhere").rename(tmp_path / "corrected")
+    (again / "torch_op.py").write_text(right)
+    done = replayed(again)
+    assert done.returncode == 0 and "gradient of x: 0 of " in done.stdout, done.stdout + done.stderr
+    with pytest.raises(UsageError, match="no gradient 'gradient_x' that differs; it has gradient_flat_float64"):
+        save_case.run(project.layout, operator, lowering=None, cells=[], case="gradient_x")
 
 
 def test_a_formula_without_a_case_that_checks_it_is_refused(project: Project) -> None:

@@ -207,6 +207,8 @@ def test_a_gradient_that_is_wrong_in_places_is_found(
     message, _, _ = check(tmp_path, changed(**edits))
     assert re.search(expected, message), message
     assert "Replay: python -m opmatrix register mix --part gradient" in message
+    records = [*(tmp_path / "build").rglob("*.mismatches.json")]
+    assert bool(records) == (" backward() gives " in message), "numbers that differ are kept"
 
 
 FLOAT32 = ('("float32", "float64")', '("float32",)')

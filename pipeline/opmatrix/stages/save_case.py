@@ -1,4 +1,5 @@
-"""Write a case as a folder that anyone replays with ONNX Runtime and NumPy alone: model, data, library, program."""
+"""Write a case as a folder that anyone replays with ONNX Runtime and NumPy alone: model, data, library, program. A
+failing gradient replays with torch alone."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ import numpy as np
 from onnx import ModelProto, TensorProto
 
 from opmatrix import verdict
+from opmatrix.declaration.backward_operator import backward_of
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.model_inputs import case_arguments
 from opmatrix.declaration.torch_signature import has_kernel
@@ -24,6 +26,7 @@ from opmatrix.files import write_bytes, write_text
 from opmatrix.matrix.cells import Cell
 from opmatrix.ort_checks import cast_edges, fuzz, replay_case
 from opmatrix.project.paths import Paths
+from opmatrix.project.settings import installed
 from opmatrix.spec import Lowering
 from opmatrix.testdata import failing_input, onnx_dataset, rounding
 from opmatrix.testdata.arrays import Array, cast, dtype_name
@@ -35,6 +38,7 @@ from opmatrix.testdata.onnx_dataset import DataSet
 from opmatrix.verdict import DRAWN_INPUTS, WRONG
 
 FUNCTION = "_function"  # the end of the name of a case that ran through the function body
+GRADIENTS = "gradient_"  # the begin of that of a sample of the gradient check
 PUBLISHED = "published_"  # the begin of that of a published version's model
 
 README = """{title}
@@ -51,6 +55,20 @@ model.onnx      {model}{casts}
 expected.npz    the outputs of the reference, as output_0, output_1, ...{allowed}
 case.json       names of inputs and outputs, and the tolerances
 replay.py       runs the model and compares; exits with 1 where an output differs
+"""
+
+
+GRADIENT = """{title}
+
+{what}
+
+Call the formula of its gradient with torch {torch}, without opmatrix:
+
+    python replay.py
+
+torch_op.py     the formula: setup_context() and backward()
+case.pt         the call, the outputs of the reference, the gradients of the outputs, and the expected gradient
+replay.py       calls backward() and compares; exits with 1 where the gradient differs
 """
 
 
@@ -77,6 +95,10 @@ def run(
 ) -> None:
     """Write the folder and print its path. Of several `cells`, and without a `lowering` of all, takes one in which the
     case fails, else the first. Raises UsageError for an unknown case, VerifyError without its files."""
+    names = [c.name for m in operator.models for c in m.cases]
+    if case.startswith(GRADIENTS) and case not in names:
+        _save_gradient(layout, operator, case, into or layout.saved_case(f"{operator.name}-{case}"))
+        return
     fails, lowering, cell = _where(layout, operator, lowering, cells, case)
     if case == DRAWN_INPUTS:
         case = _drawn_name(layout, operator, lowering, cell)
@@ -102,13 +124,7 @@ def run(
         "outputs": outputs,
         "refusal": saved.refusal,
     }
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        others = any(folder.iterdir()) and not (folder / "case.json").is_file()
-    except OSError as error:
-        raise UsageError(f"--into {folder}: {error.strerror}. Name a folder that can be written") from error
-    if others:
-        raise UsageError(f"--into {folder}: the folder has other files; name one that is empty or does not exist")
+    _check_folder(folder)
     write_bytes(folder / "model.onnx", content)
     if library:
         shutil.copyfile(library, folder / library.name)
@@ -133,8 +149,47 @@ def run(
         place = f"{operator.name}-{lowering}@{cell}"
         first = f"Taken from {place}, the first cell: no verdict says that {case} fails"
         print(f"{case} fails in {place}" if fails else first)
+    _print_replay(layout, folder)
+
+
+def _check_folder(folder: Path) -> None:
+    """Make the folder. Raises UsageError where that fails, and for one that has files of others."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        others = any(folder.iterdir()) and not (folder / "replay.py").is_file()
+    except OSError as error:
+        raise UsageError(f"--into {folder}: {error.strerror}. Name a folder that can be written") from error
+    if others:
+        raise UsageError(f"--into {folder}: the folder has other files; name one that is empty or does not exist")
+
+
+def _print_replay(layout: Paths, folder: Path) -> None:
     shown = folder.relative_to(layout.root) if folder.is_relative_to(layout.root) else folder
     print(f"Replay with: python {shlex.quote(str(shown / 'replay.py'))}")
+
+
+def _save_gradient(layout: Paths, operator: Operator, case: str, folder: Path) -> None:
+    """Write the folder of a gradient, from what the failing check kept. Raises UsageError where it kept nothing."""
+    kept = layout.failing_case(operator.name, case).with_suffix(".pt")
+    run = f"python -m opmatrix register {operator.name} --part gradient"
+    if called := backward_of(operator.spec):
+        raise UsageError(
+            f"{operator.name}: the operator {called} computes its gradient, and torch alone cannot call that. "
+            f"Replay: {run}"
+        )
+    if not kept.is_file():
+        names = sorted(path.stem for path in kept.parent.glob(f"{GRADIENTS}*.pt"))
+        has = f"it has {', '.join(names)}{did_you_mean(case, names)}" if names else f"a failing check keeps one: {run}"
+        raise UsageError(f"{operator.name} has no gradient {case!r} that differs; {has}")
+    from opmatrix.torch_checks import replay_gradient  # which imports torch
+
+    _check_folder(folder)
+    write_bytes(folder / "case.pt", kept.read_bytes())
+    write_bytes(folder / "torch_op.py", layout.torch_op(operator.name).read_bytes())
+    write_bytes(folder / "replay.py", Path(replay_gradient.__file__).read_bytes())
+    title, torch = f"{operator.name}-{case}", installed().torch
+    write_text(folder / "README.txt", GRADIENT.format(title=title, what=operator.spec.summary, torch=torch))
+    _print_replay(layout, folder)
 
 
 def _where(

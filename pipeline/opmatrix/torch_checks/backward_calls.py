@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
 from opmatrix.torch_checks.grad_sample import GradSample
-from opmatrix.torch_checks.gradient_message import elements
+from opmatrix.torch_checks.gradient_message import Differing, elements
 from opmatrix.torch_library.case_tensors import laid_out
 
 RTOL = 1e-6  # in float64: other strides may change the order of a sum, and
@@ -42,6 +43,18 @@ class Gradients:
         bent = (of for of, o in found if o.is_floating_point())
         return sum(float((of * w).abs().sum()) for of, w in zip(bent, self.weights, strict=True))
 
+    def differing(self, one: GradSample, n: int, expected: torch.Tensor, **others: Any) -> Differing:
+        """Return the gradient of the `n`-th leaf with the expected one; `others` are further fields."""
+        return Differing(
+            sample=one,
+            n=n,
+            leaves=self.leaves,
+            weights=self.weights,
+            actual=self.found[n],
+            expected=expected,
+            **others,
+        )
+
     def size(self) -> float:
         """Return the sum of the sizes of the outputs that have gradients, whose rounding is in a measured change."""
         return sum(float(o.detach().abs().sum()) for o in self.outputs if o.is_floating_point() and o.requires_grad)
@@ -58,8 +71,8 @@ def backward(
     )
 
 
-def problem(one: GradSample, gradients: Gradients) -> str:
-    """Return what differs in another call, "" if nothing does. Raises what backward() raises."""
+def problem(one: GradSample, gradients: Gradients) -> tuple[str, Differing | None]:
+    """Return what differs in another call, "" if nothing does, and the numbers. Raises what backward() raises."""
     weights = gradients.weights
     strided = [laid_out(laid_out(w, "flipped"), "sliced") for w in weights]
     expanded = [w.new_ones(()).expand_as(w) for w in weights]
@@ -69,23 +82,33 @@ def problem(one: GradSample, gradients: Gradients) -> str:
         (expanded, plain, "an expanded gradient of the output, as sum().backward() gives it"),
     ):
         found = _some(backward(gradients.outputs, gradients.leaves, given))
+        called = replace(gradients, weights=given, found=found)
         for n, index in enumerate(one.derived):
-            if text := _difference(found, expected, n, "with a contiguous one it gives"):
-                return f"with {how}, for {one.names[index]!r}, {text}"
+            words = f"backward() for {how}", "backward() for a contiguous one"
+            text, differing = _difference(one, called, expected, n, "with a contiguous one it gives", words)
+            if text:
+                return f"with {how}, for {one.names[index]!r}, {text}", differing
     return _frozen(one, gradients)
 
 
-def _frozen(one: GradSample, gradients: Gradients) -> str:
+def _frozen(one: GradSample, gradients: Gradients) -> tuple[str, Differing | None]:
     """Compare the gradient of each tensor alone, while no other requires one."""
     for n, index in enumerate(one.derived if len(one.derived) > 1 else ()):
         leaves = [leaf.detach().requires_grad_(at == n) for at, leaf in enumerate(gradients.leaves)]
-        (found,) = backward(one.call_for_all(*leaves), [leaves[n]], gradients.weights)
+        outputs = one.call_for_all(*leaves)
+        (found,) = backward(outputs, [leaves[n]], gradients.weights)
         if found is None:
-            return f"while only {one.names[index]!r} requires a gradient, it gives none"
-        alone = [*gradients.found[:n], found, *gradients.found[n + 1 :]]
-        if text := _difference(alone, gradients.found, n, "while all inputs do it gives"):
-            return f"while only {one.names[index]!r} requires a gradient, {text}"
-    return ""
+            return f"while only {one.names[index]!r} requires a gradient, it gives none", None
+        every = (*gradients.found[:n], found, *gradients.found[n + 1 :])
+        alone = replace(gradients, leaves=tuple(leaves), outputs=outputs, found=every)
+        words = (
+            f"backward() while only {one.names[index]!r} requires a gradient",
+            "backward() while all inputs require one",
+        )
+        text, differing = _difference(one, alone, gradients.found, n, "while all inputs do it gives", words)
+        if text:
+            return f"while only {one.names[index]!r} requires a gradient, {text}", differing
+    return "", None
 
 
 def _some(found: Sequence[torch.Tensor | None]) -> tuple[torch.Tensor, ...]:
@@ -95,12 +118,19 @@ def _some(found: Sequence[torch.Tensor | None]) -> tuple[torch.Tensor, ...]:
     return tuple(gradient for gradient in found if gradient is not None)
 
 
-def _difference(found: Sequence[torch.Tensor], wanted: Sequence[torch.Tensor], n: int, judge: str) -> str:
-    actual, expected = found[n], wanted[n]
+def _difference(
+    one: GradSample, called: Gradients, wanted: Sequence[torch.Tensor], n: int, judge: str, words: tuple[str, str]
+) -> tuple[str, Differing | None]:
+    actual, expected = called.found[n], wanted[n]
     size = max(1.0, *map(largest, wanted))
     allowed = RTOL * (expected.abs() + largest(expected)) + ROUNDING * size
     differ = ~((actual - expected).abs() <= allowed) & ~(actual.isnan() & expected.isnan()) & (actual != expected)
-    return elements(actual, expected, differ, judge) if bool(differ.any()) else ""
+    if not bool(differ.any()):
+        return "", None
+    atol = RTOL * largest(expected) + ROUNDING * size
+    actual_is, expected_is = words
+    differing = called.differing(one, n, expected, rtol=RTOL, atol=atol, actual_is=actual_is, expected_is=expected_is)
+    return elements(actual, expected, differ, judge), differing
 
 
 def largest(tensor: torch.Tensor) -> float:

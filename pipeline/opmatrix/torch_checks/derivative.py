@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -21,7 +21,7 @@ from opmatrix.testdata.case_arrays import reference_attributes
 from opmatrix.torch_checks import backward_calls
 from opmatrix.torch_checks.backward_calls import Gradients, direction, largest
 from opmatrix.torch_checks.grad_sample import GradSample, nudged, redrawn, sample
-from opmatrix.torch_checks.gradient_message import elements, in_sample
+from opmatrix.torch_checks.gradient_message import Problem, elements, in_sample
 from opmatrix.torch_checks.reference_operator import ReferenceGradient, ReferenceOperator, as_arrays
 from opmatrix.torch_library.case_tensors import arguments
 from opmatrix.torch_library.user_python import Gradient
@@ -37,7 +37,7 @@ LOW = {torch.float32: (1e-3, 64), torch.float16: (1e-2, 8), torch.bfloat16: (8e-
 CALLS = 4  # samples of the same inputs, with the same axes, for which backward() is called in other ways
 REDRAWS = 2  # times a gradient in another dtype must differ with other random values as well
 
-Describe = Callable[[], str]
+Describe = Callable[[], Problem]
 
 
 @dataclass(kw_only=True)
@@ -170,11 +170,11 @@ class Check:
         self.calls[axes] += 1
         self.operator.kernel.exact = True
         try:
-            text = backward_calls.problem(one, gradients)
+            text, differing = backward_calls.problem(one, gradients)
         except Exception as error:  # any exception of the user's backward()
-            text = f"with gradients of other strides, or for one input alone, {_raised(error)}"
+            text, differing = f"with gradients of other strides, or for one input alone, {_raised(error)}", None
         if text:
-            outcome.problem = partial(in_sample, one, text, exact=True)
+            outcome.problem = partial(in_sample, one, text, exact=True, differing=differing)
 
     def _compare_with_derivative(self, one: GradSample, gradients: Gradients, outcome: Outcome) -> None:
         for n, index in enumerate(one.derived):
@@ -284,15 +284,19 @@ class Check:
                 outcome.problem = partial(in_sample, one, text, exact=True)
                 return
             truth = torch.as_tensor(value, dtype=torch.float64)
-            allowed = GIVEN_RTOL * (truth.abs() + largest(truth))
+            most = GIVEN_RTOL * largest(truth)
+            allowed = GIVEN_RTOL * truth.abs() + most
             if not bool(torch.isfinite(truth).all()):
                 outcome.undecided.add(name)
                 continue
             differ = ~((gradients.found[n] - truth).abs() <= allowed)
             if bool(differ.any()):
-                shown = elements(gradients.found[n], truth, differ, f"{spec.name}_gradient()")
-                text = f"for {name!r} {shown}"
-                outcome.problem = partial(in_sample, one, text, exact=True)
+                judge = f"{spec.name}_gradient()"
+                text = f"for {name!r} {elements(gradients.found[n], truth, differ, judge)}"
+                differing = gradients.differing(
+                    one, n, truth.reshape(differ.shape), expected_is=judge, rtol=GIVEN_RTOL, atol=most
+                )
+                outcome.problem = partial(in_sample, one, text, exact=True, differing=differing)
                 return
             if largest(truth):
                 outcome.effective.add(name)
@@ -332,7 +336,8 @@ class Check:
             if not bool(torch.isfinite(low).all()) and largest(exact) * size > limits.max**0.25:
                 continue  # beyond the dtype on the way
             relative, roundings = LOW[low.dtype]
-            allowed = relative * (exact.abs() + largest(exact)) / 1.5 + roundings * limits.eps * size
+            rtol, atol = relative / 1.5, relative * largest(exact) / 1.5 + roundings * limits.eps * size
+            allowed = rtol * exact.abs() + atol
             differ = ~((low.double() - exact).abs() <= allowed)
             dtype = dtype_of(next(i.type for i in self.operator.spec.inputs if i.name == name), model.types)
             if bool(differ.any()):
@@ -340,7 +345,11 @@ class Check:
             if bool(differ.any()):
                 shown = elements(low.double(), exact, differ, "in float64 it gives")
                 text = f"in {dtype}, for {name!r}, {shown}; allowed: {relative:g} of the largest"
-                return partial(in_sample, declared, text, exact=False)
+                most = {"rtol": rtol, "atol": atol, "actual_is": f"backward() in {dtype}"}
+                judged = torch.where(differ, exact, low.double().where((low.double() - exact).abs() > allowed, exact))
+                differing = found.differing(declared, n, judged, expected_is="backward() in float64", **most)
+                differing = replace(differing, actual=low.double())
+                return partial(in_sample, declared, text, exact=False, differing=differing)
             if one.names[index] in outcome.effective:
                 outcome.dtypes.add((name, dtype))
         return None
@@ -357,7 +366,7 @@ class _Difference:
     actual: float
     expected: float
 
-    def describe(self) -> str:
+    def describe(self) -> Problem:
         """Return the message, with the derivative by single elements."""
         one, gradient = self.one, self.gradients.found[self.n]
         name = one.names[one.derived[self.n]]
@@ -373,8 +382,18 @@ class _Difference:
                     up = down = float("nan")
                 truth.reshape(-1)[at], kinks.reshape(-1)[at] = (up + down) / 2, abs(up - down)
         differ = ~((gradient - truth).abs() <= ELEMENT_ATOL + ELEMENT_RTOL * truth.abs() + kinks)
+        differing = None
         if bool(differ.any()):
             shown = elements(gradient, truth, differ, "the numerical derivative is")
+            kinked = ~differ & ((gradient - truth).abs() > ELEMENT_ATOL + ELEMENT_RTOL * truth.abs())
+            differing = self.gradients.differing(
+                one,
+                self.n,
+                gradient.where(kinked, truth),
+                expected_is="numerical derivative of the reference",
+                rtol=ELEMENT_RTOL,
+                atol=ELEMENT_ATOL,
+            )
         else:
             shown = (
                 f"along a random direction the reference changes by {self.expected:.6g}, "
@@ -386,7 +405,7 @@ class _Difference:
                 ". The reference does not depend on it there; a gradient that is not the derivative on purpose needs "
                 f"NOT_A_DERIVATIVE and a reference of its own, {one.spec.name}_gradient()"
             )
-        return in_sample(one, f"for {name!r} {shown}{hint}", exact=True)
+        return in_sample(one, f"for {name!r} {shown}{hint}", exact=True, differing=differing)
 
     def _moved(self, unit: torch.Tensor, by: float) -> tuple[torch.Tensor, ...]:
         return self.check._moved(self.one, self.gradients, self.n, unit, by=by)

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 
 from opmatrix import step_log
@@ -31,6 +32,7 @@ from opmatrix.torch_checks import gradient_samples
 from opmatrix.torch_checks.derivative import Check, Outcome
 from opmatrix.torch_checks.grad_sample import GradSample, sample
 from opmatrix.torch_checks.gradient_coverage import Coverage
+from opmatrix.torch_checks.gradient_message import Differing
 from opmatrix.torch_checks.reference_operator import ReferenceGradient, ReferenceOperator
 from opmatrix.torch_library import features, user_python
 from opmatrix.torch_library.user_python import Gradient
@@ -71,12 +73,16 @@ def results(layout: Paths, operator: Operator) -> list[dict[str, Any]]:
     given = reference if gradient.not_a_derivative else None
     defined.kernel.exact = True
     proved: list[dict[str, Any]] = []
-    for one in (
-        () if given else _samples(operator, gradient)
-    ):  # stop at the first failure: to describe one takes seconds
-        proved += _check(one, gradient, defined)
+    further = Check(operator=defined, gradient=gradient, given=given)
     coverage = Coverage(spec, gradient)
-    _check_further(Check(operator=defined, gradient=gradient, given=given), operator, drawn, coverage)
+    try:
+        # Stop at the first failure: to describe one takes seconds.
+        for one in () if given else _samples(operator, gradient):
+            proved += _check(one, gradient, defined)
+        _check_further(further, operator, drawn, coverage)
+    except _GradientError as error:
+        _keep(layout, further, error)
+        raise RegisterError(str(error)) from error.__cause__
     if not proved and not coverage.samples:
         raise RegisterError(
             f"{spec.name}: no case to check its gradient with. Add one to cases.py that is finite, and has "
@@ -106,7 +112,35 @@ def _check_further(check: Check, operator: Operator, drawn: list[Any], coverage:
     if wrong:
         smallest = min(wrong, key=lambda o: sum(t.numel() for t in o.sample.flat) if o.sample else 0)
         assert smallest.sample and smallest.problem
-        raise RegisterError(_message(smallest.sample, smallest.problem()))
+        problem = smallest.problem()
+        raise _GradientError(_message(smallest.sample, problem.text), smallest.sample, problem.differing)
+
+
+class _GradientError(Exception):
+    """A gradient that differs: the message, the sample, and the numbers, or what torch's check printed."""
+
+    def __init__(
+        self, message: str, sample: GradSample, differing: Differing | None = None, *, printed: str = ""
+    ) -> None:
+        super().__init__(message)
+        self.sample, self.differing, self.printed = sample, differing, printed
+
+
+def _keep(layout: Paths, check: Check, wrong: _GradientError) -> None:
+    """Keep the numbers for the report. Of a failing gradcheck they are those that `check` finds for a small sample; for
+    a larger one, and where it finds none, as for a second derivative, the Jacobians that torch printed."""
+    from opmatrix.torch_checks import failing_gradient  # which only a failing check needs
+
+    differing = wrong.differing
+    small = all(tensor.numel() <= gradient_samples.SMALL for tensor in wrong.sample.flat)
+    if wrong.printed and small and (problem := check.run(wrong.sample.model).problem):
+        differing = problem().differing
+    if differing:
+        failing_gradient.keep(layout, check, differing)
+    elif pairs := _PAIR.findall(wrong.printed):
+        numerical, analytical = (np.array(_matrix(text)) for text in pairs[-1])
+        if numerical.size and numerical.shape == analytical.shape:
+            failing_gradient.keep_jacobians(layout, wrong.sample, numerical, analytical)
 
 
 def _samples(operator: Operator, gradient: Gradient) -> Iterator[GradSample]:
@@ -149,7 +183,8 @@ def _check(sample: GradSample, gradient: Gradient, operator: ReferenceOperator) 
         except Exception as error:  # GradcheckError, or an exception of backward()
             problem = summarize(str(error)) or one_line(error).rstrip(".")
             hint = _hint(sample) if name == "gradcheck" else ""
-            raise RegisterError(_message(sample, f"torch.autograd.{name} says: {problem}{hint}")) from error
+            message = _message(sample, f"torch.autograd.{name} says: {problem}{hint}")
+            raise _GradientError(message, sample, printed=str(error)) from error
         proved.append({"case": sample.case.name, "check": name, "mode": "fast" if fast else "every element"})
     return proved
 

@@ -93,6 +93,8 @@ class _Kernel:
 
     def __init__(self, layout: Paths, spec: OpSpec, without: Sequence[str], called: _Kernel | None) -> None:
         self._exact, self._called = False, called
+        self.calls: list[dict[str, Any]] | None = None
+        """What it was called with, and what it returned, while this is a list."""
         self._spec = spec
         self._declared = Reference(layout, spec)
         self._in_float64 = Reference(layout, in_float64(spec, without))
@@ -119,7 +121,10 @@ class _Kernel:
         }
         reference = self._in_float64 if self._exact else self._declared
         outputs = tuple(as_tensor(output) for output in reference(inputs, attributes))
-        return nested(self._spec, outputs)
+        result = nested(self._spec, outputs)
+        if self.calls is not None:
+            self.calls.append({"given": [*given, *named.values()], "result": result})
+        return result
 
 
 def as_arrays(value: Any) -> Any:

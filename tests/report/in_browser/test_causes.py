@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from selenium import webdriver
 from selenium.webdriver.common.action_chains import ActionChains
@@ -15,6 +16,8 @@ from selenium.webdriver.support.wait import WebDriverWait
 from opmatrix.report import html_page
 from opmatrix.report.logs_and_graphs import Background
 from opmatrix.report.report_json import document
+from opmatrix.spec import Tolerance
+from opmatrix.testdata import mismatch
 from opmatrix.verdict import CheckRecord, FailedStep, Verdict
 from tests.report.in_browser.page import COLOURS, FOUND, Page, count, emulated, failing_page
 from tests.report.many import BACKGROUND, ENVIRONMENTS, cells, verdict
@@ -153,6 +156,37 @@ def test_a_failing_case_has_its_errors_above_the_fold(driver: webdriver.Chrome, 
         assert links["log"].endswith(f"/log/verify/{cell}.log".replace("@", "%40"))
         assert links["model"].endswith("/static/model.onnx") and links["data"].endswith("/data/operator_00/static")
         assert driver.get_log("browser") == []
+
+
+def test_a_search_and_a_gradient_have_their_errors(driver: webdriver.Chrome, tmp_path: Path) -> None:
+    """A drawn input can be taken away, a gradient where its record says so."""
+    expected = np.linspace(1.0, 2.0, 30).reshape(5, 6)
+    wrong = expected + np.outer(np.arange(5) == 3, np.ones(6))
+    found, kinds = [r for r in FOUND if r.outcome == "verified"][:4], ("search", "gradient")
+    failed = [
+        CheckRecord(op="operator_00", check=kind, torch="2.13", outcome="failed", detail=f"{kind}: it differs")
+        for kind in kinds
+    ]
+    measured = mismatch.measure(wrong, expected, tolerance=Tolerance(rtol=1e-6, atol=0.0))
+    common = {"model": "m", "attributes": {}, "inputs": [], "actual_is": "this", "expected_is": "that", **measured}
+    each = [
+        {"case": "found_1", "output": "y", **common},
+        {"case": "gradient_a", "output": "gradient of x", "saved": False, **common},
+    ]
+    shown = {str(check): {f"{record['case']}/m": n} for n, (check, record) in enumerate(zip(failed, each, strict=True))}
+    failing = {"records": each, "shown": shown, "failing": 2}
+    report = document(found, ENVIRONMENTS, checks=failed)
+    (tmp_path / "index.html").write_text(html_page.render(report, found, [BACKGROUND] * len(found), failed, failing))
+    driver.get((tmp_path / "index.html").as_uri())
+    page = Page(driver, "")
+    page.run("document.querySelectorAll('.cause').forEach((card) => { card.open = true; })")
+    WebDriverWait(driver, 10).until(lambda _: len(page.all(".cause .plots canvas")) == 8)
+    facts = [text.replace("\n", " ") for text in page.texts(".cause .facts")]
+    assert "6 of 30 elements of y float64[5, 6]" in facts[0]
+    assert "6 of 30 elements of gradient of x float64[5, 6]" in facts[1]
+    commands = page.texts(".cause .command code")
+    assert "python -m opmatrix save-case operator_00 --case found_1" in commands
+    assert not any("gradient_a" in command for command in commands)
 
 
 def record_cell(page: Page) -> str:

@@ -101,7 +101,7 @@ function causeBody({ blocked, detail, cells, checks }) {
     checks.length > 0 && make("details", {}, make("summary", {}, `${many(checks.length, "check")} in torch and of files`), ...checks.map(checkItem)),
     record && log && make("details", {}, make("summary", {}, "Log"), logOf(log)),
     i !== undefined && !blocked && links(i, k),
-    record && takeAway(known ? `${saveOf(i)} --case ${nameOf(record)}` : `python -m opmatrix save-case ${check.op} --case ${nameOf(record)}`),
+    record && record.saved !== false && takeAway(known ? `${saveOf(i)} --case ${nameOf(record)}` : `python -m opmatrix save-case ${check.op} --case ${nameOf(record)}`),
   ];
 }
 

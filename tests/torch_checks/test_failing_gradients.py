@@ -1,0 +1,127 @@
+"""The folder of a failing gradient replays with torch alone, for each kind of schema, and of call of backward()."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opmatrix.declaration.load import load_operator
+from opmatrix.errors import UsageError
+from opmatrix.project.paths import Paths
+from opmatrix.stages import save_case
+from tests.support.forked import forked
+from tests.support.projects import ROOT
+from tests.support.taken_away import replayed
+from tests.torch_checks.test_gradient_faults import changed, check
+
+pytestmark = [pytest.mark.torch, pytest.mark.deep]
+
+TWICE = """
+
+_right = backward
+
+
+def _twice(found):
+    if isinstance(found, (list, tuple)):
+        return type(found)(map(_twice, found))
+    return None if found is None else 2 * found
+
+
+def backward(ctx, *grads):
+    return _twice(_right(ctx, *grads))
+"""
+TWICE_IN_REFERENCE = """
+
+_right = soft_cap_backward
+
+
+def soft_cap_backward(*inputs, **attributes):
+    return tuple(None if found is None else 2 * found for found in _right(*inputs, **attributes))
+"""
+
+
+def failing(layout: Paths, name: str) -> dict[str, Any]:
+    """Return what the report has of an operator's gradient."""
+    path = layout.mismatches(layout.register_manifest(name, "gradient", torch="2.13"))
+    (record,) = json.loads(path.read_text())["mismatches"]
+    found: dict[str, Any] = record
+    return found
+
+
+def registered(layout: Paths, name: str) -> str:
+    def run() -> None:
+        from opmatrix.stages import register
+        from opmatrix.testdata import drawn_cases
+
+        drawn_cases.write(layout.drawn_inputs(name), [])
+        register.run(layout, load_operator(layout, name), part="gradient")
+
+    import torch.fx.experimental.symbolic_shapes  # noqa: F401  # once for all children: gradcheck needs it
+
+    return forked(run, layout.root / "output")
+
+
+def saved(layout: Paths, name: str, record: dict[str, Any], into: Path) -> str:
+    """Save the gradient, and return what its replay prints, which must fail."""
+    save_case.run(layout, load_operator(layout, name), lowering=None, cells=[], case=record["case"], into=into)
+    done = replayed(into)
+    assert done.returncode == 1 and done.stderr == "", done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("project", "name"),
+    [
+        ("halves", "weighted_sum"),
+        ("in_place", "axpy"),
+        ("in_place", "split_sign"),
+        ("in_torch", "rms_scale"),
+        ("scalars", "damped"),
+        ("schemas", "rows"),
+        ("seeds", "dropout"),  # whose backward() calls the operator
+        ("variadic", "scale_all"),
+    ],
+)
+def test_a_gradient_of_each_kind_of_schema_replays(project: str, name: str, tmp_path: Path) -> None:
+    layout = Paths(shutil.copytree(ROOT / "tests/projects" / project, tmp_path / "project"))
+    formula = layout.torch_op(name)
+    formula.write_text(formula.read_text() + TWICE)
+    assert "gradcheck says: Jacobian mismatch" in registered(layout, name)
+    record = failing(layout, name)
+    counts = f"{record['output']}: {record['differing']} of {record['elements']} elements differ"
+    assert counts in saved(layout, name, record, tmp_path / "saved")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("return of_x,", "return of_x * (2 if x.dtype == torch.float32 else 1),", "backward() in float64"),
+        ("    (x,)", "    grad = grad if grad.is_contiguous() else grad.flip(0)\n    (x,)", "for a contiguous one"),
+        ("    (x,)", "    grad = grad * 2 if 0 in grad.stride() else grad\n    (x,)", "for a contiguous one"),
+        ("grad.sum(0) if", "ctx.needs_input_grad[0] * grad.sum(0) if", "while all inputs require one"),
+    ],
+    ids=["float32", "strides", "expanded", "frozen"],
+)
+def test_a_gradient_that_is_wrong_in_one_call_replays(old: str, new: str, said: str, tmp_path: Path) -> None:
+    check(tmp_path / "project", changed(torch_op=(old, new)))
+    layout = Paths(tmp_path / "project")
+    record = failing(layout, "mix")
+    assert said in record["expected_is"]
+    assert f"{record['expected_is']} " in saved(layout, "mix", record, tmp_path / "saved")
+
+
+def test_a_gradient_by_an_operator_has_data_and_no_folder(tmp_path: Path) -> None:
+    layout = Paths(shutil.copytree(ROOT / "tests/projects/backward", tmp_path / "project"))
+    reference = layout.reference("soft_cap_backward")
+    reference.write_text(reference.read_text() + TWICE_IN_REFERENCE)
+    assert "gradcheck says: Jacobian mismatch" in registered(layout, "soft_cap")
+    record = failing(layout, "soft_cap")
+    assert record["differing"] and not record["saved"]
+    with pytest.raises(
+        UsageError, match="the operator soft_cap_backward computes its gradient, and torch alone cannot"
+    ):
+        saved(layout, "soft_cap", record, tmp_path / "saved")
