@@ -110,6 +110,17 @@ def test_a_check_that_did_not_run_has_no_record(tmp_path: Path) -> None:
     assert read(paths, [], [check]) == html_page.NO_MISMATCHES
 
 
+def test_cells_of_an_operator_share_what_is_known_of_all_cases(tmp_path: Path) -> None:
+    paths = Paths(tmp_path)
+    found = [failing(paths, op, cell, detail=f"error {n}") for op in "ab" for n, cell in enumerate(CELLS[:3])]
+    for number, one in enumerate(found):
+        over = {"cases": ["case_1/static"], "sizes": {"W": [number]}} if number != 3 else None
+        verdicts.write_mismatches(paths.mismatches(paths.verdict(*one.key)), [record(str(one))], over)
+    page = read(paths, found, [])
+    assert [one["sizes"] for one in page["over"]] == [{"W": [0]}, {"W": [4]}]
+    assert {one["of"][0]: one["over"] for one in page["records"] if one["of"] != str(found[3])} == {"a": 0, "b": 1}
+
+
 def test_the_page_has_the_records(tmp_path: Path) -> None:
     paths = Paths(tmp_path)
     found = failing(paths, "op", CELLS[0])

@@ -22,7 +22,7 @@ from opmatrix.report.records import OUTCOMES, weak_checks
 from opmatrix.report.report_json import Document
 from opmatrix.verdict import CaseResult, CheckRecord, Verdict, finite
 
-NO_MISMATCHES: Mapping[str, Any] = {"records": [], "shown": {}, "failing": 0}
+NO_MISMATCHES: Mapping[str, Any] = {"records": [], "shown": {}, "failing": 0, "over": []}
 """What `opmatrix.report.mismatches` returns where nothing fails."""
 
 

@@ -22,7 +22,8 @@ def read(layout: Paths, verdicts: Iterable[Verdict], checks: Iterable[CheckRecor
     """Return the records, and which one each failing case has: ``shown[name]["case/model"]`` is its index.
 
     A case whose message is the same in several cells has one record, of the first cell. Each operator's cases come
-    first with one record, then those with other messages.
+    first with one record, then those with other messages. ``over[record["over"]]`` has the sizes of all cases of the
+    operator, as in the first cell or check of its kind with a record.
     """
     groups: dict[tuple[str, ...], list[tuple[Found, str]]] = {}
     for found, case, message in _failing(verdicts, checks):
@@ -31,18 +32,24 @@ def read(layout: Paths, verdicts: Iterable[Verdict], checks: Iterable[CheckRecor
     records: list[dict[str, Any]] = []
     shown: dict[str, dict[str, int]] = {}
     files: dict[Path, dict[str, dict[str, Any]]] = {}
+    over: dict[tuple[str, str], dict[str, Any]] = {}
     for key in dict.fromkeys([*reversed(first.values()), *groups]):
         found, case = groups[key][0]
         path = layout.mismatches(_record(layout, found))
         if len(records) >= MOST or (path not in files and len(files) >= _MOST_FILES):
             continue
         if path not in files:
-            files[path] = _read(path)
+            files[path], all_cases = _read(path)
+            if all_cases:
+                over.setdefault((found.op, _kind(found)), all_cases)
         for name in files[path] if case == _EVERY else files[path].keys() & {case}:
             for other, _ in groups[key]:
                 shown.setdefault(str(other), {})[name] = len(records)
-            records.append({"of": str(found), **files[path][name]})
-    return {"records": records, "shown": shown, "failing": sum(map(len, groups.values()))}
+            kind = (found.op, _kind(found))
+            of = [*over].index(kind) if kind in over else None
+            records.append({"of": str(found), "over": of, **files[path][name]})
+    failing = sum(map(len, groups.values()))
+    return {"records": records, "shown": shown, "failing": failing, "over": [*over.values()]}
 
 
 def _failing(verdicts: Iterable[Verdict], checks: Iterable[CheckRecord]) -> Iterator[tuple[Found, str, str]]:
@@ -61,9 +68,15 @@ def _record(layout: Paths, found: Found) -> Path:
     return layout.verdict(*found.key) if isinstance(found, Verdict) else layout.check_record(*found.key)
 
 
-def _read(path: Path) -> dict[str, dict[str, Any]]:
-    """Return the records in a file by ``case/model``; none where it is missing or damaged."""
+def _kind(found: Found) -> str:
+    return found.lowering if isinstance(found, Verdict) else found.check
+
+
+def _read(path: Path) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
+    """Return the records in a file by ``case/model``, and what it has of all cases; none where it is missing or
+    damaged."""
     try:
-        return {f"{one['case']}/{one['model']}": one for one in json.loads(path.read_text())["mismatches"]}
-    except (OSError, ValueError, LookupError, TypeError):
-        return {}
+        content = json.loads(path.read_text())
+        return {f"{one['case']}/{one['model']}": one for one in content["mismatches"]}, content.get("over") or {}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return {}, {}

@@ -139,6 +139,11 @@ def test_a_failing_case_has_its_errors_above_the_fold(driver: webdriver.Chrome, 
         facts = page.one(".cause .facts").text
         assert f"{record['differing']} of 420 elements of y float32[2, 6, 5, 7]" in facts.replace("\n", " ")
         assert "ONNX Runtime, optimised with reference in float64" in facts and "eps=1e-05" in facts
+        assert "over all cases\nwrong from W = 17 on (2 of 2 cases; right up to W = 16 in 3)" in facts
+        by_size = "return document.querySelector('[aria-label^=\"Error against size\"]').getAttribute('aria-label')"
+        assert page.run(by_size) == "Error against size: 2 wrong and 4 other cases, by W"
+        Select(page.one('[aria-label="Size of the cases"]')).select_by_visible_text("N")
+        assert page.run(by_size) == "Error against size: 2 wrong and 4 other cases, by N"
         # The map that is shown first has the wrong elements in one column.
         label = "return document.querySelector('.where canvas').getAttribute('aria-label')"
         assert page.run(label) == "axis 1 (6) down, axis 3 (7) across: 6 of 42 fields are wrong"

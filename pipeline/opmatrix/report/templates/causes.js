@@ -92,7 +92,7 @@ function causeBody({ blocked, detail, cells, checks }) {
     why(detail, record ? 3 : 12),
     command && copied(command),
     make("div", { className: record ? "evidence" : "evidence plain" }, ...[
-      record && make("div", { className: "data" }, ...showMismatch(record, known ? i : undefined)),
+      record && make("div", { className: "data" }, ...showMismatch(record)),
       !record && log && make("div", { className: "data" }, logOf(log)),
       i !== undefined && !blocked && of("pictures", i).length > 0 && graph(i, k, true),
     ].filter(Boolean)),

@@ -56,7 +56,7 @@ function detail(i, from, to) {
     text && section("Why", "", make("pre", { className: "text why" }, text)),
     section("Replay", "", copied(replayOf(i, k))),
     record && takeAway(`${saveOf(i)} --case ${nameOf(record)}`),
-    record && section("Data", caseOf("case", k), ...showMismatch(record, i)),
+    record && section("Data", caseOf("case", k), ...showMismatch(record)),
     from < to && section("Cases", tally(from, to), caseTable(i, from, to, k)),
     graph(i, k),
     links(i, k),

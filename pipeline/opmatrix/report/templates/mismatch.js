@@ -1,6 +1,6 @@
 // The errors of a failing case. docs/report.md describes its record.
 
-const MISMATCHES = DATA.mismatches;
+const MISMATCHES = DATA.mismatches, OVER = MISMATCHES.over ?? [];
 
 // Return the record of a case, or null: the page has some of them only.
 function mismatchOf(of, key) {
@@ -11,8 +11,7 @@ function mismatchOf(of, key) {
 // The name of the case that a record is of: of all drawn inputs, the one that failed.
 const nameOf = (record) => record.drawn ?? record.case;
 
-// `i` is the cell of the record, or undefined for a check.
-function showMismatch(record, i) {
+function showMismatch(record) {
   const shape = (of) => `${of.dtype}[${of.shape.join(", ")}]`;
   const attributes = Object.entries(record.attributes ?? {}).map(([key, value]) => `${key}=${value}`);
   const inputs = (record.inputs ?? []).map((input) => `${input.name} ${shape(input)}`);
@@ -32,8 +31,10 @@ function showMismatch(record, i) {
   say("compared", `${record.actual_is} with ${record.expected_is}`);
   if (record.drawn) say("drawn input", record.drawn);
   say("inputs", [...inputs, ...attributes].join(", "));
+  const inCommon = OVER[record.over]?.in_common;
+  if (inCommon) say("over all cases", inCommon);
   if (record.problem || !worst) return [make("p", { className: "problem" }, record.problem), facts];
-  return [facts, make("div", { className: "plots" }, ...[whereWrong, inUlps, byMagnitude, bothValues, bySize].map((draw) => draw(record, i)).filter(Boolean)), around(record)];
+  return [facts, make("div", { className: "plots" }, ...[whereWrong, inUlps, byMagnitude, bothValues, bySize].map((draw) => draw(record)).filter(Boolean)), around(record)];
 }
 
 // Where in the tensor: the largest error for each two indices, over the other axes.
@@ -196,31 +197,34 @@ function bothValues(record) {
   }), `${both[0].length} wrong and ${both[1].length} other elements`);
 }
 
-// The cases of a cell whose sizes are known: the failing ones with a record, and those of models with fixed sizes.
-function bySize(record, i) {
-  if (i === undefined) return null;
-  const both = [[], []], sizes = new Set(), [from, to] = cases(i), shown = MISMATCHES.shown[name(i)] ?? {};
-  for (let k = from; k < to; k++) {
-    const used = CASES.tolerance_used[k], at = shown[`${caseOf("case", k)}/${caseOf("model", k)}`];
-    const elements = at === undefined ? sizeOf(i, k) : MISMATCHES.records[at].elements;
-    if (used === null || !elements) continue;
-    sizes.add(elements);
-    both[WRONG.has(caseOf("outcome", k)) ? 0 : 1].push([elements, clampShare(used)]);
-  }
-  if (sizes.size < 2 || !both[0].length) return null;
-  return plot("Error against size", "cases of this cell", 165, columns(...both), () => ({
-    scales: { x: LOGARITHMIC, y: { distr: 3, log: 10, range: [LEAST_SHARE / 1.6, 160] } },
-    axes: [logAxis("elements of the output", 6, { size: 22 }), logAxis("", 6, { values: shareTexts, size: 62 })],
-    series: [{}, dots(colour("--wrong")), dots(colour("--dot"), 5)],
-    hooks: { drawAxes: [(chart) => limitLine(chart, "y")] },
-  }), `${both[0].length} wrong and ${both[1].length} other cases`);
+// All cases of the operator, by a size of their inputs that is chosen: those that fail as this one, and those that pass.
+function bySize(record) {
+  const over = OVER[record.over];
+  if (!over || !Object.keys(over.sizes).length) return null;
+  const names = Object.keys(over.sizes), choice = make("select", {}), box = make("div", {});
+  choice.setAttribute("aria-label", "Size of the cases");
+  for (const one of names) choice.append(make("option", { value: one }, one));
+  choice.value = names.find((one) => over.in_common.includes(` ${one} = `)) ?? names.find((one) => one.endsWith(".numel()")) ?? names[0];
+  const draw = () => box.replaceChildren(sizePlot(over, choice));
+  choice.addEventListener("change", () => { draw(); choice.focus(); });
+  draw();
+  return box;
 }
 
-// Return the number of elements of the first output, if the model of a case fixes it.
-function sizeOf(i, k) {
-  const found = of("pictures", i).find(([model]) => model === caseOf("model", k));
-  const sizes = found && /\[([\d, ]*)\]$/.exec(String(DATA.graphs[found[1]].outputs[0]?.[2]));
-  return sizes ? sizes[1].split(",").reduce((product, size) => product * Number(size || 1), 1) : null;
+function sizePlot(over, choice) {
+  const both = [[], []];
+  over.sizes[choice.value].forEach((size, k) => {
+    const used = over.tolerance_used[k] ?? (over.wrong[k] ? Infinity : 0); // a wrong case without a number: a NaN, another shape
+    both[over.wrong[k] ? 0 : 1].push([Math.max(size, 0.5), clampShare(used)]); // an empty one is left of 1
+  });
+  const figure = plot("Error against size", "", 165, columns(...both), () => ({
+    scales: { x: LOGARITHMIC, y: { distr: 3, log: 10, range: [LEAST_SHARE / 1.6, 160] } },
+    axes: [logAxis(choice.value, 6, { size: 22 }), logAxis("", 6, { values: shareTexts, size: 62 })],
+    series: [{}, dots(colour("--wrong")), dots(colour("--dot"), 5)],
+    hooks: { drawAxes: [(chart) => limitLine(chart, "y")] },
+  }), `${both[0].length} wrong and ${both[1].length} other cases, by ${choice.value}`);
+  figure.querySelector("figcaption").append(choice);
+  return figure;
 }
 
 function around(record) {
