@@ -23,12 +23,17 @@ _FORMATTED = re.compile(
 )
 
 
-def for_shell(text: str) -> str:
-    """Return `text` with its commands as they run in the current folder, the project's root. In files they stay
-    ``python -m opmatrix``, which works in every environment."""
-    if not Path("run").is_file():
+def for_shell(text: str, root: Path = Path()) -> str:
+    """Return `text` with its commands as they run in the project's root: with ./run in a checkout of opmatrix. In logs,
+    verdicts and records they stay ``python -m opmatrix``, which works in every environment."""
+    if not in_checkout(root):
         return text
     return _DOIT.sub(r"\1./run doit", _STAGE.sub(r"./run \1python -m opmatrix", text))
+
+
+def in_checkout(root: Path) -> bool:
+    """Return whether commands in a project's root begin with ./run."""
+    return (root / "run").is_file()
 
 
 def width_of(stream: IO[str]) -> int:

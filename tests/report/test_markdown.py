@@ -43,7 +43,7 @@ def test_a_fault_has_its_detail_and_replay_command() -> None:
     wrong = record("mismatched", detail="1 of 2 cases; case_1: 3 of 64 elements differ")
     text = render([wrong])
     assert f"≠ **mismatched**\n\n- `op-custom@{CELLS[0]}`\n\n```text\n1 of 2 cases; case_1: 3 of 64" in text
-    assert f"```text\n{wrong.replay('case_1')}\n```" in text
+    assert f"```text\n./run {wrong.replay('case_1')}\n```" in text
 
 
 def test_broken_and_fixed_cells() -> None:

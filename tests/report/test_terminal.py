@@ -269,7 +269,8 @@ def test_junit_has_the_message_of_each_wrong_case() -> None:
     found = replace(MISMATCHED, detail="2 of 3 cases; large: too much", cases=(RIGHT, WRONG, second))
     found = replace(found, cases=(RIGHT, replace(WRONG, detail="too much"), second))
     (failure,) = ElementTree.fromstring(junit.render([found])).iter("failure")
-    assert failure.text == "2 of 3 cases; large: too much\nother: y differs"
+    again = f"Replay: ./run {found.replay('large')}"
+    assert failure.text == f"2 of 3 cases; large: too much\nother: y differs\n{again}"
 
 
 def test_a_verified_cell_may_have_an_unsupported_case(layout: Paths, capsys: pytest.CaptureFixture[str]) -> None:

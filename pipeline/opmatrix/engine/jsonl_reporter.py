@@ -13,6 +13,7 @@ from doit.task import Task
 from opmatrix.engine.doit_tasks import StepTask
 from opmatrix.engine.progress_reporter import StepReporter
 from opmatrix.engine.step_failure import StepBlocked, StepFailed
+from opmatrix.terminal_text import for_shell
 
 
 class JsonLines(StepReporter):
@@ -50,7 +51,7 @@ class JsonLines(StepReporter):
     def add_failure(self, task: Task, fail: BaseFail) -> None:
         blocked = isinstance(fail, StepBlocked)
         reason = fail.detail if blocked else fail.summary if isinstance(fail, StepFailed) else fail.message
-        self._end(task, "blocked" if blocked else "failed", reason=reason)
+        self._end(task, "blocked" if blocked else "failed", reason=for_shell(reason))
 
     def skip_uptodate(self, task: Task) -> None:
         self._end(task, "up-to-date")
@@ -59,7 +60,7 @@ class JsonLines(StepReporter):
         self._end(task, "ignored")
 
     def note(self, text: str) -> None:
-        self._write_event("note", reason=text)
+        self._write_event("note", reason=for_shell(text))
 
     def complete_run(self) -> None:
         for error in self.runtime_errors:

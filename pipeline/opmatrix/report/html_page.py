@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import accumulate
+from pathlib import Path
 from typing import Any
 
 from opmatrix.matrix.cells import EXPORTERS
@@ -20,6 +21,7 @@ from opmatrix.report.html_template import join
 from opmatrix.report.logs_and_graphs import Background
 from opmatrix.report.records import OUTCOMES, weak_checks
 from opmatrix.report.report_json import Document
+from opmatrix.terminal_text import for_shell
 from opmatrix.verdict import CaseResult, CheckRecord, Verdict, finite
 
 NO_MISMATCHES: Mapping[str, Any] = {"records": [], "shown": {}, "failing": 0, "over": []}
@@ -35,10 +37,13 @@ def render(
     links: Mapping[str, str] | None = None,
     runs: Sequence[Mapping[str, Any]] = (),
     seconds: Mapping[str, Mapping[str, float]] | None = None,
+    *,
+    root: Path = Path(),
 ) -> str:
     """Return the HTML of the page, from one background for each verdict, the records of failing cases, the addresses of
-    a cell's files (`logs_and_graphs.links`), the last runs, and the seconds of each operator (`report.history`)."""
-    found = data(report, verdicts, backgrounds, checks)
+    a cell's files (`logs_and_graphs.links`), the last runs, and the seconds of each operator (`report.history`). `root`
+    is the project's, in which commands run."""
+    found = data(report, verdicts, backgrounds, checks, root=root)
     found |= {"mismatches": mismatches, "links": links, "history": [*runs], "seconds": seconds or {}}
     return join(json.dumps(found, separators=(",", ":"), allow_nan=False))
 
@@ -48,6 +53,8 @@ def data(
     verdicts: Sequence[Verdict],
     backgrounds: Sequence[Background],
     checks: Sequence[CheckRecord] = (),
+    *,
+    root: Path = Path(),
 ) -> dict[str, Any]:
     """Return the JSON document of the page."""
     changed = kinds(report["changes"])
@@ -58,6 +65,7 @@ def data(
     graphs = _Graphs()
     return {
         "schema": report["schema"],
+        "run": for_shell("python -m opmatrix", root).removesuffix("python -m opmatrix"),
         "environments": report["environments"],
         "changes": report["changes"],
         "skipped": report["skipped"],
@@ -70,7 +78,7 @@ def data(
             **_columns([v.cell for v in verdicts], "torch", "exporter", "opset", "ort"),
             **_columns(verdicts, "outcome", "detail"),
             "blocked": _column(_blocked(v) for v in verdicts),
-            "log": _column(b.log for b in backgrounds),
+            "log": _column(b.log and for_shell(b.log, root) for b in backgrounds),
             "change": _column(kind for kind, _ in changes),
             "before": _column(before for _, before in changes),
             "pictures": _column(graphs.by_model(b.pictures) for b in backgrounds),
@@ -82,7 +90,7 @@ def data(
                 "name": str(c),
                 **{field: getattr(c, field) for field in ("op", "check", "lowering", "torch", "outcome", "detail")},
                 "blocked": _blocked(c),
-                "replay": c.replay,
+                "replay": for_shell(c.replay, root),
                 "change": changed.get(str(c), ("", None))[0],
                 "weak": c.weak if weak_checks([c]) else (),
                 "notes": [result["note"] for result in c.results if "note" in result],

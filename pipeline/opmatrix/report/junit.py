@@ -10,22 +10,32 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
+from pathlib import Path
 
 from opmatrix.report.records import weak_checks
+from opmatrix.report.terminal import replay
+from opmatrix.terminal_text import for_shell
 from opmatrix.verdict import WRONG, CheckRecord, Found, Outcome, Verdict
 
 _TAGS: Mapping[Outcome, str] = {"mismatched": "failure", "failed": "error", "unsupported": "skipped"}
 _COUNTS: Mapping[Outcome, str] = {"mismatched": "failures", "failed": "errors", "unsupported": "skipped"}
 
 
-def render(verdicts: Sequence[Verdict], checks: Sequence[CheckRecord] = ()) -> bytes:
-    """Return the XML document. Written as text: xml.etree takes three times as long, with its import."""
+def render(
+    verdicts: Sequence[Verdict],
+    checks: Sequence[CheckRecord] = (),
+    *,
+    root: Path = Path(),
+) -> bytes:
+    """Return the XML document; `root` is the project's, in which commands run.
+
+    Written as text: xml.etree takes three times as long, with its import."""
     found: list[Found] = sorted([*verdicts, *checks], key=_suite)  # which keeps the order within an operator
     lines = ["<?xml version='1.0' encoding='utf-8'?>", f"<testsuites{_head('opmatrix', found)}>"]
     for name, group in groupby(found, _suite):
         suite = [*group]
         lines.append(f"<testsuite{_head(name, suite)}>")
-        lines += map(_test_case, suite)
+        lines += [_test_case(one, root) for one in suite]
         lines.append("</testsuite>")
     lines.append("</testsuites>\n")
     return "\n".join(lines).encode()
@@ -43,11 +53,11 @@ def _head(name: str, found: Sequence[Found]) -> str:
     return f' name={_quoted(name)} tests="{len(found)}"{counts}'
 
 
-def _test_case(found: Found) -> str:
+def _test_case(found: Found, root: Path) -> str:
     of, name = (found.lowering, str(found.cell)) if isinstance(found, Verdict) else _of_check(found)
     start = f"<testcase name={_quoted(name)} classname={_quoted('.'.join(filter(None, (_suite(found), of))))}"
     if tag := _TAGS.get(found.outcome):
-        detail = _xml("\n".join(_lines(found)))
+        detail = _xml("\n".join(_lines(found, root)))
         message = _quoted(detail.partition("\n")[0])
         return f"{start}><{tag} message={message}>{_escaped(detail)}</{tag}></testcase>"
     if isinstance(found, CheckRecord) and weak_checks([found]):
@@ -61,13 +71,16 @@ def _of_check(found: CheckRecord) -> tuple[str | None, str]:
     return found.lowering, f"{found.check}@torch{found.torch}" if found.torch else found.check
 
 
-def _lines(found: Found) -> Iterator[str]:
-    """Yield why a cell or a check is not verified: of a cell, also the messages of its other cases."""
+def _lines(found: Found, root: Path) -> Iterator[str]:
+    """Yield why a cell or a check is not verified: of a cell, also the messages of its other cases; and the command
+    that repeats what is wrong, where the messages do not have it."""
     yield found.detail
     if isinstance(found, Verdict):
         for case in found.results.of(*WRONG):
             if case.detail not in found.detail:
                 yield f"{case.case}: {case.detail}"
+    if found.outcome in WRONG and (command := replay(found)):
+        yield f"Replay: {for_shell(command, root)}"
 
 
 def _quoted(text: str) -> str:

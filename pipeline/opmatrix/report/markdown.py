@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from pathlib import Path
 from typing import Any
 
 from opmatrix.errors import many, printable
@@ -14,6 +15,7 @@ from opmatrix.report.records import Skipped, totals, weak_checks
 from opmatrix.report.report_json import Document
 from opmatrix.report.terminal import ROW_MARKS, WEAK, compat_reasons, faults, replay, unsupported_cases
 from opmatrix.report.terminal_table import MARKS
+from opmatrix.terminal_text import for_shell
 from opmatrix.verdict import WRONG, CheckRecord, Found, Outcome, Verdict
 
 # GitHub rejects a comment of more than 65,536 characters; these bounds keep a summary of any matrix below that.
@@ -32,14 +34,16 @@ def render(
     verdicts: Sequence[Verdict],
     skipped: Sequence[Skipped] = (),
     checks: Sequence[CheckRecord] = (),
+    *,
+    root: Path = Path(),
 ) -> str:
-    """Return the summary."""
+    """Return the summary. `root` is the project's, in which commands run."""
     parts = [f"## opmatrix: {totals(verdicts, checks)}", *_changes(report["changes"])]
     if verdicts:
         parts.append("\n".join(_table(verdicts)))
     if checks:
         parts.append("\n".join(_check_table(checks)))
-    parts += _faults(verdicts, checks)
+    parts += _faults(verdicts, checks, root)
     if weak := weak_checks(checks):
         lines = _list(f"{WEAK[0]} {_code(str(found))}: {_plain(_cut(why))}" for found in weak for why in found.weak)
         parts.append("### Weak, and the remedy\n\n" + "\n".join(lines))
@@ -151,14 +155,14 @@ def _field(count: Counter[Outcome] | None) -> str:
     return ", ".join(f"{MARKS[o][0]} {count[o]}" for o in order if count and count[o])
 
 
-def _faults(verdicts: Sequence[Verdict], checks: Sequence[CheckRecord]) -> Iterator[str]:
+def _faults(verdicts: Sequence[Verdict], checks: Sequence[CheckRecord], root: Path) -> Iterator[str]:
     """Yield what is wrong, then what is unsupported. Cells and checks with the same detail are listed together."""
     found = faults(verdicts, checks)
     wrong = [(key, alike) for key, alike in found.items() if key[0] in WRONG]
     if wrong:
         yield "### What is wrong"
     for (outcome, detail), alike in wrong[:_FAULTS]:
-        yield _fault(outcome, detail, alike)
+        yield _fault(outcome, detail, alike, root)
     if len(wrong) > _FAULTS:
         yield f"{len(wrong) - _FAULTS} more faults are in index.html."
     reasons = [
@@ -174,12 +178,12 @@ def _faults(verdicts: Sequence[Verdict], checks: Sequence[CheckRecord]) -> Itera
         yield "### Unsupported, and why\n\n" + "\n".join(_list(reasons))
 
 
-def _fault(outcome: Outcome, detail: str, alike: Sequence[Found]) -> str:
+def _fault(outcome: Outcome, detail: str, alike: Sequence[Found], root: Path) -> str:
     cells = "\n".join(_list(_code(str(found)) for found in alike))
     lines = [_cut(line) for line in detail[:_LENGTH].splitlines()[:_LINES]]
     if more := len(detail.splitlines()) - len(lines):
         lines.append(f"({more} more lines in report.json)")
-    command = replay(alike[0])
+    command = for_shell(replay(alike[0]), root)
     again = f"\n\n{_block([command])}" if command else ""
     return f"{MARKS[outcome][0]} **{outcome}**\n\n{cells}\n\n{_block(lines)}{again}"
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, get_args
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar, get_args
 
 from opmatrix.errors import many
 from opmatrix.matrix.cells import EXPORTERS, Cell
 from opmatrix.report.read_cache import ReadCache
 from opmatrix.spec import Lowering
 from opmatrix.step import CheckKey
+from opmatrix.terminal_text import for_shell, in_checkout
 from opmatrix.verdict import WRONG, Cases, CheckRecord, Found, Outcome, Verdict, finite
 from opmatrix.version import numbers
 
@@ -33,6 +36,7 @@ _CHECKS = (
     "agreement",
     "compat",
 )
+AnyFound = TypeVar("AnyFound", Verdict, CheckRecord)
 _UNKNOWN = "unknown outcome"
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 
@@ -106,6 +110,28 @@ def _problem(found: Verdict) -> str:
     if any(not c.detail for c in found.results.of("unsupported")):
         return "a case is unsupported, but no reason is given"
     return ""
+
+
+def pasteable(records: Iterable[AnyFound], root: Path) -> list[AnyFound]:
+    """Return records whose messages have commands as they run in the project's root."""
+    change = partial(for_shell, root=root)
+    known: dict[int, Cases] = {}  # cells share their cases
+
+    def of_cases(cases: Cases) -> Cases:
+        if id(cases) not in known:
+            changed = any(case.detail for case in cases)
+            known[id(cases)] = Cases(replace(c, detail=change(c.detail)) for c in cases) if changed else cases
+        return known[id(cases)]
+
+    def of(found: AnyFound) -> AnyFound:
+        more: dict[str, Any] = {"detail": change(found.detail)} if found.detail else {}
+        if isinstance(found, CheckRecord):
+            more |= {"weak": tuple(map(change, found.weak))} if found.weak else {}
+        elif (cases := of_cases(found.results)) is not found.results:
+            more["cases"] = cases
+        return replace(found, **more) if more else found
+
+    return [of(found) for found in records] if in_checkout(root) else list(records)
 
 
 def in_order(verdicts: Iterable[Verdict]) -> list[Verdict]:

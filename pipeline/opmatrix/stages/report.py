@@ -26,6 +26,7 @@ from opmatrix.report.records import (
     collect,
     collect_check,
     in_order,
+    pasteable,
     skipped_checks,
     totals,
 )
@@ -58,7 +59,9 @@ def run(
     # The failure of a step that has no other record concerns every choice of cells, as a declaration does.
     checks = [*expected_records, *(c for c in others if isinstance(c, CheckRecord) and not c.torch)]
     earlier_checks = [c for c in others if isinstance(c, CheckRecord) and c.torch]
-    verdicts, records = in_order([*asked, *earlier]), checks_in_order([*checks, *earlier_checks])
+    # What is printed has commands as in verdicts: doit prints the log of this stage.
+    verdicts = pasteable(in_order([*asked, *earlier]), layout.root)
+    records = pasteable(checks_in_order([*checks, *earlier_checks]), layout.root)
     skipped = skipped_checks(records)
     main = {"python": platform.python_version(), **asdict(installed())}
     operators = {*(v.op for v in verdicts), *(c.op for c in records)}
@@ -68,14 +71,15 @@ def run(
         report["changes"] = compare(report, before)
     data, xml, summary, html = layout.report_files
     write_text(data, text(report))
-    write_bytes(xml, junit.render(verdicts, records))
-    write_text(summary, markdown.render(report, verdicts, skipped, records))
+    write_bytes(xml, junit.render(verdicts, records, root=layout.root))
+    write_text(summary, markdown.render(report, verdicts, skipped, records, root=layout.root))
     backgrounds = [logs_and_graphs.read(cache, v) for v in verdicts]
     cache.save()
     failing = mismatches.read(layout, verdicts, records)
     links = logs_and_graphs.links(layout)
     runs, took = history.record(layout, verdicts, records), history.seconds(layout, operators)
-    write_text(html, html_page.render(report, verdicts, backgrounds, records, failing, links, runs, took))
+    page = html_page.render(report, verdicts, backgrounds, records, failing, links, runs, took, root=layout.root)
+    write_text(html, page)
     console = Console()
     checks = checks_in_order(checks)
     ran = os.environ[RAN].split(",") if RAN in os.environ else None

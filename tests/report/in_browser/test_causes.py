@@ -78,7 +78,7 @@ def test_equal_causes_are_one_for_all_their_cells(shown: Page) -> None:
     assert len(shown.all(".cause .command")) == 1
     first = next(r for r in FOUND if r.outcome == "failed")
     assert shown.texts(".cause[open] .command code") == [
-        f"python -m opmatrix verify {first.op} --lowering custom --cell {first.cell}"
+        f"./run python -m opmatrix verify {first.op} --lowering custom --cell {first.cell}"
     ]
     at = titles.index(kernel)
     shown.all(".cause > summary")[at].click()
@@ -109,7 +109,7 @@ def test_a_failed_step_is_one_cause_of_all_that_it_blocks(driver: webdriver.Chro
     assert page.one("h1").text == "✗ Not verified: 1 cause"
     assert page.texts("#notes li")[0] == "3 cells did not run, because an earlier step failed"
     assert page.texts(".cause > summary h2") == ["compile:op"] and "3 cells, 1 check" in page.one(".cause summary").text
-    assert page.texts(".cause .command code") == ["doit compile:op"]
+    assert page.texts(".cause .command code") == ["./run doit compile:op"]
     assert page.texts(".cause .sentence") == ["no such thing"]
     assert page.texts(".cause .data pre") == ["kernel.h:3:1: error: no such thing"]
 
@@ -157,7 +157,7 @@ def test_a_failing_case_has_its_errors_above_the_fold(driver: webdriver.Chrome, 
         links = {link.text: str(link.get_attribute("href")) for link in page.all(".cause .links a")}
         cell = record_cell(page)
         where = f"--lowering custom --cell {cell.partition('@')[2]} --case case_1"
-        assert page.texts(".cause .command code")[-1] == f"python -m opmatrix save-case operator_00 {where}"
+        assert page.texts(".cause .command code")[-1] == f"./run python -m opmatrix save-case operator_00 {where}"
         assert links["log"].endswith(f"/log/verify/{cell}.log".replace("@", "%40"))
         assert links["model"].endswith("/static/model.onnx") and links["data"].endswith("/data/operator_00/static")
         assert driver.get_log("browser") == []
@@ -190,7 +190,7 @@ def test_a_search_and_a_gradient_have_their_errors(driver: webdriver.Chrome, tmp
     assert "6 of 30 elements of y float64[5, 6]" in facts[0]
     assert "6 of 30 elements of gradient of x float64[5, 6]" in facts[1]
     commands = page.texts(".cause .command code")
-    assert "python -m opmatrix save-case operator_00 --case found_1" in commands
+    assert "./run python -m opmatrix save-case operator_00 --case found_1" in commands
     assert not any("gradient_a" in command for command in commands)
 
 

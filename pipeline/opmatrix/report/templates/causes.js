@@ -86,7 +86,7 @@ function causeBody({ blocked, detail, cells, checks }) {
   const check = checks.find(({ name }) => MISMATCHES.shown[name]) ?? checks[0];
   const checked = !known && check ? Object.values(MISMATCHES.shown[check.name] ?? {}).map((at) => MISMATCHES.records[at])[0] : null;
   const record = known ?? checked;
-  const command = blocked ? `doit ${blocked}` : i === undefined ? check.replay : replayOf(i, k);
+  const command = blocked ? `${DATA.run}doit ${blocked}` : i === undefined ? check.replay : replayOf(i, k);
   const log = i === undefined ? "" : of("log", i);
   return [
     why(detail, record ? 3 : 12),
@@ -101,7 +101,7 @@ function causeBody({ blocked, detail, cells, checks }) {
     checks.length > 0 && make("details", {}, make("summary", {}, `${many(checks.length, "check")} in torch and of files`), ...checks.map(checkItem)),
     record && log && make("details", {}, make("summary", {}, "Log"), logOf(log)),
     i !== undefined && !blocked && links(i, k),
-    record && record.saved !== false && takeAway(known ? `${saveOf(i)} --case ${nameOf(record)}` : `python -m opmatrix save-case ${check.op} --case ${nameOf(record)}`),
+    record && record.saved !== false && takeAway(known ? `${saveOf(i)} --case ${nameOf(record)}` : `${DATA.run}python -m opmatrix save-case ${check.op} --case ${nameOf(record)}`),
   ];
 }
 

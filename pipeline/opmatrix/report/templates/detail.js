@@ -95,7 +95,7 @@ function caseTable(i, from, to, current) {
 }
 
 function replayOf(i, k) {
-  const words = ["python -m opmatrix verify", of("op", i), "--lowering", of("lowering", i), "--cell", cellName(i)];
+  const words = [`${DATA.run}python -m opmatrix verify`, of("op", i), "--lowering", of("lowering", i), "--cell", cellName(i)];
   if (k !== null) words.push("--case", caseOf("case", k));
   return words.join(" ");
 }
