@@ -37,6 +37,7 @@ def line_of(path: Path, text: str) -> int:
             LOWERING, "normal, factor), summand", "normal, summand), factor", "def decomposed(",
             "elements differ", "python -m opmatrix verify group_norm --lowering decomposed --cell "
             "torch2.13-legacy-opset18-ort1.31 --case seed", id="wrong lowering",
+            marks=[pytest.mark.slow, pytest.mark.deep],
         ),
         pytest.param(
             SPEC, 'SameAs(input="x")', 'SameAs(input="z")', 'SameAs(input="z")',
