@@ -83,7 +83,7 @@ def test_no_compiler(tmp_path: Path) -> None:
     ("setting", "message"),
     [
         ("/nonesuch/g++", "CXX is '/nonesuch/g++', and '/nonesuch/g++' is not a program"),
-        ("g++ '", "No closing quotation"),
+        ("g++ '", 'CXX is "g++ \'", which is not a command: No closing quotation'),
     ],
 )
 def test_a_setting_that_is_no_compiler(setting: str, message: str) -> None:

@@ -113,7 +113,7 @@ def test_a_missing_compiler_is_an_error(environ: dict[str, str], message: str) -
 @pytest.mark.parametrize("name", ["g++", "clang++"])
 def test_a_compiler_is_found(tmp_path: Path, name: str) -> None:
     (tmp_path / name).symlink_to("/bin/true")
-    bootstrap.check_compiler({"PATH": str(tmp_path)})
+    bootstrap.check_compiler({"PATH": str(tmp_path), "CXX": " "})
     bootstrap.check_compiler({"PATH": "", "CXX": str(tmp_path / name)})
 
 

@@ -68,6 +68,7 @@ def test_the_identity_changes_with_the_content(folder: Path) -> None:
     [
         (["ninja"], {}, "no C++ compiler (g++ or clang++) on PATH '{bin}'. Install one (Debian: apt install g++)"),
         (["ninja"], {"CXX": "icpx -x"}, "CXX is 'icpx -x', and 'icpx' is not a program on PATH '{bin}'"),
+        (["g++", "ninja"], {"CXX": "g++ '"}, 'CXX is "g++ \'", which is not a command: No closing quotation. Set CXX'),
         (["g++"], {}, "ninja not found on PATH '{bin}'. Install it, or set NINJA to its path."),
         (["g++"], {"NINJA": "/nowhere"}, "NINJA is '/nowhere', which is not a program"),
     ],

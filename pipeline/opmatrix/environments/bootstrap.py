@@ -202,7 +202,7 @@ def check_machine() -> None:
 
 def check_compiler(environ: Mapping[str, str]) -> None:
     """Raise SetupError without a C++ compiler, before the long download."""
-    setting = environ.get("CXX")
+    setting = environ.get("CXX", "").strip()
     names = [setting.split()[0]] if setting else ["g++", "clang++"]
     if any(shutil.which(name, path=environ.get("PATH")) for name in names):
         return

@@ -68,7 +68,12 @@ def find_toolchain(environ: Mapping[str, str]) -> Toolchain:
 def find_compiler(environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return the command of the C++ compiler. Raises ToolchainError."""
     path = environ.get("PATH", "")
-    if asked := shlex.split(environ.get("CXX", "")):
+    try:
+        asked = shlex.split(environ.get("CXX", ""))
+    except ValueError as error:
+        raise ToolchainError(f"CXX is {environ['CXX']!r}, which is not a command: {error}. Set CXX to a C++ compiler, "
+                             "or unset it to have g++ or clang++ found.") from error  # fmt: skip
+    if asked:
         if found := shutil.which(asked[0], path=path):
             return (found, *asked[1:])
         raise ToolchainError(
