@@ -89,14 +89,15 @@ def count(condition: Callable[[Verdict], bool]) -> int:
     return sum(condition(r) for r in FOUND)
 
 
-def failing_page(path: Path) -> tuple[str, dict[str, Any]]:
-    """Write a page with the errors of a failing case: each seventh element along the last axis is wrong, one is NaN."""
+def failing_page(path: Path, *, case: str = "case_1") -> tuple[str, dict[str, Any]]:
+    """Write a page with the errors of a case: each seventh element along the last axis is wrong, one is NaN. In the
+    verdicts, case_1 is wrong."""
     expected = np.random.default_rng(0).standard_normal((2, 6, 5, 7)).astype(np.float32)
     actual = expected.copy()
     actual[..., 6] *= np.float32(1.001)
     actual[1, 5, 4, 6] = np.nan
     record: dict[str, Any] = {
-        "case": "case_1", "model": "static", "attributes": {"eps": "1e-05"}, "output": "y",
+        "case": case, "model": "static", "attributes": {"eps": "1e-05"}, "output": "y",
         "inputs": [{"name": "x", "dtype": "float32", "shape": [2, 6, 5, 7]}],
         "actual_is": "ONNX Runtime, optimised", "expected_is": "reference in float64",
         **mismatch.measure(actual, expected, tolerance=Tolerance(rtol=1e-6, atol=1e-7)),
@@ -107,7 +108,7 @@ def failing_page(path: Path) -> tuple[str, dict[str, Any]]:
             "sizes": {"N": [2, 2, 2, 3, 2, 3], "W": [1, 8, 16, 17, 33, 0]},
             "tolerance_used": [0.1, 0.2, 0.3, 60.0, None, 0.0],
             "in_common": "wrong from W = 17 on (2 of 2 cases; right up to W = 16 in 3)"}  # fmt: skip
-    failing = {"records": [record | {"over": 0}], "shown": {str(r): {"case_1/static": 0} for r in wrong},
+    failing = {"records": [record | {"over": 0}], "shown": {str(r): {f"{case}/static": 0} for r in wrong},
                "failing": len(wrong), "over": [over]}  # fmt: skip
     links = logs_and_graphs.links(Paths(path))
     behind = Background(log="line", pictures={"static": GRAPH, "dynamic": GRAPH})

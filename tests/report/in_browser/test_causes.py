@@ -194,6 +194,14 @@ def test_a_search_and_a_gradient_have_their_errors(driver: webdriver.Chrome, tmp
     assert not any("gradient_a" in command for command in commands)
 
 
+def test_a_cause_does_not_show_the_errors_of_another_case(driver: webdriver.Chrome, tmp_path: Path) -> None:
+    address, _ = failing_page(tmp_path, case="case_9")
+    driver.get(address)
+    page = Page(driver, address)
+    assert "--case case_1" in page.one(".cause .command").text
+    assert page.texts(".cause .data") == ["line"], "the log"
+
+
 def record_cell(page: Page) -> str:
     """Return the cell whose case the first cause shows, from the command."""
     words = page.one(".cause .command code").text.split()

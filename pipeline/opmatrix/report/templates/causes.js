@@ -108,8 +108,8 @@ function causeBody({ blocked, detail, cells, checks }) {
 function mismatchIn(i, k) {
   const shown = MISMATCHES.shown[name(i)];
   if (!shown) return null;
-  const wanted = k === null ? undefined : shown[`${caseOf("case", k)}/${caseOf("model", k)}`];
-  return MISMATCHES.records[wanted ?? Object.values(shown)[0]];
+  const at = k === null ? Object.values(shown)[0] : shown[`${caseOf("case", k)}/${caseOf("model", k)}`];
+  return at === undefined ? null : MISMATCHES.records[at];
 }
 
 function why(detail, lines) {
