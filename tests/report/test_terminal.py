@@ -158,6 +158,15 @@ def test_a_mismatch_has_its_replay_command(width: int) -> None:
     assert f"  Replay: {MISMATCHED.replay('large')}\n" in shown  # in one line, for copying
 
 
+def test_a_narrow_terminal_has_the_whole_table() -> None:
+    wrong = [replace(make(cell, "mismatched", cases=(RIGHT, WRONG)), op="scaled_relu") for cell in CELLS]
+    shown = show(wrong, width=40)
+    table = [line.split() for line in shown[shown.index("torch 2.13,") :].splitlines() if line.startswith(" ")]
+    for word in ("scaled_relu-custom", "18", "20", "21"):
+        assert any(word in line for line in table), shown
+    assert "\N{HORIZONTAL ELLIPSIS}" not in shown
+
+
 def test_a_terminal_without_unicode_gets_letters() -> None:
     shown = show(records(MISMATCHED), encoding="ascii")
     assert "ok 18" in shown

@@ -50,9 +50,10 @@ def table(
         made = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=versions(verdicts), title_justify="left",
                      title_style="bold")  # fmt: skip
         made.add_column("operator", no_wrap=True)
-        made.add_column("exporter" if wrong else "cells")
-        made.add_column("opsets")
-        made.add_column("error, of limit", justify="right", no_wrap=True)
+        # In a narrow terminal these lines break, rather than vanish.
+        made.add_column("exporter" if wrong else "cells", overflow="fold")
+        made.add_column("opsets", overflow="fold")
+        made.add_column("error, of limit", justify="right", overflow="fold")
         for (op, lowering), row in shown.items():
             for where, cells in _parts(row) if wrong else [("", row)]:
                 outcomes = _outcomes(cells, console, opsets=bool(wrong))
