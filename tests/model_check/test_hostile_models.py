@@ -172,6 +172,15 @@ def test_a_mask_in_a_file_of_its_own_is_no_fault(tmp_path: Path) -> None:
     assert known["ran"], findings
 
 
+def test_a_long_vector_takes_no_memory_per_element(tmp_path: Path) -> None:
+    """onnx propagates values of vectors, which may be sizes: of this one it would take a terabyte."""
+    made = model(helper.make_node("Add", ["x", "x"], ["y"]), shape=(2**33,))
+    findings, error = checked(made, tmp_path, tmp_path)
+    assert not error and [f.text for f in findings if f.question == "types and shapes"] == [
+        f"inferred throughout: y float32[{2**33}]"
+    ]
+
+
 class Large:
     """A ModelProto of more than 2 GB, which protobuf cannot write."""
 

@@ -21,6 +21,7 @@ from opmatrix.model_check.type_text import format_type
 from opmatrix.spec import OpSpec
 
 QUESTION = "types and shapes"
+_VECTOR = 1 << 18  # elements of a vector whose values are propagated
 _ERRORS = (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, ValueError)
 
 
@@ -147,8 +148,11 @@ def _inferred(model: ModelProto, found: Sequence[defs.OpSchema]) -> dict[str, Ty
     del bare.graph.value_info[:]
     for output in bare.graph.output:
         output.ClearField("type")
+    # The propagation of values, which may be sizes, makes each element of a vector: 0.5 us and 100 bytes.
+    shapes = (value.type.tensor_type.shape.dim for value in bare.graph.input)
+    values = all(len(dims) != 1 or dims[0].dim_value <= _VECTOR for dims in shapes)
     with registered(*found):
-        graph = onnx.shape_inference.infer_shapes(bare, check_type=True, strict_mode=True, data_prop=True).graph
+        graph = onnx.shape_inference.infer_shapes(bare, check_type=True, strict_mode=True, data_prop=values).graph
     constants = {i.name: helper.make_tensor_type_proto(i.data_type, i.dims) for i in graph.initializer}
     return constants | {v.name: v.type for v in (*graph.input, *graph.value_info, *graph.output)}
 
