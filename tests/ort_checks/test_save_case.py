@@ -15,7 +15,8 @@ from opmatrix.errors import UsageError, VerifyError
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Case, Model, Values
 from opmatrix.stages import data, save_case
-from opmatrix.testdata import onnx_dataset
+from opmatrix.testdata import drawn_cases, failing_input, onnx_dataset
+from opmatrix.testdata.numpy_reference import Reference
 from opmatrix.testdata.onnx_dataset import DataSet
 from opmatrix.verdict import CaseResult, Verdict
 from tests.support import double
@@ -129,6 +130,16 @@ def test_a_drawn_input_and_a_lowering_that_are_not_there(layout: Paths) -> None:
     both = replace(OPERATOR, spec=double.SPEC)
     with pytest.raises(UsageError, match="Run the search, or give the name of one: its message has it"):
         save_case.run(layout, both, lowering=None, cells=[CELL], case="drawn_inputs")
+    model = replace(double.DYNAMIC, name="found_1", cases=(Case(name="found_1", inputs={"x": Values(values=(1.0,))}),))
+    one = drawn_cases.evaluate(double.SPEC, model, Reference(layout, double.SPEC))
+    failing_input.keep(layout, both, one, "y: it differs", where="torch", which="The smallest")
+    contrib = replace(both, spec=replace(both.spec, runtime="contrib"))
+    with pytest.raises(
+        UsageError, match="Replay it in torch: python -m opmatrix register double --part search --case fo"
+    ):
+        save_case.run(layout, contrib, lowering=None, cells=[CELL], case="found_1")
+    with pytest.raises(VerifyError, match=r"is missing\. Run: python -m opmatrix compile double"):
+        save_case.run(layout, both, lowering=None, cells=[CELL], case="found_1")
     with pytest.raises(
         UsageError, match="no gradient 'gradient_plain' that differs; a failing check keeps one: python"
     ):

@@ -9,9 +9,12 @@ import pytest
 
 from opmatrix.declaration.load import load_operator
 from opmatrix.project.paths import Paths
+from opmatrix.stages import save_case
 from tests.support.building import build, copy_project
+from tests.support.double import CELL
 from tests.support.forked import forked
 from tests.support.projects import edited
+from tests.support.taken_away import replayed
 
 pytestmark = [pytest.mark.torch, pytest.mark.compile, pytest.mark.slow]
 
@@ -41,6 +44,13 @@ FAULTS = {
         "static_cast<std::int64_t>(num_groups) >= 0,",
         "the kernel computes what the reference refuses: ",
     ),
+}
+
+# What the folder of the input prints, in ONNX Runtime.
+TAKEN_AWAY = {
+    "nan": " elements differ beyond rtol=",
+    "refuses": "ONNX Runtime raises ",
+    "accepts": "ONNX Runtime computes what the reference refuses: ",
 }
 
 
@@ -77,7 +87,7 @@ def test_a_right_kernel_passes_without_output(layout: Paths) -> None:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_wrong_kernel_is_found_and_its_input_shrunk(fault: str, layout: Paths) -> None:
+def test_a_wrong_kernel_is_found_and_its_input_shrunk(fault: str, layout: Paths, tmp_path: Path) -> None:
     file, old, new, expected = FAULTS[fault]
     with edited(layout.native / file, old, new):
         message = search(layout)
@@ -95,6 +105,11 @@ def test_a_wrong_kernel_is_found_and_its_input_shrunk(fault: str, layout: Paths)
         assert "layout" in inputs
     if fault == "nan":
         assert re.search(r"nan|inf", inputs)
+    if fault in TAKEN_AWAY:
+        operator = load_operator(layout, "group_norm")
+        save_case.run(layout, operator, lowering=None, cells=[CELL], case=found[1], into=tmp_path / "saved")
+        done = replayed(tmp_path / "saved")
+        assert done.returncode == 1 and TAKEN_AWAY[fault] in done.stdout, done.stdout + done.stderr
 
 
 def test_a_counterexample_is_reported_if_shrinking_takes_too_long(layout: Paths) -> None:

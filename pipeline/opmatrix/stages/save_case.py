@@ -258,8 +258,13 @@ def _saved(layout: Paths, operator: Operator, lowering: Lowering, cell: Cell, ca
         data = onnx_dataset.read(layout.published_data(operator.name, versions[case]))
         return SavedCase(model=path.read_bytes(), model_is=f"the model of version {versions[case]}", data=data)
     kept = layout.failing_case(operator.name, case).with_suffix(".cases"), layout.drawn_inputs(operator.name)
-    drawn = custom and has_kernel(operator.spec) and any(path.exists() for path in kept)
+    drawn = custom and any(path.exists() for path in kept)
     if drawn and (one := failing_input.stored(layout, operator, case)):
+        if not has_kernel(operator.spec):
+            raise UsageError(
+                f"{operator.name} has no kernel of its own that ONNX Runtime could run on {case}. Replay it in torch: "
+                f"python -m opmatrix register {operator.name} --part search --case {case}"
+            )
         return _drawn(layout, operator, one)
     every = ", ".join([*known, *(versions if custom else ())])
     raise UsageError(f"{operator.name} has no case {case!r}; it has {every}{did_you_mean(case, [*known, *versions])}")
