@@ -120,7 +120,7 @@ MISTAKES = (
         edits=[(SPEC, ATTRIBUTE, ""), (SPEC, "import Attribute, Input", "import Input")],
         cause=r"found 'epsilon', allowed:",
         where=r"ops/group_norm/cases\.py",
-        remedy=r"Declare it in ops/group_norm/spec\.py: attributes=\(Attribute\(name='epsilon', kind=\"float\"",
+        remedy=r"Declare it in ops/group_norm/spec\.py:\d+: attributes=\(Attribute\(name=.epsilon., .*default=",
     ),
     Mistake(
         name="crash",
@@ -139,9 +139,9 @@ MISTAKES = (
     Mistake(
         name="missing-environment",
         command=(*PYTHON, "verify", "group_norm", "--cell", "torch2.13-legacy-opset17-ort1.18"),
-        cause=r"environment ort1\.18 is not made",
+        cause=r"environment ort1\.18 has not been created yet",
         where=r"ort1\.18",
-        remedy=r"Run: python -m opmatrix environment ort1\.18",
+        remedy=r"Run: python -m opmatrix environment ort1\.18 .*repeat this command",
     ),
     Mistake(
         name="no-network",
@@ -154,16 +154,16 @@ MISTAKES = (
     Mistake(
         name="broken-spec",
         edits=[(SPEC, 'shape=SameAs(input="x")', 'shpae=SameAs(input="x")')],
-        cause=r"shpae.*unknown field of Output",
+        cause=r"shpae: unknown argument of Output",
         where=r"ops/group_norm/spec\.py",
         remedy=r"did you mean 'shape'\?",
     ),
     Mistake(
         name="stale-lock",
         around=held_lock,
-        cause=r"has ended, and processes of it still hold",
+        cause=r"has ended, and a process that it started still holds",
         where=r"build/lock",
-        remedy=r"Stop them: kill \d+",
+        remedy=r"stop it: kill \d+.*safe.*repeat your command",
     ),
 )
 
@@ -196,8 +196,9 @@ class Read:
 
 
 def joined(rows: Sequence[str]) -> str:
-    """Return rows of a terminal as one line, in which a word that the edge of the terminal cut is whole."""
-    return re.sub(r"\s+", " ", "".join(row if len(row) == COLUMNS else f"{row} " for row in rows))
+    """Return rows of a terminal as one line, in which words that its edge cut, and commands of several lines, are
+    whole."""
+    return re.sub(r"\s+(\\ )?\s*", " ", "".join(row if len(row) == COLUMNS else f"{row} " for row in rows))
 
 
 def environment(tool: Path) -> dict[str, str]:

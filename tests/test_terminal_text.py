@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 
 from opmatrix.terminal_text import in_any_cell, wrapped
@@ -16,13 +18,35 @@ def test_a_long_line_breaks_between_words_and_keeps_its_indentation() -> None:
 
 
 @pytest.mark.parametrize("prefix", ["  Replay: ", "  is wrong. Replay: ", "  Keep it with: ", "./run "])
-def test_a_command_stays_whole(prefix: str) -> None:
-    lines = wrapped(f"{'word ' * 20}{prefix}{COMMAND}", 80).split("\n")
-    assert lines[-1].endswith(COMMAND)
+def test_a_command_stays_one_for_the_shell(prefix: str) -> None:
+    lines = wrapped(f"{'word ' * 20}{prefix.lstrip()}{COMMAND}", 80).split("\n")
+    assert all(len(line) <= 80 for line in lines)
+    assert lines[-2].endswith("--lowering custom \\") and lines[-1].startswith("    --cell torch2.13")
+    whole = " ".join(" ".join(lines).replace("\\", "").split())
+    assert whole.endswith(f"{prefix.strip()} {COMMAND}")
+
+
+def test_quotes_and_values_of_options_are_not_divided() -> None:
+    schema = "'my::scale_shift(Tensor x, Tensor scale, float shift=0.0) -> Tensor'"
+    lines = wrapped(f"  Run: python -m opmatrix new --schema {schema} && gdb --args python", 60).split("\n")
+    assert [line.strip() for line in lines] == [
+        "Run: python -m opmatrix new \\",
+        f"--schema {schema} \\",
+        "&& gdb --args python",
+    ]
+    command = f"python -c 'import sys; print(sys.argv)' {'word ' * 20}--schema {schema}"
+    script = wrapped(f"Run: {command}", 60).removeprefix("Run: ")
+    given = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True).stdout
+    assert given == f"{['-c', *['word'] * 20, '--schema', schema.strip(chr(39))]}\n"
+
+
+def test_a_log_and_a_short_command_are_one_line() -> None:
+    assert wrapped(f"  Log: {'a/' * 60}log", 80).endswith("a/log") and "\\" not in wrapped(f"  Log: {'a/' * 60}log", 80)
+    assert wrapped("  Replay: python -m opmatrix verify a", 80) == "  Replay: python -m opmatrix verify a"
 
 
 def test_backticks_stay_whole() -> None:
-    lines = wrapped("run it with `doit new --schema 'a b c'` and go on", 20).split("\n")
+    lines = wrapped("run it with `doit new --schema 'a b c'` and go on", 30).split("\n")
     assert "`doit new --schema 'a b c'`" in lines
 
 

@@ -29,7 +29,7 @@ from opmatrix.project.paths import Paths
 from opmatrix.project.settings import chosen_cells, find_root, installed
 from opmatrix.spec import Lowering
 from opmatrix.step_log import LOGGED, log_cause
-from opmatrix.terminal_text import for_shell
+from opmatrix.terminal_text import for_stderr
 from opmatrix.wheel import settings
 
 Argument = tuple[str, Mapping[str, Any]]  # the name and the options of `add_argument`
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OpmatrixError as error:
         log_cause(error, Path.cwd())
         # In the log of a step, commands stay as they are: doit prints it.
-        print_error(error, change=str if LOGGED in os.environ else for_shell)
+        print_error(error, change=str if LOGGED in os.environ else for_stderr)
         return error.exit_code
     except BrokenPipeError:
         end_if_unread()

@@ -28,18 +28,24 @@ class Cause:
 
     `sentence` is one line; "" stands for the first line of the message. `file`, relative to the project's root, and
     `line` are where to look first, "" and 0 if unknown. `command` repeats it and begins with ``python -m opmatrix``; ""
-    stands for the command of the step.
+    stands for the command of the step. `begins` names what begins at the line, where the fault may be further down.
     """
 
     sentence: str = ""
     file: str = ""
     line: int = 0
     command: str = ""
+    begins: str = ""
 
     @property
     def where(self) -> str:
         """``native/relu/kernel.h:12``, or only the file, or ""."""
         return f"{self.file}:{self.line}" if self.file and self.line else self.file
+
+    @property
+    def place(self) -> str:
+        """``native/relu/kernel.h:12, in the kernel``, or only `where`."""
+        return f"{self.where}, in {self.begins}" if self.begins and self.line else self.where
 
 
 class OpmatrixError(Exception):
@@ -205,8 +211,12 @@ def many(count: int, noun: str) -> str:
 
 def did_you_mean(found: str, allowed: Iterable[str]) -> str:
     """Return ``; did you mean 'x'?`` for the nearest of `allowed`, or ""."""
-    near = difflib.get_close_matches(found, list(allowed), n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    return f"; did you mean {near!r}?" if (near := nearest(found, allowed)) else ""
+
+
+def nearest(found: str, allowed: Iterable[str]) -> str:
+    """Return the one of `allowed` that `found` may be a misspelling of, or ""."""
+    return next(iter(difflib.get_close_matches(found, list(allowed), n=1)), "")
 
 
 def missing(path: object, *, run: str, problem: str = "is missing") -> str:

@@ -81,7 +81,7 @@ def logged_cause(log: str) -> Cause | None:
         found = Cause(**json.loads(lines[-1].removeprefix(_CAUSE)))
     except (IndexError, ValueError, TypeError):  # a kernel can print such a line, too
         return None
-    fields = found.sentence, found.file, found.command
+    fields = found.sentence, found.file, found.command, found.begins
     return found if all(isinstance(f, str) for f in fields) and isinstance(found.line, int) else None
 
 

@@ -1,9 +1,10 @@
-"""Text for a terminal: lines that wrap at words, and commands that stay whole and can be pasted."""
+"""Text for a terminal: lines that wrap at words, and commands that can be pasted, also where they are longer."""
 
 from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
@@ -11,12 +12,18 @@ from typing import IO
 # gdb gets the environment's Python, which ./run puts on PATH.
 _STAGE = re.compile(r"(?:\./run )?(gdb --args )?\bpython -m opmatrix\b")
 _DOIT = re.compile(r"(\bRun: |`)doit\b")
+_CONTINUED = " \\"
 _ESCAPE = re.compile(r"\x1b\[[\d;]*[mK]")
 # What no line break may split: a command, with the word that introduces it, and what is in backticks.
 _WHOLE = re.compile(
-    r"(?:(?:Replay|Debug|Run|Log): )?(?:\./run )?(?:gdb --args )?\bpython -m opmatrix\b(?: [^\s;,()]+)*(?: && \S.*)?"
+    r"(?:(?:Replay|Debug|Run|Log): )?(?:\./run )?(?:gdb --args )?\bpython -m opmatrix\b"
+    r"(?: (?:'[^']*'|[^\s;,()'])+)*(?: && \S.*)?"
     r"|\b(?:Replay|Debug|Run|Log): \S.*|`[^`]+`|\S+"
 )
+_COMMAND = re.compile(r"(?:(?:Replay|Debug|Run): |`)?(?:\./run )?(?:gdb --args )?(?:python|doit|pip) ")
+# A word of a command, with the value of an option: blanks in quotes divide nothing.
+_QUOTED = r"(?:'[^']*'|\"[^\"]*\"|[^\s'\"])+"
+_OPTION = re.compile(rf"--?\w{_QUOTED}(?: (?!-|&&){_QUOTED})?|{_QUOTED}|\S+")
 # Source lines with their numbers, as compilers show them, and columns: a line break would hide what stands below what.
 _FORMATTED = re.compile(
     r"\s*\d* \||\s*\$ |.*\S {3,}\S|.*[\N{BOX DRAWINGS LIGHT HORIZONTAL}\N{BOX DRAWINGS LIGHT VERTICAL}]"
@@ -36,6 +43,11 @@ def in_checkout(root: Path) -> bool:
     return (root / "run").is_file()
 
 
+def for_stderr(text: str) -> str:
+    """Return an error message as it is printed: commands as they run here, and lines as wide as the terminal."""
+    return wrapped(for_shell(text), width_of(sys.stderr))
+
+
 def width_of(stream: IO[str]) -> int:
     """Return the columns of a terminal; 0 for anything else, where no line wraps, and for one that does not know."""
     try:
@@ -46,7 +58,8 @@ def width_of(stream: IO[str]) -> int:
 
 def wrapped(text: str, width: int) -> str:
     """Return `text` with line breaks between words where a line is longer than `width`; 0 leaves it as it is. A line
-    that continues another has its indentation."""
+    that continues another has its indentation. In a command, a line break follows a backslash, so that the shell takes
+    its lines as one."""
     if not width or len(text) <= width:
         return text
     return "\n".join(part for line in text.split("\n") for part in _parts(line, width))
@@ -61,10 +74,24 @@ def _parts(line: str, width: int) -> Iterator[str]:
     for word in _WHOLE.findall(line):
         if part and len(indent) + _length(part) + 1 + _length(word) > width:
             yield indent + part
-            part = word
-        else:
-            part = f"{part} {word}" if part else word
+            part = ""
+        if not part and len(indent) + _length(word) > width and _COMMAND.match(word):
+            *begin, word = _command(word, width - len(indent))
+            yield from (indent + line for line in begin)
+        part = f"{part} {word}" if part else word
     yield indent + part
+
+
+def _command(text: str, width: int) -> Iterator[str]:
+    """Yield the lines of a command, each but the last with a backslash at its end."""
+    line = ""
+    for word in _OPTION.findall(text):
+        if line and len(line) + 1 + len(word) > width - len(_CONTINUED):
+            yield line + _CONTINUED
+            line = "    " + word
+        else:
+            line = f"{line} {word}" if line else word
+    yield line
 
 
 def _length(text: str) -> int:

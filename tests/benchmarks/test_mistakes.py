@@ -47,14 +47,17 @@ def test_the_last_screen_names_the_mistake(name: str, tmp_path: Path) -> None:
 
 def test_a_cause_that_has_scrolled_off_is_missing() -> None:
     """Planted: a message with thirty lines behind it; the words are there, in no last screen."""
-    message = "process 1 has ended, and processes of it still hold build/lock. Stop them: kill 2\r\n"
+    message = (
+        "run 1 has ended, and a process that it started still holds build/lock. Wait, or stop it: kill 2\r\n"
+        "That is safe. Then repeat your command\r\n"
+    )
     read = mistakes.Read(named("stale-lock"), shown("first\r\n" + message + "more\r\n" * 30))
     assert (read.cause, read.missing()) == (2, ["cause", "where", "command"])
     assert mistakes.Read(named("stale-lock"), shown(message)).missing() == []
 
 
 def test_a_word_that_the_edge_of_the_terminal_cuts_is_found() -> None:
-    text = "x" * (COLUMNS - 4) + " has ended, and processes of it still hold build/lock"
+    text = "x" * (COLUMNS - 4) + " has ended, and a process that it started still holds build/lock"
     assert mistakes.Read(named("stale-lock"), shown(text)).cause == 1
 
 

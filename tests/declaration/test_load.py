@@ -64,8 +64,9 @@ def test_the_unchanged_declaration_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        ('name="group_norm"', 'nmae="group_norm"', ["nmae: unknown field of OpSpec, allowed: name, ", "; did you mean 'name'?"]),
-        ('name="group_norm"', 'nmae="group_norm"', ["name: missing in OpSpec; it has no default"]),
+        ('name="group_norm"', 'nmae="group_norm"', ["ops/group_norm/spec.py: nmae: unknown argument of OpSpec; did you mean 'name'?"]),
+        ('name="group_norm",', "", ["name: missing in OpSpec; it has no default"]),
+        ('name="group_norm"', 'colour=1, name="group_norm"', ["colour: unknown argument of OpSpec, allowed: name, "]),
         ('kind="float"', 'kind="flaot"', ["attributes[0].kind: found 'flaot', allowed: 'float', ", "did you mean 'float'?"]),
         ('("float32", "float64", ', '("float32", "flot64", ', ["types: found {'T': ('float32', 'flot64', 'float16', 'bfloat16')}", "did you mean 'float64'?"]),
         ('name="x", type="T"', 'name="x", type="floot32"', ["inputs[0].type: found 'floot32', allowed: T, ", "did you mean 'float32'?"]),
@@ -219,7 +220,7 @@ def test_an_attribute_that_cannot_be_negative_can_be_a_size(tmp_path: Path, attr
         ("cases=", "attributes={'epsilon': None}, cases=", ["attributes['epsilon']: missing; it has no default"]),
         ("cases=", "attributes={'epsilon': -1.0}, cases=", ["attributes['epsilon']: found -1.0, allowed: 0.0 to inf"]),
         ("cases=", "attributes={'eps': 1.0}, cases=", ["attributes: found 'eps', allowed: epsilon; did you mean 'epsilon'?"]),
-        ("cases=", "attributes={'alpha': 2.0}, cases=", ["attributes: found 'alpha', allowed: epsilon. Declare it in ops/group_norm/spec.py: attributes=(Attribute(name='alpha', kind=\"float\", doc=\"...\"),), or remove it here"]),
+        ("cases=", "attributes={'alpha': 2.0}, cases=", ["attributes: found 'alpha', allowed: epsilon. Declare it in ops/group_norm/spec.py: add Attribute(name=\"alpha\", kind=\"float\", default=2.0, doc=\"...\") to attributes, or remove it here"]),
         ("cases=", "domain_version=7, cases=", ["MODELS[0].domain_version: found 7, allowed: 1, 2"]),
         ("cases=(case(),)", "dynamic={'x': ('N', None, None)}, cases=(case(n=1),)", ["bakes in a dynamic size of 0 or 1"]),
         ("cases=", "dynamic={'x': ('N',)}, cases=", ["has 3 axes, but dynamic names 1: ('N',)"]),
@@ -227,7 +228,7 @@ def test_an_attribute_that_cannot_be_negative_can_be_a_size(tmp_path: Path, attr
         ('"x": Random', '"x": None and Random', [".inputs['x']: missing"]),
         ('"x": Random(shape=(n, c, h))', '"x": (Random(shape=(n, c, h)),)', ["found a tuple of tensors, allowed: one tensor"]),
         ("shape=(n, c, h)", "shape=(n,)", ["found shape (2,), allowed: ('N', 'C', '...')"]),
-        ("shape=(n, c, h)", "shpae=(n, c, h)", ["shpae: unknown field of Random", "did you mean 'shape'?"]),
+        ("shape=(n, c, h)", "shpae=(n, c, h)", ["shpae: unknown argument of Random; did you mean 'shape'?"]),
         ("MODELS = ", "MODELS = 3 #", ["found int as MODELS, allowed: tuple"]),
     ],
 )  # fmt: skip

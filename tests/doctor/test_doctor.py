@@ -306,8 +306,8 @@ time.sleep(600)
         killed.wait()
         try:
             assert texts(folders.lock(project), "wrong") == (
-                f"lock: run {killed.pid} has ended, and processes of it still hold {project.lock}: "
-                f"process {child} (sleep 600) -> Stop them: kill {child}"
+                f"lock: run {killed.pid} has ended, and a process that it started still holds build/lock: "
+                f"process {child} (sleep 600) -> Stop with: kill {child}"
             )
         finally:
             os.kill(child, signal.SIGKILL)

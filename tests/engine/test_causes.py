@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from opmatrix.engine import case_inputs
 from opmatrix.engine.causes import Causes, brief, details, summary, workflow_commands
-from opmatrix.engine.step_failure import StepBlocked, StepFailed
+from opmatrix.engine.server_pool import Ending
+from opmatrix.engine.step_failure import StepBlocked, StepFailed, failure_of
 from opmatrix.errors import Cause
+from opmatrix.project.paths import Paths
 from opmatrix.step import Step
 from opmatrix.terminal_text import wrapped
 
@@ -94,7 +97,47 @@ def test_a_crash_of_a_kernel_has_the_command_that_names_the_line(
     step = Step(group="verify", name="relu-custom", command=("verify", "relu"), operator="relu")
     causes = Causes()
     causes.add(StepFailed(step, summary=how, died=True))
-    assert ("  The line in C++: `doit sanitize:relu`" in summary([*causes], rest="page", width=80)) is named
+    line = "  To find the crashing line, run `doit sanitize:relu`"
+    assert (line in summary([*causes], rest="page", width=80)) is named
+
+
+def test_a_hang_has_what_is_known_of_it_its_limit_and_the_next_step(tmp_path: Path) -> None:
+    (tmp_path / "native/relu").mkdir(parents=True)
+    (tmp_path / "native/relu/kernel.h").write_text("template <typename T>\nvoid relu(TensorView<const T> x) {\n}\n")
+    step = Step(group="verify", name="relu-custom", command=("verify", "relu"), operator="relu", seconds=10)
+    (tmp_path / "log").write_text("$ command\n# at case seed\n")
+    ending = Ending(status=-6, seconds=10.1, cpu=9.0, stopped="time", last_cpu=(0.97, 1.0))
+    causes = Causes()
+    causes.add(failure_of(step, ending, tmp_path / "log"))
+    replay = "python -m opmatrix verify relu --case seed"
+    assert summary([*causes], rest="page", width=80) == [
+        "",
+        "FAILED native/relu/kernel.h:2",
+        "  did not end within 10 s and was stopped, at case seed",
+        "  In its last 1.0 s it used 0.97 s of CPU time: it was computing",
+        "  The limit is `seconds` in [tool.opmatrix.limits] of pyproject.toml",
+        "  verify:relu-custom failed; line 2 is where the kernel begins",
+        f"  Replay: {replay}",
+        "  To find the line where it hangs: `run`, Ctrl-C and `bt` in the debugger",
+        f"  Debug: python -m opmatrix compile relu --debug && gdb --args {replay} --debug",
+    ]
+    [one] = causes
+    assert details(one).count("In its last 1.0 s") == 1
+
+
+def test_the_inputs_of_the_case_that_failed(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the declaration: a process that crashed cannot print them."""
+    monkeypatch.chdir(root)
+    step = Step(group="verify", name="group_norm-custom", command=("verify", "group_norm"), operator="group_norm")
+    causes = Causes()
+    causes.add(StepFailed(step, summary="died of SIGSEGV after 0.2 s, at case seed", died=True, case="seed"))
+    lines = summary([*causes], rest="page", width=80)
+    assert (
+        "  inputs: x float32 (3, 2, 1, 2), num_groups float32 (1,) = (2.0,), scale float32 (2,) = (2.0, 1.0), "
+        "bias float32 (2,) = (1.0, 0.0); epsilon=0.0"
+    ) in lines
+    for command in ("python -m opmatrix verify group_norm --case none", "python -m opmatrix data group_norm", "--case"):
+        assert case_inputs.of_command(Paths(root), "group_norm", command) == ""
 
 
 def test_a_failure_as_it_happens_takes_two_lines_below_its_step() -> None:

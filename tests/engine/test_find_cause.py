@@ -111,7 +111,20 @@ def test_a_file_that_is_no_python_has_no_lines(root: Path) -> None:
     ],
 )
 def test_a_message_without_a_file_leads_to_the_file_that_decides(root: Path, failed: Step, where: str) -> None:
-    assert find_cause(failed, ["3 of 4 elements differ"], root=root).where == where
+    cause = find_cause(failed, ["3 of 4 elements differ"], root=root)
+    assert cause.where == where
+    assert cause.place == (f"{where}, in {cause.begins}" if where else "")
+
+
+def test_a_line_that_the_message_names_is_that_of_the_fault(root: Path) -> None:
+    cause = find_cause(step("verify"), ["ops/relu/spec.py:3: NameError: no"], root=root)
+    assert cause.place == cause.where == "ops/relu/spec.py:3"
+
+
+def test_an_attribute_that_is_not_declared_has_the_line_of_the_declaration(root: Path) -> None:
+    said = "MODELS[0].attributes: found 'eps'. Declare it in ops/relu/spec.py{}: attributes=(Attribute(...),)"
+    cause = find_cause(step("declaration"), [f"ops/relu/cases.py: {said.format('')}"], root=root)
+    assert (cause.file, cause.sentence) == ("ops/relu/cases.py", said.format(":3"))
 
 
 def test_the_replay_of_a_message_is_the_command(root: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.engine.lock import LockedError, hold, kill_command
+from opmatrix.engine.lock import LockedError, hold, kill_command, left_over, remedy
 
 # Holds the lock, starts a child that inherits it, and is killed.
 KILLED = """
@@ -40,14 +40,25 @@ def test_processes_that_a_killed_run_left_are_named(tmp_path: Path, monkeypatch:
     with pytest.raises(LockedError) as info, hold(path, patience=0.2):
         pass
     found = re.fullmatch(
-        rf"run {ended} has ended, and processes of it still hold {path}: process (\d+) \(sleep 30\). "
-        r"Stop them: kill (\d+)",
+        rf"run {ended} has ended, and a process that it started still holds {path}: process (\d+) \(sleep 30\)\.\n"
+        r"The lock frees itself when it ends\. Wait, or stop it: kill (\d+)\n"
+        r"That is safe: a step that did not end runs again\. Then repeat your command, which ran nothing\.",
         str(info.value),
     )
     assert found and found[1] == found[2] != ended
     os.kill(int(found[2]), signal.SIGKILL)
     with hold(path):
         pass
+
+
+def test_several_processes_that_a_killed_run_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    path, holders = tmp_path / "build/lock", {2: "cc1plus", 3: "ninja"}
+    said = (
+        "run 1 has ended, and processes that it started still hold build/lock: process 2 (cc1plus), process 3 (ninja)"
+    )
+    assert left_over("1", path, holders) == said
+    assert remedy(holders, path).startswith("The lock frees itself when they end. Wait, or stop them: kill 2 3\n")
 
 
 def test_a_lock_of_another_user() -> None:

@@ -43,6 +43,9 @@ def entry(arguments: Sequence[str]) -> int:
         print(sorted(int(d.name) for d in Path("/proc/self/fd").iterdir())[:-1], os.getpid() == os.getpgid(0))
     if what == "sleep":
         time.sleep(20)
+    if what == "spin":
+        while True:
+            pass
     if what == "start":  # as ninja starts a compiler: in a group of its own
         started = subprocess.Popen(["sleep", "20"], process_group=0)
         Path(rest[0]).write_text(str(started.pid))
@@ -69,6 +72,14 @@ def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
     yield made
     made.close()
     os.close(lock)
+
+
+@pytest.mark.parametrize("what", ["spin", "sleep"])
+def test_a_step_that_is_stopped_computed_or_waited(pool: Pool, tmp_path: Path, what: str) -> None:
+    ending = pool.run([what], server=None, log=tmp_path / "log", seconds=0.6)
+    assert ending.stopped == "time" and ending.last_cpu
+    cpu, seconds = ending.last_cpu
+    assert 0.2 < seconds < 5 and (cpu > 0.05 * seconds) is (what == "spin")
 
 
 @pytest.mark.parametrize("arguments, status", [(["nothing"], 0), (["seven"], 7), (["exit"], 0), (["exit", "text"], 1)])

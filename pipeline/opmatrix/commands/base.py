@@ -19,6 +19,7 @@ from opmatrix.engine.database import StateError, describe
 from opmatrix.engine.lock import hold
 from opmatrix.errors import OpmatrixError, UsageError, did_you_mean, disk_fault, end_if_unread, print_error
 from opmatrix.project.paths import Paths
+from opmatrix.terminal_text import for_stderr
 
 
 class CommandBase(Command):
@@ -40,7 +41,7 @@ class CommandBase(Command):
             error.cmd_used, error.bin_name = self.name, self.bin_name
             print(f"doit {self.name}: {error}", file=sys.stderr)
         except OpmatrixError as error:
-            print_error(error)
+            print_error(error, change=for_stderr)
             return error.exit_code
         except BrokenPipeError:
             end_if_unread()

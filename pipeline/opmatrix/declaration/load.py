@@ -272,8 +272,7 @@ def _mistakes(layout: Paths, name: str, spec: Any, models: Any, written: frozens
         if value is not None:
             wrong = list(validation.structure(value, "" if value is spec else "MODELS"))
             mistakes += _lines(layout, path, wrong)
-            # An unknown field does not prevent further checks; a missing field or a wrong type does.
-            sound[path] = all("unknown field" in m.text for m in wrong)
+            sound[path] = all(m.usable for m in wrong)
     if sound.get(spec_path):
         mistakes += _lines(layout, spec_path, validation.declaration(spec, name))
         mistakes += [f"native/{name}/{m.field}: {m.text}" for m in validation.handwritten_files(spec, written)]

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from opmatrix.engine.lock import held_by, kill_command, shown_holders
+from opmatrix.engine.lock import held_by, kill_command, left_over, shown_holders
 from opmatrix.environments import bootstrap
 from opmatrix.environments.bootstrap import VenvPaths
 from opmatrix.errors import OpmatrixError, many
@@ -69,8 +69,7 @@ def lock(paths: Paths) -> Iterator[Finding]:
         yield note("lock", f"another run is at work in {paths.build}: {who}. Wait for it, or stop it with: "
                            f"kill {recorded}")  # fmt: skip
     else:
-        yield wrong("lock", f"run {recorded or 'unknown'} has ended, and processes of it still hold {paths.lock}: "
-                            f"{who}", f"Stop them: {kill_command(holders, paths.lock)}")  # fmt: skip
+        yield wrong("lock", left_over(recorded, paths.lock, holders), f"Stop with: {kill_command(holders, paths.lock)}")
 
 
 def state(paths: Paths) -> Iterator[Finding]:

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from opmatrix.engine.step_failure import StepBlocked, StepFailed, replay_commands
+from opmatrix.engine.step_failure import DEBUG, StepBlocked, StepFailed, replay_commands
 from opmatrix.errors import Cause, many
+from opmatrix.project.paths import Paths
 from opmatrix.terminal_text import in_any_cell, wrapped
 
 _MORE = " ..."
@@ -75,7 +76,7 @@ class Causes:
 
 def brief(cause: Cause, width: int) -> str:
     """Return a cause as what follows the line of a step that failed: at most two lines in a terminal of `width`."""
-    place = f"{cause.where}: " if cause.where else ""
+    place = f"{cause.place}: " if cause.where else ""
     lines = wrapped(f"  {place}{cause.sentence}", width and width - len(_MORE)).split("\n")
     return "\n" + "\n".join(lines if len(lines) <= 2 else [lines[0], lines[1] + _MORE])
 
@@ -83,8 +84,9 @@ def brief(cause: Cause, width: int) -> str:
 def details(one: OneCause) -> str:
     """Return the whole message of a cause's first failure, and how many are like it."""
     failure = one.first
-    lines = [f"{failure.step.task}: {failure.summary}"]
+    lines = [f"{failure.step.task}: {failure.how}"]
     lines += [f"  {line}" for line in failure.output.splitlines()]
+    lines += [f"  {note}" for note in failure.notes]
     if failure.log:
         lines.append(f"  Log: {os.path.relpath(failure.log)}")
     lines += [f"  {line}" for line in replay_commands(failure)]
@@ -103,7 +105,13 @@ def summary(causes: Sequence[OneCause], *, rest: str, width: int) -> list[str]:
             cause = one.first.cause
             lines += [f"FAILED {cause.where or one.first.step.task}"]
             lines += [f"  {_cut(cause.sentence, 0 if len(causes) == 1 else 2 * (width - 4))}"]
-            lines += [f"  {one.steps}", f"  Replay: {cause.command}", *_in_cpp(one.first)]
+            lines += _about(one.first) if len(causes) == 1 else []
+            begins = f"; line {cause.line} is where {cause.begins} begins" if cause.begins and cause.line else ""
+            lines += [
+                f"  {one.steps}{begins}",
+                f"  Replay: {cause.command}",
+                *_next_step(one.first, alone=len(causes) == 1),
+            ]
         return lines + _following(len(every) - len(causes), rest)
     for one in causes[:_LISTED]:
         cause = one.first.cause
@@ -125,12 +133,23 @@ def _following(count: int, rest: str) -> list[str]:
     return [f"{many(count, 'further failure')} of the same operator may follow from this: {rest}"] if count else []
 
 
-def _in_cpp(failure: StepFailed) -> list[str]:
-    """Return the command that names the line of C++ in which a kernel crashed."""
+def _about(failure: StepFailed) -> list[str]:
+    """Return the inputs of the case that failed, and what is known of a step that was stopped."""
+    from opmatrix.engine import case_inputs  # which few failures need
+
+    given = case_inputs.of_command(Paths(Path.cwd()), failure.step.operator, failure.cause.command)
+    return [*([f"  inputs: {given}"] if given else []), *(f"  {note}" for note in failure.notes)]
+
+
+def _next_step(failure: StepFailed, *, alone: bool) -> list[str]:
+    """Return the command that names the line of C++ in which a kernel crashed, or hangs."""
     operator = failure.step.operator
-    crashed = failure.summary.startswith("died of SIG") or "the kernel died of SIG" in failure.cause.sentence
-    known = crashed and operator and Path("native", operator).is_dir()
-    return [f"  The line in C++: `doit sanitize:{operator}`"] if known else []
+    if not operator or not Path("native", operator).is_dir():
+        return []
+    if failure.summary.startswith("died of SIG") or "the kernel died of SIG" in failure.cause.sentence:
+        return [f"  To find the crashing line, run `doit sanitize:{operator}`"]
+    debug = [f"  {line}" for line in replay_commands(failure) if alone and failure.stopped and line.startswith(DEBUG)]
+    return ["  To find the line where it hangs: `run`, Ctrl-C and `bt` in the debugger", *debug] if debug else []
 
 
 def _cut(sentence: str, length: int) -> str:

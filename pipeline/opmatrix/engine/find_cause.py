@@ -22,6 +22,7 @@ _FILE = re.compile(r"(?P<file>(?:ops|native)/[^\s:]+\.\w+)(?::(?P<line>\d+))?: (
 _FIELD = re.compile(r"(?P<field>[A-Za-z_][\w.\[\]'\"]*): ")
 _REPLAY = re.compile(r"\.? Replay: (?P<command>.*)")
 _FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+), in ')
+_TO_DECLARE = re.compile(r"Declare it in (?P<file>ops/\w+/spec\.py): .*?\b(?P<field>attributes)\b")
 _IN_CELL = re.compile(r"^(\S+?)@(?:torch|node)\S+: ")
 _TRACEBACK = "Traceback (most recent call last):"
 
@@ -35,10 +36,10 @@ def find_cause(step: Step, output: Sequence[str], *, root: Path, told: Cause | N
         cause = replace(found, file=cause.file or found.file, line=cause.line if cause.file else found.line,
                         command=cause.command or found.command)  # fmt: skip
     if not cause.file:
-        file, line = _usual_place(step, root)
-        cause = replace(cause, file=file, line=line)
+        file, line, begins = _usual_place(step, root)
+        cause = replace(cause, file=file, line=line, begins=begins)
     # The cell of a case is in the command; equal failures in other cells have the same cause.
-    sentence = _IN_CELL.sub(r"\1: ", one_line(cause.sentence))
+    sentence = _with_line(_IN_CELL.sub(r"\1: ", one_line(cause.sentence)), root)
     return replace(cause, sentence=sentence if len(sentence) <= _LONGEST else f"{sentence[:_LONGEST]} ...")
 
 
@@ -76,24 +77,32 @@ def _shown(file: str, root: Path) -> str:
     return os.path.relpath(file, root) if Path(file).is_relative_to(root) else file
 
 
-def _usual_place(step: Step, root: Path) -> tuple[str, int]:
-    """Return the file that decides what a step does, and the line at which its function begins."""
-    for name, pattern in _places(step):
+def _with_line(sentence: str, root: Path) -> str:
+    """Return a sentence with the line at which a declaration lacks an argument, as in ``ops/relu/spec.py:3: ...``."""
+    if not (found := _TO_DECLARE.search(sentence)):
+        return sentence
+    line = line_of_field(root / found["file"], found["field"])
+    return f"{sentence[: found.end('file')]}:{line}{sentence[found.end('file') :]}" if line else sentence
+
+
+def _usual_place(step: Step, root: Path) -> tuple[str, int, str]:
+    """Return the file that decides what a step does, the line at which its function begins, and what this is."""
+    for name, pattern, what in _places(step):
         if (root / name).is_file():
             text = (root / name).read_text(errors="replace")
             begins = re.search(pattern, text, re.MULTILINE) if pattern else None
-            return name, text.count("\n", 0, begins.start("at")) + 1 if begins else 0
-    return "", 0
+            return name, text.count("\n", 0, begins.start("at")) + 1 if begins else 0, what
+    return "", 0, ""
 
 
-def _places(step: Step) -> Iterator[tuple[str, str]]:
+def _places(step: Step) -> Iterator[tuple[str, str, str]]:
     op = re.escape(step.operator)
     if not step.operator:
         return
-    kernel = f"native/{step.operator}/kernel.h", rf"^(?!\s*//).*?(?P<at>\b{op}\()"
-    lowering = f"ops/{step.operator}/lowering.py", rf"^(?P<at>def {step.lowering}\()"
-    reference = f"ops/{step.operator}/reference.py", r"^(?P<at>def )"
-    cases = f"ops/{step.operator}/cases.py", ""
+    kernel = f"native/{step.operator}/kernel.h", rf"^(?!\s*//).*?(?P<at>\b{op}\()", "the kernel"
+    lowering = f"ops/{step.operator}/lowering.py", rf"^(?P<at>def {step.lowering}\()", f"{step.lowering}()"
+    reference = f"ops/{step.operator}/reference.py", r"^(?P<at>def )", "the reference"
+    cases = f"ops/{step.operator}/cases.py", "", ""
     if step.group in ("data", "draw-inputs"):
         yield reference
     elif step.group == "cases":
@@ -103,10 +112,10 @@ def _places(step: Step) -> Iterator[tuple[str, str]]:
             yield kernel
         yield lowering
     elif step.check and step.check.check == "gradient":
-        yield f"ops/{step.operator}/torch_op.py", r"^(?P<at>def backward\()"
+        yield f"ops/{step.operator}/torch_op.py", r"^(?P<at>def backward\()", "backward()"
     else:
         yield kernel
-    yield f"ops/{step.operator}/spec.py", r"^(?P<at>SPEC\b)"
+    yield f"ops/{step.operator}/spec.py", r"^(?P<at>SPEC\b)", "SPEC"
 
 
 def line_of_field(path: Path, field: str) -> int:

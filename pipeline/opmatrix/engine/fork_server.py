@@ -18,9 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from opmatrix.engine.step_process import DONE, Entry, adopt_orphans, run_step
-from opmatrix.processes import children, kill_group, memory
+from opmatrix.processes import children, cpu_seconds, kill_group, memory
 from opmatrix.step_log import MOST_BYTES, shorten
 
+_LAST = 1.0  # seconds before the limit of a step, of which its message says whether it computed or waited
 _GRACE = 1.0  # seconds between SIGABRT, which writes the Python stack to the log, and SIGKILL
 # Seconds between two checks of the memory and the output of steps. A kernel can allocate or print 100 MB in this time.
 _POLL = 0.1
@@ -35,6 +36,8 @@ class _Running:
     limit: float
     memory: float  # limit, in bytes
     stopped: str = ""
+    before: tuple[float, float] | None = None  # the time about `_LAST` seconds before the limit, and the CPU seconds
+    last_cpu: tuple[float, float] | None = None  # CPU seconds since then, and in how many seconds
 
 
 class Server:
@@ -117,6 +120,8 @@ class Server:
             "cpu": usage.ru_utime + usage.ru_stime,
             "stopped": step.stopped,
         }
+        if step.last_cpu:
+            ending["last_cpu"] = step.last_cpu
         with suppress(BrokenPipeError):
             os.write(step.answer, json.dumps(ending).encode())
         os.close(step.answer)
@@ -128,8 +133,13 @@ class Server:
                 if step.stopped:
                     kill_group(process)
                 else:
+                    if step.before:
+                        began, cpu = step.before
+                        step.last_cpu = cpu_seconds(process) - cpu, now - began
                     os.kill(process, signal.SIGABRT)
                 step.stopped, step.limit = "time", now + _GRACE
+            elif not step.before and now >= step.limit - _LAST and not step.stopped:
+                step.before = now, cpu_seconds(process)
             # No RLIMIT: torch reserves far more than it uses, and a kernel whose malloc fails does not print why. No
             # SIGABRT: to write a stack to the log takes more memory.
             elif not step.stopped and memory(process) > step.memory:

@@ -64,8 +64,7 @@ def _message(path: Path, recorded: str) -> str:
             else ". Run again"
         )
         return f"another run is at work in {path.parent}{who}"
-    return (f"run {recorded or 'unknown'} has ended, and processes of it still hold {path}: {shown_holders(holders)}. "
-            f"Stop them: {kill_command(holders, path)}")  # fmt: skip
+    return f"{left_over(recorded, path, holders)}.\n{remedy(holders, path)}"
 
 
 def _alive(process: str) -> bool:
@@ -100,6 +99,22 @@ def held_by(path: Path) -> dict[int, str]:
         except OSError:  # it has ended, or belongs to another user
             continue
     return found or {0: "a process of another user"}
+
+
+def left_over(recorded: str, path: Path, holders: Mapping[int, str]) -> str:
+    """Return which processes of a run that has ended still hold its lock, with a path that is short where it can be."""
+    lock = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+    who = "a process that it started still holds" if len(holders) == 1 else "processes that it started still hold"
+    return f"run {recorded or 'unknown'} has ended, and {who} {lock}: {shown_holders(holders)}"
+
+
+def remedy(holders: Mapping[int, str], path: Path) -> str:
+    """Return what to do about processes that a run left behind."""
+    ends, it = ("it ends", "it") if len(holders) == 1 else ("they end", "them")
+    return (
+        f"The lock frees itself when {ends}. Wait, or stop {it}: {kill_command(holders, path)}\n"
+        "That is safe: a step that did not end runs again. Then repeat your command, which ran nothing."
+    )
 
 
 def shown_holders(holders: Mapping[int, str]) -> str:

@@ -37,7 +37,7 @@ class Ending:
 
     `done`: the step reported that its entry returned 0; nothing else is a success. `status`: the exit code or minus
     the signal; 0 without `done` is a step whose code ended its process. `stopped`: the limit that it exceeded, "time",
-    "memory" or "log", or "".
+    "memory" or "log", or "". `last_cpu`: before it was stopped for its time, CPU seconds, and in how many seconds.
     """
 
     status: int
@@ -45,6 +45,7 @@ class Ending:
     cpu: float
     stopped: str
     done: bool = False
+    last_cpu: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,15 +29,20 @@ _STACK = re.compile(
     r'Fatal Python error: |(Current thread|Thread) 0x\w+.*\(most recent call first\):|  File ".*", line \d+ in |'
     r"  <no Python frame>|Extension modules: "
 )
+_LIMIT = "The limit is `seconds` in [tool.opmatrix.limits] of pyproject.toml"
+_WAITING = 0.05  # CPU seconds per second, less than which a process waits also on a busy machine
 _LINE = 2000  # characters that are shown of a line
 _WITH_LIBRARY = ("register", "verify")  # groups whose steps load the compiled libraries
+DEBUG = "Debug: "
+_PLANNED = "--planned"  # by which a step of doit refuses a declaration that was wrong when doit planned
 _CASE = "case "  # `step_log.now_running` with this prefix names a case that --case takes
 
 
 @dataclass(eq=False, repr=False)
 class StepFailed(TaskFailed):
     """A step that ran and did not succeed. `died`: it did not end by itself; `case`: during this case, if known;
-    `told`: the cause that the step wrote to its log."""
+    `told`: the cause that the step wrote to its log; `stopped`: it exceeded its time; `notes`: what is known of
+    that."""
 
     step: Step
     _: KW_ONLY
@@ -47,6 +52,8 @@ class StepFailed(TaskFailed):
     died: bool = False
     case: str = ""
     told: Cause | None = None
+    stopped: bool = False
+    notes: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         super().__init__(f"{self.step.task}: {self.summary}")
@@ -63,7 +70,13 @@ class StepFailed(TaskFailed):
     @property
     def detail(self) -> str:
         """The whole message, for a verdict."""
-        return "\n".join(filter(None, [self.summary, without_colours(self.output), *replay_commands(self)]))
+        how = self.summary if self.died or not self.output else ""
+        return "\n".join(filter(None, [how, without_colours(self.output), *self.notes, *replay_commands(self)]))
+
+    @property
+    def how(self) -> str:
+        """How the step failed: not its exit code, where its output says more."""
+        return self.summary if self.died or not self.output else "failed"
 
     @property
     def brief(self) -> str:
@@ -91,7 +104,8 @@ class StepBlocked(TaskFailed):
 def replay_command(failure: StepFailed) -> str:
     """Return the command that runs the failed step again."""
     case = ["--case", failure.case] if failure.case else []
-    return shlex.join(["python", "-m", "opmatrix", *failure.step.command, *failure.step.asks, *case])
+    command = [word for word in failure.step.command if word != _PLANNED]
+    return shlex.join(["python", "-m", "opmatrix", *command, *failure.step.asks, *case])
 
 
 def replay_commands(failure: StepFailed) -> list[str]:
@@ -100,7 +114,7 @@ def replay_commands(failure: StepFailed) -> list[str]:
     lines = [f"Replay: {command}"]
     if failure.died and failure.step.group in _WITH_LIBRARY:
         build = shlex.join(["python", "-m", "opmatrix", "compile", failure.step.operator, "--debug"])
-        lines.append(f"Debug: {build} && gdb --args {command} --debug")
+        lines.append(f"{DEBUG}{build} && gdb --args {command} --debug")
     return lines
 
 
@@ -131,7 +145,18 @@ def failure_of(step: Step, ending: Ending, log: Path) -> StepFailed:
         )
     at = last_running(read_log(log))
     case = at.removeprefix(_CASE).partition(" ")[0] if at.startswith(_CASE) else ""  # what follows describes it
-    return StepFailed(step, summary=f"{how}, at {at}" if at else how, output=output, log=log, died=True, case=case)
+    summary, stopped = f"{how}, at {at}" if at else how, ending.stopped == "time"
+    notes = [*_busy(ending.last_cpu), _LIMIT] if stopped else []
+    return StepFailed(step, summary=summary, output=output, log=log, died=True, case=case, stopped=stopped, notes=notes)
+
+
+def _busy(last_cpu: tuple[float, float] | None) -> list[str]:
+    """Return whether a step computed or waited in the last second before it was stopped."""
+    if not last_cpu:
+        return []
+    cpu, seconds = last_cpu
+    what = "it was waiting, such as for a lock" if cpu < _WAITING * seconds else "it was computing"
+    return [f"In its last {seconds:.1f} s it used {cpu:.2f} s of CPU time: {what}"]
 
 
 def _without_stack(lines: Sequence[str], root: Path) -> list[str]:

@@ -15,6 +15,7 @@ from opmatrix.version import minor
 
 Factor = Literal["torch", "ort"]
 _PACKAGES = {"torch": "torch", "ort": "onnxruntime"}
+_NEEDS = {"torch": "2 GB of disk and half a minute or more", "ort": "0.2 GB of disk and some seconds"}
 
 
 def in_environment(paths: Paths, arguments: Sequence[str], *, factor: Factor, version: str) -> None:
@@ -24,8 +25,9 @@ def in_environment(paths: Paths, arguments: Sequence[str], *, factor: Factor, ve
         return
     name = f"{factor}{version}"
     if not paths.python(name).is_file():
-        wanted = f"this environment has {_PACKAGES[factor]} {_running(factor)}, not {version}, and environment {name}"
-        raise UsageError(missing(wanted, run=f"python -m opmatrix environment {name}", problem="is not made"))
+        wanted = f"this environment has {_PACKAGES[factor]} {_running(factor)}, not {version}; environment {name}"
+        how = missing(wanted, run=f"python -m opmatrix environment {name}", problem="has not been created yet")
+        raise UsageError(f"{how}\nIt takes the network, {_NEEDS[factor]}. Then repeat this command.")
     if Path(sys.prefix) == paths.environment(name):
         raise UsageError(f"environment {name} has {_PACKAGES[factor]} {_running(factor)}. Remove "
                          f"{paths.environment(name)}, and run `doit {factor}={version}`")  # fmt: skip

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from opmatrix.declaration.declared_sizes import list_lengths
 from opmatrix.declaration.known_sizes import Known
+from opmatrix.declaration.python_source import literal
 from opmatrix.declaration.size_rules import axes, further, has_further, is_named
 from opmatrix.declaration.torch_signature import attribute_values
 from opmatrix.declaration.validation.attribute_values import value_mistake
@@ -29,7 +30,7 @@ def cases(spec: OpSpec, models: Sequence[Model]) -> Iterator[Mistake]:
     for twice in duplicates([c.name for m in models for c in m.cases]):
         yield Mistake("MODELS", f"two cases are named {twice!r}")
     for index, model in enumerate(models):
-        yield from _model(spec, model, f"MODELS[{index}]")
+        yield from _model(spec, models, model, f"MODELS[{index}]")
     for output in spec.outputs:
         without = [output.name in m.absent for m in models if not m.unsupported]
         if output.optional and without and (all(without) or not any(without)):
@@ -43,7 +44,7 @@ def cases(spec: OpSpec, models: Sequence[Model]) -> Iterator[Mistake]:
             yield from _computed_sizes(spec, model, case, f"MODELS[{index}].cases[{at}] ({case.name!r})")
 
 
-def _model(spec: OpSpec, model: Model, path: str) -> Iterator[Mistake]:
+def _model(spec: OpSpec, models: Sequence[Model], model: Model, path: str) -> Iterator[Mistake]:
     if not re.fullmatch(r"\w[\w.\-]*", model.name) or len(model.name.encode()) > 100:
         allowed = "at most 100 letters, digits, '_', '.' and '-'"
         yield Mistake(f"{path}.name", f"found {model.name!r}, allowed: {allowed}; it names a folder")
@@ -53,7 +54,7 @@ def _model(spec: OpSpec, model: Model, path: str) -> Iterator[Mistake]:
     attributes = {a.name: a for a in spec.attributes}
     inputs = {i.name: i for i in spec.inputs}
     yield from (not_one_of(f"{path}.types", v, spec.types) for v in model.types if v not in spec.types)
-    yield from (_undeclared(spec, f"{path}.attributes", *a) for a in model.attributes.items() if a[0] not in attributes)
+    yield from (_undeclared(spec, models, f"{path}.attributes", a) for a in model.attributes if a not in attributes)
     yield from (not_one_of(f"{path}.dynamic", i, inputs) for i in model.dynamic if i not in inputs)
     parts: tuple[Input | Output, ...] = (*spec.inputs, *spec.outputs)
     known = [p.name for p in parts]
@@ -92,16 +93,29 @@ def _model(spec: OpSpec, model: Model, path: str) -> Iterator[Mistake]:
         yield from _case(spec, model, case, f"{path}.cases[{index}]")
 
 
-def _undeclared(spec: OpSpec, field: str, name: str, value: object) -> Mistake:
-    """Return the mistake of an attribute that the declaration does not have."""
+def _undeclared(spec: OpSpec, models: Sequence[Model], field: str, name: str) -> Mistake:
+    """Return the mistake of an attribute that the declaration does not have, with the declaration that it needs: with a
+    default if a model lacks the attribute, or an attribute before it has one."""
     names = [attribute.name for attribute in spec.attributes]
     known = f"found {name!r}, allowed: {', '.join(names) or 'none'}"
     if near := did_you_mean(name, names):
         return Mistake(field, known + near)
+    value = next(m.attributes[name] for m in models if name in m.attributes)  # so that all models have one message
+    lacking = any(name not in model.attributes for model in models)
+    default = value if lacking or any(a.default is not None for a in spec.attributes) else None
+    declared = f'Attribute(name={literal(name)}, kind="{_kind(value)}", '
+    declared += "" if default is None else f"default={literal(default)}, "
+    declared += 'doc="...")'
+    add = f"add {declared} to attributes" if names else f"attributes=({declared},)"
+    return Mistake(field, f"{known}. Declare it in ops/{spec.name}/spec.py: {add}, or remove it here")
+
+
+def _kind(value: object) -> str:
+    """Return the kind of an attribute with a value, as a declaration has it; ``...`` for one that it does not have."""
+    if isinstance(value, tuple) and value:
+        return f"{_kind(value[0])}s"
     kind = next((k for k in (bool, int, float, str) if isinstance(value, k)), None)
-    kinds = f"{kind.__name__ if kind is not str else 'string'}" if kind else "..."
-    return Mistake(field, f"{known}. Declare it in ops/{spec.name}/spec.py: attributes=(Attribute(name={name!r}, "
-                          f'kind="{kinds}", doc="..."),), or remove it here')  # fmt: skip
+    return "..." if kind is None else "string" if kind is str else kind.__name__
 
 
 def _case(spec: OpSpec, model: Model, case: Case, path: str) -> Iterator[Mistake]:

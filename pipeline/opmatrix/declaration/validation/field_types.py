@@ -11,7 +11,7 @@ from types import FunctionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from opmatrix.declaration.validation.mistake import WHY_NO_DTYPE, Mistake
-from opmatrix.errors import did_you_mean
+from opmatrix.errors import did_you_mean, nearest
 from opmatrix.spec import MISSING
 
 
@@ -59,13 +59,17 @@ def _unwritable(text: str) -> str | None:
 def _fields(value: Any, path: str) -> Iterator[Mistake]:
     hints = _hints(type(value))
     prefix = f"{path}." if path else ""
+    missing = {name for kind, name in value.__mistakes__ if kind == "missing"}
+    misspelt = {nearest(name, missing) for kind, name in value.__mistakes__ if kind == "unknown"}
     for kind, name in value.__mistakes__:
         if kind == "unknown":
-            yield Mistake(prefix + name, f"unknown field of {type(value).__name__}, allowed: "
-                          f"{', '.join(hints)}{did_you_mean(name, hints)}")  # fmt: skip
+            near = nearest(name, missing) or nearest(name, hints)
+            rest = f"; did you mean {near!r}?" if near else f", allowed: {', '.join(hints)}"
+            what = f"unknown argument of {type(value).__name__}{rest}"
+            yield Mistake(prefix + name, what, usable=near not in missing)
         elif kind == "positional":
             yield Mistake(path or type(value).__name__, f"found {name} without a name; write FIELD=VALUE")
-        else:
+        elif name not in misspelt:  # else one mistake would be two
             yield Mistake(prefix + name, f"missing in {type(value).__name__}; it has no default")
     for name, hint in hints.items():
         item = getattr(value, name)

@@ -20,10 +20,12 @@ WHY_NO_DTYPE: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Mistake:
-    """One mistake: where (a field path such as ``inputs[0].type``) and what is wrong with it."""
+    """One mistake: where (a field path such as ``inputs[0].type``) and what is wrong with it. `usable`: the other
+    fields have values, so that they can be checked too."""
 
     field: str
     text: str
+    usable: bool = False
 
 
 def not_one_of(field: str, found: object, allowed: Iterable[object]) -> Mistake:
