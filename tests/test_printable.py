@@ -104,7 +104,7 @@ def test_a_failed_step(
     reporter.add_failure(StepTask(step), StepFailed(step, summary=EVIL, output=f"{COLOURED}\n{EVIL}"))
     reporter.complete_run()
     text = written.getvalue()
-    assert text.count(SHOWN) == 2, text
+    assert text.count(SHOWN) == 1, text
     assert (COLOURED in text) is coloured
     assert ("\x1b" in text) is coloured
 

@@ -202,21 +202,24 @@ def test_no_network_is_explained(paths: VenvPaths, monkeypatch: pytest.MonkeyPat
             pip.install("--target", str(paths.root / "into"), "-r", str(bootstrap.LOCK))
     python = f"{sys.version_info[0]}.{sys.version_info[1]}"
     assert str(info.value).splitlines() == [
-        "no network: pip cannot reach http://127.0.0.1:9/simple (Connection refused)",
+        "pip cannot reach http://127.0.0.1:9/simple (Connection refused)",
         "  To download:  the 2 packages of requirements/main.txt",
         "  Index:        http://127.0.0.1:9/simple (PIP_INDEX_URL)",
         "  Check the connection and these settings, and a proxy, then run again. For a",
-        "  machine without a network, download the wheels on one that has it:",
+        "  machine without a network, download the wheels on one that has it and the",
+        "  same platform:",
         f"    pip download --no-deps --python-version {python} -d wheels -r requirements/main.txt",
         f"    pip download --no-deps --python-version {python} -d wheels -r requirements/torch-cpu.txt"
         f" --index-url {bootstrap.TORCH_INDEX}",
-        "  and run again with PIP_NO_INDEX=1 PIP_FIND_LINKS=wheels",
+        f"  Copy the folder wheels to {paths.root}, and run again there with",
+        "  PIP_NO_INDEX=1 PIP_FIND_LINKS=wheels",
         "  Log: .venv.log",
     ]
     assert info.value.brief == (
-        "no network: pip cannot reach http://127.0.0.1:9/simple (Connection refused; PIP_INDEX_URL), which has the 2 "
-        "packages of requirements/main.txt. Check the connection, or set PIP_NO_INDEX=1 PIP_FIND_LINKS=wheels, with "
-        "wheels from `pip download --no-deps -d wheels -r requirements/main.txt`"
+        "pip cannot reach http://127.0.0.1:9/simple (Connection refused; PIP_INDEX_URL) for the 2 packages of "
+        "requirements/main.txt. Check the connection and this setting. Without a network: run `pip download --no-deps "
+        f"-d wheels -r requirements/main.txt` where there is one, with Python {python} and this platform, copy the "
+        "folder wheels here, and set PIP_NO_INDEX=1 PIP_FIND_LINKS=wheels"
     )
 
 

@@ -18,7 +18,7 @@ from opmatrix.project.paths import Paths
 from tests.support.projects import ROOT, Project
 
 Needs = Callable[..., None]
-_NO_NETWORK = "no network: pip cannot reach"
+_NO_NETWORK = "pip cannot reach"
 
 
 @pytest.fixture(scope="session")

@@ -92,7 +92,7 @@ def test_an_environment_that_cannot_be_made_does_not_stop_the_others(tmp_path: P
     nothing = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "", "PIP_CONFIG_FILE": "/dev/null"}
     done = project.doit("torch=2.9,2.13", "opsets=18", **nothing)
     assert done.returncode == 1
-    assert "environment:torch2.9: failed with exit code 13" in done.stdout
+    assert "environment:torch2.9: failed\n" in done.stdout
     assert "environment torch2.9: pip failed." in done.stdout
     found = project.records()
     for name, record in found.items():

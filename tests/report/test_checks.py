@@ -95,7 +95,7 @@ def test_the_declaration_of_an_operator_without_cells_fails_the_report(layout: P
     verdict.write(layout.declaration_record("op"), failed)
     layout.report.mkdir(parents=True)
     layout.verdict_list.write_text(f"{layout.declaration_record('op')}\n")
-    with pytest.raises(ReportError, match="1 of 1 checks are neither verified nor unsupported"):
+    with pytest.raises(ReportError, match="1 of 1 check is neither verified nor unsupported"):
         report.run(layout, [])
     assert is_wrong(layout.report_data)
     [found] = json.loads(layout.report_data.read_text())["checks"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -74,7 +75,7 @@ def test_all_verified(layout: Paths, capsys: pytest.CaptureFixture[str]) -> None
 
 def test_a_missing_verdict_is_a_failure(layout: Paths) -> None:
     layout.verdict("op", "custom", CELLS[1]).unlink()
-    with pytest.raises(ReportError, match="1 of 3 cells are neither verified nor unsupported"):
+    with pytest.raises(ReportError, match="1 of 3 cells is neither verified nor unsupported"):
         report.run(layout, EXPECTED)
     assert cells(layout)[1]["outcome"] == "failed"
     assert cells(layout)[1]["detail"].startswith("no verdict: ")
@@ -195,6 +196,39 @@ def test_what_one_failed_step_prevents_is_grouped_over_operators() -> None:
     found = [make(CELLS[0], "failed", detail=detail, blocked_by=blocked_by, cases=())]
     shown = show([replace(v, op=f"op{n}") for n in range(20) for v in found])
     assert shown.count("no network") == 1 and " and 7 more\n" in shown
+
+
+def test_what_did_not_run_has_a_mark_and_a_word_of_its_own() -> None:
+    blocked_by = FailedStep(group="environment", name="torch2.9")
+    prevented = make(CELLS[0], "failed", detail="not run: environment:torch2.9 failed", blocked_by=blocked_by, cases=())
+    shown = show([prevented, make(CELLS[1]), make(CELLS[2], "failed", detail="died", cases=())])
+    assert f"⊘ not run op-custom@{CELLS[0]}\n" in shown and f"✗ failed op-custom@{CELLS[2]}\n" in shown
+    assert re.search(r" ⊘ \d+", shown), "in the table"
+    assert "3 cells: 1 verified, 1 failed, 1 not run\n" in shown
+
+
+def test_a_declaration_that_is_wrong_is_a_line_before_the_last_lines_of_the_run() -> None:
+    """doit's last lines have a mistake that is alone; several are all here, and in a report by hand each."""
+    one = CheckRecord(op="op", check="declaration", outcome="failed", detail="ops/op/spec.py: no\nReplay: python")
+    said = "✗ op: none of its cells is planned, because its declaration is wrong\n"
+
+    def printed(record: CheckRecord, ran: set[str] | None) -> str:
+        stream = io.StringIO()
+        terminal.show([], Console(file=stream, width=80, no_color=True), checks=[record], ran=ran)
+        return stream.getvalue()
+
+    assert said in printed(one, {"op"}) and "spec.py" not in printed(one, {"op"})
+    assert f"{said}  ops/op/spec.py: no\n" in printed(one, None)
+    assert "other" in printed(replace(one, detail=f"ops/op/cases.py: other\n{one.detail}"), {"op"})
+
+
+def test_the_kernel_is_the_last_check_before_the_table() -> None:
+    def wrong(check: str) -> CheckRecord:
+        return CheckRecord(op="op", check=check, torch="2.13", outcome="failed", detail=f"{check} is wrong")
+
+    stream = io.StringIO()
+    terminal.show([make(CELLS[0])], Console(file=stream, width=80), checks=[wrong("kernel"), wrong("search")])
+    assert stream.getvalue().index("search is wrong") < stream.getvalue().index("kernel is wrong")
 
 
 def table_of(records: list[Verdict], *, ran: set[str] | None = None) -> list[str]:
@@ -347,12 +381,12 @@ def written(layout: Paths) -> list[bytes]:
 def test_the_files_do_not_depend_on_the_choice_of_cells(several: Paths, capsys: pytest.CaptureFixture[str]) -> None:
     report.run(several, EXPECTED)
     first, said = written(several), capsys.readouterr().out
-    assert "3 cells: 3 verified\nfrom earlier runs: 3 cells: 3 verified\n" in said
+    assert "3 cells: 3 verified\nnot asked for in this run, with results of earlier runs: 3 cells: 3 verified\n" in said
     report.run(several, [("op", "custom", OTHERS[0])])
     assert written(several) == first
     said = capsys.readouterr().out
     assert "torch 2.9, ONNX Runtime 1.31" in said
-    assert "1 cell: 1 verified\nfrom earlier runs: 5 cells: 5 verified\n" in said
+    assert "1 cell: 1 verified\nnot asked for in this run, with results of earlier runs: 5 cells: 5 verified\n" in said
     assert not several.previous_report.exists(), "no other run"
 
 
@@ -379,7 +413,7 @@ def test_a_wrong_cell_of_another_run_is_shown_and_does_not_fail_this_one(several
     verdict.write(several.verdict("op", "custom", OTHERS[0]), make(OTHERS[0], "failed", detail="died", cases=()))
     report.run(several, EXPECTED)
     assert is_wrong(several.report_data)
-    with pytest.raises(ReportError, match="1 of 1 cells are neither verified nor unsupported"):
+    with pytest.raises(ReportError, match="1 of 1 cell is neither verified nor unsupported"):
         report.run(several, [("op", "custom", OTHERS[0])])
 
 

@@ -98,7 +98,8 @@ class StepBlocked(TaskFailed):
 
     @property
     def detail(self) -> str:
-        return f"not run: {self.cause.step.task} failed: {self.cause.brief}"
+        told = self.cause.told.sentence.partition(". ")[0] if self.cause.told else ""
+        return f"not run: {self.cause.step.task} failed: {told or self.cause.brief}"
 
 
 def replay_command(failure: StepFailed) -> str:

@@ -485,24 +485,28 @@ def _no_network(text: str, paths: VenvPaths, arguments: Sequence[str], environ: 
     why = next((found[1] for found in reasons if found), "no answer")
     python = ".".join(map(str, sys.version_info[:2]))
     fetch = f"pip download --no-deps --python-version {python} -d wheels"
+    # A server that refuses was reached: what is wrong may be the setting.
+    lost = "" if re.search(r"refused|reset|aborted|SSLError", why) else "no network: "
     message = "\n".join(
         [
-            f"no network: pip cannot reach {index} ({why})",
+            f"{lost}pip cannot reach {index} ({why})",
             f"  To download:  {wanted or 'packages'}",
             f"  Index:        {index} ({setting})",
             "  Check the connection and these settings, and a proxy, then run again. For a",
-            "  machine without a network, download the wheels on one that has it:",
+            "  machine without a network, download the wheels on one that has it and the",
+            "  same platform:",
             *(f"    {fetch} -r {_relative(file, paths)}" for file in paths.pins[:1]),
             *(f"    {fetch} -r {_relative(file, paths)} --index-url {TORCH_INDEX}" for file in paths.pins[1:]),
-            "  and run again with PIP_NO_INDEX=1 PIP_FIND_LINKS=wheels",
+            f"  Copy the folder wheels to {paths.root}, and run again there with",
+            "  PIP_NO_INDEX=1 PIP_FIND_LINKS=wheels",
             f"  Log: {_relative(paths.log, paths)}",
         ]
     )
     files_of = " and ".join(_relative(file, paths) for file in files) or "packages"
     brief = (
-        f"no network: pip cannot reach {index} ({why}; {setting}), which has {wanted or 'packages'}. Check the "
-        f"connection, or set PIP_NO_INDEX=1 PIP_FIND_LINKS=wheels, with wheels from `pip download --no-deps -d wheels "
-        f"-r {files_of}`"
+        f"{lost}pip cannot reach {index} ({why}; {setting}) for {wanted or 'packages'}. Check the connection and this "
+        f"setting. Without a network: run `pip download --no-deps -d wheels -r {files_of}` where there is one, with "
+        f"Python {python} and this platform, copy the folder wheels here, and set PIP_NO_INDEX=1 PIP_FIND_LINKS=wheels"
     )
     return SetupError(NO_NETWORK, message, brief=brief)
 

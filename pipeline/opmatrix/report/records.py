@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from opmatrix.errors import many
 from opmatrix.matrix.cells import EXPORTERS, Cell
@@ -39,6 +39,9 @@ _CHECKS = (
 AnyFound = TypeVar("AnyFound", Verdict, CheckRecord)
 _UNKNOWN = "unknown outcome"
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+Shown = Outcome | Literal["not run"]
+SHOWN: tuple[Shown, ...] = (*OUTCOMES, "not run")
+"""The outcomes that readers see, in their order."""
 
 
 def collect(cache: ReadCache, op: str, lowering: Lowering, cell: Cell) -> Verdict:
@@ -173,8 +176,15 @@ def weak_checks(checks: Iterable[CheckRecord]) -> list[CheckRecord]:
     return [found for found in checks if found.weak and found.outcome == "verified"]
 
 
+def shown_outcome(found: Found) -> Shown:
+    """Return the outcome of a record for readers: "not run" where a failed step prevents it that is not its own, as the
+    export of a cell is."""
+    prevented = found.outcome == "failed" and found.blocked_by and found.blocked_by.group != "export"
+    return "not run" if prevented else found.outcome
+
+
 def totals(verdicts: Sequence[Verdict], checks: Sequence[CheckRecord] = ()) -> str:
-    """Return ``11 cells: 9 verified, 2 failed``, and if there are checks ``; 5 checks: 4 verified, 1 failed``."""
+    """Return ``11 cells: 9 verified, 2 not run``, and if there are checks ``; 5 checks: 4 verified, 1 failed``."""
     kinds: list[tuple[str, Sequence[Found]]] = [("cell", verdicts)]
     if checks:
         kinds.append(("check", checks))
@@ -183,8 +193,8 @@ def totals(verdicts: Sequence[Verdict], checks: Sequence[CheckRecord] = ()) -> s
 
 
 def _outcomes(records: Sequence[Found]) -> str:
-    found = counts(records)
-    return ", ".join(f"{found[outcome]} {outcome}" for outcome in OUTCOMES if found[outcome]) or "none asked for"
+    found = Counter(map(shown_outcome, records))
+    return ", ".join(f"{found[outcome]} {outcome}" for outcome in SHOWN if found[outcome]) or "none asked for"
 
 
 def as_json(found: Verdict, cases: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from opmatrix.errors import many, printable
-from opmatrix.report.records import Skipped, compat_as_json, totals, weak_checks
+from opmatrix.report.records import Skipped, compat_as_json, shown_outcome, totals, weak_checks
 from opmatrix.report.terminal_table import MARKS, marked, table
 from opmatrix.terminal_text import in_any_cell
 from opmatrix.verdict import WRONG, CheckRecord, Found, Outcome, Verdict
@@ -43,7 +43,11 @@ def show(
     wrong = _alike(verdicts, checks)
     for alike in wrong:
         first, *others = alike
-        console.print(marked(MARKS[first.outcome], console, f" {first.outcome} {first}"), soft_wrap=True)
+        if isinstance(first, CheckRecord) and first.check == "declaration":
+            _show_declaration(first, console, whole=ran is None)
+            continue
+        outcome = shown_outcome(first)
+        console.print(marked(MARKS[outcome], console, f" {outcome} {first}"), soft_wrap=True)
         if others:
             more = f" and {len(others) - _ALIKE} more" if len(others) > _ALIKE else ""
             named = ", ".join(map(str, others[:_ALIKE]))
@@ -67,6 +71,17 @@ def show(
             console.print(Text(printable(f"  {left_out}")), soft_wrap=True)
         console.print()
     console.print(totals(verdicts, checks), highlight=False, soft_wrap=True)
+
+
+def _show_declaration(found: CheckRecord, console: Console, *, whole: bool) -> None:
+    """Print that an operator has no cells in this run, and its mistakes; one alone is also in the last lines of doit,
+    so that it is left out here unless `whole`."""
+    text = f" {found.op}: none of its cells is planned, because its declaration is wrong"
+    console.print(marked(MARKS["failed"], console, text), highlight=False, soft_wrap=True)
+    mistakes = [line for line in found.detail.splitlines() if not line.startswith(_COMMANDS)]
+    if whole or len(mistakes) > 1:
+        console.print(Text(_indented(found.detail, found)), soft_wrap=True)
+    console.print()
 
 
 def show_compat(records: Sequence[CheckRecord], console: Console) -> None:
@@ -113,7 +128,8 @@ def _alike(verdicts: Sequence[Verdict], checks: Sequence[CheckRecord]) -> list[l
     """Return what is wrong, grouped where only cells and values differ, or where one step's failure prevents it."""
     found: dict[tuple[str, ...], list[Found]] = {}
     wrong: list[Found] = [v for v in verdicts if v.outcome in WRONG]
-    wrong += [c for c in checks if c.outcome in WRONG]
+    # The kernel with the cases of cases.py is last: the last lines of the run, which follow, name such a case.
+    wrong += [c for kernel in (False, True) for c in checks if c.outcome in WRONG and (c.check == "kernel") is kernel]
     for one in wrong:
         what = one.check if isinstance(one, CheckRecord) else one.lowering
         key = ("", "") if one.blocked_by else (one.op, what)

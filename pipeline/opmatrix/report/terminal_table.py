@@ -12,15 +12,16 @@ from rich.text import Text
 
 from opmatrix.errors import many
 from opmatrix.matrix.cells import EXPORTERS
-from opmatrix.report.records import OUTCOMES
-from opmatrix.verdict import WRONG, Outcome, Verdict, percent
+from opmatrix.report.records import SHOWN, Shown, shown_outcome
+from opmatrix.verdict import WRONG, Verdict, percent
 from opmatrix.version import numbers
 
-MARKS: Mapping[Outcome, tuple[str, str, str]] = {
+MARKS: Mapping[Shown, tuple[str, str, str]] = {
     "verified": ("✓", "ok", "green"),
     "mismatched": ("≠", "!=", "red"),
     "failed": ("✗", "X", "red"),
     "unsupported": ("○", "n/a", "yellow"),
+    "not run": ("⊘", "-", "yellow"),
 }
 """A mark, since not all readers see colours, one for a terminal without Unicode, and the colour."""
 
@@ -67,7 +68,7 @@ def table(
 def _line(rows: Rows, console: Console, which: str) -> Text:
     """Return ``✓ 7 unchanged operators: 60 cells verified, 2 unsupported``."""
     cells = [verdict for row in rows.values() for verdict in row]
-    counts = [(sum(v.outcome == o for v in cells), o) for o in OUTCOMES]
+    counts = [(sum(shown_outcome(v) == o for v in cells), o) for o in SHOWN]
     (first, outcome), *others = [(n, o) for n, o in counts if n]
     found = f"{many(first, 'cell')} {outcome}" + "".join(f", {n} {o}" for n, o in others)
     operators = len({op for op, _ in rows})
@@ -94,8 +95,8 @@ def _parts(row: Sequence[Verdict]) -> Iterator[tuple[str, list[Verdict]]]:
 def _outcomes(cells: Sequence[Verdict], console: Console, *, opsets: bool) -> Text:
     """Return the outcomes with how many cells have each, ``✓ 11``, or with `opsets` their opsets, ``≠ 9 12 15``."""
     lines = []
-    for outcome in OUTCOMES:
-        if found := [v.cell.opset for v in cells if v.outcome == outcome]:
+    for outcome in SHOWN:
+        if found := [v.cell.opset for v in cells if shown_outcome(v) == outcome]:
             numbered = " ".join(map(str, sorted(set(found)))) if opsets else str(len(found))
             lines.append(marked(MARKS[outcome], console, f" {numbered}"))
     return Text("\n" if opsets else " ").join(lines)

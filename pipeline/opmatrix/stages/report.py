@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from opmatrix.errors import ReportError
+from opmatrix.errors import ReportError, many
 from opmatrix.files import write_bytes, write_text
 from opmatrix.matrix.cells import Cell
 from opmatrix.project.paths import Paths
@@ -85,7 +85,8 @@ def run(
     ran = os.environ[RAN].split(",") if RAN in os.environ else None
     terminal.show(asked, console, skipped_checks(checks), checks, ran=ran)
     if earlier or earlier_checks:
-        console.print(f"from earlier runs: {totals(earlier, earlier_checks)}", highlight=False)
+        found = totals(earlier, earlier_checks)
+        console.print(f"not asked for in this run, with results of earlier runs: {found}", highlight=False)
     terminal.show_compat(records, console)
     console.print(str(html.relative_to(layout.root)), highlight=False, soft_wrap=True)
     if not asked and not any(c.outcome in WRONG for c in checks):
@@ -94,15 +95,16 @@ def run(
         raise ReportError(
             "no cell was asked for: no operator in ops/ can be used, or none has an opset from its min_opset on"
         )
-    if wrong := " and ".join(filter(None, (_wrong(asked, "cells"), _wrong(checks, "checks")))):
+    if wrong := [*filter(None, (_wrong(asked, "cell"), _wrong(checks, "check")))]:
         path = data.relative_to(layout.root)
-        raise ReportError(f"{wrong} are neither verified nor unsupported; all of it in {path}")
+        verb = "is" if len(wrong) == 1 and wrong[0].startswith("1 ") else "are"
+        raise ReportError(f"{' and '.join(wrong)} {verb} neither verified nor unsupported; all of it in {path}")
 
 
 def _wrong(records: Sequence[Found], noun: str) -> str:
     """Return ``2 of 82 cells``, or nothing where all are right."""
     wrong = sum(record.outcome in WRONG for record in records)
-    return f"{wrong} of {len(records)} {noun}" if wrong else ""
+    return f"{wrong} of {many(len(records), noun)}" if wrong else ""
 
 
 def _others(cache: ReadCache) -> Iterator[Found]:

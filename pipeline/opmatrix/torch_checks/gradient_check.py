@@ -182,11 +182,29 @@ def _check(sample: GradSample, gradient: Gradient, operator: ReferenceOperator) 
                 check(sample.call, sample.leaves(), fast_mode=fast, rtol=RTOL, atol=ATOL)
         except Exception as error:  # GradcheckError, or an exception of backward()
             problem = summarize(str(error)) or one_line(error).rstrip(".")
-            hint = _hint(sample) if name == "gradcheck" else ""
-            message = _message(sample, f"torch.autograd.{name} says: {problem}{hint}")
+            more = _of_other_inputs(sample, problem, fast=fast) + _hint(sample) if name == "gradcheck" else ""
+            message = _message(sample, f"torch.autograd.{name} says: {problem}{more}")
             raise _GradientError(message, sample, printed=str(error)) from error
         proved.append({"case": sample.case.name, "check": name, "mode": "fast" if fast else "every element"})
     return proved
+
+
+def _of_other_inputs(sample: GradSample, problem: str, *, fast: bool) -> str:
+    """Return whether the gradients of the inputs that gradcheck did not come to are right: it stops at the first one
+    that is wrong."""
+    if not (found := _INPUT.search(problem)):
+        return ""
+    right: dict[bool, list[str]] = {True: [], False: []}
+    for n, index in enumerate(sample.derived):
+        if n != int(found[1]):
+            leaves = [leaf if at == n else leaf.detach() for at, leaf in enumerate(sample.leaves())]
+            try:
+                passes = torch.autograd.gradcheck(sample.call, leaves, fast_mode=fast, rtol=RTOL, atol=ATOL)
+            except Exception:  # GradcheckError, or an exception of backward()
+                passes = False
+            right[passes].append(repr(sample.names[index]))
+    said = {True: "right", False: "wrong, too"}
+    return "".join(f". {', '.join(names)}: {said[passes]}" for passes, names in right.items() if names)
 
 
 def _hint(sample: GradSample) -> str:
@@ -269,7 +287,7 @@ def summarize(text: str) -> str:
     numerical, analytical = map(_matrix, pairs[-1])
     largest = re.search(r"max per-element difference[^:]*: (\S+?)\.?\s", text)
     if [len(row) for row in numerical] != [len(row) for row in analytical] or not numerical:
-        return f"{head}; the largest difference is {largest[1]}" if largest else head
+        return f"{head}; the largest difference is {float(largest[1]):.3g}" if largest else head
     found = [
         (f"[{i}, {j}]", n, a)
         for i, (row, other) in enumerate(zip(numerical, analytical, strict=True))
