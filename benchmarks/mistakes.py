@@ -148,7 +148,7 @@ MISTAKES = (
         command=(*DOIT, "ort=1.18"),
         environment=REFUSING,
         cause=r"pip cannot reach http://127\.0\.0\.1:9/simple \(Connection refused",
-        where=r"PIP_INDEX_URL.*the 8 packages of \S*requirements/ort1\.18\.txt",
+        where=r"PIP_INDEX_URL.*requirements/ort1\.18\.txt",
         remedy=r"run `pip download.* copy the folder wheels here, and set PIP_NO_INDEX=1 PIP_FIND_LINKS=wheels",
     ),
     Mistake(

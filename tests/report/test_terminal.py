@@ -381,12 +381,12 @@ def written(layout: Paths) -> list[bytes]:
 def test_the_files_do_not_depend_on_the_choice_of_cells(several: Paths, capsys: pytest.CaptureFixture[str]) -> None:
     report.run(several, EXPECTED)
     first, said = written(several), capsys.readouterr().out
-    assert "3 cells: 3 verified\nnot asked for in this run, with results of earlier runs: 3 cells: 3 verified\n" in said
+    assert "3 cells: 3 verified\nfrom earlier runs, not asked for in this one: 3 cells: 3 verified\n" in said
     report.run(several, [("op", "custom", OTHERS[0])])
     assert written(several) == first
     said = capsys.readouterr().out
     assert "torch 2.9, ONNX Runtime 1.31" in said
-    assert "1 cell: 1 verified\nnot asked for in this run, with results of earlier runs: 5 cells: 5 verified\n" in said
+    assert "1 cell: 1 verified\nfrom earlier runs, not asked for in this one: 5 cells: 5 verified\n" in said
     assert not several.previous_report.exists(), "no other run"
 
 

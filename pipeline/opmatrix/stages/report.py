@@ -86,7 +86,7 @@ def run(
     terminal.show(asked, console, skipped_checks(checks), checks, ran=ran)
     if earlier or earlier_checks:
         found = totals(earlier, earlier_checks)
-        console.print(f"not asked for in this run, with results of earlier runs: {found}", highlight=False)
+        console.print(f"from earlier runs, not asked for in this one: {found}", highlight=False, soft_wrap=True)
     terminal.show_compat(records, console)
     console.print(str(html.relative_to(layout.root)), highlight=False, soft_wrap=True)
     if not asked and not any(c.outcome in WRONG for c in checks):
