@@ -103,6 +103,24 @@ def test_annotations_in_github_actions(project: Project, stages: Callable[..., s
     assert refused.code == 2 and "--format github needs the reporter 'progress', found 'jsonl'" in refused.text
 
 
+def test_an_error_before_any_step_is_an_annotation_too(project: Project, stages: Callable[..., screen.Seen]) -> None:
+    more = "\ndef task_mine():\n    return {'actions': ['true']}\n"
+    project.write("dodo.py", (project.root / "dodo.py").read_text() + more)
+    line = "::error file=dodo.py,line=1,title=doit cannot begin::found task 'mine', allowed: what opmatrix plans"
+    for seen in (stages(GITHUB_ACTIONS="true"), stages("--format", "github"), stages("--format=github")):
+        assert seen.code == 3 and line in seen.text, seen.text
+    assert "::error" not in stages().text
+
+
+def test_an_event_has_file_and_line_as_the_terminal_shows_them(
+    project: Project, stages: Callable[..., screen.Seen]
+) -> None:
+    project.write("ops/a/spec.py", "# a\nSPEC = None\n")
+    project.step("data:a", "say", "a.txt", "build/a")
+    assert "FAILED ops/a/spec.py:2" in stages().last
+    assert '"file": "ops/a/spec.py", "line": 2}' in stages("-r", "jsonl").text
+
+
 def test_an_annotation_names_the_file_in_the_repository(project: Project, stages: Callable[..., screen.Seen]) -> None:
     """The project may be in a folder of the repository that GitHub checked out."""
     project.write("ops/a/spec.py", "SPEC = None\n")

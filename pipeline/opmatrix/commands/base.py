@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sqlite3
 import sys
@@ -41,7 +42,7 @@ class CommandBase(Command):
             error.cmd_used, error.bin_name = self.name, self.bin_name
             print(f"doit {self.name}: {error}", file=sys.stderr)
         except OpmatrixError as error:
-            print_error(error, change=for_stderr)
+            show_error(error)
             return error.exit_code
         except BrokenPipeError:
             end_if_unread()
@@ -62,6 +63,24 @@ class LockedCommand(CommandBase):
     def execute(self, params: dict[str, Any], args: Sequence[str]) -> int:
         with hold(self._paths.lock) as self._lock:
             return int(super().execute(params, args) or 0)
+
+
+def annotates(format: str) -> bool:
+    """Return whether to print annotations, which GitHub Actions reads."""
+    return format == "github" or (format == "auto" and os.environ.get("GITHUB_ACTIONS") == "true")
+
+
+def show_error(error: OpmatrixError) -> None:
+    """Print an error before any step runs, and for GitHub an annotation of the file that its first line names."""
+    print_error(error, change=for_stderr)
+    asked = re.search(r" --format[ =](\w+)", " ".join(sys.argv))  # doit has not read its options yet
+    if annotates(asked[1] if asked else "auto"):
+        from opmatrix.engine.causes import annotation  # imported here: most runs have no failure
+        from opmatrix.engine.find_cause import in_output
+        from opmatrix.engine.progress_reporter import folder_in_repository
+
+        cause = error.cause or in_output(str(error).splitlines(), Path.cwd())
+        print(annotation(cause, title="doit cannot begin", prefix=folder_in_repository()), flush=True)
 
 
 def option(name: str, help: str, default: Any = "") -> dict[str, Any]:

@@ -21,7 +21,7 @@ from opmatrix.commands.task_selection import with_operators
 from opmatrix.engine.doit_tasks import DEFAULT, DIST, LINK, StepTask, doit_tasks
 from opmatrix.engine.plan_cache import load_or_plan
 from opmatrix.engine.up_to_date import State
-from opmatrix.errors import OpmatrixError, SpecError, UsageError, did_you_mean, print_error
+from opmatrix.errors import OpmatrixError, SpecError, UsageError, did_you_mean
 from opmatrix.matrix.cells import Choice
 from opmatrix.project.format import check_format
 from opmatrix.project.paths import Paths
@@ -152,5 +152,7 @@ def _check_variables(given: Sequence[str]) -> None:
 
 def _exit(error: OpmatrixError) -> NoReturn:
     # doit shows a traceback for every exception that is not one of its own.
-    print_error(error)
+    from opmatrix.commands.base import show_error
+
+    show_error(error)
     raise SystemExit(error.exit_code) from error

@@ -16,7 +16,7 @@ from doit.control import TaskControl
 from doit.exceptions import InvalidCommand
 from doit.task import Stream, Task
 
-from opmatrix.commands.base import LockedCommand
+from opmatrix.commands.base import LockedCommand, annotates
 from opmatrix.commands.task_selection import select
 from opmatrix.engine.doit_tasks import StepTask
 from opmatrix.engine.progress_reporter import StepReporter
@@ -100,7 +100,7 @@ class Run(LockedCommand, DoitRun):
         with Path(outfile).open("w", encoding="utf-8") if isinstance(outfile, str) else nullcontext(outfile) as out:
             runner = (ThreadRunner if num_process > 1 else StepRunner)(
                 self.dep_manager,
-                self._reporter(reporter, out, removed, cores=cores, annotate=_annotates(format)),
+                self._reporter(reporter, out, removed, cores=cores, annotate=annotates(format)),
                 continue_,
                 always,
                 Stream(verbosity, force_verbosity),
@@ -160,11 +160,6 @@ def _chosen(control: TaskControl) -> Iterator[Task]:
             seen.add(name)
             yield control.tasks[name]
             left += control.tasks[name].task_dep
-
-
-def _annotates(format: str) -> bool:
-    """Return whether to print annotations, which GitHub Actions reads."""
-    return format == "github" or (format == "auto" and os.environ.get("GITHUB_ACTIONS") == "true")
 
 
 def _drop_dependencies(control: TaskControl) -> None:

@@ -164,13 +164,17 @@ def workflow_commands(causes: Sequence[OneCause], *, prefix: str = "") -> Iterat
     Format: https://docs.github.com/en/actions/reference/workflow-commands-for-github-actions
     """
     for one in causes:
-        cause = one.first.cause
-        properties = {"title": one.steps}
-        if cause.file:
-            properties = {"file": f"{prefix}{cause.file}", "line": str(cause.line or 1)} | properties
-        listed = ",".join(f"{name}={_escaped(value, ':,')}" for name, value in properties.items())
-        message = f"{cause.sentence}\nReplay: {cause.command}"
-        yield f"::error {listed}::{_escaped(message)}"
+        yield annotation(one.first.cause, title=one.steps, prefix=prefix)
+
+
+def annotation(cause: Cause, *, title: str, prefix: str = "") -> str:
+    """Return the workflow command of one cause, with the command that repeats it, if it has one."""
+    properties = {"title": title}
+    if cause.file:
+        properties = {"file": f"{prefix}{cause.file}", "line": str(cause.line or 1)} | properties
+    listed = ",".join(f"{name}={_escaped(value, ':,')}" for name, value in properties.items())
+    message = "\nReplay: ".join(filter(None, [cause.sentence, cause.command]))
+    return f"::error {listed}::{_escaped(message)}"
 
 
 def _escaped(text: str, more: str = "") -> str:

@@ -18,7 +18,7 @@ from opmatrix.step import Step
 _LONGEST = 400  # characters of a sentence: the rest is in the details
 _COMPILER = re.compile(r"(?P<file>[^\s:][^:]*):(?P<line>\d+):\d+: (?:fatal )?error: (?P<text>.*)")
 # A message about a file: `ops/relu/spec.py:3: ...`, or with a field, `ops/relu/spec.py: outputs[0].shape: ...`.
-_FILE = re.compile(r"(?P<file>(?:ops|native)/[^\s:]+\.\w+)(?::(?P<line>\d+))?: (?P<text>.*)")
+_FILE = re.compile(r"(?P<file>(?:ops|native)/[^\s:]+\.\w+|pyproject\.toml|dodo\.py)(?::(?P<line>\d+))?: (?P<text>.*)")
 _FIELD = re.compile(r"(?P<field>[A-Za-z_][\w.\[\]'\"]*): ")
 _REPLAY = re.compile(r"\.? Replay: (?P<command>.*)")
 _FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+), in ')
@@ -32,7 +32,7 @@ def find_cause(step: Step, output: Sequence[str], *, root: Path, told: Cause | N
     cause = told or Cause()
     lines = [without_colours(line) for line in output if line.strip() and not line.startswith("$ ")]
     if not cause.sentence:
-        found = _in_output(lines, root)
+        found = in_output(lines, root)
         cause = replace(found, file=cause.file or found.file, line=cause.line if cause.file else found.line,
                         command=cause.command or found.command)  # fmt: skip
     if not cause.file:
@@ -43,7 +43,7 @@ def find_cause(step: Step, output: Sequence[str], *, root: Path, told: Cause | N
     return replace(cause, sentence=sentence if len(sentence) <= _LONGEST else f"{sentence[:_LONGEST]} ...")
 
 
-def _in_output(lines: Sequence[str], root: Path) -> Cause:
+def in_output(lines: Sequence[str], root: Path) -> Cause:
     """Return the first error of a compiler, or what the first line says, or the last one of a traceback."""
     for line in lines:
         if "error: " in line and (found := _COMPILER.search(line)):  # the search takes 20 ms for a line without a colon

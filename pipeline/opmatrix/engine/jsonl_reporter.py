@@ -51,7 +51,10 @@ class JsonLines(StepReporter):
     def add_failure(self, task: Task, fail: BaseFail) -> None:
         blocked = isinstance(fail, StepBlocked)
         reason = fail.detail if blocked else fail.summary if isinstance(fail, StepFailed) else fail.message
-        self._end(task, "blocked" if blocked else "failed", reason=for_shell(reason))
+        place: dict[str, Any] = {}
+        if isinstance(fail, StepFailed) and (cause := fail.cause).file:
+            place = {"file": cause.file} | ({"line": cause.line} if cause.line else {})
+        self._end(task, "blocked" if blocked else "failed", reason=for_shell(reason), **place)
 
     def skip_uptodate(self, task: Task) -> None:
         self._end(task, "up-to-date")

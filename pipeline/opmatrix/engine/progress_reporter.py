@@ -206,7 +206,7 @@ class Progress(StepReporter):
         from opmatrix.engine.causes import summary, workflow_commands  # imported here: most runs have no failure
 
         if self.annotate:
-            for line in workflow_commands(causes, prefix=_folder_in_repository()):
+            for line in workflow_commands(causes, prefix=folder_in_repository()):
                 self.outstream.write(for_shell(line) + "\n")
         page = Paths(Path.cwd()).report_files[-1] if self._report_ran else None
         rest = os.path.relpath(page or Paths(Path.cwd()).log("").parent)
@@ -282,7 +282,7 @@ def _output(task: str) -> str:
     return read_output(Paths(Path.cwd()).log(task))
 
 
-def _folder_in_repository() -> str:
+def folder_in_repository() -> str:
     """Return the project's folder in the repository that GitHub checked out, as ``tools/ops/``, or "" for its root."""
     root = os.environ.get("GITHUB_WORKSPACE", "")
     inside = os.path.relpath(Path.cwd(), root) if root else "."
