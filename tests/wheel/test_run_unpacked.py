@@ -83,6 +83,46 @@ def test_the_log_says_what_runs_and_what_was_printed(
     assert "# y = 3\n" in capsys.readouterr().out
 
 
+JOB = {
+    "operators": [
+        {
+            "name": "a",
+            "torch": "my::a",
+            "models": [{"name": "m", "model": "", "cases": [{"name": "a-x"}, {"name": "a-y"}]}],
+        },
+        {"name": "b", "torch": None, "models": [{"name": "n", "model": "n.onnx", "cases": [{"name": "b-z"}]}]},
+    ],
+    "exports": [{"models": {"a": ["m"]}}, {"models": {"a": ["m"]}}],
+}  # fmt: skip
+
+
+def test_the_runs_of_cases_of_each_program() -> None:
+    assert run_unpacked._case_runs(JOB, "torch") == ["a-x", "a-y"]
+    assert run_unpacked._case_runs(JOB, "ort") == ["a-x", "a-y", "a-x", "a-y", "b-z"]
+
+
+@pytest.mark.parametrize(
+    ("side", "lines", "expected"),
+    [
+        ("torch", ["import my", "a-x", "a-x, my::a_", "a-y", "the dynamo exporter"], [(1, "a-x"), (2, "a-y")]),
+        ("ort", ["a-x, dynamo-opset20", "a-x, model"], [(1, "a-x, dynamo-opset20"), (2, "a-x, model")]),
+    ],
+)
+def test_the_log_says_how_many_cases_ran(
+    program: Path, side: str, lines: list[str], expected: list[tuple[int, str]],
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setenv(LOGGED, "1")
+    program.write_text("".join(f"print('# now {line}')\n" for line in [*lines]) + f"print('{DONE}')")
+    run_unpacked._start(side, program, runs=run_unpacked._case_runs(JOB, side), which="1 of 2")
+    total, where = {"torch": (2, "torch"), "ort": (5, "ONNX Runtime")}[side]
+    said = [line for line in capsys.readouterr().out.splitlines() if "of cases" in line]
+    begin = f"the wheel in {where} (1 of 2)"
+    assert [line.partition(" ")[2].partition(" ")[2] for line in said] == [
+        f"{begin}: {n} of {total} runs of cases, {at}" for n, at in expected
+    ]
+
+
 def entry(arguments: Sequence[str]) -> int:
     """What the step `dist` comes to."""
     run_unpacked._start("torch", Path(*arguments))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import subprocess
 import sys
 import zipfile
@@ -44,8 +45,10 @@ from opmatrix.errors import DistError, many
 from opmatrix.matrix.cells import TORCH_EXPORTERS, Cell, Exporter
 from opmatrix.matrix.dtypes import why_not_written
 from opmatrix.processes import signal_name
+from opmatrix.progress import Progress
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Case, Lowering, Model, OpSpec
+from opmatrix.step_log import LOGGED
 from opmatrix.testdata import onnx_dataset
 from opmatrix.testdata.arrays import Array
 from opmatrix.testdata.case_arrays import reference_attributes
@@ -235,9 +238,10 @@ def run_kernel(files: Mapping[str, bytes], use: WheelRun) -> str:
 
 def _run(use: WheelRun, sides: Iterable[str], *, what: str) -> str:
     path = use.folder / "job.json"
-    path.write_text(json.dumps(use.job()))
-    for side in sides:
-        _start(side, path, what)
+    job, programs = use.job(), [*sides]
+    path.write_text(json.dumps(job))
+    for number, side in enumerate(programs, 1):
+        _start(side, path, what, runs=_case_runs(job, side), which=f"{number} of {len(programs)}")
     problems = {f"{r.spec.name}-{r.case.name}": "\n".join(found) for r in use.runs if (found := list(r.problems()))}
     if problems:
         where = "each case by its operator's name: python -m opmatrix verify"
@@ -245,6 +249,22 @@ def _run(use: WheelRun, sides: Iterable[str], *, what: str) -> str:
         raise DistError(f"{what} gives other outputs than the expected ones:\n{text}")
     runs = sum(1 for r in use.runs if r.out.is_dir() for _ in r.out.iterdir())
     return f"{many(len(use.runs), 'case')} in {many(runs, 'run')} from {what}"
+
+
+def _case_runs(job: Mapping[str, Any], side: str) -> list[str]:
+    """Return the name of the case of each run that a program says it begins."""
+    cases = {
+        (made["name"], model["name"]): [case["name"] for case in model["cases"]]
+        for made in job["operators"]
+        for model in made["models"]
+    }
+    models = [(made, model) for made in job["operators"] for model in made["models"]]
+    if side == "torch":
+        found = [(made["name"], model["name"]) for made, model in models if made["torch"]]
+    else:
+        found = [(op, model) for export in job["exports"] for op, names in export["models"].items() for model in names]
+        found += [(made["name"], model["name"]) for made, model in models if model["model"]]
+    return [case for key in found for case in cases[key]]
 
 
 @dataclass(kw_only=True)
@@ -257,8 +277,9 @@ class _Said:
     others: deque[str] = field(default_factory=lambda: deque(maxlen=_KEPT_LINES))
 
 
-def _start(side: str, path: Path, what: str = "the wheel") -> None:
-    """Run the program in a process without opmatrix, the project, and what PYTHONPATH and .pth files add.
+def _start(side: str, path: Path, what: str = "the wheel", *, runs: Sequence[str] = (), which: str = "1 of 1") -> None:
+    """Run the program in a process without opmatrix, the project, and what PYTHONPATH and .pth files add. `runs` are
+    the cases that it runs, `which` says which program of how many this is.
 
     It counts to the limits of the step that this process is. Raises DistError unless the program says that it is done.
     """
@@ -274,7 +295,7 @@ def _start(side: str, path: Path, what: str = "the wheel") -> None:
     ) as process:
         assert process.stdout
         try:
-            said = _listen(process.stdout, where)
+            said = _listen(process.stdout, where, runs=runs, begin=f"{what} in {where} ({which})")
         except BaseException:  # Ctrl-C
             process.kill()
             raise
@@ -284,14 +305,22 @@ def _start(side: str, path: Path, what: str = "the wheel") -> None:
     raise DistError(f"{what} does not work in {where}: {said.failed or _death(process.returncode, said)}")
 
 
-def _listen(lines: Iterable[str], where: str) -> _Said:
-    """Read what the program prints until it ends. The log gets what it runs, for a step that is stopped at a limit."""
-    said = _Said()
+def _listen(lines: Iterable[str], where: str, *, runs: Sequence[str] = (), begin: str = "") -> _Said:
+    """Read what the program prints until it ends. The log gets what it runs, for a step that is stopped at a limit, and
+    how many of the `runs` began: of a case in ONNX Runtime, the program also says the model."""
+    said, progress, begun, cases = _Said(), Progress(), 0, {*runs}
     step_log.now_running(f"{said.at} in {where}")
     for line in map(str.rstrip, lines):
         if line.startswith(NOW):
             said.at = line.removeprefix(NOW)
             step_log.now_running(f"{said.at} in {where}")
+            if (said.at if where == "torch" else said.at.partition(", ")[0]) in cases:
+                begun += 1
+                far = f"{begin}: {begun} of {len(runs)} runs of cases, {said.at}"
+                if LOGGED in os.environ:
+                    step_log.now_doing(far)  # the last mark in a log is shown
+                else:
+                    progress.show(far, begun, len(runs))
         elif line.startswith(FAILED):
             said.failed = line.removeprefix(FAILED)
         elif line == DONE:
