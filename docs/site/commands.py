@@ -55,7 +55,7 @@ def render(root: Path) -> str:
     """Return the page; `root` is the checkout, whose pyproject.toml has doit's settings."""
     parts = [
         "# Commands and settings",
-        "In a checkout each command stands behind `./run`; in a project of one's own it stands alone.",
+        "In a checkout, each command begins with `./run`; in a project of your own, leave it out.",
         "## ./run",
         f"```text\n{_header((root / 'run').read_text())}\n```",
         "## doit",
@@ -69,13 +69,13 @@ def render(root: Path) -> str:
         "## python -m opmatrix",
         "Each stage by hand, as doit runs it.",
         *_stages(),
-        "Exit codes, beside 0 and 1:",
+        "Exit codes, in addition to 0 and 1:",
         table(("code", "meaning"), [(code(e.exit_code), plain(inspect.getdoc(e) or "")) for e in _errors()]),
         "## Settings in pyproject.toml",
         *(f"`[{name}]`\n\n{_two(rows)}" for name, rows in SETTINGS.items()),
         "## Environment variables",
         _two({name: text for name, text in doit_help.VARIABLES if name != "CXX, NINJA"} | MORE_VARIABLES),
-        "Beside these, what `./run` says above: `OPMATRIX_PYTHON`, `OPMATRIX_TORCH_INDEX`, `CXX`, and pip's own.",
+        "In addition, those of `./run` above: `OPMATRIX_PYTHON`, `OPMATRIX_TORCH_INDEX`, `CXX`, and pip's own.",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 

@@ -10,7 +10,7 @@ from opmatrix.matrix.dtypes import NAMES, SINCE
 
 _BEGIN = """# Dtypes
 
-Which torch, exporter and ONNX Runtime carries which dtype. Each entry is the first version of the
+Which torch, exporter and ONNX Runtime supports which dtype. Each entry is the first version of the
 [matrix](../matrix.md) that does. All later ones of the matrix do as well. `-` means none of them.
 
 `./run doit probe torch=made ort=made` measures the table on the installed versions, and fails on any difference. It
@@ -31,7 +31,7 @@ An operator with a torch side has int4 and uint4
 [in the node alone](../how-to/another-dtype.md#int4-in-the-node-int8-in-torch): they are int8 and uint8 in torch, and
 the dynamo exporter of torch 2.6 and newer writes casts, which ONNX Runtime 1.24 and newer run.
 
-Where the torch, the exporter or the ONNX Runtime of a cell does not carry a dtype of a model, the cases of that model
+Where the torch, the exporter or the ONNX Runtime of a cell does not support a dtype of a model, the cases of that model
 are `unsupported`, with this reason.
 
 """
@@ -44,7 +44,7 @@ def render() -> str:
     known, refused = ([_row(d) for d in SINCE if (d in WHY_NO_DTYPE) == is_refused] for is_refused in (False, True))
     reasons = "".join(f"- {dtype}, {why}.\n" for dtype, why in WHY_NO_DTYPE.items())
     return (
-        f"{_BEGIN}Versions: {versions}\n\n{_table([*head, *known])}{_COLUMNS}## Dtypes that a declaration refuses\n\n"
+        f"{_BEGIN}Versions: {versions}\n\n{_table([*head, *known])}{_COLUMNS}## Dtypes that a declaration rejects\n\n"
         f"{_table([*head, *refused])}\n{reasons}"
     )
 

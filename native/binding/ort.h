@@ -1,6 +1,6 @@
 // The base of generated ONNX Runtime bindings. Uses only the C API, version 16 and newer.
 //
-// A library asks for the API version of the running ONNX Runtime, or the newest that these headers know, so that it
+// A library requests the API version of the running ONNX Runtime, or the newest that these headers have, so that it
 // runs on 1.16 and newer. Features of version 17 (shapes, threads) are used only if `version` has them.
 #pragma once
 
@@ -17,7 +17,7 @@ class Attributes {
  public:
   Attributes(const char* op, const OrtKernelInfo* info) : op_(op), info_(info) {}
 
-  /// Throws for a node of a schema newer than `newest`: ONNX Runtime does not know versions of custom ops, and would
+  /// Throws for a node of a schema newer than `newest`: ONNX Runtime has no versions of custom ops, and would
   /// ignore an attribute that this library does not have.
   void check_schema(std::int64_t newest) const {
     std::int64_t found = 0;
@@ -172,7 +172,7 @@ class Attributes {
   const OrtKernelInfo* info_;
 };
 
-/// A tensor as ONNX Runtime holds it, with its sizes; null is an optional input that is absent.
+/// A tensor as ONNX Runtime stores it, with its sizes; null is an optional input that is absent.
 class Value {
  public:
   explicit Value(const OrtValue* value) : value_(value) {
@@ -321,7 +321,7 @@ struct CustomOp : OrtCustomOp {
       });
     };
     KernelDestroy = [](void* kernel) { delete static_cast<Kernel*>(kernel); };
-    InferOutputShapeFn = [](const OrtCustomOp*, OrtShapeInferContext* context) {  // asked for from version 17 on
+    InferOutputShapeFn = [](const OrtCustomOp*, OrtShapeInferContext* context) {  // called from version 17 on
       return to_status([&] {
         ShapeContext shapes(context);
         Kernel::infer_shapes(shapes);
@@ -343,7 +343,7 @@ struct CustomOp : OrtCustomOp {
 
 /// A custom op of which some outputs may have the memory of an input, by their indices:
 ///   static constexpr int kInPlaceInputs[], kInPlaceOutputs[] of the Kernel, of equal length.
-/// ONNX Runtime asks for them from version 18 on.
+/// ONNX Runtime calls them from version 18 on.
 template <typename Kernel>
 struct InPlaceOp : CustomOp<Kernel> {
   InPlaceOp() {

@@ -10,7 +10,7 @@
 
 namespace opmatrix::ort {
 
-/// The tensors of a variadic input, which is the last one; One holds each.
+/// The tensors of a variadic input, which is the last one; One stores each.
 template <typename One>
 class ValuesOf {
  public:
@@ -38,7 +38,7 @@ class ValuesOf {
 };
 using Values = ValuesOf<Value>;
 
-/// The class that holds an input of T; another one for strings, and for int4 and uint4.
+/// The class that stores an input of T; another one for strings, and for int4 and uint4.
 template <typename T>
 struct Holder {
   using type = Value;

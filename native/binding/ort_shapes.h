@@ -179,7 +179,7 @@ class ShapeContext {
     const OrtOpAttr* found = nullptr;
     if (!succeeds(api->ShapeInferContext_GetAttribute(context_, name, &found))) return otherwise;
     std::size_t bytes = 0;
-    succeeds(api->ReadOpAttr(found, ORT_OP_ATTR_INTS, nullptr, 0, &bytes));  // fails, and says how many it needs
+    succeeds(api->ReadOpAttr(found, ORT_OP_ATTR_INTS, nullptr, 0, &bytes));  // fails, and returns how many it needs
     Numbers values(bytes / sizeof(std::int64_t));
     if (!succeeds(api->ReadOpAttr(found, ORT_OP_ATTR_INTS, values.data(), bytes, &bytes))) return {};
     return values;
@@ -237,8 +237,8 @@ class ShapeContext {
     return index < count && succeeds(api->ShapeInferContext_GetInputTypeShape(context_, index, &info)) ? info : nullptr;
   }
 
-  /// A name for a size that is not known. ONNX Runtime has no other way to say so: a size without a name becomes -1,
-  /// and two tensors of that shape are of one size to it, so that one gets the other's memory. So each name is new.
+  /// A name for a size that is not known. ONNX Runtime has no other way to express it: a size without a name becomes
+  /// -1, and two tensors of that shape are of one size to it, so that one gets the other's memory. So each name is new.
   static Items<char> new_name(const char* name) {
     static std::int64_t last = 0;
     const std::int64_t number = __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED);

@@ -8,7 +8,7 @@
 
 namespace opmatrix::ort {
 
-/// Allocates memory that knows its size: ONNX Runtime gives strings that end with a NUL, without their lengths, and
+/// Allocates memory with its size: ONNX Runtime gives strings that end with a NUL, without their lengths, and
 /// they may have a NUL inside.
 class SizedMemory final : public OrtAllocator {
  public:

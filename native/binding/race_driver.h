@@ -1,9 +1,9 @@
-// A program that calls a kernel from several threads at once, for ThreadSanitizer. It knows no framework and no Python.
+// A program that calls a kernel from several threads at once, for ThreadSanitizer. It needs no framework and no Python.
 //
 // It reads calls from a file that opmatrix.testdata.race_file writes, and runs all of them
 //   1. in several threads, before anything else: so a table that the first call fills is filled by several;
 //   2. alone, which gives the outputs that 3 and 4 must give as well, to the last bit;
-//   3. in several threads, each of which begins with another call: so a shared buffer holds what another call wrote;
+//   3. in several threads, each of which begins with another call: so a shared buffer contains what another call wrote;
 //   4. one after the other, with threads that the kernel's own parallel_for uses.
 // Outputs that may have the memory of an input have it, but in 2.
 #pragma once
@@ -219,7 +219,7 @@ class Variadic {
   std::vector<TensorView<T>> views_;
 };
 
-/// The outputs of one run, or the message of the kernel that refuses the call.
+/// The outputs of one run, or the message of the kernel that rejects the call.
 struct Results {
   explicit Results(std::size_t count) : outputs(count) {}
 

@@ -1,4 +1,4 @@
-// Sizes that a declaration computes, such as "(N - 3) // 2 + 1", and shapes whose rank only a call knows.
+// Sizes that a declaration computes, such as "(N - 3) // 2 + 1", and shapes whose rank depends on the call.
 #pragma once
 
 #include "opmatrix/check.h"
@@ -28,7 +28,7 @@ constexpr Sizes sizes_between(Sizes sizes, std::int64_t front, std::int64_t back
   return {sizes.data + front, sizes.rank - front - back};
 }
 
-/// The shape of an output whose rank only a call knows.
+/// The shape of an output whose rank depends on the call.
 class AnyRank {
  public:
   static constexpr std::int64_t kRemoved = INT64_MIN;

@@ -11,7 +11,7 @@
 
 namespace opmatrix {
 
-/// Stands for a limit that a rule does not have.
+/// A limit that a rule does not have.
 struct NoLimit {};
 
 /// Returns whether `a <= b`, compared by value, for integers of any two types: C++20's std::cmp_less_equal.

@@ -14,7 +14,7 @@
 
 namespace opmatrix::custom_op_two {
 
-// Adding and subtracting 2^(digits - 1) drops what stands behind the point, rounded as IEEE 754 rounds by default. It
+// Adding and subtracting 2^(digits - 1) drops the digits after the point, rounded as IEEE 754 rounds by default. It
 // is a vector operation on every x86-64, which rint of the C library is not. Numbers that large are whole; NaN is not
 // less.
 inline float rounded(float x) {

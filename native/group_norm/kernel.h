@@ -2,16 +2,16 @@
 //
 //   y[n, c, ...] = (x[n, c, ...] - mean) / sqrt(variance + epsilon) * scale[c] + bias[c]
 //
-// with mean and (biased) variance over the C / num_groups channels of the group of c in sample n, and all that lies
-// behind them. Y. Wu, K. He, Group Normalization, 2018.
+// with mean and (biased) variance over the C / num_groups channels of the group of c in sample n, and all axes
+// after them. Y. Wu, K. He, Group Normalization, 2018.
 //
-// Shapes   x and y (N, C, ...), num_groups (1,), scale and bias (C,). num_groups holds a whole number > 0, a divisor
+// Shapes   x and y (N, C, ...), num_groups (1,), scale and bias (C,). num_groups is a whole number > 0, a divisor
 //          of C.
 // Numbers  Computed in double and rounded once. Moments are taken of x less the first element of the group: the mean
 //          may be 1e6 deviations away, finite elements of any size are normalized, and a group of equal elements has
 //          variance 0, exactly. Each product with scale must fit the type.
-// NaN      A NaN or an infinity makes its whole group NaN, as the formula has it; other groups do not see it.
-// Empty    No samples, or no elements behind a channel: nothing to do.
+// NaN      A NaN or an infinity makes its whole group NaN, as in the formula; other groups are not affected.
+// Empty    No samples, or no elements in a channel: nothing to do.
 // Aliasing y overlaps no input.
 #pragma once
 

@@ -1,14 +1,14 @@
 // Non-maximum suppression: of boxes that overlap much, the one with the highest score is kept.
 //
-// A box takes part where `valid` says so (all do without it) and where its score, times every factor, is greater than
+// A box is used where `valid` is true (all are without it) and where its score, times every factor, is greater than
 // score_threshold. From the highest score down, equal scores by index: a box is kept, unless one that was kept before,
 // of the same class (all are of one class without `classes`), overlaps it with
 //   area of the intersection > iou_threshold * area of the union
 //
 // Shapes   boxes (N, 4) with axis -1 or 1, (4, N) with axis -2 or 0; all others (N,). indices and selected hold the M
 //          kept boxes, the highest score first; kept (N,). At most max_boxes are kept, with 0 any number.
-// Boxes    "corners": two opposite corners x, y, x, y. "center": center and size x, y, w, h. coordinates[k] says where
-//          along the axis the k-th of these four stands: (1, 0, 3, 2) for y, x, y, x.
+// Boxes    "corners": two opposite corners x, y, x, y. "center": center and size x, y, w, h. coordinates[k] is where
+//          along the axis the k-th of these four is: (1, 0, 3, 2) for y, x, y, x.
 // Numbers  Scores and areas are computed in double.
 // NaN      A score of NaN is greater than nothing; a box with NaN overlaps nothing.
 // Aliasing No output overlaps an input.
@@ -77,7 +77,7 @@ inline bool overlap(const Box& a, const Box& b, double threshold) {
   return shared > threshold * (a.area() + b.area() - shared);
 }
 
-/// Reads boxes as the attributes say that they are stored.
+/// Reads boxes in the order of the attributes.
 template <typename T>
 class Reader {
  public:

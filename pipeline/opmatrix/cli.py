@@ -253,7 +253,7 @@ _LIBRARIES = _argument(
 _SESSION = (
     _LIBRARIES,
     _argument("--inputs", "a .npz file, or a folder of test data sets", type=Path),
-    _argument("--shape", "of a drawn input: NAME=1,3,48,192", dest="shapes", metavar="SHAPE", action="append",
+    _argument("--shape", "of a random input: NAME=1,3,48,192", dest="shapes", metavar="SHAPE", action="append",
               default=[]),
     _argument("--against", "a model whose values are the expected ones", type=Path),
     _argument("--rtol", type=float),
@@ -288,10 +288,10 @@ STAGES: Mapping[str, Stage] = {
     "cases": ("check that the cases detect wrong kernels, with the reference alone", _OPERATOR),
     "draw-inputs": ("draw inputs from the declaration that are hard on a kernel", _OPERATOR),
     "register": (
-        "prove the torch library", _OPERATOR,
+        "check the torch library", _OPERATOR,
         _argument("--part", "may be given again; without it all but 'forbidden'", action="append",
                   choices=("schema", "nodes", "kernel", "search", "forbidden", "gradient")),
-        _argument("--case", "hold the kernel against this case alone, with --part search a drawn one; writes nothing"),
+        _argument("--case", "compare the kernel with this case alone, with --part search a random one; writes nothing"),
         _TORCH, _SANITIZED, _DEBUG,
     ),
     "compat": (
@@ -302,11 +302,11 @@ STAGES: Mapping[str, Stage] = {
         _argument("case", "its name, as the search printed it"),
     ),
     "save-case": (
-        "write a case as a folder that anyone replays with ONNX Runtime and NumPy alone", _OPERATOR,
+        "write a case as a folder that replays with only ONNX Runtime and NumPy", _OPERATOR,
         _argument("--lowering", "without it one in which the case fails, else the first",
                   choices=("custom", "decomposed")),
         _argument("--cell", "without it one in which the case fails, else the first", type=Cell.parse),
-        _argument("--case", "its name, also that of a drawn input, published_1, or gradient_NAME", required=True),
+        _argument("--case", "its name, also that of a random input, published_1, or gradient_NAME", required=True),
         _argument("--into", "without it build/saved/NAME", type=_absolute, metavar="FOLDER"),
     ),
     "publish": (
@@ -329,7 +329,7 @@ STAGES: Mapping[str, Stage] = {
         _CELL, _LOWERING, _SANITIZED, _DEBUG,
     ),
     "ort-fuzz": (
-        "feed ONNX Runtime drawn inputs, and such as the declaration forbids",
+        "call ONNX Runtime with random inputs, and with invalid ones",
         _OPERATOR, _SANITIZED,
     ),
     "races": (
@@ -337,7 +337,7 @@ STAGES: Mapping[str, Stage] = {
         _OPERATOR,
     ),
     "sanitize": (
-        "run cases, drawn and illegal inputs with sanitizers that watch both libraries", _OPERATOR,
+        "run cases, random and invalid inputs with sanitizers in both libraries", _OPERATOR,
         _argument("--cell", "whose models; without it the first default one", type=Cell.parse),
     ),
     "probe": (
@@ -387,7 +387,7 @@ STAGES: Mapping[str, Stage] = {
     ),
     "report": (
         "show and write what is known about every cell",
-        _flag("--checked", "the operators' files have no mistake, as doit knows; do not look for any"),
+        _flag("--checked", "do not check the operators' files, which doit has checked"),
         *_CHOICE,
     ),
     "operator-pages": (

@@ -81,7 +81,7 @@ class ToolchainError(OpmatrixError, exit_code=5, of_machine=True):
 
 
 class CompileError(OpmatrixError, exit_code=6):
-    """The compiler or linker failed, or a library imports or exports a forbidden symbol."""
+    """The compiler or linker failed, or a library imports or exports a symbol that is not allowed."""
 
 
 class DataError(OpmatrixError, exit_code=7):
@@ -89,7 +89,7 @@ class DataError(OpmatrixError, exit_code=7):
 
 
 class RegisterError(OpmatrixError, exit_code=8):
-    """The torch library does not do what the declaration says."""
+    """The torch library does not do what the declaration requires."""
 
 
 class ExportError(OpmatrixError, exit_code=9):

@@ -51,7 +51,7 @@ class _KeepsMistakes(type):
 
 @dataclass(frozen=True, kw_only=True)
 class ValueRule(metaclass=_KeepsMistakes):
-    """Rule for the values of an input. Bindings raise an error for other values, and drawn inputs obey it.
+    """Rule for the values of an input. Bindings raise an error for other values, and random inputs obey it.
 
     `minimum`, `maximum` and `index_into` are numbers, or expressions of sizes and attributes as in `Dims`. Limits are
     inclusive, and NaN is outside. `sorted`, `unique` and `spans` mean the values along the last axis. A binding checks
@@ -79,7 +79,7 @@ class ValueRule(metaclass=_KeepsMistakes):
     allowed: tuple[float, ...] | None = None
     """The allowed values; None: all. Instead of limits."""
     finite: bool = False
-    """Whether NaN and infinities are forbidden."""
+    """Whether NaN and infinities are rejected."""
     sorted: Literal["ascending", "descending"] | None = None
     """The order along the last axis; equal neighbours are allowed, unless the values are `unique`."""
     unique: bool = False
@@ -302,15 +302,15 @@ class Output(metaclass=_KeepsMistakes):
     shape: SameAs | Dims | FromKernel
     """The rule for its shape."""
     onnx_type: Literal["int4", "uint4"] | None = None
-    """As for an input; exports have a Cast behind the node."""
+    """As for an input; exports have a Cast after the node."""
     optional: bool | str = False
-    """Whether a node may leave it out; or the attribute of kind bool that says whether there is one."""
+    """Whether a node may leave it out; or the attribute of kind bool that decides whether there is one."""
     writes: str | None = None
     """The required input that torch overwrites with it; None: torch returns it, or has an argument for it, ``out=``."""
     may_inplace: str | None = None
     """The required input, of the same type and shape, whose memory it may have; None: it has memory of its own."""
     variadic: str | None = None
-    """What says how many tensors it has, ``Tensor[]`` in torch: a variadic input, which then has at least one, an
+    """What determines how many tensors it has, ``Tensor[]`` in torch: a variadic input, which then has at least one, an
     attribute of kind int with a `minimum` of 1 or more, or one of kind ints, by its number of items. With
     ``SameAs(input="xs")`` each has the shape of its tensor of xs, else all have one shape. None: it is one tensor. Only
     for the last output."""
@@ -426,7 +426,7 @@ class OnnxOp(metaclass=_KeepsMistakes):
 
 @dataclass(frozen=True, kw_only=True)
 class Tolerance(metaclass=_KeepsMistakes):
-    """``|actual - expected| <= atol + rtol * |expected|``, as in numpy.allclose. The operator's README says why.
+    """``|actual - expected| <= atol + rtol * |expected|``, as in numpy.allclose. The operator's README has the reason.
 
     Example:
         >>> tolerances = {"float32": Tolerance(rtol=1e-5, atol=1e-6), "float64": Tolerance(rtol=1e-12, atol=0.0)}
@@ -501,9 +501,9 @@ class OpSpec(metaclass=_KeepsMistakes):
     """Folders of third-party headers that its C++ files include."""
     discontinuous: str = ""
     """Why its floating outputs jump, such as ``"rounds x / step"``: the reference is then evaluated in the declared
-    dtype, not in float64. Empty: they do not. Integer and bool outputs need no word."""
+    dtype, not in float64. Empty: they do not. Integer and bool outputs need no reason."""
     full_range: bool = False
-    """Whether the kernel is right for finite numbers of any size. The search then draws numbers whose squares their
+    """Whether the kernel is right for finite numbers of any size. The search then tries numbers whose squares their
     dtype cannot hold."""
     reference: Literal["numpy", "torch"] = "numpy"
     """What ops/<name>/reference.py is written in. `torch`: it takes and returns tensors, and runs in a process of its
@@ -605,7 +605,7 @@ class Case(metaclass=_KeepsMistakes):
     inputs: Mapping[str, Tensor | tuple[Tensor, ...] | None]
     """A tensor for each input; None or no entry for an absent input, a tuple for a variadic one."""
     expected: Vectors | None = None
-    """Outputs of a third implementation, besides reference and kernel; inputs are then `FromVectors` or `Values`."""
+    """Outputs of a third implementation, apart from reference and kernel; inputs are `FromVectors` or `Values`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -614,8 +614,8 @@ class Model(metaclass=_KeepsMistakes):
 
     `types` binds each type variable. `dynamic` names the dynamic axes of each input (None: static); the same name means
     the same size. Without it, every case has the shapes of the first. `names` renames inputs and outputs in the model's
-    graph. `unsupported` is the reason why the model cannot run: if it runs anyway, verification fails. `min_opset` says
-    the same of the opsets below it, for one lowering: ``{"decomposed": 13}``.
+    graph. `unsupported` is the reason why the model cannot run: if it runs anyway, verification fails. `min_opset`
+    is the same for the opsets below it, for one lowering: ``{"decomposed": 13}``.
 
     `absent` names optional outputs that the node leaves out: the model does not have them.
 

@@ -250,7 +250,7 @@ def test_a_wrong_shape_rule_is_found_although_the_exporter_wrote_another_shape(e
 @pytest.mark.parametrize(
     ("exporter", "opset", "expected"),
     [
-        ("legacy", 21, "the legacy exporter of torch 2.13 writes opsets 7 to 20, not 21: that would be a mere label"),
+        ("legacy", 21, "the legacy exporter of torch 2.13 writes opsets 7 to 20, not 21: the model would import"),
         ("dynamo", 17, "the dynamo exporter of torch 2.13 writes opsets 18 to 25, not 17. Choose a legal opset"),
         ("legacy", 8, "its minimum opset is 9; choose a higher opset, or lower min_opset in ops/group_norm/spec.py"),
     ],

@@ -61,8 +61,8 @@ def test_an_invalid_cell_is_refused_with_an_example(text: str) -> None:
     ("torch", "exporter", "opset", "reason"),
     [
         ("2.13", "legacy", 6, "the legacy exporter of torch 2.13 writes opsets 7 to 20, not 6"),
-        ("2.13", "legacy", 21, "the legacy exporter of torch 2.13 writes opsets 7 to 20, not 21: that would be a mere "
-         "label on the nodes of opset 20"),
+        ("2.13", "legacy", 21, "the legacy exporter of torch 2.13 writes opsets 7 to 20, not 21: the model would "
+         "import opset 21, with the nodes of opset 20"),
         ("2.15", "legacy", 24, "the legacy exporter of torch 2.15 writes opsets 7 to 20, not 24"),
         ("2.9", "dynamo", 17, "the dynamo exporter of torch 2.9 writes opsets 18 to 25, not 17"),
         ("2.13", "dynamo", 26, "the dynamo exporter of torch 2.13 writes opsets 18 to 25, not 26"),

@@ -27,7 +27,7 @@ def test_a_model_of_several_domains_without_faults_passes(project: Project) -> N
     assert code == 0, text
     assert "libgroup_norm_ort.so" in text and "libcustom_op_one+custom_op_two_ort.so" in text
     assert "opset 18, IR version 8: ONNX Runtime 1.18 reads them" in text
-    assert "inputs drawn, N = 2, L = 3: x float32[2, 4, 3]" in text
+    assert "inputs chosen at random, N = 2, L = 3: x float32[2, 4, 3]" in text
     assert "node by node: 4 nodes" in text
     assert text.splitlines()[-1] == "OK: 7 passed, 1 note"  # there is no environment of 1.18
 
@@ -81,7 +81,7 @@ def test_generated_inputs_that_are_refused_have_a_remedy(project: Project) -> No
     made.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", F, None))
     code, text = checked(project, made)
     assert code == 1
-    assert "They were drawn: give their shapes with --shape, or inputs that it can compute with: --inputs FILE" in text
+    assert "They are random: give their shapes with --shape, or inputs that it can compute with: --inputs FILE" in text
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_a_library_of_somebody_else_is_run_without_a_project(project: Project, t
     environment = {**os.environ, "NO_COLOR": "1", "PYTHONIOENCODING": "utf-8"}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "libgroup_norm_ort.so must have 1 mydomain::mygroupnorm; they are run and not judged" in done.stdout
+    assert "libgroup_norm_ort.so must have 1 mydomain::mygroupnorm; they are run, but not compared" in done.stdout
     assert "✓ runs" in done.stdout and "node by node: 1 node" in done.stdout
     assert "1 node without a reference" in done.stdout
 

@@ -181,7 +181,7 @@ def test_generated_inputs_are_small_and_reported(tmp_path: Path) -> None:
     ports: dict[str, tuple[int, Shape | None]] = {"x": (F, ["N", 4, "L"]), "i": (I64, ["N"]), "one": (F, [1])}
     made = model(relu("x", "y"), inputs=ports)
     found = find_inputs(made, tmp_path / "model.onnx", None, [])
-    assert str(found) == "inputs drawn, N = 2, L = 3: x float32[2, 4, 3], i int64[2], one float32[1]"
+    assert str(found) == "inputs chosen at random, N = 2, L = 3: x float32[2, 4, 3], i int64[2], one float32[1]"
     assert found.inputs["one"].tolist() == [1.0]
     assert set(found.inputs["i"].tolist()) <= {0, 1}
     again = find_inputs(made, tmp_path / "model.onnx", None, [])

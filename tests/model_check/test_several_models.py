@@ -102,7 +102,7 @@ def test_a_right_model_needs_no_torch_and_leaves_nothing_behind(tmp_path: Path) 
     onnx.save(model(*CHAIN, w=WEIGHT), tmp_path / "m.onnx")
     code, text = check(tmp_path, "m.onnx", "--shape", "x=5,4")
     assert code == 0, text
-    assert "inputs drawn, N = 5: x float32[5, 4]" in text
+    assert "inputs chosen at random, N = 5: x float32[5, 4]" in text
     assert "with onnx.reference, node by node: 4 nodes" in text
     assert [p.name for p in tmp_path.iterdir()] == ["m.onnx"]
 
@@ -138,7 +138,7 @@ def test_nodes_of_other_libraries_are_run_and_not_judged(tmp_path: Path) -> None
     (tmp_path / "empty.so").touch()
     code, text = check(tmp_path, "m.onnx", "--library", "empty.so")
     assert code == 1
-    assert "empty.so must have 1 acme::Twirl; they are run and not judged: no reference" in text
+    assert "empty.so must have 1 acme::Twirl; they are run, but not compared: no reference" in text
     assert "✗ nodes" not in text and "✗ types and shapes" not in text
     assert "✗ runs" in text and "empty.so" in text.partition("✗ runs")[2]
     code, text = check(tmp_path, "m.onnx")

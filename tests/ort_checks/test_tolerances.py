@@ -47,7 +47,7 @@ def test_errors_and_what_they_call_for(layout: Paths, capsys: pytest.CaptureFixt
     build(layout, factor=float(np.float32(2.0002)))
     tolerances.run(layout, operator(Tolerance(rtol=1e-3, atol=1e-3)))
     found = capsys.readouterr().out.splitlines()
-    assert found[:3] == ["double: 4 cases, judged in float64", "", "decomposed float32 y"]
+    assert found[:3] == ["double: 4 cases, compared in float64", "", "decomposed float32 y"]
     assert "relative 1.0e-04" in found[3] and found[3].startswith("  ONNX Runtime ") and "opset 18:" in found[3]
     assert found[4].strip().startswith("inputs moved by 1 ULP:") and "e-07 of its size" in found[4]
     assert found[5].split() == ["declared:", "rtol=0.001", "atol=0.001"]

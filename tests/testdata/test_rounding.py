@@ -16,7 +16,7 @@ from opmatrix.testdata.rounding import difference
 from tests.support.double import DYNAMIC, SPEC, project
 
 MODEL = replace(DYNAMIC, cases=(Case(name="found", inputs={"x": Values(values=((1.0, 2.0), (3.0, 0.5)))}),))
-NARROW = ". Judged in the declared dtype; the message of the adopted case says why"
+NARROW = ". Compared in the declared dtype; the message of the adopted case says why"
 
 
 def message(root: Path, value: str, *, spec: OpSpec = SPEC) -> str:
@@ -55,7 +55,7 @@ def test_a_reference_that_is_wrong_in_the_declared_dtype_is_named_as_the_judge(f
     x = np.array([[1.0, 2.0], [3.0, 0.5]], "f4")
     judge = truth.evaluate(reference, SPEC, MODEL.types, (x,), {"factor": 2.0}).judge
     adopted = case_message.two_voices(judge)
-    assert adopted.startswith("kernel or reference is wrong, judged in the declared dtype: ") and why in adopted
+    assert adopted.startswith("kernel or reference is wrong, compared in the declared dtype: ") and why in adopted
 
 
 def test_a_declared_jump_needs_no_sentence(tmp_path: Path) -> None:

@@ -140,7 +140,7 @@ def test_the_record_says_which_precision_judged(tmp_path: Path, capsys: pytest.C
     assert judges[layout.data("double", "two", 0)] == Judge(precision="float64")
     assert judges[layout.data("double", "odd", 0)].precision == "declared dtype"
     assert capsys.readouterr().out.startswith(
-        "judged in the declared dtype: in float64 output 'y' differs by more than "
+        "compared in the declared dtype: in float64 output 'y' differs by more than "
     )
     assert onnx_dataset.read(layout.data("double", "odd", 0)).outputs["Y"].tolist() == [[2.0]]
 

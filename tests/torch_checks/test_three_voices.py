@@ -163,6 +163,6 @@ def test_a_reference_that_float64_contradicts_is_named_with_its_reason(tmp_path:
         tmp_path, right, reference="return (x * factor + x.dtype.type(1e9)) - x.dtype.type(1e9)", case=DRAWN
     )
     assert (
-        "; kernel or reference is wrong, judged in the declared dtype: in float64 output 'y' differs by more" in found
+        "; kernel or reference is wrong, compared in the declared dtype: in float64 output 'y' differs by more" in found
     )
     assert "let reference.py compute in float64. Replay:" in found

@@ -78,7 +78,7 @@ inline DType to_dtype(std::int32_t code) {
     if (number == code) return dtype;
   }
   const std::pair<std::int32_t, DType> small[] = {
-      // asked last: calls with other dtypes do not pay for them
+      // tested last: calls with other dtypes do not pay for them
       {aoti_torch_dtype_float8_e4m3fn(), DType::float8_e4m3fn},
       {aoti_torch_dtype_float8_e5m2(), DType::float8_e5m2},
       {aoti_torch_dtype_float8_e4m3fnuz(), DType::float8_e4m3fnuz},
@@ -248,7 +248,7 @@ class Registration {
     try {
       KERNEL_CHECK(aoti_torch_aten_new_empty != nullptr, name, ": needs torch 2.9 or newer");  // the newest function
       KERNEL_CHECK(since == Since::torch_2_9 || torch_library_impl != nullptr, name,
-                   ": needs torch 2.10 or newer, for its lists and texts");
+                   ": needs torch 2.10 or newer, for its lists and strings");
       check_call(aoti_torch_library_init_fragment(space, source, 0, &definition_), name, "open its namespace");
       check_call(aoti_torch_library_def(definition_, schema), name, kDefine);
       // For every device and layout, so that the binding's own checks reject unsupported ones with a clear message.

@@ -56,8 +56,8 @@ void with_text(const char* op, StableIValue value, const Take& take) {
   } const handle{std::bit_cast<StringHandle>(value)};
   const char* data = nullptr;
   std::size_t length = 0;
-  check_call(torch_string_c_str(handle.text, &data), op, "give a text");
-  check_call(torch_string_length(handle.text, &length), op, "tell the length of a text");
+  check_call(torch_string_c_str(handle.text, &data), op, "return a string");
+  check_call(torch_string_length(handle.text, &length), op, "return the length of a string");
   take(data, length);
 }
 

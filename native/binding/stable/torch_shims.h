@@ -74,7 +74,7 @@ extern "C" {
                                                                     std::uint64_t results));
 [[gnu::weak]] AOTITorchError aoti_torch_delete_library_object(TorchLibraryHandle library);
 
-// Newer than 2.9: a caller asks first whether the function is there.
+// Newer than 2.9: a caller tests first whether the function is there.
 // Their names are listed in pipeline/opmatrix/toolchain/torch_shims/newer.txt.
 [[gnu::weak]] AOTITorchError torch_parallel_for(std::int64_t begin, std::int64_t end, std::int64_t grain,
                                                 void (*work)(std::int64_t begin, std::int64_t end, void* context),

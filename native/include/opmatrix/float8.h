@@ -97,7 +97,7 @@ struct Compute<Float8<kFraction, kFnuz>> {
 
 }  // namespace opmatrix
 
-/// The limits of a Float8. `infinity()` of one without infinities is NaN, and `has_infinity` says so.
+/// The limits of a Float8. `infinity()` of one without infinities is NaN, and `has_infinity` is false.
 template <int kFraction, bool kFnuz>
 struct std::numeric_limits<opmatrix::Float8<kFraction, kFnuz>> : public std::numeric_limits<float> {
   /// As for float; the members that are not here are those of float.

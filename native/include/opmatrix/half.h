@@ -12,7 +12,7 @@ constexpr std::uint32_t bits_of(float value) {
   return __builtin_bit_cast(std::uint32_t, value);
 }
 
-using Float = float;  // tree-sitter-cpp, which reads this file, knows no keyword as an argument
+using Float = float;  // tree-sitter-cpp, which reads this file, accepts no keyword as an argument
 
 constexpr float float_of(std::uint32_t bits) {
   return __builtin_bit_cast(Float, bits);

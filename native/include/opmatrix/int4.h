@@ -30,7 +30,7 @@ class FourBits {
   constexpr operator int() const { return number(static_cast<unsigned>(byte_)); }
 
  private:
-  /// The number that four bits stand for; the bits before them do not count.
+  /// The value of four bits; the bits before them do not count.
   static constexpr int number(unsigned bits) {
     const int low = static_cast<int>(bits & 15U);
     return kSigned ? (low ^ 8) - 8 : low;

@@ -14,7 +14,7 @@ inline constexpr int kLanes = 4;
 }  // namespace opmatrix
 
 /// Compiles a function twice, for every x86-64 and for AVX2 with FMA; the loader chooses, so that one library runs on
-/// all machines. A compiler that does not know the name (clang before 17) compiles it once.
+/// all machines. A compiler that does not support the name (clang before 17) compiles it once.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #define OPMATRIX_EACH_CPU __attribute__((target_clones("arch=x86-64-v3", "default")))
 #else

@@ -28,7 +28,7 @@ struct Sizes {
   }
 };
 
-/// The product of the sizes from `axis` on: the number of elements behind one index of the axes before it.
+/// The product of the sizes from `axis` on: the number of elements of one index of the axes before it.
 ///
 /// Exact for every tensor with an element; 0 if any size is 0.
 constexpr std::int64_t numel(Sizes sizes, std::int64_t axis = 0) {
@@ -75,8 +75,8 @@ struct OptionalView {
   constexpr const TensorView<T>* operator->() const { return &tensor; }
 };
 
-/// An output whose sizes the kernel decides: it calls `make` once, with as many sizes as the declaration says. Of an
-/// optional one it first asks whether it is `wanted`.
+/// An output whose sizes the kernel decides: it calls `make` once, with as many sizes as the declaration has. Of an
+/// optional one it first tests whether it is `wanted`.
 template <typename T>
 class NewTensor {
  public:

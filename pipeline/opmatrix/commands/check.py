@@ -46,10 +46,12 @@ class Check(CommandBase):
         "`opmatrix check` works in any folder. Exit codes: 0 no check failed, 1 a check failed, 2 usage error."
     )
     cmd_options = (
-        option("shape", "shape of an input to draw, such as --shape x=1,3,48,192; once per input", []),
-        option("inputs", "a .npz file or a folder of test data sets; without it those beside the model, or drawn ones"),
+        option("shape", "shape of a random input, such as --shape x=1,3,48,192; once per input", []),
+        option(
+            "inputs", "an .npz file or a folder of data sets; default: those in the model's folder, else random inputs"
+        ),
         option("against", "a model that is right: compare the outputs, and the values of the same names"),
-        option("library", "a custom-op library of somebody else; its nodes are run, and not judged", []),
+        option("library", "a custom-op library of another project; its nodes are run, but not compared", []),
         option("ort", "also run in this version, such as 1.18; without its environment: check that it reads the model"),
         option("exporter", "of a function: legacy, dynamo, or both", "both"),
         option("opset", "of a function: the opset to export at", 18),

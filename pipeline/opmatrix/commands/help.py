@@ -39,7 +39,7 @@ EXIT_CODES = (
 )
 VARIABLES = (
     ("NO_COLOR", "no colours, where it is set to anything; FORCE_COLOR: colours in a pipe as well"),
-    ("TERM=dumb", "a line per step in place of the live one, as in a pipe"),
+    ("TERM=dumb", "a line per step instead of the live one, as in a pipe"),
     ("CXX, NINJA", "compiler and ninja, where they are not those on PATH"),
     ("OPMATRIX_ORT_INCLUDE", "a folder with ONNX Runtime's headers"),
     ("OPMATRIX_TORCH_INDEX", "a package index that has torch's CPU builds"),

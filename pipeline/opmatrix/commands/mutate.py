@@ -26,7 +26,7 @@ class Mutate(CommandBase):
     """Try mutants in shadows of the project below build/mutate, one run at a time."""
 
     name = "mutate"
-    doc_purpose = "how strong a proof is: which small changes of an operator its gates find"
+    doc_purpose = "how strong the checks are: which small changes of an operator its gates find"
     doc_usage = "[OPERATOR ...]"
     doc_description = (
         "Changes kernel, lowerings, gradient and shape rules in small ways, a sample of them, and lets the gates of "

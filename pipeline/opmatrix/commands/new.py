@@ -27,9 +27,9 @@ class New(CommandBase):
     )
     doc_description = (
         "Declaration, cases, reference, README and kernel: of a torch schema, of an operator of torch's own, or of "
-        "the nodes of a model that ONNX Runtime does not know. Without any of them it asks, in a terminal. Or, with "
-        "--project, the folder of a project for operators of one's own. Nothing is overwritten. Exit codes: 0 written, "
-        "2 refused, 130 interrupted."
+        "the nodes of a model that ONNX Runtime does not have. Without any of them it prompts, in a terminal. Or, with "
+        "--project, the folder of a project for operators of your own. Nothing is overwritten. Exit codes: 0 written, "
+        "2 rejected, 130 interrupted."
     )
     cmd_options = (
         _option("schema", "torch schema, such as 'my::scale_shift(Tensor x, Tensor scale, float shift=0.0) -> Tensor'"),

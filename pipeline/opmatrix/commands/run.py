@@ -33,7 +33,7 @@ STRICT = {
     "long": "strict",
     "type": bool,
     "default": False,
-    "help": "exit with 1 if a check is weak: verified, though it proves little",
+    "help": "exit with 1 if a check is weak: verified, though it tried little",
 }
 FORMAT = {
     "name": "format",

@@ -30,7 +30,7 @@ class Why(CommandBase, DoitCmdBase):
     """A dry run with reasons. doit 0.37 has no dry run (#48) and prints the reasons of one task only (#329)."""
 
     name = "why"
-    doc_purpose = "say which steps would run, and why; nothing runs"
+    doc_purpose = "print which steps would run, and why; nothing runs"
     doc_usage = "[TASK ...]"
     doc_description = (
         "One line per step that `doit [TASK ...]` would run: what has changed since it last succeeded, old and new. "

@@ -143,7 +143,7 @@ def why_unsupported(exporter: Exporter, opset: int, torch: str | None = None) ->
         return f"torch {torch} {row.no_dynamo}"
     reason = f"the {exporter} exporter of torch {torch} writes opsets {_span(legal)}, not {opset}"
     if exporter == "legacy" and opset in row.label:
-        reason += f": that would be a mere label on the nodes of opset {legal.stop - 1}"
+        reason += f": the model would import opset {opset}, with the nodes of opset {legal.stop - 1}"
     return reason
 
 

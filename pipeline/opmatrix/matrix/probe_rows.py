@@ -46,11 +46,13 @@ def torch_differences(version: str, found: Sequence[Export]) -> list[str]:
         name = f"torch {version}, {one.exporter} exporter, opset {one.opset}"
         legal = one.opset in declared[one.exporter]
         if legal and not one.runs:
-            differences.append(f"{name}: declared legal, and {one.wrong or 'its opset is a mere label'}")
+            differences.append(f"{name}: declared legal, and {one.wrong or 'its nodes are of an older opset'}")
         elif one.runs and not legal:
             differences.append(f"{name}: declared illegal, and it runs")
         elif one.exporter == "legacy" and one.label != (one.opset in row.label):
-            differences.append(f"{name}: {'a' if one.label else 'not a'} mere label, declared otherwise")
+            differences.append(
+                f"{name}: its nodes are{'' if one.label else ' not'} of an older opset; declared otherwise"
+            )
         if one.runs and one.ir != ir_version(one.exporter, one.opset):
             differences.append(f"{name}: IR version {one.ir}, declared: {ir_version(one.exporter, one.opset)}")
     return [*differences, *([f"The row that was measured: {torch_row(version, found)}"] if differences else [])]

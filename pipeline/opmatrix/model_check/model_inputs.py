@@ -66,7 +66,7 @@ def drawn_inputs(model: ModelProto, operators: Sequence[OpSpec], shapes: Shapes)
     count."""
     for drawn in draw(inputs(model), shapes, model, operators):
         axes = "".join(f", {name} = {size}" for name, size in drawn.sizes.items())
-        yield ModelInputs(inputs=drawn.inputs, source=f"drawn{axes}", shapes=drawn.shapes)
+        yield ModelInputs(inputs=drawn.inputs, source=f"chosen at random{axes}", shapes=drawn.shapes)
 
 
 def find_inputs(

@@ -70,7 +70,7 @@ class NodeComparison:
         """Return node, output and first differing index, and the ranges of its inputs."""
         given = "; ".join(f"{name} {format_range(value)}" for name, value in self.inputs.items())
         first = f", first at {self.comparison.first}" if self.comparison and self.comparison.first else ""
-        judged = f", judged in {self.judged_in}" if self.judged_in else ""
+        judged = f", compared in {self.judged_in}" if self.judged_in else ""
         judged += f"; {self.judgement.text}" if self.judgement else ""
         return f"{node_label(self.node)}: {self.comparison}{first}{judged}. Its inputs: {given or 'none'}"
 

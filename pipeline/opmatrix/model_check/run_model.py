@@ -24,7 +24,7 @@ from opmatrix.testdata.compare import EXACT, Comparison, compare
 
 OPTIMISED, PLAIN = "optimised", "not optimised"  # settings of opmatrix.ort_checks.sessions
 Answers = Mapping[str, Sequence[Any]]
-_DRAWN = "They were drawn: give their shapes with --shape, or inputs that it can compute with: --inputs FILE.npz"
+_DRAWN = "They are random: give their shapes with --shape, or inputs that it can compute with: --inputs FILE.npz"
 _OPTIMISATION = (
     "An optimisation of ONNX Runtime changes the result: run it with a lower graph_optimization_level, and "
     "report it there"

@@ -125,7 +125,7 @@ def _foreign(proto: ModelProto, operators: Builtin, libraries: Sequence[Path]) -
     counts = Counter(qualified(node) for node in nodes(proto) if (node.domain, node.op_type) in operators)
     if counts:
         found = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
-        yield finding.note("libraries", f"{names} must have {found}; they are run and not judged: no reference")
+        yield finding.note("libraries", f"{names} must have {found}; they are run, but not compared: no reference")
     else:
         yield finding.note("libraries", f"{names}: the model has no node that needs one")
 

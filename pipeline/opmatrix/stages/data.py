@@ -189,7 +189,7 @@ def _print_fallbacks(layout: Paths, operator: Operator, judges: Mapping[Path, Ju
             if judge.reason:
                 cases.setdefault(str(judge), []).append(case.name)
     for judged, names in cases.items():
-        print(f"judged in the {judged}: case {', '.join(names)}")
+        print(f"compared in the {judged}: case {', '.join(names)}")
 
 
 def _write_manifest(path: Path, folders: Iterable[Path], judges: Mapping[Path, Judge], *, reference: str) -> None:

@@ -198,7 +198,7 @@ def _table(data: _Data) -> Iterator[str]:
     """Yield the lines: per lowering, dtype and output the errors, then what they call for."""
     operator = data.operator
     judged = sorted({one.data.judge.precision for one in data.cases})
-    yield f"{operator.name}: {len(data.cases)} cases, judged in {', '.join(judged)}"
+    yield f"{operator.name}: {len(data.cases)} cases, compared in {', '.join(judged)}"
     torch, moved = _of_torch(data), data.moved()
     for lowering in operator.spec.lowerings:
         cells = _cells(data, lowering)
@@ -228,7 +228,7 @@ def _verdict(data: _Data, lowering: Lowering, key: Key, worst: Measured, moved: 
         yield f"  {'declared:':<34} {_shown(declared)}; it is {dtype}, so it is equal or not"
         return
     if moved is None:
-        yield f"  {'inputs moved by 1 ULP:':<34} not measured: no case is small and judged in more than its dtype"
+        yield f"  {'inputs moved by 1 ULP:':<34} not measured: no case is small and compared in more than its dtype"
     else:
         yield f"  {'inputs moved by 1 ULP:':<34} the output moves by {moved:.1e} of its size"
     unit = float(np.spacing(np.ones((), numpy_dtype(dtype))))

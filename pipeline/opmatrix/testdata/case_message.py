@@ -33,7 +33,7 @@ def two_voices(judge: Judge) -> str:
     """Return what follows from a difference between kernel and reference where no third voice is known."""
     if judge.precision != "declared dtype":
         return f"kernel or reference (in {judge.precision}) is wrong"
-    why = f", judged in the {judge}" if judge.reason.startswith("in ") else ""  # a wider precision was tried
+    why = f", compared in the {judge}" if judge.reason.startswith("in ") else ""  # a wider precision was tried
     return f"kernel or reference is wrong{why}"
 
 

@@ -36,7 +36,7 @@ def difference(
         movements = (_movement(spec, reference, one, index, expected[index], pieces=n) for n in (1, PIECES))
         if not any(is_rounding(actual[index], expected[index], tolerance, m) for m in movements):
             narrow = one.precision == "declared dtype" and declared_judge(spec, one.model.types).precision == "float64"
-            judged = ". Judged in the declared dtype; the message of the adopted case says why" if narrow else ""
+            judged = ". Compared in the declared dtype; the message of the adopted case says why" if narrow else ""
             return f"{declared.name}: {found}, and rounding of the inputs does not explain it{judged}"
     return ""
 

@@ -90,7 +90,7 @@ function caseTable(i, from, to, current) {
     lines.push(line);
     if (why) lines.push(make("tr", { className: "why" }, make("td"), make("td", { colSpan: 5 }, why)));
   }
-  const titles = [make("td"), ...["case", "error", "ULP", "% of limit", "judged in"].map((title) => make("th", { scope: "col" }, title))];
+  const titles = [make("td"), ...["case", "error", "ULP", "% of limit", "compared in"].map((title) => make("th", { scope: "col" }, title))];
   return make("table", { className: "cases" }, make("thead", {}, make("tr", {}, ...titles)), make("tbody", {}, ...lines));
 }
 

@@ -98,7 +98,7 @@ function searchFacts(search) {
   const facts = make("dl", { className: "facts" });
   const say = (key, value) => facts.append(make("div", {}, make("dt", {}, key), make("dd", {}, value)));
   const counted = (object) => Object.entries(object).map(([key, count]) => `${key} ${count}`).join(", ");
-  say("inputs drawn", String(search.examples));
+  say("random inputs", String(search.examples));
   say("refused by the reference", String(search.refused));
   say("shapes that no case has", String(search.new_shapes));
   if (Object.keys(search.attributes).length) say("values of attributes that no case has", counted(search.attributes));
