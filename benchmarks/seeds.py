@@ -6,7 +6,7 @@
 For each operator of the projects and each seed: draw-inputs; the parts `search` and `gradient` of register, in torch;
 and ort-fuzz, the drawn inputs in ONNX Runtime, as `doit sanitize` has it, but without a sanitizer. An operator is "red"
 where one of them fails, and "weak" where the record of the search says so. `doit compile` runs first.
-The columns have the worst of all seeds: CPU seconds of draw-inputs, the share of inputs that the reference refuses,
+The columns have the worst of all seeds: CPU seconds of draw-inputs, the share of inputs that the reference rejects,
 shapes that no case has, the elements of the largest input, and how many inputs were left out, mostly because the
 reference is too slow.
 The exit code is 1 if any is red or weak.

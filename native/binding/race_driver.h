@@ -380,7 +380,7 @@ inline int main(const Kernel& kernel, int count, char** arguments) {
     alone.push_back(kernel.run(call));
     const std::string& refusal = alone.back().refusal;
     if (!refusal.empty())
-      end(std::string(kernel.name) + "-" + call.name + ": the kernel refuses what the reference computes: '" + refusal +
+      end(std::string(kernel.name) + "-" + call.name + ": the kernel rejects what the reference computes: '" + refusal +
           "'");
   }
   is_alone = false;

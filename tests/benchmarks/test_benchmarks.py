@@ -119,4 +119,4 @@ def test_other_seeds_find_red_and_weak_operators(tmp_path: Path) -> None:
     reference.write_text(right.replace("    count = ", "    if x.size > 20: raise ValueError('much')\n    count = ", 1))
     red = run("seeds", "--seeds", "1", "--project", str(tmp_path))
     assert red.returncode == 1 and "group_norm, seed 0: red: " in red.stdout, red.stdout + red.stderr
-    assert "group_norm, seed 0: weak: the reference refuses " in red.stdout
+    assert "group_norm, seed 0: weak: the reference rejects " in red.stdout

@@ -299,7 +299,7 @@ def drop(node: Any) -> None:
 
 
 def test_a_call_that_is_refused_as_it_stands_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A forbidden call differs from it in one argument, and would fail for the same reason."""
+    """An invalid call differs from it in one argument, and would fail for the same reason."""
     from opmatrix.ort_checks.fuzz import Fuzz
     from opmatrix.ort_checks.sessions import OrtSessions, RefusedError
     from opmatrix.torch_checks import invalid_calls as torch_calls
@@ -314,7 +314,7 @@ def test_a_call_that_is_refused_as_it_stands_proves_nothing(monkeypatch: pytest.
         raise RuntimeError("planted")
 
     operator = OPERATORS["group_norm"]
-    why = "refuses a call of one of its cases, so that each forbidden call fails for that reason and proves nothing: "
+    why = "refuses a call of one of its cases, so that each invalid call fails for that reason and shows nothing: "
     assert [*Fuzz(operator, Refusing()).invalid_call_problems()] == [f"group_norm in ONNX Runtime {why}planted"]
     monkeypatch.setattr(torch_calls, "call", refusing)
     with pytest.raises(RegisterError, match=f"^group_norm in torch {why}planted$"):

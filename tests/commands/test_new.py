@@ -65,7 +65,7 @@ def test_new_files_and_next_steps_are_printed(project: Project) -> None:
             line.startswith(f"wrote {path} ") and line.endswith(f"(first: line {number})")
             for line in done.stdout.split("\n")
         )
-    assert "scale_shift: passes all gates as a placeholder: y is a copy of x, whatever else is given." in done.stdout
+    assert "scale_shift: passes all gates as a placeholder: y is a copy of x; other inputs are ignored." in done.stdout
     assert "next: doit\nthen: grep -rn TODO ops/scale_shift native/scale_shift\n" in done.stdout
 
 

@@ -56,9 +56,9 @@ def test_the_text_of_a_schema_is_reproducible(layout: Paths) -> None:
 
 
 BREAKS = (
-    "Models and programs of others rely on it: take it back, or make an operator with another op_type beside this one"
+    "Models and programs of others rely on it: take it back, or make an operator with another op_type next to this one"
 )
-GIVEN = "If nobody uses version 1, delete ops/group_norm/published/1"
+GIVEN = "If nothing uses version 1, delete ops/group_norm/published/1"
 
 
 EPSILON = 'name="epsilon", kind="float", default=1e-5, torch_name="eps", minimum=0.0'

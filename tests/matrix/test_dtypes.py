@@ -49,11 +49,11 @@ def test_each_difference_is_named() -> None:
     found = declared("2.13", "legacy") | declared("1.31", "ort")
     found["int8"]["ort"], found["uint16"] = "type 3 is not supported", {"legacy": ""}
     assert differences(found, version="2.13") == [
-        "ONNX Runtime, 2.13: int8 is not carried: type 3 is not supported; declared: from 1.16 on",
-        "legacy exporter, 2.13: uint16 is carried; declared: nowhere",
+        "ONNX Runtime, 2.13: int8 is not supported: type 3 is not supported; declared: from 1.16 on",
+        "legacy exporter, 2.13: uint16 is supported; declared: nowhere",
         "Correct SINCE in pipeline/opmatrix/matrix/dtypes.py",
     ]
-    assert differences({"float8_e5m2": {"torch": ""}}, version="2.0")[0].endswith("is carried; declared: from 2.6 on")
+    assert differences({"float8_e5m2": {"torch": ""}}, version="2.0")[0].endswith("is supported; declared: from 2.6 on")
 
 
 def test_what_an_exporter_does_not_write() -> None:
@@ -115,7 +115,7 @@ def test_a_binding_that_lacks_a_dtype_is_a_difference(tmp_path: Path, header: st
     assert path.read_text() != text
     _, differ = measured(tmp_path)
     assert len(differ) == 2 and differ[0].startswith(f"{column}, ")
-    assert "bfloat16 is not carried: RuntimeError: opmatrix: " in differ[0]
+    assert "bfloat16 is not supported: RuntimeError: opmatrix: " in differ[0]
 
 
 @pytest.mark.ort

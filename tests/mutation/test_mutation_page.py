@@ -85,7 +85,7 @@ def test_the_table_has_most_kinds_and_enough_faults() -> None:
     assert len({row[1] for row in FAULTS}) >= 14
 
 
-@pytest.mark.parametrize("row", rows("How others judge kernels"), ids=lambda row: row[0][:24])
+@pytest.mark.parametrize("row", rows("How others test kernels"), ids=lambda row: row[0][:24])
 def test_the_kinds_beside_what_others_found_exist(row: list[str]) -> None:
     assert row[0].count("](https://") == 1
     assert {*quoted(row[3])} <= kernel_mutants.KINDS.keys() | python_mutants.ALL.keys()

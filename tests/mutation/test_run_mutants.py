@@ -228,8 +228,8 @@ def test_marks_and_score(built: Paths, first: tuple[dict[str, Mutant], dict[str,
     assert found.score == 5 / 6
     shown = "\n".join(score.report(asked, tried, found, cpu=12.3))
     assert f"--- {KERNEL}:" in shown and "+  if (n >= 1234567890123) y.data[0] = 1;" in shown
-    assert "cases and drawn inputs have equal outputs, to the last bit" in shown
-    assert "None of 400 further drawn inputs kills it" in shown and "ops/planted/mutants.toml" in shown
+    assert "cases and random inputs have equal outputs, to the last bit" in shown
+    assert "None of 400 further random inputs kills it" in shown and "ops/planted/mutants.toml" in shown
     assert shown.endswith("score of planted: 83.3%")
     key = mutants["survives"].key
     marked = replace(tried, marks={key: Mark(mutant=key, change="c", reason="no array is so large")})

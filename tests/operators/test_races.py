@@ -195,7 +195,7 @@ void mixed(TensorView<const T> x, OptionalView<const std::int64_t> index, List<T
 
 
 def test_every_kind_of_argument(tmp_path: Path) -> None:
-    """The kernel refuses arguments that differ from those of the case."""
+    """The kernel rejects arguments that differ from those of the case."""
     spec = OpSpec(
         name="mixed",
         summary="Takes each kind of argument.",

@@ -118,7 +118,7 @@ def test_random_shapes_reach_onnx_runtime(project: Project) -> None:
     path = project.root / "ops/custom_op_two/reference.py"
     with edited(path, "    rounded:", "    if x.ndim == 3:\n        raise ValueError('planted')\n    rounded:"):
         project.doit("opsets=18", "sanitize:custom_op_two")
-    assert "in ONNX Runtime: the kernel computes what the reference refuses: " in said(project, "custom_op_two").detail
+    assert "in ONNX Runtime: the kernel computes what the reference rejects: " in said(project, "custom_op_two").detail
     assert "ValueError: planted" in said(project, "custom_op_two").detail
 
 

@@ -156,7 +156,7 @@ def test_drawn_inputs_obey(project: Project) -> None:
 
 LIMIT = "return less_equal(value, limit);"
 BEYOND = "return less_equal(value, static_cast<std::int64_t>(limit) + 1);"
-# The planted fault in native/binding/value_checks.h, the operator, and the forbidden call that is computed.
+# The planted fault in native/binding/value_checks.h, the operator, and the invalid call that is computed.
 FORGOTTEN = {
     "limit": (LIMIT, BEYOND, "gather_rows", "index above: 3 at (3,)"),
     "order": (
@@ -195,7 +195,7 @@ def test_a_forbidden_value_that_crashes_is_named(project: Project) -> None:
         done = project.doit("opsets=18", "register:bag_sums-forbidden@torch2.13", "verify:bag_sums*")
     said = [line for line in (done.stdout + done.stderr).splitlines() if "died of SIGSEGV" in line]
     assert said and "  1 step of register, 1 of verify failed\n" in done.stdout, done.stdout
-    assert all(line.endswith("at the forbidden call with offsets above: 2147483647 at (2,)") for line in said), said
+    assert all(line.endswith("at the invalid call with offsets above: 2147483647 at (2,)") for line in said), said
 
 
 def test_a_kernel_that_forgets_what_it_has_to_check_is_found(project: Project) -> None:

@@ -196,7 +196,7 @@ def test_a_buffer_that_only_long_calls_share(tried: Callable[[str], tuple[Verdic
         ("if (x.size(1) == 7 && x.numel() > 0) first.data[0] += 1;", "first: 1 of ", "first: 1 of "),
         (
             'KERNEL_CHECK(x.size(1) != 7, "differ: seven");',
-            "the kernel refuses what the reference computes: Non-zero status code returned while running Differ node",
+            "the kernel rejects what the reference computes: Non-zero status code returned while running Differ node",
             "differ: seven",
         ),
         (
@@ -231,7 +231,7 @@ def test_the_search_finds_a_fault_that_no_case_shows(
     found, said = tried(kernel)
     assert [c.case for c in found.cases if c.outcome != "verified"] == ["drawn_inputs"]
     assert re.search(rf"differ-found_\w+ in ONNX Runtime: {re.escape(message)}", said), said
-    shown = re.search(r"The smallest of the drawn inputs that fail: .* adopt-case differ (found_\w+)", said, re.DOTALL)
+    shown = re.search(r"The smallest of the random inputs that fail: .* adopt-case differ (found_\w+)", said, re.DOTALL)
     assert shown, said
     operator = Operator(spec=spec(kernel), models=MODELS)
     with pytest.raises(VerifyError, match=re.escape(message)):

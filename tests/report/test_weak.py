@@ -26,7 +26,7 @@ from opmatrix.verdict import CheckRecord
 from tests.report.many import ENVIRONMENTS
 
 KEY = CheckKey("op", "search", torch="2.13")
-WHY = "the reference refuses 164 of 200 drawn inputs (82%), more than 50%. Declare what it requires"
+WHY = "the reference rejects 164 of 200 random inputs (82%), more than 50%. Declare what it requires"
 WEAK = CheckRecord(
     op="op", check="search", torch="2.13", outcome="verified", results=({"check": "search"},), weak=(WHY,)
 )
@@ -48,7 +48,7 @@ def test_every_output_names_it() -> None:
     assert "\x1b[33m!\x1b[0m weak op-search@torch2.13" in shown and f"  {WHY}" in shown
     assert totals([], [WEAK]) == "0 cells: none asked for; 1 check: 1 verified (1 weak)"
     summary = markdown.render(data, [], checks=[WEAK])
-    assert "### Weak, and the remedy\n\n- ! `op-search@torch2.13`: the reference refuses 164 of 200" in summary
+    assert "### Weak, and the remedy\n\n- ! `op-search@torch2.13`: the reference rejects 164 of 200" in summary
     suite = ElementTree.fromstring(junit.render([], [WEAK]))
     assert suite.findtext(".//testcase/system-out") == f"weak: {WHY}"
     assert (suite.get("failures"), suite.get("errors")) == ("0", "0")

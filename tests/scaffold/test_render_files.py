@@ -84,7 +84,7 @@ def test_placeholders_are_marked_and_named(schema: str) -> None:
     for path, text in files.items():
         assert marked_lines(text), path
         if path.endswith(("kernel.h", "reference.py", "README.md")):
-            assert "placeholder" in text and "of x, whatever else is given." in text, path
+            assert "placeholder" in text and "of x; other inputs are ignored." in text, path
 
 
 def test_each_kind_of_argument_has_an_example() -> None:
@@ -108,10 +108,10 @@ def test_the_values_of_a_placeholder_are_those_of_its_dtype() -> None:
     types = {"T": ("string",)}
     for dtype, value in (("int64", "zeros"), ("bool", "False"), ("string", "empty strings")):
         changed = replace(draft.spec, types=types, outputs=(y, z, replace(n, type=dtype)))
-        expected = f"y and z are copies of x, and n is all {value}, whatever else is given."
+        expected = f"y and z are copies of x, and n is all {value}; other inputs are ignored."
         assert render_files.placeholder(replace(draft, spec=changed)) == expected
     strings = replace(draft.spec, types=types, outputs=(replace(y, shape=Dims(dims=("N",))),))
-    assert render_files.placeholder(replace(draft, spec=strings)).startswith("y is all empty strings, ")
+    assert render_files.placeholder(replace(draft, spec=strings)).startswith("y is all empty strings; ")
     assert 'np.full(x.shape, "", object)' in render_files.render(replace(draft, spec=strings))["ops/f/reference.py"]
 
 

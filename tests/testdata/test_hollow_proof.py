@@ -229,7 +229,7 @@ def test_a_planted_fault_is_an_error(fault: str, tmp_path: Path) -> None:
 
 
 def test_an_argument_that_the_reference_refuses_counts_as_told_apart(tmp_path: Path) -> None:
-    """With a default that the reference refuses, and an input that may only be as it is."""
+    """With a default that the reference rejects, and an input that may only be as it is."""
     refusing = REFERENCE.replace(
         "    if factor", "    if not x.any() or (x == 1).all():\n        raise ValueError\n    if factor"
     )

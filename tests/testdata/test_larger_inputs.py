@@ -1,4 +1,4 @@
-"""Inputs made larger: along which axes, and that what the reference refuses is not used. verify asks the kernel."""
+"""Inputs made larger: along which axes, and that what the reference rejects is not used. verify asks the kernel."""
 
 from __future__ import annotations
 

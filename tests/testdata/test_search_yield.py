@@ -57,7 +57,7 @@ def test_a_search_that_is_not_weak(tmp_path: Path) -> None:
 WEAK = {
     "refused": (
         "if x.shape[0] != 2 * x.shape[1]: raise ValueError(f'{x.shape[0]} rows')\n        return x",
-        r"the reference refuses \d+ of \d+ drawn inputs \(\d+%\), more than 50%\. The most frequent reason "
+        r"the reference rejects \d+ of \d+ random inputs \(\d+%\), more than 50%\. The most frequent reason "
         r"\(\d+ times\): ops/scaled/reference.py:\.\.\.: ValueError: \.\.\. rows\. Declare what it requires: ",
     ),
     "shapes": (
@@ -123,7 +123,7 @@ def test_a_search_with_few_inputs_in_time_is_weak() -> None:
     slow = Model(name="slow", types={"T": "float32"}, cases=(CASE,))
     (message, *_) = measure(OPERATOR, Drawn(cases=[], dropped={}, too_slow=[slow] * 3))["weak"]
     assert message.startswith(
-        "the reference is too slow for 3 of 3 drawn inputs (100%), more than 50%. Declare a lower"
+        "the reference is too slow for 3 of 3 random inputs (100%), more than 50%. Declare a lower"
     )
 
 

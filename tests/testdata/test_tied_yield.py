@@ -1,4 +1,4 @@
-"""Operators whose inputs are tied: nearly all drawn inputs are accepted, and many have shapes that no case has."""
+"""Operators whose inputs are tied: nearly all random inputs are accepted, and many have shapes that no case has."""
 
 from __future__ import annotations
 
@@ -58,4 +58,4 @@ def test_without_the_tie_most_are_refused_and_the_record_says_so(
     replace_in(layout.spec(name), tie, without)
     found = record(layout, name)
     assert found["refused"] > 0.5 * found["examples"]
-    assert found["weak"][0].startswith(f"the reference refuses {found['refused']} of {found['examples']} drawn inputs")
+    assert found["weak"][0].startswith(f"the reference rejects {found['refused']} of {found['examples']} random inputs")

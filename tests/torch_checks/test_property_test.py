@@ -37,12 +37,12 @@ FAULTS = {
     "second": ("group_norm/kernel.h", RATE, f"static int n = 0; {RATE} m.mean += ++n;", "y: "),
     "full_range": ("group_norm/kernel.h", "? 0x1p600 : 0x1p-600", "? 1 : 1", "y: "),
     "strides": ("binding/stable/torch.h", "contiguous ? tensor_ : copy_;", "tensor_;", "y: "),
-    "refuses": ("group_norm/kernel.h", "num_groups < 0x1p62F", "num_groups < 2", "the kernel refuses what the refer"),
+    "refuses": ("group_norm/kernel.h", "num_groups < 0x1p62F", "num_groups < 2", "the kernel rejects what the refer"),
     "accepts": (
         "group_norm/kernel.h",
         "static_cast<std::int64_t>(num_groups) == 0,",
         "static_cast<std::int64_t>(num_groups) >= 0,",
-        "the kernel computes what the reference refuses: ",
+        "the kernel computes what the reference rejects: ",
     ),
 }
 
@@ -50,7 +50,7 @@ FAULTS = {
 TAKEN_AWAY = {
     "nan": " elements differ beyond rtol=",
     "refuses": "ONNX Runtime raises ",
-    "accepts": "ONNX Runtime computes what the reference refuses: ",
+    "accepts": "ONNX Runtime computes what the reference rejects: ",
 }
 
 

@@ -59,7 +59,7 @@ OPERATOR = Operator(spec=SPEC, models=())
 # The fault of the kernel, and what the message must have: the fault, and the kind in the smallest input.
 NUMBERS = {
     "zero_dimensional": ("// after", "if (x.sizes.rank == 0) y.data[0] += 1;", r'y: .*"x": Random\(shape=\(\)'),
-    "size_0": ("// after", 'KERNEL_CHECK(w.numel() > 0, "empty");', r"the kernel refuses .*: empty.*shape=\(0,\)"),
+    "size_0": ("// after", 'KERNEL_CHECK(w.numel() > 0, "empty");', r"the kernel rejects .*: empty.*shape=\(0,\)"),
     "size_1": ("// after", "if (w.numel() == 1) z.data[0] += 1;", r'z: .*"w": Random\(shape=\(1,\)'),
     "size_2": ("// after", "if (w.numel() == 2) z.data[0] += 1;", r'z: .*"w": Random\(shape=\(2,\)'),
     "prime_size": ("// after", "if (w.numel() == 13) z.data[0] += 1;", r'z: .*"w": Random\(shape=\(13,\)'),

@@ -122,7 +122,7 @@ AFTER_CHECKS = "  if (x.numel() == 0) return;\n"
             "its input afterwards (float32 tensor 3) is another one: 1 of 2 elements",
         ),
         ("static float calls = 0; epsilon += calls++;", "the second call (float32 tensor 0) is another one: 12 of 12"),
-        ("static int calls = 0; KERNEL_CHECK(++calls % 2 == 1, calls);", "the kernel refuses it: "),
+        ("static int calls = 0; KERNEL_CHECK(++calls % 2 == 1, calls);", "the kernel rejects it: "),
     ],
 )
 def test_a_wrong_kernel_is_named_with_case_index_and_replay(fault: str, expected: str, few: Project) -> None:

@@ -95,7 +95,7 @@ def test_what_the_cases_that_a_kernel_computes_wrongly_have_in_common(
         in_float64
     )
     said = message(short)
-    assert "the kernel refuses it: too long" in said
+    assert "the kernel rejects it: too long" in said
     assert "Over all cases: wrong from x.shape[1] = 17 on (4 of 4 cases; right up to x.shape[1] = 16 in 10)" in said
 
 

@@ -64,7 +64,7 @@ def refuses_in_torch(operator: Operator) -> bool:
 
 
 def refuses_in_onnx_runtime(operator: Operator, cell: Cell) -> bool:
-    """Return whether verify makes forbidden calls in ONNX Runtime: where values have rules, and for an operator that
+    """Return whether verify makes invalid calls in ONNX Runtime: where values have rules, and for an operator that
     only ONNX has, since no other step of `doit` makes them."""
     spec = operator.spec
     wanted = cell.torch is None or any(True for _ in ruled_inputs(spec))

@@ -131,8 +131,8 @@ def differences(kept: Schema, spec: OpSpec, path: Path) -> list[Mistake]:
     """Return how `spec` differs from a published schema: one mistake for each difference."""
     version = kept["since_version"]
     breaks = (
-        "Models and programs of others rely on it: take it back, or make an operator with another op_type beside "
-        f"this one. If nobody uses version {version}, delete {path}"
+        "Models and programs of others rely on it: take it back, or make an operator with another op_type next to "
+        f"this one. If nothing uses version {version}, delete {path}"
     )
     if version not in schema_versions.versions(spec):
         declared = ", ".join(map(str, schema_versions.versions(spec)))

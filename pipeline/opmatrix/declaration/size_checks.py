@@ -1,6 +1,6 @@
 """What a call must fulfil before its sizes can be computed. Each check uses only what those before it have checked.
 
-Bindings, fake kernel and forbidden calls render or evaluate these checks.
+Bindings, fake kernel and invalid calls render or evaluate these checks.
 """
 
 from __future__ import annotations

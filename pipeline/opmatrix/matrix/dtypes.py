@@ -77,13 +77,13 @@ def element_name(dtype: str) -> str:
 
 
 def differences(found: Mapping[str, Mapping[Column, str]], *, version: str) -> list[str]:
-    """Return how measured reasons, "" for a dtype that is carried, differ from the table."""
+    """Return how measured reasons, "" for a supported dtype, differ from the table."""
     wrong = []
     for dtype, reasons in found.items():
         for column, reason in reasons.items():
             if carries(column, dtype, version) != (not reason):
                 since = SINCE[dtype].get(column)
                 declared = f"from {since} on" if since else "nowhere"
-                measured = f"not carried: {reason}" if reason else "carried"
+                measured = f"not supported: {reason}" if reason else "supported"
                 wrong.append(f"{NAMES[column]}, {version}: {dtype} is {measured}; declared: {declared}")
     return [*wrong, *(["Correct SINCE in pipeline/opmatrix/matrix/dtypes.py"] if wrong else [])]

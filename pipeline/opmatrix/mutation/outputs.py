@@ -79,7 +79,7 @@ def _compared(
 
 
 def _outputs(paths: Paths, operator: Operator, loaded: LoadedLibrary) -> Iterator[tuple[str, Model, list[Array]]]:
-    """Yield each case with its outputs, [] where the kernel refuses it."""
+    """Yield each case with its outputs, [] where the kernel rejects it."""
     for model in operator.models:
         for index, case in enumerate(model.cases):
             data = onnx_dataset.read(paths.data(operator.name, model.name, index))

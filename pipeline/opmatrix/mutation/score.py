@@ -100,17 +100,17 @@ def _known(name: str, mutant: Mutant, result: Result) -> Iterator[str]:
     """Yield what is known of a survivor, and what to do about it."""
     known = result.nearest
     if "inputs" in known and known["equal"] == known["inputs"]:
-        yield f"All {known['inputs']} cases and drawn inputs have equal outputs, to the last bit."
+        yield f"All {known['inputs']} cases and random inputs have equal outputs, to the last bit."
     elif "inputs" in known:
         differ = known["inputs"] - known["equal"]
         how = known.get("problem") or f"{of_tolerance(known['tolerance_used'])} of the tolerance"
-        yield f"{differ} of {known['inputs']} cases and drawn inputs have other outputs."
+        yield f"{differ} of {known['inputs']} cases and random inputs have other outputs."
         yield f"Nearest to a failure: {known['case']}, {how}."
     if known.get("found"):
         yield f"This input kills it: {known['message']}"
         yield f"Keep it as a case with: python -m opmatrix adopt-case {name} {known['found']}"
     elif known.get("searched"):
-        yield f"None of {known['searched']} further drawn inputs kills it."
+        yield f"None of {known['searched']} further random inputs kills it."
     if not known.get("found"):
         yield "Add a case that tells it from the code as it is, or simplify the code. If no input can, mark it in"
         yield f"ops/{name}/mutants.toml:"

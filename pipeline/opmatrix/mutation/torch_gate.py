@@ -63,4 +63,4 @@ def _problems(paths: Paths, operator: Operator, loaded: LoadedLibrary) -> Iterat
         try:
             invalid_calls.results(operator, loaded.overload)
         except RegisterError as error:
-            yield "forbidden", "forbidden calls", str(error)
+            yield "forbidden", "invalid calls", str(error)

@@ -49,9 +49,9 @@ class Fuzz:
             actual = self.run(call)
             again = self._run_again(call, actual)
         except RefusedError as error:
-            return f"the kernel refuses what the reference computes: {error}" if one.expected is not None else ""
+            return f"the kernel rejects what the reference computes: {error}" if one.expected is not None else ""
         if one.expected is None:
-            return f"the kernel computes what the reference refuses: {one.refusal}"
+            return f"the kernel computes what the reference rejects: {one.refusal}"
         if not all(map(same_bytes, given, one.arrays)):
             return "the kernel writes into its input"
         if wrong := difference(spec, one, actual, one.expected, reference):
@@ -91,7 +91,7 @@ class Fuzz:
             self._operator.spec, [one for one, _ in tried], lambda drawn: problems[drawn.model.name]
         )
         one, problem = min(failing, key=lambda found: sum(array.size for array in found[0].arrays))
-        which = "The smallest of the drawn inputs that fail"
+        which = "The smallest of the random inputs that fail"
         said = keep(layout, self._operator, one, problem, where="ONNX Runtime", which=which)
         return one, "\n".join([said, *over_cases(in_common)])
 
@@ -106,7 +106,7 @@ class Fuzz:
         for one in invalid_calls(self._operator):
             if not _has_node(self._operator.spec, one.call):
                 continue
-            step_log.now_running(f"the forbidden call with {one}")
+            step_log.now_running(f"the invalid call with {one}")
             try:
                 self.run(replace(one.call, typed=one.kind != "dtype"))  # of another dtype the outputs have no known one
             except RefusedError:

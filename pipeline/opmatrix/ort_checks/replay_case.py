@@ -17,7 +17,7 @@ FOLDER = Path(__file__).resolve().parent
 
 
 def main() -> int:
-    """Print a line for each output; return 1 where one differs, or ONNX Runtime runs what the reference refuses."""
+    """Print a line for each output; return 1 where one differs, or ONNX Runtime runs what the reference rejects."""
     case = json.loads((FOLDER / "case.json").read_text())
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
@@ -32,7 +32,7 @@ def main() -> int:
         print(f"ONNX Runtime raises {type(error).__name__}: {error}")
         return 0 if case["refusal"] else 1
     if case["refusal"]:
-        print(f"ONNX Runtime computes what the reference refuses: {case['refusal']}")
+        print(f"ONNX Runtime computes what the reference rejects: {case['refusal']}")
         return 1
     right = [
         agrees(output, found[n], as_given(expected[f"output_{n}"]), expected.get(f"allowed_{n}", 0.0))

@@ -63,7 +63,7 @@ def placeholder(draft: Draft) -> str:
         f"{_listed(names)} is {of_one}" if len(names) == 1 else f"{_listed(names)} are {of_several}"
         for (of_one, of_several), names in values.items()
     ]
-    return f"{', and '.join(parts)}, whatever else is given."
+    return f"{', and '.join(parts)}; other inputs are ignored."
 
 
 def _without_source(draft: Draft, output: Output) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""Write a case as a folder that anyone replays with ONNX Runtime and NumPy alone: model, data, library, program. A
+"""Write a case as a folder that replays with only ONNX Runtime and NumPy: model, data, library, program. A
 failing gradient replays with torch alone."""
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ replay.py       calls backward() and compares; exits with 1 where the gradient d
 @dataclass(frozen=True, kw_only=True)
 class SavedCase:
     """What a folder has of a case. `model` is the model, in words `model_is`. `allowed`: by how much an output may
-    differ besides its tolerance, an array for each output, or none. `refusal`: why the reference refuses the inputs."""
+    differ besides its tolerance, an array for each output, or none. `refusal`: why the reference rejects the inputs."""
 
     model: bytes
     model_is: str

@@ -88,7 +88,7 @@ def _digest(path: Path | None) -> str:
     return sha256(path) if path and path.is_file() else ""
 
 
-FEW = 5  # forbidden calls, or wrong shapes, in the message
+FEW = 5  # invalid calls, or wrong shapes, in the message
 MEASURED = 3  # failing cases of a cell whose errors the report shows
 LONG = 0.03  # seconds that several threads run large inputs for
 PUBLISHED = "published_"  # prefix of the case name of a published version's model

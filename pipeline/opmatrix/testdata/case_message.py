@@ -47,7 +47,7 @@ def mismatch(subject: str, comparison: Comparison | str, *, replay: str) -> str:
 
 def refused(subject: str, error: Exception, *, replay: str) -> str:
     """Return the message of a kernel that raises for a case."""
-    return f"{subject}: the kernel refuses it: {error}. Replay: {replay}"
+    return f"{subject}: the kernel rejects it: {error}. Replay: {replay}"
 
 
 # A model in ONNX Runtime.

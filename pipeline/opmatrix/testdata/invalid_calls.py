@@ -60,14 +60,14 @@ def valid_call(operator: Operator) -> Call:
     if found := next(valid_calls(operator), None):
         return found
     raise DataError(f"{operator.name}: no case that runs has 1 to {most_of_inputs(operator.spec)} elements in each "
-                    "input, so that no forbidden call can be made from it. Add one")  # fmt: skip
+                    "input, so that no invalid call can be made from it. Add one")  # fmt: skip
 
 
 def valid_call_fails(operator: Operator, where: str, error: Exception) -> str:
     """Return the message where the call fails of which each forbidden one differs in one argument."""
     return (
-        f"{operator.name} in {where} refuses a call of one of its cases, so that each forbidden call fails for that "
-        f"reason and proves nothing: {one_line(str(error))}"
+        f"{operator.name} in {where} refuses a call of one of its cases, so that each invalid call fails for that "
+        f"reason and shows nothing: {one_line(str(error))}"
     )
 
 

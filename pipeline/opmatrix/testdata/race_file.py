@@ -38,7 +38,7 @@ class Written:
 
 def stored_calls(operator: Operator, drawn: Sequence[DrawnCase], reference: Reference) -> Iterator[DrawnCase]:
     """Return each case, named as the case, the largest of each model also made larger, and each drawn input; without
-    those that the reference refuses."""
+    those that the reference rejects."""
     spec = operator.spec
     found = [*drawn]
     for model in operator.models:

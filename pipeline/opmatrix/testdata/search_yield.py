@@ -1,4 +1,4 @@
-"""What the drawn inputs of an operator try, and why that is too little where a search is weak, with the remedy."""
+"""What the random inputs of an operator try, and why that is too little where a search is weak, with the remedy."""
 
 from __future__ import annotations
 
@@ -72,12 +72,12 @@ def _weak(operator: Operator, drawn: Drawn, new: int, attributes: Mapping[str, i
         why = f" The most frequent reason ({count} times): {reason}."
     if refused > REFUSED * len(tried):
         yield (
-            f"the reference refuses {refused} of {len(tried)} drawn inputs ({refused / len(tried):.0%}), more than "
+            f"the reference rejects {refused} of {len(tried)} random inputs ({refused / len(tried):.0%}), more than "
             f"{REFUSED:.0%}.{why} Declare what it requires: sizes in dims and same_as, limits of attributes and inputs"
         )
     if slow > SLOW * (total := slow + len(tried)):
         yield (
-            f"the reference is too slow for {slow} of {total} drawn inputs ({slow / total:.0%}), more than "
+            f"the reference is too slow for {slow} of {total} random inputs ({slow / total:.0%}), more than "
             f"{SLOW:.0%}. Declare a lower maximum of the attributes that are numbers of loops, or let "
             "reference.py compute without loops in Python"
         )
@@ -93,7 +93,7 @@ def _weak(operator: Operator, drawn: Drawn, new: int, attributes: Mapping[str, i
         if attributes[attribute.name] < wanted:
             yield (
                 f"attribute {attribute.name!r}: {many(attributes[attribute.name], 'value')} that no case has, fewer "
-                f"than {wanted}. Widen minimum, maximum or allowed, or correct them where the reference refuses values "
+                f"than {wanted}. Widen minimum, maximum or allowed, or correct them where the reference rejects values "
                 "that they allow"
             )
 

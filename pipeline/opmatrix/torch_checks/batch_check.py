@@ -34,7 +34,7 @@ def mixed(spec: OpSpec, model: Model, arrays: Sequence[Array], outputs: Sequence
         try:
             alone = call(one)
         except CALL_ERRORS as error:
-            return f"batch={declared!r} of TorchOp is wrong: the kernel refuses index {index} alone: {error}"
+            return f"batch={declared!r} of TorchOp is wrong: the kernel rejects index {index} alone: {error}"
         for output, whole, at, actual in zip(spec.outputs, outputs, batch.outputs, alone, strict=True):
             if is_off(spec, output, attribute_values(spec, model)):
                 continue

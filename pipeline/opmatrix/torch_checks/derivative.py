@@ -131,7 +131,7 @@ class Check:
         try:
             outputs = one.call_for_all(*leaves)
         except DataError:
-            outcome.why_not = "the reference refuses it"
+            outcome.why_not = "the reference rejects it"
             return None
         except Exception as error:  # setup_context() is the user's
             text = f"setup_context() raises {type(error).__name__}: {one_line(error).rstrip('.')}"

@@ -23,7 +23,7 @@ def results(operator: Operator, overload: Callable[..., Any]) -> list[dict[str, 
         raise RegisterError(valid_call_fails(operator, "torch", error)) from error
     tried, computed = [*invalid_calls(operator)], [*missing_calls(operator)]
     for one in tried:
-        step_log.now_running(f"the forbidden call with {one}")
+        step_log.now_running(f"the invalid call with {one}")
         try:
             call(operator, overload, one.call)
         except CALL_ERRORS:

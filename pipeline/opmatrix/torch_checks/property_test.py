@@ -167,9 +167,9 @@ class KernelCheck:
             with threads(THREADS):
                 again = self._call(one.model, arguments(self.spec, case, [unaligned(t) for t in flat]))
         except CALL_ERRORS as error:
-            return f"the kernel refuses what the reference computes: {error}" if one.expected is not None else ""
+            return f"the kernel rejects what the reference computes: {error}" if one.expected is not None else ""
         if one.expected is None:
-            return f"the kernel computes what the reference refuses: {one.refusal}"
+            return f"the kernel computes what the reference rejects: {one.refusal}"
         if any(not compare(as_array(t), n, tolerance=EXACT).ok for t, n in zip(flat, one.arrays, strict=True)):
             return "the kernel writes into its input"
         if wrong := difference(self.spec, one, actual, one.expected, self.reference):
