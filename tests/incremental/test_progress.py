@@ -8,6 +8,7 @@ import pty
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,15 @@ def test_plain_lines_in_a_log(project: Project) -> None:
     assert "\x1b" not in lines[0]
 
 
+def _all_of(terminal: int) -> bytes:
+    """Read what was written to a terminal that its programs have closed. One call of read returns at most 4 KB."""
+    read = b""
+    with suppress(OSError):  # EIO: the end, on Linux
+        while more := os.read(terminal, 1 << 16):
+            read += more
+    return read
+
+
 def test_the_live_line_in_a_terminal(project: Project) -> None:
     """It shows the number of steps, elapsed time, remaining time at most, and the current step, and below it how far a
     long step is; then it disappears."""
@@ -149,9 +159,9 @@ def test_the_live_line_in_a_terminal(project: Project) -> None:
             [sys.executable, "-m", "doit", "-n", "2"], cwd=project.root, env=environment, stdout=theirs, stderr=theirs
         )
         process.wait(timeout=60)
-    shown = os.read(ours, 1 << 20).decode()
-    os.close(ours)
     os.close(theirs)
+    shown = _all_of(ours).decode()
+    os.close(ours)
     assert "data:0 and 1 more" in shown and "/3" in shown and "0:00:0" in shown
     assert "at most 0:02 left" in shown, "steps of 3.2, 1.2 and 1.2 s on two cores"
     assert re.search(r"data:0 0:02: [5-9] of 10 parts, about 0:0[01] left", shown), "in the first run"

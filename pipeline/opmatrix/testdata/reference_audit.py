@@ -91,7 +91,7 @@ def _install() -> None:
 
 
 def _hook(event: str, args: tuple[Any, ...]) -> None:
-    if event not in _EVENTS:
+    if not _EVENTS or event not in _EVENTS:  # Python clears the variables of modules as it ends
         return
     frame = sys._getframe(1)
     while frame:
