@@ -194,7 +194,9 @@ def test_a_forbidden_value_that_crashes_is_named(project: Project) -> None:
     with edited(checks, "for (std::int64_t i = 1; i < row;", "for (std::int64_t i = 1; i + 1 < row;"):
         done = project.doit("opsets=18", "register:bag_sums-forbidden@torch2.13", "verify:bag_sums*")
     said = [line for line in (done.stdout + done.stderr).splitlines() if "died of SIGSEGV" in line]
-    assert said and "  1 step of register, 1 of verify failed\n" in done.stdout, done.stdout
+    assert said and "  1 step of register, 1 of verify failed; line 11 is where the kernel begins\n" in done.stdout, (
+        done.stdout
+    )
     assert all(line.endswith("at the invalid call with offsets above: 2147483647 at (2,)") for line in said), said
 
 
