@@ -81,7 +81,7 @@ class ToolchainError(OpmatrixError, exit_code=5, of_machine=True):
 
 
 class CompileError(OpmatrixError, exit_code=6):
-    """The compiler or linker failed, or a library imports or exports a symbol that is not allowed."""
+    """The compiler or linker failed, or a library has a symbol that is not allowed."""
 
 
 class DataError(OpmatrixError, exit_code=7):
