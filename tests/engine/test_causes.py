@@ -118,8 +118,8 @@ def test_a_hang_has_what_is_known_of_it_its_limit_and_the_next_step(tmp_path: Pa
         "  The limit is `seconds` in [tool.opmatrix.limits] of pyproject.toml",
         "  verify:relu-custom failed; line 2 is where the kernel begins",
         f"  Replay: {replay}",
-        "  To find the line where it hangs: `run`, Ctrl-C and `bt` in the debugger",
         f"  Debug: python -m opmatrix compile relu --debug && gdb --args {replay} --debug",
+        "  In the debugger, `run`, Ctrl-C and `bt` show the line where it hangs",
     ]
     [one] = causes
     assert details(one).count("In its last 1.0 s") == 1

@@ -218,8 +218,8 @@ def test_no_network_is_explained(paths: VenvPaths, monkeypatch: pytest.MonkeyPat
     assert info.value.brief == (
         "pip cannot reach http://127.0.0.1:9/simple (Connection refused; PIP_INDEX_URL). "
         "Check the connection and this setting. Without a network: run `pip download --no-deps "
-        f"-d wheels -r requirements/main.txt` where there is one, with Python {python} and this platform, copy the "
-        "folder wheels here, and set PIP_NO_INDEX=1 PIP_FIND_LINKS=wheels"
+        f"-d wheels -r requirements/main.txt` on a machine with one (with this file, Python {python} and this "
+        "platform), copy the folder wheels here, and run again with PIP_NO_INDEX=1 PIP_FIND_LINKS=wheels"
     )
 
 

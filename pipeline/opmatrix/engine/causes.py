@@ -149,7 +149,7 @@ def _next_step(failure: StepFailed, *, alone: bool) -> list[str]:
     if failure.summary.startswith("died of SIG") or "the kernel died of SIG" in failure.cause.sentence:
         return [f"  To find the crashing line, run `doit sanitize:{operator}`"]
     debug = [f"  {line}" for line in replay_commands(failure) if alone and failure.stopped and line.startswith(DEBUG)]
-    return ["  To find the line where it hangs: `run`, Ctrl-C and `bt` in the debugger", *debug] if debug else []
+    return [*debug, "  In the debugger, `run`, Ctrl-C and `bt` show the line where it hangs"] if debug else []
 
 
 def _cut(sentence: str, length: int) -> str:

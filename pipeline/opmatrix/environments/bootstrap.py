@@ -505,8 +505,8 @@ def _no_network(text: str, paths: VenvPaths, arguments: Sequence[str], environ: 
     files_of = " and ".join(_relative(file, paths) for file in files) or "packages"
     brief = (
         f"{lost}pip cannot reach {index} ({why}; {setting}). Check the connection and this setting. Without a network: "
-        f"run `pip download --no-deps -d wheels -r {files_of}` where there is one, with Python {python} and this "
-        "platform, copy the folder wheels here, and set PIP_NO_INDEX=1 PIP_FIND_LINKS=wheels"
+        f"run `pip download --no-deps -d wheels -r {files_of}` on a machine with one (with this file, Python {python} "
+        "and this platform), copy the folder wheels here, and run again with PIP_NO_INDEX=1 PIP_FIND_LINKS=wheels"
     )
     return SetupError(NO_NETWORK, message, brief=brief)
 

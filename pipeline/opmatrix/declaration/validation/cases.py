@@ -106,7 +106,7 @@ def _undeclared(spec: OpSpec, models: Sequence[Model], field: str, name: str) ->
     declared = f'Attribute(name={literal(name)}, kind="{_kind(value)}", '
     declared += "" if default is None else f"default={literal(default)}, "
     declared += 'doc="...")'
-    add = f"add {declared} to attributes" if names else f"attributes=({declared},)"
+    add = f"add {declared} to attributes" if names else f"attributes=({declared},), with Attribute imported"
     return Mistake(field, f"{known}. Declare it in ops/{spec.name}/spec.py: {add}, or remove it here")
 
 
