@@ -76,6 +76,26 @@ def test_the_first_error_of_a_compiler(root: Path, path: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("said", "sentence"),
+    [
+        ("/p/native/relu/kernel.h:3:60: runtime error: store to null pointer", "runtime error: store to null pointer"),
+        (
+            "==1==ERROR: AddressSanitizer: heap-buffer-overflow on a",
+            "ERROR: AddressSanitizer: heap-buffer-overflow on a",
+        ),
+    ],
+)
+def test_what_a_sanitizer_found_has_the_line_of_the_fault(root: Path, said: str, sentence: str) -> None:
+    """Not the commands above it, nor the line at which the kernel begins; the second names it in its stack alone."""
+    output = ["/bin/python -m opmatrix compile relu --sanitized", "at case odd_sizes_float32", said]
+    frames = ["    #0 0x7f in memcpy native/none.h:1", "    #1 0x7f in void relu<float>(...) native/relu/kernel.h:3"]
+    failed = step("sanitize", lowering=None)
+    cause = find_cause(failed, [*output, *frames], root=root)
+    assert cause == Cause(sentence=sentence, file="native/relu/kernel.h", line=3)
+    assert find_cause(failed, [*output[:2]], root=root).line == 4, "without one, where the kernel begins"
+
+
+@pytest.mark.parametrize(
     ("message", "line", "sentence"),
     [
         ("ops/relu/spec.py:3: NameError: name 'OpSpek' is not defined", 3, "NameError: name 'OpSpek' is not defined"),

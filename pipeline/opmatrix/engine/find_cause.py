@@ -17,6 +17,9 @@ from opmatrix.step import Step
 
 _LONGEST = 400  # characters of a sentence: the rest is in the details
 _COMPILER = re.compile(r"(?P<file>[^\s:][^:]*):(?P<line>\d+):\d+: (?:fatal )?error: (?P<text>.*)")
+# What a sanitizer found, and a line of the project in it or in the stack below it.
+_SANITIZER = re.compile(r"(?::\d+:\d+: (?=runtime error: )|(?=(?:ERROR|WARNING): \w+Sanitizer: ))(?P<text>.*)")
+_IN_NATIVE = re.compile(r"(?P<file>native/[^\s:]+):(?P<line>\d+)")
 # A message about a file: `ops/relu/spec.py:3: ...`, or with a field, `ops/relu/spec.py: outputs[0].shape: ...`.
 _FILE = re.compile(r"(?P<file>(?:ops|native)/[^\s:]+\.\w+|pyproject\.toml|dodo\.py)(?::(?P<line>\d+))?: (?P<text>.*)")
 _FIELD = re.compile(r"(?P<field>[A-Za-z_][\w.\[\]'\"]*): ")
@@ -50,6 +53,12 @@ def in_output(lines: Sequence[str], root: Path) -> Cause:
             return Cause(sentence=found["text"], file=_shown(found["file"].strip(), root), line=int(found["line"]))
     if not lines:
         return Cause(sentence="failed without a message")
+    for number, line in enumerate(lines):
+        if found := _SANITIZER.search(line):
+            places = (_IN_NATIVE.search(below) for below in lines[number:])
+            known = (place for place in places if place and (root / place["file"]).is_file())
+            own = next(((place["file"], int(place["line"])) for place in known), ("", 0))
+            return Cause(sentence=found["text"], file=own[0], line=own[1])
     if _TRACEBACK in lines:
         return _of_traceback(lines[lines.index(_TRACEBACK) :], root)
     first, command = lines[0].strip(), ""
