@@ -149,7 +149,7 @@ MISTAKES = (
         environment=REFUSING,
         cause=r"pip cannot reach http://127\.0\.0\.1:9/simple \(Connection refused",
         where=r"PIP_INDEX_URL.*requirements/ort1\.18\.txt",
-        remedy=r"run `pip download.* copy the folder wheels here, and run again with PIP_NO_INDEX=1 PIP_FIND_LINKS=wheels",
+        remedy=r"run `pip download.* wheels here, and run again with PIP_NO_INDEX=1 PIP_FIND_LINKS=wheels",
     ),
     Mistake(
         name="broken-spec",
