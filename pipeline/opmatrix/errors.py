@@ -26,9 +26,9 @@ LONGEST_LINE = 4000  # characters of a line that is shown; commands that are to 
 class Cause:
     """What is wrong, for the last lines of a run and for annotations in CI. The message of the error has the details.
 
-    `sentence` is one line; "" stands for the first line of the message. `file`, relative to the project's root, and
+    `sentence` is one line; "" means the first line of the message. `file`, relative to the project's root, and
     `line` are where to look first, "" and 0 if unknown. `command` repeats it and begins with ``python -m opmatrix``; ""
-    stands for the command of the step. `begins` names what begins at the line, where the fault may be further down.
+    means the command of the step. `begins` names the function that begins at the line; the fault may be further down.
     """
 
     sentence: str = ""

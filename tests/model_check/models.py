@@ -1,4 +1,4 @@
-"""Models of several domains, and what `doit check` says of them."""
+"""Models of several domains, and the findings that `doit check` reports for them."""
 
 from __future__ import annotations
 

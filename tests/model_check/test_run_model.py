@@ -1,4 +1,4 @@
-"""What the answers of ONNX Runtime say of a model."""
+"""What `doit check` reports for each result and error of ONNX Runtime."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands in the files of a report can be pasted as they stand: with ./run in a checkout, without it in a project."""
+"""Commands in the files of a report can be pasted: with ./run in a checkout, without it in a project."""
 
 from __future__ import annotations
 

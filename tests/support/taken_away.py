@@ -1,4 +1,4 @@
-"""Replay a folder of `save-case` as somebody who has neither opmatrix nor onnx."""
+"""Replay a folder of `save-case` in a process that can import neither opmatrix nor onnx."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def backward(
 
 
 def problem(one: GradSample, gradients: Gradients) -> tuple[str, Differing | None]:
-    """Return what differs in another call, "" if nothing does, and the numbers. Raises what backward() raises."""
+    """Return what differs in another call, "" if nothing does, and the arrays. Raises what backward() raises."""
     weights = gradients.weights
     strided = [laid_out(laid_out(w, "flipped"), "sliced") for w in weights]
     expanded = [w.new_ones(()).expand_as(w) for w in weights]

@@ -117,7 +117,7 @@ def _check_further(check: Check, operator: Operator, drawn: list[Any], coverage:
 
 
 class _GradientError(Exception):
-    """A gradient that differs: the message, the sample, and the numbers, or what torch's check printed."""
+    """A gradient that differs: the message, the sample, and the arrays, or what torch's check printed."""
 
     def __init__(
         self, message: str, sample: GradSample, differing: Differing | None = None, *, printed: str = ""
@@ -127,7 +127,7 @@ class _GradientError(Exception):
 
 
 def _keep(layout: Paths, check: Check, wrong: _GradientError) -> None:
-    """Keep the numbers for the report. Of a failing gradcheck they are those that `check` finds for a small sample; for
+    """Keep the arrays for the report. For a failing gradcheck, they are those that `check` finds for a small sample; for
     a larger one, and where it finds none, as for a second derivative, the Jacobians that torch printed."""
     from opmatrix.torch_checks import failing_gradient  # which only a failing check needs
 

@@ -128,7 +128,7 @@ return [...document.querySelectorAll(arguments[0])].map((canvas) => {
 
 @contextmanager
 def emulated(driver: webdriver.Chrome, *, width: int, scheme: str = "light") -> Iterator[None]:
-    """Show pages in a window of this width, 800 high, to somebody who prefers this colour scheme."""
+    """Show pages in a window of this width, 800 high, with this colour scheme."""
     size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": False}
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     features = [{"name": "prefers-color-scheme", "value": scheme}]
