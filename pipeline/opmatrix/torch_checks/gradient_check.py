@@ -127,8 +127,8 @@ class _GradientError(Exception):
 
 
 def _keep(layout: Paths, check: Check, wrong: _GradientError) -> None:
-    """Keep the arrays for the report. For a failing gradcheck: those that `check` finds for a small sample; for a larger
-    one, and where it finds none, as for a second derivative, the Jacobians that torch printed."""
+    """Keep the arrays for the report. For a failing gradcheck: those that `check` finds for a small sample; for a
+    larger one, and where it finds none, as for a second derivative, the Jacobians that torch printed."""
     from opmatrix.torch_checks import failing_gradient  # which only a failing check needs
 
     differing = wrong.differing
