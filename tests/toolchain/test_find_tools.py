@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from opmatrix.errors import ToolchainError
+from opmatrix.toolchain import compiler_programs
 from opmatrix.toolchain import find_tools as toolchain
 from opmatrix.toolchain.find_tools import find_toolchain
 
@@ -63,6 +64,33 @@ def test_the_identity_changes_with_the_content(folder: Path) -> None:
     assert find_toolchain(environ).identity != before
 
 
+@pytest.mark.parametrize("program", ["cc1plus", "as", "ld.gold", "libstdc++.so"])
+def test_the_identity_changes_with_what_the_compiler_runs(folder: Path, program: str) -> None:
+    """The command is only a driver: these make objects and libraries."""
+    (folder / "within").mkdir()
+    plant(folder / "within", "cc1plus", "libstdc++.so")
+    plant(folder, "ninja", "as", "ld.gold")
+    plant(folder, "g++", content=f"#!/bin/sh\nf='{folder}/within/'${{1#*=}}\n[ -e $f ] && echo $f || echo ${{1#*=}}\n")
+    environ = {"PATH": f"{folder}:/bin", "HOME": str(folder)}
+    before = find_toolchain(environ).identity
+    changed = next(path for path in (folder / program, folder / "within" / program) if path.exists())
+    changed.write_text(changed.read_text() + "# upgraded\n")
+    assert find_toolchain(environ).identity != before
+
+
+def test_programs_are_read_again_only_when_their_marks_change(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(folder, "g++", "ninja", "as")
+    environ = {"PATH": f"{folder}:/bin", "HOME": str(folder)}
+    before = find_toolchain(environ).identity
+    with monkeypatch.context() as patched:
+        patched.setattr(compiler_programs, "sha256", lambda path: pytest.fail(f"{path} was read again"))
+        assert find_toolchain(environ).identity == before
+    (kept,) = (folder / ".cache/opmatrix/compilers").iterdir()
+    for damaged in ("", "[]", '{"marks": {}, "digest": "0"}', '{"marks": {"a": 1}, "digest": 1}'):
+        kept.write_text(damaged)
+        assert find_toolchain(environ).identity == before
+
+
 @pytest.mark.parametrize(
     ("planted", "environ", "message"),
     [
@@ -86,7 +114,8 @@ def test_torch_is_found_without_importing_it() -> None:
 
 
 def test_finding_tools_starts_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every command of doit does it."""
+    """Every command of doit does it. The first one asks the compiler for its programs."""
+    find_toolchain(os.environ)
 
     def refused(*arguments: object, **options: object) -> None:
         raise AssertionError(arguments)

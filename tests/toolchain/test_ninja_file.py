@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -63,10 +64,25 @@ def test_another_compiler_changes_the_text() -> None:
 
 
 def test_paths_are_escaped_for_ninja_and_the_shell() -> None:
-    odd = text(Paths(Path("/home/a b: $c/ü'")))
-    assert "build kernel.o: object /home/a$ b$:$ $$c/ü'/build/generated/group_norm/kernel.cc" in odd
-    assert """'-I/home/a b: $$c/ü'"'"'/native'""" in odd
-    assert ninja_file.headers_ninja(Path("/a b")) == "ort_include = '/a b'\n"
+    odd = ninja_file.places_ninja(Paths(Path("/home/a b: $c/ü'")), TOOLCHAIN, Path("/a b"))
+    assert "\nroot = /home/a b: $$c/ü'\n" in odd and "build kernel.o: object ${root}/build/generated/" in text()
+    assert """\nroot_quoted = '/home/a b: $$c/ü'"'"''\n""" in odd and "-I${root_quoted}/native" in text()
+    assert "ort_include = '/a b'\n" in odd
+
+
+def test_no_variable_is_a_keyword_of_ninja() -> None:
+    """A project without headers of its own, as one outside this checkout, has variables for those of opmatrix."""
+    places = ninja_file.places_ninja(LAYOUT, TOOLCHAIN, Path("/ort"))
+    named = {line.partition(" = ")[0] for line in places.splitlines()}
+    assert "root" in named and named.isdisjoint({"build", "rule", "pool", "default", "include", "subninja"})
+
+
+def test_the_text_has_no_path_of_this_machine() -> None:
+    """So the key of the compile step is the same in another folder, and on another machine."""
+    other = replace(TOOLCHAIN, compiler=("/opt/bin/g++",))
+    assert text() == text(Paths(Path("/srv/another place")), toolchain=other)
+    assert TOOLCHAIN.identity == other.identity
+    assert not re.search(r"(?<![\w}.])/(?!dev/null)\w", text()), "a path from the root"
 
 
 def test_the_debug_build() -> None:

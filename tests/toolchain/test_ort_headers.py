@@ -14,7 +14,10 @@ from pathlib import Path
 import pytest
 
 from opmatrix.errors import SdkError
-from opmatrix.toolchain import debian_package, ort_headers
+from opmatrix.project.paths import cache_folder
+from opmatrix.shared_cache.settings import CacheSettings, Mode
+from opmatrix.toolchain import debian_package, ort_headers, shared_headers
+from opmatrix.toolchain.shared_headers import HeadersInCache
 
 CONTENT = {name: f"// {name}\n#define ORT_API_VERSION 21\n".encode() for name in ort_headers.CHECKSUMS}
 
@@ -23,7 +26,8 @@ CONTENT = {name: f"// {name}\n#define ORT_API_VERSION 21\n".encode() for name in
 def pins(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pin CONTENT, and let no test use a network."""
     pinned = {name: hashlib.sha256(data).hexdigest() for name, data in CONTENT.items()}
-    monkeypatch.setattr(ort_headers, "CHECKSUMS", pinned)
+    for module in (ort_headers, shared_headers):
+        monkeypatch.setattr(module, "CHECKSUMS", pinned)
     monkeypatch.setattr(urllib.request, "urlopen", _offline)
     monkeypatch.setattr(debian_package, "unpack", _no_apt)
 
@@ -135,6 +139,51 @@ def test_a_download_that_is_not_the_pinned_one_is_deleted(tmp_path: Path, monkey
     assert list(tmp_path.iterdir()) == []
 
 
+def found_with(cache: Path, url: str, mode: Mode = "read") -> list[str]:
+    """Find the headers with a shared cache, and return the lines about it."""
+    said: list[str] = []
+    shared = HeadersInCache(CacheSettings(url=url, mode=mode), said.append)
+    headers = ort_headers.find_headers({"PATH": "/nonesuch"}, cache=cache, say=said.append, shared=shared)
+    assert {path.name: path.read_bytes() for path in headers.path.iterdir()} == CONTENT
+    return said
+
+
+def test_what_one_machine_downloaded_another_takes_from_the_shared_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = (tmp_path / "shared").as_uri()
+    _give_by_debian(monkeypatch, CONTENT)
+    assert len(found_with(tmp_path / "reads", url)) == 2
+    assert not (tmp_path / "shared").exists()  # in the mode "read" nothing is stored
+    assert len(found_with(tmp_path / "writes", url, "write")) == 2
+    assert {p.read_bytes() for p in (tmp_path / "shared/cas").iterdir()} == {*CONTENT.values()}
+    monkeypatch.setattr(debian_package, "unpack", _no_apt)
+    assert found_with(tmp_path / "other", url) == [
+        f"the headers of ONNX Runtime {ort_headers.VERSION} are from the shared cache, {url}"
+    ]
+
+
+@pytest.mark.parametrize("content", [b"other", None], ids=["damaged", "missing"])
+def test_a_header_that_the_shared_cache_lacks_is_downloaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | None
+) -> None:
+    _give_by_debian(monkeypatch, CONTENT)
+    found_with(tmp_path / "writes", (tmp_path / "shared").as_uri(), "write")
+    one = tmp_path / "shared/cas" / hashlib.sha256(CONTENT[ort_headers.C_API]).hexdigest()
+    if content is None:
+        one.unlink()
+    else:
+        one.write_bytes(content)
+    assert len(found_with(tmp_path / "other", (tmp_path / "shared").as_uri())) == 2
+
+
+def test_a_shared_cache_that_is_gone_costs_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _give_by_debian(monkeypatch, CONTENT)
+    (tmp_path / "file").write_text("")
+    said = found_with(tmp_path / "cache", (tmp_path / "file").as_uri(), "write")
+    assert re.match(r"the shared cache is not used for headers: cannot write '.*/file/cas': Not a directory", said[2])
+
+
 @pytest.mark.parametrize("edit", [lambda path: path.write_text("// edited"), lambda path: path.unlink()])
 def test_kept_headers_are_checked_on_every_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edit: object) -> None:
     _give_by_debian(monkeypatch, CONTENT)
@@ -160,4 +209,4 @@ def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
     ],
 )
 def test_cache_folder(environ: dict[str, str], folder: str) -> None:
-    assert ort_headers.cache_folder(environ) == Path(folder)
+    assert cache_folder(environ) == Path(folder)

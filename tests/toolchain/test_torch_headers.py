@@ -14,13 +14,18 @@ from opmatrix.errors import ToolchainError
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Attribute, Input, OpSpec
 from opmatrix.toolchain import elf_symbols, torch_headers
-from opmatrix.toolchain.ninja_file import cpp_abi_ninja, headers_ninja
+from opmatrix.toolchain.find_tools import Toolchain
+from opmatrix.toolchain.ninja_file import cpp_abi_ninja, places_ninja
 from opmatrix.toolchain.torch_headers import TorchBuild, find_torch_build
 from tests.support.toolchain import TOOLCHAIN
 from tests.toolchain.test_ninja_file import LAYOUT
 
 SPEC = load_operator(Paths(Path(__file__).resolve().parents[2]), "group_norm").spec
 OLD = (True, False)  # whether libc10.so exports the old and the new name of std::string
+
+
+def places(torch: TorchBuild, *, toolchain: Toolchain = TOOLCHAIN) -> str:
+    return places_ninja(LAYOUT, toolchain, Path("/ort"), torch=torch)
 
 
 @pytest.fixture
@@ -76,16 +81,18 @@ def test_an_incomplete_torch(torch: Path, missing: str) -> None:
 )
 def test_the_standard_of_a_version(version: str, standard: str) -> None:
     torch = TorchBuild(version=version, include=Path("/t/include"), openmp=None, cxx11_abi=True)
-    assert torch.standard == standard and f"classic = -std={standard}\n" in headers_ninja(Path("/ort"), torch=torch)
+    assert torch.standard == standard and f"classic = -std={standard}\n" in places(torch)
 
 
 def test_one_file_has_all_settings_of_one_torch() -> None:
     torch = TorchBuild(version="2.0.1", include=Path("/t/include"), openmp=Path("/t/lib/gomp"), cxx11_abi=False)
-    text = headers_ninja(Path("/ort"), torch=torch, openmp=True)
+    text = places(torch)
     assert "classic = -std=c++17 -fopenmp\n" in text and "-D_GLIBCXX_USE_CXX11_ABI=0 " in text
     assert "torch_libraries = /t/lib/libtorch_cpu.so /t/lib/libc10.so /t/lib/gomp\n" in text
-    assert "-fopenmp" not in headers_ninja(Path("/ort"), torch=torch), "of another compiler than GCC"
-    assert "-fopenmp" not in headers_ninja(Path("/ort"), torch=replace(torch, openmp=None), openmp=True)
+    assert "-fopenmp" not in places(torch, toolchain=replace(TOOLCHAIN, compiler=("clang++",))), (
+        "of another compiler than GCC"
+    )
+    assert "-fopenmp" not in places(replace(torch, openmp=None))
     assert "/t/" not in cpp_abi_ninja(LAYOUT, SPEC, toolchain=TOOLCHAIN)
 
 
@@ -94,7 +101,7 @@ def test_the_kernel_is_not_compiled_again() -> None:
     built = [line for line in lines if line.startswith("build ")]
     assert [line.split()[1] for line in built] == ["torch.o:", "libgroup_norm_torch.so:"]
     assert "library torch.o ../kernel.o ../runtime.o |" in built[1]
-    assert f"-I{LAYOUT.binding / 'classic'} " in "\n".join(lines)
+    assert "-I${bindings_quoted}/classic " in "\n".join(lines)
 
 
 def test_a_handwritten_binding_is_compiled_for_one_torch() -> None:

@@ -17,6 +17,7 @@ from typing import Any, get_args
 
 from opmatrix.code_hash import digest, function
 from opmatrix.codegen import generated_files
+from opmatrix.declaration import register_models
 from opmatrix.declaration.backward_operator import backward_of
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.model_inputs import graph_inputs, graph_outputs
@@ -54,6 +55,24 @@ class Plan:
     choice: Choice = Choice()  # noqa: RUF009 - it is frozen
     seconds: float = 300
     megabytes: float = 8000
+
+    @cached_property
+    def header_files(self) -> tuple[Path, ...]:
+        """The headers for kernels and for bindings, which are listed once for all operators."""
+        return self.layout.header_files()
+
+    @cached_property
+    def operator_plans(self) -> tuple[OperatorPlan, ...]:
+        return tuple(OperatorPlan(self, operator) for operator in self.operators)
+
+    @cached_property
+    def _numbers(self) -> Mapping[str, int]:
+        return {operator.name: number for number, operator in enumerate(self.operators)}
+
+    def named(self, names: Iterable[str]) -> list[Operator]:
+        """Return the operators of these names that are planned, in the plan's order."""
+        found = sorted(self._numbers[name] for name in {*names} if name in self._numbers)
+        return [self.operators[number] for number in found]
 
     @cached_property
     def torches(self) -> tuple[str, ...]:
@@ -116,7 +135,7 @@ class OperatorKeys:
     @cached_property
     def used_key(self) -> Fingerprint:
         """The declarations of the operators whose nodes the models may contain."""
-        return fingerprint([as_data(o.spec) for o in self.plan.operators if o.name in self.spec.uses])
+        return fingerprint([as_data(o.spec) for o in self.plan.named(self.spec.uses)])
 
     @cached_property
     def tolerances(self) -> dict[str, Any]:
@@ -130,6 +149,17 @@ class OperatorKeys:
     @cached_property
     def models_key(self) -> Fingerprint:
         return fingerprint(self._models)
+
+    @cached_property
+    def sampled_key(self) -> Fingerprint:
+        """What the parts of register that start the exporters use of the models: few cases."""
+        return fingerprint(as_data(register_models.sampled(self.operator)))
+
+    @cached_property
+    def shapes_key(self) -> Mapping[str, Any]:
+        """The field of the step that compares computed shapes: those of every case, without values."""
+        shapes = register_models.shaped(self.operator)
+        return {"shapes": fingerprint(as_data(shapes))} if shapes else {}
 
     @cached_property
     def reference_key(self) -> Mapping[str, Any]:
@@ -226,7 +256,7 @@ class OperatorPlan:
     def backward(self) -> OperatorPlan | None:
         """The operator that computes its gradient, if the declaration names one."""
         name = backward_of(self.spec)
-        return next((OperatorPlan(self.plan, o) for o in self.plan.operators if o.name == name), None) if name else None
+        return next((OperatorPlan(self.plan, o) for o in self.plan.named([name] if name else ())), None)
 
     @property
     def backward_key(self) -> Mapping[str, Any]:
@@ -258,7 +288,8 @@ class OperatorPlan:
         return (
             layout.ort_headers,
             *(layout.generated(self.name) / file for file in generated),
-            *layout.native_sources(self.name),
+            *self.plan.header_files,
+            *layout.own_sources(self.name),
             *third_party_headers.files(spec, layout.root),
         )
 
@@ -303,6 +334,12 @@ class OperatorPlan:
         """
         called = self.backward.torch_interface(torch) if self.backward else ()
         return (*self.export_modules, *self.binding_objects(torch), *self.torch_op, *called)
+
+    def library_steps(self, torch: str) -> tuple[str, ...]:
+        """The steps that compile the torch library, for a step that reads its `binding_objects` alone and loads it."""
+        called = self.backward.library_steps(torch) if self.backward else ()
+        alone = f"@torch{torch}" if self.needs_own_library(torch) else ""
+        return (*([f"compile:{self.name}{alone}"] if has_torch_library(self.spec) else []), *called)
 
     def binding_objects(self, torch: str) -> tuple[Path, ...]:
         """The objects of the torch library besides the kernel's; of a handwritten torch.cc, which may contain
@@ -351,7 +388,7 @@ def make_step(
     command: str = "",
     asks: Iterable[str] = (),
     stage: str = "",
-    reads: Iterable[Path] = (),
+    reads: Iterable[Path | str] = (),
     writes: Iterable[Path] = (),
     links: Iterable[str] = (),
     code: Iterable[Path] = (),

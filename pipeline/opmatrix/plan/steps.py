@@ -31,7 +31,7 @@ from opmatrix.plan.wheel_steps import shipping
 from opmatrix.project.settings import lost_headers
 from opmatrix.report.html_template import TEMPLATES
 from opmatrix.spec import Lowering
-from opmatrix.step import CheckKey, Server, Step
+from opmatrix.step import CheckKey, Server, Step, cell_step_name
 from opmatrix.toolchain import ninja_file, third_party_headers
 from opmatrix.toolchain.ninja_file import build_ninja, cpp_abi_ninja
 from opmatrix.version import minor
@@ -48,12 +48,12 @@ def steps(plan: Plan) -> Iterator[Step]:
     """Yield every step, each after those whose files it reads."""
     made = _record_failures(plan, [*_reported(plan)])
     yield from made
-    for operator in plan.operators:
-        here = [cell for cell in operator.cells(plan.cells) if plan.is_main(cell)]
-        if here and has_ort_library(operator.spec):
-            yield _sanitize(OperatorPlan(plan, operator), here[0])
-        if runs_beyond_eager(operator):
-            yield from (_compat(OperatorPlan(plan, operator), torch) for torch in plan.torches)
+    for op in plan.operator_plans:
+        here = [cell for cell in op.operator.cells(plan.cells) if plan.is_main(cell)]
+        if here and has_ort_library(op.spec):
+            yield _sanitize(op, here[0])
+        if runs_beyond_eager(op.operator):
+            yield from (_compat(op, torch) for torch in plan.torches)
     yield _report(plan, made)
     yield from _probes(plan)
     yield from shipping(plan, made)
@@ -64,8 +64,8 @@ def _reported(plan: Plan) -> Iterator[Step]:
     yield from (_declaration(plan, name, mistakes) for name, mistakes in plan.failed.items())
     yield _headers(plan)
     yield from (_environment(plan, name) for name in plan.environments)
-    for operator in plan.operators:
-        op = OperatorPlan(plan, operator)
+    for op in plan.operator_plans:
+        operator = op.operator
         yield _codegen(op)
         if has_torch_library(operator.spec) or has_ort_library(operator.spec):
             yield _compile(op)
@@ -142,7 +142,7 @@ def _environment(plan: Plan, name: str) -> Step:
         name,
         name=name,
         reads=layout.pins(name),
-        writes=[layout.installed_version(name, package) for package in packages],
+        writes=[*(layout.installed_version(name, package) for package in packages), layout.installed_packages(name)],
         seconds=_INSTALLING,
     )
 
@@ -183,22 +183,25 @@ def _register(op: OperatorPlan, torch: str) -> Iterator[Step]:
     keys, reference = op.keys, op.layout.reference(op.name)
     interface: Mapping[str, Any] = {
         "reads": op.torch_interface(torch),  # an edit of the kernel does not repeat these parts
+        "after": op.library_steps(torch),
         "server": "export",
-        "models": keys.models_key,
         **op.backward_key,
     }
-    yield op.register("schema", torch=torch, **interface, uses=("onnx",))
+    models, shapes = keys.sampled_key, keys.shapes_key
+    yield op.register("schema", torch=torch, models=models, **shapes, **interface, uses=("onnx",))
     yield op.register(
         "kernel",
         torch=torch,
         reads=[*op.torch_code(torch), op.layout.data_manifest(op.name)],
+        after=[f"data:{op.name}"],
         models=keys.models_key,
         tolerances=keys.tolerances.get("custom"),
         uses=("numpy",),
     )
     if "nodes" in parts:
         lowered = keys.lowering_hashes["custom"]
-        yield op.register("nodes", torch=torch, **interface, lowered=lowered, uses=("onnx", "onnxscript"))
+        uses = ("onnx", "onnxscript")
+        yield op.register("nodes", torch=torch, models=models, lowered=lowered, **interface, uses=uses)
     if "search" in parts:
         yield op.register(
             "search",
@@ -229,7 +232,7 @@ def _headers(plan: Plan) -> Step:
     return make_step(
         plan,
         "headers",
-        writes=[plan.layout.ort_headers],
+        writes=[plan.layout.ort_headers, plan.layout.ort_headers_place],
         setting=plan.environ.get("OPMATRIX_ORT_INCLUDE", ""),
         lost=lost_headers(plan.layout),
     )
@@ -265,6 +268,7 @@ def _compile(op: OperatorPlan) -> Step:
         writes=dict.fromkeys(writes),
         discovered_inputs=layout.discovered_headers(name),
         ninja=build_ninja(layout, spec, toolchain=op.plan.toolchain, written=handwritten),
+        after=["headers"],
         compiler=op.plan.toolchain.identity,
         headers=third_party_headers.versions(spec),
         torch=op.plan.versions.torch if op.own_torch else "",
@@ -288,7 +292,7 @@ def _compile_alone(op: OperatorPlan, torch: str) -> Step:
             layout.torch_library(name, torch=torch),
             *(() if op.own_torch else layout.objects(name, "torch", torch=torch)),
         ],
-        after=[f"compile:{name}"],
+        after=["headers", f"compile:{name}"],
         discovered_inputs=layout.discovered_headers(name, torch=torch),
         ninja=cpp_abi_ninja(layout, spec, toolchain=op.plan.toolchain, written=op.handwritten_files),
         compiler=op.plan.toolchain.identity,
@@ -316,6 +320,7 @@ def _cases(op: OperatorPlan) -> Step:
     return op.step(
         "cases",
         reads=[op.layout.reference(op.name), op.layout.data_manifest(op.name)],
+        after=[f"data:{op.name}"],
         writes=[record],
         server="onnx",
         verdict=record,
@@ -413,6 +418,7 @@ def _verify(op: OperatorPlan, lowering: Lowering, cell: Cell, *, once: bool) -> 
             *(op.published_files if lowering == "custom" and once else ()),
             *([layout.drawn_inputs(spec.name)] if searched else ()),
         ],
+        after=[f"data:{op.name}", f"export:{cell_step_name('export', op.name, lowering, cell)}"],
         writes=[verdict],
         links=op.data_links(lowering, cell),
         server="ort",
@@ -432,7 +438,7 @@ def _verify(op: OperatorPlan, lowering: Lowering, cell: Cell, *, once: bool) -> 
 def _sanitize(op: OperatorPlan, cell: Cell) -> Step:
     """Keyed by the sources, not by the libraries that ship: C++ with undefined behaviour may compile to equal bytes."""
     layout, spec, verdict = op.layout, op.spec, op.layout.sanitized_verdict(op.name)
-    compiled = [OperatorPlan(op.plan, o) for o in op.plan.operators if o.name in (*spec.uses, spec.name)]
+    compiled = [op if o is op.operator else OperatorPlan(op.plan, o) for o in op.plan.named([*spec.uses, op.name])]
     return op.step(
         "sanitize",
         "",
@@ -452,7 +458,7 @@ def _sanitize(op: OperatorPlan, cell: Cell) -> Step:
         stages=[digest(stage) for stage in ("compile", "register", "draw-inputs", "verify", "ort-fuzz")],
         races=digest("races", *generated_files.TEMPLATES),
         compiler=op.plan.toolchain.identity,
-        flags=[*op.plan.toolchain.compiler, op.plan.toolchain.linker],
+        linker=op.plan.toolchain.linker,
         headers=third_party_headers.versions(spec),
         written=sorted(op.handwritten_files),
         spec=op.keys.runtime_key,
@@ -501,7 +507,7 @@ def _report(plan: Plan, made: Sequence[Step]) -> Step:
         ],
         declared=[path for o in plan.operators for path in (plan.layout.spec(o.name), plan.layout.cases(o.name))],
         reads=[
-            *(Path(str(step.verdict)) for step in recorded if step.verdict in step.writes),
+            *(str(step.verdict) for step in recorded if step.verdict in step.writes),
             *plan.layout.mutation_scores(),
         ],
         after=[step.task for step in recorded if step.verdict not in step.writes],

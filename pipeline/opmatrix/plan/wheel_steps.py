@@ -9,6 +9,7 @@ from opmatrix.codegen import generated_files
 from opmatrix.declaration.torch_signature import has_kernel
 from opmatrix.matrix.cells import Choice
 from opmatrix.plan.step_keys import Plan, fingerprint, make_step
+from opmatrix.project.settings import settings as project_settings
 from opmatrix.spec import as_data
 from opmatrix.step import Step
 from opmatrix.toolchain import ninja_file, third_party_headers
@@ -33,15 +34,17 @@ def shipping(plan: Plan, made: Sequence[Step]) -> Iterator[Step]:
         yield make_step(plan, "dist", after=failed, settings=None)
         return
     yield _link_wheel(plan, plan.dist)
-    yield _dist(plan, plan.dist, proofs=_proofs(plan.dist, made))
-    yield _dist(plan, plan.dist, proofs=None)
+    sources = inputs.sources(plan.layout, plan.dist.chosen(plan.operators))
+    yield _dist(plan, plan.dist, sources, proofs=_proofs(plan.dist, made))
+    yield _dist(plan, plan.dist, sources, proofs=None)
     yield _hf_kernel(plan, plan.dist, unverified=False)
     yield _hf_kernel(plan, plan.dist, unverified=True)
 
 
 def _proofs(dist: Dist, made: Sequence[Step]) -> list[Step]:
     """Return the steps that verify the operators of a wheel: cases, register, agreement of exports, and verify."""
-    of_wheel = [step for step in made if step.operator in dist.operators]
+    shipped = {*dist.operators}
+    of_wheel = [step for step in made if step.operator in shipped]
     return [s for s in of_wheel if s.group in ("cases", "register", "verify") or s.command[0] == "compare-exports"]
 
 
@@ -66,7 +69,7 @@ def _link_wheel(plan: Plan, dist: Dist) -> Step:
     )
 
 
-def _dist(plan: Plan, dist: Dist, *, proofs: Sequence[Step] | None) -> Step:
+def _dist(plan: Plan, dist: Dist, sources: Sequence[Path], *, proofs: Sequence[Step] | None) -> Step:
     """Return the step that packs the operators that `proofs` verify, or, with None, unverified operators."""
     layout, chosen = plan.layout, dist.chosen(plan.operators)
     licenses = [*dist.licenses, *(file for files in dist.third_party.values() for file in files)]
@@ -81,7 +84,7 @@ def _dist(plan: Plan, dist: Dist, *, proofs: Sequence[Step] | None) -> Step:
         reads=[
             *(layout.linked_library(dist.name, side) for side in inputs.sides(chosen)),
             *(path for o in chosen for path in inputs.of_operator(layout, o).values()),
-            *(path for o in chosen for path in inputs.sources(layout, o)),
+            *sources,
             *(layout.root / file for file in licenses),
             *([] if proofs is None else _evidence(plan, dist, proofs)),
         ],
@@ -96,6 +99,7 @@ def _dist(plan: Plan, dist: Dist, *, proofs: Sequence[Step] | None) -> Step:
         ],
         declared=[path for o in chosen for path in (layout.spec(o.name), layout.cases(o.name))],
         settings=as_data(dist),
+        **({"signers": named} if (named := project_settings(layout, "cache").get("signers")) else {}),
         headers=[version for o in chosen for version in third_party_headers.versions(o.spec)],
         compiler=plan.toolchain.identity,
         commit=commit(layout.root),
@@ -123,7 +127,7 @@ def _hf_kernel(plan: Plan, dist: Dist, *, unverified: bool) -> Step:
     )
 
 
-def _evidence(plan: Plan, dist: Dist, proofs: Sequence[Step]) -> Iterator[Path]:
+def _evidence(plan: Plan, dist: Dist, proofs: Sequence[Step]) -> Iterator[Path | str]:
     """Yield the files that prove that the wheel's operators are verified."""
     layout = plan.layout
     yield layout.linked_record
@@ -131,4 +135,4 @@ def _evidence(plan: Plan, dist: Dist, proofs: Sequence[Step]) -> Iterator[Path]:
         yield layout.compiled_record(operator.name)
         yield layout.data_manifest(operator.name)
         yield layout.reference(operator.name)
-    yield from (Path(path) for step in proofs for path in step.writes)
+    yield from (path for step in proofs for path in step.writes)

@@ -32,7 +32,7 @@ from opmatrix.toolchain.run_ninja import run_ninja
 from opmatrix.toolchain.torch_headers import TorchBuild, find_torch_build
 
 FINGERPRINTS = "sources.json"  # hashes of the sources that were compiled
-OTHERS = "headers.json"  # time stamps and sizes of the system's headers that were read
+OTHERS = "headers.json"  # time stamps and sizes of the system's headers that were read, and of what was built
 HEADERS = "headers.txt"  # their paths, for doit
 COMMANDS = "compile_commands.json"
 
@@ -106,22 +106,23 @@ def _build(
     if torch:
         write_text(folder / ninja_file.TORCH, f"{torch.identity}\n")
     headers = third_party_headers.find(spec, layout.root)
-    includes = ninja_file.headers_ninja(Path(found["path"]), torch=torch, openmp=toolchain.is_gcc, headers=headers)
-    write_text(folder / ninja_file.HEADER_PATHS, includes)
+    places = ninja_file.places_ninja(layout, toolchain, Path(found["path"]), torch=torch, headers=headers)
+    write_text(folder / ninja_file.PLACES, places)
     path = folder / "build.ninja"
     rewritten = not path.exists() or path.read_text() != text
     write_text(path, text)
     _remove_stale_objects(layout, spec, folder)
     _ninja(layout, spec.name, toolchain, folder)
-    _list_headers(layout, folder, toolchain=toolchain, torch=torch)
+    _list_headers(layout, folder, toolchain=toolchain, torch=torch, ort=found["path"])
     return rewritten
 
 
 def _remove_stale_objects(layout: Paths, spec: OpSpec, folder: Path) -> None:
-    """Remove the objects if a source changed in a way that ninja cannot see.
+    """Remove what ninja would keep although it is not what ninja would make.
 
-    Either its time stamp is not newer, as after a checkout, or from an archive or a backup. Or it is a new header,
-    which the compiler may find before one that an object was compiled with.
+    All objects, if a source changed in a way that ninja cannot see: its time stamp is not newer, as after a checkout,
+    or from an archive or a backup; or it is a new header, which the compiler may find before one that an object was
+    compiled with. And each object or library that another one has replaced, such as one from a shared cache.
     """
     path = folder / FINGERPRINTS
     try:
@@ -135,9 +136,10 @@ def _remove_stale_objects(layout: Paths, spec: OpSpec, folder: Path) -> None:
     built = max((p.stat().st_mtime_ns for p in objects), default=0)
     changed = [p for p, digest in now.items() if before.get(p) != digest]
     unseen = any(p not in before or Path(p).stat().st_mtime_ns <= built for p in changed)
-    if unseen or any(_mark(p) != m for p, m in others.items()):
-        for compiled in objects:
-            compiled.unlink()
+    replaced = [folder / name for name, mark in others.items() if _mark(folder / name) != mark]
+    outdated = unseen or any(p.parent != folder for p in replaced)  # outside the folder are the system's headers
+    for output in {*(objects if outdated else ()), *(p for p in replaced if p.parent == folder)}:
+        output.unlink(missing_ok=True)
     write_text(path, json.dumps(now, indent=1))
 
 
@@ -160,22 +162,25 @@ def _message(layout: Paths, name: str, output: str) -> str:
     return first if colours_wanted() else without_colours(first)
 
 
-def _list_headers(layout: Paths, folder: Path, *, toolchain: Toolchain, torch: TorchBuild | None) -> None:
-    """Record the system's headers that the compiler read, for doit; of torch's thousand its version is enough."""
+def _list_headers(layout: Paths, folder: Path, *, toolchain: Toolchain, torch: TorchBuild | None, ort: str) -> None:
+    """Record the system's headers that the compiler read, for doit. The headers of torch and of ONNX Runtime may be
+    anywhere: their versions and digests are inputs."""
     command = [toolchain.ninja, "-C", str(folder), "-t", "deps"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     read = {os.path.normpath(folder / line.strip()) for line in done.stdout.splitlines() if line.startswith("    ")}
-    folders = (layout.native, layout.include, layout.binding, layout.build, *([torch.include] if torch else ()))
+    folders = (layout.native, layout.include, layout.binding, layout.build, ort, *([torch.include] if torch else ()))
     own = tuple(f"{folder}/" for folder in folders)
     others = sorted(path for path in read if not path.startswith(own))
-    write_text(folder / OTHERS, json.dumps({path: _mark(path) for path in others}))
-    write_text(folder / HEADERS, "".join(f"{path}\n" for path in others))
+    # With the marks of what ninja built: files from a shared cache, put in their place, are newer than ninja's records.
+    built = {path.name: _mark(path) for pattern in ("*.o", "*.so") for path in folder.glob(pattern)}
+    write_text(folder / OTHERS, json.dumps({path: _mark(Path(path)) for path in others} | built))
+    write_text(folder / HEADERS, "".join(f"{path.removeprefix(f'{layout.root}/')}\n" for path in others))
 
 
-def _mark(path: str) -> list[int] | None:
+def _mark(path: Path) -> list[int] | None:
     """Return what changes when a file is written or replaced: an upgrade may set any time stamp but ctime."""
     try:
-        status = Path(path).stat()
+        status = path.stat()
     except FileNotFoundError:
         return None
     return [status.st_mtime_ns, status.st_ctime_ns, status.st_size]

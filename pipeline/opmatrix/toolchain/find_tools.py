@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import re
 import shlex
@@ -14,6 +13,8 @@ from importlib import metadata
 from pathlib import Path
 
 from opmatrix.errors import ToolchainError
+from opmatrix.project.paths import cache_folder
+from opmatrix.toolchain import compiler_programs
 from opmatrix.version import older
 
 COMPILERS = ("g++", "clang++")
@@ -45,20 +46,24 @@ class Toolchain:
 
     @property
     def identity(self) -> str:
-        """What a library depends on except sources, flags, ONNX Runtime's headers and torch."""
-        words = [shlex.join(self.compiler), self.compiler_identity, *self.settings]
+        """What a library depends on except sources, flags, ONNX Runtime's headers and torch. The same on each machine
+        with the same programs, whatever their folders."""
+        words = [*(Path(word).name if Path(word).is_absolute() else word for word in self.compiler)]
+        words += [self.compiler_identity, *self.settings]
         return f"compiler {' '.join(words)}\n"
 
 
 def find_toolchain(environ: Mapping[str, str]) -> Toolchain:
     """Return the toolchain for these environment variables. Raises ToolchainError."""
     compiler = find_compiler(environ)
+    linker = next((name for name in LINKERS if shutil.which(f"ld.{name}", path=environ.get("PATH"))), None)
     include, version = find_torch()
+    programs = cache_folder(environ) / "compilers"
     return Toolchain(
         compiler=compiler,
-        compiler_identity=_identity(compiler),
+        compiler_identity=compiler_programs.digest(compiler, linker=linker, environ=environ, cache=programs),
         settings=tuple(f"{name}={environ[name]}" for name in OBEYED if environ.get(name)),
-        linker=next((name for name in LINKERS if shutil.which(f"ld.{name}", path=environ.get("PATH"))), None),
+        linker=linker,
         ninja=find_ninja(environ),
         torch_include=include,
         torch_version=version,
@@ -87,15 +92,6 @@ def find_compiler(environ: Mapping[str, str]) -> tuple[str, ...]:
         f"no C++ compiler (g++ or clang++) on PATH {path!r}. Install one (Debian: apt install g++), or set CXX to "
         "its path."
     )
-
-
-def _identity(compiler: tuple[str, ...]) -> str:
-    """Return a digest of the programs in the command: an upgrade in place changes it, a touch does not."""
-    digest = hashlib.sha256()
-    for word in compiler:
-        if program := shutil.which(word):
-            digest.update(Path(program).read_bytes())
-    return digest.hexdigest()[:16]
 
 
 def find_ninja(environ: Mapping[str, str]) -> str:

@@ -38,7 +38,7 @@ def link(layout: Paths, specs: Sequence[OpSpec], libraries: Mapping[str, Path], 
     found = ort_headers.recorded(layout)
     toolchain, folder, names = find_toolchain(os.environ), libraries["ort"].parent, [spec.name for spec in specs]
     write_text(folder / ninja_file.IDENTITY, f"{toolchain.identity}onnxruntime {found['version']}\n")
-    write_text(folder / ninja_file.HEADER_PATHS, ninja_file.headers_ninja(Path(found["path"])))
+    write_text(folder / ninja_file.PLACES, ninja_file.places_ninja(layout, toolchain, Path(found["path"])))
     write_text(folder / ninja_file.ORT_LIBRARY, cpp_bindings.ort_library(names, called=display_name))
     write_text(folder / "build.ninja", ninja_file.linked_ninja(layout, specs, libraries, toolchain=toolchain))
     check_one_definition({name: path for name in names for path in layout.objects(name, "kernel")})

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import os
 import shlex
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
 
 from ninja import ninja_syntax
@@ -31,7 +31,7 @@ from opmatrix.toolchain.torch_headers import TorchBuild
 
 TORCH_TARGET = "2.9"
 STUB = "stub/libtorch_cpu.so"
-HEADER_PATHS = "sdk.ninja"
+PLACES = "places.ninja"  # the paths of this machine, which no other file contains
 IDENTITY = "identity.txt"
 TORCH = "torch.txt"
 # The objects of the kernel, which all libraries of an operator share.
@@ -74,9 +74,10 @@ def build_ninja(
 ) -> str:
     """Return the text of the operator's build.ninja; `written` are the names of its handwritten files.
 
-    It includes `HEADER_PATHS` from the same folder, because ONNX Runtime's headers are known only after the headers
-    stage. Objects depend on `IDENTITY`, the versions of compiler and headers, because ninja compares time stamps of
-    sources alone. A handwritten torch.cc also depends on `TORCH`, the torch that it is compiled for.
+    It includes `PLACES` from the same folder, and contains no absolute path itself: so it is the same on another
+    machine, and in another folder. Objects depend on `IDENTITY`, the versions of compiler and headers, because ninja
+    compares time stamps of sources alone. A handwritten torch.cc also depends on `TORCH`, the torch that it is compiled
+    for.
     """
     name = spec.name
     comment = f"How the libraries of {name} are compiled. Written by `python -m opmatrix compile {name}`."
@@ -103,7 +104,7 @@ def cpp_abi_ninja(
 ) -> str:
     """Return the text of build.ninja for the torch library of one version of torch.
 
-    The text is the same for all versions: `HEADER_PATHS` has the paths. It compiles the binding alone and takes the
+    The text is the same for all versions: `PLACES` has the paths. It compiles the binding alone and takes the
     kernel's objects from the parent folder. The binding and the kernel pass each other no class of the standard
     library, whose symbol names would depend on the ABI.
     """
@@ -111,9 +112,9 @@ def cpp_abi_ninja(
     comment = f"How {name} is compiled for one torch: `python -m opmatrix compile {name} --torch-root PLACE`."
     text, ninja = _begin(comment, layout, spec, toolchain=toolchain, debug=debug)
     source = layout.handwritten(name, OWN_TORCH) if own else layout.generated(name) / OWN_TORCH
-    includes = _shell("-I" + str(layout.binding / "classic"))
+    includes = "-I" + _quoted(layout, layout.binding / "classic")
     flags = "$own $torch" if own else f"$binding $classic {_shell(*_QUIET)} {includes} $torch"
-    ninja.build(["torch.o"], "object", [_path(source)], implicit=[IDENTITY, TORCH], variables={"more": flags})
+    ninja.build(["torch.o"], "object", [_path(layout, source)], implicit=[IDENTITY, TORCH], variables={"more": flags})
     ninja.newline()
     kernel = tuple(f"../{file}" for file in KERNEL_OBJECTS) if has_kernel_object(spec, written) else ()
     _installed_torch_library(ninja, layout, name, kernel, script="own_torch.map" if own else "torch.map")
@@ -129,12 +130,11 @@ def _begin(
     ninja.comment(comment)
     ninja.variable("ninja_required_version", "1.5")
     ninja.variable("builddir", ".")
-    ninja.include(HEADER_PATHS)
+    ninja.include(PLACES)
     ninja.newline()
-    of_operator = _of_operator(layout, spec, debug=debug)
-    ninja.variable("cxx", _shell(*toolchain.compiler))
-    flags = _shell(*_LANGUAGE, _COLOURS, *_WARNINGS, *of_operator)
-    ninja.variable("flags", flags + (" $headers" if spec.headers else ""))
+    of_operator = _of_operator(layout, spec, debug=debug, place=_quoted)
+    flags = [_shell(*_LANGUAGE, _COLOURS, *_WARNINGS), *of_operator, *(["$headers"] if spec.headers else [])]
+    ninja.variable("flags", " ".join(flags))
     special = _SANITIZED if layout.sanitized else _DEBUG if debug else None
     kernel = (*_KERNEL, *_KERNEL_OF_GCC) if toolchain.is_gcc else _KERNEL
     ninja.variable("kernel", _shell(*(special or kernel)))
@@ -160,27 +160,37 @@ def _begin(
     return text, ninja
 
 
-def _of_operator(layout: Paths, spec: OpSpec, *, debug: bool) -> list[str]:
-    """Return the flags that depend on the project: names of folders in the output, and where headers are."""
+def _of_operator(layout: Paths, spec: OpSpec, *, debug: bool, place: Callable[[Paths, Path], str]) -> list[str]:
+    """Return the flags that depend on the project: names of folders in the output, and where headers are.
+
+    `place` writes a path.
+    """
     # All of native/ comes last: of it a compile step reads only the operator's own folder.
-    includes = [f"-I{f}" for f in (layout.generated(spec.name), layout.include, layout.binding, layout.native)]
+    includes = (layout.generated(spec.name), layout.include, layout.binding, layout.native)
     # Short names in a library, so that equal content gives equal bytes in any folder. A debugger needs the real paths.
-    installed = [folder for folder in (layout.include, layout.binding) if not folder.is_relative_to(layout.root)]
-    short = {layout.root: "."} | {folder: f"opmatrix/{folder.name}" for folder in installed}
-    prefixes = [] if debug else [f"-ffile-prefix-map={folder}={name}" for folder, name in short.items()]
-    return [*prefixes, *includes]
+    short = {layout.root: "."} | {folder: f"opmatrix/{folder.name}" for folder in _installed(layout).values()}
+    prefixes = {} if debug else {place(layout, folder): name for folder, name in short.items()}
+    return [*(f"-ffile-prefix-map={folder}={name}" for folder, name in prefixes.items()),
+            *(f"-I{place(layout, folder)}" for folder in includes)]  # fmt: skip
+
+
+def _installed(layout: Paths) -> dict[str, Path]:
+    """Return the folders of opmatrix's headers that are installed and not in the project, by their variable."""
+    names = {"include": "kernel_headers", "binding": "bindings"}  # "include" is a keyword of ninja
+    return {names[name]: folder for name, folder in layout.installed_headers.items()}
 
 
 def race_flags(layout: Paths, spec: OpSpec, headers: Sequence[Path]) -> list[str]:
     """Return the flags of the program for ThreadSanitizer; `headers` are third parties'."""
-    return [*_LANGUAGE, *_RACES, *_of_operator(layout, spec, debug=False), *_system(headers)]
+    of_operator = _of_operator(layout, spec, debug=False, place=lambda _, path: str(path))
+    return [*_LANGUAGE, *_RACES, *of_operator, *_system(headers)]
 
 
 def _objects(ninja: ninja_syntax.Writer, layout: Paths, spec: OpSpec, written: Set[str]) -> None:
     generated = layout.generated(spec.name)
     more = {
         "kernel.cc": "$kernel",
-        "torch.cc": f"$binding {_shell('-I' + str(layout.binding / 'stable'))}",
+        "torch.cc": f"$binding -I{_quoted(layout, layout.binding / 'stable')}",
         "ort.cc": "$binding $ort",
         "ort_library.cc": "$binding $ort",
     }
@@ -191,7 +201,7 @@ def _objects(ninja: ninja_syntax.Writer, layout: Paths, spec: OpSpec, written: S
     sources |= {layout.handwritten(spec.name, file): flags for file, flags in own.items()}
     for source, flags in sources.items():
         known = [IDENTITY, *([TORCH] if "$torch" in flags else [])]
-        ninja.build([f"{source.stem}.o"], "object", [_path(source)], implicit=known, variables={"more": flags})
+        ninja.build([f"{source.stem}.o"], "object", [_path(layout, source)], implicit=known, variables={"more": flags})
     ninja.newline()
 
 
@@ -262,27 +272,35 @@ def _library(
 ) -> None:
     scripts = [layout.binding / script] if script else []
     # -Wl would split a path at its commas.
-    options = " ".join([_shell("-Xlinker", f"--version-script={s}") for s in scripts] + ([more] if more else []))
+    options = [f"-Xlinker --version-script={_quoted(layout, script)}" for script in scripts]
     ninja.build(
         [path],
         "library",
         list(objects),
-        implicit=[*map(_path, scripts), *implicit, IDENTITY],
-        variables={"soname": Path(path).name, "more": options, "libraries": libraries},
+        implicit=[*(_path(layout, script) for script in scripts), *implicit, IDENTITY],
+        variables={"soname": Path(path).name, "more": " ".join(filter(None, [*options, more])), "libraries": libraries},
     )
 
 
-def headers_ninja(
-    ort_include: Path, *, torch: TorchBuild | None = None, openmp: bool = False, headers: Sequence[Path] = ()
+def places_ninja(
+    layout: Paths,
+    toolchain: Toolchain,
+    ort_include: Path,
+    *,
+    torch: TorchBuild | None = None,
+    headers: Sequence[Path] = (),
 ) -> str:
-    """Return the text of the file `HEADER_PATHS`.
+    """Return the text of the file `PLACES`.
 
-    `torch` is for bindings over its C++ headers, `headers` are third parties'. With `openmp` a generated binding uses
-    the threads of that torch.
+    `torch` is for bindings over its C++ headers, `headers` are third parties'. With GCC a generated binding uses the
+    threads of that torch.
     """
-    lines = [f"ort_include = {_shell(str(ort_include))}"]
+    lines = [f"cxx = {_shell(*toolchain.compiler)}", f"ort_include = {_shell(str(ort_include))}"]
+    for name, folder in {"root": layout.root, **_installed(layout)}.items():
+        # A build line of ninja needs the path itself, a command the word for the shell.
+        lines += [f"{name} = {ninja_syntax.escape(str(folder))}", f"{name}_quoted = {_shell(str(folder))}"]
     if torch:
-        threads = ["-fopenmp"] if openmp and torch.openmp else []
+        threads = ["-fopenmp"] if toolchain.is_gcc and torch.openmp else []
         abi = f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.cxx11_abi)}"
         lines += [
             f"classic = {_shell(f'-std={torch.standard}', *threads)}",
@@ -304,6 +322,15 @@ def _shell(*words: str) -> str:
     return str(ninja_syntax.escape(shlex.join(words)))
 
 
-def _path(path: Path) -> str:
-    """Return a path for a build line; the writer escapes spaces and colons, but not the dollar."""
-    return str(path).replace("$", "$$")
+def _quoted(layout: Paths, path: Path) -> str:
+    """Return a path of the project, or of opmatrix's headers, as a word of a command."""
+    return _path(layout, path, suffix="_quoted")
+
+
+def _path(layout: Paths, path: Path, *, suffix: str = "") -> str:
+    """Return a path of the project, or of opmatrix's headers, for a build line."""
+    folders = {**_installed(layout), "root": layout.root}
+    name, folder = next((name, folder) for name, folder in folders.items() if path.is_relative_to(folder))
+    within = path.relative_to(folder)
+    # The writer escapes spaces and colons of a build line, but not the dollar; names of operators have none of them.
+    return "${" + name + suffix + "}" + (f"/{within}" if within.parts else "")

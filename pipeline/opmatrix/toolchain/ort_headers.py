@@ -2,8 +2,8 @@
 
 1. OPMATRIX_ORT_INCLUDE, if it is set
 2. pkg-config's libonnxruntime, if it is new enough
-3. the pinned version in a cache that all clones share: from the official release archive or, if that is out of reach,
-   from Debian. Both have the same checksums, one per header, which are checked on every use.
+3. the pinned version in a folder that all clones of this machine share: from the project's shared cache, the official
+   release archive or, if that is out of reach, Debian. Each header has the same checksum, checked on every use.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from opmatrix.errors import Cause, CompileError, SdkError, missing
 from opmatrix.progress import Progress
@@ -57,31 +57,40 @@ class OrtHeaders:
     origin: str  # how the folder was found
 
 
+class SharedHeaders(Protocol):
+    """Where other machines have stored the pinned headers. It raises nothing."""
+
+    def take(self, into: Path) -> bool:
+        """Copy all headers into a folder, and return whether they are there."""
+        ...
+
+    def give(self, headers: Path) -> None:
+        """Store the headers of a folder."""
+        ...
+
+
 def recorded(layout: Paths) -> Mapping[str, Any]:
-    """Return what the headers stage wrote. Raises CompileError if it did not run."""
-    try:
-        found: Mapping[str, Any] = json.loads(layout.ort_headers.read_text())
-    except FileNotFoundError as error:
-        raise CompileError(missing(layout.ort_headers, run="python -m opmatrix headers")) from error
+    """Return what the headers stage wrote, with the path of the headers. Raises CompileError if it did not run."""
+    found = dict[str, Any]()
+    for path in (layout.ort_headers, layout.ort_headers_place):
+        try:
+            found |= json.loads(path.read_text())
+        except FileNotFoundError as error:
+            raise CompileError(missing(path, run="python -m opmatrix headers")) from error
     return found
 
 
-def cache_folder(environ: Mapping[str, str]) -> Path:
-    """Return the folder that all clones share: `opmatrix` in XDG_CACHE_HOME, by default in ~/.cache."""
-    base = environ.get("XDG_CACHE_HOME", "")
-    # The XDG specification says to ignore a relative path.
-    folder = Path(base) if Path(base).is_absolute() else Path(environ.get("HOME") or Path.home()) / ".cache"
-    return folder / "opmatrix"
-
-
-def find_headers(environ: Mapping[str, str], *, cache: Path, say: Callable[[str], None]) -> OrtHeaders:
+def find_headers(
+    environ: Mapping[str, str], *, cache: Path, say: Callable[[str], None], shared: SharedHeaders | None = None
+) -> OrtHeaders:
     """Return the headers to compile with, fetched into `cache` if necessary. Raises SdkError.
 
-    `say` receives a line for each download, and for headers found that are too old.
+    `say` receives a line for each download, and for headers found that are too old. `shared` is asked
+    before a download, and gets what was downloaded.
     """
     if found := present_headers(environ, cache=cache, say=say):
         return found
-    _fetch(_folder(cache), say)
+    _fetch(_folder(cache), say, shared)
     return _pinned(_folder(cache))
 
 
@@ -167,15 +176,19 @@ def _check(folder: Path, remedy: str) -> None:
             )
 
 
-def _fetch(folder: Path, say: Callable[[str], None]) -> None:
+def _fetch(folder: Path, say: Callable[[str], None], shared: SharedHeaders | None) -> None:
     """Create `folder` at once, by renaming. If two processes do so, the first one's is used."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as name:
             fresh = Path(name) / "include"
             fresh.mkdir()
-            origin = _download(fresh, say)
-            _check(fresh, f"It came from {origin}: do not use it, set OPMATRIX_ORT_INCLUDE to headers that you trust.")
+            if not (shared and shared.take(fresh)):
+                origin = _download(fresh, say)
+                remedy = "do not use it, set OPMATRIX_ORT_INCLUDE to headers that you trust."
+                _check(fresh, f"It came from {origin}: {remedy}")
+                if shared:
+                    shared.give(fresh)
             fresh.rename(folder)
     except OSError as err:
         if not folder.exists():  # it exists if another run was faster
