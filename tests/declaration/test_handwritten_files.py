@@ -19,7 +19,7 @@ from opmatrix.project.settings import Versions
 from opmatrix.spec import Headers, OpSpec, Override, TorchOp
 from opmatrix.step import Step
 from opmatrix.toolchain import third_party_headers
-from opmatrix.toolchain.ninja_file import build_ninja, headers_ninja
+from opmatrix.toolchain.ninja_file import build_ninja, places_ninja
 from opmatrix.toolchain.torch_headers import TorchBuild
 from tests.support.toolchain import TOOLCHAIN
 
@@ -165,7 +165,7 @@ def test_the_ninja_file_has_no_path_of_third_party_headers() -> None:
     """So an environment in another place compiles nothing again."""
     assert "/env" not in ninja("seed_norm") and "$headers" in ninja("seed_norm")
     torch = TorchBuild(version="2.6.0", include=Path("/env/torch/include"), openmp=None, cxx11_abi=False)
-    places = headers_ninja(Path("/ort"), torch=torch, headers=[Path("/env/a b")])
+    places = places_ninja(EXISTING, TOOLCHAIN, Path("/ort"), torch=torch, headers=[Path("/env/a b")])
     assert "torch = -D_GLIBCXX_USE_CXX11_ABI=0 -isystem /env/torch/include " in places
     assert "-ffile-prefix-map=/env/torch/include=torch/include " in places
     assert "torch_libraries = /env/torch/lib/libtorch_cpu.so /env/torch/lib/libc10.so\n" in places

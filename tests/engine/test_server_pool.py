@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -200,10 +201,98 @@ def test_steps_of_other_servers_end_after_the_light_one_was_killed(
     assert done == [True]
 
 
-def test_servers_hold_the_lock(pool: Pool, tmp_path: Path, server: str | None) -> None:
-    pool.run(["nothing"], server=server, log=tmp_path / "log", seconds=10)
-    process = pool._clients[server or "light"].process
-    opened = [str(d.readlink()) for d in Path(f"/proc/{process}/fd").iterdir()]
-    assert str(tmp_path / "lock") in opened
+def test_a_step_holds_the_lock_in_its_server(pool: Pool, tmp_path: Path) -> None:
+    """After its client was killed, too. A server that outlives its client holds no lock between two steps."""
+    pool.run(["nothing"], server="any", log=tmp_path / "log", seconds=10)
+    process = pool._clients["any"].process
+
+    def opened() -> list[str]:
+        found = []
+        for descriptor in Path(f"/proc/{process}/fd").iterdir():
+            with suppress(FileNotFoundError):  # closed meanwhile
+                found.append(str(descriptor.readlink()))
+        return found
+
+    lock, ended = str(tmp_path / "lock"), list[Ending]()
+    assert lock not in opened()
+    step = threading.Thread(
+        target=lambda: ended.append(pool.run(["sleep"], server="any", log=tmp_path / "log", seconds=3))
+    )
+    step.start()
+    wait_for(lambda: lock in opened())
+    step.join()
+    assert ended[0].stopped == "time" and lock not in opened()
     pool.close()
     assert not Path(f"/proc/{process}").exists()
+
+
+def test_a_step_is_killed_when_its_client_has_ended(tmp_path: Path, pool: Pool) -> None:
+    """The server of `doit watch` outlives each of its clients."""
+    pool.run(["nothing"], server="any", log=tmp_path / "log", seconds=10)
+    server = pool._clients["any"]
+    client = os.fork()
+    if client == 0:
+        pool.run(["start", str(tmp_path / "started")], server="any", log=tmp_path / "log", seconds=10)
+        os._exit(0)
+    wait_for(lambda: (tmp_path / "started").is_file() and (tmp_path / "started").read_text() != "")
+    os.kill(client, signal.SIGKILL)
+    os.waitpid(client, 0)
+    wait_for(lambda: not Path(f"/proc/{(tmp_path / 'started').read_text()}/exe").exists())
+    assert pool.run(["nothing"], server="any", log=tmp_path / "log", seconds=10).done
+    assert pool._clients["any"] is server
+
+
+def test_a_step_that_waits_for_a_server_has_no_core(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that starts the server has one; the server starts once."""
+    may_start, held, starts = threading.Event(), [], []
+    real = pool._start
+
+    def start(name: str) -> object:
+        starts.append(name)
+        assert may_start.wait(10)
+        return real(name)
+
+    monkeypatch.setattr(pool, "_start", start)
+
+    @contextmanager
+    def core(name: str) -> Iterator[str]:
+        held.append(name)
+        yield name
+        held.remove(name)
+
+    def use(name: str) -> None:
+        with pool.started("any", lambda: core(name)) as taken:
+            ran.append(taken)
+
+    ran: list[str] = []
+    first, second = (threading.Thread(target=use, args=(name,), daemon=True) for name in ("first", "second"))
+    first.start()
+    wait_for(lambda: pool.is_starting("any"))
+    second.start()
+    time.sleep(0.05)
+    assert held == ["first"] and ran == [] and not pool.is_starting(None)
+    may_start.set()
+    first.join(10)
+    second.join(10)
+    assert sorted(ran) == ["first", "second"] and starts == ["any"] and held == [] and not pool.is_starting("any")
+
+
+def test_a_server_that_does_not_start_frees_the_core(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(name: str) -> object:
+        raise ServerError("it cannot start")
+
+    monkeypatch.setattr(pool, "_start", start)
+    held: list[str] = []
+
+    @contextmanager
+    def core() -> Iterator[None]:
+        held.append("core")
+        try:
+            yield
+        finally:
+            held.pop()
+
+    for _ in range(2):
+        with pytest.raises(ServerError, match="it cannot start"), pool.started("any", core):
+            pass
+        assert held == [] and not pool.is_starting("any")

@@ -28,7 +28,8 @@ def never(*arguments: object) -> Iterator[bool]:
 
 
 @pytest.mark.parametrize(
-    ("name", "lowering"), [("group_norm", "custom"), ("group_norm", "decomposed"), ("gelu", "custom")]
+    ("name", "lowering"),
+    [("group_norm", "custom"), ("group_norm", "decomposed"), ("gelu", "custom"), ("nms", "custom")],
 )
 def test_models_have_the_same_bytes(name: str, lowering: Lowering, tmp_path: Path) -> None:
     from opmatrix.export import dynamo_exporter
@@ -66,3 +67,29 @@ def test_a_program_with_other_operators_is_decomposed() -> None:
     for translated, expected in (((), False), ((gelu,), False), ((gelu, add), True)):
         with dynamo_exporter.skipped(program, translated) as skipped:
             assert skipped is expected
+
+
+@pytest.mark.parametrize("reads_a_size", [False, True], ids=["only asserted", "read"])
+def test_assertions_of_sizes_do_not_count_but_sizes_that_are_read_do(*, reads_a_size: bool) -> None:
+    """torch.export asserts that a size which only a kernel knows is not negative."""
+    import torch
+
+    from opmatrix.export import dynamo_exporter
+
+    class Model(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> object:
+            found = torch.ops.aten.nonzero.default(x)
+            return (found, found.shape[0]) if reads_a_size else found
+
+    def targets() -> list[object]:
+        return [node.target for node in program.graph.nodes if node.op == "call_function"]
+
+    program = torch.export.export(Model(), (torch.zeros(3),))
+    before, (nonzero, size) = targets(), (torch.ops.aten.nonzero.default, torch.ops.aten.sym_size.int)
+    assert torch.ops.aten._assert_scalar.default in before and size in before
+    with dynamo_exporter.skipped(program, ()) as skipped:
+        assert not skipped and targets() == before, "torch decomposes it, so it stays as it is"
+    with dynamo_exporter.skipped(program, (nonzero,)) as skipped:
+        assert skipped is not reads_a_size
+        assert targets() == (before if reads_a_size else [nonzero])
+    program.graph.lint()

@@ -365,9 +365,10 @@ def clashes(operators: Sequence[Operator]) -> Iterator[tuple[tuple[str, ...], st
                     (first, name),
                     f"ops/{name}/spec.py: {field}: {one!r}{mine} is taken by ops/{first}/spec.py{theirs}; rename one",
                 )
-    for spec, other in itertools.permutations([o.spec for o in operators], 2):
-        missing = [v for v in schema_versions.versions(other)[1:] if v not in spec.onnx.versions]
-        if spec.onnx.domain == other.onnx.domain and missing:
+    later = [(o.spec, found) for o in operators if (found := schema_versions.versions(o.spec)[1:])]
+    for spec, (other, found) in itertools.product([o.spec for o in operators], later):
+        missing = [v for v in found if v not in spec.onnx.versions]
+        if other is not spec and spec.onnx.domain == other.onnx.domain and missing:
             yield (
                 (spec.name,),
                 (

@@ -10,10 +10,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 from opmatrix.engine.fork_server import Server
 from opmatrix.engine.server_main import ENVIRONMENT
@@ -22,6 +23,8 @@ from opmatrix.environments.reexec import python_path
 from opmatrix.errors import OpmatrixError
 from opmatrix.processes import kill_session
 from opmatrix.project.paths import Paths
+
+_T = TypeVar("_T")
 
 # The server of steps without a set of imports. First it is a fork of doit itself, which has imported what they need.
 LIGHT = "light"
@@ -49,7 +52,9 @@ class Ending:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Client:
+class Client:
+    """A server, as its clients know it."""
+
     process: int
     requests: socket.socket
     log: Path
@@ -59,9 +64,10 @@ class Pool:
     """Runs steps in child processes of servers. Any thread may call `run`, only the main one `prepare`.
 
     A server is named by its imports and, if not the main one, its environment: ``export@torch2.9``. Child processes
-    call `entry`. Servers keep the descriptor `lock` open, so that the build folder is locked until the last one ends.
+    call `entry`. Steps keep the descriptor `lock` open, so that the build folder is locked until the last one ends.
     `started` takes the name of each new server, and the seconds and CPU seconds of its start. `variables` are those of
-    the environment that all servers but the light one start with.
+    the environment that all servers but the light one start with. `kept` returns a server by its name from a process
+    that keeps servers for many runs; `close` does not end those.
     """
 
     def __init__(
@@ -72,10 +78,11 @@ class Pool:
         lock: int,
         started: Callable[[str, float, float], None] | None = None,
         variables: Mapping[str, str] | None = None,
+        kept: Callable[[str], Client] | None = None,
     ) -> None:
-        self._paths, self._entry, self._lock, self._started = paths, entry, lock, started
+        self._paths, self._entry, self._lock, self._started, self._kept = paths, entry, lock, started, kept
         self._variables: Mapping[str, str] = variables or {}
-        self._clients: dict[str, _Client] = {}
+        self._clients: dict[str, Client] = {}
         self._starting: dict[str, threading.Lock] = {}
         self._importing: set[int] = set()
         self._prepared = False
@@ -86,6 +93,24 @@ class Pool:
         if not self._prepared:
             self._prepared = True
             self._clients[LIGHT] = self._fork()
+
+    @contextmanager
+    def started(self, server: str | None, core: Callable[[], AbstractContextManager[_T]]) -> Iterator[_T]:
+        """Start a server unless it runs; yield what `core` yields, a core for the block. The thread that starts the
+        server has its core meanwhile, others wait for the server without one. Raises ServerError."""
+        name = server or LIGHT
+        with ExitStack() as held:
+            taken: list[_T] = []
+            with self._starting.setdefault(name, threading.Lock()):
+                if name not in self._clients:
+                    taken.append(held.enter_context(core()))
+                    self._clients[name] = self._start(name)
+            yield taken[0] if taken else held.enter_context(core())
+
+    def is_starting(self, server: str | None) -> bool:
+        """Return whether a step of a server would wait until it has started."""
+        name = server or LIGHT
+        return name not in self._clients and name in self._starting and self._starting[name].locked()
 
     def run(
         self,
@@ -111,7 +136,7 @@ class Pool:
         reading, writing = os.pipe()
         with os.fdopen(reading, "rb") as answer:
             try:
-                socket.send_fds(client.requests, [json.dumps(request).encode()], [writing])
+                socket.send_fds(client.requests, [json.dumps(request).encode()], [writing, self._lock])
             except OSError:
                 pass  # the server has ended: the answer is empty
             finally:
@@ -125,52 +150,39 @@ class Pool:
         raise ServerError(f"the {name} server ended while the step ran. Log: {client.log}. Run doit again")
 
     def close(self) -> None:
-        """End all servers and what they started."""
+        """End all servers and what they started, but those that another process keeps."""
         for process in self._importing:  # these do not read their socket yet
             os.kill(process, signal.SIGKILL)
         for client in self._clients.values():
             client.requests.close()
         deadline = time.monotonic() + 6
-        for process in [*self._importing, *(c.process for c in self._clients.values())]:
+        own = [client.process for name, client in self._clients.items() if name == LIGHT or not self._kept]
+        for process in [*self._importing, *own]:
             while not _reaped(process):
                 if time.monotonic() > deadline:
                     os.kill(process, signal.SIGKILL)
                 time.sleep(0.002)
         self._clients.clear()
 
-    def _start(self, server: str) -> _Client:
-        log = self._paths.log(f"server:{server}")
-        log.parent.mkdir(parents=True, exist_ok=True)
-        client_end, server_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    def _start(self, server: str) -> Client:
         began = time.monotonic()
-        with server_end, log.open("wb") as output:
-            imports, _, environment = server.partition("@")
-            python = str(self._paths.python(environment)) if environment else sys.executable
-            variables = {**self._variables, **(python_path(self._paths, environment) if environment else {})}
-            process = subprocess.Popen(
-                [python, "-m", "opmatrix.engine.server_main", imports, self._entry, str(os.getpid())],
-                stdin=server_end.fileno(),
-                stdout=output,
-                stderr=output,
-                cwd=self._paths.root,
-                env={**os.environ, **ENVIRONMENT, **variables},
-                pass_fds=(self._lock,),
-                start_new_session=True,  # Ctrl-C in the terminal goes to doit only, which then ends the servers
-            )
-        process.returncode = 0  # without this, subprocess warns about a running process; `close` waits for it
-        client = _Client(process=process.pid, requests=client_end, log=log)
-        self._importing.add(process.pid)
-        hello = client_end.recv(1 << 16)
-        self._importing.remove(process.pid)
+        if self._kept:
+            client = self._kept(server)
+        else:
+            client = start_server(self._paths, server, entry=self._entry, variables=self._variables)
+            self._importing.add(client.process)
+        # The message stays, for other runs that get the same server.
+        hello = client.requests.recv(1 << 16, socket.MSG_PEEK)
+        self._importing.discard(client.process)
         answer = json.loads(hello or b'{"error": "it ended before it could say why"}')
         if error := answer["error"]:
-            client_end.close()
-            raise ServerError(f"the {server} server did not start: {error}. Log: {log}")
-        if self._started:
+            client.requests.close()
+            raise ServerError(f"the {server} server did not start: {error}. Log: {client.log}")
+        if self._started and not self._kept:
             self._started(server, time.monotonic() - began, answer["cpu"])
         return client
 
-    def _fork(self) -> _Client:
+    def _fork(self) -> Client:
         log = self._paths.log(f"server:{LIGHT}")
         log.parent.mkdir(parents=True, exist_ok=True)
         client_end, server_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -184,7 +196,29 @@ class Pool:
             _serve_forked(server_end, entry, output)
         os.close(output)
         server_end.close()
-        return _Client(process=process, requests=client_end, log=log)
+        return Client(process=process, requests=client_end, log=log)
+
+
+def start_server(paths: Paths, server: str, *, entry: str, variables: Mapping[str, str]) -> Client:
+    """Start a server, which then imports what its steps need. When it has, or cannot, it sends its first message."""
+    log = paths.log(f"server:{server}")
+    log.parent.mkdir(parents=True, exist_ok=True)
+    client_end, server_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with server_end, log.open("wb") as output:
+        imports, _, environment = server.partition("@")
+        python = str(paths.python(environment)) if environment else sys.executable
+        more = {**variables, **(python_path(paths, environment) if environment else {})}
+        process = subprocess.Popen(
+            [python, "-m", "opmatrix.engine.server_main", imports, entry, str(os.getpid())],
+            stdin=server_end.fileno(),
+            stdout=output,
+            stderr=output,
+            cwd=paths.root,
+            env={**os.environ, **ENVIRONMENT, **more},
+            start_new_session=True,  # Ctrl-C in the terminal goes to doit only, which then ends the servers
+        )
+    process.returncode = 0  # without this, subprocess warns about a running process; who ends it waits for it
+    return Client(process=process.pid, requests=client_end, log=log)
 
 
 def _serve_forked(requests: socket.socket, entry: Entry, output: int) -> NoReturn:

@@ -36,6 +36,10 @@ _BUILD = "from_torchlib"
 _CHOOSE = "_cleanup_registry_based_on_opset_version"
 _DECOMPOSE = "decompose_with_registry"
 
+# The calls by which a captured program asserts that a size which only a kernel knows is in its range.
+_ASSERTIONS = (torch.ops.aten._assert_scalar.default, torch.ops.aten.sym_constrain_range_for_size.default)
+_OF_SIZES = (torch.ops.aten.sym_size.int, operator.ge, operator.le)
+
 
 def export(expected: ExpectedModel, generated: GeneratedModules, inputs: Tensors) -> ModelProto:
     """Export one model of an operator, with the declared names of dynamic axes."""
@@ -150,12 +154,29 @@ def cached_registry() -> Iterator[None]:
         yield
 
 
+def _asserting(graph: torch.fx.Graph) -> list[torch.fx.Node]:
+    """Return the nodes that assert that a size is in its range, which no model can contain, and those that compute
+    only what these assert. torch removes them after the decomposition."""
+    found: dict[torch.fx.Node, None] = {}
+    for node in reversed(graph.nodes):
+        is_read = any(user not in found for user in node.users)
+        if node.target in _ASSERTIONS or (node.target in _OF_SIZES and node.users and not is_read):
+            found[node] = None
+    return [*reversed(found)]
+
+
 @contextmanager
 def skipped(program: torch.export.ExportedProgram, translated: Collection[object]) -> Iterator[bool]:
     """Skip torch's decomposition if `program` calls only operators of `translated`, which it would not change; yield
-    whether it does. Torch collects all its decompositions: nine tenths of a small export (2.13: 0.25 of 0.3 s)."""
-    called = {node.target for node in program.graph.nodes if node.op == "call_function"} - {operator.getitem}
-    skip = called <= set(translated) and hasattr(_fx_passes, _DECOMPOSE)
+    whether it does. Torch collects all its decompositions: nine tenths of a small export (2.13: 0.25 of 0.3 s).
+
+    The assertions of sizes that only a kernel knows do not count, and are removed if it is skipped.
+    """
+    asserting = _asserting(program.graph)
+    calls = [node for node in program.graph.nodes if node.op == "call_function" and node not in asserting]
+    skip = {node.target for node in calls} - {operator.getitem} <= {*translated} and hasattr(_fx_passes, _DECOMPOSE)
+    for node in reversed(asserting) if skip else ():
+        program.graph.erase_node(node)
     unchanged = mock.patch.object(_fx_passes, _DECOMPOSE, lambda program, registry: program)
     with unchanged if skip else nullcontext():
         yield skip

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from opmatrix.declaration.load import Operator
+from opmatrix.declaration.register_models import sampled
 from opmatrix.declaration.schema_versions import version_at
 from opmatrix.declaration.torch_signature import has_onnx_types, has_string_lists, model_dtypes
 from opmatrix.export.expected_model import ExpectedModel
@@ -23,6 +26,7 @@ _OPSET = 18  # of both exporters
 
 def results(layout: Paths, operator: Operator, loaded: LoadedLibrary) -> list[dict[str, str]]:
     """Export one model with each exporter, through the gates of every export. Raises ExportError."""
+    operator = replace(operator, models=sampled(operator))
     generated = load_generated(layout, operator.name)
     sample = next(complete(layout, operator, loaded, generated), None)
     model = sample.model if sample else operator.models[0]

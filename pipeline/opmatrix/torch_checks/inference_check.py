@@ -1,6 +1,6 @@
-"""Compare the shapes that torch's fake kernel and ONNX's shape inference give with the declared rule, for every case.
-
-For operators with computed sizes: the sizes of others are copied, and opcheck and the export gates see them.
+"""Compare the shapes that torch's fake kernel and ONNX's shape inference give with the declared rule, for every case
+of `opmatrix.declaration.register_models.shaped`: the sizes of other operators are copied, and opcheck and the export
+gates see them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import onnx
 import torch
 from onnx import TensorProto, helper
 
-from opmatrix.declaration.declared_sizes import computes
 from opmatrix.declaration.known_sizes import Known, rule_text
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.model_inputs import graph_inputs, node_inputs
@@ -38,7 +37,7 @@ OPSET = 18
 def results(operator: Operator, overload: Callable[..., Any], generated: GeneratedModules) -> list[dict[str, str]]:
     """Return the cases whose shapes agree. Raises RegisterError for the first one that differs."""
     spec, found = operator.spec, []
-    for model, case in [(m, c) for m in operator.models for c in m.cases if computes(spec)]:
+    for model, case in [(m, c) for m in operator.models for c in m.cases]:
         fed, called = graph_inputs(spec, model, case), of_model(spec, model)
         shapes = shapes_by_input((feed.part, shape_of(feed.tensor)) for feed in fed)
         known = Known(spec=spec, shapes=shapes, attributes=attribute_values(spec, model))

@@ -13,6 +13,7 @@ import torch
 
 from opmatrix import step_log
 from opmatrix.declaration.load import Operator
+from opmatrix.declaration.register_models import is_small_and_finite, sampled, shaped
 from opmatrix.declaration.torch_signature import (
     callers_name,
     is_composed,
@@ -29,10 +30,10 @@ from opmatrix.errors import RegisterError, one_line
 from opmatrix.export.generated_modules import GeneratedModules, load_generated
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Attribute, Case, FromKernel, Model, OpSpec
-from opmatrix.testdata.case_arrays import case_arrays, described, small_and_finite
+from opmatrix.testdata.case_arrays import case_arrays, described
 from opmatrix.testdata.compare import EXACT, compare
 from opmatrix.torch_checks import inference_check
-from opmatrix.torch_checks.opcheck_samples import SMALL, OpcheckSample, Trace, complete
+from opmatrix.torch_checks.opcheck_samples import OpcheckSample, Trace, complete
 from opmatrix.torch_library import aten_overloads, features
 from opmatrix.torch_library.call import CALL_ERRORS, ComposedCall, as_tuple, torch_call, torch_operator, with_attributes
 from opmatrix.torch_library.case_tensors import arguments, as_array, tensors
@@ -44,6 +45,7 @@ TRACE = "test_aot_dispatch_"  # and how: "dynamic" or "static"
 
 def results(layout: Paths, operator: Operator, loaded: LoadedLibrary) -> list[dict[str, str]]:
     """Register the fake kernel and the gradient, and return the checks that passed. Raises RegisterError."""
+    shapes, operator = replace(operator, models=shaped(operator)), replace(operator, models=sampled(operator))
     assert operator.spec.torch is not None
     overridden = aten_overloads.overloads(operator.spec) if operator.spec.torch.overrides else ()
     generated = None if overridden else load_generated(layout, operator.name)
@@ -63,7 +65,7 @@ def results(layout: Paths, operator: Operator, loaded: LoadedLibrary) -> list[di
         ]
         + [{"check": "test_schema", "skipped": reason} for reason in _without_schema(operator) if opcheck]
         + ([*_composed(operator), *_trained(operator, samples)] if is_composed(operator.spec) else [])
-        + ([] if generated is None else inference_check.results(operator, loaded.overload, generated))
+        + ([] if generated is None else inference_check.results(shapes, loaded.overload, generated))
     )
 
 
@@ -155,8 +157,7 @@ def _composed(operator: Operator) -> list[dict[str, str]]:
             kinds = {"written": is_mutable(spec), "Generator": bool(seeds(spec)), "Scalar": bool(scalars(spec))}
             kind = next((name for name, has in kinds.items() if has), "fixed")
             found.append({"case": case.name, "check": f"{kind} arguments"})
-        finite = (c for c in cases if small_and_finite(case_arrays(spec, model, c), elements=SMALL))
-        for case in islice(finite, 1) if features.OPCHECK.available or seeds(spec) else ():
+        for case in islice(filter(is_small_and_finite, cases), 1) if features.OPCHECK.available or seeds(spec) else ():
             inputs = arguments(spec, case, tensors(spec, model, case, case_arrays(spec, model, case)))
             found += [{"case": case.name, "check": check} for check in _drawn(operator, model, case, inputs)]
             if not features.OPCHECK.available:

@@ -10,18 +10,16 @@ import torch
 
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.model_inputs import graph_inputs
+from opmatrix.declaration.register_models import samples
 from opmatrix.export.generated_modules import GeneratedModules, load_generated
 from opmatrix.project.paths import Paths
-from opmatrix.spec import Case, FromKernel, Model, OpSpec, given
-from opmatrix.testdata.arrays import Array
-from opmatrix.testdata.case_arrays import case_arrays, described, small_and_finite
+from opmatrix.spec import Case, FromKernel, Model, OpSpec
+from opmatrix.testdata.case_arrays import case_arrays
 from opmatrix.torch_library import features, load_library, user_python
 from opmatrix.torch_library.case_tensors import arguments, tensors
 from opmatrix.torch_library.load_library import LoadedLibrary
 from opmatrix.torch_library.transforms import has_formula, register_missing_gradient
 from opmatrix.torch_library.user_python import Gradient
-
-SMALL = 1000  # elements
 
 Trace = Literal["dynamic", "static"]
 """How opcheck traces: with symbolic sizes, or with those of the sample."""
@@ -44,8 +42,7 @@ class OpcheckSample:
 def complete(
     layout: Paths, operator: Operator, loaded: LoadedLibrary, generated: GeneratedModules | None
 ) -> Iterator[OpcheckSample]:
-    """Register the fake kernel and the gradient, then yield the first small, finite case of each combination of dtypes
-    and inputs. (opcheck fails if an output is NaN.)
+    """Register the fake kernel and the gradient, then yield the samples.
 
     Registers no gradient in a torch without that feature. `generated` is None for torch's own operator, which has a
     fake kernel.
@@ -58,12 +55,12 @@ def complete(
     if gradient and not has_formula(name):  # another part in this process may have registered it
         serve(layout, gradient)
         gradient.register(name)
-    chosen = _chosen(operator)
+    chosen = [*samples(operator)]
     traces: Mapping[int, Trace] = dict.fromkeys(range(len(chosen)), "dynamic")
     if gradient:
-        traces = _traces(spec, [counts for _, _, _, counts in chosen])
-    for index, (model, case, arrays, _) in enumerate(chosen):
-        flat = tensors(spec, model, case, arrays)
+        traces = _traces(spec, [counts for _, _, counts in chosen])
+    for index, (model, case, _) in enumerate(chosen):
+        flat = tensors(spec, model, case, case_arrays(spec, model, case))
         for feed, tensor in zip(graph_inputs(spec, model, case), flat, strict=True):
             if gradient and feed.part.name not in gradient.without and tensor.is_floating_point():
                 tensor.requires_grad_()
@@ -81,20 +78,6 @@ def serve(layout: Paths, gradient: Gradient) -> None:
     if own := user_python.gradient(layout, called.spec):
         own.register(name)
     register_missing_gradient(called.spec)
-
-
-def _chosen(operator: Operator) -> list[tuple[Model, Case, list[Array], tuple[int, ...]]]:
-    """Return the first small, finite case of each combination of dtypes and numbers of tensors of the inputs."""
-    found = {}
-    for model in operator.models:
-        for case in model.cases:
-            counts = tuple(len(given(case, i.name)) for i in operator.spec.inputs)
-            key = (tuple(model.types.items()), counts)
-            if key in found or not described(case):
-                continue
-            if small_and_finite(arrays := case_arrays(operator.spec, model, case), elements=SMALL):
-                found[key] = (model, case, arrays, counts)
-    return [*found.values()]
 
 
 def _traces(spec: OpSpec, counts: Sequence[tuple[int, ...]]) -> dict[int, Trace]:
