@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from opmatrix.engine import case_inputs
-from opmatrix.engine.causes import Causes, brief, details, summary, workflow_commands
+from opmatrix.engine.causes import Causes, brief, details, in_lines, summary, workflow_commands
 from opmatrix.engine.server_pool import Ending
 from opmatrix.engine.step_failure import StepBlocked, StepFailed, failure_of
 from opmatrix.errors import Cause
@@ -171,3 +171,33 @@ def test_an_annotation_has_file_line_and_message_as_github_takes_them() -> None:
         f"::100%25 wrong: a, b%0AReplay: {REPLAY}"
     )
     assert second == f"::error title=verify%3Agelu failed::no file%0AReplay: {REPLAY}"
+
+
+def causes_of(*failures: StepFailed) -> Causes:
+    causes = Causes()
+    for failure in failures:
+        causes.add(failure)
+    return causes
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 30])
+@pytest.mark.parametrize("words", [3, 200])
+def test_the_verdict_has_at_most_eight_lines(count: int, words: int) -> None:
+    sentence = " ".join(["word"] * words)
+    failures = [failed(f"op{n}", sentence, file=f"native/op{n}/kernel.h", line=n + 1) for n in range(count)]
+    lines = in_lines([*causes_of(*failures)], width=80, most=8)
+    assert len(lines) <= 8 and all(len(line) <= 80 for line in lines)
+    assert lines[0] == "FAILED native/op0/kernel.h:1" and lines[1].startswith("  word word word")
+    assert (" ...", "")[words == 3] in lines[1 if words == 3 else 3]
+    assert lines[2 if words == 3 else 4] == "  verify:op0 failed" and f"  Replay: {REPLAY}" in lines
+    shown = sum(line.startswith("FAILED") for line in lines)
+    assert (f"{count - shown} more cause" in lines[-1]) is (shown < count)
+    assert shown == min(count, 5 if words == 3 else 3) or lines[-1].endswith(("more cause", "more causes"))
+
+
+def test_a_command_that_is_longer_than_a_line_stays_whole() -> None:
+    failure = failed("relu", "y differs", file="native/relu/kernel.h", line=4)
+    command = f"{REPLAY} --lowering custom --cell torch2.13-legacy-opset18-ort1.31 --case a_case_with_a_name"
+    failure.told = Cause(sentence="y differs", command=command)
+    lines = in_lines([*causes_of(failure)], width=80, most=8)
+    assert command in "\n".join(lines).replace(" \\\n     ", "")

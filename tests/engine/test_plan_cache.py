@@ -85,8 +85,8 @@ def another(**fields: Any) -> Callable[[Command], None]:
 
 
 def lose_a_header(command: Command) -> None:
-    found = '{"path": "nowhere", "files": {"onnxruntime_c_api.h": "0"}}'
-    command.layout.ort_headers.write_text(found)
+    command.layout.ort_headers.write_text('{"files": {"onnxruntime_c_api.h": "0"}}')
+    command.layout.ort_headers_place.write_text('{"path": "nowhere"}')
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,15 @@ def test_an_output_that_the_step_did_not_leave_is_removed(tmp_path: Path) -> Non
     assert not Path(library).exists()
 
 
+def test_a_link_of_another_step_stays(tmp_path: Path) -> None:
+    """Steps of one model in two versions of ONNX Runtime link the same data sets, and may run at the same time."""
+    link = tmp_path / "build/export/test_data_set_0"
+    link.parent.mkdir(parents=True)
+    link.symlink_to("../data/0")
+    begin(Paths(tmp_path), Step(group="verify", name="a", command=("x",), links=(str(link),)))
+    assert link.is_symlink()
+
+
 def test_the_last_report_stays_to_be_compared_with(tmp_path: Path) -> None:
     paths = Paths(tmp_path)
     report = write(paths.report_data)

@@ -1,0 +1,337 @@
+"""The resident process of `doit watch`: it waits for saved files and runs a turn, one run of doit, for each.
+
+A turn is a fork of this process, so that nothing that it imports, registers or caches is left for the next one. What
+takes seconds to make anew, the servers, belongs to this process. It has a single thread, and waits in one place.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from importlib import metadata
+from pathlib import Path
+from typing import Any, NoReturn
+
+from opmatrix.engine.kept_servers import KeptServers, Resident
+from opmatrix.engine.saved_files import GONE, Marks, Watcher, changed, of_paths, of_program, of_project, unsettled
+from opmatrix.engine.step_process import die_with_parent
+from opmatrix.errors import OpmatrixError, UsageError
+from opmatrix.project.paths import Paths
+from opmatrix.project.settings import PACKAGES
+
+INTERRUPTED = 130
+_LOOK = 1.0  # seconds between two looks at what is installed
+_PATIENCE = 3.0  # seconds that a turn has to end
+_DEATHS = 3  # of the process that watches, one after the other
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Loop:
+    """Runs `turn` at first and after each save, each time in a fork. `entry` is that of Pool. `say` prints which files
+    were saved, `note` any other line."""
+
+    def __init__(
+        self,
+        paths: Paths,
+        *,
+        entry: str,
+        turn: Callable[[Resident], int],
+        say: Callable[[Sequence[Path]], None],
+        note: Callable[[str], None],
+    ) -> None:
+        self._paths, self._turn, self._say, self._note = paths, turn, say, note
+        self._servers = KeptServers(paths, entry=entry)
+        self._ahead: tuple[str, ...] = ()  # the servers that the steps of the last turn may need
+        self._reads: tuple[str, ...] = ()  # folders and files outside ops/ and native/ that the steps read
+        self._process: int | None = None  # the turn that runs
+        self._requests: socket.socket | None = None  # its messages
+        self._signals: list[int] = []  # those that ask this process to end
+        self._woken = -1
+        self._imported = of_program(paths).marks()
+        self._installed = installed_packages(paths.root)
+        self._waits = ""  # why this process, which is out of date, is not replaced yet
+        self._seen: Marks = {}
+        self._deaths = 0
+        self._said_polls = False
+        self._watcher: Watcher | None = None
+        self.interrupted = False  # whether a turn was running when this process was asked to end
+
+    def run(self) -> int:
+        """Run until a signal asks to end, and return the exit code; that of the first turn if it finds the command line
+        wrong."""
+        with self._hear_signals():
+            try:
+                return self._wait()
+            finally:
+                self.interrupted = self._stop_turn() == INTERRUPTED
+                if self._watcher:
+                    self._watcher.close()
+                self._servers.close()
+
+    def _wait(self) -> int:
+        first = True
+        self._watch()
+        self._begin()
+        while not self._signals:
+            assert self._watcher
+            listed: list[Any] = [self._woken, self._watcher, *([self._requests] if self._requests else [])]
+            ready = select.select(listed, [], [], _LOOK)[0]
+            if self._woken in ready:
+                os.read(self._woken, 4096)
+            if self._requests in ready:
+                self._answer()
+            if (code := self._ended()) is not None:
+                if first and code == UsageError.exit_code:
+                    return code
+                first = False
+                self._servers.start(self._ahead)  # one may have crashed
+            if self._watcher in ready:
+                self._await_quiet()
+                self._look()
+            elif not ready and installed_packages(self._paths.root) != self._installed:
+                self._stale()
+        return INTERRUPTED
+
+    # What was saved.
+
+    def _watch(self) -> None:
+        """Watch the folders that exist and matter."""
+        folders = self._existing()
+        if self._watcher:
+            self._watcher.close()
+        self._watcher = Watcher(folders, root=self._paths.root, polls=self._polls)
+
+    def _existing(self) -> list[str]:
+        every = dict.fromkeys((*of_project(self._paths, self._reads).folders, *of_program(self._paths).folders))
+        return [folder for folder in every if Path(folder).is_dir()]
+
+    def _polls(self) -> None:
+        if not self._said_polls:
+            self._note("no inotify watch is left, so opmatrix looks at the files every 0.3 s. "
+                       "For more: sudo sysctl fs.inotify.max_user_watches=524288")  # fmt: skip
+        self._said_polls = True
+
+    def _await_quiet(self) -> None:
+        assert self._watcher
+        try:
+            self._watcher.wait_until_quiet()
+            self._deaths = 0
+        except ChildProcessError:
+            self._deaths += 1
+            if self._deaths == _DEATHS:
+                raise OpmatrixError("doit watch: the process that watches the files ended three times. Start it "
+                                    "again; WATCHFILES_FORCE_POLLING=1 does without inotify") from None  # fmt: skip
+            self._watch()
+
+    def _look(self) -> None:
+        """Begin a turn if a file was saved, or the whole process anew if what it is made of was."""
+        if not self._paths.root.is_dir():
+            raise OpmatrixError(f"doit watch: the project's folder {str(self._paths.root)!r} is gone")
+        if self._stale():
+            return
+        assert self._watcher
+        sources = of_project(self._paths, self._reads)
+        now = self._settled(sources.marks)
+        if saved := changed(self._seen, now):
+            self._stop_turn()
+            self._seen = now
+            self._say([Path(path) for path in saved])
+            self._begin()
+        if self._watcher.folders != self._existing():
+            self._watch()
+
+    def _settled(self, marks: Callable[[], Marks]) -> Marks:
+        """Return the marks of files. A file that is gone, or empty, gets a moment to come back."""
+        deadline = time.monotonic() + GONE
+        while unsettled(self._seen, now := marks()) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return now
+
+    # What this process and its servers are made of.
+
+    def _stale(self) -> bool:
+        """Return whether what is imported here is out of date and cannot be replaced yet. Replace it if it can."""
+        found = installed_packages(self._paths.root)
+        edited = changed(self._imported, of_program(self._paths).marks())
+        if found == self._installed and not edited:
+            return False
+        why = next(filter(None, map(_syntax_error, edited)), "")
+        if not why and found != self._installed and (not _complete() or found != _after(1.0, self._paths.root)):
+            why = "the environment is being changed"
+        if why:
+            if why != self._waits:
+                self._note(f"{why}; opmatrix waits until that is done")
+            self._waits = why
+        else:
+            self._start_anew(os.path.relpath(edited[0]) if edited else "the environment")
+        return True
+
+    def _start_anew(self, what: str) -> NoReturn:
+        """Replace this process by a new one, because `what` has changed."""
+        self._note(f"{what} has changed: opmatrix starts anew")
+        assert self._watcher
+        self._stop_turn()
+        self._watcher.close()
+        self._servers.close()
+        sys.stdout.flush()
+        signal.set_wakeup_fd(-1)
+        os.execv(sys.executable, [sys.executable, "-m", "doit", *sys.argv[1:]])
+
+    # The turn.
+
+    def _begin(self) -> None:
+        """Begin a turn with the files as they are now."""
+        self._seen = self._seen or of_project(self._paths, self._reads).marks()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        parent = os.getpid()
+        process = os.fork()
+        if process == 0:
+            ours.close()
+            self._run_turn(Resident(theirs), parent)
+        theirs.close()
+        self._process, self._requests = process, ours
+
+    def _run_turn(self, resident: Resident, parent: int) -> NoReturn:
+        """Run the turn in this process, which was forked for it, and exit."""
+        code = 1
+        try:
+            die_with_parent(signal.SIGTERM)
+            os.setpgid(0, 0)  # Ctrl-C goes to the parent alone, which ends the turn
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # it may print, though another group has the terminal
+            for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
+                signal.signal(number, signal.SIG_DFL)
+            if os.getppid() != parent:  # it ended before this process could be told
+                os._exit(code)
+            assert self._watcher
+            self._watcher.leave()
+            self._servers.leave()
+            code = self._turn(resident)
+        except KeyboardInterrupt:
+            code = INTERRUPTED
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        except BaseException:
+            import traceback
+
+            traceback.print_exc()
+        finally:
+            with suppress(OSError, ValueError):  # the terminal was closed
+                sys.stdout.flush()
+                sys.stderr.flush()
+            os._exit(code)
+
+    def _answer(self) -> None:
+        """Answer a message of the turn."""
+        assert self._requests
+        try:
+            wishes = self._servers.answer(self._requests)
+        except (OSError, ValueError):  # it has ended
+            self._requests.close()
+            self._requests = None
+            return
+        if wishes:
+            self._servers.start(wishes.servers)
+            self._ahead = wishes.servers
+            if new := set(wishes.reads).difference(self._reads):
+                self._reads = wishes.reads
+                self._seen = {**self._seen, **of_paths(new).marks()}
+                self._watch()
+
+    def _ended(self) -> int | None:
+        """Return the exit code of the turn if it has ended since the last call."""
+        if self._process is None:
+            return None
+        process, status = os.waitpid(self._process, os.WNOHANG)
+        if not process:
+            return None
+        self._forget_turn()
+        return os.waitstatus_to_exitcode(status)
+
+    def _stop_turn(self) -> int | None:
+        """End the turn that runs, as Ctrl-C does: what has finished is kept. Return its exit code."""
+        if self._process is None:
+            return None
+        deadline, killed = time.monotonic() + _PATIENCE, False
+        os.kill(self._process, signal.SIGINT)
+        while (code := self._ended()) is None:
+            if not killed and (time.monotonic() > deadline or len(self._signals) > 1):
+                os.kill(self._process, signal.SIGKILL)
+                killed = True
+            time.sleep(0.002)
+        return code
+
+    def _forget_turn(self) -> None:
+        self._process = None
+        if self._requests:
+            self._requests.close()
+            self._requests = None
+
+    @contextmanager
+    def _hear_signals(self) -> Iterator[None]:
+        """Let signals wake `_wait`, so that none interrupts this process elsewhere."""
+        self._woken, wake = os.pipe()
+        os.set_blocking(wake, False)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        for number in _SIGNALS:
+            signal.signal(number, lambda number, _: self._signals.append(number))
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(-1)
+
+
+def installed_packages(root: Path) -> Mapping[str, object]:
+    """Return the state of what is installed: the folders of metadata where Python finds packages, and the environment
+    itself."""
+    found: dict[str, object] = {"": _state(Path(sys.prefix) / "pyvenv.cfg")}
+    for folder in map(Path, dict.fromkeys(sys.path)):
+        if folder.is_absolute() and folder != root:
+            with suppress(OSError), os.scandir(folder) as entries:
+                found |= {e.path: _state(e.path) for e in entries if e.name.endswith((".dist-info", ".egg-info"))}
+    return found
+
+
+def _state(path: str | Path) -> object:
+    try:
+        status = os.stat(path)  # noqa: PTH116 - as in opmatrix.files.mark
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns
+
+
+def _complete() -> bool:
+    """Return whether the environment has what opmatrix needs to start anew."""
+    with suppress(metadata.PackageNotFoundError):
+        return (
+            all(map(metadata.version, ("doit", "opmatrix", "watchfiles", *PACKAGES))) and Path(sys.executable).exists()
+        )
+    return False
+
+
+def _after(seconds: float, root: Path) -> Mapping[str, object]:
+    time.sleep(seconds)
+    return installed_packages(root)
+
+
+def _syntax_error(path: str) -> str:
+    """Return ``step.py:3: invalid syntax`` for a Python file with a mistake, such as one that is half written."""
+    try:
+        ast.parse(Path(path).read_bytes() if path.endswith(".py") else b"")
+    except OSError:  # it is gone
+        return ""
+    except (SyntaxError, ValueError) as error:
+        line = f":{error.lineno}" if isinstance(error, SyntaxError) else ""
+        return f"{os.path.relpath(path)}{line}: {getattr(error, 'msg', error)}"
+    return ""
