@@ -61,7 +61,7 @@ def rows(rounds: int, folder: Path, *, smallest: bool = False) -> dict[str, Meas
     print("making both once ...", flush=True)
     doit = (*DOIT, "compile") if smallest else DOIT
     measure(1, nothing, *doit, cwd=project)
-    build, loop = by_hand(peer, Path(json.loads((project / "build" / "headers.json").read_text())["path"]))
+    build, loop = by_hand(peer, Path(json.loads((project / "build" / "headers-place.json").read_text())["path"]))
     if not smallest:
         measure(1, nothing, *loop, cwd=peer)
     ours = edit(project / "native" / OP / "kernel.h")

@@ -224,20 +224,48 @@ def test_the_workflow_is_valid_and_its_commands_run(python: Path, project: Path,
         assert "Schema validation errors" in run(project, *check, bad, code=1, environ=packages)
         read = "import json, sys, yaml; print(json.dumps(yaml.safe_load(open(sys.argv[1]))['jobs']))"
         jobs = json.loads(run(project, python, "-c", read, workflow, environ=packages))
-        for name in ("verify", "matrix"):
+        (tmp_path / "environment").touch()
+        for name, count in {"verify": 4, "matrix": 3, "report": 2}.items():
             steps = [step for step in jobs[name]["steps"] if "run" in step and step["name"] != "Install opmatrix"]
-            assert len(steps) == {"verify": 3, "matrix": 2}[name]
+            assert len(steps) == count
             for step in steps:
-                command = step["run"].replace("tox run", "tox list")  # the whole matrix takes an hour
+                command = step["run"].replace("${{ matrix.torch }} ort=all", TORCH)  # a second ONNX Runtime is 150 MB
                 path = f"{python.parent}{os.pathsep}{os.environ['PATH']}"
-                environ = {"PATH": path, "GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md")}
-                run(project, "bash", "-e", "-c", command, environ=environ)
-        assert "6 cells: 6 verified" in (tmp_path / "summary.md").read_text()
+                environ = {"PATH": path, "GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md"),
+                           "GITHUB_ENV": str(tmp_path / "environment"), "RUNNER_TEMP": str(tmp_path), "KEY": "a key",
+                           "OPMATRIX_CACHE": (tmp_path / "shared").as_uri()}  # fmt: skip
+                run(project, "bash", "-e", "-c", command.replace("torch=all ort=all", ""), environ=environ)
+        assert (tmp_path / "summary.md").read_text().count("6 cells: 6 verified") == 3
+        assert (tmp_path / "environment").read_text() == f"OPMATRIX_CACHE_KEY={tmp_path}/cache-key\n" * 2
+        assert (tmp_path / "cache-key").read_text() == "a key\n"
+        assert (tmp_path / "cache-key").stat().st_mode & 0o077 == 0, "which ssh-keygen demands"
+        assert jobs["report"]["needs"] == "matrix" and jobs["report"]["env"] == {"OPMATRIX_CACHE_MODE": "read"}
         given = [step.get("with", {}) for job in jobs.values() for step in job["steps"]]
         uploaded = [found["path"] for found in given if "report" in found.get("name", "")]
-        assert len(uploaded) == 2 and all((project / path / "index.html").is_file() for path in uploaded)
+        assert len(uploaded) == 3 and all((project / path / "index.html").is_file() for path in uploaded)
     finally:
         shutil.rmtree(project / ".github")
+
+
+@pytest.mark.parametrize(
+    ("number", "options", "key"),
+    [
+        (0, ["--builtin-schema", "vendor.github-workflows"], "runs-on:"),
+        (1, ["--builtin-schema", "vendor.gitlab-ci", "--data-transform", "gitlab-ci"], "script: doit -n 2 --shard"),
+    ],
+    ids=["github", "gitlab"],
+)
+def test_the_workflows_of_the_page_are_valid(
+    python: Path, project: Path, tmp_path: Path, number: int, options: list[str], key: str
+) -> None:
+    blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/ci.md").read_text(), re.DOTALL)
+    assert len(blocks) == 2
+    path, check = tmp_path / "page.yml", [python, "-m", "check_jsonschema", *options]
+    path.write_text(blocks[number])
+    assert "ok" in run(project, *check, path, environ={"PYTHONPATH": tools()})
+    assert key in blocks[number]
+    path.write_text(blocks[number].replace(key, f"x-{key}", 1))
+    assert "Schema validation errors" in run(project, *check, path, code=1, environ={"PYTHONPATH": tools()})
 
 
 def test_pyright_has_no_finding_in_a_project(python: Path, project: Path, tmp_path: Path) -> None:

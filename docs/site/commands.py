@@ -30,6 +30,13 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
         "seconds": "how long a step may run",
         "megabytes": "how much memory it may hold, with all that it starts",
     },
+    "tool.opmatrix.cache": {
+        "url": "where shared results are: `file:///FOLDER`, `https://HOST/PATH`, or what fsspec reaches",
+        "mode": "`read` (default), `write`, `check` (compute all, and compare) or `off`",
+        "prove": "`shared` (default); `local` takes what is built, and verifies it on this machine",
+        "signers": "lines of `allowed_signers`; only what one of them signed is taken",
+        "size": "to which `doit cache --gc` reduces a folder, such as `20 GB`",
+    },
     "tool.opmatrix.mutate": {"minimum": "`doit mutate` exits with 1 if a score is lower: from 0 to 1, such as 0.95"},
     "tool.opmatrix.dist": {
         "name": "what is imported: small letters, digits and single underscores; required",
@@ -45,7 +52,9 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
 MORE_VARIABLES = {
     "NINJA": "ninja, if it is not the one that is installed",
     "OPMATRIX_TORCH_WHEELS": "for tests/other_versions alone: a folder with wheels of torch",
-    "OPMATRIX_TOOLS": "for tests of shipped things alone: a folder with the packages of requirements/wheel.txt",
+    "OPMATRIX_TOOLS": "for tests alone: a folder with the packages of requirements/wheel.txt or cache.txt",
+    "OPMATRIX_BAZEL_REMOTE": "for tests of the shared cache alone: the program bazel-remote, if it is not on PATH",
+    "OPMATRIX_NGINX": "for tests of the shared cache alone: nginx, if it is not on PATH",
     "OPMATRIX_ENVIRONMENTS": "for tests/wheel alone: environments to try the wheel in",
     "OPMATRIX_REPOSITORY": "for the site alone: the address that links to files of the repository lead to",
 }

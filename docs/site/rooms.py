@@ -56,6 +56,7 @@ ROOMS = (
     Room(name="testdata", holds="data sets, NumPy reference, comparison"),
     Room(name="declaration", holds="all that follows from an OpSpec, and its validation"),
     Room(name="report", holds="verdicts as a table, JSON, JUnit, Markdown and a page"),
+    Room(name="shared_cache", holds="results that clones, machines and CI jobs share"),
     Room(name="project", holds="paths and settings of a project"),
     Room(name="records", holds="step, verdict, code_hash", modules=("step", "verdict", "code_hash")),
     Room(name="matrix", holds="cells, and which of them are legal"),

@@ -177,7 +177,7 @@ def _wheel_stage(stage: str, paths: Paths, **options: bool) -> None:
     _module(stage).run(paths, dist, dist.chosen(operators), **options)
 
 
-def _report(paths: Paths, *, checked: bool, **choice: str) -> None:
+def _report(paths: Paths, *, checked: bool, shard: str, **choice: str) -> None:
     cells = chosen_cells(paths, Choice(**choice))
     found = load_operators(paths, checked=True) if checked else read_operators(paths).operators
     operators = {operator.name: operator for operator in found}
@@ -188,11 +188,22 @@ def _report(paths: Paths, *, checked: bool, **choice: str) -> None:
         for cell in operator.cells(cells)
     ]
     checks = tuple(operator_checks(paths, operators.values(), cells))
+    part = None
+    if shard:
+        from opmatrix.plan.shards import own_verdicts  # here as below, for most runs need neither
+        from opmatrix.report.records import ReportedPart
+
+        asked, own = own_verdicts(paths, shard)
+        whole, every = len(expected), checks
+        expected = [key for key in expected if str(paths.verdict(*key)) in own]
+        checks = tuple(key for key in checks if str(paths.check_record(*key)) in own)
+        elsewhere = frozenset(every).difference(checks)
+        part = ReportedPart(number=asked.number, of=asked.of, cells=whole, checks=len(every), elsewhere=elsewhere)
 
     def exists(op: str, lowering: Lowering, cell: Cell) -> bool:
         return op in operators and operators[op].has(lowering, cell)
 
-    _module("report").run(paths, expected, checks, exists=exists)
+    _module("report").run(paths, expected, checks, exists=exists, part=part)
 
 
 def _check_models(_: Paths, *, jobs: Path) -> None:
@@ -388,6 +399,7 @@ STAGES: Mapping[str, Stage] = {
     "report": (
         "show and write what is known about every cell",
         _flag("--checked", "do not check the operators' files, which doit has checked"),
+        _argument("--shard", "only the part that doit --shard ran last", default="", metavar="I/N"),
         *_CHOICE,
     ),
     "operator-pages": (

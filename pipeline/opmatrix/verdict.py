@@ -104,10 +104,12 @@ def percent(tolerance_used: float) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class FailedStep:
-    """The step whose failure prevented the verification of a cell, or a check."""
+    """The step whose failure prevented the verification of a cell, or a check. `missing`: it did not fail, but a run
+    that computes nothing found no result of it."""
 
     group: str
     name: str
+    missing: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,10 @@ SMALLEST = {
     "loop": (["--rounds", "1", "--smallest"], "Python alone, importing doit"),
     "new": (["--rounds", "1", "--smallest"], "goal: 10 s"),
     "report": (["--cells", "5", "--rounds", "1"], "one cell failed"),
+    "sharing": (["--rounds", "1", "--smallest"], "nothing to do"),
+    "schedule": (["--smallest"], "longest first"),
     "structure": ([], "cycles between rooms"),
+    "watch": (["--rounds", "1", "--turns", "3", "--smallest"], "resident process: "),
     "whole": (["--rounds", "1", "--smallest"], "of that the exporters: "),
 }
 # In place of pygount, which lines.py needs and this project does not require.
@@ -51,7 +54,8 @@ def run(program: str, *arguments: str, path: Path | None = None) -> subprocess.C
 
 
 def test_each_program_has_a_smallest_size() -> None:
-    """But careless.py, whose fixed cost is that of two first runs of `doit mutate`, a minute: it runs by hand."""
+    """But careless.py, whose fixed cost is that of two first runs of `doit mutate`, a minute: it runs by hand. That of
+    shards.py is 27 CPU s: its test is deep."""
     assert {path.stem for path in BENCHMARKS.glob("*.py")} == {
         *SMALLEST,
         *PARTS,
@@ -60,7 +64,14 @@ def test_each_program_has_a_smallest_size() -> None:
         "seeds",
         "careless",
         "mistakes",
+        "shards",
     }
+
+
+@pytest.mark.deep
+def test_shards_compute_nothing_twice() -> None:
+    done = run("shards", "--smallest")
+    assert done.returncode == 0 and "computed twice: nothing" in done.stdout, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("program", SMALLEST)

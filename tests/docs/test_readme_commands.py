@@ -21,10 +21,11 @@ OVERVIEW = (ROOT / "docs/overview.md").read_text()
 
 
 def commands() -> list[str]:
-    """Return the commands, except the tests and the benchmark, which would run this test again."""
+    """Return the commands, except the tests and the benchmark, which would run this test again, and `doit watch`, which
+    runs until Ctrl-C: tests/incremental/test_watch.py."""
     table = re.findall(r"^\| `\./run ([^`]+)` \|", OVERVIEW, flags=re.MULTILINE)
     blocks = re.findall(r"^\$ \./run (.+)$", README, flags=re.MULTILINE)
-    return [c for c in dict.fromkeys([*blocks, *table]) if not c.startswith(("tox", "python benchmarks"))]
+    return [c for c in dict.fromkeys([*blocks, *table]) if not c.startswith(("tox", "python benchmarks", "doit watch"))]
 
 
 # Commands that take minutes, and the test or page that runs each of them on a smaller operator, or the same one: a part

@@ -8,6 +8,7 @@ import pytest
 
 from docs.site import commands, declaration, kernel_headers, report_schema
 from docs.site.generate import COMMAND, pages
+from opmatrix.shared_cache.settings import FIELDS as CACHE_FIELDS
 from opmatrix.wheel.settings import FIELDS
 from tests.docs.pages import ROOT
 
@@ -164,3 +165,4 @@ def test_every_table_of_settings_is_explained() -> None:
     used = set(re.findall(r"""settings\(paths, "(\w+)"\)""", code))
     assert {"tool.opmatrix"} | {f"tool.opmatrix.{table}" for table in used} == set(commands.SETTINGS)
     assert {*commands.SETTINGS["tool.opmatrix.dist"]} == {*FIELDS}
+    assert [*commands.SETTINGS["tool.opmatrix.cache"]] == [*CACHE_FIELDS]

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -286,12 +286,12 @@ class Project:
             timeout=60,
         )
 
-    def popen(self, *arguments: str) -> subprocess.Popen[str]:
+    def popen(self, *arguments: str, before: Sequence[str] = (), **environment: str) -> subprocess.Popen[str]:
         self._write_steps()
         return subprocess.Popen(
-            _command(arguments),
+            [*before, *_command(arguments)],
             cwd=self.root,
-            env=self._environment({}),
+            env=self._environment(environment),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.incremental.conftest import REPOSITORY, Project
+from tests.incremental.conftest import REPOSITORY, Project, hear_interrupts, processes, wait_for
 from tests.incremental.real import KERNEL, RealProject
 from tests.support import screen
 from tests.support.projects import edited
+from tests.support.watched import Watched
 
 pytestmark = pytest.mark.incremental
 DOIT = (sys.executable, "-m", "doit")
@@ -129,3 +133,61 @@ def test_an_annotation_names_the_file_in_the_repository(project: Project, stages
     folder = project.root.name
     seen = stages(GITHUB_ACTIONS="true", GITHUB_WORKSPACE=workspace)
     assert f"::error file={folder}/ops/a/spec.py,line=1,title=" in seen.text
+
+
+def test_a_brief_verdict(project: Project, stages: Callable[..., screen.Seen]) -> None:
+    for n in (18, 20):
+        name, record = f"verify:a-custom@torch2.13-dynamo-opset{n}-ort1.31", f"build/{n}.json"
+        project.step(name, "verify", "a.txt", record, verdict=record)
+    seen = stages("-r", "brief")
+    assert seen.code == 0
+    assert re.fullmatch(r"OK in [\d.]+ s: 2 cells verified; 2 steps ran", "\n".join(seen.lines)), seen.lines
+    again = stages("-r", "brief").lines
+    assert re.fullmatch(r"OK in [\d.]+ s: 2 cells verified; all up to date", "\n".join(again)), again
+    for n in range(12):
+        project.step(f"cases:a{n}", "say", "a.txt", f"build/a{n}.json", operator=f"op{n}")
+    seen = stages("-r", "brief")
+    rows = [row for row in seen.lines if row]
+    assert seen.code == 1 and len(rows) <= 9, seen.text
+    assert rows[0].startswith("FAILED cases:a0") and "expected 0.1243, got 0.1250" in rows[1]
+    assert any(row.startswith("  Replay: python -m opmatrix say a.txt ") for row in rows)
+    assert rows[-1].endswith(": 2 up to date, 12 failed; more: build/log")
+
+
+@pytest.fixture
+def watched(real: RealProject) -> Iterator[Watched]:
+    assert real.run().returncode == 0
+    process = subprocess.Popen(
+        [*DOIT, "watch", "register:group_norm-kernel*"],
+        cwd=real.root,
+        env=os.environ | {"PYTHONPATH": str(real.root / "pipeline")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        preexec_fn=hear_interrupts,
+    )
+    made = Watched(process)
+    made.await_verdicts(1, seconds=60)
+    yield made
+    made.end(signal.SIGKILL)
+
+
+def test_watch_shows_the_verdict_of_each_save(real: RealProject, watched: Watched) -> None:
+    """A wrong kernel, its correction, and opmatrix itself, first half written."""
+    assert re.search(r"^OK in [\d.]+ s: all up to date$", watched.text, re.MULTILINE), watched.text
+    with edited(real.root / KERNEL, "factor + bias)", "factor - bias)"):
+        line = line_of(real.root / KERNEL, "void group_norm(")
+        watched.await_verdicts(2, seconds=60)
+    lines = watched.last_turn()
+    assert len(lines) <= 10, watched.text
+    assert lines[0].endswith(f" {KERNEL} saved") and lines[1] == f"FAILED {KERNEL}:{line}", watched.text
+    assert "elements differ" in watched.text
+    assert "  Replay: python -m opmatrix register group_norm --part kernel --case seed" in lines
+    watched.await_verdicts(3, seconds=60)
+    assert re.fullmatch(r"OK in [\d.]+ s: 2 steps ran", watched.last_turn()[-1]), watched.text
+    with edited(real.root / "pipeline/opmatrix/errors.py", "class UsageError(", "class UsageError(("):
+        wait_for(lambda: "pipeline/opmatrix/errors.py:" in watched.text)
+        assert watched.text.count("; opmatrix waits until that is done\n") == 1
+    watched.await_verdicts(4, seconds=60)
+    assert "pipeline/opmatrix/errors.py has changed: opmatrix starts anew\n" in watched.text
+    assert watched.end() == 130 and processes(real.root) == []

@@ -182,6 +182,17 @@ def test_no_more_cores_than_requested(project: Project) -> None:
     assert max(jobs for jobs, _, _ in taken) == 3
 
 
+def test_the_longest_path_runs_first_once_all_cores_are_busy(project: Project) -> None:
+    """Planned last, a chain would otherwise end last."""
+    for i in range(8):
+        project.step(f"data:{i}", "nap", "a.txt", f"build/d{i}")
+    project.step("codegen:a", "nap", "a.txt", "build/a.g")
+    project.step("compile:a", "nap", "build/a.g", "build/a.so")
+    assert project.doit("-n", "2").returncode == 0
+    ran = project.ran()
+    assert len(ran) == 10 and ran.index("a.g") <= 2 and ran.index("a.so") <= 5
+
+
 def test_one_core_by_default(project: Project) -> None:
     project.step("compile:a", "core", "a.txt", "build/a")
     project.doit()

@@ -46,7 +46,7 @@ def test_a_new_header_earlier_in_the_include_path(real: RealProject, place: str)
 def test_a_header_of_onnx_runtime_is_edited(real: RealProject, tmp_path: Path) -> None:
     """They are outside the checkout, where the step headers found them."""
     assert real.run().returncode == 0
-    found = Path(json.loads(real.layout.ort_headers.read_text())["path"])
+    found = Path(json.loads(real.layout.ort_headers_place.read_text())["path"])
     folder = shutil.copytree(found, tmp_path / "headers")
     environment = {"OPMATRIX_ORT_INCLUDE": str(folder)}
     assert real.run("compile", **environment).returncode == 0

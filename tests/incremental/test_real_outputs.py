@@ -27,7 +27,7 @@ UNLISTED = {
     "compile/*/headers.txt": "inputs that the compiler discovered: the engine checks what is in it",
     "compile/*/.ninja_*": "ninja's own",
     "compile/*/build.ninja": "ninja's own: the text is part of the step's configuration",
-    "compile/*/sdk.ninja": "ninja's own, as above",
+    "compile/*/places.ninja": "ninja's own, as above",
     "compile/*/*.txt": "ninja's own: what it built with, so that another compiler builds anew",
     "compile/*/*.json": "ninja's own, as above, and the commands for editors",
     "compile/*/*.o": "ninja's own: objects that no other step reads",

@@ -69,14 +69,14 @@ ROWS: dict[str, tuple[Callable[[RealProject], object], str]] = {
             'Case(name=f"flat_more_{dtype}", inputs=inputs(3, 12, groups=2)),\n            '
             'Case(name=f"flat_prime_{dtype}"',
         ),
-        "data, cases, draw inputs, register schema, register nodes, register kernel, register search, "
-        "register gradient, verify custom, verify decomposed, report",
+        "data, cases, draw inputs, register kernel, register search, register gradient, verify custom, "
+        "verify decomposed, report",
     ),
     "a new model": (
         lambda p: p.replace(CASES, 'flat("float64"))', 'flat("float32"), flat("float64"))'),
-        "data, cases, draw inputs, register schema, register nodes, register kernel, register search, "
-        "register gradient, export custom, export decomposed, export custom agreement, export decomposed agreement, "
-        "verify custom, verify decomposed, report",
+        "data, cases, draw inputs, register kernel, register search, register gradient, export custom, "
+        "export decomposed, export custom agreement, export decomposed agreement, verify custom, verify decomposed, "
+        "report",
     ),
     "reference, its words": (
         lambda p: p.append(f"{OP}/reference.py", "# more\n"),

@@ -15,13 +15,13 @@ import pytest
 
 from opmatrix import verdict
 from opmatrix.errors import VerifyError
-from opmatrix.project.paths import Paths
+from opmatrix.project.paths import Paths, cache_folder
 from opmatrix.spec import Attribute
 from opmatrix.stages import draw_inputs, save_case, verify
 from opmatrix.testdata import onnx_dataset
 from opmatrix.testdata.onnx_dataset import DataSet
 from opmatrix.toolchain.find_tools import find_toolchain
-from opmatrix.toolchain.ort_headers import cache_folder, find_headers
+from opmatrix.toolchain.ort_headers import find_headers
 from opmatrix.verdict import Outcome
 from tests.support import double
 from tests.support.double import CELL, exported

@@ -209,7 +209,8 @@ def test_a_workflow_comes_with_a_new_project_or_into_one(
     assert f"wrote my_ops/{new_project.WORKFLOW}\n" in said
     written = (folder / "my_ops" / new_project.WORKFLOW).read_text()
     assert f"TORCH: torch=={installed().torch.partition('+')[0]}\n" in written
-    assert f"opmatrix[tox]=={metadata.version('opmatrix')}\n" in written
+    assert f"OPMATRIX: opmatrix=={metadata.version('opmatrix')}\n" in written
+    assert 'torch: ["1.13", "2.0", "2.6", "2.9", "2.13", "2.15"]\n' in written, "a job per torch"
     monkeypatch.chdir(folder / "my_ops")
     assert "is there already, and nothing is overwritten" in opmatrix.refused("--ci", "github")
     shutil.rmtree(".github")

@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
 def program(shipped: Project, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Compile it with the headers of the sdk stage, and link the library of the onnxruntime package."""
     made = tmp_path_factory.mktemp("program") / "run_model"
-    headers = json.loads(shipped.layout.ort_headers.read_text())["path"]
+    headers = json.loads(shipped.layout.ort_headers_place.read_text())["path"]
     (library,) = (Path(onnxruntime.__file__).parent / "capi").glob("libonnxruntime.so.*")
     (made.parent / "libonnxruntime.so.1").symlink_to(library)  # its soname, which the package lacks
     command = [

@@ -6,12 +6,15 @@ import io
 import json
 import os
 import re
+import shlex
 import shutil
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import zipfile
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -70,6 +73,29 @@ def test_a_folder_for_kernels_is_of_the_verified_wheel(verified: Project) -> Non
     (verified.layout.kernel_folder / "README.md").unlink()
     assert " dist:hf-kernel\n" in verified.doit("dist", "--format", "hf-kernel").stdout
     assert (verified.layout.kernel_folder / "README.md").is_file()
+
+
+def test_a_result_that_no_signer_signed_does_not_ship(verified: Project) -> None:
+    """`forget` runs the step again, which makes it a result of this machine."""
+    text = (verified.root / "pyproject.toml").read_text()
+    line = "ci ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIENftjgiitC6h3Q+V0Eu7n2R6wRW/vZQD24wnrbK/dqO"
+    with closing(sqlite3.connect(verified.layout.state)) as database:
+        database.execute("insert into origin values ('compile:group_norm', 'https://cache.example.org', null)")
+        database.commit()
+    (verified.root / "pyproject.toml").write_text(
+        f"{text}\n[tool.opmatrix.cache]\nmode = 'off'\nsigners = ['{line}']\n"
+    )
+    try:
+        done = verified.doit("dist")
+        assert done.returncode == 1
+        assert "1 result of the wheel came from a shared cache without the signature of a signer" in done.stdout
+        (command,) = re.findall(r"doit (forget compile) && doit dist", " ".join(done.stdout.split()))[:1]
+        assert verified.doit(*shlex.split(command)).returncode == 0
+        assert verified.doit("compile:group_norm").returncode == 0
+        with closing(sqlite3.connect(verified.layout.state)) as database:
+            assert database.execute("select * from origin").fetchall() == []
+    finally:
+        (verified.root / "pyproject.toml").write_text(text)
 
 
 def test_a_wrong_kernel_ships_only_unverified(verified: Project) -> None:

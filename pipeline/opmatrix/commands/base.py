@@ -6,7 +6,7 @@ import os
 import re
 import sqlite3
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -58,10 +58,13 @@ class CommandBase(Command):
 
 
 class LockedCommand(CommandBase):
-    """Hold the lock of the build folder while the command runs. Raises LockedError when another run holds it."""
+    """Hold the lock of the build folder while the command runs. Raises LockedError when another run holds it, unless
+    the command waits for it and prints by `waits` for whom."""
+
+    waits: Callable[[str], object] | None = None
 
     def execute(self, params: dict[str, Any], args: Sequence[str]) -> int:
-        with hold(self._paths.lock) as self._lock:
+        with hold(self._paths.lock, waits=self.waits) as self._lock:
             return int(super().execute(params, args) or 0)
 
 

@@ -21,8 +21,8 @@ from opmatrix.terminal_text import width_of, wrapped
 
 _COLUMN = 34  # where the descriptions begin
 # Commands in the order in which a new user needs them; each has its purpose in `doc_purpose`.
-EVERY_DAY = ("run", "why", "list", "new", "check", "tolerances", "mutate", "compat")
-STATE = ("clean", "forget", "ignore", "info")
+EVERY_DAY = ("run", "watch", "why", "list", "new", "check", "tolerances", "mutate", "compat")
+STATE = ("clean", "forget", "ignore", "info", "cache")
 ABOUT = ("doctor", "help", "tabcompletion")
 
 FORMS = (
@@ -42,6 +42,10 @@ VARIABLES = (
     ("TERM=dumb", "a line per step instead of the live one, as in a pipe"),
     ("CXX, NINJA", "compiler and ninja, where they are not those on PATH"),
     ("OPMATRIX_ORT_INCLUDE", "a folder with ONNX Runtime's headers"),
+    ("OPMATRIX_CACHE", "the address of the shared cache, in place of pyproject.toml's, or off"),
+    ("OPMATRIX_CACHE_MODE", "read, write, check or off, in place of pyproject.toml's"),
+    ("OPMATRIX_CACHE_KEY", "the file of the SSH key that signs entries of the shared cache"),
+    ("OPMATRIX_CACHE_TOKEN", "a bearer token for the server of a shared cache"),
     ("OPMATRIX_TORCH_INDEX", "a package index that has torch's CPU builds"),
 )
 

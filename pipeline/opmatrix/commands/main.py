@@ -28,6 +28,7 @@ COMMANDS: Mapping[str, str] = {
     "run": "opmatrix.commands.run:Run",
     "why": "opmatrix.commands.status:Why",
     "list": "opmatrix.commands.status:List",
+    "watch": "opmatrix.commands.watch:Watch",
     "check": "opmatrix.commands.check:Check",
     "tolerances": "opmatrix.commands.tolerances:Tolerances",
     "mutate": "opmatrix.commands.mutate:Mutate",
@@ -35,6 +36,7 @@ COMMANDS: Mapping[str, str] = {
     "clean": "opmatrix.commands.state:Clean",
     "forget": "opmatrix.commands.state:Forget",
     "ignore": "opmatrix.commands.state:Ignore",
+    "cache": "opmatrix.commands.cache:Cache",
     "new": "opmatrix.commands.new:New",
     "help": "opmatrix.commands.help:Help",
     "info": "opmatrix.commands.status:Info",
@@ -48,6 +50,7 @@ COMMANDS: Mapping[str, str] = {
 }
 REPORTERS: Mapping[str, str] = {
     "progress": "opmatrix.engine.progress_reporter:Progress",
+    "brief": "opmatrix.engine.brief_reporter:Brief",
     "jsonl": "opmatrix.engine.jsonl_reporter:JsonLines",
 }
 # Defaults, which [tool.doit] of a pyproject.toml overrides.
@@ -58,7 +61,7 @@ SETTINGS: Mapping[str, object] = {
     "reporter": "progress",
 }
 # Commands that need no project.
-_ANYWHERE = ("new", "check", "doctor", "help", "tabcompletion", "--help", "-h", "--version")
+_ANYWHERE = ("new", "check", "cache", "doctor", "help", "tabcompletion", "--help", "-h", "--version")
 
 
 _installed = cache(entry_points)

@@ -16,18 +16,21 @@ from doit.control import TaskControl
 from doit.exceptions import InvalidCommand
 from doit.task import Stream, Task
 
-from opmatrix.commands.base import LockedCommand, annotates
+from opmatrix.commands.base import LockedCommand, annotates, option
 from opmatrix.commands.task_selection import select
 from opmatrix.engine.doit_tasks import StepTask
 from opmatrix.engine.progress_reporter import StepReporter
 from opmatrix.engine.remove_stale import collect_removed
 from opmatrix.engine.step_runner import StepRunner, ThreadRunner
-from opmatrix.errors import many
+from opmatrix.errors import UsageError, many
 
 if TYPE_CHECKING:
     from opmatrix.engine.forecast import Expected
+    from opmatrix.engine.kept_servers import Resident
+    from opmatrix.engine.shared_results import SharedResults
 
 INTERRUPTED = 130
+KEPT = "interrupted; what had finished is kept"
 STRICT = {
     "name": "strict",
     "long": "strict",
@@ -42,6 +45,21 @@ FORMAT = {
     "default": "auto",
     "choices": (("auto", "github in GitHub Actions, else text"), ("text", "text"), ("github", "with ::error lines")),
     "help": "how failures are printed: in GitHub Actions also as annotations of files and lines",
+}
+
+
+SHARD = option(
+    "shard",
+    "verify one part of the cells and checks, of equal cost on each machine that runs one: 2/5 is the second of five",
+)
+
+
+FROM_CACHE = {
+    "name": "from_cache",
+    "long": "from-cache",
+    "type": bool,
+    "default": False,
+    "help": "compute nothing: take what the shared cache has, and report what it lacks as not run",
 }
 
 
@@ -60,9 +78,13 @@ class Run(LockedCommand, DoitRun):
         opt_single,
         STRICT,
         FORMAT,
+        SHARD,
+        FROM_CACHE,
     )
     # The function that the child of a server calls with the arguments of a step.
     entry: ClassVar[str] = "opmatrix.cli:main"
+    # In a run of `doit watch`: the process that keeps the servers. Each such run is a process of its own.
+    resident: ClassVar[Resident | None] = None
 
     def execute(self, params: dict[str, Any], args: Sequence[str]) -> int:
         if params["num_process"] < 0:
@@ -73,7 +95,8 @@ class Run(LockedCommand, DoitRun):
         try:
             return super().execute(params, args)
         except KeyboardInterrupt:
-            print("interrupted; what had finished is kept", file=sys.stderr)
+            if not self.resident:  # which prints why it ends a run
+                print(KEPT, file=sys.stderr)
             return INTERRUPTED
 
     def _execute(
@@ -88,21 +111,32 @@ class Run(LockedCommand, DoitRun):
         force_verbosity: bool,
         strict: bool,
         format: str,
+        shard: str,
+        from_cache: bool,
     ) -> int:
         """Do what doit's Run does, with opmatrix's runners, for which doit 0.37 has no option."""
         self.control = select(self.task_list, self.sel_tasks, commands=self.loader.cmd_names)
         if format == "github" and reporter != "progress":
             raise InvalidCommand(f"--format github needs the reporter 'progress', found {reporter!r}")
+        if from_cache:
+            self._require_cache(always=always)
+        if shard:
+            from opmatrix.commands.shard import select_part  # imported here: most runs have no parts
+
+            self.control = select_part(self.control, shard, self._paths)
         if single:
             _drop_dependencies(self.control)
+        if self.resident:
+            self._tell(self.resident)
         cores = max(1, num_process)
         removed = collect_removed(self._paths, self.task_list, self.dep_manager.journal)
         with Path(outfile).open("w", encoding="utf-8") if isinstance(outfile, str) else nullcontext(outfile) as out:
+            found = self._reporter(reporter, out, removed, cores=cores, annotate=annotates(format))
             runner = (ThreadRunner if num_process > 1 else StepRunner)(
                 self.dep_manager,
-                self._reporter(reporter, out, removed, cores=cores, annotate=annotates(format)),
+                found,
                 continue_,
-                always,
+                always or self._compares(),
                 Stream(verbosity, force_verbosity),
                 *([num_process] if num_process > 1 else ()),
                 layout=self._paths,
@@ -110,10 +144,74 @@ class Run(LockedCommand, DoitRun):
                 lock=self._lock,
                 terminal=_terminal_variables(out),
                 cores=cores,
+                share=lambda: self._open_shared(found, only_shared=from_cache),
+                only_shared=from_cache,
+                kept=self.resident.server if self.resident else None,
             )
             code = int(runner.run_all(self.control.task_dispatcher()))
-        weak = _show_weak(self.control, strict=strict)
+        weak = (strict or reporter != "brief") and _show_weak(self.control, strict=strict)
         return code or int(strict and weak)
+
+    def _require_cache(self, *, always: bool) -> None:
+        """Raise UsageError if a run that takes all from the shared cache could take nothing."""
+        from opmatrix.shared_cache import settings  # imported here: most runs compute
+
+        found = settings.read(self._paths, os.environ)
+        if found is None:
+            raise UsageError(f"--from-cache: no shared cache is set, or it is off. Set url in {settings.TABLE}, or "
+                             f"{settings.URL}")  # fmt: skip
+        if found.prove == "local":
+            raise UsageError(f"--from-cache: {settings.TABLE} has prove = 'local', which takes no verdict from the "
+                             "cache; allowed: 'shared'")  # fmt: skip
+        if found.mode == "check":
+            raise UsageError(f"--from-cache: the mode of the shared cache is 'check', which computes everything. Set "
+                             f"{settings.MODE}=read")  # fmt: skip
+        if always:
+            raise UsageError("--from-cache computes nothing, and --always-execute computes everything: leave one out")
+
+    def _compares(self) -> bool:
+        """Return whether every step is computed, to compare it with the shared cache: its mode is "check"."""
+        mode = os.environ.get("OPMATRIX_CACHE_MODE")
+        if mode != "check" and (mode or not self._names_check()):
+            return False  # as nearly always, without the 4 ms of the lines below
+        from opmatrix.shared_cache import settings
+
+        found = settings.read(self._paths, os.environ)
+        return found is not None and found.mode == "check"
+
+    def _names_check(self) -> bool:
+        path = self._paths.root / "pyproject.toml"
+        text = path.read_text() if path.is_file() else ""
+        return '"check"' in text or "'check'" in text
+
+    def _open_shared(self, reporter: Any, *, only_shared: bool) -> SharedResults | None:
+        """Open the shared cache, if the project has one. Raises UsageError for settings that are not valid."""
+        from opmatrix.shared_cache import settings  # imported only when a step runs
+
+        if not (read := settings.read(self._paths, os.environ)):
+            return None
+        from opmatrix.engine.shared_results import SharedResults
+
+        def warn(text: str) -> None:
+            reporter.note(text) if isinstance(reporter, StepReporter) else print(text, file=sys.stderr)
+
+        chosen = [task for task in _chosen(self.control) if isinstance(task, StepTask)]
+        return SharedResults(read, layout=self._paths, state=self.dep_manager, tasks=chosen, warn=warn,
+                             only_shared=only_shared)  # fmt: skip
+
+    def _tell(self, resident: Resident) -> None:
+        """Name the servers that the chosen steps may need, and what they read of the project outside ops/, native/ and
+        build/: folders, and files of the root."""
+        from opmatrix.engine.kept_servers import Wishes
+
+        paths, steps = self._paths, [task.step for task in _chosen(self.control) if isinstance(task, StepTask)]
+        reads = {path.rpartition("/")[::2] for step in steps for path in step.reads}
+        apart = {paths.build, paths.ops, paths.native, paths.root / ".venv-matrix"}
+        folders = {folder for folder in map(Path, {folder for folder, _ in reads}) if paths.root in folder.parents}
+        more = [f for f in folders if not {*f.parents, f} & apart and not {*f.parents} & folders]
+        files = [f"{folder}/{name}" for folder, name in reads if folder == str(paths.root)]
+        servers = dict.fromkeys(name for step in steps if (name := step.server_name))
+        resident.tell(Wishes(servers=tuple(servers), reads=(*map(str, sorted(more)), *sorted(files))))
 
     def _reporter(self, name: str, out: IO[str], notes: Iterable[str], *, cores: int, annotate: bool) -> Any:
         """Return a reporter. One of opmatrix also gets the notes, and a function that forecasts the run."""

@@ -45,7 +45,7 @@ class Why(CommandBase, DoitCmdBase):
                 self.outstream.write(f"{printable(name + ': ' + _reasons(one))}\n")
         for operator in removed_operators(self._paths, self.task_list, self.dep_manager.journal):
             self.outstream.write(f"{operator} is no longer in ops/: what was built for it would be removed\n")
-        self.outstream.write(_summary(forecasts) + "\n")
+        self.outstream.write(_summary(forecasts) + _fetched(self.dep_manager.journal.origins(), forecasts) + "\n")
         self.dep_manager.close()
         return 0
 
@@ -67,6 +67,12 @@ def _summary(forecasts: Mapping[str, Forecast]) -> str:
     }
     counts = [f"{fates.count(fate)} {text}" for fate, text in words.items() if fate in fates]
     return f"{steps}, all up to date" if set(fates) <= {"up-to-date"} else f"{steps}: {', '.join(counts)}"
+
+
+def _fetched(origins: Mapping[str, tuple[str, str | None]], forecasts: Mapping[str, Forecast]) -> str:
+    """Return how many steps that are up to date did not run here, and where they did."""
+    urls = [origins[name][0] for name, one in forecasts.items() if one.fate == "up-to-date" and name in origins]
+    return f"; {len(urls)} of them from the shared cache {', '.join(dict.fromkeys(urls))}" if urls else ""
 
 
 class List(CommandBase, DoitList):
@@ -105,6 +111,9 @@ class Info(CommandBase, DoitInfo):
         code = super()._execute(pos_args, hide_status)
         if (took := self.dep_manager.journal.durations().get(pos_args[0])) is not None:
             self.outstream.write(f"\n{'last took':11s}: {took:.2f} s\n")
+        if origin := self.dep_manager.journal.origins().get(pos_args[0]):
+            signed = f", signed by {origin[1]}" if origin[1] else ""
+            self.outstream.write(f"{'it ran':11s}: elsewhere; from the shared cache {origin[0]}{signed}\n")
         return code
 
     def get_reasons(self, reasons: object) -> str:

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TextIO
 
 from opmatrix.doctor import folders, machine, packages
+from opmatrix.doctor.shared_cache import shared_cache
 from opmatrix.errors import UsageError, many, print_error, printable
 from opmatrix.model_check.finding import Finding, Mark, note, wrong
-from opmatrix.project.paths import Paths
+from opmatrix.project.paths import Paths, cache_folder
 from opmatrix.project.settings import find_root
-from opmatrix.toolchain.ort_headers import cache_folder
 
 # The mark, the mark for a terminal without Unicode, and the colour.
 _MARKS: Mapping[Mark, tuple[str, str, str]] = {
@@ -64,6 +64,7 @@ def examine(start: Path, environ: Mapping[str, str]) -> Iterator[Finding]:
             ("lock", lambda: folders.lock(here)),
             ("state", lambda: folders.state(here)),
             ("matrix", lambda: folders.environments(here)),
+            ("cache", lambda: shared_cache(here, environ)),
         ]
     else:
         checks.append(("project", lambda: [_NO_PROJECT]))

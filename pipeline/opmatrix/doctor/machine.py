@@ -16,6 +16,7 @@ from pathlib import Path
 from opmatrix.environments import bootstrap
 from opmatrix.errors import REMEDY, SdkError, ToolchainError, one_line
 from opmatrix.model_check.finding import Finding, note, ok, wrong
+from opmatrix.project.paths import cache_folder
 from opmatrix.toolchain import find_tools, ort_headers
 
 PYTHONS = ((3, 11), (3, 13))  # the oldest and the newest
@@ -102,7 +103,7 @@ def ninja(environ: Mapping[str, str]) -> Iterator[Finding]:
 
 def headers(environ: Mapping[str, str]) -> Iterator[Finding]:
     """Are there headers of ONNX Runtime? Fetches none."""
-    cache = ort_headers.cache_folder(environ)
+    cache = cache_folder(environ)
     said: list[str] = []
     try:
         found = ort_headers.present_headers(environ, cache=cache, say=said.append)

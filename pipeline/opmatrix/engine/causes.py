@@ -11,10 +11,11 @@ from pathlib import Path
 from opmatrix.engine.step_failure import DEBUG, StepBlocked, StepFailed, replay_commands
 from opmatrix.errors import Cause, many
 from opmatrix.project.paths import Paths
-from opmatrix.terminal_text import in_any_cell, wrapped
+from opmatrix.terminal_text import for_shell, in_any_cell, wrapped
 
 _MORE = " ..."
 _WHOLE = 3  # causes that the summary shows with their commands
+_SENTENCE = 3  # lines of the sentence where the verdict is brief
 _LISTED = 8  # causes that it lists, if there are more
 
 
@@ -120,6 +121,41 @@ def summary(causes: Sequence[OneCause], *, rest: str, width: int) -> list[str]:
     if len(causes) > _LISTED:
         lines.append(f"{many(len(causes) - _LISTED, 'more cause')} in {rest}")
     return [*lines, f"Replay: {causes[0].first.cause.command}", *_following(len(every) - len(causes), rest)]
+
+
+def head(one: OneCause, *, width: int, most: int) -> list[str]:
+    """Return the first lines of a cause, of which `in_lines` makes at most `most`: where it is, and its sentence, cut
+    if it must be."""
+    room = max(1, min(_SENTENCE, most - 2 - len(_commands(one, width))))
+    sentence = wrapped(f"  {one.first.cause.sentence}", width - len(_MORE)).split("\n")
+    if len(sentence) > room:
+        sentence = [*sentence[: room - 1], sentence[room - 1] + _MORE]
+    return [f"FAILED {one.first.cause.where or one.first.step.task}", *sentence]
+
+
+def in_lines(causes: Sequence[OneCause], *, width: int, most: int, shown: Sequence[str] = ()) -> list[str]:
+    """Return the first cause in at most `most` lines of a terminal of `width` columns, and as many others as fit, in a
+    line each. The command is whole, so that it can be pasted. `shown`: a `head` that is on the screen already."""
+    every, causes = causes, _first_of_all(causes)
+    one, *others = causes
+    cause, first = one.first.cause, head(one, width=width, most=most)
+    if [*shown] == first:
+        first = []
+    begins = f"; line {cause.line} is where {cause.begins} begins" if cause.begins and cause.line else ""
+    lines = [*first, _cut(f"  {one.steps}{begins}", width), *_commands(one, width)]
+    room = max(0, most - len(lines) - len(shown))
+    listed = others if len(others) <= room and len(every) == len(causes) else others[: max(0, room - 1)]
+    for other in listed:
+        found = other.first.cause
+        lines.append(_cut(f"FAILED {found.where or other.first.step.task}: {found.sentence}", width))
+    left = len(every) - 1 - len(listed)
+    return [*lines, many(left, "more cause")] if left and room else lines
+
+
+def _commands(one: OneCause, width: int) -> list[str]:
+    """Return the lines of the command that shows more, and of what to do next."""
+    commands = [f"  Replay: {one.first.cause.command}", *_next_step(one.first, alone=True)]
+    return wrapped(for_shell("\n".join(commands)), width).split("\n")
 
 
 def _first_of_all(causes: Sequence[OneCause]) -> list[OneCause]:

@@ -20,6 +20,7 @@ create table if not exists step (name text primary key, key text, detail text);
 create table if not exists file (path text primary key, mtime int, ctime int, size int, inode int, digest text);
 create table if not exists meaning (fingerprint text primary key, text text);
 create table if not exists duration (name text primary key, seconds real);
+create table if not exists origin (name text primary key, url text, signer text);
 create table if not exists note (task text, field text, value text, primary key (task, field));
 """
 
@@ -74,6 +75,8 @@ class Journal:
             self._database.execute(f"pragma user_version = {VERSION}")
         self._database.executescript("pragma journal_mode = wal; pragma synchronous = normal;" + _TABLES)
         self._keys: dict[str, str | None] = dict(self._database.execute("select name, key from step"))
+        rows = self._database.execute("select * from origin")
+        self._origins: dict[str, tuple[str, str | None]] = {name: (url, signer) for name, url, signer in rows}
         self._notes: dict[str, dict[str, Any]] = {}
         for task, field, value in self._database.execute("select task, field, value from note"):
             self._notes.setdefault(task, {})[field] = json.loads(value)
@@ -148,6 +151,18 @@ class Journal:
     def took(self, step: str, seconds: float) -> None:
         self._database.execute("insert or replace into duration values (?, ?)", (step, seconds))
 
+    def came_from(self, step: str, origin: tuple[str, str | None] | None) -> None:
+        """Record from which shared cache a step's result came, and who signed it; None if it was computed here."""
+        if origin:
+            self._database.execute("insert or replace into origin values (?, ?, ?)", (step, *origin))
+            self._origins[step] = origin
+        elif self._origins.pop(step, None):
+            self._database.execute("delete from origin where name = ?", (step,))
+
+    def origins(self) -> dict[str, tuple[str, str | None]]:
+        """Return the steps whose result came from a shared cache: its address, and who signed it."""
+        return dict(self._origins)
+
     def durations(self) -> dict[str, float]:
         """Return the seconds that each step last took."""
         return dict(self._database.execute("select name, seconds from duration"))
@@ -165,6 +180,7 @@ class Journal:
             del self._keys[step]
             self._database.execute("delete from step where name = ?", (step,))
             self._database.execute("delete from duration where name = ?", (step,))
+            self.came_from(step, None)
 
     def save_files(self, files: Mapping[str, tuple[Mark, str]]) -> None:
         self.files |= files

@@ -15,6 +15,7 @@ from doit.task import Task
 from opmatrix.engine.database import Journal
 from opmatrix.engine.doit_tasks import StepTask
 from opmatrix.engine.explain_change import differences
+from opmatrix.engine.longest_path import estimated
 from opmatrix.engine.up_to_date import State, step_detail
 
 # "run": the step runs. "wait": it runs if a step before it changes one of its inputs. "error": it cannot run.
@@ -74,15 +75,7 @@ class Expected:
 def expected(control: TaskControl, state: State, *, cores: int) -> Expected:
     """Estimate each step by its last duration, else by the mean of its group, else 0."""
     forecasts = forecast(control.tasks, control.selected_tasks, state)
-    known = state.journal.durations()
-    groups: dict[str, list[float]] = {}
-    for step, took in known.items():
-        groups.setdefault(step.partition(":")[0], []).append(took)
-
-    def seconds(step: str) -> float:
-        group = groups.get(step.partition(":")[0], [0.0])
-        return known.get(step, sum(group) / len(group))
-
+    seconds = estimated(state.journal.durations(), usual={}, least=0.0)
     running = {step: seconds(step) for step, one in forecasts.items() if one.fate in ("run", "wait")}
     return Expected(running, {step: "; ".join(one.reasons) for step, one in forecasts.items() if one.reasons}, cores)
 

@@ -30,6 +30,7 @@ _POLL = 0.1
 @dataclass(kw_only=True)
 class _Running:
     answer: int
+    lock: int  # of the build folder, which a step holds as long as it runs, also after its client was killed
     done: int  # the reading end of the pipe to which the step writes DONE
     log: Path
     started: float
@@ -41,7 +42,8 @@ class _Running:
 
 
 class Server:
-    """Serves requests: JSON (arguments, log, seconds, megabytes, environment) with a pipe for the answer."""
+    """Serves requests: JSON (arguments, log, seconds, megabytes, environment), with a pipe for the answer and the lock
+    of the build folder. A step is killed when nobody can read its answer."""
 
     def __init__(self, requests: socket.socket, entry: Entry) -> None:
         self._requests, self._entry = requests, entry
@@ -70,7 +72,7 @@ class Server:
 
     def _receive(self) -> bool:
         try:
-            message, (answer, *_), _, _ = socket.recv_fds(self._requests, 1 << 16, 1)
+            message, (answer, lock), _, _ = socket.recv_fds(self._requests, 1 << 16, 2)
         except (ValueError, ConnectionError):  # no pipe: the socket was closed
             return False
         request = json.loads(message)
@@ -85,6 +87,7 @@ class Server:
             os.setpgid(process, process)
         self._running[process] = _Running(
             answer=answer,
+            lock=lock,
             done=done,
             log=Path(request["log"]),
             started=started,
@@ -113,6 +116,7 @@ class Server:
         with suppress(BlockingIOError):
             said = os.read(step.done, len(DONE))
         os.close(step.done)
+        os.close(step.lock)
         ending = {
             "status": os.waitstatus_to_exitcode(status),
             "done": status == 0 and said == DONE,
@@ -148,6 +152,8 @@ class Server:
             elif not step.stopped and _printed(process, step.log) > MOST_BYTES:
                 step.stopped = "log"
                 kill_group(process)
+            elif _unread(step.answer):  # the run that asked has ended; the server of `doit watch` outlives it
+                kill_group(process)
 
     def _kill_left_behind(self) -> None:
         """Kill child processes that are no steps: those that steps started and no longer wait for."""
@@ -168,6 +174,13 @@ class Server:
                     time.sleep(0.002)
             except ChildProcessError:
                 return
+
+
+def _unread(pipe: int) -> bool:
+    """Return whether no process has the reading end of a pipe any more."""
+    poll = select.poll()
+    poll.register(pipe, 0)  # which asks for errors alone
+    return bool(poll.poll(0))
 
 
 def _printed(process: int, log: Path) -> int:

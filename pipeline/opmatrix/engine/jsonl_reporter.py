@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Mapping
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from doit.exceptions import BaseFail
 from doit.task import Task
@@ -14,6 +14,9 @@ from opmatrix.engine.doit_tasks import StepTask
 from opmatrix.engine.progress_reporter import StepReporter
 from opmatrix.engine.step_failure import StepBlocked, StepFailed
 from opmatrix.terminal_text import for_shell
+
+if TYPE_CHECKING:
+    from opmatrix.engine.shared_results import Origin
 
 
 class JsonLines(StepReporter):
@@ -25,6 +28,7 @@ class JsonLines(StepReporter):
         super().__init__(outstream, options)
         self._started: dict[str, float] = {}
         self._cpu: dict[str, float] = {}
+        self._origins: dict[str, Origin] = {}
 
     def initialize(self, tasks: Mapping[str, Task], selected_tasks: Iterable[str]) -> None:
         super().initialize(tasks, selected_tasks)
@@ -40,6 +44,10 @@ class JsonLines(StepReporter):
     def add_cpu(self, task: Task, cpu: float) -> None:
         """Called by worker threads, too."""
         self._cpu[task.name] = cpu
+
+    def add_fetched(self, task: Task, origin: Origin) -> None:
+        """Called by worker threads, too."""
+        self._origins[task.name] = origin
 
     def add_server(self, name: str, seconds: float, cpu: float) -> None:
         """Called by worker threads, too."""
@@ -74,6 +82,8 @@ class JsonLines(StepReporter):
         if isinstance(task, StepTask):
             now = time.monotonic()
             seconds = now - self._started.pop(task.name, now)  # 0 for a step that did not run
+            if origin := self._origins.pop(task.name, None):
+                more = {"from": origin.url, **({"signer": origin.signer} if origin.signer else {}), **more}
             if (cpu := self._cpu.pop(task.name, None)) is not None:
                 more = {"cpu": round(cpu, 3), **more}
             self._write_event("end", step=task.name, outcome=outcome, seconds=round(seconds, 3), **more)

@@ -6,11 +6,13 @@ import fcntl
 import os
 import shlex
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from opmatrix.errors import REMEDY, OpmatrixError
+
+_BRIEFLY = 0.3  # seconds after which a run that waits for the lock prints for whom
 
 
 class LockedError(OpmatrixError, exit_code=3):
@@ -18,8 +20,9 @@ class LockedError(OpmatrixError, exit_code=3):
 
 
 @contextmanager
-def hold(path: Path, *, patience: float = 5) -> Iterator[int]:
-    """Hold the lock and yield its descriptor; a process that inherits it holds the lock too. Raises LockedError.
+def hold(path: Path, *, patience: float = 5, waits: Callable[[str], object] | None = None) -> Iterator[int]:
+    """Hold the lock and yield its descriptor; a process that inherits it holds the lock too. Raises LockedError when
+    another run holds it; with `waits`, print by it who does, and wait.
 
     The kernel releases the lock when all holders have ended, also by a signal, so there are no stale locks.
     """
@@ -29,7 +32,7 @@ def hold(path: Path, *, patience: float = 5) -> Iterator[int]:
     except OSError as error:
         raise LockedError(f"cannot write to '{path.parent}': {error.strerror}. {REMEDY}") from error
     try:
-        _acquire(descriptor, path, patience=patience)
+        _acquire(descriptor, path, patience=patience, waits=waits)
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         yield descriptor
@@ -37,18 +40,30 @@ def hold(path: Path, *, patience: float = 5) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _acquire(descriptor: int, path: Path, *, patience: float) -> None:
-    deadline = time.monotonic() + patience
+def _acquire(descriptor: int, path: Path, *, patience: float, waits: Callable[[str], object] | None) -> None:
+    began, said = time.monotonic(), False
     while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
         except BlockingIOError:
             holder = os.pread(descriptor, 32, 0).decode().strip()
+        waited = time.monotonic() - began
         # The servers of a killed run hold the lock until their last child process ends, some milliseconds later.
-        if _alive(holder) or time.monotonic() > deadline:
+        if waits:
+            if not said and waited > _BRIEFLY:
+                waits(f"waiting for another run in {path.parent}: {shown_holders(_holders(path, holder))}")
+                said = True
+        elif _alive(holder) or waited > patience:
             raise LockedError(_message(path, holder))
         time.sleep(0.01)
+
+
+def _holders(path: Path, recorded: str) -> dict[int, str]:
+    """Return the process that the file names, if it holds the lock, else all that do."""
+    holders = held_by(path)
+    holders.pop(os.getpid(), None)
+    return {int(recorded): holders[int(recorded)]} if recorded in map(str, holders) else holders
 
 
 def _message(path: Path, recorded: str) -> str:

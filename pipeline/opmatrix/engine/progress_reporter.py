@@ -24,7 +24,8 @@ from opmatrix.step_log import last_progress
 from opmatrix.terminal_text import for_shell, width_of, wrapped
 
 _IGNORED = "ignored by `doit ignore`"
-_OUTCOMES = ("run", "up to date", "failed", _IGNORED)  # in the order of the last line
+FETCHED = "from the shared cache"
+_OUTCOMES = ("run", FETCHED, "up to date", "failed", _IGNORED)  # in the order of the last line
 _LONG = 2.0  # seconds after which the live line shows how far a step is
 _SHOWN = 3  # such steps at a time
 ALL = 2  # doit -v 2: show the output of every step
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from opmatrix.engine.causes import Causes, OneCause
     from opmatrix.engine.forecast import Expected
     from opmatrix.engine.live_line import Display
+    from opmatrix.engine.shared_results import Origin
 
 
 class StepReporter(ConsoleReporter):
@@ -47,6 +49,7 @@ class StepReporter(ConsoleReporter):
         self._expected: Expected | None = None
         self._guard = threading.Lock()
         self._total = 0
+        self._selected: set[str] = set()  # with the dependencies of what is selected
 
     def initialize(self, tasks: Mapping[str, Task], selected_tasks: Iterable[str]) -> None:
         """Count the steps that are selected, with their dependencies."""
@@ -58,6 +61,7 @@ class StepReporter(ConsoleReporter):
                 names.add(name)
                 waiting += tasks[name].task_dep
         self._total = sum(isinstance(tasks[name], StepTask) for name in names)
+        self._selected = names
 
     def step_begins(self) -> None:
         """Make the forecast before the first step begins, because that changes the state."""
@@ -69,6 +73,9 @@ class StepReporter(ConsoleReporter):
 
     def add_cpu(self, task: Task, cpu: float) -> None:
         """Take the CPU seconds of a step and all its child processes. Called by worker threads, too."""
+
+    def add_fetched(self, task: Task, origin: Origin) -> None:
+        """Take where the result of a step came from that did not run. Called by worker threads, too."""
 
     def add_server(self, name: str, seconds: float, cpu: float) -> None:
         """Take the seconds and CPU seconds that a server took to start. Called by worker threads, too."""
@@ -86,6 +93,7 @@ class Progress(StepReporter):
         self._display: Display | None = None
         self._running: dict[str, float] = {}
         self._ended: set[str] = set()
+        self._fetched: set[str] = set()
         self._counts = Counter(dict.fromkeys(_OUTCOMES, 0))
         self._failures: Causes | None = None
         self._report_failure: StepFailed | None = None
@@ -119,9 +127,13 @@ class Progress(StepReporter):
                     self._lines.start()
                 self._update()
 
+    def add_fetched(self, task: Task, origin: Origin) -> None:
+        """Count a step that did not run. Called by worker threads, too."""
+        self._fetched.add(task.name)
+
     def add_success(self, task: Task) -> None:
         if isinstance(task, StepTask):
-            self._counts["run"] += 1
+            self._counts[FETCHED if task.name in self._fetched else "run"] += 1
             self._operators.add(task.step.operator)
             self._recorded |= is_reported(task.step)
             self._report_ran |= task.name == REPORT

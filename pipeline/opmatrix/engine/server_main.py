@@ -13,6 +13,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Mapping
+from importlib import metadata
 from pathlib import Path
 from typing import cast
 
@@ -36,8 +37,11 @@ WARM_UPS: Mapping[str, tuple[str, ...]] = {
 
 # Set before a server starts, because libraries read them when they are loaded. One thread: the threads of OpenMP do not
 # survive a fork, and onnxruntime's telemetry starts a thread on import. hypothesis imports the plugins of all installed
-# packages, such as trio's, which takes 0.2 CPU s.
+# packages, such as trio's, which takes 0.2 CPU s. torch stays at x86-64-v3 on a processor that has more, as NumPy does
+# (`pin_numpy`): what is proven is then the same on all machines of a team, which share it (opmatrix.shared_cache.salt).
 ENVIRONMENT: Mapping[str, str] = {
+    "ATEN_CPU_CAPABILITY": "avx2",
+    "ONEDNN_MAX_CPU_ISA": "AVX2",
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
@@ -46,8 +50,20 @@ ENVIRONMENT: Mapping[str, str] = {
 }
 
 
+# The names of what NumPy has beyond x86-64-v3. 2.4 has one for each level of the psABI; with an unknown name it warns.
+_BEYOND_V3 = "X86_V4 AVX512_ICL AVX512_SPR"
+_BEYOND_V3_BEFORE_2_4 = "AVX512F AVX512CD AVX512_KNL AVX512_KNM AVX512_SKX AVX512_CLX AVX512_CNL AVX512_ICL"
+
+
+def pin_numpy() -> None:
+    """Keep NumPy at x86-64-v3, in this process and in those that it starts, before anything imports NumPy."""
+    major, least = (int(part) for part in metadata.version("numpy").split(".")[:2])
+    os.environ["NPY_DISABLE_CPU_FEATURES"] = _BEYOND_V3 if (major, least) >= (2, 4) else _BEYOND_V3_BEFORE_2_4
+
+
 def main(name: str, entry: str, client: str) -> None:
     """Import the modules of the server `name`, answer the client, and serve."""
+    pin_numpy()
     gc.disable()  # saves a tenth of the time of importing torch
     die_with_parent()  # later, the server ends when the socket is closed
     if os.getppid() != int(client):  # the client ended before this call

@@ -102,6 +102,24 @@ class StepBlocked(TaskFailed):
         return f"not run: {self.cause.step.task} failed: {told or self.cause.brief}"
 
 
+class NotShared(StepBlocked):
+    """A step that a run which computes nothing did not run, because the shared cache has no result of it, or of the
+    step `cause` that it needs."""
+
+    @classmethod
+    def of(cls, step: Step) -> NotShared:
+        return cls(step.task, StepFailed(step, summary=f"the shared cache has no result of {steps_like(step)}"))
+
+    @property
+    def detail(self) -> str:
+        return f"not run: {self.cause.summary}"
+
+
+def steps_like(step: Step) -> str:
+    """Return ``verify:gelu*`` for the step of a cell or of a check: a pattern of tasks. Other steps have their name."""
+    return f"{step.group}:{step.operator}*" if step.cell or "@" in step.name else step.task
+
+
 def replay_command(failure: StepFailed) -> str:
     """Return the command that runs the failed step again."""
     case = ["--case", failure.case] if failure.case else []
@@ -184,8 +202,11 @@ def leave_verdict(step: Step, failure: StepFailed | StepBlocked) -> None:
 
     if isinstance(failure, StepFailed) and not failure.died and _outcome(path) in verdict.WRONG:
         return
-    cause = failure.cause.step if isinstance(failure, StepBlocked) else None
-    blocked_by = verdict.FailedStep(group=cause.group, name=cause.name) if cause else None
+    blocked_by = None
+    if isinstance(failure, StepBlocked):
+        cause, missing = failure.cause.step, isinstance(failure, NotShared)
+        name = steps_like(cause).partition(":")[2] if missing else cause.name
+        blocked_by = verdict.FailedStep(group=cause.group, name=name, missing=missing)
     found: verdict.Found
     if step.lowering and step.cell:
         found = verdict.Verdict(op=step.operator, lowering=step.lowering, cell=step.cell, outcome="failed")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import bisect
+import heapq
+import itertools
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -11,18 +14,21 @@ from typing import TYPE_CHECKING, Any
 
 from doit.control import ExecNode
 from doit.exceptions import BaseFail
-from doit.runner import MThreadRunner, Runner
+from doit.runner import JobHold, JobTaskPickle, MThreadRunner, Runner
 from doit.task import Task
 
-from opmatrix.engine.doit_tasks import REPORT, StepTask, is_reported, is_reported_on_demand
+from opmatrix.engine.doit_tasks import DECLARATION, DIST, REPORT, StepTask, is_reported, is_reported_on_demand
+from opmatrix.engine.longest_path import ranks
 from opmatrix.engine.progress_reporter import StepReporter
-from opmatrix.engine.step_failure import StepBlocked, StepFailed, failure_of, leave_verdict
+from opmatrix.engine.step_failure import NotShared, StepBlocked, StepFailed, failure_of, leave_verdict
 from opmatrix.errors import OpmatrixError, disk_fault
 from opmatrix.project.paths import Paths
+from opmatrix.step import Step
 from opmatrix.step_log import RAN
 
 if TYPE_CHECKING:
-    from opmatrix.engine.server_pool import Pool
+    from opmatrix.engine.server_pool import Client, Pool
+    from opmatrix.engine.shared_results import Origin, SharedResults
 
 
 # The environment variable with the number of processes that a step may run at a time, as ninja's -j.
@@ -32,6 +38,20 @@ JOBS = "OPMATRIX_JOBS"
 # the checks that run several threads are short.
 _MOST_CORES = {"compile": 3}
 
+_MORE_THREADS = 4  # than twice the cores: of steps that wait for a core or for a server
+_LOOKAHEAD = 256  # steps that are known to be ready and have no thread
+_OF_THIS_MACHINE = (DECLARATION, "headers", REPORT)
+
+
+def _is_of_this_machine(step: Step, layout: Paths) -> bool:
+    """Return whether a step runs also where nothing is computed: it finds what this machine has, or shows what is
+    known. The comparison of exports reads the manifests of all cells, which only this run has together."""
+    if step.group == "environment":
+        return layout.stamp(step.name).is_dir()
+    from opmatrix.plan.shards import is_joint  # imported here: most runs compute
+
+    return step.group in _OF_THIS_MACHINE or is_joint(step)
+
 
 def _prints_colours(task: StepTask) -> bool:
     """Return whether a step's output is shown in a terminal as it is: the report, and the errors of a compiler."""
@@ -39,20 +59,28 @@ def _prints_colours(task: StepTask) -> bool:
 
 
 class Cores:
-    """The cores of a run, at most those of `doit -n`, shared by its steps."""
+    """The cores of a run, at most those of `doit -n`, shared by its steps. Of those that wait for a core, the one with
+    the lowest rank gets it: that of a step in `ranks`."""
 
     def __init__(self, count: int) -> None:
+        self.ranks: Mapping[str, int] = {}
         self._free = count
         self._half = max(1, count // 2)  # the most for one step: often only one of its objects is out of date
         self._changed = threading.Condition()
+        self._waiting: list[tuple[int, int]] = []
+        self._tickets = itertools.count()
 
     @contextmanager
     def take(self, task: StepTask) -> Iterator[int]:
         """Wait for a free core, then take as many of the free ones as the step can use; yield their number."""
         with self._changed:
-            self._changed.wait_for(lambda: self._free > 0)
+            ticket = (self.ranks.get(task.name, 0), next(self._tickets))
+            heapq.heappush(self._waiting, ticket)
+            self._changed.wait_for(lambda: self._free > 0 and self._waiting[0] == ticket)
+            heapq.heappop(self._waiting)
             taken = min(self._free, self._half, _MOST_CORES.get(task.step.group, 1))
             self._free -= taken
+            self._changed.notify_all()  # the next one may take what is left
         try:
             yield taken
         finally:
@@ -62,17 +90,31 @@ class Cores:
 
 
 class StepRunner(Runner):
-    """Runs one step at a time. `entry` and `lock` are those of Pool; `terminal` is for what prints colours."""
+    """Runs one step at a time. `entry`, `lock` and `kept` are those of Pool; `terminal` is for what prints colours;
+    `share` opens the shared cache, if the project has one; with `only_shared`, a step whose result it lacks does not
+    run."""
 
     def __init__(
-        self, *arguments: Any, layout: Paths, entry: str, lock: int, terminal: Mapping[str, str], cores: int = 1
+        self,
+        *arguments: Any,
+        layout: Paths,
+        entry: str,
+        lock: int,
+        terminal: Mapping[str, str],
+        cores: int = 1,
+        share: Callable[[], SharedResults | None] = lambda: None,
+        only_shared: bool = False,
+        kept: Callable[[str], Client] | None = None,
     ) -> None:
         super().__init__(*arguments)
+        self._only_shared = only_shared
+        self._share = share
+        self._origins: dict[str, Origin] = {}  # of the steps whose result came from the shared cache
         self._step_reporter = self.reporter if isinstance(self.reporter, StepReporter) else None  # None: one of doit's
         self._cores = Cores(cores)
         self._seconds: dict[str, float] = {}
         self._ran: set[str] = set()  # the operators of which a step ran
-        self._layout, self._entry, self._lock, self._terminal = layout, entry, lock, terminal
+        self._layout, self._entry, self._lock, self._terminal, self._kept = layout, entry, lock, terminal, kept
         self._failures: dict[str, StepFailed | StepBlocked] = {}
 
     def select_task(self, node: ExecNode, tasks_dict: Mapping[str, Task]) -> bool:
@@ -91,7 +133,7 @@ class StepRunner(Runner):
             node.bad_deps, node.ignored_deps = [], []  # a report covers the verdicts that exist
             self._list_verdicts(node.task, [*tasks_dict.values()])
         if node.bad_deps:
-            self._handle_task_error(node, StepBlocked(node.task.name, self._cause(node)))
+            self._handle_task_error(node, self._blocked(node))
             return False
         chosen = bool(super().select_task(node, tasks_dict))
         if not isinstance(node.task, StepTask):
@@ -104,6 +146,11 @@ class StepRunner(Runner):
             self.dep_manager.begin(node.task)
             if is_reported_on_demand(node.task.step):
                 self.dep_manager.journal.forget(REPORT)  # so that the next run, which does not plan it, reports it
+            if node.task.step.group == DIST:
+                from opmatrix.report import origins  # imported here, as in `_pool`
+
+                origins.write(self._layout, self.dep_manager.journal.origins())
+            _ = self._shared  # settings that are not valid end the run before anything ran
             self._pool.prepare()
         return chosen
 
@@ -115,6 +162,7 @@ class StepRunner(Runner):
             return
         from opmatrix.engine.earlier_verdicts import valid_earlier_verdicts
         from opmatrix.files import write_text  # imported here, as in `_pool`
+        from opmatrix.report import origins
         from opmatrix.report.history import write_seconds
 
         earlier = valid_earlier_verdicts(self._layout, tasks, self.dep_manager)
@@ -122,6 +170,7 @@ class StepRunner(Runner):
         written = (path for path in verdicts if path and Path(path).is_file())
         covered = {*task.step.reads, *map(str, earlier.verdicts), *written}
         write_seconds(self._layout, self.dep_manager.journal.durations())
+        origins.write(self._layout, self.dep_manager.journal.origins())
         listed = sorted(covered)  # so that the order does not depend on the choice of cells
         write_text(Path(task.step.discovered_inputs), "".join(f"{path}\n" for path in listed))
         if (stale := earlier.stale) and self._step_reporter:
@@ -133,21 +182,52 @@ class StepRunner(Runner):
         from opmatrix.engine.server_pool import Pool  # imported here: a run with nothing to do does without
 
         started = self._step_reporter.add_server if self._step_reporter else None
-        return Pool(self._layout, entry=self._entry, lock=self._lock, started=started)
+        return Pool(self._layout, entry=self._entry, lock=self._lock, started=started, kept=self._kept)
+
+    @cached_property
+    def _shared(self) -> SharedResults | None:
+        return self._share()
 
     def finish(self) -> int:
         if "_pool" in vars(self):
             self._pool.close()
+        if shared := vars(self).get("_shared"):
+            shared.close()
         return int(super().finish())
 
     def execute_task(self, task: Task) -> BaseFail | None:
-        """Run the step of a task in its server. Called by worker threads, too."""
-        self.reporter.execute_task(task)
+        """Take the result of a task's step from the shared cache, or run it. Called by worker threads, too."""
         if not isinstance(task, StepTask):
+            self.reporter.execute_task(task)
             return None
+        try:
+            if self._shared and not self.always_execute and (origin := self._shared.fetch(task)):
+                self.reporter.execute_task(task)
+                self._take(task, origin)
+                return None
+        except OSError as error:
+            return StepFailed(task.step, summary=disk_fault(error) or str(error), died=True)
+        if self._only_shared and not _is_of_this_machine(task.step, self._layout):
+            return NotShared.of(task.step)
+        failure = self._compute(task)
+        if self._shared and failure is None:
+            failure = self._shared.store(task, seconds=self._seconds[task.name])
+        elif self._shared:
+            self._shared.failed(task)
+        return failure
+
+    def _take(self, task: StepTask, origin: Origin) -> None:
+        self._seconds[task.name], self._origins[task.name] = origin.seconds, origin
+        if task.step.operator:
+            self._ran.add(task.step.operator)
+        if self._step_reporter:
+            self._step_reporter.add_fetched(task, origin)
+
+    def _compute(self, task: StepTask) -> BaseFail | None:
+        """Run a step in its server."""
         step, log = task.step, self._layout.log(task.name)
         try:
-            with self._cores.take(task) as taken:
+            with self._pool.started(step.server_name, lambda: self._on_core(task)) as taken:
                 ending = self._pool.run(
                     (*step.command, *step.asks),
                     server=step.server_name,
@@ -169,6 +249,13 @@ class StepRunner(Runner):
             return StepFailed(step, summary=f"ended well, but did not write {', '.join(missing)}", log=log)
         return None
 
+    @contextmanager
+    def _on_core(self, task: StepTask) -> Iterator[int]:
+        """Wait for a core; yield how many the step may use. It is shown as running from then on."""
+        with self._cores.take(task) as taken:
+            self.reporter.execute_task(task)
+            yield taken
+
     def _environment(self, task: StepTask) -> dict[str, str]:
         """Return the terminal, for a step whose output is shown there, and for the report which operators changed."""
         ran = {RAN: ",".join(sorted(self._ran))} if self._ran and task.name == REPORT else {}
@@ -179,6 +266,10 @@ class StepRunner(Runner):
         if node.run_status != "successful" or not isinstance(node.task, StepTask):
             return
         self.dep_manager.journal.took(node.task.name, self._seconds[node.task.name])
+        origin = self._origins.get(node.task.name)
+        self.dep_manager.journal.came_from(node.task.name, (origin.url, origin.signer) if origin else None)
+        if self._only_shared and node.task.step.group == "environment":
+            self.dep_manager.journal.forget(node.task.name)  # only what is in it came, so that the next run makes it
         if node.task.name == REPORT:
             from opmatrix.report.report_json import is_wrong  # imported here, as above
 
@@ -199,11 +290,65 @@ class StepRunner(Runner):
         self._failures[node.task.name] = base_fail
         super()._handle_task_error(node, base_fail)
 
-    def _cause(self, node: ExecNode) -> StepFailed:
-        """Return the failure because of which a task cannot run."""
+    def _blocked(self, node: ExecNode) -> StepBlocked:
+        """Return the failure of a task that cannot run because one before it failed."""
         failure = self._failures[node.bad_deps[0].task.name]
-        return failure.cause if isinstance(failure, StepBlocked) else failure
+        kind = NotShared if isinstance(failure, NotShared) else StepBlocked
+        return kind(node.task.name, failure.cause if isinstance(failure, StepBlocked) else failure)
 
 
 class ThreadRunner(StepRunner, MThreadRunner):
-    """Runs N steps at a time, for `doit -n N`. The threads only wait for the child processes of servers."""
+    """Runs N steps at a time, for `doit -n N`. The threads only wait, for the child processes of servers and for cores.
+
+    There are more threads than cores, so that no core is free while a step is ready, whatever server starts. Of the
+    ready steps, the one on the longest path to the end of the run is the first to get a thread, and a core.
+    """
+
+    num_process: int
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._at_once = self.num_process
+        self.num_process = 2 * self._at_once + _MORE_THREADS
+        self._ready: list[tuple[int, str]] = []
+        self._given = 0  # steps that have a thread
+
+    def get_next_job(self, completed: ExecNode | None) -> Any:
+        """Return the next job for a thread: a step, JobHold if none is ready, or None at the end.
+
+        doit's dispatcher gives ready tasks in the plan's order. While a core is free, the first one runs at once;
+        otherwise there is time to look for further ones, and the best of them is next.
+        """
+        self._given -= completed is not None
+        node, has_ended = completed, False
+        while not self._stop_running and (node or not self._ready or self._looks_ahead()):
+            try:
+                node = self.task_dispatcher.generator.send(node)
+            except StopIteration:
+                has_ended = True
+                break
+            if node == "hold on":
+                break
+            if self.select_task(node, self.tasks):
+                if not self._cores.ranks:
+                    self._cores.ranks = ranks(self.tasks, self.dep_manager.journal.durations())
+                bisect.insort(self._ready, (self._cores.ranks[node.task.name], node.task.name))
+                node = None
+        if self._stop_running or (has_ended and not self._ready):
+            return None
+        if not self._ready:
+            self.free_proc += 1
+            return JobHold()
+        self._given += 1
+        return JobTaskPickle(self.tasks[self._next()])
+
+    def _looks_ahead(self) -> bool:
+        return self._given >= self._at_once and len(self._ready) < _LOOKAHEAD
+
+    def _next(self) -> str:
+        """Remove and return the ready step to run next: the best one whose server is not just starting, if any."""
+        for index, (_, name) in enumerate(self._ready):
+            task = self.tasks[name]
+            if not isinstance(task, StepTask) or not self._pool.is_starting(task.step.server_name):
+                return self._ready.pop(index)[1]
+        return self._ready.pop(0)[1]

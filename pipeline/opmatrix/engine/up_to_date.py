@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from opmatrix.engine.file_hashes import Fingerprints
 from opmatrix.files import Mark, mark
 
 _Digests = Mapping[str, str | None]
+_Digest = Callable[[str], str | None]
 _LINK = "-> "
 
 
@@ -90,7 +91,7 @@ class State(Dependency):
         self._written |= {path: (digest, task.name) for path, digest in outputs.items()}
         if self.changed_meanwhile(task):
             return
-        inputs = {**self.digests(task)[0], **self._digests_at_start(task)}
+        inputs = {**self.digests(task)[0], **self.inputs_at_start(task)}
         self._remove_dropped(task, outputs)
         detail = step_detail(task, inputs, outputs)
         self.journal.record(task.name, key=_key(detail), detail=detail)
@@ -108,12 +109,13 @@ class State(Dependency):
         """Remove the records of a step and each output that it did not leave in this state.
 
         The other outputs stay: ninja compares their time stamps. The report's files stay, too, because the new report
-        lists the changes since the last one.
+        lists the changes since the last one. So do links: a step that makes the same ones may run now, such as that of
+        the same model in another ONNX Runtime; and a step replaces those that are wrong.
         """
         if task.name == REPORT:
             return
         known = (self.journal.detail(task.name) or {}).get("outputs", {})
-        found = self._outputs(task).items()
+        found = self._digests(task.targets).items()
         foreign = (path for path, digest in found if digest is not None and digest != known.get(path))
         for path in (*task.step.records, *foreign):
             Path(self._prefix, path).unlink(missing_ok=True)
@@ -133,7 +135,7 @@ class State(Dependency):
     def changed_meanwhile(self, task: Task) -> str | None:
         """Return a sentence why the result of a step is invalid, or None: an input that changed since the step began
         or since another step wrote it, or a declaration that changed since the step was planned."""
-        for path, digest in self._digests_at_start(task).items():
+        for path, digest in self.inputs_at_start(task).items():
             written, writer = self._written.get(path, (digest, ""))
             if written != digest:
                 return f"{path} was changed after {writer} wrote it"
@@ -145,13 +147,18 @@ class State(Dependency):
         """Return whether a step with this `step_detail` need not run."""
         return _key(detail) == self.journal.key(step)
 
-    def digests(self, task: StepTask) -> tuple[dict[str, str | None], dict[str, str | None]]:
-        """Return the digests of the inputs and of the outputs of a step, by path in the project. Raises OSError."""
+    def digests(
+        self, task: StepTask, digest: _Digest | None = None
+    ) -> tuple[dict[str, str | None], dict[str, str | None]]:
+        """Return the digests of the inputs and of the outputs of a step, by path in the project. Raises OSError.
+
+        `digest`: in place of reading the files.
+        """
         discovered: list[str] = []
         if task.step.discovered_inputs:
             with suppress(OSError, UnicodeDecodeError):
                 discovered = Path(task.step.discovered_inputs).read_text().splitlines()
-        return self._digests({*task.file_dep, *discovered}), self._outputs(task)
+        return self._digests({*task.file_dep, *discovered}, digest), self._outputs(task, digest)
 
     def unchanged(self, known: _Digests) -> bool:
         """Return whether files, by path in the project, still have these digests. Raises OSError."""
@@ -160,17 +167,21 @@ class State(Dependency):
             for path, digest in known.items()
         )
 
-    def _digests_at_start(self, task: StepTask) -> _Digests:
+    def digest(self, path: str) -> str | None:
+        """Return the digest of a file, by its path in the project or an absolute one. Raises OSError."""
+        return self._files.digest(path if path.startswith("/") else f"{self._prefix}{path}")
+
+    def inputs_at_start(self, task: StepTask) -> _Digests:
         """Return the digests that the inputs had as the step began, without its discovered inputs."""
         before = self._inputs_at_start[task.name]
         return {path: before[path] for path in map(self.relative, task.file_dep)}
 
-    def _digests(self, paths: Iterable[str]) -> dict[str, str | None]:
-        digest = self._cached_digest if self._cache_digests else self._files.digest
+    def _digests(self, paths: Iterable[str], digest: _Digest | None = None) -> dict[str, str | None]:
+        digest = digest or (self._cached_digest if self._cache_digests else self._files.digest)
         return {self.relative(path): digest(path) for path in sorted(paths)}
 
-    def _outputs(self, task: StepTask) -> dict[str, str | None]:
-        return self._digests(task.targets) | {self.relative(link): _link(link) for link in task.step.links}
+    def _outputs(self, task: StepTask, digest: _Digest | None = None) -> dict[str, str | None]:
+        return self._digests(task.targets, digest) | {self.relative(link): _link(link) for link in task.step.links}
 
     def _cached_digest(self, path: str) -> str | None:
         if path not in self._cached:

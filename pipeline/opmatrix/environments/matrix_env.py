@@ -51,6 +51,13 @@ def bring_up_to_date(project: Paths, name: str, environ: Mapping[str, str]) -> N
         raise NoEnvironmentError(f"environment {name}: {error}", cause=Cause(sentence=brief)) from error
     for package, found in installed(folder).items():
         write_text(project.installed_version(name, package), f"{found}\n")
+    write_text(project.installed_packages(name), "".join(f"{package}\n" for package in packages(project, name)))
+
+
+def packages(project: Paths, name: str) -> list[str]:
+    """Return ``numpy-2.1.0`` for each package of an environment."""
+    folders = project.environment(name).glob("lib/python*/site-packages/*.dist-info")
+    return sorted(folder.name.removesuffix(".dist-info") for folder in folders)
 
 
 def installed(environment: Path) -> dict[str, str]:

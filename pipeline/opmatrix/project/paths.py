@@ -7,7 +7,7 @@ Paths are joined in one call: doit needs thousands of them in every command, and
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +23,14 @@ MAIN_PYTHON = "OPMATRIX_MAIN_PYTHON"
 """The variable that has the Python of the main environment, in the processes of other environments."""
 
 
+def cache_folder(environ: Mapping[str, str]) -> Path:
+    """Return the folder that all clones share: `opmatrix` in XDG_CACHE_HOME, by default in ~/.cache."""
+    base = environ.get("XDG_CACHE_HOME", "")
+    # The XDG specification says to ignore a relative path.
+    folder = Path(base) if Path(base).is_absolute() else Path(environ.get("HOME") or Path.home()) / ".cache"
+    return folder / "opmatrix"
+
+
 def shipped(name: str) -> Path:
     """Return ``native/include``, ``native/binding``, ``requirements`` or ``LICENSE``: in the installed package, or at
     the top level of a checkout."""
@@ -35,9 +43,13 @@ def _fixed(path: str) -> cached_property[Path]:
     return cached_property(lambda paths: Path(paths.root, path))
 
 
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else []
+
+
 def _named(path: str) -> Callable[[Paths, str], Path]:
     """Return a method of one name, of an operator or an environment: the path with the name for ``{}``."""
-    return lambda paths, name: Path(paths.root, path.format(name))
+    return lambda paths, name: paths.root / path.format(name)
 
 
 @dataclass(frozen=True)
@@ -87,16 +99,29 @@ class Paths:
         local = self.native / name
         return local if local.is_dir() else shipped(f"native/{name}")
 
+    @cached_property
+    def installed_headers(self) -> Mapping[str, Path]:
+        """Those of `include` and `binding` that are of the installed opmatrix, by name."""
+        folders = {"include": self.include, "binding": self.binding}
+        return {name: folder for name, folder in folders.items() if folder != self.native / name}
+
     kernel = _named("native/{}/kernel.h")
 
     def handwritten(self, name: str, file: str) -> Path:
         """A hand-written C++ file: ``kernel.h``, or ``torch.cc`` or ``ort.cc`` in place of the generated binding."""
         return self.native / f"{name}/{file}"
 
+    def header_files(self) -> tuple[Path, ...]:
+        """Return the files of `include` and `binding`, sorted."""
+        return (*_files(self.include), *_files(self.binding))
+
+    def own_sources(self, name: str) -> tuple[Path, ...]:
+        """Return the files of native/<name>/, sorted."""
+        return tuple(_files(self.kernel(name).parent))
+
     def native_sources(self, name: str) -> tuple[Path, ...]:
-        """Return the hand-written files that an operator is compiled from: all headers and its folder, sorted."""
-        folders = (self.include, self.binding, self.kernel(name).parent)
-        return tuple(sorted(p for folder in folders if folder.is_dir() for p in folder.rglob("*") if p.is_file()))
+        """Return the hand-written files that an operator is compiled from: all headers, and its folder."""
+        return (*self.header_files(), *self.own_sources(name))
 
     @cached_property
     def requirements(self) -> tuple[Path, Path]:
@@ -125,12 +150,17 @@ class Paths:
         """A file with the version of one package, which the steps that run in the environment read."""
         return self.environment(environment) / f"versions/{package}"
 
+    def installed_packages(self, environment: str) -> Path:
+        """A file with a line for each package and its version, for machines that do not make the environment."""
+        return self.environment(environment) / "packages.txt"
+
     # Outputs.
 
     build = _fixed("build")
     state = _fixed("build/state.db")
     lock = _fixed("build/lock")
     ort_headers = _fixed("build/headers.json")
+    ort_headers_place = _fixed("build/headers-place.json")
     reference_pages = _fixed("build/reference")
 
     def plan(self, choice: str = "") -> Path:
@@ -146,7 +176,7 @@ class Paths:
         `torch`, such as "2.6", is a version that needs its own library; files of all versions are in the parent folder.
         """
         kind = "sanitize" if self.sanitized else "debug" if debug or self.debug else "compile"
-        return self.build / f"{kind}/{name}" / (f"torch{torch}" if torch else "")
+        return self.build / (f"{kind}/{name}/torch{torch}" if torch else f"{kind}/{name}")
 
     def _result(self, stage: str, name: str, file: str) -> Path:
         """A file that a stage writes of an operator."""
@@ -236,14 +266,14 @@ class Paths:
         return self.build / f"export/{name}/{lowering}/{cell.export_name}"
 
     def manifest(self, name: str, lowering: str, cell: Cell) -> Path:
-        return self.export_folder(name, lowering, cell) / "export.json"
+        return self.build / f"export/{name}/{lowering}/{cell.export_name}/export.json"
 
     def graph_drawings(self, name: str, lowering: str, cell: Cell) -> Path:
         """The graph drawings of a cell's models, which only the report reads."""
         return self.build / f"export/{name}/{lowering}/{cell.export_name}/pictures.json"
 
     def model(self, name: str, lowering: str, cell: Cell, model: str) -> Path:
-        return self.export_folder(name, lowering, cell) / f"{model}/model.onnx"
+        return self.build / f"export/{name}/{lowering}/{cell.export_name}/{model}/model.onnx"
 
     def function_model(self, name: str, cell: Cell, model: str) -> Path:
         """The custom model with a function body for its node, in the folder of the decomposed model."""
@@ -312,12 +342,15 @@ class Paths:
     report_history = _fixed("build/report/history/runs.jsonl")
     # The seconds that the steps of each operator last took, by stage.
     report_seconds = _fixed("build/report/history/seconds.json")
+    origins = _fixed("build/origins.json")
 
     @property
     def report_files(self) -> tuple[Path, ...]:
         """Every file that the report step writes."""
         return (self.report_data, *(self.report / name for name in ("junit.xml", "summary.md", "index.html")))
 
+    # The verdict files that the report of `doit --shard` is about: one path per line.
+    shard_list = _fixed("build/report/shard.txt")
     # The verdict files of a report, valid ones of earlier runs included: one path per line.
     verdict_list = _fixed("build/report/verdicts.txt")
     # The folder in which one ninja links the libraries of a wheel.

@@ -86,8 +86,9 @@ def lost_headers(paths: Paths) -> list[str]:
     """Return the headers of the headers stage that have since changed or gone: they are in a cache outside the
     checkout."""
     try:
-        found = json.loads(paths.ort_headers.read_text())
-        listed = {Path(found["path"]) / name: digest for name, digest in found["files"].items()}
+        folder = Path(json.loads(paths.ort_headers_place.read_text())["path"])
+        files = json.loads(paths.ort_headers.read_text())["files"]
+        listed = {folder / name: digest for name, digest in files.items()}
     except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):  # no file, or an edited one
         return []  # the step writes it again
     return [p.name for p, d in listed.items() if not p.is_file() or hashlib.sha256(p.read_bytes()).hexdigest() != d]

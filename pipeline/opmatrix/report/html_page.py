@@ -66,6 +66,8 @@ def data(
     return {
         "schema": report["schema"],
         "run": for_shell("python -m opmatrix", root).removesuffix("python -m opmatrix"),
+        "shard": report.get("shard"),
+        "shared": report.get("shared", []),
         "environments": report["environments"],
         "changes": report["changes"],
         "skipped": report["skipped"],

@@ -38,7 +38,8 @@ def render(
     root: Path = Path(),
 ) -> str:
     """Return the summary. `root` is the project's, in which commands run."""
-    parts = [f"## opmatrix: {totals(verdicts, checks)}", *_changes(report["changes"])]
+    part = f", shard {shard['number']} of {shard['of']}" if (shard := report.get("shard")) else ""
+    parts = [f"## opmatrix{part}: {totals(verdicts, checks)}", *_changes(report["changes"])]
     if verdicts:
         parts.append("\n".join(_table(verdicts)))
     if checks:
@@ -51,6 +52,9 @@ def render(
         parts.append("\n".join(_compat(found)))
     if scores := report.get("mutation"):
         parts.append("\n".join(_scores(scores)))
+    for one in report.get("shared", []):
+        signed = f", signed by {_code(one['signer'])}" if one["signer"] else ""
+        parts.append(f"{many(len(one['steps']), 'result')} from the shared cache {_code(one['from'])}{signed}.")
     if skipped:
         lines = _list(f"torch {s.torch}: {_plain(str(s))}" for s in skipped)
         parts.append("### Not checked, and why\n\n" + "\n".join(lines))

@@ -36,6 +36,23 @@ _CHECKS = (
     "agreement",
     "compat",
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportedPart:
+    """The part of a run that a report is about: shard `number` of `of`. `cells` and `checks` are the numbers of all;
+    `elsewhere`: the checks that are not in it."""
+
+    number: int
+    of: int
+    cells: int
+    checks: int
+    elsewhere: frozenset[CheckKey] = frozenset()
+
+    def __str__(self) -> str:
+        return f"shard {self.number} of {self.of}"
+
+
 AnyFound = TypeVar("AnyFound", Verdict, CheckRecord)
 _UNKNOWN = "unknown outcome"
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
@@ -178,9 +195,10 @@ def weak_checks(checks: Iterable[CheckRecord]) -> list[CheckRecord]:
 
 def shown_outcome(found: Found) -> Shown:
     """Return the outcome of a record for readers: "not run" where a failed step prevents it that is not its own, as the
-    export of a cell is."""
-    prevented = found.outcome == "failed" and found.blocked_by and found.blocked_by.group != "export"
-    return "not run" if prevented else found.outcome
+    export of a cell is, and where the shared cache has no result."""
+    if found.outcome != "failed" or not found.blocked_by:
+        return found.outcome
+    return "not run" if found.blocked_by.missing or found.blocked_by.group != "export" else "failed"
 
 
 def totals(verdicts: Sequence[Verdict], checks: Sequence[CheckRecord] = ()) -> str:
@@ -190,6 +208,11 @@ def totals(verdicts: Sequence[Verdict], checks: Sequence[CheckRecord] = ()) -> s
         kinds.append(("check", checks))
     weak = f" ({len(found)} weak)" if (found := weak_checks(checks)) else ""
     return "; ".join(f"{many(len(found), noun)}: {_outcomes(found)}" for noun, found in kinds) + weak
+
+
+def part_totals(part: ReportedPart, verdicts: Sequence[Verdict], checks: Sequence[CheckRecord]) -> str:
+    """Return ``shard 2 of 5: 79 of 396 cells, 25 of 127 checks``."""
+    return f"{part}: {len(verdicts)} of {many(part.cells, 'cell')}, {len(checks)} of {many(part.checks, 'check')}"
 
 
 def _outcomes(records: Sequence[Found]) -> str:

@@ -15,6 +15,7 @@ from opmatrix.report.records import (
     OUTCOMES,
     SCHEMA,
     CaseLists,
+    ReportedPart,
     Skipped,
     as_json,
     check_as_json,
@@ -46,13 +47,19 @@ def document(
     skipped: Sequence[Skipped] = (),
     checks: Sequence[CheckRecord] = (),
     mutation: Sequence[Mapping[str, Any]] = (),
+    part: ReportedPart | None = None,
+    shared: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
-    """Return the report, not yet compared with an earlier one. `mutation` has the scores of `doit mutate`."""
+    """Return the report, not yet compared with an earlier one. `mutation` has the scores of `doit mutate`, `shared` the
+    steps whose results came from a shared cache (`opmatrix.report.origins`)."""
+    shard = None if part is None else {key: getattr(part, key) for key in ("number", "of", "cells", "checks")}
     lists = CaseLists()
     return {
         "schema": SCHEMA,
         "counts": counts(verdicts),
         "check_counts": check_counts(checks),
+        "shard": shard,
+        "shared": [*shared],
         "environments": {name: dict(versions) for name, versions in environments.items()},
         "changes": None,
         "skipped": [s.as_json() for s in skipped],

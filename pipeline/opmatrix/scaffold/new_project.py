@@ -11,6 +11,7 @@ from pathlib import Path
 
 from opmatrix.codegen import jinja
 from opmatrix.errors import UsageError, did_you_mean
+from opmatrix.matrix.cells import TORCH
 from opmatrix.project.format import check_path
 from opmatrix.project.settings import installed, is_project
 from opmatrix.scaffold.prompt import EXAMPLE
@@ -38,7 +39,7 @@ def workflow(ci: str) -> dict[str, str]:
         raise UsageError(f"--ci: found {ci!r}{did_you_mean(ci, ['github'])}; allowed: github. {_NOTHING}")
     template = jinja.environment("opmatrix.scaffold").get_template("project/opmatrix.yml.j2")
     torch = installed().torch.partition("+")[0]
-    return {WORKFLOW: template.render(opmatrix=metadata.version("opmatrix"), torch=torch)}
+    return {WORKFLOW: template.render(opmatrix=metadata.version("opmatrix"), torch=torch, torches=[*TORCH])}
 
 
 def write_workflow(root: Path, ci: str) -> str:

@@ -28,7 +28,7 @@ from opmatrix.project.paths import Paths
 from opmatrix.project.settings import chosen_cells, installed
 from opmatrix.toolchain import elf_symbols, ort_headers
 from opmatrix.toolchain.find_tools import find_toolchain
-from opmatrix.wheel import contents, git_commit, inputs, manylinux, pack, verified
+from opmatrix.wheel import contents, git_commit, inputs, manylinux, pack, shared_results, verified
 from opmatrix.wheel.settings import Dist
 
 
@@ -38,6 +38,7 @@ def run(layout: Paths, dist: Dist, operators: Sequence[Operator], *, unverified:
     With `unverified`, the wheel is neither compared nor run, and its version ends in ``+unverified``.
     """
     cells = chosen_cells(layout)
+    shared = shared_results.check(layout, dist.operators, cells)
     proof: dict[str, Any] | None = None
     if unverified:
         dist = replace(dist, version=f"{dist.version}{'.' if '+' in dist.version else '+'}unverified")
@@ -55,6 +56,7 @@ def run(layout: Paths, dist: Dist, operators: Sequence[Operator], *, unverified:
         "needs": manylinux.highest(needs),
         "operators": {o.name: _about(layout, o) for o in operators},
         "source": _source(layout, operators),
+        "shared_cache": shared,
         "libraries": {name: _digest(c) for name, c in sorted(files.items()) if name.endswith(".so")},
         "made_with": {
             "opmatrix": opmatrix,
@@ -139,7 +141,7 @@ def _about(layout: Paths, operator: Operator) -> dict[str, Any]:
 
 def _source(layout: Paths, operators: Sequence[Operator]) -> dict[str, Any]:
     """Return the commit, whether the sources of the wheel differ from it, and their hashes."""
-    paths = sorted({path for o in operators for path in inputs.sources(layout, o)})
+    paths = inputs.sources(layout, operators)
     commit = git_commit.commit(layout.root)
     return {
         "commit": commit,

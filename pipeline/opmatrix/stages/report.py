@@ -18,14 +18,17 @@ from opmatrix.project.paths import Paths
 from opmatrix.project.settings import installed
 from opmatrix.report import history, html_page, junit, logs_and_graphs, markdown, mismatches, mutation_scores, terminal
 from opmatrix.report.changes import compare
+from opmatrix.report.origins import as_json, read
 from opmatrix.report.read_cache import ReadCache
 from opmatrix.report.records import (
+    ReportedPart,
     checked,
     checked_record,
     checks_in_order,
     collect,
     collect_check,
     in_order,
+    part_totals,
     pasteable,
     skipped_checks,
     totals,
@@ -44,12 +47,13 @@ def run(
     expected_checks: Sequence[CheckKey] = (),
     *,
     exists: Exists = lambda *_: True,
+    part: ReportedPart | None = None,
 ) -> None:
     """Write every file of the report, and print the table of the `expected` cells and checks.
 
     The files also contain the valid verdicts of earlier runs in other cells, if `exists` returns True for them; they
-    do not depend on which of these cells are expected. Raises ReportError unless each expected cell and check is
-    verified, or unsupported with a reason.
+    do not depend on which of these cells are expected. `part`: what `doit --shard` verifies, which is `expected`.
+    Raises ReportError unless each expected cell and check is verified, or unsupported with a reason.
     """
     cache = ReadCache(layout)
     asked = [collect(cache, *key) for key in expected]
@@ -57,8 +61,12 @@ def run(
     others = [*_others(cache)]
     earlier = [v for v in others if isinstance(v, Verdict) and exists(*v.key)]
     # The failure of a step that has no other record concerns every choice of cells, as a declaration does.
-    checks = [*expected_records, *(c for c in others if isinstance(c, CheckRecord) and not c.torch)]
-    earlier_checks = [c for c in others if isinstance(c, CheckRecord) and c.torch]
+    elsewhere = part.elsewhere if part else frozenset()
+    earlier_checks: list[CheckRecord] = []
+    checks = [*expected_records]
+    for record in (c for c in others if isinstance(c, CheckRecord)):
+        of_another = record.torch or (record.key in elsewhere and record.outcome not in WRONG)
+        (earlier_checks if of_another else checks).append(record)
     # What is printed has commands as in verdicts: doit prints the log of this stage.
     verdicts = pasteable(in_order([*asked, *earlier]), layout.root)
     records = pasteable(checks_in_order([*checks, *earlier_checks]), layout.root)
@@ -66,7 +74,8 @@ def run(
     main = {"python": platform.python_version(), **asdict(installed())}
     operators = {*(v.op for v in verdicts), *(c.op for c in records)}
     mutation = [score.as_json(layout.root) for score in mutation_scores.read_all(layout, operators)]
-    report = document(verdicts, used_environments(layout, verdicts, main), skipped, records, mutation)
+    shared = as_json(read(layout))
+    report = document(verdicts, used_environments(layout, verdicts, main), skipped, records, mutation, part, shared)
     if before := _previous(layout, report):
         report["changes"] = compare(report, before)
     data, xml, summary, html = layout.report_files
@@ -84,12 +93,14 @@ def run(
     checks = checks_in_order(checks)
     ran = os.environ[RAN].split(",") if RAN in os.environ else None
     terminal.show(asked, console, skipped_checks(checks), checks, ran=ran)
+    if part:
+        console.print(part_totals(part, asked, checks), highlight=False, soft_wrap=True)
     if earlier or earlier_checks:
         found = totals(earlier, earlier_checks)
         console.print(f"from earlier runs, not asked for in this one: {found}", highlight=False, soft_wrap=True)
     terminal.show_compat(records, console)
     console.print(str(html.relative_to(layout.root)), highlight=False, soft_wrap=True)
-    if not asked and not any(c.outcome in WRONG for c in checks):
+    if not part and not asked and not any(c.outcome in WRONG for c in checks):
         if not any(layout.ops.glob("*/spec.py")):
             raise ReportError("no operator in ops/ yet, so there is nothing to verify; `doit new` writes one")
         raise ReportError(

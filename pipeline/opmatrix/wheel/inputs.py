@@ -28,9 +28,10 @@ def of_operator(paths: Paths, operator: Operator) -> dict[str, Path]:
     return {**generated, **{file: path for file, path in own.items() if path.is_file()}}
 
 
-def sources(paths: Paths, operator: Operator) -> tuple[Path, ...]:
-    """Return the handwritten files that an operator is built from: its two folders and the project's C++ headers."""
-    folders = (paths.op(operator.name), paths.native / operator.name, paths.include, paths.binding)
+def sources(paths: Paths, operators: Sequence[Operator]) -> tuple[Path, ...]:
+    """Return the handwritten files that operators are built from: their folders and the project's C++ headers."""
+    own = (folder for o in operators for folder in (paths.op(o.name), paths.native / o.name))
+    folders = (*own, paths.include, paths.binding)
     inside = (folder for folder in folders if folder.is_relative_to(paths.root) and folder.is_dir())
     found = (path for folder in inside for path in folder.rglob("*"))
     return tuple(sorted(path for path in found if path.is_file() and "__pycache__" not in path.parts))

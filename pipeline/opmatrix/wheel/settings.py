@@ -47,7 +47,8 @@ class Dist:
 
     def chosen(self, operators: Sequence[Operator]) -> tuple[Operator, ...]:
         """Return the operators that the wheel holds."""
-        return tuple(o for o in operators if o.name in self.operators)
+        shipped = {*self.operators}
+        return tuple(o for o in operators if o.name in shipped)
 
 
 def read(paths: Paths, operators: Sequence[Operator]) -> Dist | None:

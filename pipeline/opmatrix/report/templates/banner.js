@@ -36,8 +36,12 @@ function notRun(counts, checks, weak) {
     button?.addEventListener("click", () => { const place = byId(target); place.scrollIntoView({ block: "start" }); place.querySelector("details")?.setAttribute("open", ""); });
     found.push(make("li", {}, button ?? text));
   };
+  if (DATA.shard) note(`shard ${DATA.shard.number} of ${DATA.shard.of}: the other shards have the rest of ${many(DATA.shard.cells, "cell")} and ${many(DATA.shard.checks, "check")}`);
+  for (const { from, signer, steps } of DATA.shared) note(`${many(steps.length, "result")} from the shared cache ${from}${signer ? `, signed by ${signer}` : ""}`);
   const blocked = countRows(CELLS.blocked, (step) => step !== "");
-  if (blocked) note(`${many(blocked, "cell")} did not run, because an earlier step failed`);
+  const uncached = countRows(CELLS.detail, (detail) => detail.startsWith("not run: the shared cache has"));
+  if (uncached) note(`${many(uncached, "cell")} did not run, because the shared cache has no result`);
+  if (blocked > uncached) note(`${many(blocked - uncached, "cell")} did not run, because an earlier step failed`);
   if (counts.unsupported) note(`${many(counts.unsupported, "cell")} unsupported`, "faults");
   const refused = countCases("unsupported");
   if (refused) note(`${many(refused, "case")} unsupported`, "faults");

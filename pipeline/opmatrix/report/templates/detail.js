@@ -48,6 +48,8 @@ function detail(i, from, to) {
   say("ULP", number(CELLS.ulp[i]));
   say("of limit", CELLS.tolerance_used[i] === null ? "–" : `${percent(CELLS.tolerance_used[i])} %`);
   if (change) say("since the previous run", change === "new" ? "new" : `${CHANGES[change].join(" ")}: it was ${before}`);
+  const origin = DATA.shared.find(({ steps }) => steps.includes(`verify:${name(i)}`));
+  if (origin) say("from the shared cache", origin.signer ? `${origin.from}, signed by ${origin.signer}` : origin.from);
   const text = of("detail", i), log = of("log", i), k = chosen.case >= from && chosen.case < to ? chosen.case : null;
   const record = k === null ? null : mismatchOf(name(i), `${caseOf("case", k)}/${caseOf("model", k)}`);
   return [

@@ -1,0 +1,116 @@
+"""`doit cache`: where results are shared, how much is there, and what to remove. A doit command."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from opmatrix.commands.base import CommandBase, as_typed, option
+from opmatrix.errors import UsageError, many
+from opmatrix.shared_cache import settings
+from opmatrix.shared_cache.stores import folder_of, open_store, without_password
+
+_TIMEOUT = 5  # seconds for the one question to a server
+_NONE = (
+    "no shared cache is set, or it is off: see OPMATRIX_CACHE and [tool.opmatrix.cache] of pyproject.toml, or name the "
+    "URL, such as: opmatrix cache file:///srv/opmatrix-cache"
+)
+
+
+class Cache(CommandBase):
+    """Print the settings and the size of the shared cache, or reduce its folder."""
+
+    name = "cache"
+    doc_purpose = "the shared cache: its settings and size; --gc removes what is unused for longest"
+    doc_usage = "[URL]"
+    doc_description = (
+        "Without a URL, the cache of this project: OPMATRIX_CACHE, or url in [tool.opmatrix.cache]. --gc works in a "
+        "folder (file:///...), also while doit runs; on the machine of a server, name the folder that it serves."
+    )
+    cmd_options = (
+        {"name": "gc", "long": "gc", "type": bool, "default": False,
+         "help": "remove leftovers, then the entries that are unused for longest"},
+        option("size", "with --gc: the size that remains, such as 10GB (default: size in pyproject.toml)"),
+    )  # fmt: skip
+
+    def execute(self, params: Mapping[str, Any], args: Sequence[str]) -> int:
+        urls = [a for a in as_typed(args, command="cache") if "://" in a]
+        if len(args) > 1 or len(urls) > 1 or (args and not urls):
+            raise UsageError(
+                f"doit cache takes one URL, such as file:///srv/opmatrix-cache, and was given {list(args)}"
+            )
+        if params["size"] and not params["gc"]:
+            raise UsageError("doit cache: --size is for --gc")
+        found = settings.read(self._paths, os.environ) if not urls else settings.CacheSettings(url=urls[0])
+        if params["gc"]:
+            return _collect(found, params["size"])
+        print(_NONE if found is None else _status(found))
+        return 0
+
+
+def _status(found: settings.CacheSettings) -> str:
+    folder = folder_of(found.url)
+    lines = [f"url      {without_password(found.url)}", f"mode     {found.mode}"]
+    if found.prove == "local":
+        lines.append("prove    local: verdicts are computed here")
+    if found.signers:
+        lines.append(f"signers  {len(found.signers)}: entries without a signature of theirs are not used")
+    if folder is None:
+        return "\n".join([*lines, f"store    {_answer(found.url)}; how much is there, only the server knows"])
+    from opmatrix.shared_cache.collect_garbage import list_files
+
+    listed = list_files(folder)
+    size = f"{listed.size / 1e6:,.1f} MB" + (f" of at most {found.megabytes:,} MB" if found.megabytes else "")
+    count = f"{_entries(len(listed.entries))}, {many(len(listed.blobs), 'blob')}"
+    return "\n".join([*lines, f"store    {count}, {size}"])
+
+
+def _answer(url: str) -> str:
+    """Ask a store for an entry that it does not have. Raises StoreError."""
+    store = open_store(url, timeout=_TIMEOUT)
+    begin = time.monotonic()
+    try:
+        store.get("ac", "0" * 64)
+    finally:
+        store.close()
+    return f"answers within {(time.monotonic() - begin) * 1000:.0f} ms"
+
+
+def _collect(found: settings.CacheSettings | None, size: str) -> int:
+    if found is None:
+        raise UsageError(_NONE)
+    folder = folder_of(found.url)
+    if folder is None:
+        raise UsageError(
+            f"{without_password(found.url)} is no folder: its server decides what to remove. On the server's machine, "
+            "name the folder that it serves: opmatrix cache --gc --size 10GB file:///FOLDER"
+        )
+    megabytes = settings.megabytes_in(size) if size else found.megabytes
+    if size and megabytes is None:
+        raise UsageError(f"doit cache: --size: found {size!r}, allowed: a size above 0 such as '500MB' or '10GB'")
+    if not folder.is_dir():
+        raise UsageError(f"there is no folder '{folder}'")
+    print(_collected(folder, megabytes))
+    return 0
+
+
+def _collected(folder: Path, megabytes: int | None) -> str:
+    from opmatrix.shared_cache.collect_garbage import collect_garbage, list_files
+    from opmatrix.toolchain.ort_headers import CHECKSUMS
+
+    limit = None if megabytes is None else megabytes * 1_000_000
+    removed = collect_garbage(folder, limit=limit, keep={*CHECKSUMS.values()})
+    counts = ((removed.blobs, "blob"), (removed.partial, "interrupted write"))
+    removals = [_entries(removed.entries)] * bool(removed.entries)
+    text = ", ".join([*removals, *(many(count, noun) for count, noun in counts if count)]) or "nothing"
+    left = f"{list_files(folder).size / 1e6:,.1f} MB are left"
+    if limit is None:
+        left += "; no limit is set: add --size 10GB, or size = '10 GB' to [tool.opmatrix.cache]"
+    return f"removed {text}, {removed.size / 1e6:,.1f} MB; {left}"
+
+
+def _entries(count: int) -> str:
+    return "1 entry" if count == 1 else f"{count:,} entries"

@@ -1,0 +1,289 @@
+"""The shared cache of a run: which key a step has, which entries it will need, what came from where."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from opmatrix.engine.doit_tasks import ENVIRONMENT, StepTask
+from opmatrix.engine.file_hashes import Fingerprints
+from opmatrix.engine.step_failure import StepFailed
+from opmatrix.engine.up_to_date import State, step_detail
+from opmatrix.errors import Cause, many
+from opmatrix.files import write_text
+from opmatrix.project.paths import Paths
+from opmatrix.shared_cache import entry as entries
+from opmatrix.shared_cache.claims import Claims
+from opmatrix.shared_cache.client import Client, Hit, Key, Record
+from opmatrix.shared_cache.entry import Entry
+from opmatrix.shared_cache.salt import salt
+from opmatrix.shared_cache.settings import CacheSettings
+from opmatrix.shared_cache.signing import check_key
+from opmatrix.shared_cache.stores import open_store
+from opmatrix.step import Step
+
+FORMAT = "1"
+"""Of keys and entries: another format shares nothing with this one."""
+SHARED = ("codegen", "compile", "data", "cases", "draw-inputs", "register", "export", "verify")
+"""The groups whose results travel: tests/incremental/test_steps_travel.py shows it of each. The others find what this
+machine has, or show what happened here. An environment has an entry of what is in it, for `doit --from-cache`."""
+# The groups of which a run of one torch, or of one shard, needs the same steps as others that run at the same time.
+_OF_SEVERAL_RUNS = ("codegen", "compile", "data", "cases", "draw-inputs")
+_ENVIRONMENTS = f"{Paths(Path()).environment('')}/"
+
+BUILDS = ("codegen", "compile", "export")
+"""Those of them that are taken with `prove = "local"`: what is built, and then verified here. What says whether it is
+right is computed here: verdicts, records of checks, and the expected outputs with which they compare."""
+
+_TIMEOUT = 30.0  # seconds of a request. A step waits for less: opmatrix.shared_cache.client.PATIENCE.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """Where the result of a step came from, and the seconds that it took there. `signer`: the name of who signed it,
+    where pyproject.toml names signers."""
+
+    url: str
+    signer: str | None
+    seconds: float
+
+
+class SharedResults:
+    """Fetches and stores the results of the steps of a run. Worker threads call `fetch` and `store`."""
+
+    def __init__(
+        self,
+        settings: CacheSettings,
+        *,
+        layout: Paths,
+        state: State,
+        tasks: Iterable[StepTask],
+        warn: Callable[[str], None],
+        only_shared: bool = False,
+    ) -> None:
+        self._only_shared = only_shared
+        store = open_store(settings.url, timeout=_TIMEOUT)
+        if settings.key and settings.mode == "write":
+            check_key(settings.key, settings.signers)
+        self._client = Client(settings, store, root=layout.root, warn=warn)
+        self._claims = Claims(self._client)
+        self._url, self._settings, self._layout, self._state, self._warn = store.url, settings, layout, state, warn
+        self._equal, self._unknown = 0, 0  # steps that mode "check" compared, and those without an entry
+        self._salt = cache(lambda environment: salt(layout, environment))
+        self._guard = threading.Lock()
+        self._tasks = tuple(tasks)
+        self._undescribed = {task.step.name: task for task in self._tasks if task.step.group == ENVIRONMENT}
+        self._ahead: _Ahead | None = None
+
+    def fetch(self, task: StepTask) -> Origin | None:
+        """Write the result of a step if the store has it. Raises OSError for a disk that cannot take it."""
+        step = task.step
+        if self._settings.mode == "check" or not (self._taken(step) or self._describes(step)):
+            return None
+        self._look_ahead()
+        key = self.key(step, self._state.inputs_at_start(task))
+        origin = self._take(task, self._client.fetch(key, step))
+        if origin is None and self._is_claimed(step):
+            return self._claims.take(
+                key, lambda: self._take(task, self._client.fetch_again(key, step)), longest=step.seconds
+            )
+        return origin
+
+    def _is_claimed(self, step: Step) -> bool:
+        """Return whether other runs may compute a step at the same time: those of other torches, or of other shards."""
+        return step.group in _OF_SEVERAL_RUNS and self._settings.mode == "write" and not self._only_shared
+
+    def _take(self, task: StepTask, hit: Hit | None) -> Origin | None:
+        if hit is None or not self._has(hit.entry.found):
+            return None
+        entries.write(hit.entry, task.step, self._layout.root)
+        origin = Origin(url=self._url, signer=hit.record.signer, seconds=hit.record.seconds)
+        write_text(self._layout.log(task.name), hit.entry.log)
+        self._ended(task)
+        return origin
+
+    def _describes(self, step: Step) -> bool:
+        """Return whether the entry of an environment serves this run: what the environment has, which keys contain. The
+        run makes no environment, because it computes nothing in it."""
+        return self._only_shared and step.group == ENVIRONMENT and not self._layout.stamp(step.name).is_dir()
+
+    def store(self, task: StepTask, *, seconds: float) -> StepFailed | None:
+        """Store what a step wrote that has just run. With mode "check", compare it with what the store has; return the
+        failure of a step that wrote something else here."""
+        step, failure = task.step, None
+        if step.environment and self._settings.mode == "write":
+            self._describe(step.environment)
+        if step.group in SHARED and self._settings.mode != "read":
+            key = self.key(step, self._state.inputs_at_start(task))
+            with suppress(OSError):  # removed meanwhile: the step fails in a moment
+                entry = self._entry(task)
+                if self._settings.mode == "write":
+                    self._client.store(key, step, entry, seconds=seconds)
+                else:
+                    failure = self._compare(step, key, entry)
+            self._claims.release(key)
+        self._ended(task)
+        return failure
+
+    def failed(self, task: StepTask) -> None:
+        """Tell other runs not to wait for the result of a step."""
+        if self._is_claimed(task.step):
+            self._claims.release(self.key(task.step, self._state.inputs_at_start(task)), failed=True)
+
+    def _describe(self, environment: str) -> None:
+        """Store once what an environment has, also where an earlier run made it."""
+        with self._guard:
+            task = self._undescribed.pop(environment, None)
+        if task:
+            with suppress(OSError):
+                entry = entries.read(task.step, self._layout.root, found={})
+                self._client.store(self.key(task.step, self._state.inputs_at_start(task)), task.step, entry, seconds=0)
+
+    def close(self) -> None:
+        """Wait until what the run computed is stored."""
+        self._client.close()
+        if self._settings.mode == "check":
+            unknown = f"; it has no entry for {many(self._unknown, 'step')}" if self._unknown else ""
+            self._warn(f"{many(self._equal, 'step')} wrote the same as in the shared cache {self._url}{unknown}")
+
+    def _taken(self, step: Step) -> bool:
+        """Return whether a step's result may come from elsewhere."""
+        return step.group in (SHARED if self._settings.prove == "shared" else BUILDS)
+
+    def _has(self, found: Mapping[str, str]) -> bool:
+        """Return whether the inputs that a step found elsewhere are the same here, such as headers of the system."""
+        return all(self._is_same(path, digest) for path, digest in found.items())
+
+    def _is_same(self, found: str, digest: str) -> bool:
+        there = self._layout.root / (path := entries.here(found))
+        if self._only_shared and not there.exists() and path.startswith(_ENVIRONMENTS):
+            return True  # a header of a torch whose version is in the key
+        return there.is_file() and self._state.digest(path) == digest
+
+    def _entry(self, task: StepTask) -> Entry:
+        found = {path: self._state.digest(path) for path in entries.discovered(task.step)}
+        log = self._layout.log(task.name).read_text(errors="replace")
+        return entries.read(task.step, self._layout.root, found={p: d for p, d in found.items() if d}, log=log)
+
+    def _compare(self, step: Step, key: Key, here: Entry) -> StepFailed | None:
+        """Return the failure of a step whose entry in the store is damaged, or has other files."""
+        hit = self._client.fetch(key, step)
+        damage = self._client.damage(key)
+        if not damage and (hit is None or not self._has(hit.entry.found)):
+            with self._guard:
+                self._unknown += 1
+            return None
+        lines = [damage] if hit is None else differences(here, hit.entry)
+        if not lines:
+            with self._guard:
+                self._equal += 1
+            return None
+        signer = f", signed by {hit.record.signer}" if hit and hit.record.signer else ""
+        if damage:
+            summary = f"its entry in the shared cache {self._url} is damaged: {damage}"
+        else:
+            differ = "differs" if len(lines) == 1 else "differ"
+            files = ", ".join(line.partition(": ")[0] for line in lines)
+            summary = f"{many(len(lines), 'output')} {differ} from the shared cache {self._url}{signer}: {files}"
+        return StepFailed(step, summary=summary, output="\n".join(lines), told=Cause(sentence=summary))
+
+    def key(self, step: Step, inputs: Mapping[str, str | None]) -> Key:
+        """Return the key of a step: a digest of all that its result depends on, the same in every clone."""
+        parts = [FORMAT, step.task, step.config, step.command, sorted(inputs.items()), self._salt(step.environment)]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+    def look_up(self, step: Step, inputs: Mapping[str, str | None], then: Callable[[Record | None], None]) -> None:
+        """Look a step up before it is needed."""
+        if self._taken(step):
+            self._client.look_up(self.key(step, inputs), then)
+
+    def _look_ahead(self) -> None:
+        with self._guard:
+            if self._ahead is None:
+                self._ahead = _Ahead(self.look_up, self._tasks, self._state)
+                self._client.in_background(self._ahead.begin)
+
+    def _ended(self, task: StepTask) -> None:
+        if self._ahead:
+            self._ahead.ended(task)
+
+
+def differences(here: Entry, there: Entry) -> list[str]:
+    """Return a line for each file or link that differs between what a step wrote here and an entry: with both digests,
+    or both targets. The log does not count."""
+    lines = [f"{path}: sha256 {one} here, {there.digests[path]} in the shared cache"
+             for path, one in here.digests.items() if there.digests[path] != one]  # fmt: skip
+    lines += [f"{path}: points to {target} here, to {there.links[path]} in the shared cache"
+              for path, target in here.links.items() if there.links[path] != target]  # fmt: skip
+    modes = sorted(here.executable ^ there.executable)
+    return lines + [f"{path}: may be executed only {'here' if path in here.executable else 'in the shared cache'}"
+                    for path in modes]  # fmt: skip
+
+
+class _Ahead:
+    """Looks up the steps of a run before they are needed, by the digests that earlier entries say they have written.
+
+    A wrong guess costs a request and nothing else: `SharedResults.fetch` computes each key from the files themselves.
+    """
+
+    def __init__(
+        self,
+        look_up: Callable[[Step, Mapping[str, str | None], Callable[[Record | None], None]], None],
+        tasks: Iterable[StepTask],
+        state: State,
+    ) -> None:
+        self._look_up, self._state = look_up, state
+        self._tasks = {task.name: task for task in tasks}
+        self._files = Fingerprints(dict(state.journal.files))  # its own: other threads use those of `state`
+        self._guard = threading.RLock()
+        self._known: dict[str, str | None] = {}  # by path: the digests of what a step has written or will
+        writers = {path: name for name, task in self._tasks.items() for path in task.targets}
+        self._waits = {
+            name: {writers[path] for path in task.file_dep if path in writers} | ({*task.step.after} & {*self._tasks})
+            for name, task in self._tasks.items()
+        }
+        self._users: dict[str, list[str]] = {}
+        for name, needed in self._waits.items():
+            for other in needed:
+                self._users.setdefault(other, []).append(name)
+
+    def begin(self) -> None:
+        for name in [name for name, needed in self._waits.items() if not needed]:
+            self._consider(self._tasks[name])
+
+    def ended(self, task: StepTask) -> None:
+        """Take what a step has written."""
+        self._settle(task, {self._state.relative(path): self._files.digest(path) for path in task.targets})
+
+    def _consider(self, task: StepTask) -> None:
+        """Look a step up whose inputs are known, unless it is up to date."""
+        try:
+            every, outputs = self._state.digests(task, self._digest)
+        except OSError:
+            return
+        inputs = {path: every[path] for path in map(self._state.relative, task.file_dep)}
+        if self._state.is_up_to_date(task.name, step_detail(task, every, outputs)):
+            self._settle(task, outputs)
+        else:
+            self._look_up(task.step, inputs, lambda record: self._settle(task, record.outputs) if record else None)
+
+    def _settle(self, task: StepTask, written: Mapping[str, str | None]) -> None:
+        with self._guard:
+            self._known |= written
+            ready = []
+            for name in self._users.pop(task.name, ()):
+                self._waits[name].discard(task.name)
+                if not self._waits[name]:
+                    ready.append(self._tasks[name])
+        for other in ready:
+            self._consider(other)
+
+    def _digest(self, path: str) -> str | None:
+        short = self._state.relative(path)
+        return self._known[short] if short in self._known else self._files.digest(path)

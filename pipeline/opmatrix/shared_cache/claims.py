@@ -1,0 +1,128 @@
+"""Claims: which of several runs computes a step that each of them needs and none has computed yet.
+
+A claim is an entry beside that of the step. It names the run that computes, and a number that grows meanwhile; another
+run waits for the result as long as the number grows. Stores have no operation that only one of two runs can do, so a
+run reads its claim again after a moment. Where two runs still claim a step, both compute it: never wrong, only twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar
+
+from opmatrix.shared_cache import action_result
+
+BEAT = 1.0
+"""Seconds after which the number of a claim grows."""
+DEAD = 5.0
+"""Seconds after which a claim whose number does not grow no longer counts: its run was killed."""
+_SETTLED = 0.05  # seconds after which another run's claim would be there, besides those of two requests
+_LONGEST = 0.2  # of two requests: with a slower store, two runs may compute the same
+_POLL = 0.2
+_EMPTY = hashlib.sha256().hexdigest()  # a blob that servers have, as an entry must name one
+
+_T = TypeVar("_T")
+
+
+class _Entries(Protocol):
+    """What claims need of the client. None where there is no entry, or where the store is given up."""
+
+    @property
+    def lost(self) -> bool: ...
+
+    def get_entry(self, key: str) -> bytes | None: ...
+
+    def put_entry(self, key: str, content: bytes) -> None: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Claim:
+    run: str
+    number: int
+    over: bool = False  # whether the run no longer computes the step, which failed
+
+
+class Claims:
+    """The claims of one run. Worker threads call `take` and `release`."""
+
+    def __init__(self, entries: _Entries) -> None:
+        self._entries, self._run = entries, secrets.token_hex(8)
+        self._guard = threading.Lock()
+        self._mine: dict[str, _Claim] = {}
+        self._beats: threading.Thread | None = None
+
+    def take(self, key: str, look: Callable[[], _T | None], *, longest: float) -> _T | None:
+        """Return what `look` finds once another run has computed the step; None if this run is to compute it, and then
+        to call `release`. It waits at most `longest` seconds: nobody signs a claim."""
+        last, since = None, time.monotonic()
+        until = since + longest
+        while not self._entries.lost and (now := time.monotonic()) < until:
+            claim = self._read(key)
+            if claim != last:
+                last, since = claim, now
+            if claim is None or claim.over or claim.run == self._run or now - since > DEAD:
+                if self._claim(key):
+                    found = look()  # stored before this run claimed the step
+                    if found is not None:
+                        self.release(key)
+                    return found
+            elif (found := look()) is not None:
+                return found
+            else:
+                time.sleep(_POLL)
+        return None
+
+    def release(self, key: str, *, failed: bool = False) -> None:
+        """End a claim. Other runs do not wait for a step that failed here."""
+        with self._guard:
+            claim = self._mine.pop(key, None)
+        if claim and failed:
+            self._write(key, replace(claim, over=True))
+
+    def _claim(self, key: str) -> bool:
+        """Claim a step; return whether this run has it."""
+        began = time.monotonic()
+        self._write(key, claim := _Claim(run=self._run, number=0))
+        time.sleep(_SETTLED + min(2 * (time.monotonic() - began), _LONGEST))
+        there = self._read(key)
+        if there is None or there.run != self._run:
+            return False
+        with self._guard:
+            self._mine[key] = claim
+            if self._beats is None:
+                self._beats = threading.Thread(target=self._beat, daemon=True, name="claims")
+                self._beats.start()
+        return True
+
+    def _beat(self) -> None:
+        while not self._entries.lost:
+            time.sleep(BEAT)
+            with self._guard:
+                self._mine = {key: replace(claim, number=claim.number + 1) for key, claim in self._mine.items()}
+                mine = [*self._mine.items()]
+            for key, claim in mine:
+                self._write(key, claim)
+
+    def _read(self, key: str) -> _Claim | None:
+        """Return the claim of a step, or None where there is none that can be read."""
+        if (content := self._entries.get_entry(_name(key))) is None:
+            return None
+        try:
+            found = json.loads(action_result.decode(content)[2])
+            return _Claim(run=str(found["run"]), number=int(found["number"]), over=bool(found["over"]))
+        except (ValueError, LookupError, TypeError, RecursionError):
+            return None
+
+    def _write(self, key: str, claim: _Claim) -> None:
+        self._entries.put_entry(_name(key), action_result.encode(_EMPTY, 0, json.dumps(vars(claim)).encode()))
+
+
+def _name(key: str) -> str:
+    """Return the key of the claim of a step's key."""
+    return hashlib.sha256(f"claim {key}".encode()).hexdigest()

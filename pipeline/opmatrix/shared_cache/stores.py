@@ -1,0 +1,154 @@
+"""Where shared results are: two name spaces of bytes, `/ac` (entries by key) and `/cas` (blobs by SHA-256).
+
+A store may be slow, gone, or answer nonsense. Each operation then raises StoreError, within a time limit that the
+operating system's own limits do not extend: a name server, an NFS mount or a server that sends a byte a second.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol, TypeVar
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from opmatrix.errors import OpmatrixError, UsageError, printable
+
+_T = TypeVar("_T")
+Kind = Literal["ac", "cas"]
+KINDS: tuple[Kind, ...] = ("ac", "cas")
+# Bytes of the longest answer that is read: an entry names one blob and the files that a compiler found.
+LARGEST: dict[Kind, int] = {"ac": 1 << 26, "cas": 1 << 31}
+ALLOWED = "file:///FOLDER, http://HOST/PATH, https://HOST/PATH, or what fsspec reaches, such as s3://BUCKET/PATH"
+
+
+class StoreError(OpmatrixError):
+    """A store that is slow or gone, refuses, or answers nonsense."""
+
+
+class TooLargeError(StoreError):
+    """Something that has more bytes than it may have."""
+
+
+class Store(Protocol):
+    """Bytes by kind and digest. Threads may call it side by side."""
+
+    @property
+    def url(self) -> str:
+        """Where it is, without passwords."""
+        ...
+
+    def get(self, kind: Kind, digest: str, largest: int | None = None) -> bytes | None:
+        """Return what is stored, or None. Whether a blob has its digest, the caller checks. Raises StoreError; of more
+        than `largest` bytes, by default LARGEST, TooLargeError, and then reads no more."""
+        ...
+
+    def put(self, kind: Kind, digest: str, content: bytes) -> None:
+        """Store bytes, in place of others. Raises StoreError."""
+        ...
+
+    def close(self) -> None:
+        """Close connections. Operations that still run in other threads end with StoreError."""
+        ...
+
+
+def open_store(url: str, *, timeout: float) -> Store:
+    """Return the store at a url; each of its operations ends after `timeout` seconds. Nothing is read or written yet.
+
+    Raises UsageError for a url that does not name a store.
+    """
+    parts = _split(url)
+    if parts.scheme == "file":
+        from opmatrix.shared_cache.folder_store import FolderStore
+
+        return _Limited(FolderStore(_folder(parts)), timeout)
+    if parts.scheme in ("http", "https"):
+        from opmatrix.shared_cache.http_store import open_http  # its imports take 40 ms
+
+        return _Limited(open_http(parts, timeout=timeout), timeout)
+    from opmatrix.shared_cache.fsspec_store import open_fsspec
+
+    return _Limited(open_fsspec(url, parts.scheme), timeout)
+
+
+def folder_of(url: str) -> Path | None:
+    """Return the folder that a url names, or None for any other store. Raises UsageError as `open_store`."""
+    parts = _split(url)
+    return _folder(parts) if parts.scheme == "file" else None
+
+
+def _folder(parts: SplitResult) -> Path:
+    if parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
+        raise UsageError(
+            f"the shared cache's url is {without_password(parts.geturl())!r}; that of a folder has three slashes and "
+            "an absolute path, such as file:///srv/opmatrix-cache"
+        )
+    return Path(unquote(parts.path))
+
+
+def without_password(url: str) -> str:
+    """Return a url for messages: without user, password, query and fragment."""
+    before, separator, rest = url.partition("://")
+    rest = rest.partition("?")[0].partition("#")[0]
+    host, slash, path = rest.partition("/")
+    return printable(f"{before}{separator}{host.rpartition('@')[2]}{slash}{path}")
+
+
+def _split(url: str) -> SplitResult:
+    shown = without_password(url)
+    if "://" not in url:
+        hint = f" For this folder: {Path(url).absolute().as_uri()}" if url else ""
+        raise UsageError(f"the shared cache's url is {shown!r}, allowed: {ALLOWED}.{hint}")
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018 - raises for one that is no number
+    except ValueError as error:
+        raise UsageError(f"the shared cache's url is {shown!r}: {error}; allowed: {ALLOWED}") from None
+    if parts.scheme in ("http", "https", "file") and (parts.query or parts.fragment):
+        raise UsageError(f"the shared cache's url is {shown!r} with a query or a fragment; give it without")
+    return parts
+
+
+class _Limited:
+    """A store each of whose operations ends in time: the operation has a thread of its own, which is left if it does
+    not. A daemon's thread does not keep the process from ending."""
+
+    def __init__(self, store: Store, timeout: float) -> None:
+        self._store, self._timeout = store, timeout
+        self.url = store.url
+
+    def get(self, kind: Kind, digest: str, largest: int | None = None) -> bytes | None:
+        return self._in_time(lambda: self._store.get(kind, digest, largest))
+
+    def put(self, kind: Kind, digest: str, content: bytes) -> None:
+        self._in_time(lambda: self._store.put(kind, digest, content))
+
+    def close(self) -> None:
+        self._store.close()
+
+    def _in_time(self, operation: Callable[[], _T]) -> _T:
+        results: queue.SimpleQueue[_T | _Raised] = queue.SimpleQueue()
+
+        def run() -> None:
+            try:
+                results.put(operation())
+            except BaseException as error:  # the caller's thread raises it
+                results.put(_Raised(error=error))
+
+        try:
+            threading.Thread(target=run, daemon=True, name="shared-cache").start()
+            result = results.get(timeout=self._timeout)
+        except queue.Empty:
+            raise StoreError(f"{self.url}: no answer within {self._timeout:g} s") from None
+        except RuntimeError as error:  # the limit of threads, or Python ends
+            raise StoreError(f"{self.url}: {error}") from error
+        if isinstance(result, _Raised):
+            raise result.error
+        return result
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Raised:
+    error: BaseException

@@ -1,0 +1,228 @@
+"""Signatures of entries, with ssh-keygen itself: who signed what, and every way in which a signature is refused."""
+
+from __future__ import annotations
+
+import base64
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opmatrix.errors import ToolchainError, UsageError
+from opmatrix.shared_cache.signing import SignatureError, check_key, message, public_key, sign, verify, wrong_signer
+
+pytestmark = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs OpenSSH's ssh-keygen")
+
+MESSAGE = message(key="a" * 64, blob="b" * 64, record=b"{}")
+
+
+def make_key(folder: Path, name: str, kind: str = "ed25519", passphrase: str = "") -> tuple[Path, str]:
+    """Make a key; return its file, and its public key as a line has it."""
+    command = ["ssh-keygen", "-q", "-t", kind, "-N", passphrase, "-C", name, "-f", str(folder / name)]
+    subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
+    kind, key, _ = (folder / f"{name}.pub").read_text().split()
+    return folder / name, f"{kind} {key}"
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, Path, str]:
+    folder = tmp_path_factory.mktemp("keys")
+    return *make_key(folder, "ci"), *make_key(folder, "other")
+
+
+Keys = tuple[Path, str, Path, str]
+
+
+def test_the_message_names_key_blob_and_record() -> None:
+    empty = "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"  # sha256 of {}
+    assert MESSAGE.decode().splitlines() == ["opmatrix 1", "a" * 64, "b" * 64, empty]
+
+
+@pytest.mark.parametrize("kind", ["ed25519", "ecdsa", "rsa"])
+def test_the_signer_of_a_message_is_found(tmp_path: Path, kind: str) -> None:
+    key, public = make_key(tmp_path, "key", kind)
+    key.with_suffix(".pub").unlink()  # CI has the private key alone
+    assert verify(MESSAGE, sign(MESSAGE, key), [f"ci@example.org {public}"]) == "ci@example.org"
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("ci@example.org {} with a comment", "ci@example.org"),
+        ("ci,ci@example.org {}", "ci,ci@example.org"),
+        ('"the CI" {}', "the CI"),
+        ('ci namespaces="git,opmatrix",valid-after="20200101" {}', "ci"),
+        ('ci valid-before="29990101" {}', "ci"),
+        ("*,!x {}", "*,!x"),  # a name, though ssh-keygen takes patterns
+    ],
+)  # fmt: skip
+def test_lines_of_allowed_signers(keys: Keys, line: str, name: str) -> None:
+    key, public, _, other = keys
+    lines = [f"other {other}", line.format(public)]
+    assert [wrong_signer(one) for one in lines] == ["", ""]
+    assert verify(MESSAGE, sign(MESSAGE, key), lines) == name
+
+
+def test_what_no_signer_signed_is_refused(keys: Keys) -> None:
+    key, public, other, _ = keys
+    lines = [f"ci {public}"]
+    assert verify(MESSAGE, sign(MESSAGE, key), lines) == "ci"
+    assert verify(MESSAGE, sign(MESSAGE, other), lines) is None
+    assert verify(MESSAGE, sign(MESSAGE, key), []) is None
+    assert verify(MESSAGE, sign(MESSAGE, key), [f'ci valid-before="20200101" {public}']) is None
+    assert verify(MESSAGE, sign(MESSAGE, key), [f'ci valid-after="29990101" {public}']) is None
+    parts: dict[str, Any] = {"key": "a" * 64, "blob": "b" * 64, "record": b"{}"}
+    for changed in ({"key": "c" * 64}, {"blob": "c" * 64}, {"record": b"[]"}):
+        assert verify(message(**parts | changed), sign(MESSAGE, key), lines) is None
+
+
+def test_a_signature_of_another_namespace_is_refused(keys: Keys) -> None:
+    key, public, *_ = keys
+    command = ["ssh-keygen", "-Y", "sign", "-q", "-n", "git", "-f", str(key)]
+    signature = subprocess.run(command, input=MESSAGE, capture_output=True, check=True).stdout.decode()
+    assert public_key(signature)
+    assert verify(MESSAGE, signature, [f"ci {public}"]) is None
+
+
+def test_another_key_in_the_place_of_the_signers_is_refused(keys: Keys) -> None:
+    """The key that is read from a signature only names the signer; ssh-keygen verifies with the key of the line."""
+    _, public, other, other_public = keys
+    own, others = (base64.b64decode(p.split()[1]) for p in (public, other_public))
+    body = base64.b64decode("".join(sign(MESSAGE, other).splitlines()[1:-1])).replace(others, own)
+    forged = f"-----BEGIN SSH SIGNATURE-----\n{base64.b64encode(body).decode()}\n-----END SSH SIGNATURE-----\n"
+    assert public_key(forged) == own
+    assert verify(MESSAGE, forged, [f"ci {public}"]) is None
+
+
+def garbage(signature: str) -> Iterator[str]:
+    lines = signature.splitlines()
+    yield from ("", "\n", "x", lines[0], "\0", "-----BEGIN SSH SIGNATURE-----\n\n-----END SSH SIGNATURE-----", "é" * 40)
+    yield "\n".join([lines[0], "U1NIU0lH", lines[-1]])
+    yield "\n".join([lines[0], "U1NIU0lHAAAAAf////8=", lines[-1]])
+    yield signature * 100
+    yield "\n".join([lines[0], *lines[2:]])
+
+
+def test_garbage_is_no_signature(keys: Keys) -> None:
+    key, public, *_ = keys
+    signature = sign(MESSAGE, key)
+    for one in garbage(signature):
+        assert verify(MESSAGE, one, [f"ci {public}"]) is None
+    cut = signature.splitlines()
+    assert verify(MESSAGE, "\n".join([*cut[:-2], cut[-1]]), [f"ci {public}"]) is None
+
+
+def test_a_key_of_no_signer_costs_no_process(keys: Keys, monkeypatch: pytest.MonkeyPatch) -> None:
+    key, _, _, other = keys
+    signature = sign(MESSAGE, key)
+    monkeypatch.setattr(subprocess, "run", None)
+    assert verify(MESSAGE, signature, [f"other {other}"]) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("", "found '', allowed: name, type and public key of a signer, such as 'ci@example.org ssh-ed25519"),
+        ("ssh-ed25519 AAAA", "found 'ssh-ed25519 AAAA', allowed: name"),
+        ("ci ssh-ed25519 AAAA", "the key of 'ci' is damaged: it is no ssh-ed25519. Copy the line"),
+        ("ci ssh-rsa {key}", "the key of 'ci' is damaged: it is no ssh-rsa"),
+        ("ci ssh-dss {key}", "found 'ci ssh-dss"),
+        ("ci ssh-ed25519 {key}\nother ssh-ed25519 {key}", "found 'ci ssh-ed25519"),
+        ('ci namespaces="git" ssh-ed25519 {key}', 'namespaces="git": allowed: one that contains opmatrix'),
+        ('ci namespaces="opmatrix",valid-before="2030" ssh-ed25519 {key}', 'valid-before="2030": allowed: YYYYMMDD'),
+        ("ci cert-authority ssh-ed25519 {key}", "cert-authority: not supported, because a certificate that expires"),
+        ('ci bogus="x" ssh-ed25519 {key}', 'bogus="x": unknown option, allowed: namespaces, valid-after'),
+        ("-----BEGIN OPENSSH PRIVATE KEY-----", "it is a private key, which whoever read this file can use"),
+    ],
+)  # fmt: skip
+def test_each_wrong_line_has_a_message(keys: Keys, line: str, expected: str) -> None:
+    found = wrong_signer(line.format(key=keys[1].split()[1]))
+    assert found.startswith(expected)
+    assert "\n" not in found
+
+
+def test_a_key_with_a_passphrase_does_not_ask(tmp_path: Path) -> None:
+    key, _ = make_key(tmp_path, "locked", passphrase="secret")
+    with pytest.raises(SignatureError, match=r"has a passphrase, and opmatrix does not ask for it. .*locked.pub$"):
+        sign(MESSAGE, key)
+
+
+def spoiled(key: Path, kind: str) -> Path:
+    path = key.with_name(kind)
+    content = key.read_bytes()
+    if kind == "cut":
+        content = content[:200]
+    path.write_bytes(b"x" if kind == "text" else b"" if kind == "empty" else content)
+    path.chmod(0o644 if kind == "open" else 0o600)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("cut", "'.*cut' cannot sign: .* Is the file whole, with a newline at its end"),
+        ("open", "other users can read the private key '.*open', so ssh-keygen refuses it. Run: chmod 600 "),
+        ("text", "no private key for '.*text': neither beside it nor in an ssh-agent. Add it: ssh-add"),
+        ("empty", "no private key for '.*empty'"),
+    ],
+)  # fmt: skip
+def test_a_key_that_cannot_sign_has_a_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, expected: str
+) -> None:
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    key, _ = make_key(tmp_path, "key")
+    with pytest.raises(SignatureError, match=expected) as caught:
+        sign(MESSAGE, spoiled(key, kind))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.fixture
+def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    socket = tmp_path / "agent"
+    with subprocess.Popen(["ssh-agent", "-D", "-a", str(socket)], stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        process.stdout.readline()
+        monkeypatch.setenv("SSH_AUTH_SOCK", str(socket))
+        yield
+        process.terminate()
+
+
+@pytest.mark.usefixtures("agent")
+def test_an_agent_signs_for_a_public_key(tmp_path: Path) -> None:
+    key, public = make_key(tmp_path, "key")
+    subprocess.run(["ssh-add", "-q", str(key)], check=True, env=os.environ)
+    key.unlink()
+    assert verify(MESSAGE, sign(MESSAGE, tmp_path / "key.pub"), [f"me {public}"]) == "me"
+
+
+def test_the_key_of_a_run_is_tried_before_anything_runs(keys: Keys, tmp_path: Path) -> None:
+    key, public, other, other_public = keys
+    assert check_key(key, [f"ci {public}"]) == "ci"
+    assert check_key(key, []) == ""
+    with pytest.raises(UsageError, match=r"is of no signer in pyproject.toml, .*'NAME ssh-ed25519 ") as caught:
+        check_key(other, [f"ci {public}"])
+    assert other_public in str(caught.value)
+    locked, _ = make_key(tmp_path, "locked", passphrase="secret")
+    with pytest.raises(UsageError, match=r"^OPMATRIX_CACHE_KEY: the key .* has a passphrase"):
+        check_key(locked, [])
+
+
+def test_without_ssh_keygen_there_is_a_message(keys: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    key, public, *_ = keys
+    signature = sign(MESSAGE, key)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for call in (lambda: sign(MESSAGE, key), lambda: verify(MESSAGE, signature, [f"ci {public}"])):
+        with pytest.raises(ToolchainError, match=r"cannot run ssh-keygen, .*Install OpenSSH's client"):
+            call()
+
+
+def test_an_old_ssh_keygen_has_a_message(keys: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "ssh-keygen").write_text("#!/bin/sh\necho 'unknown option -- Y' >&2; exit 1\n")
+    (tmp_path / "ssh-keygen").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(ToolchainError, match=r"knows no -Y, .* Install OpenSSH 8.1 or newer"):
+        sign(MESSAGE, keys[0])
