@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from importlib.metadata import version
@@ -182,7 +183,7 @@ def test_another_compiler_with_equal_libraries(real: RealProject, tmp_path: Path
     compiler.write_text('#!/bin/sh\nexec g++ "$@"\n')
     compiler.chmod(0o755)
     output = real.run("why", CXX=str(compiler)).stdout
-    assert f"; cxx: {shutil.which('g++')} -> " in output and "compile:group_norm: compiler " in output
+    assert re.search(r"compile:group_norm: compiler g\+\+ \w{16} -> other-g\+\+ \w{16}\n", output), output
     assert real.ran(real.run(CXX=str(compiler))) == {"compile"}
     compiler.write_text('#!/bin/sh\n# upgraded in place\nexec g++ "$@"\n')
     assert real.ran(real.run(CXX=str(compiler))) == {"compile"}
