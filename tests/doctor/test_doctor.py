@@ -26,6 +26,7 @@ from opmatrix.model_check.finding import Finding
 from opmatrix.project.paths import Paths
 from opmatrix.scaffold import new_project
 from opmatrix.toolchain import ort_headers
+from tests.incremental.conftest import wait_for
 
 ROOT = Path(__file__).parents[2]
 
@@ -305,6 +306,8 @@ time.sleep(600)
         killed.kill()
         killed.wait()
         try:
+            # The kernel sets the arguments of a process after it has told its parent that the program begins.
+            wait_for(lambda: Path(f"/proc/{child}/cmdline").read_bytes() != b"")
             assert texts(folders.lock(project), "wrong") == (
                 f"lock: run {killed.pid} has ended, and a process that it started still holds build/lock: "
                 f"process {child} (sleep 600) -> Stop with: kill {child}"

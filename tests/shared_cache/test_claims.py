@@ -40,14 +40,16 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(claims, name, seconds)
 
 
-def test_of_runs_that_begin_together_one_computes() -> None:
+def test_of_runs_that_begin_together_one_computes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claims, "_SETTLED", 0.5)  # a busy machine may delay a thread between two requests
+    monkeypatch.setattr(claims, "DEAD", 1.5)
     store, computed, taken = Entries(), list[int](), list[str | None]()
 
     def run(number: int) -> None:
         mine = Claims(store)
         if (found := mine.take("key", store.look("key"), longest=60)) is None:
             computed.append(number)
-            time.sleep(1)  # longer than DEAD: the claim is alive
+            time.sleep(2)  # longer than DEAD: the claim is alive
             store.results["key"] = "result"
             mine.release("key")
         taken.append(found)
@@ -72,16 +74,41 @@ def test_the_claim_of_a_killed_run_ends() -> None:
     killed._mine.clear()  # it beats no more, as a killed process
     began = time.monotonic()
     assert Claims(store).take("key", store.look("key"), longest=60) is None
-    assert 0.4 < time.monotonic() - began < 3
+    assert 0.4 < time.monotonic() - began < 30
 
 
-def test_nobody_waits_for_a_step_that_failed() -> None:
+def test_nobody_waits_for_a_step_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claims, "DEAD", 60)
     failing = Claims(store := Entries())
     assert failing.take("key", store.look("key"), longest=60) is None
     failing.release("key", failed=True)
     began = time.monotonic()
     assert Claims(store).take("key", store.look("key"), longest=60) is None
-    assert time.monotonic() - began < 0.4
+    assert time.monotonic() - began < 30
+
+
+def test_no_beat_comes_after_the_end_of_a_claim() -> None:
+    """Another run would wait for a step that failed."""
+    beating, go = threading.Event(), threading.Event()
+
+    class Slow(Entries):
+        def put_entry(self, key: str, content: bytes) -> None:
+            if self.entries and not go.is_set():  # the first beat
+                beating.set()
+                go.wait(60)
+            super().put_entry(key, content)
+
+    failing = Claims(store := Slow())
+    assert failing.take("key", store.look("key"), longest=60) is None
+    assert beating.wait(60)
+    ends = threading.Thread(target=failing.release, args=("key",), kwargs={"failed": True})
+    ends.start()
+    time.sleep(0.05)
+    go.set()
+    ends.join()
+    time.sleep(0.1)  # two beats
+    claim = failing._read("key")
+    assert claim and claim.over
 
 
 def test_a_run_does_not_wait_for_itself() -> None:
@@ -91,13 +118,14 @@ def test_a_run_does_not_wait_for_itself() -> None:
     assert mine.take("key", store.look("key"), longest=60) is None, "such as a second run of the step in doit watch"
 
 
-def test_a_claim_that_never_ends_delays_a_run_by_the_time_limit_of_the_step() -> None:
+def test_a_claim_that_never_ends_delays_a_run_by_the_time_limit_of_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who can write to the store can write claims, which nobody signs."""
+    monkeypatch.setattr(claims, "DEAD", 60)
     hostile = Claims(store := Entries())
     assert hostile.take("key", store.look("key"), longest=60) is None
     began = time.monotonic()
     assert Claims(store).take("key", store.look("key"), longest=1) is None
-    assert 1 <= time.monotonic() - began < 3  # longer than DEAD, for the claim grows
+    assert 1 <= time.monotonic() - began < 30
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff", b"{}"])
@@ -107,13 +135,14 @@ def test_a_claim_that_cannot_be_read_is_none(content: bytes) -> None:
     assert Claims(store).take("key", store.look("key"), longest=60) is None
 
 
-def test_without_a_store_every_run_computes() -> None:
+def test_without_a_store_every_run_computes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claims, "DEAD", 60)
     store = Entries()
     assert Claims(store).take("other", store.look("other"), longest=60) is None
     store.lost = True
     began = time.monotonic()
     assert Claims(store).take("other", store.look("other"), longest=60) is None
-    assert time.monotonic() - began < 0.4
+    assert time.monotonic() - began < 30
 
 
 def test_a_store_that_is_far_away_is_not_slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,15 +152,15 @@ def test_a_store_that_is_far_away_is_not_slow(tmp_path: Path, monkeypatch: pytes
         url = "https://far.example"
 
         def get(self, kind: Kind, digest: str, largest: int | None = None) -> bytes | None:
-            time.sleep(0.15)
+            time.sleep(0.2)
             return None
 
         def put(self, kind: Kind, digest: str, content: bytes) -> None:
-            time.sleep(0.15)
+            time.sleep(0.2)
 
         def close(self) -> None: ...
 
-    monkeypatch.setattr(client, "PATIENCE", 0.3)
+    monkeypatch.setattr(client, "PATIENCE", 0.6)
     warned: list[str] = []
     far = Client(CacheSettings(url=Far.url, mode="write"), Far(), root=tmp_path, warn=warned.append)
     for _ in range(4):

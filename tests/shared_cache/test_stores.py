@@ -102,7 +102,7 @@ def test_a_folder_that_does_not_answer_is_an_error_in_time(tmp_path: Path) -> No
     begin = time.monotonic()
     with pytest.raises(StoreError, match=r"^file:///.*: no answer within 0.2 s$"):
         open_store(tmp_path.as_uri(), timeout=0.2).get("ac", A)
-    assert time.monotonic() - begin < 2
+    assert time.monotonic() - begin < 30  # without a limit, it never ends
     os.close(os.open(tmp_path / "ac" / A, os.O_RDWR | os.O_NONBLOCK))
 
 

@@ -96,12 +96,13 @@ def _answer(answer: Callable[[socket.socket], None], connection: socket.socket) 
         answer(connection)
 
 
-def read_request(connection: socket.socket) -> bytes:
-    """Return a request without a body."""
-    found = b""
-    while b"\r\n\r\n" not in found:
-        piece = connection.recv(65536)
-        if not piece:
+def read_request(connection: socket.socket) -> None:
+    """Read a request with its body, of which a part may come later: what a server closes unread, the kernel answers
+    with a reset, which can overtake the server's own answer."""
+    with connection.makefile("rb") as file:
+        length = 0
+        while (line := file.readline()) not in (b"\r\n", b""):
+            name, _, value = line.partition(b":")
+            length = int(value) if name.lower() == b"content-length" else length
+        if not line or len(file.read(length)) != length:
             raise ConnectionResetError
-        found += piece
-    return found

@@ -54,6 +54,7 @@ class Claims:
     def __init__(self, entries: _Entries) -> None:
         self._entries, self._run = entries, secrets.token_hex(8)
         self._guard = threading.Lock()
+        self._writing = threading.Lock()  # no beat of a claim may come after its end
         self._mine: dict[str, _Claim] = {}
         self._beats: threading.Thread | None = None
 
@@ -83,12 +84,15 @@ class Claims:
         with self._guard:
             claim = self._mine.pop(key, None)
         if claim and failed:
-            self._write(key, replace(claim, over=True))
+            with self._writing:
+                self._write(key, replace(claim, over=True))
 
     def _claim(self, key: str) -> bool:
         """Claim a step; return whether this run has it."""
         began = time.monotonic()
         self._write(key, claim := _Claim(run=self._run, number=0))
+        if self._entries.lost:  # just now
+            return False
         time.sleep(_SETTLED + min(2 * (time.monotonic() - began), _LONGEST))
         there = self._read(key)
         if there is None or there.run != self._run:
@@ -104,10 +108,14 @@ class Claims:
         while not self._entries.lost:
             time.sleep(BEAT)
             with self._guard:
-                self._mine = {key: replace(claim, number=claim.number + 1) for key, claim in self._mine.items()}
-                mine = [*self._mine.items()]
-            for key, claim in mine:
-                self._write(key, claim)
+                mine = [*self._mine]
+            for key in mine:
+                with self._writing:
+                    with self._guard:
+                        if (claim := self._mine.get(key)) is None:  # it ended meanwhile
+                            continue
+                        self._mine[key] = claim = replace(claim, number=claim.number + 1)
+                    self._write(key, claim)
 
     def _read(self, key: str) -> _Claim | None:
         """Return the claim of a step, or None where there is none that can be read."""
