@@ -35,6 +35,7 @@ class Room:
 ROOMS = (
     Room(name="cli", holds="runs a stage by hand: python -m opmatrix STAGE", modules=("__main__", "cli")),
     Room(name="commands", holds="what a person types: run, why, list, new, check, clean, help"),
+    Room(name="cluster", holds="steps on workers of other machines, by dask.distributed"),
     Room(name="doctor", holds="what doit doctor checks of a machine and a project"),
     Room(name="mutation", holds="mutants of kernels and formulas, and which gate finds each"),
     Room(name="stages", holds="one program per stage: files in, files out"),

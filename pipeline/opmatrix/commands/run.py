@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, ClassVar
 
@@ -25,6 +26,7 @@ from opmatrix.engine.step_runner import StepRunner, ThreadRunner
 from opmatrix.errors import UsageError, many
 
 if TYPE_CHECKING:
+    from opmatrix.commands.on import Elsewhere
     from opmatrix.engine.forecast import Expected
     from opmatrix.engine.kept_servers import Resident
     from opmatrix.engine.shared_results import SharedResults
@@ -63,6 +65,12 @@ FROM_CACHE = {
 }
 
 
+ON = option(
+    "on",
+    "run steps on the workers of a dask scheduler, tls://HOST:8786, or on N workers here, local:N; -n at a time",
+)
+
+
 class Run(LockedCommand, DoitRun):
     """Run steps, one run at a time per build folder."""
 
@@ -80,9 +88,12 @@ class Run(LockedCommand, DoitRun):
         FORMAT,
         SHARD,
         FROM_CACHE,
+        ON,
     )
     # The function that the child of a server calls with the arguments of a step.
     entry: ClassVar[str] = "opmatrix.cli:main"
+    # The function by which a worker plans the steps of a project.
+    plan: ClassVar[str] = "opmatrix.engine.plan_cache:load_or_plan"
     # In a run of `doit watch`: the process that keeps the servers. Each such run is a process of its own.
     resident: ClassVar[Resident | None] = None
 
@@ -113,6 +124,7 @@ class Run(LockedCommand, DoitRun):
         format: str,
         shard: str,
         from_cache: bool,
+        on: str,
     ) -> int:
         """Do what doit's Run does, with opmatrix's runners, for which doit 0.37 has no option."""
         self.control = select(self.task_list, self.sel_tasks, commands=self.loader.cmd_names)
@@ -128,9 +140,15 @@ class Run(LockedCommand, DoitRun):
             _drop_dependencies(self.control)
         if self.resident:
             self._tell(self.resident)
+        elsewhere = self._elsewhere(on, at_once=num_process, computes=not from_cache) if on else None
         cores = max(1, num_process)
+        if elsewhere:
+            num_process, cores = elsewhere.at_once, os.cpu_count() or 1
         removed = collect_removed(self._paths, self.task_list, self.dep_manager.journal)
-        with Path(outfile).open("w", encoding="utf-8") if isinstance(outfile, str) else nullcontext(outfile) as out:
+        with (
+            Path(outfile).open("w", encoding="utf-8") if isinstance(outfile, str) else nullcontext(outfile) as out,
+            elsewhere.folders() if elsewhere else nullcontext(),
+        ):
             found = self._reporter(reporter, out, removed, cores=cores, annotate=annotates(format))
             runner = (ThreadRunner if num_process > 1 else StepRunner)(
                 self.dep_manager,
@@ -144,7 +162,12 @@ class Run(LockedCommand, DoitRun):
                 lock=self._lock,
                 terminal=_terminal_variables(out),
                 cores=cores,
-                share=lambda: self._open_shared(found, only_shared=from_cache),
+                share=lambda: self._open_shared(
+                    found, environ=elsewhere.environ if elsewhere else os.environ, only_shared=from_cache
+                ),
+                connect=partial(elsewhere.connect, entry=self.entry, plan=self.plan, note=_notes(found))
+                if elsewhere
+                else None,
                 only_shared=from_cache,
                 kept=self.resident.server if self.resident else None,
             )
@@ -184,19 +207,26 @@ class Run(LockedCommand, DoitRun):
         text = path.read_text() if path.is_file() else ""
         return '"check"' in text or "'check'" in text
 
-    def _open_shared(self, reporter: Any, *, only_shared: bool) -> SharedResults | None:
+    def _elsewhere(self, on: str, *, at_once: int, computes: bool) -> Elsewhere:
+        """Return the workers that ``--on`` names. Raises UsageError."""
+        if not computes:
+            raise UsageError("--from-cache computes nothing, and --on names workers that compute: leave one out")
+        if self.resident:
+            raise UsageError("doit watch runs steps in servers that it keeps here: leave --on out")
+        from opmatrix.commands.on import Elsewhere  # imported here: most runs are of this machine alone
+
+        return Elsewhere(on, paths=self._paths, environ=os.environ, at_once=at_once)
+
+    def _open_shared(self, reporter: Any, *, environ: Mapping[str, str], only_shared: bool) -> SharedResults | None:
         """Open the shared cache, if the project has one. Raises UsageError for settings that are not valid."""
         from opmatrix.shared_cache import settings  # imported only when a step runs
 
-        if not (read := settings.read(self._paths, os.environ)):
+        if not (read := settings.read(self._paths, environ)):
             return None
         from opmatrix.engine.shared_results import SharedResults
 
-        def warn(text: str) -> None:
-            reporter.note(text) if isinstance(reporter, StepReporter) else print(text, file=sys.stderr)
-
         chosen = [task for task in _chosen(self.control) if isinstance(task, StepTask)]
-        return SharedResults(read, layout=self._paths, state=self.dep_manager, tasks=chosen, warn=warn,
+        return SharedResults(read, layout=self._paths, state=self.dep_manager, tasks=chosen, warn=_notes(reporter),
                              only_shared=only_shared)  # fmt: skip
 
     def _tell(self, resident: Resident) -> None:
@@ -227,6 +257,13 @@ class Run(LockedCommand, DoitRun):
             for note in notes:
                 found.note(note)
         return found
+
+
+def _notes(reporter: Any) -> Callable[[str], None]:
+    """Return the function that prints a line for the user."""
+    if isinstance(reporter, StepReporter):
+        return reporter.note
+    return lambda text: print(text, file=sys.stderr)
 
 
 def _show_weak(control: TaskControl, *, strict: bool) -> bool:

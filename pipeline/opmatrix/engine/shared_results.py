@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from opmatrix.engine.doit_tasks import ENVIRONMENT, StepTask
 from opmatrix.engine.file_hashes import Fingerprints
@@ -22,7 +23,7 @@ from opmatrix.shared_cache import entry as entries
 from opmatrix.shared_cache.claims import Claims
 from opmatrix.shared_cache.client import Client, Hit, Key, Record
 from opmatrix.shared_cache.entry import Entry
-from opmatrix.shared_cache.salt import salt
+from opmatrix.shared_cache.salt import parts, salt
 from opmatrix.shared_cache.settings import CacheSettings
 from opmatrix.shared_cache.signing import check_key
 from opmatrix.shared_cache.stores import open_store
@@ -80,6 +81,10 @@ class SharedResults:
         self._tasks = tuple(tasks)
         self._undescribed = {task.step.name: task for task in self._tasks if task.step.group == ENVIRONMENT}
         self._ahead: _Ahead | None = None
+        self._durations: Mapping[str, float] = {}
+        self._writers: dict[str, StepTask] = {}  # by output, and by name
+        self._storing: dict[Key, threading.Lock] = {}
+        self._stored: set[Key] = set()  # what the store is known to have
 
     def fetch(self, task: StepTask) -> Origin | None:
         """Write the result of a step if the store has it. Raises OSError for a disk that cannot take it."""
@@ -145,6 +150,70 @@ class SharedResults:
                 entry = entries.read(task.step, self._layout.root, found={})
                 self._client.store(self.key(task.step, self._state.inputs_at_start(task)), task.step, entry, seconds=0)
 
+    # For the workers of a run (opmatrix.cluster), which share nothing with it but the store.
+
+    @property
+    def address(self) -> str:
+        """The url of the store, as it was set."""
+        return self._settings.url
+
+    def travels(self, step: Step) -> bool:
+        """Return whether a step may run on a worker."""
+        return self._taken(step) and not self._client.lost
+
+    def begin_providing(self) -> None:
+        """Prepare `provide`, which any thread may call. Called by the thread that opened the state."""
+        self._durations = self._state.journal.durations()
+        self._writers = {path: other for other in self._tasks for path in other.targets}
+        self._writers |= {other.name: other for other in self._tasks}
+
+    def sources(self) -> list[str]:
+        """Return the files that the steps of the run read and none of them writes."""
+        written = {path for task in self._tasks for path in task.targets}
+        return sorted({path for task in self._tasks for path in task.step.reads} - written)
+
+    def put_blob(self, content: bytes) -> str | None:
+        """Store a blob and return its digest, or None if the store is lost."""
+        digest = self._client.put_blob(content)
+        return None if self._client.lost else digest
+
+    def described(self, task: StepTask) -> dict[str, Any]:
+        """Return the key of a step, and all that it is made from."""
+        step, inputs = task.step, dict(self._state.inputs_at_start(task))
+        return {"key": self.key(step, inputs), "config": step.config, "command": [*step.command], "inputs": inputs,
+                "salt": parts(self._layout, step.environment)}  # fmt: skip
+
+    def provide(self, task: StepTask) -> dict[str, Key | None] | None:
+        """Store what a step needs that other steps wrote, where the store lacks it. Return the keys of those steps, by
+        name; a step that each machine runs itself has none. Return None if the store cannot have all. Raises
+        OSError."""
+        needed = dict.fromkeys([*task.step.reads, *task.step.after])
+        others = {found.name: found for name in needed if (found := self._writers.get(name))}
+        if not {*task.step.after} <= others.keys():
+            return None  # with doit's --single
+        keys = {name: self._provided(other) if other.step.group in SHARED else None for name, other in others.items()}
+        return None if self._client.lost else keys
+
+    def _provided(self, task: StepTask) -> Key:
+        key = self.key(task.step, self._state.inputs_at_start(task))
+        with self._guard:
+            storing = self._storing.setdefault(key, threading.Lock())
+        with storing:
+            if key not in self._stored and self._client.get_entry(key) is None:
+                self._client.store(key, task.step, self._entry(task), seconds=self._durations.get(task.name, 0.0))
+                self._client.flush()
+            self._stored.add(key)
+        return key
+
+    def take_computed(self, task: StepTask) -> Origin | None:
+        """Write the result of a step that a worker has stored. Raises OSError."""
+        key = self.key(task.step, self._state.inputs_at_start(task))
+        origin = self._take(task, self._client.fetch_again(key, task.step))
+        self._claims.release(key)
+        if origin:
+            self._stored.add(key)
+        return origin
+
     def close(self) -> None:
         """Wait until what the run computed is stored."""
         self._client.close()
@@ -194,9 +263,8 @@ class SharedResults:
         return StepFailed(step, summary=summary, output="\n".join(lines), told=Cause(sentence=summary))
 
     def key(self, step: Step, inputs: Mapping[str, str | None]) -> Key:
-        """Return the key of a step: a digest of all that its result depends on, the same in every clone."""
-        parts = [FORMAT, step.task, step.config, step.command, sorted(inputs.items()), self._salt(step.environment)]
-        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+        """Return the key of a step, as `key_of` does."""
+        return key_of(step, inputs, self._salt(step.environment))
 
     def look_up(self, step: Step, inputs: Mapping[str, str | None], then: Callable[[Record | None], None]) -> None:
         """Look a step up before it is needed."""
@@ -212,6 +280,12 @@ class SharedResults:
     def _ended(self, task: StepTask) -> None:
         if self._ahead:
             self._ahead.ended(task)
+
+
+def key_of(step: Step, inputs: Mapping[str, str | None], salt: str) -> Key:
+    """Return the key of a step: a digest of all that its result depends on, the same in every clone."""
+    parts = [FORMAT, step.task, step.config, step.command, sorted(inputs.items()), salt]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def differences(here: Entry, there: Entry) -> list[str]:

@@ -26,10 +26,15 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
 
-def find_entry(name: str) -> Entry:
+def find_function(name: str) -> Any:
     """Return the function of a name ``package.module:function``."""
     module, _, function = name.partition(":")
-    entry: Entry = getattr(importlib.import_module(module), function)
+    return getattr(importlib.import_module(module), function)
+
+
+def find_entry(name: str) -> Entry:
+    """Return the function that steps call, by its name."""
+    entry: Entry = find_function(name)
     return entry
 
 

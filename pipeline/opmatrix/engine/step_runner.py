@@ -27,6 +27,7 @@ from opmatrix.step import Step
 from opmatrix.step_log import RAN
 
 if TYPE_CHECKING:
+    from opmatrix.engine.elsewhere import Ended, Workers
     from opmatrix.engine.server_pool import Client, Pool
     from opmatrix.engine.shared_results import Origin, SharedResults
 
@@ -92,7 +93,7 @@ class Cores:
 class StepRunner(Runner):
     """Runs one step at a time. `entry`, `lock` and `kept` are those of Pool; `terminal` is for what prints colours;
     `share` opens the shared cache, if the project has one; with `only_shared`, a step whose result it lacks does not
-    run."""
+    run. `connect` connects to the workers that share it, of a run with ``--on``."""
 
     def __init__(
         self,
@@ -104,11 +105,12 @@ class StepRunner(Runner):
         cores: int = 1,
         share: Callable[[], SharedResults | None] = lambda: None,
         only_shared: bool = False,
+        connect: Callable[[SharedResults], Workers] | None = None,
         kept: Callable[[str], Client] | None = None,
     ) -> None:
         super().__init__(*arguments)
         self._only_shared = only_shared
-        self._share = share
+        self._share, self._connect = share, connect
         self._origins: dict[str, Origin] = {}  # of the steps whose result came from the shared cache
         self._step_reporter = self.reporter if isinstance(self.reporter, StepReporter) else None  # None: one of doit's
         self._cores = Cores(cores)
@@ -152,6 +154,7 @@ class StepRunner(Runner):
                 origins.write(self._layout, self.dep_manager.journal.origins())
             _ = self._shared  # settings that are not valid end the run before anything ran
             self._pool.prepare()
+            _ = self._workers  # after the fork of `prepare`, because it has threads
         return chosen
 
     def _list_verdicts(self, task: Task, tasks: Sequence[Task]) -> None:
@@ -188,7 +191,13 @@ class StepRunner(Runner):
     def _shared(self) -> SharedResults | None:
         return self._share()
 
+    @cached_property
+    def _workers(self) -> Workers | None:
+        return self._connect(self._shared) if self._connect and self._shared else None
+
     def finish(self) -> int:
+        if workers := vars(self).get("_workers"):
+            workers.close()
         if "_pool" in vars(self):
             self._pool.close()
         if shared := vars(self).get("_shared"):
@@ -209,12 +218,30 @@ class StepRunner(Runner):
             return StepFailed(task.step, summary=disk_fault(error) or str(error), died=True)
         if self._only_shared and not _is_of_this_machine(task.step, self._layout):
             return NotShared.of(task.step)
+        try:
+            if self._workers and (ended := self._workers.run(task, lambda: self.reporter.execute_task(task))):
+                return self._take_from_worker(task, ended)
+        except OSError as error:
+            return StepFailed(task.step, summary=disk_fault(error) or str(error), died=True)
         failure = self._compute(task)
         if self._shared and failure is None:
             failure = self._shared.store(task, seconds=self._seconds[task.name])
         elif self._shared:
             self._shared.failed(task)
         return failure
+
+    def _take_from_worker(self, task: StepTask, ended: Ended) -> BaseFail | None:
+        """Take how a step ended on a worker."""
+        self._seconds[task.name] = ended.seconds
+        if ended.origin:
+            self._origins[task.name] = ended.origin
+        elif self._shared:
+            self._shared.failed(task)
+        if task.step.operator:
+            self._ran.add(task.step.operator)
+        if self._step_reporter:
+            self._step_reporter.add_cpu(task, ended.cpu)
+        return ended.failure
 
     def _take(self, task: StepTask, origin: Origin) -> None:
         self._seconds[task.name], self._origins[task.name] = origin.seconds, origin

@@ -162,6 +162,11 @@ class Paths:
     ort_headers = _fixed("build/headers.json")
     ort_headers_place = _fixed("build/headers-place.json")
     reference_pages = _fixed("build/reference")
+    # The folders of the workers that a run starts on this machine, and their shared cache.
+    workers = _fixed("build/workers")
+    # On a worker: the files of the sources that a client sent, and what the server of the project printed.
+    sources_list = _fixed("build/sources.json")
+    server_log = _fixed("build/server.log")
 
     def plan(self, choice: str = "") -> Path:
         """The steps that the last command with these doit variables planned."""

@@ -31,6 +31,7 @@ PATIENCE = 2.0
 """Seconds in all that a run waits for a store that is slow or gone."""
 _USUAL = 0.1  # seconds of a wait that are not slow
 _CLAIM_WORTH = 0.2  # seconds that each request of a claim may take besides, for nothing asks it ahead of need
+_BLOB_WORTH = 5.0  # seconds that the sources of a project may take besides
 _THREADS = 16
 _MOST_HELD = 256_000_000  # bytes of blobs that were fetched ahead of need
 _LARGEST = 2_000_000_000  # bytes of a blob
@@ -160,7 +161,18 @@ class Client:
 
         self.in_background(put)
 
-    def close(self) -> None:
+    def get_blob(self, digest: str) -> bytes | None:
+        """Return the blob of a digest, or None; after at most what is left of PATIENCE."""
+        blob = self._wait(self._asked(lambda: self._store.get("cas", digest)), worth=_BLOB_WORTH)
+        return blob if blob is not None and hashlib.sha256(blob).hexdigest() == digest else None
+
+    def put_blob(self, content: bytes) -> str:
+        """Store a blob, after at most what is left of PATIENCE, and return its digest."""
+        digest = hashlib.sha256(content).hexdigest()
+        self._wait(self._asked(lambda: self._store.put("cas", digest, content)), worth=_BLOB_WORTH)
+        return digest
+
+    def flush(self) -> None:
         """Wait until all entries are stored, while at least one is in each PATIENCE seconds."""
         with self._guard:
             while self._unstored and not self._lost:
@@ -170,6 +182,10 @@ class Client:
             unstored = self._unstored
         if unstored and not self._lost:
             self._give_up(f"it stored nothing for {PATIENCE:g} s; {unstored} results are not in it")
+
+    def close(self) -> None:
+        """Wait as `flush` does, and say what was refused."""
+        self.flush()
         for _ in range(self._threads):
             self._work.put(None)
         if self._refused:

@@ -1,0 +1,166 @@
+"""What runs in a dask worker: it hands each step to the server of its project, a process of its own in the worker's
+folder, so that neither the files of a project nor its steps run in the worker itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NotYet
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from distributed import Worker, WorkerPlugin, get_worker
+
+from opmatrix.errors import disk_fault
+from opmatrix.matrix.cells import ORT, TORCH
+from opmatrix.project.paths import Paths
+
+MEMORY = "memory"
+"""The resource that a step takes its limit of memory from, in MB."""
+ENVIRONMENTS = (*(f"torch{version}" for version in TORCH), *(f"ort{version}" for version in ORT))
+"""The resources of which a step takes 1 that runs in an environment of the matrix."""
+_LOOK = 0.2  # seconds between two looks whether the client still wants the result
+_ENDS = 8.0  # seconds that the server of a project has to end its steps
+
+_guard = threading.Lock()
+_servers: dict[Path, _Server] = {}  # by the folder of the project; several workers may be in one process
+
+
+class Offer(WorkerPlugin):
+    """Gives each worker the resources that it was not started with: all memory of its machine, and every environment of
+    the matrix unless ``--resources`` names some."""
+
+    name = "opmatrix"
+
+    async def setup(self, worker: Worker) -> None:
+        own = worker.state.total_resources
+        found: dict[str, float] = {}
+        if MEMORY not in own:
+            found[MEMORY] = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e6
+        if not {*own} & {*ENVIRONMENTS}:
+            found |= dict.fromkeys(ENVIRONMENTS, worker.state.nthreads)
+        if found:
+            await worker.set_resources(**found)
+
+    async def teardown(self, worker: Worker) -> None:
+        """End the servers when the worker ends in order. When it is killed, they read the end of their input."""
+        with _guard:
+            own = [root for root in _servers if root.is_relative_to(worker.local_directory)]
+            ended = [_servers.pop(root) for root in own]
+        for server in ended:
+            server.end()
+
+
+def run(text: str) -> str:
+    """Run the step of a request, JSON, and return the answer: see `opmatrix.cluster.project_server`."""
+    request, worker = json.loads(text), get_worker()
+    key = worker.get_current_task()
+
+    def wanted() -> bool:
+        task = worker.state.tasks.get(key)
+        return task is not None and task.state != "cancelled"
+
+    try:
+        answer = _server(Path(worker.local_directory), request["project"]).ask(request, wanted=wanted)
+    except OSError as error:
+        answer = {"refused": disk_fault(error) or str(error), "broken": True}
+    return json.dumps({**answer, "worker": str(worker.name)})
+
+
+def _server(folder: Path, project: dict[str, str]) -> _Server:
+    """Return the server of a project, and start it unless it runs. Raises OSError."""
+    root = folder / "opmatrix" / project["id"]
+    with _guard:
+        server = _servers.get(root)
+        if server is None or server.has_ended:
+            _servers[root] = server = _Server(root, project["entry"], project["plan"])
+        return server
+
+
+class _Server:
+    """The process that has a project, and the requests that wait for its answers."""
+
+    def __init__(self, root: Path, entry: str, plan: str) -> None:
+        self._paths = Paths(root)
+        self._paths.build.mkdir(parents=True, exist_ok=True)
+        with self._paths.server_log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "opmatrix.cluster", entry, plan],
+                cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
+                start_new_session=True,
+            )  # fmt: skip
+        self._guard = threading.Lock()
+        self._waiting: dict[int, Future[dict[str, Any]]] = {}
+        self._asked = 0
+        threading.Thread(target=self._read, daemon=True).start()
+
+    @property
+    def has_ended(self) -> bool:
+        return self._process.poll() is not None
+
+    def ask(self, request: dict[str, Any], *, wanted: Callable[[], bool]) -> dict[str, Any]:
+        """Return the answer to a request. If the client no longer wants any, end the server, and with it the step."""
+        coming: Future[dict[str, Any]] = Future()
+        with self._guard:
+            self._asked += 1
+            number = self._asked
+            self._waiting[number] = coming
+            try:
+                assert self._process.stdin
+                self._process.stdin.write(json.dumps({"id": number, **request}).encode() + b"\n")
+                self._process.stdin.flush()
+            except (OSError, ValueError):
+                self._waiting.pop(number)
+                return self._ended()
+        while True:
+            try:
+                return coming.result(_LOOK)
+            except NotYet:
+                if not wanted():
+                    with self._guard:
+                        self._waiting.pop(number, None)
+                        alone = not self._waiting
+                    if alone:
+                        self.end()
+                    return {"refused": "no client waits for it any more", "broken": False}
+
+    def end(self) -> None:
+        """End the process, its servers and their steps."""
+        with suppress(OSError, ValueError):
+            assert self._process.stdin
+            self._process.stdin.close()
+        try:
+            self._process.wait(_ENDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _read(self) -> None:
+        assert self._process.stdout
+        for line in self._process.stdout:
+            answer = json.loads(line)
+            with self._guard:
+                coming = self._waiting.pop(answer.pop("id"), None)
+            if coming:
+                coming.set_result(answer)
+        self._process.wait()
+        with self._guard:
+            left = [*self._waiting.values()]
+            self._waiting.clear()
+        for coming in left:
+            coming.set_result(self._ended())
+
+    def _ended(self) -> dict[str, Any]:
+        said = ""
+        with suppress(OSError):
+            said = self._paths.server_log.read_text(errors="replace").strip().rpartition("\n")[2]
+        room = shutil.disk_usage(self._paths.root).free
+        why = f": {said}" if said else f"; {room / 1e6:.0f} MB are free on its disk"
+        return {"refused": f"the server of the project ended{why}", "broken": True}

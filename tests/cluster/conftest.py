@@ -1,0 +1,49 @@
+"""A project with fake steps that workers can plan: its steps are in a file that travels with the sources."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.incremental.conftest import FAKE
+from tests.incremental.test_shared_cache import Clone
+
+PLAN = """
+import json, os
+from opmatrix.step import Step
+
+def plan(paths, *, choice, environ):
+    steps = []
+    for step in json.loads((paths.ops / "steps.json").read_text()):
+        for field in ("reads", "writes", "declared"):
+            step[field] = tuple(str(paths.root / p) for p in step.get(field, ()))
+        for field in {"verdict", "discovered_inputs"} & step.keys():
+            step[field] = str(paths.root / step[field])
+        step["operator"] = step["name"].partition("@")[0].partition("-")[0]
+        step["config"] = step.get("config", "").replace("COMPILER", environ.get("FAKE_COMPILER", "g++ 12"))
+        steps.append(Step(**step | {"command": tuple(step["command"])}))
+    return steps
+"""
+
+
+class Shop(Clone):
+    """A clone whose steps run on workers: a chain of three, and one that stays at home."""
+
+    def __init__(self, root: Path, store: Path) -> None:
+        super().__init__(root, store.as_uri())
+        entry = 'entry = "fake:main"'
+        self.write("fake.py", FAKE.replace(entry, f'{entry}\n    plan = "fake_plan:plan"'))
+        self.write("fake_plan.py", PLAN)
+
+    def on(self, address: str, *arguments: str, code: int = 0, **environment: str) -> str:
+        """Run doit with ``--on`` and return what it prints."""
+        done = self.doit("--on", address, *arguments, **self.caching() | environment)
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    def caching(self) -> dict[str, str]:
+        return {"OPMATRIX_CACHE": self.url, "OPMATRIX_CACHE_MODE": "write"}
+
+    def _write_steps(self) -> None:
+        super()._write_steps()
+        self.write("ops/steps.json", json.dumps(self.steps))

@@ -1,0 +1,102 @@
+"""A dask scheduler and workers as their users start them: programs of their own, each worker in a folder of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.incremental.conftest import wait_for
+
+PIPELINE = Path(__file__).parents[2] / "pipeline"
+_HERE = ("--host", "127.0.0.1", "--no-dashboard")
+
+
+class Cluster:
+    """A scheduler, and its workers by their names. `security`: options for the certificates of both, if it has TLS."""
+
+    def __init__(self, folder: Path, *, protocol: str = "tcp", security: Sequence[str] = ()) -> None:
+        self._folder, self._security, self._protocol = folder, tuple(security), protocol
+        folder.mkdir(parents=True)
+        told = folder / "scheduler.json"
+        self.scheduler = self._start("scheduler", "scheduler", "--port", "0", "--protocol", protocol, *_HERE,
+                                     "--scheduler-file", str(told))  # fmt: skip
+        wait_for(lambda: told.is_file() and told.read_text() != "")
+        self.address = str(json.loads(told.read_text())["address"])
+        self.workers: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(
+        self, name: str, *options: str, before: Sequence[str] = (), environment: Mapping[str, str] | None = None
+    ) -> None:
+        """Start a worker, with further options of `dask worker`, and return when it has connected."""
+        folder = self._folder / name
+        folder.mkdir()
+        self.workers[name] = self._start(
+            name, "worker", self.address, "--no-nanny", "--nthreads", "1", "--name", name, *_HERE, "--protocol",
+            self._protocol, "--local-directory", str(folder), *options, before=before, environment=environment,
+        )  # fmt: skip
+        wait_for(lambda: "Registered to" in self.log(name))
+
+    def log(self, name: str) -> str:
+        return (self._folder / f"{name}.log").read_text()
+
+    def folder(self, name: str) -> Path:
+        """The folder that a worker got."""
+        return self._folder / name
+
+    def ran(self, name: str) -> list[str]:
+        """Return the targets of the steps that a worker ran since the last call."""
+        log = [*(self._folder / name).glob("**/opmatrix/*/ran")]
+        lines = log[0].read_text().splitlines() if log else []
+        for path in log:
+            path.unlink()
+        return [Path(line.split()[1]).name for line in lines]
+
+    def peek(self, name: str) -> str:
+        """Return which steps a worker began, as its log of them."""
+        return "".join(path.read_text() for path in (self._folder / name).glob("**/opmatrix/*/ran"))
+
+    def let_go(self, name: str) -> None:
+        """Let the steps end that wait for the file `go`."""
+        for path in (self._folder / name).glob("**/opmatrix/*"):
+            (path / "go").touch()
+
+    def kill(self, name: str) -> None:
+        """Kill a worker, as when its machine loses power."""
+        self.workers[name].send_signal(signal.SIGKILL)
+        self.workers[name].wait()
+
+    def close(self) -> None:
+        for process in (*self.workers.values(), self.scheduler):
+            process.kill()
+            process.wait()
+
+    def _start(
+        self,
+        name: str,
+        program: str,
+        *options: str,
+        before: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> subprocess.Popen[bytes]:
+        paths = {"PYTHONPATH": str(PIPELINE), "PYTHONDONTWRITEBYTECODE": "1"}
+        command = [*before, sys.executable, "-m", f"distributed.cli.dask_{program}", *options, *self._security]
+        with (self._folder / f"{name}.log").open("wb") as log:
+            return subprocess.Popen(command, env={**os.environ, **paths, **(environment or {})}, stdout=log, stderr=log)
+
+
+@contextmanager
+def cluster(folder: Path, *names: str, protocol: str = "tcp", security: Sequence[str] = ()) -> Iterator[Cluster]:
+    """Yield a cluster with workers of these names."""
+    found = Cluster(folder, protocol=protocol, security=security)
+    try:
+        for name in names:
+            found.start(name)
+        yield found
+    finally:
+        found.close()
