@@ -113,7 +113,9 @@ def test_what_differs_on_a_worker_is_refused_with_the_reason(here: Cluster, shop
     done = shop.doit("--on", here.address, **shop.caching(), FAKE_COMPILER="clang 14")
     # The plan of the client is that of its dodo.py, which does not replace COMPILER.
     assert done.returncode == 0, done.stdout
-    assert "the worker one refused 1 step: data:a: it would be made from something else (there -> here): " in done.stdout
+    assert (
+        "the worker one refused 1 step: data:a: it would be made from something else (there -> here): " in done.stdout
+    )
     assert "compiler COMPILER -> g++ 12" in done.stdout
     assert here.ran("one") == ["a.g", "a.onnx"]
     assert shop.ran() == ["a.npz", "a.h"] or sorted(shop.ran()) == []

@@ -74,6 +74,8 @@ class Remote:
         self._informed = 0.0
         self._workers: Mapping[str, Mapping[str, Any]] = {}
         self._stays: Counter[str] = Counter()  # by reason: steps that no worker could run
+        for name in [name for name in logging.root.manager.loggerDict if name.startswith("distributed")]:
+            logging.getLogger(name).setLevel(logging.CRITICAL)  # the run says in its own lines what is lost
         self._cluster = _start(address.local, paths) if address.local else None
         where = self._cluster.scheduler_address if self._cluster else address.scheduler
         self._client = _connect(where)
@@ -202,8 +204,8 @@ class Remote:
             with self._guard:
                 self._stays[f"the workers that ran it died, such as {step.task}"] += 1
             return {"refused": "it died", "broken": False, "worker": "", "all": True}
-        except CancelledError as error:
-            self._lose(error)
+        except CancelledError:  # by dask, as it lost the connection
+            self._lose(f"the scheduler {self._url} is gone")
             return None
         except Exception as error:  # such as of a worker without opmatrix
             with self._guard:
@@ -294,7 +296,11 @@ def _connect(address: str) -> Client:
             raise UsageError(
                 f"--on {address}: TLS needs certificates. Set {names}, or comm.tls in dask's configuration"
             )
+    host, _, port = address.partition("://")[2].rpartition(":")
     try:
+        socket.create_connection(
+            (host.strip("[]"), int(port)), timeout=_CONNECT
+        ).close()  # dask asks for all of the time
         return Client(address, security=security, timeout=_CONNECT, set_as_default=False)
     except (OSError, ValueError, TypeError) as error:
         raise UsageError(f"--on {address}: no scheduler answers there: {one_line(error)}. Start one: dask scheduler, "
