@@ -95,6 +95,13 @@ def test_with_the_option_always_nothing_is_taken(first: Clone, second: Clone) ->
     assert sorted(second.ran()) == ["a.g", "a.h", "a.npz", "a.onnx"]
 
 
+def test_the_claims_of_a_run_end_with_it(first: Clone, store: Path) -> None:
+    """A later run to which a result is of no use, as it is damaged or not signed, would wait 5 s for each."""
+    entries = [action_result.decode(path.read_bytes()) for path in (store / "ac").iterdir()]
+    claims = [json.loads(told) for _, size, told in entries if size == 0]
+    assert [claim["over"] for claim in claims] == [True, True]  # of codegen and data
+
+
 def test_a_clone_that_reads_only_stores_nothing(tmp_path: Path, store: Path) -> None:
     clone = Clone(tmp_path / "reader", store.as_uri())
     clone.run(mode="read")

@@ -81,7 +81,18 @@ def test_nobody_waits_for_a_step_that_failed(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(claims, "DEAD", 60)
     failing = Claims(store := Entries())
     assert failing.take("key", store.look("key"), longest=60) is None
-    failing.release("key", failed=True)
+    failing.release("key")
+    began = time.monotonic()
+    assert Claims(store).take("key", store.look("key"), longest=60) is None
+    assert time.monotonic() - began < 30
+
+
+def test_nobody_waits_for_a_step_whose_result_is_stored_and_of_no_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claims, "DEAD", 60)
+    done = Claims(store := Entries())
+    assert done.take("key", store.look("key"), longest=60) is None
+    assert (over := done.end("key")) and done.end("key") is None
+    store.put_entry(*over)
     began = time.monotonic()
     assert Claims(store).take("key", store.look("key"), longest=60) is None
     assert time.monotonic() - began < 30
@@ -101,7 +112,7 @@ def test_no_beat_comes_after_the_end_of_a_claim() -> None:
     failing = Claims(store := Slow())
     assert failing.take("key", store.look("key"), longest=60) is None
     assert beating.wait(60)
-    ends = threading.Thread(target=failing.release, args=("key",), kwargs={"failed": True})
+    ends = threading.Thread(target=failing.release, args=("key",))
     ends.start()
     time.sleep(0.05)
     go.set()

@@ -129,17 +129,16 @@ class SharedResults:
             with suppress(OSError):  # removed meanwhile: the step fails in a moment
                 entry = self._entry(task)
                 if self._settings.mode == "write":
-                    self._client.store(key, step, entry, seconds=seconds)
+                    self._client.store(key, step, entry, seconds=seconds, after=self._claims.end(key))
                 else:
                     failure = self._compare(step, key, entry)
-            self._claims.release(key)
         self._ended(task)
         return failure
 
     def failed(self, task: StepTask) -> None:
         """Tell other runs not to wait for the result of a step."""
         if self._is_claimed(task.step):
-            self._claims.release(self.key(task.step, self._state.inputs_at_start(task)), failed=True)
+            self._claims.release(self.key(task.step, self._state.inputs_at_start(task)))
 
     def _describe(self, environment: str) -> None:
         """Store once what an environment has, also where an earlier run made it."""

@@ -45,7 +45,7 @@ class _Entries(Protocol):
 class _Claim:
     run: str
     number: int
-    over: bool = False  # whether the run no longer computes the step, which failed
+    over: bool = False  # whether the run no longer computes the step
 
 
 class Claims:
@@ -60,32 +60,37 @@ class Claims:
 
     def take(self, key: str, look: Callable[[], _T | None], *, longest: float) -> _T | None:
         """Return what `look` finds once another run has computed the step; None if this run is to compute it, and then
-        to call `release`. It waits at most `longest` seconds: nobody signs a claim."""
-        last, since = None, time.monotonic()
+        to call `end` or `release`. It waits at most `longest` seconds: nobody signs a claim."""
+        last, since, waited = None, time.monotonic(), False
         until = since + longest
         while not self._entries.lost and (now := time.monotonic()) < until:
             claim = self._read(key)
             if claim != last:
                 last, since = claim, now
-            if claim is None or claim.over or claim.run == self._run or now - since > DEAD:
-                if self._claim(key):
-                    found = look()  # stored before this run claimed the step
-                    if found is not None:
-                        self.release(key)
-                    return found
-            elif (found := look()) is not None:
+            free = claim is None or claim.over or claim.run == self._run or now - since > DEAD
+            if (waited or not free) and (found := look()) is not None:
                 return found
-            else:
+            if not free:
+                waited = True
                 time.sleep(_POLL)
+            elif self._claim(key):
+                found = look()  # stored before this run claimed the step
+                if found is not None:
+                    self.release(key)
+                return found
         return None
 
-    def release(self, key: str, *, failed: bool = False) -> None:
-        """End a claim. Other runs do not wait for a step that failed here."""
-        with self._guard:
+    def end(self, key: str) -> tuple[str, bytes] | None:
+        """End a claim. Return the key and content of the entry that says so, which is to be stored after the result:
+        otherwise a run to which the result is of no use, as it is damaged, would wait for another."""
+        with self._writing, self._guard:
             claim = self._mine.pop(key, None)
-        if claim and failed:
-            with self._writing:
-                self._write(key, replace(claim, over=True))
+        return (_name(key), _entry(replace(claim, over=True))) if claim else None
+
+    def release(self, key: str) -> None:
+        """End a claim at once: the step failed, or its result is there."""
+        if over := self.end(key):
+            self._entries.put_entry(*over)
 
     def _claim(self, key: str) -> bool:
         """Claim a step; return whether this run has it."""
@@ -128,9 +133,13 @@ class Claims:
             return None
 
     def _write(self, key: str, claim: _Claim) -> None:
-        self._entries.put_entry(_name(key), action_result.encode(_EMPTY, 0, json.dumps(vars(claim)).encode()))
+        self._entries.put_entry(_name(key), _entry(claim))
 
 
 def _name(key: str) -> str:
     """Return the key of the claim of a step's key."""
     return hashlib.sha256(f"claim {key}".encode()).hexdigest()
+
+
+def _entry(claim: _Claim) -> bytes:
+    return action_result.encode(_EMPTY, 0, json.dumps(vars(claim)).encode())

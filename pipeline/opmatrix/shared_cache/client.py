@@ -142,8 +142,10 @@ class Client:
         """Store what is under /ac/ and a key, after at most what is left of PATIENCE."""
         self._wait(self._asked(lambda: self._store.put("ac", key, content)), worth=_CLAIM_WORTH)
 
-    def store(self, key: Key, step: Step, entry: Entry, *, seconds: float) -> None:
-        """Store an entry in the background."""
+    def store(
+        self, key: Key, step: Step, entry: Entry, *, seconds: float, after: tuple[Key, bytes] | None = None
+    ) -> None:
+        """Store an entry in the background, and `after` it what is under /ac/ and another key."""
         if self._lost:
             return
         with self._guard:
@@ -153,6 +155,8 @@ class Client:
         def put() -> None:
             try:
                 self._ask(lambda: self._put(key, step, entry, seconds=seconds))
+                if after:
+                    self._ask(lambda: self._store.put("ac", *after))
             finally:
                 with self._guard:
                     self._unstored -= 1
