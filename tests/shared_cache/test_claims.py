@@ -91,7 +91,8 @@ def test_nobody_waits_for_a_step_whose_result_is_stored_and_of_no_use(monkeypatc
     monkeypatch.setattr(claims, "DEAD", 60)
     done = Claims(store := Entries())
     assert done.take("key", store.look("key"), longest=60) is None
-    assert (over := done.end("key")) and done.end("key") is None
+    over = done.end("key")
+    assert over and done.end("key") is None
     store.put_entry(*over)
     began = time.monotonic()
     assert Claims(store).take("key", store.look("key"), longest=60) is None
