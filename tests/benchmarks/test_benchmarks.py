@@ -20,6 +20,7 @@ PARTS = {"measuring", "plot", "toy"}  # modules that the programs import
 SMALLEST = {
     "against": (["HEAD", "--smallest", "--only", "no-op"], "no-op"),
     "check_models": (["--sample", "16", "--faults", "8"], "and named"),
+    "cluster": (["--rounds", "1", "--smallest", "--workers", "1"], "alone: none of "),
     "growth": (["--operators", "1", "--rounds", "1"], "1  default"),
     "loop": (["--rounds", "1", "--smallest"], "Python alone, importing doit"),
     "new": (["--rounds", "1", "--smallest"], "goal: 10 s"),

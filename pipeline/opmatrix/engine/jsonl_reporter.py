@@ -49,6 +49,8 @@ class JsonLines(StepReporter):
         """Called by worker threads, too."""
         self._origins[task.name] = origin
 
+    add_ran_elsewhere = add_fetched
+
     def add_server(self, name: str, seconds: float, cpu: float) -> None:
         """Called by worker threads, too."""
         self._write_event("server", server=name, seconds=round(seconds, 3), cpu=round(cpu, 3))

@@ -77,6 +77,9 @@ class StepReporter(ConsoleReporter):
     def add_fetched(self, task: Task, origin: Origin) -> None:
         """Take where the result of a step came from that did not run. Called by worker threads, too."""
 
+    def add_ran_elsewhere(self, task: Task, origin: Origin) -> None:
+        """Take where the result of a step came from that a worker ran. Called by worker threads, too."""
+
     def add_server(self, name: str, seconds: float, cpu: float) -> None:
         """Take the seconds and CPU seconds that a server took to start. Called by worker threads, too."""
 

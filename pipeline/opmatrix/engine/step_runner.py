@@ -241,6 +241,8 @@ class StepRunner(Runner):
             self._ran.add(task.step.operator)
         if self._step_reporter:
             self._step_reporter.add_cpu(task, ended.cpu)
+            if ended.origin:
+                self._step_reporter.add_ran_elsewhere(task, ended.origin)
         return ended.failure
 
     def _take(self, task: StepTask, origin: Origin) -> None:
