@@ -74,6 +74,7 @@ class ProjectServer:
         self._has: dict[str, str | None] = {}  # by step: the key of the outputs that are here
         self._making: dict[str, threading.Lock] = {}
         self._client: Client | None = None
+        self._url = ""  # of the shared cache
 
     def answer(self, request: Request) -> Answer:
         """Run a step, or refuse it."""
@@ -110,9 +111,9 @@ class ProjectServer:
                 self._changed.notify_all()
 
     def _bring_up_to_date(self, request: Request) -> None:
-        root, url = self._paths.root, os.environ.get(settings.URL) or request["cache"]
-        store = open_store(url, timeout=_TIMEOUT)
-        client = Client(CacheSettings(url=url), store, root=root, warn=_warn)
+        root, self._url = self._paths.root, os.environ.get(settings.URL) or str(request["cache"])
+        store = open_store(self._url, timeout=_TIMEOUT)
+        client = Client(CacheSettings(url=self._url), store, root=root, warn=_warn)
         blob = client.get_blob(request["sources"])
         client.close()
         if blob is None:
@@ -124,13 +125,13 @@ class ProjectServer:
         self._steps = {step.task: step for step in plan(self._paths, choice=choice, environ=os.environ)}
         self._salts.clear()
         self._has = {name: key for name, key in self._has.items() if key is not None}
-        self._open_client(url)
+        self._open_client()
 
-    def _open_client(self, url: str) -> None:
-        write = {settings.URL: url, settings.MODE: "write"}
+    def _open_client(self) -> None:
+        write = {settings.URL: self._url, settings.MODE: "write"}
         read = settings.read(self._paths, {**os.environ, **write})
         assert read
-        self._client = Client(read, open_store(url, timeout=_TIMEOUT), root=self._paths.root, warn=_warn)
+        self._client = Client(read, open_store(self._url, timeout=_TIMEOUT), root=self._paths.root, warn=_warn)
 
     def _link_environments(self, of_client: tuple[str, int, int] | None) -> None:
         """Link the folder of the matrix's environments: that of a client on this machine, else one that all workers of
@@ -150,7 +151,7 @@ class ProjectServer:
         if (step := self._steps.get(name)) is None:
             raise RefusedError(f"here the sources plan no step {name}")
         if self._client is None or self._client.lost:
-            self._open_client(os.environ.get(settings.URL) or request["cache"])
+            self._open_client()
         client = self._client
         assert client
         for other, key in request["needs"].items():
@@ -185,7 +186,7 @@ class ProjectServer:
             log=self._paths.log(step.task),
             seconds=step.seconds,
             megabytes=step.megabytes,
-            environment={JOBS: "1"},
+            environment={JOBS: "1", settings.URL: self._url, settings.MODE: "read"},  # which has headers
         )
 
     def _provide(self, name: str, key: str | None, client: Client) -> None:
@@ -217,7 +218,7 @@ class ProjectServer:
         ending = self._execute(step)
         if not ending.done:
             said = read_output(self._paths.log(step.task)).splitlines()
-            raise RefusedError(f"{step.task} failed: {said[-1] if said else 'it printed nothing'}", broken=True)
+            raise RefusedError(f"{step.task} failed here: {said[0] if said else 'it printed nothing'}")
         if step.group == ENVIRONMENT:
             self._salts.pop(step.name, None)
 

@@ -27,7 +27,7 @@ from opmatrix.engine.elsewhere import Ended
 from opmatrix.engine.server_pool import Ending
 from opmatrix.engine.shared_results import SharedResults
 from opmatrix.engine.step_failure import failure_of
-from opmatrix.errors import UsageError, many, one_line
+from opmatrix.errors import OpmatrixError, UsageError, many, one_line
 from opmatrix.files import write_text
 from opmatrix.matrix.cells import Choice
 from opmatrix.project.paths import Paths
@@ -90,7 +90,7 @@ class Remote:
             return None
         try:
             request = self._request(task)
-        except OSError:  # a file that is gone: the step fails here, with its message
+        except (OSError, OpmatrixError):  # such as a file that is gone: the step fails here, with its message
             return None
         refused_by: set[str] = set()
         with self._slots:

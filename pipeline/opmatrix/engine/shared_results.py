@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from opmatrix.engine.doit_tasks import ENVIRONMENT, StepTask
+from opmatrix.engine.doit_tasks import ENVIRONMENT, HEADERS, StepTask
 from opmatrix.engine.file_hashes import Fingerprints
 from opmatrix.engine.step_failure import StepFailed
 from opmatrix.engine.up_to_date import State, step_detail
@@ -163,6 +163,7 @@ class SharedResults:
     def begin_providing(self) -> None:
         """Prepare `provide`, which any thread may call. Called by the thread that opened the state."""
         self._durations = self._state.journal.durations()
+        self._headers_given = False
         self._writers = {path: other for other in self._tasks for path in other.targets}
         self._writers |= {other.name: other for other in self._tasks}
 
@@ -190,8 +191,20 @@ class SharedResults:
         others = {found.name: found for name in needed if (found := self._writers.get(name))}
         if not {*task.step.after} <= others.keys():
             return None  # with doit's --single
+        if any(other.step.group == HEADERS for other in others.values()):
+            self._give_headers()
         keys = {name: self._provided(other) if other.step.group in SHARED else None for name, other in others.items()}
         return None if self._client.lost else keys
+
+    def _give_headers(self) -> None:
+        """Store the headers of ONNX Runtime, for workers without a network. Raises OSError."""
+        with self._guard:
+            if not self._headers_given:
+                from opmatrix.toolchain.ort_headers import recorded  # imported here: most runs have no workers
+                from opmatrix.toolchain.shared_headers import HeadersInCache
+
+                HeadersInCache(self._settings, self._warn).give(Path(recorded(self._layout)["path"]))
+            self._headers_given = True
 
     def _provided(self, task: StepTask) -> Key:
         key = self.key(task.step, self._state.inputs_at_start(task))

@@ -17,7 +17,7 @@ from doit.exceptions import BaseFail
 from doit.runner import JobHold, JobTaskPickle, MThreadRunner, Runner
 from doit.task import Task
 
-from opmatrix.engine.doit_tasks import DECLARATION, DIST, REPORT, StepTask, is_reported, is_reported_on_demand
+from opmatrix.engine.doit_tasks import DECLARATION, DIST, HEADERS, REPORT, StepTask, is_reported, is_reported_on_demand
 from opmatrix.engine.longest_path import ranks
 from opmatrix.engine.progress_reporter import StepReporter
 from opmatrix.engine.step_failure import NotShared, StepBlocked, StepFailed, failure_of, leave_verdict
@@ -41,7 +41,7 @@ _MOST_CORES = {"compile": 3}
 
 _MORE_THREADS = 4  # than twice the cores: of steps that wait for a core or for a server
 _LOOKAHEAD = 256  # steps that are known to be ready and have no thread
-_OF_THIS_MACHINE = (DECLARATION, "headers", REPORT)
+_OF_THIS_MACHINE = (DECLARATION, HEADERS, REPORT)
 
 
 def _is_of_this_machine(step: Step, layout: Paths) -> bool:

@@ -37,11 +37,13 @@ class HeadersInCache:
         return self._with_store(copy)
 
     def give(self, headers: Path) -> None:
-        """Store the headers of a folder, if the cache may be written."""
+        """Store the headers of a folder, if the cache may be written: those that it lacks, of the pinned version."""
 
         def copy(store: Store) -> bool:
             for name, digest in CHECKSUMS.items():
-                store.put("cas", digest, (headers / name).read_bytes())
+                content = (headers / name).read_bytes()
+                if hashlib.sha256(content).hexdigest() == digest and store.get("cas", digest) is None:
+                    store.put("cas", digest, content)
             return True
 
         if self._cache.mode == "write":
