@@ -26,6 +26,8 @@ pytestmark = [pytest.mark.incremental, pytest.mark.compile, pytest.mark.torch, p
 
 # Operators with and without a kernel, a torch side, a gradient, a decomposition and operators that they use.
 OPERATORS = ("add_and_round", "custom_op_one", "custom_op_two", "group_norm", "inverse")
+# Operators with handwritten bindings, for torch and for ONNX Runtime.
+HANDWRITTEN = ("damped", "row_sums")
 # The headers of ONNX Runtime are found on each machine, and the report shows the runs of one.
 STAY = ("headers", "report")
 
@@ -91,6 +93,7 @@ class Traveller:
 @pytest.fixture(scope="module")
 def traveller(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Traveller]:
     project = Project.copy(tmp_path_factory.mktemp("here").resolve(), operators=OPERATORS)
+    project.bring(*HANDWRITTEN)
     settings = project.root / "pyproject.toml"
     text = re.sub(r"^(legacy|dynamo|node) = .*$", r"\1 = [18]", settings.read_text(), flags=re.MULTILINE)
     settings.write_text(text)

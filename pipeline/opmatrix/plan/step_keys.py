@@ -323,8 +323,11 @@ class OperatorPlan:
 
     def torch_code(self, torch: str) -> tuple[Path, ...]:
         """What computes in torch: the compiled library, or the operator in Python."""
-        library = self.layout.torch_library(self.name, torch=self.needs_own_library(torch))
-        return (library,) if has_torch_library(self.spec) else self.torch_op
+        if not has_torch_library(self.spec):
+            return self.torch_op
+        one = self.needs_own_library(torch)
+        version = (self.layout.torch_version(self.name, torch=one),) if one or self.own_torch else ()
+        return (self.layout.torch_library(self.name, torch=one), *version)
 
     def torch_interface(self, torch: str) -> tuple[Path, ...]:
         """The files from which torch gets the operator's schema, fake kernel and gradient, without the kernel.

@@ -253,6 +253,8 @@ def _codegen(op: OperatorPlan) -> Step:
 def _compile(op: OperatorPlan) -> Step:
     layout, name, spec, handwritten = op.layout, op.name, op.spec, op.handwritten_files
     writes = [layout.torch_library(name)] if has_torch_library(spec) else []
+    if op.own_torch:
+        writes.append(layout.torch_version(name))
     if has_ort_library(spec):
         writes.append(layout.ort_library(name))
         if not spec.uses and OWN_ORT not in handwritten:
@@ -290,6 +292,7 @@ def _compile_alone(op: OperatorPlan, torch: str) -> Step:
         ],
         writes=[
             layout.torch_library(name, torch=torch),
+            layout.torch_version(name, torch=torch),
             *(() if op.own_torch else layout.objects(name, "torch", torch=torch)),
         ],
         after=["headers", f"compile:{name}"],
