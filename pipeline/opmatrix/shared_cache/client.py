@@ -8,6 +8,7 @@ took, the digests of what it wrote, which serve to look ahead, and who signed ke
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import queue
 import threading
@@ -33,6 +34,8 @@ _USUAL = 0.1  # seconds of a wait that are not slow
 _CLAIM_WORTH = 0.2  # seconds that each request of a claim may take besides, for nothing asks it ahead of need
 _BLOB_WORTH = 5.0  # seconds that the sources of a project may take besides
 _THREADS = 16
+# The order of what the threads do: what a step waits for, a blob that one will need, a look-up ahead of need, the end.
+_NEEDED, _BLOB, _AHEAD, _END = range(4)
 _MOST_HELD = 256_000_000  # bytes of blobs that were fetched ahead of need
 _LARGEST = 2_000_000_000  # bytes of a blob
 _LONGEST = 1e6  # seconds of a step
@@ -67,9 +70,12 @@ class Client:
         self._settings, self._store, self._root, self._warn = settings, store, root, warn
         self._guard = threading.Lock()
         self._patience = PATIENCE
+        self._late_until = 0.0  # up to when waits have used it
         self._lost = ""  # why the store is no longer asked
-        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._work: queue.PriorityQueue[tuple[int, int, Callable[[], None] | None]] = queue.PriorityQueue()
+        self._asked_for = itertools.count()
         self._threads = 0
+        self._queued: dict[Key, Callable[[], None]] = {}  # the look-ups that have not begun
         self._records: dict[Key, Future[Record | None]] = {}
         self._blobs: dict[Key, Future[bytes | None]] = {}
         self._held = 0
@@ -96,20 +102,28 @@ class Client:
             found = self._records[key] = Future()
 
         def ask() -> None:
+            with self._guard:
+                if self._queued.get(key) is not ask:
+                    return  # asked before its turn
+                del self._queued[key]
             record = self._ask(lambda: self._record(key))
             if record and self._reserve(record.size):
-                coming = self._fetch_blob(key, record)
+                coming = self._fetch_blob(key, record, order=_BLOB)
                 with self._guard:
                     self._blobs[key] = coming
             _answer(found, record)
             if then:
                 then(record)
 
-        self.in_background(ask)
+        with self._guard:
+            self._queued[key] = ask
+        self.in_background(ask, order=_AHEAD)
 
     def fetch(self, key: Key, step: Step) -> Hit | None:
         """Return the entry of a step, or None, after at most what is left of PATIENCE."""
         self.look_up(key)
+        if ask := self._queued.get(key):
+            self.in_background(ask)
         if not (looked := self._records.get(key)) or not (record := self._wait(looked)):
             return None
         with self._guard:
@@ -191,7 +205,7 @@ class Client:
         """Wait as `flush` does, and say what was refused."""
         self.flush()
         for _ in range(self._threads):
-            self._work.put(None)
+            self._work.put((_END, 0, None))
         if self._refused:
             why = "no signer in pyproject.toml signed them"
             self._warn(f"{self._refused} results of the shared cache were not taken: {why}")
@@ -241,13 +255,13 @@ class Client:
         self._store.put("cas", digest, blob)  # first: servers refuse an action whose blob they do not have
         self._store.put("ac", key, action_result.encode(digest, len(blob), json.dumps(told).encode()))
 
-    def _fetch_blob(self, key: Key, record: Record) -> Future[bytes | None]:
-        return self._asked(lambda: self._blob(key, record))
+    def _fetch_blob(self, key: Key, record: Record, *, order: int = _NEEDED) -> Future[bytes | None]:
+        return self._asked(lambda: self._blob(key, record), order=order)
 
-    def _asked(self, function: Callable[[], T | None]) -> Future[T | None]:
+    def _asked(self, function: Callable[[], T | None], *, order: int = _NEEDED) -> Future[T | None]:
         """Call a function that asks the store in the background."""
         coming: Future[T | None] = Future()
-        self.in_background(lambda: _answer(coming, self._ask(function)))
+        self.in_background(lambda: _answer(coming, self._ask(function)), order=order)
         return coming
 
     def _blob(self, key: Key, record: Record) -> bytes | None:
@@ -278,12 +292,14 @@ class Client:
             self._give_up("it is slow")
             return None
         finally:
-            late = time.monotonic() - began - _USUAL - worth
-            if late > 0:
-                with self._guard:
+            now = time.monotonic()
+            with self._guard:  # what steps wait for at the same time delays the run once
+                late = now - max(began + _USUAL + worth, self._late_until)
+                if late > 0:
                     self._patience -= late
-                if self._patience <= 0:
-                    self._give_up("it is slow")
+                    self._late_until = now
+            if self._patience <= 0:
+                self._give_up("it is slow")
 
     def _ask(self, function: Callable[[], T]) -> T | None:
         """Call a function that asks the store; None if it fails, and the store is asked no more."""
@@ -308,16 +324,16 @@ class Client:
         for blob in blobs:
             _answer(blob, None)
 
-    def in_background(self, work: Callable[[], None]) -> None:
+    def in_background(self, work: Callable[[], None], *, order: int = _NEEDED) -> None:
         """Call a function in one of the client's threads, which do not keep the process from ending."""
         with self._guard:
-            self._work.put(work)
+            self._work.put((order, next(self._asked_for), work))
             if self._threads < _THREADS:
                 self._threads += 1
                 threading.Thread(target=self._run, daemon=True).start()
 
     def _run(self) -> None:
-        while work := self._work.get():
+        while work := self._work.get()[2]:
             work()
 
 
