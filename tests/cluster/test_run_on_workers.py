@@ -55,6 +55,15 @@ def test_an_edit_runs_again_what_it_changes(here: Cluster, shop: Shop) -> None:
     assert here.ran("one") == ["a.npz"], "what it reads came from the shared cache, or was there"
 
 
+def test_servers_are_kept_from_run_to_run(here: Cluster, shop: Shop) -> None:
+    shop.on(here.address)
+    before = {line for line in processes(here.folder("one")) if "server_main" in line or "opmatrix.cluster" in line}
+    shop.write("a.txt", "good day")
+    shop.on(here.address)
+    after = {line for line in processes(here.folder("one")) if "server_main" in line or "opmatrix.cluster" in line}
+    assert len(before) >= 2 and before <= after
+
+
 def test_what_an_earlier_run_computed_here_is_given_to_the_worker(here: Cluster, shop: Shop) -> None:
     done = shop.doit(OPMATRIX_CACHE="off")
     assert done.returncode == 0, done.stdout
@@ -98,11 +107,12 @@ def test_ctrl_c_ends_the_step_on_the_worker(here: Cluster, shop: Shop) -> None:
     shop.step("export:b", "slow", "a.txt", "build/b.onnx")
     process = shop.popen("--on", here.address, **shop.caching())
     wait_for(lambda: "b.onnx" in here.peek("one"))
+    step = here.slow_step("one")
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=30)
     assert process.returncode == 130, out
     assert "Traceback" not in out and "left out" not in out, out
-    wait_for(lambda: not processes(here.folder("one")))
+    wait_for(lambda: not step.exists())
     here.ran("one")
     shop.steps.pop()
     assert "steps in" in shop.on(here.address), "and the worker takes the next step"

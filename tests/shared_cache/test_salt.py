@@ -12,10 +12,14 @@ import pytest
 
 from opmatrix.project.paths import Paths
 from opmatrix.shared_cache import salt as module
-from opmatrix.shared_cache.salt import level, salt
+from opmatrix.shared_cache.salt import digest, level, parts
 
 CPUINFO = "processor\t: 0\nflags\t\t: {}\n"
 V3 = "fpu sse4_2 avx avx2 bmi1 bmi2 f16c fma abm movbe xsave"
+
+
+def salt(project: Paths, environment: str | None) -> str:
+    return digest(parts(project, environment))
 
 
 @pytest.fixture

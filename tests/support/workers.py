@@ -66,6 +66,12 @@ class Cluster:
         for path in (self._folder / name).glob("**/opmatrix/*"):
             (path / "go").touch()
 
+    def slow_step(self, name: str) -> Path:
+        """Return the folder in /proc of the newest step that waits for that file."""
+        wait_for(lambda: any(path.read_text() for path in (self._folder / name).glob("**/opmatrix/*/slow.pid")))
+        newest = max((self._folder / name).glob("**/opmatrix/*/slow.pid"), key=lambda path: path.stat().st_mtime)
+        return Path("/proc", newest.read_text())
+
     def kill(self, name: str) -> None:
         """Kill a worker, as when its machine loses power."""
         self.workers[name].send_signal(signal.SIGKILL)

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from distributed import Worker, WorkerPlugin, get_worker
+from distributed import Status, Worker, WorkerPlugin, get_worker
 
 from opmatrix.errors import disk_fault
 from opmatrix.matrix.cells import ORT, TORCH
@@ -50,7 +50,12 @@ class Offer(WorkerPlugin):
             await worker.set_resources(**found)
 
     async def teardown(self, worker: Worker) -> None:
-        """End the servers when the worker ends in order. When it is killed, they read the end of their input."""
+        """End the servers when the worker ends in order. When it is killed, they read the end of their input.
+
+        Called too when another client gives the worker its plugin: the servers are kept for all.
+        """
+        if worker.status in (Status.running, Status.paused):
+            return
         with _guard:
             own = [root for root in _servers if root.is_relative_to(worker.local_directory)]
             ended = [_servers.pop(root) for root in own]

@@ -23,7 +23,7 @@ from opmatrix.shared_cache import entry as entries
 from opmatrix.shared_cache.claims import Claims
 from opmatrix.shared_cache.client import Client, Hit, Key, Record
 from opmatrix.shared_cache.entry import Entry
-from opmatrix.shared_cache.salt import parts, salt
+from opmatrix.shared_cache.salt import digest, parts
 from opmatrix.shared_cache.settings import CacheSettings
 from opmatrix.shared_cache.signing import check_key
 from opmatrix.shared_cache.stores import open_store
@@ -76,7 +76,7 @@ class SharedResults:
         self._claims = Claims(self._client)
         self._url, self._settings, self._layout, self._state, self._warn = store.url, settings, layout, state, warn
         self._equal, self._unknown = 0, 0  # steps that mode "check" compared, and those without an entry
-        self._salt = cache(lambda environment: salt(layout, environment))
+        self._around = cache(lambda environment: parts(layout, environment))
         self._guard = threading.Lock()
         self._tasks = tuple(tasks)
         self._undescribed = {task.step.name: task for task in self._tasks if task.step.group == ENVIRONMENT}
@@ -181,7 +181,7 @@ class SharedResults:
         """Return the key of a step, and all that it is made from."""
         step, inputs = task.step, dict(self._state.inputs_at_start(task))
         return {"key": self.key(step, inputs), "config": step.config, "command": [*step.command], "inputs": inputs,
-                "salt": parts(self._layout, step.environment)}  # fmt: skip
+                "salt": self._around(step.environment)}  # fmt: skip
 
     def provide(self, task: StepTask) -> dict[str, Key | None] | None:
         """Store what a step needs that other steps wrote, where the store lacks it. Return the keys of those steps, by
@@ -276,7 +276,7 @@ class SharedResults:
 
     def key(self, step: Step, inputs: Mapping[str, str | None]) -> Key:
         """Return the key of a step, as `key_of` does."""
-        return key_of(step, inputs, self._salt(step.environment))
+        return key_of(step, inputs, digest(self._around(step.environment)))
 
     def look_up(self, step: Step, inputs: Mapping[str, str | None], then: Callable[[Record | None], None]) -> None:
         """Look a step up before it is needed."""

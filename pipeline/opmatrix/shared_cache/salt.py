@@ -24,18 +24,14 @@ _IMPORTED = (*PACKAGES, "jinja2", "ninja", "pyelftools")
 _V3 = frozenset(["avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"])
 
 
-def salt(paths: Paths, environment: str | None) -> str:
-    """Return a digest for an environment: None is the main one, else such as "torch2.9"."""
-    return digest(parts(paths, environment))
-
-
 def digest(parts: Sequence[str]) -> str:
     """Return the digest of what `parts` returned."""
     return hashlib.sha256(json.dumps([*parts]).encode()).hexdigest()
 
 
 def parts(paths: Paths, environment: str | None) -> list[str]:
-    """Return what `salt` is a digest of: such as ``CPython 3.11.7``, and each package with its version."""
+    """Return such as ``CPython 3.11.7``, and each package with its version, of an environment: None is the main one,
+    else such as "torch2.9"."""
     python = f"{platform.python_implementation()} {platform.python_version()}"
     packages = _installed_in(paths, environment) if environment else _reachable(paths)
     libc = " ".join(platform.libc_ver())  # its libm computes what kernels and references call
