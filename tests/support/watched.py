@@ -37,6 +37,10 @@ class Watched:
         """Return what the first line of each turn names."""
         return _SAVED.findall(self.text)
 
+    def idle(self) -> bool:
+        """Return whether the turn after the last save has its verdict."""
+        return bool(_VERDICT.search(_SAVED.split(self.text)[-1]))
+
     def last_turn(self) -> list[str]:
         """Return the lines of the last turn."""
         return self.text.rpartition("\n\n")[2].splitlines()

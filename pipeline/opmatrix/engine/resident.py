@@ -165,6 +165,8 @@ class Loop:
         why = next(filter(None, map(_syntax_error, edited)), "")
         if not why and found != self._installed and (not _complete() or found != _after(1.0, self._paths.root)):
             why = "the environment is being changed"
+        if not (self._paths.root / "dodo.py").exists():  # without which doit does not start
+            why = "dodo.py is being replaced"
         if why:
             if why != self._waits:
                 self._note(f"{why}; opmatrix waits until that is done")
