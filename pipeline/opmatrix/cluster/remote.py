@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import secrets
 import socket
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError
 from contextlib import suppress
@@ -17,27 +15,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from distributed import Client, LocalCluster, Security
 from distributed.scheduler import KilledWorker
 
 from opmatrix.cluster import sources, worker
 from opmatrix.cluster.address import Address
+from opmatrix.cluster.connection import connect, silence, start_workers
+from opmatrix.cluster.tally import Tally
 from opmatrix.engine.doit_tasks import StepTask
 from opmatrix.engine.elsewhere import Ended
 from opmatrix.engine.server_pool import Ending
 from opmatrix.engine.shared_results import SharedResults
 from opmatrix.engine.step_failure import failure_of
-from opmatrix.errors import OpmatrixError, UsageError, many, one_line
+from opmatrix.errors import OpmatrixError, one_line
 from opmatrix.files import write_text
 from opmatrix.matrix.cells import Choice
 from opmatrix.project.paths import Paths
 from opmatrix.step import Step
 
-_CONNECT = 10  # seconds that a scheduler may take to answer
 _LOOK = 1.0  # seconds between two looks whether a worker is left that can run a step
 _INFORMED = 1.0  # seconds for which it is known which workers there are
-_BROKEN = 3  # refusals after which a worker gets no more steps, or no more of a group
-_HOME = "ran here"
 
 
 class Remote:
@@ -65,21 +61,16 @@ class Remote:
         self._project = {"id": name, "entry": entry, "plan": plan}
         self._slots = threading.Semaphore(at_once)
         self._guard = threading.Lock()
-        self._ran: Counter[str] = Counter()  # by worker: steps
-        self._refused: Counter[tuple[str, str]] = Counter()  # by worker and group, "" for one that is broken
-        self._reasons: dict[str, str] = {}  # by worker: the first refusal
+        self._tally = Tally()
         self._sent: str | None = None  # the digest of the sources
         self._lost = ""  # why no worker is asked any more
         self._closing = False
         self._informed = 0.0
         self._workers: Mapping[str, Mapping[str, Any]] = {}
-        self._stays: Counter[str] = Counter()  # by reason: steps that no worker could run
-        for name in [name for name in logging.root.manager.loggerDict if name.startswith("distributed")]:
-            logging.getLogger(name).setLevel(logging.CRITICAL)  # the run says in its own lines what is lost
-        self._cluster = _start(address.local, paths) if address.local else None
-        where = self._cluster.scheduler_address if self._cluster else address.scheduler
-        self._client = _connect(where)
-        self._url = where
+        silence()
+        self._cluster = start_workers(address.local, paths) if address.local else None
+        self._url = self._cluster.scheduler_address if self._cluster else address.scheduler
+        self._client = connect(self._url)
         self._client.register_plugin(worker.Offer())
         shared.begin_providing()
 
@@ -108,14 +99,8 @@ class Remote:
     def close(self) -> None:
         """End the connection, say who ran what, and end the workers that the run started."""
         self._closing = True
-        if self._ran:
-            counts = ", ".join(f"{name}: {count}" for name, count in sorted(self._ran.items()))
-            self._note(f"{many(self._ran.total(), 'step')} ran on {many(len(self._ran), 'worker')} ({counts})")
-        for name, reason in sorted(self._reasons.items()):
-            count = sum(number for (who, _), number in self._refused.items() if who == name)
-            self._note(f"the worker {name} refused {many(count, 'step')}: {reason}")
-        for reason, count in self._stays.items():
-            self._note(f"{many(count, 'step')} {_HOME}: {reason}")
+        for line in self._tally.lines():
+            self._note(line)
         with suppress(Exception):  # it may be the connection that is lost
             self._client.close(timeout=2)
         if self._cluster:
@@ -160,21 +145,15 @@ class Remote:
                     self._lose(error)
                     return []
                 self._informed = time.monotonic()
-            workers = {
-                address: found for address, found in self._workers.items() if str(found["name"]) not in refused_by
-            }
-            left = {address: found for address, found in workers.items() if not self._is_out(found, step)}
+            workers = self._workers
+        asked = {a: w for a, w in workers.items() if str(w["name"]) not in refused_by}
+        left = {a: w for a, w in asked.items() if not self._tally.is_out(str(w["name"]), step.group)}
         wanted = _resources(step)
-        able = [a for a, found in left.items() if all(found["resources"].get(r, 0) >= n for r, n in wanted.items())]
+        able = [a for a, w in left.items() if all(w["resources"].get(r, 0) >= n for r, n in wanted.items())]
         if not able and not refused_by:
             lacks = f"none offers {' and '.join(f'{name} {amount:g}' for name, amount in wanted.items())}"
-            with self._guard:
-                self._stays["no worker is there" if not workers else lacks if left else "all workers refuse"] += 1
+            self._tally.stayed("no worker is there" if not workers else lacks if left else "all workers refuse")
         return able
-
-    def _is_out(self, found: Mapping[str, Any], step: Step) -> bool:
-        name = str(found["name"])
-        return any(self._refused[name, group] >= _BROKEN for group in ("", step.group))
 
     def _ask(self, step: Step, request: str, able: list[str]) -> dict[str, Any] | None:
         """Return the answer of a worker, or None if it was lost."""
@@ -201,15 +180,13 @@ class Remote:
                 if not self._is_left(able):
                     return None
         except KilledWorker:  # each worker that began it died: so does this process's server, in its own child
-            with self._guard:
-                self._stays[f"the workers that ran it died, such as {step.task}"] += 1
+            self._tally.stayed(f"the workers that ran it died, such as {step.task}")
             return {"refused": "it died", "broken": False, "worker": "", "all": True}
         except CancelledError:  # by dask, as it lost the connection
             self._lose(f"the scheduler {self._url} is gone")
             return None
         except Exception as error:  # such as of a worker without opmatrix
-            with self._guard:
-                self._stays[f"workers cannot run steps: {one_line(error)}"] += 1
+            self._tally.stayed(f"workers cannot run steps: {one_line(error)}")
             return {"refused": "it cannot run steps", "broken": True, "worker": "", "all": True}
         finally:
             with suppress(Exception):
@@ -225,14 +202,12 @@ class Remote:
             return False
 
     def _refuse(self, step: Step, answer: Mapping[str, Any], refused_by: set[str]) -> None:
-        name = answer["worker"]
-        with self._guard:
-            if answer.get("all"):
-                refused_by |= {str(found["name"]) for found in self._workers.values()}
-                return
-            refused_by.add(name)
-            self._refused[name, "" if answer["broken"] else step.group] += 1
-            self._reasons.setdefault(name, f"{step.task}: {answer['refused']}")
+        if answer.get("all"):
+            refused_by |= {str(found["name"]) for found in self._workers.values()}
+            return
+        refused_by.add(answer["worker"])
+        group = "" if answer["broken"] else step.group
+        self._tally.refused(answer["worker"], group, f"{step.task}: {answer['refused']}")
 
     def _ended(self, task: StepTask, answer: Mapping[str, Any]) -> Ended | None:
         """Take what a step wrote, or what is known of its failure."""
@@ -242,8 +217,7 @@ class Remote:
             if origin is None:
                 self._refuse(step, {**answer, "refused": "its result did not come", "broken": False}, set())
                 return None
-            with self._guard:
-                self._ran[name] += 1
+            self._tally.ran(name)
             origin = replace(origin, url=f"{self._url}, worker {name}")
             return Ended(seconds=answer["seconds"], cpu=answer["cpu"], origin=origin)
         ending = Ending(**answer["ending"])
@@ -252,8 +226,7 @@ class Remote:
         for path in step.records:
             if (text := answer["files"].get(path.removeprefix(f"{root}/"))) is not None:
                 write_text(Path(path), text)
-        with self._guard:
-            self._ran[name] += 1
+        self._tally.ran(name)
         failure = failure_of(step, ending, log)
         failure = replace(failure, notes=[*failure.notes, f"It ran on the worker {name}"])
         return Ended(seconds=ending.seconds, cpu=ending.cpu, failure=failure)
@@ -267,41 +240,3 @@ class Remote:
 def _resources(step: Step) -> dict[str, float]:
     """Return what a step takes of a worker while it runs."""
     return {worker.MEMORY: step.megabytes} | ({step.environment: 1} if step.environment else {})
-
-
-def _start(count: int, paths: Paths) -> LocalCluster:
-    """Start workers on this machine, each in a folder of its own."""
-    paths.workers.mkdir(parents=True, exist_ok=True)
-    return LocalCluster(
-        n_workers=count,
-        threads_per_worker=1,
-        processes=True,
-        host="127.0.0.1",
-        dashboard_address=None,
-        worker_dashboard_address=None,
-        local_directory=str(paths.workers),
-        memory_limit=0,  # steps have limits of their own
-        silence_logs=logging.CRITICAL,
-    )
-
-
-def _connect(address: str) -> Client:
-    """Connect to a scheduler. Raises UsageError."""
-    security = Security()
-    if address.startswith("tls://"):
-        missing = [name for name in ("tls_ca_file", "tls_client_cert", "tls_client_key") if not getattr(security, name)]
-        if missing:
-            fields = {"tls_ca_file": "CA_FILE", "tls_client_cert": "CLIENT__CERT", "tls_client_key": "CLIENT__KEY"}
-            names = ", ".join(f"DASK_DISTRIBUTED__COMM__TLS__{fields[name]}" for name in missing)
-            raise UsageError(
-                f"--on {address}: TLS needs certificates. Set {names}, or comm.tls in dask's configuration"
-            )
-    host, _, port = address.partition("://")[2].rpartition(":")
-    try:
-        socket.create_connection(
-            (host.strip("[]"), int(port)), timeout=_CONNECT
-        ).close()  # dask asks for all of the time
-        return Client(address, security=security, timeout=_CONNECT, set_as_default=False)
-    except (OSError, ValueError, TypeError) as error:
-        raise UsageError(f"--on {address}: no scheduler answers there: {one_line(error)}. Start one: dask scheduler, "
-                         "and on each machine: dask worker") from error  # fmt: skip
