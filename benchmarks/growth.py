@@ -7,7 +7,8 @@ Their steps do not run: the program writes a few bytes to each of their files, a
 Plain doit gets as many tasks, with the same files and its own checker and database.
 
 The slope is that of the straight line nearest to the rows (least squares). "planned anew" is the run after an edit of a
-declaration or of the settings; every other run reads the cached plan.
+declaration or of the settings; every other run reads the cached plan. With --edit, the rows are an edit of a real
+kernel, until its operator is verified again, alone and among the synthetic ones.
 """
 
 from __future__ import annotations
@@ -24,9 +25,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from loop import edit
 from measuring import DOIT, ROOT, Measured, environment, measure, nothing
 from plot import render
 
+OP = "group_norm"
 SPEC = """
 from opmatrix.spec import Input, OnnxOp, OpSpec, Output, SameAs, Tolerance, TorchOp
 
@@ -198,6 +201,17 @@ def row(folder: Path, *, operators: int, opsets: str, rounds: int) -> Row:
     )
 
 
+def edited(folder: Path, *, operators: int, rounds: int) -> Measured:
+    """Return what an edit of group_norm's kernel costs among synthetic operators, which are up to date."""
+    make_project(folder, operators)
+    run(RECORD, folder, "default")
+    for name in ("ops", "native"):
+        shutil.copytree(ROOT / name / OP, folder / name / OP, ignore=shutil.ignore_patterns("__pycache__"))
+    command = (*DOIT, "-n", "2", OP)
+    measure(1, nothing, *command, cwd=folder)
+    return measure(rounds, edit(folder / "native" / OP / "kernel.h"), *command, cwd=folder, says="22 verified")
+
+
 def slope(rows: Sequence[Row], value: Callable[[Row], float]) -> tuple[float, float]:
     """Return the cost of 1000 more steps, and that of no steps."""
     line = statistics.linear_regression([r.steps for r in rows], [value(r) for r in rows])
@@ -227,7 +241,14 @@ def main() -> None:
     parser.add_argument("--opsets", nargs="+", default=["default"], help="default, all, or such as 18,20")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--plot", type=Path, help="an SVG to write: CPU seconds against steps")
+    parser.add_argument("--edit", action="store_true", help="a kernel's edit among the operators, and nothing else")
     options = parser.parse_args()
+    if options.edit:
+        for operators in (0, *options.operators):
+            with tempfile.TemporaryDirectory(prefix="opmatrix-growth-") as folder:
+                found = edited(Path(folder), operators=operators, rounds=options.rounds)
+            print(f"a kernel's edit among {operators:>5} other operators: {found}", flush=True)
+        return
     rows = []
     print(HEAD)
     for opsets in options.opsets:

@@ -126,6 +126,7 @@ def main() -> None:
         print(f"{entries} entries, {stored / 1e6:.0f} MB, signed")
         print(f"{'':28} {HEAD}   alone / this (range)")
         show("alone, and stored", alone, alone)
+
         def rounds(name: str, url: str) -> None:
             found = Measured(cpu=[], wall=[])
             nothing_to_do = Measured(cpu=[], wall=[])
