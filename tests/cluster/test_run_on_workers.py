@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -160,6 +161,19 @@ def test_a_worker_without_a_key_is_refused_where_signers_are_named(here: Cluster
     assert "no key is set. Set OPMATRIX_CACHE_KEY" in out
     assert shop.read("build/a.onnx") == "HELLO "
     assert here.ran("one") == []
+
+
+def test_ctrl_c_in_a_terminal_ends_the_workers_that_the_run_started(shop: Shop) -> None:
+    """All processes of the terminal get the signal, the workers too."""
+    shop.step("export:b", "slow", "a.txt", "build/b.onnx")
+    process = shop.popen("--on", "local:2", before=["setsid"], OPMATRIX_CACHE="")
+    wait_for(lambda: any(path.read_text() for path in shop.root.glob("build/workers/**/slow.pid")))
+    os.killpg(process.pid, signal.SIGINT)
+    out, _ = process.communicate(timeout=30)
+    assert process.returncode == 130, out
+    assert out.endswith("interrupted; what had finished is kept\n") and "Traceback" not in out, out
+    wait_for(lambda: processes(shop.root) == [])
+    assert not (shop.root / "build/workers").exists()
 
 
 def test_on_workers_that_the_run_starts(shop: Shop) -> None:

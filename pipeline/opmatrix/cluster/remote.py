@@ -71,7 +71,7 @@ class Remote:
         self._cluster = start_workers(address.local, paths) if address.local else None
         self._url = self._cluster.scheduler_address if self._cluster else address.scheduler
         self._client = connect(self._url)
-        self._client.register_plugin(worker.Offer())
+        self._client.register_plugin(worker.Offer(of_run=self._cluster is not None))
         shared.begin_providing()
 
     def run(self, task: StepTask, begins: Callable[[], None]) -> Ended | None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -35,11 +36,16 @@ _servers: dict[Path, _Server] = {}  # by the folder of the project; several work
 
 class Offer(WorkerPlugin):
     """Gives each worker the resources that it was not started with: all memory of its machine, and every environment of
-    the matrix unless ``--resources`` names some."""
+    the matrix unless ``--resources`` names some. `of_run`: the run has started the workers, and ends them."""
 
     name = "opmatrix"
 
+    def __init__(self, *, of_run: bool) -> None:
+        self._of_run = of_run
+
     async def setup(self, worker: Worker) -> None:
+        if self._of_run:  # Ctrl-C in a terminal goes to all its processes, and a worker would print its stack
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
         own = worker.state.total_resources
         found: dict[str, float] = {}
         if MEMORY not in own:
