@@ -20,23 +20,25 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from measuring import DOIT, ROOT, copy_project, environment
+from measuring import DOIT, ROOT, by_kind, copy_project, environment
 
 LIMITS = {"all shards": 1.1, "all shards again": 20.0}  # the second in CPU s
+_KINDS = 8  # rows of what the shards add, of the most
 KEPT_BY_A_CLONE = ("package", "versions", "packages.txt")  # of an environment: what opmatrix writes into it
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """A run in a clone: CPU and wall seconds, and the steps that it computed."""
+    """A run in a clone: CPU and wall seconds, the steps that it computed."""
 
     cpu: float
     wall: float
     computed: tuple[str, ...]
+    kinds: Mapping[str, float]  # CPU seconds by groups of steps and by servers
 
 
 def clone(folder: Path, *, operator: str, environments: Path | None) -> Path:
@@ -51,8 +53,10 @@ def clone(folder: Path, *, operator: str, environments: Path | None) -> Path:
     return project
 
 
-def run(jobs: Sequence[tuple[Path, Sequence[str]]], *, cache: Path | None) -> list[Job]:
-    """Run doit in several clones at the same time. Ends the program if one fails."""
+def run(jobs: Sequence[tuple[Path, Sequence[str]]], *, cache: Path | None, in_turn: bool = False) -> list[Job]:
+    """Run doit in several clones at the same time, or one after the other. Ends the program if one fails."""
+    if in_turn:
+        return [job for one in jobs for job in run([one], cache=cache)]
     shared = {"OPMATRIX_CACHE": cache.as_uri() if cache else "off", "OPMATRIX_CACHE_MODE": "write"}
     began, running = time.perf_counter(), []
     for project, words in jobs:
@@ -70,8 +74,9 @@ def run(jobs: Sequence[tuple[Path, Sequence[str]]], *, cache: Path | None) -> li
         events = [json.loads(line) for line in (project / "events.jsonl").read_text().splitlines()]
         ended = [event for event in events if event["event"] == "end" and event["outcome"] == "succeeded"]
         computed = tuple(event["step"] for event in ended if "from" not in event)
-        cpu = usage.ru_utime + usage.ru_stime
-        found.append(Job(cpu=cpu, wall=time.perf_counter() - began, computed=computed))
+        cpu, kinds = usage.ru_utime + usage.ru_stime, by_kind(project / "events.jsonl")[0]
+        kinds = {**kinds, "doit, and forks": cpu - sum(kinds.values())}
+        found.append(Job(cpu=cpu, wall=time.perf_counter() - began, computed=computed, kinds=kinds))
     return found
 
 
@@ -92,6 +97,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--shards", type=int, default=5)
     parser.add_argument("--environments", type=Path, help="a folder such as .venv-matrix")
+    parser.add_argument("--in-turn", action="store_true", help="one shard after the other, as if each were alone")
     parser.add_argument("--smallest", action="store_true", help="one operator, at one opset, in two shards")
     parser.add_argument("choice", nargs="*", help="such as torch=2.9,2.13 opsets=18; without it torch=all ort=all")
     options = parser.parse_args()
@@ -107,11 +113,16 @@ def main() -> None:
 
         shards = [[*choice, "--shard", f"{number}/{count}"] for number in range(1, count + 1)]
         print(f"{' '.join(choice)}, {count} shards\n\n{'':18} {'CPU s':>8} {'wall s':>8} {'computed':>9}")
-        alone = row("one machine", run([(clones("alone", 1)[0], choice)], cache=None))
-        first = run([*zip(clones("shard", count), shards, strict=True)], cache=cache)
+        one = run([(clones("alone", 1)[0], choice)], cache=None)
+        alone = row("one machine", one)
+        first = run([*zip(clones("shard", count), shards, strict=True)], cache=cache, in_turn=options.in_turn)
         mean = sum(job.cpu for job in first) / count
         spread = [min(job.cpu for job in first) / mean, max(job.cpu for job in first) / mean]
         together = row("all shards", first, f"{spread[0]:.2f} to {spread[1]:.2f} of their mean")
+        added = {kind: sum(job.kinds.get(kind, 0.0) for job in first) - one[0].kinds.get(kind, 0.0)
+                 for kind in {kind for job in (*one, *first) for kind in job.kinds}}  # fmt: skip
+        for kind, cpu in sorted(added.items(), key=lambda item: -abs(item[1]))[:_KINDS]:
+            print(f"  {cpu:+6.1f} {kind}")
         again = run([*zip(clones("again", count), shards, strict=True)], cache=cache)
         row("all shards again", again)
         report = clone(folder / "report", operator=operator, environments=None)
