@@ -41,7 +41,7 @@ def test_a_worker_runs_what_can_travel_and_only_that(here: Cluster, shop: Shop) 
     assert "3 steps ran on 1 worker (one: 3)" in out
     assert "all up to date" in shop.on(here.address)
     info = shop.doit("info", "export:a", **shop.caching()).stdout
-    assert f"{here.address}, worker one" in info
+    assert f"from the shared cache {shop.url}, computed by the worker one of {here.address}" in info
 
 
 def test_an_edit_runs_again_what_it_changes(here: Cluster, shop: Shop) -> None:

@@ -70,6 +70,7 @@ class Remote:
         silence()
         self._cluster = start_workers(address.local, paths) if address.local else None
         self._url = self._cluster.scheduler_address if self._cluster else address.scheduler
+        self._name = f"local:{address.local}" if address.local else self._url
         self._client = connect(self._url)
         self._client.register_plugin(worker.Offer(of_run=self._cluster is not None))
         shared.begin_providing()
@@ -218,7 +219,7 @@ class Remote:
                 self._refuse(step, {**answer, "refused": "its result did not come", "broken": False}, set())
                 return None
             self._tally.ran(name)
-            origin = replace(origin, url=f"{self._url}, worker {name}")
+            origin = replace(origin, url=f"{origin.url}, computed by the worker {name} of {self._name}")
             return Ended(seconds=answer["seconds"], cpu=answer["cpu"], origin=origin)
         ending = Ending(**answer["ending"])
         root, log = self._paths.root, self._paths.log(task.name)
