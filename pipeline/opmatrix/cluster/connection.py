@@ -23,7 +23,7 @@ def start_workers(count: int, paths: Paths) -> LocalCluster:
         threads_per_worker=1,
         processes=True,
         host="127.0.0.1",
-        dashboard_address=None,
+        dashboard_address="127.0.0.1:0",  # any free port: another scheduler may have 8787
         worker_dashboard_address=None,
         local_directory=str(paths.workers),
         memory_limit=0,  # steps have limits of their own
