@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.incremental.conftest import wait_for
 
 PIPELINE = Path(__file__).parents[2] / "pipeline"
-_HERE = ("--host", "127.0.0.1", "--no-dashboard")
+_HERE = ("--host", "127.0.0.1", "--dashboard-address", "127.0.0.1:0")
 
 
 class Cluster:
