@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from importlib import metadata
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
