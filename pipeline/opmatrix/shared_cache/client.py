@@ -191,15 +191,15 @@ class Client:
         return digest
 
     def flush(self) -> None:
-        """Wait until all entries are stored, while at least one is in each PATIENCE seconds."""
+        """Wait until all entries are stored, while at least one is in each time of what is left of PATIENCE."""
         with self._guard:
             while self._unstored and not self._lost:
-                if (left := self._stored_at + PATIENCE - time.monotonic()) <= 0:
+                if (left := self._stored_at + self._patience - time.monotonic()) <= 0:
                     break
                 self._stored.wait(left)
             unstored = self._unstored
         if unstored and not self._lost:
-            self._give_up(f"it stored nothing for {PATIENCE:g} s; {unstored} results are not in it")
+            self._give_up(f"it stored nothing for {self._patience:.1f} s; {unstored} results are not in it")
 
     def close(self) -> None:
         """Wait as `flush` does, and say what was refused."""
@@ -287,16 +287,15 @@ class Client:
         """Return what comes; None once the patience is spent. An entry that saves `worth` seconds may take as long."""
         began = time.monotonic()
         try:
-            return None if self._lost else coming.result(_USUAL + self._patience + worth)
+            return None if self._lost else coming.result(max(_USUAL, self._patience) + worth)
         except FutureTimeout:
             self._give_up("it is slow")
             return None
         finally:
             now = time.monotonic()
             with self._guard:  # what steps wait for at the same time delays the run once
-                late = now - max(began + _USUAL + worth, self._late_until)
-                if late > 0:
-                    self._patience -= late
+                if now - began > _USUAL + worth:
+                    self._patience -= max(0.0, now - max(began + worth, self._late_until))
                     self._late_until = now
             if self._patience <= 0:
                 self._give_up("it is slow")
