@@ -14,7 +14,7 @@ import pytest
 
 from tests.cluster.conftest import Shop
 from tests.incremental.conftest import processes, wait_for
-from tests.support.workers import Cluster, cluster
+from tests.support.workers import PIPELINE, Cluster, cluster
 
 pytestmark = pytest.mark.incremental
 CHAIN = ["a.g", "a.npz", "a.onnx"]
@@ -63,6 +63,30 @@ def test_servers_are_kept_from_run_to_run(here: Cluster, shop: Shop) -> None:
     shop.on(here.address)
     after = {line for line in processes(here.folder("one")) if "server_main" in line or "opmatrix.cluster" in line}
     assert len(before) >= 2 and before <= after
+
+
+def test_a_worker_whose_packages_changed_starts_anew(here: Cluster, shop: Shop, tmp_path: Path) -> None:
+    """The server of a project has imported what was installed when it started: here, another opmatrix since."""
+    shop.on(here.address)
+    before = {line for line in processes(here.folder("one")) if "opmatrix.cluster" in line}
+    module = PIPELINE / "opmatrix/cluster/__init__.py"
+    touched = module.stat()
+    try:
+        os.utime(module)
+        shop.write("a.txt", "good day")
+        shop.on(here.address)
+    finally:
+        os.utime(module, ns=(touched.st_atime_ns, touched.st_mtime_ns))
+    assert before and here.ran("one") == [*CHAIN, *CHAIN]
+
+
+def test_another_cache_for_the_same_sources(here: Cluster, shop: Shop, tmp_path: Path) -> None:
+    shop.on(here.address)
+    shop.url = (tmp_path / "another").as_uri()
+    shutil.rmtree(shop.root / "build")
+    out = shop.on(here.address)
+    assert "refused" not in out
+    assert here.ran("one") == [*CHAIN, *CHAIN]
 
 
 def test_what_an_earlier_run_computed_here_is_given_to_the_worker(here: Cluster, shop: Shop) -> None:
@@ -116,6 +140,7 @@ def test_ctrl_c_ends_the_step_on_the_worker(here: Cluster, shop: Shop) -> None:
     wait_for(lambda: not step.exists())
     here.ran("one")
     shop.steps.pop()
+    assert "b.onnx" not in shop.ran(), "nor does this machine begin it"
     assert "steps in" in shop.on(here.address), "and the worker takes the next step"
 
 

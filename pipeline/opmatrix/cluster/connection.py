@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
+from pathlib import Path
 
 from distributed import Client, LocalCluster, Security
 
@@ -34,10 +35,11 @@ def start_workers(count: int, paths: Paths) -> LocalCluster:
 def connect(address: str) -> Client:
     """Connect to a scheduler. Raises UsageError."""
     security = Security()
-    missing = [variable for field, variable in _TLS.items() if not getattr(security, field)]
+    missing = [variable for field, variable in _TLS.items() if not _is_file(getattr(security, field))]
     if address.startswith("tls://") and missing:
         names = ", ".join(f"DASK_DISTRIBUTED__COMM__TLS__{variable}" for variable in missing)
-        raise UsageError(f"--on {address}: TLS needs certificates. Set {names}, or the same in dask's configuration")
+        raise UsageError(f"--on {address}: TLS needs certificates. Set {names} to files that exist, or dask's own "
+                         "configuration")  # fmt: skip
     host, _, port = address.partition("://")[2].rpartition(":")
     try:
         # dask itself asks again and again, for all of the time, also where nothing listens.
@@ -46,6 +48,10 @@ def connect(address: str) -> Client:
     except (OSError, ValueError, TypeError) as error:
         raise UsageError(f"--on {address}: no scheduler answers there: {one_line(error)}. Start one: dask scheduler, "
                          "and on each machine: dask worker") from error  # fmt: skip
+
+
+def _is_file(path: str | None) -> bool:
+    return path is not None and ("-----BEGIN" in path or Path(path).is_file())  # dask takes either
 
 
 def silence() -> None:

@@ -13,7 +13,7 @@ import os
 import shutil
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -23,13 +23,14 @@ from opmatrix.engine.doit_tasks import ENVIRONMENT
 from opmatrix.engine.explain_change import differences
 from opmatrix.engine.file_hashes import Fingerprints
 from opmatrix.engine.lock import hold
+from opmatrix.engine.saved_files import Marks, of_program
 from opmatrix.engine.server_pool import Ending, Pool
 from opmatrix.engine.shared_results import key_of
 from opmatrix.engine.step_failure import read_output
 from opmatrix.engine.step_process import find_function
 from opmatrix.engine.step_runner import JOBS
 from opmatrix.errors import OpmatrixError, disk_fault
-from opmatrix.files import sha256
+from opmatrix.files import Mark, mark, sha256
 from opmatrix.matrix.cells import Choice
 from opmatrix.project.paths import Paths, cache_folder
 from opmatrix.shared_cache import entry as entries
@@ -59,15 +60,20 @@ class RefusedError(OpmatrixError):
         self.broken = broken
 
 
+class OutdatedError(OpmatrixError):
+    """This process has imported another opmatrix, or other packages, than are installed now: a new one can run it."""
+
+
 class ProjectServer:
     """The project in the current folder. Any thread may call `answer`."""
 
     def __init__(self, paths: Paths, *, entry: str, plan: str, lock: int) -> None:
         self._paths, self._plan = paths, plan
         self._pool = Pool(paths, entry=entry, lock=lock)
+        self._program: tuple[Marks, Sequence[str]] | None = None  # what this process and its servers have imported
         self._files = Fingerprints({})
         self._changed = threading.Condition()
-        self._state: tuple[str, str] | None = None  # the sources and the choice of cells that are planned
+        self._state: str | None = None  # the run, with its sources, cells and cache, that is planned
         self._running = 0
         self._steps: Mapping[str, Step] = {}
         self._salts: dict[str | None, list[str]] = {}
@@ -81,6 +87,8 @@ class ProjectServer:
         try:
             with self._planned(request):
                 return self._run(request)
+        except OutdatedError:
+            return {"again": True}
         except RefusedError as error:
             return {"refused": str(error), "broken": error.broken}
         except OSError as error:
@@ -94,8 +102,11 @@ class ProjectServer:
 
     @contextmanager
     def _planned(self, request: Request) -> Iterator[None]:
-        """Have the sources and the plan of a request while its step runs. Others than those of running steps wait."""
-        wanted = (request["sources"], json.dumps(request["choice"]))
+        """Have the sources and the plan of a request while its step runs. Those of other runs wait.
+
+        Each run plans anew: a compiler, a package or an environment of this machine may be another one since the last.
+        """
+        wanted = json.dumps([request[name] for name in ("run", "sources", "choice", "cache", "environments")])
         with self._changed:
             self._changed.wait_for(lambda: self._state == wanted or not self._running)
             if self._state != wanted:
@@ -111,7 +122,10 @@ class ProjectServer:
                 self._changed.notify_all()
 
     def _bring_up_to_date(self, request: Request) -> None:
+        if self._program and _program(self._paths) != self._program:
+            raise OutdatedError
         root, self._url = self._paths.root, os.environ.get(settings.URL) or str(request["cache"])
+        self._paths = Paths(root)  # which folders it has depends on the sources
         store = open_store(self._url, timeout=_TIMEOUT)
         client = Client(CacheSettings(url=self._url), store, root=root, warn=_warn)
         blob = client.get_blob(request["sources"])
@@ -119,7 +133,9 @@ class ProjectServer:
         if blob is None:
             raise RefusedError(f"the sources are not in the shared cache {store.url}", broken=True)
         sources.write(sources.unpack(blob), self._paths)
-        self._link_environments(request["environments"])
+        self._program = _program(self._paths)
+        if self._link_environments(request["environments"]):
+            self._pool.end_servers()
         choice = Choice(**request["choice"])
         plan: Callable[..., Iterable[Step]] = find_function(self._plan)
         self._steps = {step.task: step for step in plan(self._paths, choice=choice, environ=os.environ)}
@@ -128,14 +144,16 @@ class ProjectServer:
         self._open_client()
 
     def _open_client(self) -> None:
+        if self._client:
+            self._client.close()
         write = {settings.URL: self._url, settings.MODE: "write"}
         read = settings.read(self._paths, {**os.environ, **write})
         assert read
         self._client = Client(read, open_store(self._url, timeout=_TIMEOUT), root=self._paths.root, warn=_warn)
 
-    def _link_environments(self, of_client: tuple[str, int, int] | None) -> None:
+    def _link_environments(self, of_client: tuple[str, int, int] | None) -> bool:
         """Link the folder of the matrix's environments: that of a client on this machine, else one that all workers of
-        this machine share, so that each environment is made once."""
+        this machine share, so that each environment is made once. Return whether it is another one than before."""
         there = Path(of_client[0]) if of_client else None
         with suppress(OSError):
             if there and of_client and (there.stat().st_dev, there.stat().st_ino) == tuple(of_client[1:]):
@@ -150,17 +168,18 @@ class ProjectServer:
         name, root = request["step"], self._paths.root
         if (step := self._steps.get(name)) is None:
             raise RefusedError(f"here the sources plan no step {name}")
-        if self._client is None or self._client.lost:
-            self._open_client()
-        client = self._client
+        with self._changed:
+            if self._client is None or self._client.lost:
+                self._open_client()
+            client = self._client
         assert client
         for other, key in request["needs"].items():
             self._provide(other, key, client)
         self._check_key(step, request)
-        for path in (*step.records, *(() if step.group == "compile" else step.writes)):  # ninja compares its own
-            Path(path).unlink(missing_ok=True)
         with self._making.setdefault(name, threading.Lock()):
             self._has.pop(name, None)
+            for path in (*step.records, *(() if step.group == "compile" else step.writes)):  # ninja compares its own
+                Path(path).unlink(missing_ok=True)
             ending = self._execute(step)
             log = self._paths.log(name)
             if not ending.done:
@@ -173,7 +192,7 @@ class ProjectServer:
             found = {path: sha256(root / path) for path in entries.discovered(step) if (root / path).is_file()}
             entry = entries.read(step, root, found=found, log=log.read_text(errors="replace"))
             client.store(request["key"], step, entry, seconds=ending.seconds)
-            client.flush()
+            client.flush(_TIMEOUT)
             if client.lost:
                 raise RefusedError("it cannot write to the shared cache", broken=True)
             self._has[name] = request["key"]
@@ -196,6 +215,7 @@ class ProjectServer:
         with self._making.setdefault(name, threading.Lock()):
             if name in self._has and self._has[name] == key:
                 return
+            self._has.pop(name, None)
             if key is None:
                 self._make(step)
             else:
@@ -215,12 +235,18 @@ class ProjectServer:
 
     def _make(self, step: Step) -> None:
         """Run a step whose result does not travel: what this machine has."""
+        before = self._stamp(step)
         ending = self._execute(step)
         if not ending.done:
             said = read_output(self._paths.log(step.task)).splitlines()
             raise RefusedError(f"{step.task} failed here: {said[0] if said else 'it printed nothing'}")
         if step.group == ENVIRONMENT:
             self._salts.pop(step.name, None)
+            if self._stamp(step) != before:  # its servers have imported what was there
+                self._pool.end_servers(step.name)
+
+    def _stamp(self, step: Step) -> Mark | None:
+        return mark(str(self._paths.stamp(step.name))) if step.group == ENVIRONMENT else None
 
     def _check_key(self, step: Step, request: Request) -> None:
         """Raise RefusedError if the step would be made from something else than where the client is."""
@@ -238,11 +264,18 @@ class ProjectServer:
         raise RefusedError(f"it would be made from something else (there -> here): {'; '.join(lines) or 'unknown'}")
 
 
-def _link(link: Path, target: Path) -> None:
+def _program(paths: Paths) -> tuple[Marks, Sequence[str]]:
+    """Return the files of opmatrix, and the packages that steps import, as they are now."""
+    return of_program(paths).marks(), salt.parts(paths, None)
+
+
+def _link(link: Path, target: Path) -> bool:
+    """Let a link point to a folder; return whether it did not before."""
     if link.is_symlink() and link.readlink() == target:
-        return
+        return False
     link.unlink(missing_ok=True)
     link.symlink_to(target)
+    return True
 
 
 def _warn(text: str) -> None:

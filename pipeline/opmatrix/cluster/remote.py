@@ -25,8 +25,8 @@ from opmatrix.engine.doit_tasks import StepTask
 from opmatrix.engine.elsewhere import Ended
 from opmatrix.engine.server_pool import Ending
 from opmatrix.engine.shared_results import SharedResults
-from opmatrix.engine.step_failure import failure_of
-from opmatrix.errors import OpmatrixError, one_line
+from opmatrix.engine.step_failure import StepFailed, failure_of
+from opmatrix.errors import OpmatrixError, UsageError, one_line
 from opmatrix.files import write_text
 from opmatrix.matrix.cells import Choice
 from opmatrix.project.paths import Paths
@@ -59,6 +59,7 @@ class Remote:
         root = str(paths.root)
         name = hashlib.sha256(f"{socket.gethostname()} {root} {entry} {plan}".encode()).hexdigest()[:16]
         self._project = {"id": name, "entry": entry, "plan": plan}
+        self._run = secrets.token_hex(8)
         self._slots = threading.Semaphore(at_once)
         self._guard = threading.Lock()
         self._tally = Tally()
@@ -72,7 +73,12 @@ class Remote:
         self._url = self._cluster.scheduler_address if self._cluster else address.scheduler
         self._name = f"local:{address.local}" if address.local else self._url
         self._client = connect(self._url)
-        self._client.register_plugin(worker.Offer(of_run=self._cluster is not None))
+        try:
+            self._client.register_plugin(worker.Offer(of_run=self._cluster is not None))
+        except Exception as error:  # of many kinds: a worker without opmatrix, or one that is gone
+            self.close()
+            raise UsageError(f"--on {self._name}: a worker cannot run steps: {one_line(error)}. Is the same opmatrix "
+                             "installed on each machine, also on that of the scheduler?") from error  # fmt: skip
         shared.begin_providing()
 
     def run(self, task: StepTask, begins: Callable[[], None]) -> Ended | None:
@@ -95,6 +101,8 @@ class Remote:
                 if "refused" not in answer:
                     return self._ended(task, answer)
                 self._refuse(step, answer, refused_by)
+        if self._closing:  # interrupted: it does not run on this machine either
+            return Ended(seconds=0, cpu=0, failure=StepFailed(step, summary="the run was interrupted", died=True))
         return None
 
     def close(self) -> None:
@@ -121,6 +129,7 @@ class Remote:
             request
             | {
                 "project": self._project,
+                "run": self._run,
                 "sources": digest,
                 "choice": vars(self._choice),
                 "cache": self._shared.address,

@@ -28,6 +28,7 @@ MEMORY = "memory"
 ENVIRONMENTS = (*(f"torch{version}" for version in TORCH), *(f"ort{version}" for version in ORT))
 """The resources of which a step takes 1 that runs in an environment of the matrix."""
 _LOOK = 0.2  # seconds between two looks whether the client still wants the result
+_KEPT = 4  # projects for which a worker keeps servers and a build folder
 _ENDS = 8.0  # seconds that the server of a project has to end its steps
 
 _guard = threading.Lock()
@@ -78,8 +79,10 @@ def run(text: str) -> str:
         task = worker.state.tasks.get(key)
         return task is not None and task.state != "cancelled"
 
+    answer: dict[str, Any] = {"again": True}
     try:
-        answer = _server(Path(worker.local_directory), request["project"]).ask(request, wanted=wanted)
+        while "again" in answer:
+            answer = _server(Path(worker.local_directory), request["project"]).ask(request, wanted=wanted)
     except OSError as error:
         answer = {"refused": disk_fault(error) or str(error), "broken": True}
     return json.dumps({**answer, "worker": str(worker.name)})
@@ -89,9 +92,17 @@ def _server(folder: Path, project: dict[str, str]) -> _Server:
     """Return the server of a project, and start it unless it runs. Raises OSError."""
     root = folder / "opmatrix" / project["id"]
     with _guard:
-        server = _servers.get(root)
+        server = _servers.pop(root, None)
         if server is None or server.has_ended:
-            _servers[root] = server = _Server(root, project["entry"], project["plan"])
+            if server:
+                server.end()
+            server = _Server(root, project["entry"], project["plan"])
+        _servers[root] = server  # the last one is that of the newest use
+        own = [other for other in _servers if other.parent == root.parent]
+        idle = [other for other in own[:-_KEPT] if not _servers[other].is_busy]
+        for other in idle:
+            _servers.pop(other).end()
+            shutil.rmtree(other, ignore_errors=True)
         return server
 
 
@@ -110,16 +121,23 @@ class _Server:
         self._guard = threading.Lock()
         self._waiting: dict[int, Future[dict[str, Any]]] = {}
         self._asked = 0
+        self._ending = False  # whether it takes no more requests
         threading.Thread(target=self._read, daemon=True).start()
 
     @property
     def has_ended(self) -> bool:
-        return self._process.poll() is not None
+        return self._ending or self._process.poll() is not None
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._waiting)
 
     def ask(self, request: dict[str, Any], *, wanted: Callable[[], bool]) -> dict[str, Any]:
         """Return the answer to a request. If the client no longer wants any, end the server, and with it the step."""
         coming: Future[dict[str, Any]] = Future()
         with self._guard:
+            if self._ending:
+                return {"again": True}
             self._asked += 1
             number = self._asked
             self._waiting[number] = coming
@@ -132,15 +150,19 @@ class _Server:
                 return self._ended()
         while True:
             try:
-                return coming.result(_LOOK)
+                answer = coming.result(_LOOK)
             except NotYet:
-                if not wanted():
-                    with self._guard:
-                        self._waiting.pop(number, None)
-                        alone = not self._waiting
-                    if alone:
-                        self.end()
-                    return {"refused": "no client waits for it any more", "broken": False}
+                if wanted():
+                    continue
+                with self._guard:
+                    self._waiting.pop(number, None)
+                    self._ending = not self._waiting
+                if self._ending:
+                    self.end()
+                return {"refused": "no client waits for it any more", "broken": False}
+            if "again" in answer:  # it is outdated: what it still runs ends first
+                self._ending = True
+            return answer
 
     def end(self) -> None:
         """End the process, its servers and their steps."""
@@ -155,18 +177,20 @@ class _Server:
 
     def _read(self) -> None:
         assert self._process.stdout
-        for line in self._process.stdout:
-            answer = json.loads(line)
-            with self._guard:
-                coming = self._waiting.pop(answer.pop("id"), None)
-            if coming:
-                coming.set_result(answer)
+        with suppress(ValueError):  # a line of something else: the process is not to be trusted any more
+            for line in self._process.stdout:
+                answer = json.loads(line)
+                with self._guard:
+                    coming = self._waiting.pop(answer.pop("id"), None)
+                if coming:
+                    coming.set_result(answer)
+        self._process.kill()
         self._process.wait()
         with self._guard:
             left = [*self._waiting.values()]
             self._waiting.clear()
         for coming in left:
-            coming.set_result(self._ended())
+            coming.set_result({"again": True} if self._ending else self._ended())
 
     def _ended(self) -> dict[str, Any]:
         said = ""

@@ -149,14 +149,22 @@ class Pool:
             client.requests.close()
         raise ServerError(f"the {name} server ended while the step ran. Log: {client.log}. Run doit again")
 
+    def end_servers(self, environment: str = "") -> None:
+        """End the servers of an environment, or of all but the main one. The next step of one starts it anew."""
+        for name, client in [*self._clients.items()]:
+            if name.endswith(f"@{environment}") if environment else "@" in name:
+                del self._clients[name]
+                client.requests.close()
+
     def close(self) -> None:
         """End all servers and what they started, but those that another process keeps."""
         for process in self._importing:  # these do not read their socket yet
             os.kill(process, signal.SIGKILL)
-        for client in self._clients.values():
+        clients = dict(self._clients)  # a thread of an interrupted run may still start one
+        for client in clients.values():
             client.requests.close()
         deadline = time.monotonic() + 6
-        own = [client.process for name, client in self._clients.items() if name == LIGHT or not self._kept]
+        own = [client.process for name, client in clients.items() if name == LIGHT or not self._kept]
         for process in [*self._importing, *own]:
             while not _reaped(process):
                 if time.monotonic() > deadline:

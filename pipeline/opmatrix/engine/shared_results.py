@@ -213,7 +213,7 @@ class SharedResults:
         with storing:
             if key not in self._stored and self._client.get_entry(key) is None:
                 self._client.store(key, task.step, self._entry(task), seconds=self._durations.get(task.name, 0.0))
-                self._client.flush()
+                self._client.flush(_TIMEOUT)
             self._stored.add(key)
         return key
 

@@ -222,6 +222,8 @@ class StepRunner(Runner):
             if self._workers and (ended := self._workers.run(task, lambda: self.reporter.execute_task(task))):
                 return self._take_from_worker(task, ended)
         except OSError as error:
+            if self._shared:
+                self._shared.failed(task)
             return StepFailed(task.step, summary=disk_fault(error) or str(error), died=True)
         failure = self._compute(task)
         if self._shared and failure is None:

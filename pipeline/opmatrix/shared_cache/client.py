@@ -190,16 +190,18 @@ class Client:
         self._wait(self._asked(lambda: self._store.put("cas", digest, content)), worth=_BLOB_WORTH)
         return digest
 
-    def flush(self) -> None:
-        """Wait until all entries are stored, while at least one is in each time of what is left of PATIENCE."""
+    def flush(self, patience: float | None = None) -> None:
+        """Wait until all entries are stored, while at least one is in each `patience` seconds: what is left of
+        PATIENCE."""
         with self._guard:
+            patience = self._patience if patience is None else patience
             while self._unstored and not self._lost:
-                if (left := self._stored_at + self._patience - time.monotonic()) <= 0:
+                if (left := self._stored_at + patience - time.monotonic()) <= 0:
                     break
                 self._stored.wait(left)
             unstored = self._unstored
         if unstored and not self._lost:
-            self._give_up(f"it stored nothing for {self._patience:.1f} s; {unstored} results are not in it")
+            self._give_up(f"it stored nothing for {patience:.1f} s; {unstored} results are not in it")
 
     def close(self) -> None:
         """Wait as `flush` does, and say what was refused."""
