@@ -32,7 +32,7 @@ def test_other_texts_are_refused(text: str) -> None:
 
 @pytest.mark.parametrize("host", ["lab.example.org", "10.0.0.7", "0.0.0.0", "localhost.example.org", "[2001:db8::1]"])
 def test_without_tls_only_this_machine(host: str) -> None:
-    with pytest.raises(UsageError, match=r"without TLS, whoever reaches the scheduler can run code on its workers"):
+    with pytest.raises(UsageError, match=r"without TLS, each program that reaches it can run code on its workers"):
         Address.parse(f"tcp://{host}:8786")
 
 

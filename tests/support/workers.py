@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.incremental.conftest import wait_for
+from tests.incremental.conftest import processes, wait_for
 
 PIPELINE = Path(__file__).parents[2] / "pipeline"
 _HERE = ("--host", "127.0.0.1", "--dashboard-address", "127.0.0.1:0")
@@ -60,6 +60,11 @@ class Cluster:
     def peek(self, name: str) -> str:
         """Return which steps a worker began, as its log of them."""
         return "".join(path.read_text() for path in (self._folder / name).glob("**/opmatrix/*/ran"))
+
+    def servers(self, name: str) -> set[str]:
+        """Return the servers of the project that a worker got last, with the process that started each."""
+        newest = max((self._folder / name).glob("**/opmatrix/*"), key=lambda path: path.stat().st_ctime)
+        return {line for line in processes(newest) if "server_main" in line}
 
     def let_go(self, name: str) -> None:
         """Let the steps end that wait for the file `go`."""

@@ -21,7 +21,7 @@ class Address:
     @classmethod
     def parse(cls, text: str) -> Address:
         """Return the address that `text` names. Raises UsageError: also for one that is not encrypted and not here,
-        because whoever reaches a scheduler can run code on its workers."""
+        because each program that reaches a scheduler can run code on its workers."""
         if local := re.fullmatch(r"local:(\d{1,3})", text):
             if not int(local[1]):
                 raise UsageError("--on local:0 has no worker; allowed: local:N with N from 1 on")
@@ -30,6 +30,6 @@ class Address:
         if not found:
             raise UsageError(f"--on: found {text!r}, allowed: {ALLOWED}")
         if found[1] == "tcp" and not _LOOPBACK.fullmatch(found[2]):
-            raise UsageError(f"--on {text}: without TLS, whoever reaches the scheduler can run code on its workers. "
+            raise UsageError(f"--on {text}: without TLS, each program that reaches it can run code on its workers. "
                              f"Use tls://{found[2]}:{found[3]}")  # fmt: skip
         return cls(scheduler=text)

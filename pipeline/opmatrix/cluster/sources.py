@@ -13,7 +13,7 @@ from opmatrix.shared_cache.entry import EntryError
 
 def collect(paths: Paths, reads: Iterable[str]) -> dict[str, bytes]:
     """Return the contents of the sources by path: the Python files and pyproject.toml at the top level, the folders of
-    operators and pins, and what steps read besides. Raises OSError."""
+    operators and pins, and all other files that steps read. Raises OSError."""
     root = paths.root
     files = {*root.glob("*.py"), root / "pyproject.toml"}
     for folder in (paths.ops, paths.native, root / "requirements"):
@@ -50,7 +50,7 @@ def unpack(blob: bytes) -> dict[str, bytes]:
 
 
 def write(files: Mapping[str, bytes], paths: Paths) -> None:
-    """Bring the sources of a worker up to date: write what changed, and remove what earlier sources had besides."""
+    """Bring the sources of a worker up to date: write what changed, and remove files of earlier sources."""
     root, listed = paths.root, paths.sources_list
     before = json.loads(listed.read_text()) if listed.is_file() else []
     for path in {*before} - files.keys():

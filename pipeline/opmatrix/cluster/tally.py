@@ -1,4 +1,4 @@
-"""Who ran the steps of a run, who refused them, and why some ran here: what its last lines say of workers."""
+"""Count the steps that each worker ran or refused, and those that ran on this machine, for the last lines of a run."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Tally:
             return any(self._refused[worker, asked] >= _ENOUGH for asked in ("", group))
 
     def lines(self) -> Iterator[str]:
-        """Yield what the user is told."""
+        """Yield the last lines of the run."""
         if self._ran:
             counts = ", ".join(f"{name}: {count}" for name, count in sorted(self._ran.items()))
             yield f"{many(self._ran.total(), 'step')} ran on {many(len(self._ran), 'worker')} ({counts})"

@@ -82,6 +82,7 @@ class SharedResults:
         self._undescribed = {task.step.name: task for task in self._tasks if task.step.group == ENVIRONMENT}
         self._ahead: _Ahead | None = None
         self._durations: Mapping[str, float] = {}
+        self._headers_given = False
         self._writers: dict[str, StepTask] = {}  # by output, and by name
         self._storing: dict[Key, threading.Lock] = {}
         self._stored: set[Key] = set()  # what the store is known to have
@@ -163,7 +164,6 @@ class SharedResults:
     def begin_providing(self) -> None:
         """Prepare `provide`, which any thread may call. Called by the thread that opened the state."""
         self._durations = self._state.journal.durations()
-        self._headers_given = False
         self._writers = {path: other for other in self._tasks for path in other.targets}
         self._writers |= {other.name: other for other in self._tasks}
 
