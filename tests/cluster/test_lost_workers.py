@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,11 +17,12 @@ pytestmark = pytest.mark.incremental
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Shop:
+def shop(tmp_path: Path) -> Iterator[Shop]:
     made = Shop(tmp_path / "client", tmp_path / "store")
     made.step("data:b", "slow", "a.txt", "build/b.npz")
     made.step("export:b", "copy", "build/b.npz", "build/b.onnx")
-    return made
+    yield made
+    made.close()
 
 
 def test_what_a_killed_worker_ran_runs_on_another(tmp_path: Path, shop: Shop) -> None:

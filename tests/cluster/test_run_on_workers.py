@@ -28,9 +28,11 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def shop(tmp_path: Path, here: Cluster) -> Shop:
+def shop(tmp_path: Path, here: Cluster) -> Iterator[Shop]:
     here.ran("one")  # that of other tests
-    return Shop(tmp_path / "client", tmp_path / "store")
+    made = Shop(tmp_path / "client", tmp_path / "store")
+    yield made
+    made.close()
 
 
 def test_a_worker_runs_what_can_travel_and_only_that(here: Cluster, shop: Shop) -> None:

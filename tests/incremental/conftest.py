@@ -258,6 +258,7 @@ class Project:
         for name, text in {"pyproject.toml": PYPROJECT, "dodo.py": DODO, "fake.py": FAKE}.items():
             (root / name).write_text(text)
         self.steps: list[dict[str, Any]] = []
+        self._started: list[subprocess.Popen[str]] = []
 
     def write(self, name: str, text: str) -> Path:
         path = self.root / name
@@ -288,7 +289,7 @@ class Project:
 
     def popen(self, *arguments: str, before: Sequence[str] = (), **environment: str) -> subprocess.Popen[str]:
         self._write_steps()
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [*before, *_command(arguments)],
             cwd=self.root,
             env=self._environment(environment),
@@ -297,6 +298,8 @@ class Project:
             text=True,
             preexec_fn=hear_interrupts,
         )
+        self._started.append(process)
+        return process
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Start doit and return when its slow step runs."""
@@ -314,6 +317,17 @@ class Project:
 
     def processes(self) -> list[str]:
         return processes(self.root)
+
+    def close(self) -> None:
+        """End what a test that failed has left."""
+        for process in self._started:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
+        for name in ("slow.pid", "left.pid"):
+            if (self.root / name).is_file():
+                with suppress(ProcessLookupError, ValueError):
+                    os.kill(int(self.read(name)), signal.SIGKILL)
 
     def _write_steps(self) -> None:
         self.write("steps.json", json.dumps(self.steps))
@@ -364,10 +378,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> RealProject:
 def project(tmp_path: Path) -> Iterator[Project]:
     made = Project(tmp_path)
     yield made
-    for name in ("slow.pid", "left.pid"):
-        if (tmp_path / name).is_file():
-            with suppress(ProcessLookupError, ValueError):
-                os.kill(int(made.read(name)), signal.SIGKILL)
+    made.close()
 
 
 @pytest.fixture

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.incremental.conftest import processes, wait_for
@@ -51,30 +52,29 @@ class Cluster:
 
     def ran(self, name: str) -> list[str]:
         """Return the targets of the steps that a worker ran since the last call."""
-        log = [*(self._folder / name).glob("**/opmatrix/*/ran")]
-        lines = log[0].read_text().splitlines() if log else []
-        for path in log:
-            path.unlink()
+        lines = self.peek(name).splitlines()
+        for path in self._projects(name, "ran"):
+            path.unlink(missing_ok=True)
         return [Path(line.split()[1]).name for line in lines]
 
     def peek(self, name: str) -> str:
         """Return which steps a worker began, as its log of them."""
-        return "".join(path.read_text() for path in (self._folder / name).glob("**/opmatrix/*/ran"))
+        return "".join(map(_read, self._projects(name, "ran")))
 
     def servers(self, name: str) -> set[str]:
         """Return the servers of the project that a worker got last, with the process that started each."""
-        newest = max((self._folder / name).glob("**/opmatrix/*"), key=lambda path: path.stat().st_ctime)
+        newest = max(self._projects(name), key=lambda path: path.stat().st_ctime)
         return {line for line in processes(newest) if "server_main" in line}
 
     def let_go(self, name: str) -> None:
         """Let the steps end that wait for the file `go`."""
-        for path in (self._folder / name).glob("**/opmatrix/*"):
+        for path in self._projects(name):
             (path / "go").touch()
 
     def slow_step(self, name: str) -> Path:
         """Return the folder in /proc of the newest step that waits for that file."""
-        wait_for(lambda: any(path.read_text() for path in (self._folder / name).glob("**/opmatrix/*/slow.pid")))
-        newest = max((self._folder / name).glob("**/opmatrix/*/slow.pid"), key=lambda path: path.stat().st_mtime)
+        wait_for(lambda: any(map(_read, self._projects(name, "slow.pid"))))
+        newest = max(self._projects(name, "slow.pid"), key=lambda path: path.stat().st_mtime)
         return Path("/proc", newest.read_text())
 
     def kill(self, name: str) -> None:
@@ -86,6 +86,11 @@ class Cluster:
         for process in (*self.workers.values(), self.scheduler):
             process.kill()
             process.wait()
+
+    def _projects(self, name: str, file: str = "") -> list[Path]:
+        """Return the folders that a worker has for projects, or a file of each. It may remove one meanwhile, which
+        `Path.glob` of Python 3.11 does not take."""
+        return [Path(found) for found in glob.glob(f"{self._folder / name}/**/opmatrix/*/{file}", recursive=True)]  # noqa: PTH207
 
     def _start(
         self,
@@ -99,6 +104,12 @@ class Cluster:
         command = [*before, sys.executable, "-m", f"distributed.cli.dask_{program}", *options, *self._security]
         with (self._folder / f"{name}.log").open("wb") as log:
             return subprocess.Popen(command, env={**os.environ, **paths, **(environment or {})}, stdout=log, stderr=log)
+
+
+def _read(path: Path) -> str:
+    with suppress(FileNotFoundError):
+        return path.read_text()
+    return ""
 
 
 @contextmanager
