@@ -23,6 +23,7 @@ from opmatrix.engine.kept_servers import KeptServers, Resident
 from opmatrix.engine.saved_files import GONE, Marks, Watcher, changed, of_paths, of_program, of_project, unsettled
 from opmatrix.engine.step_process import die_with_parent
 from opmatrix.errors import OpmatrixError, UsageError
+from opmatrix.files import mark
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import PACKAGES
 
@@ -69,14 +70,18 @@ class Loop:
         with self._hear_signals():
             try:
                 return self._wait()
+            except FileNotFoundError:
+                self._require_root()
+                raise
             finally:
-                self.interrupted = self._stop_turn() == INTERRUPTED
+                code = self._stop_turn()
+                self.interrupted = code == INTERRUPTED or code == -signal.SIGKILL
                 if self._watcher:
                     self._watcher.close()
                 self._servers.close()
 
     def _wait(self) -> int:
-        first = True
+        first, looks_again = True, False
         self._watch()
         self._begin()
         while not self._signals:
@@ -95,6 +100,10 @@ class Loop:
             if self._watcher in ready:
                 self._await_quiet()
                 self._look()
+                looks_again = True
+            elif not ready and looks_again:  # inotify says nothing of a file that is written before its new folder is
+                self._look()  # watched, nor of one that is written through memory (mmap)
+                looks_again = False
             elif not ready and installed_packages(self._paths.root) != self._installed:
                 self._stale()
         return INTERRUPTED
@@ -132,8 +141,7 @@ class Loop:
 
     def _look(self) -> None:
         """Begin a turn if a file was saved, or the whole process anew if what it is made of was."""
-        if not self._paths.root.is_dir():
-            raise OpmatrixError(f"doit watch: the project's folder {str(self._paths.root)!r} is gone")
+        self._require_root()
         if self._stale():
             return
         assert self._watcher
@@ -146,6 +154,11 @@ class Loop:
             self._begin()
         if self._watcher.folders != self._existing():
             self._watch()
+
+    def _require_root(self) -> None:
+        """Raise OpmatrixError if the project was removed."""
+        if not self._paths.root.is_dir():
+            raise OpmatrixError(f"doit watch: the project's folder {str(self._paths.root)!r} is gone")
 
     def _settled(self, marks: Callable[[], Marks]) -> Marks:
         """Return the marks of files. A file that is gone, or empty, gets a moment to come back."""
@@ -297,20 +310,12 @@ class Loop:
 def installed_packages(root: Path) -> Mapping[str, object]:
     """Return the state of what is installed: the folders of metadata where Python finds packages, and the environment
     itself."""
-    found: dict[str, object] = {"": _state(Path(sys.prefix) / "pyvenv.cfg")}
+    found: dict[str, object] = {"": mark(f"{sys.prefix}/pyvenv.cfg")}
     for folder in map(Path, dict.fromkeys(sys.path)):
         if folder.is_absolute() and folder != root:
             with suppress(OSError), os.scandir(folder) as entries:
-                found |= {e.path: _state(e.path) for e in entries if e.name.endswith((".dist-info", ".egg-info"))}
+                found |= {e.path: mark(e.path) for e in entries if e.name.endswith((".dist-info", ".egg-info"))}
     return found
-
-
-def _state(path: str | Path) -> object:
-    try:
-        status = os.stat(path)  # noqa: PTH116 - as in opmatrix.files.mark
-    except OSError:
-        return None
-    return status.st_ino, status.st_mtime_ns
 
 
 def _complete() -> bool:

@@ -1,0 +1,97 @@
+"""The resident process, where what it depends on fails it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.incremental.conftest import REPOSITORY, hear_interrupts, wait_for
+from tests.support.watched import Watched
+
+pytestmark = pytest.mark.incremental
+LOOP = """
+import mmap, os, shutil, signal, time
+from pathlib import Path
+from opmatrix.engine.resident import Loop
+from opmatrix.errors import OpmatrixError
+from opmatrix.project.paths import Paths
+
+root = Path.cwd()
+
+def turn(resident):
+    {turn}
+    return 0
+
+def say(files):
+    {say}
+
+loop = Loop(Paths(root), entry="", turn=turn, say=say, note=print)
+try:
+    print(loop.run(), loop.interrupted, flush=True)
+except OpmatrixError as error:
+    print(error)
+"""
+
+
+BEGAN = "Path('../began').touch()"
+"""Makes a file in a folder that is not watched."""
+
+
+Start = Callable[..., Watched]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts a loop in the folder `project`, and returns when its first turn has begun."""
+    root = tmp_path / "project"
+    started: list[Watched] = []
+
+    def start(*, turn: str = BEGAN, say: str = "pass") -> Watched:
+        (root / "ops").mkdir(parents=True)
+        (root / "ops/mapped.py").write_text("one")
+        for name in ("dodo.py", "pyproject.toml", "ops/spec.py"):
+            (root / name).touch()
+        process = subprocess.Popen(
+            [sys.executable, "-c", LOOP.format(turn=turn, say=say)],
+            cwd=root,
+            env=os.environ | {"PYTHONPATH": str(REPOSITORY / "pipeline")},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            preexec_fn=hear_interrupts,
+        )
+        started.append(Watched(process))
+        wait_for((tmp_path / "began").exists)
+        return started[0]
+
+    yield start
+    for watched in started:
+        watched.end(signal.SIGKILL)
+
+
+def test_a_project_that_is_removed_while_a_turn_is_about_to_begin(tmp_path: Path, start: Start) -> None:
+    watched, root = start(say="shutil.rmtree(root); Path.cwd()"), tmp_path / "project"
+    shutil.copyfile(__file__, root / "ops/spec.py")
+    assert watched.process.wait(20) == 0
+    watched.end()
+    assert watched.text == f"doit watch: the project's folder '{root}' is gone\n"
+
+
+def test_a_file_that_is_written_without_an_event(tmp_path: Path, start: Start) -> None:
+    write = "f = open('ops/mapped.py', 'r+'); mmap.mmap(f.fileno(), 3)[:] = b'two'"
+    watched = start(say=f"print(files[0].name, flush=True); {write}")
+    shutil.copyfile(__file__, tmp_path / "project/ops/spec.py")
+    wait_for(lambda: watched.text == "spec.py\nmapped.py\n")
+
+
+def test_a_turn_that_does_not_hear_it_must_end_is_killed(start: Start) -> None:
+    watched = start(turn=f"signal.signal(signal.SIGINT, signal.SIG_IGN); {BEGAN}; time.sleep(1000)")
+    watched.end(signal.SIGINT)
+    assert watched.text == "130 True\n", "which is interrupted, as one that ends in time"
