@@ -125,7 +125,7 @@ class CompatError(OpmatrixError, exit_code=17):
 
 
 def stage_exit_codes() -> dict[int, str]:
-    """Return the exit codes of ``python -m opmatrix STAGE`` beside 0 and 1, each with what it means."""
+    """Return the exit codes of ``python -m opmatrix STAGE`` other than 0 and 1, each with what it means."""
     kinds = sorted(OpmatrixError.__subclasses__(), key=lambda kind: kind.exit_code)
     return {kind.exit_code: one_line(kind.__doc__) for kind in kinds if kind.__module__ == __name__}
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.incremental.conftest import FAKE
-from tests.incremental.test_shared_cache import Clone
+from tests.incremental.conftest import FAKE, Clone
 
 PLAN = """
 import json, os

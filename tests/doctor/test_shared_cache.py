@@ -39,7 +39,7 @@ def test_a_cache_without_signers(tmp_path: Path) -> None:
     url = tmp_path.as_uri()
     assert findings(tmp_path, f"url = '{url}'\nprove = 'local'\n") == [
         ("ok", f"{url} answers; mode read; verdicts are computed here", ""),
-        ("note", "no signers are named, so entries are taken from whoever can write to the cache", ""),
+        ("note", "no signers are named, so entries are accepted from everyone who can write to the cache", ""),
     ]
     assert not (tmp_path / "cas").exists()
 

@@ -336,6 +336,25 @@ class Project:
         return os.environ | {"PYTHONPATH": str(REPOSITORY / "pipeline"), "PYTHONDONTWRITEBYTECODE": "1"} | more
 
 
+class Clone(Project):
+    """A clone of a project with a chain of three steps, and a fourth that stays on each machine."""
+
+    def __init__(self, root: Path, url: str) -> None:
+        root.mkdir(parents=True)
+        super().__init__(root)
+        self.url = url
+        self.write("a.txt", "hello # a remark")
+        self.step("codegen:a", "upper", "a.txt", "build/a.g")
+        self.step("data:a", "copy", "build/a.g", "build/a.npz")
+        self.step("export:a", "copy", "build/a.npz", "build/a.onnx", links=[])
+        self.step("headers:a", "copy", "a.txt", "build/a.h")
+
+    def run(self, *arguments: str, mode: str = "write", **environment: str) -> str:
+        done = self.doit(*arguments, **{"OPMATRIX_CACHE": self.url, "OPMATRIX_CACHE_MODE": mode} | environment)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+
 def hear_interrupts() -> None:
     """Undo the shell's settings for a background job, in which pytest and its children would ignore Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -391,3 +410,16 @@ def chain(project: Project) -> Project:
     assert project.doit().returncode == 0
     assert project.ran() == ["a.g", "a.so"]
     return project
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def first(tmp_path: Path, store: Path) -> Clone:
+    clone = Clone(tmp_path / "first", store.as_uri())
+    clone.run()
+    assert sorted(clone.ran()) == ["a.g", "a.h", "a.npz", "a.onnx"]
+    return clone

@@ -10,8 +10,8 @@ import pytest
 
 from opmatrix.shared_cache.action_result import decode
 from opmatrix.shared_cache.collect_garbage import collect_garbage, list_files
-from tests.incremental.conftest import wait_for
-from tests.incremental.test_shared_cache import WARNING, Clone
+from tests.incremental.conftest import Clone, wait_for
+from tests.incremental.test_shared_cache import WARNING
 from tests.support.nginx import WITH_PASSWORDS, nginx
 
 pytestmark = pytest.mark.incremental
@@ -45,7 +45,7 @@ def run_at_once(clones: list[Clone], url: str, *, meanwhile: Path | None) -> Non
     assert "damaged" not in "".join(printed)
 
 
-@pytest.mark.parametrize("garbage", [False, True], ids=["alone", "beside --gc"])
+@pytest.mark.parametrize("garbage", [False, True], ids=["alone", "during --gc"])
 def test_two_clones_use_a_folder_at_once(tmp_path: Path, garbage: bool) -> None:
     store = tmp_path / "store"
     clones = [with_chains(tmp_path / name, store.as_uri()) for name in ("first", "second")]

@@ -10,23 +10,10 @@ from pathlib import Path
 import pytest
 
 from opmatrix.shared_cache import action_result
-from tests.incremental.test_shared_cache import Clone
+from tests.incremental.conftest import Clone
 
 pytestmark = pytest.mark.incremental
 needs_ssh_keygen = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs OpenSSH's ssh-keygen")
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
-    return tmp_path / "store"
-
-
-@pytest.fixture
-def first(tmp_path: Path, store: Path) -> Clone:
-    clone = Clone(tmp_path / "first", store.as_uri())
-    clone.run()
-    clone.ran()
-    return clone
 
 
 def poison(store: Path, step: str, text: bytes) -> None:

@@ -1,5 +1,5 @@
 """A step gives the same bytes in another folder that holds only what it reads, for another HOME. So its result can be
-used by whoever has the same key: on another machine, in CI, in another clone."""
+used wherever the key is the same: on another machine, in CI, in another clone."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ import pytest
 
 from opmatrix.shared_cache.action_result import decode, encode
 from opmatrix.shared_cache.stores import Store, StoreError, open_store
-from tests.incremental.test_shared_cache import Clone
+from tests.incremental.conftest import Clone
 from tests.support.nginx import free_port
 
 KEY = hashlib.sha256(b"key").hexdigest()

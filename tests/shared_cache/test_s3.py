@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.incremental.test_shared_cache import Clone
+from tests.incremental.conftest import Clone
 from tests.support.nginx import free_port
 from tests.support.projects import ROOT
 

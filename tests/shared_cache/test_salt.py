@@ -1,4 +1,4 @@
-"""What a key has beside the step: Python, the packages, the level of the processor."""
+"""What a key contains in addition to the step: Python, the packages, the level of the processor."""
 
 from __future__ import annotations
 

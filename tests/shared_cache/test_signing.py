@@ -136,7 +136,7 @@ def test_a_key_of_no_signer_costs_no_process(keys: Keys, monkeypatch: pytest.Mon
         ('ci namespaces="opmatrix",valid-before="2030" ssh-ed25519 {key}', 'valid-before="2030": allowed: YYYYMMDD'),
         ("ci cert-authority ssh-ed25519 {key}", "cert-authority: not supported, because a certificate that expires"),
         ('ci bogus="x" ssh-ed25519 {key}', 'bogus="x": unknown option, allowed: namespaces, valid-after'),
-        ("-----BEGIN OPENSSH PRIVATE KEY-----", "it is a private key, which whoever read this file can use"),
+        ("-----BEGIN OPENSSH PRIVATE KEY-----", "it is a private key. All who read this file can use it"),
     ],
 )  # fmt: skip
 def test_each_wrong_line_has_a_message(keys: Keys, line: str, expected: str) -> None:
@@ -166,7 +166,7 @@ def spoiled(key: Path, kind: str) -> Path:
     [
         ("cut", "'.*cut' cannot sign: .* Is the file whole, with a newline at its end"),
         ("open", "other users can read the private key '.*open', so ssh-keygen refuses it. Run: chmod 600 "),
-        ("text", "no private key for '.*text': neither beside it nor in an ssh-agent. Add it: ssh-add"),
+        ("text", "no private key for '.*text': neither next to it nor in an ssh-agent. Add it: ssh-add"),
         ("empty", "no private key for '.*empty'"),
     ],
 )  # fmt: skip

@@ -116,7 +116,7 @@ def test_what_no_signer_signed_is_refused_with_one_note(make: Make, key: str) ->
 
 
 def change(side: Side, edit: Callable[[str, dict[str, str]], tuple[str, dict[str, str]]]) -> None:
-    """Replace the blob's digest, and what is told of it, in the entry of KEY."""
+    """Replace the blob's digest, and its description, in the entry of KEY."""
     digest, size, told = action_result.decode(side.store.kept["ac", KEY])
     digest, both = edit(digest, json.loads(told))
     blob = side.store.kept.get(("cas", digest), b"")

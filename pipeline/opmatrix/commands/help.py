@@ -112,7 +112,7 @@ def usage(purposes: Mapping[str, str], *, groups: Mapping[str, str], doit: str, 
             commands("results of earlier runs", STATE),
             table("tasks, in the order of the data flow", groups.items()),
             table("exit codes", EXIT_CODES),
-            table("exit codes of a stage by hand, python -m opmatrix STAGE, beside 0 and 1", stage_codes()),
+            table("exit codes of a stage by hand, python -m opmatrix STAGE, other than 0 and 1", stage_codes()),
             table("environment variables", VARIABLES),
             commands("more", ABOUT),
         )

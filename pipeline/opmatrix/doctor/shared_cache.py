@@ -55,7 +55,7 @@ def _answer(found: CacheSettings) -> Finding:
 
 def _signatures(found: CacheSettings, environ: Mapping[str, str]) -> Iterator[Finding]:
     if not found.signers and not found.key:
-        yield note("cache", "no signers are named, so entries are taken from whoever can write to the cache")
+        yield note("cache", "no signers are named, so entries are accepted from everyone who can write to the cache")
         return
     if not shutil.which("ssh-keygen", path=environ.get("PATH")):
         yield wrong("cache", "no ssh-keygen on PATH, so no entry can be signed or verified",

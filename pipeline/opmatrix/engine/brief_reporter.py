@@ -125,7 +125,7 @@ class Brief(Progress):
 
 
 def _head(path: Path) -> Mapping[str, Any]:
-    """Return what a verdict or a check record has beside its cases; nothing if it cannot be read."""
+    """Return what a verdict or a check record contains, without its cases; nothing if it cannot be read."""
     from opmatrix.verdict import split
 
     try:

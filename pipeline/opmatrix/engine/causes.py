@@ -194,7 +194,7 @@ def _cut(sentence: str, length: int) -> str:
 
 
 def workflow_commands(causes: Sequence[OneCause], *, prefix: str = "") -> Iterator[str]:
-    """Yield a workflow command of GitHub for each cause, which the pull request shows beside the line of the file.
+    """Yield a workflow command of GitHub for each cause, which the pull request shows at the line of the file.
     `prefix`: the project's folder in the repository.
 
     Format: https://docs.github.com/en/actions/reference/workflow-commands-for-github-actions

@@ -345,7 +345,7 @@ class OperatorPlan:
         return (*([f"compile:{self.name}{alone}"] if has_torch_library(self.spec) else []), *called)
 
     def binding_objects(self, torch: str) -> tuple[Path, ...]:
-        """The objects of the torch library besides the kernel's; of a handwritten torch.cc, which may contain
+        """The objects of the torch library other than the kernel's; of a handwritten torch.cc, which may contain
         arithmetic, the library."""
         if not has_torch_library(self.spec):
             return ()

@@ -40,7 +40,7 @@ _CHECKS = (
 
 @dataclass(frozen=True, kw_only=True)
 class ReportedPart:
-    """The part of a run that a report is about: shard `number` of `of`. `cells` and `checks` are the numbers of all;
+    """The part of a run that a report is about: shard `number` of `of`. `cells` and `checks` count those of all shards;
     `elsewhere`: the checks that are not in it."""
 
     number: int

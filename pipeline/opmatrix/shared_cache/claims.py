@@ -1,8 +1,9 @@
 """Claims: which of several runs computes a step that each of them needs and none has computed yet.
 
-A claim is an entry beside that of the step. It names the run that computes, and a number that grows meanwhile; another
-run waits for the result as long as the number grows. Stores have no operation that only one of two runs can do, so a
-run reads its claim again after a moment. Where two runs still claim a step, both compute it: never wrong, only twice.
+A claim is an entry of its own, next to that of the step. It names the run that computes, and a number that grows
+meanwhile; another run waits for the result as long as the number grows. Stores have no operation that only one of two
+runs can do, so a run reads its claim again after a moment. Where two runs still claim a step, both compute it: never
+wrong, only twice.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ BEAT = 1.0
 """Seconds after which the number of a claim grows."""
 DEAD = 5.0
 """Seconds after which a claim whose number does not grow no longer counts: its run was killed."""
-_SETTLED = 0.05  # seconds after which another run's claim would be there, besides those of two requests
+_SETTLED = 0.05  # seconds after which another run's claim would be there, in addition to those of two requests
 _LONGEST = 0.2  # of two requests: with a slower store, two runs may compute the same
 _POLL = 0.2
 _EMPTY = hashlib.sha256().hexdigest()  # a blob that servers have, as an entry must name one

@@ -31,8 +31,8 @@ from opmatrix.step import Step
 PATIENCE = 2.0
 """Seconds in all that a run waits for a store that is slow or gone."""
 _USUAL = 0.1  # seconds of a wait that are not slow
-_CLAIM_WORTH = 0.2  # seconds that each request of a claim may take besides, for nothing asks it ahead of need
-_BLOB_WORTH = 5.0  # seconds that the sources of a project may take besides
+_CLAIM_WORTH = 0.2  # seconds that each request of a claim may take in addition: no claim is requested ahead of need
+_BLOB_WORTH = 5.0  # seconds that the sources of a project may take in addition
 _THREADS = 16
 # The order of what the threads do: what a step waits for, a blob that one will need, a look-up ahead of need, the end.
 _NEEDED, _BLOB, _AHEAD, _END = range(4)

@@ -171,7 +171,7 @@ def _texts(table: Any) -> dict[str, str]:
 
 
 def _text(value: Any) -> str:
-    """Return a text that a file can contain. Raises ValueError."""
+    """Return a string that a file can contain. Raises ValueError."""
     if not isinstance(value, str) or "\0" in value:
         raise ValueError("a value that is no text")
     value.encode()  # JSON can write half a character

@@ -1,5 +1,5 @@
-"""What a result depends on beside the inputs and the configuration of its step: Python, the C library, the installed
-packages, and the instructions that the processor has, up to the level that proofs use."""
+"""What a result depends on in addition to the inputs and the configuration of its step: Python, the C library, the
+installed packages, and the instructions that the processor has, up to the level that proofs use."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _installed_in(paths: Paths, environment: str) -> list[str]:
 def _reachable(paths: Paths) -> list[str]:
     """Return the packages that steps and operators import, with what these require, as ``name version``.
 
-    Not all that is installed: an editor's packages beside them change no result.
+    Not all that is installed: an editor's packages change no result.
     """
     found: dict[str, str] = {}
     waiting = [*_IMPORTED, *_imported_by_operators(paths)]

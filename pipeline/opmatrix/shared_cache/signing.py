@@ -45,7 +45,7 @@ def message(*, key: str, blob: str, record: bytes) -> bytes:
 def wrong_signer(line: str) -> str:
     """Return what is wrong with a line of allowed_signers, or ""."""
     if "PRIVATE KEY" in line:  # not printed
-        return "it is a private key, which whoever read this file can use. Make another, and name its public key here"
+        return "it is a private key. All who read this file can use it: make another, and name its public key here"
     if not (found := _LINE.fullmatch(line.strip())):
         return f"found {line!r}, allowed: name, type and public key of a signer, such as {_EXAMPLE}"
     _, options, kind, key = found.groups()
@@ -214,7 +214,7 @@ def _why_no_signature(key: Path, printed: str) -> str:
     if not os.access(key, os.R_OK):
         return f"cannot read the key {str(key)!r}, as this user"
     if key.read_bytes()[:10] != b"-----BEGIN":
-        return f"no private key for {str(key)!r}: neither beside it nor in an ssh-agent. Add it: ssh-add PRIVATE_KEY"
+        return f"no private key for {str(key)!r}: neither next to it nor in an ssh-agent. Add it: ssh-add PRIVATE_KEY"
     printed = _printed(_ssh_keygen("-y", "-P", "", "-f", str(key))) or printed
     if "passphrase" in printed:
         return (
