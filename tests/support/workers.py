@@ -23,7 +23,8 @@ class Cluster:
 
     def __init__(self, folder: Path, *, protocol: str = "tcp", security: Sequence[str] = ()) -> None:
         self._folder, self._security, self._protocol = folder, tuple(security), protocol
-        folder.mkdir(parents=True)
+        self.packages = folder / "packages"
+        self.packages.mkdir(parents=True)
         told = folder / "scheduler.json"
         self.scheduler = self._start("scheduler", "scheduler", "--port", "0", "--protocol", protocol, *_HERE,
                                      "--scheduler-file", str(told))  # fmt: skip
@@ -42,6 +43,11 @@ class Cluster:
             self._protocol, "--local-directory", str(folder), *options, before=before, environment=environment,
         )  # fmt: skip
         wait_for(lambda: "Registered to" in self.log(name))
+
+    @property
+    def pythonpath(self) -> str:
+        """Where Python finds modules here: opmatrix, and what a test installs in `packages`."""
+        return f"{PIPELINE}:{self.packages}"
 
     def log(self, name: str) -> str:
         return (self._folder / f"{name}.log").read_text()
@@ -100,7 +106,7 @@ class Cluster:
         before: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
     ) -> subprocess.Popen[bytes]:
-        paths = {"PYTHONPATH": str(PIPELINE), "PYTHONDONTWRITEBYTECODE": "1"}
+        paths = {"PYTHONPATH": self.pythonpath, "PYTHONDONTWRITEBYTECODE": "1"}
         command = [*before, sys.executable, "-m", f"distributed.cli.dask_{program}", *options, *self._security]
         with (self._folder / f"{name}.log").open("wb") as log:
             return subprocess.Popen(command, env={**os.environ, **paths, **(environment or {})}, stdout=log, stderr=log)
