@@ -73,7 +73,8 @@ def test_a_worker_whose_packages_changed_starts_anew(here: Cluster, shop: Shop, 
     metadata = here.packages / "jinja2-99.dist-info/METADATA"
     metadata.parent.mkdir()
     metadata.write_text("Metadata-Version: 2.1\nName: jinja2\nVersion: 99\n")
-    shop.write("a.txt", "good day")
+    for folder in (shop.root / "build", tmp_path / "store"):  # all else is as it was
+        shutil.rmtree(folder)
     shop.on(here.address, PYTHONPATH=here.pythonpath)
     shutil.rmtree(metadata.parent)
     assert before and not before & here.servers("one")
@@ -96,6 +97,16 @@ def test_what_an_earlier_run_computed_here_is_given_to_the_worker(here: Cluster,
     shop.on(here.address)
     assert here.ran("one") == ["a.onnx"]
     assert shop.read("build/a.onnx") == "HELLO "
+
+
+def test_what_changed_elsewhere_replaces_what_a_worker_has(here: Cluster, shop: Shop) -> None:
+    shop.on(here.address)
+    shop.write("a.txt", "good day")
+    assert shop.doit("codegen:a", "data:a", OPMATRIX_CACHE="off").returncode == 0
+    here.ran("one")
+    shop.on(here.address)
+    assert here.ran("one") == ["a.onnx"]
+    assert shop.read("build/a.onnx") == "GOOD DAY"
 
 
 def test_a_failure_comes_home(here: Cluster, shop: Shop) -> None:
@@ -199,6 +210,7 @@ def test_ctrl_c_in_a_terminal_ends_the_workers_that_the_run_started(shop: Shop) 
     assert out.endswith("interrupted; what had finished is kept\n") and "Traceback" not in out, out
     wait_for(lambda: processes(shop.root) == [])
     assert not (shop.root / "build/workers").exists()
+    assert "b.onnx" not in shop.ran(), "this machine does not begin it while the workers end"
 
 
 def test_on_workers_that_the_run_starts(shop: Shop) -> None:

@@ -361,13 +361,18 @@ def hear_interrupts() -> None:
 
 
 def processes(root: Path) -> list[str]:
-    """Return the processes whose working directory is in this project."""
-    found = []
+    """Return the commands of the processes whose working directory is in this project."""
+    return [*running(root).values()]
+
+
+def running(root: Path) -> dict[int, str]:
+    """Return the processes whose working directory is in this project, each with its command."""
+    found = {}
     for process in Path("/proc").iterdir():
         try:
             here = process.name.isdigit() and (process / "cwd").resolve().is_relative_to(root)
             if here and "\nState:\tZ" not in (process / "status").read_text():
-                found.append((process / "cmdline").read_text())
+                found[int(process.name)] = (process / "cmdline").read_text()
         except OSError:
             continue
     return found

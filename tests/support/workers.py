@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tests.incremental.conftest import processes, wait_for
+from tests.incremental.conftest import running, wait_for
 
 PIPELINE = Path(__file__).parents[2] / "pipeline"
 _HERE = ("--host", "127.0.0.1", "--dashboard-address", "127.0.0.1:0")
@@ -67,10 +67,10 @@ class Cluster:
         """Return which steps a worker began, as its log of them."""
         return "".join(map(_read, self._projects(name, "ran")))
 
-    def servers(self, name: str) -> set[str]:
-        """Return the servers of the project that a worker got last, with the process that started each."""
+    def servers(self, name: str) -> set[int]:
+        """Return the processes of the servers of the project that a worker got last."""
         newest = max(self._projects(name), key=lambda path: path.stat().st_ctime)
-        return {line for line in processes(newest) if "server_main" in line}
+        return {process for process, command in running(newest).items() if "server_main" in command}
 
     def let_go(self, name: str) -> None:
         """Let the steps end that wait for the file `go`."""

@@ -73,7 +73,7 @@ class ProjectServer:
         self._program: tuple[Marks, Sequence[str]] | None = None  # what this process and its servers have imported
         self._files = Fingerprints({})
         self._changed = threading.Condition()
-        self._state: str | None = None  # the run, with its sources, cells and cache, that is planned
+        self._planned_for: str | None = None  # the run whose sources and cells are planned
         self._running = 0
         self._steps: Mapping[str, Step] = {}
         self._salts: dict[str | None, list[str]] = {}
@@ -106,13 +106,13 @@ class ProjectServer:
 
         Each run plans anew: a compiler, a package or an environment of this machine may be another one since the last.
         """
-        wanted = json.dumps([request[name] for name in ("run", "sources", "choice", "cache", "environments")])
+        run = request["run"]
         with self._changed:
-            self._changed.wait_for(lambda: self._state == wanted or not self._running)
-            if self._state != wanted:
-                self._state = None
+            self._changed.wait_for(lambda: self._planned_for == run or not self._running)
+            if self._planned_for != run:
+                self._planned_for = None
                 self._bring_up_to_date(request)
-                self._state = wanted
+                self._planned_for = run
             self._running += 1
         try:
             yield
