@@ -184,9 +184,6 @@ class Remote:
                 with suppress(TimeoutError):
                     answer: dict[str, Any] = json.loads(future.result(timeout=_LOOK))
                     return answer
-                if self._client.status != "running":
-                    self._lose(f"the scheduler {self._url} does not answer")
-                    return None
                 if not self._is_left(able):
                     return None
         except KilledWorker:  # each worker that began it died: so does this process's server, in its own child
