@@ -66,27 +66,33 @@ inline constexpr bool kSame<A, A> = true;
 template <typename T>
 inline constexpr bool kFloating = kSame<T, float> || kSame<T, double>;
 
-/// The integer of a size.
+/// The integers of a size.
 template <int kSize>
 struct Whole;
 template <>
 struct Whole<1> {
   using type = std::int8_t;
+  using positive = std::uint8_t;
 };
 template <>
 struct Whole<2> {
   using type = std::int16_t;
+  using positive = std::uint16_t;
 };
 template <>
 struct Whole<4> {
   using type = std::int32_t;
+  using positive = std::uint32_t;
 };
 template <>
 struct Whole<8> {
   using type = std::int64_t;
+  using positive = std::uint64_t;
 };
 template <typename T>
 using Int = typename Whole<static_cast<int>(sizeof(T))>::type;
+template <typename T>
+using Positive = typename Whole<static_cast<int>(sizeof(T))>::positive;
 
 /// What a register holds of the elements of memory: void for a type whose elements are converted one at a time.
 template <typename S, typename = void>
