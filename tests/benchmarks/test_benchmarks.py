@@ -27,6 +27,7 @@ SMALLEST = {
     "report": (["--cells", "5", "--rounds", "1"], "one cell failed"),
     "sharing": (["--rounds", "1", "--smallest"], "nothing to do"),
     "schedule": (["--smallest"], "longest first"),
+    "simd": (["--smallest"], "greatest error of exp_double"),
     "structure": ([], "cycles between rooms"),
     "watch": (["--rounds", "1", "--turns", "3", "--smallest"], "resident process: "),
     "whole": (["--rounds", "1", "--smallest"], "of that the exporters: "),
