@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -68,7 +69,8 @@ def large_pair(spec: OpSpec, model: Model, case: Case, arrays: Sequence[Array], 
 def _obeying(spec: OpSpec, model: Model, case: Case, arrays: Sequence[Array]) -> list[Array]:
     """Return arrays that the declaration allows: these, with the ends of offsets moved to the size that they span.
 
-    Return none where it forbids them: for sizes that it computes, and rules of values such as `unique`.
+    Return none where it forbids them: for sizes that it computes, and rules of values such as `unique`; and where it
+    gives too large outputs.
     """
     given_arrays = iter(arrays)
     found = [(part, next(given_arrays)) for part in spec.inputs for _ in given(case, part.name)]
@@ -78,8 +80,9 @@ def _obeying(spec: OpSpec, model: Model, case: Case, arrays: Sequence[Array]) ->
     try:
         if any(known.size(dim) != shape[axis] for part, shape in shapes for axis, dim in axes(part)):
             return []
-        for output in spec.outputs:
-            known.output(output)
+        outputs = [known.output(output) or () for output in spec.outputs]
+        if sum(math.prod(size or 0 for size in shape) for shape in outputs if shape) > _MOST:
+            return []
         numbers = known_numbers(spec, shapes, attributes)
         made = [(part, _with_ends(part, array, numbers)) for part, array in found]
     except (ValueError, DataError):

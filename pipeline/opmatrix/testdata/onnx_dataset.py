@@ -67,7 +67,7 @@ def too_large(size: int) -> str:
     """Return why a tensor of so many bytes is in no data set, or ""."""
     if size + _HEAD <= MOST_BYTES:
         return ""
-    return f"has {size / 1e9:.1f} GB; a TensorProto has 2 GB at most, as each message of protobuf. Give it smaller sizes"
+    return f"has {size / 1e9:.1f} GB; protobuf limits a tensor of test data to 2 GB. Give the case smaller sizes"
 
 
 def _contents(name: str, array: Array) -> Iterator[bytes | memoryview]:
