@@ -90,7 +90,7 @@ def compare(actual: Array, expected: Array, *, tolerance: Tolerance) -> Comparis
     error: Any = 0.0
     used: Any = 0.0
     ulp, differing, at, first = 0.0, 0, -1, -1
-    for begin, a, e in _blocks_of(actual, expected):
+    for begin, a, e in blocks_of(actual, expected):
         if same_bytes(a, e):  # the usual case, and fast
             continue
         errors, parts, ulps = elementwise(a, e, tolerance=tolerance)
@@ -121,7 +121,7 @@ def compare(actual: Array, expected: Array, *, tolerance: Tolerance) -> Comparis
     )
 
 
-def _blocks_of(actual: Array, expected: Array) -> Iterator[tuple[int, Array, Array]]:
+def blocks_of(actual: Array, expected: Array) -> Iterator[tuple[int, Array, Array]]:
     """Yield the blocks of two arrays of one shape, flat, each with the index of its first element; strings whole."""
     a, e = flat(actual), flat(expected)
     if expected.size <= BLOCK or expected.dtype == np.object_:
@@ -160,7 +160,7 @@ def same_bytes(first: Array, second: Array) -> bool:
         return bool((first == second).all())
     if first.size <= BLOCK:
         return first.tobytes() == second.tobytes()
-    return all(a.tobytes() == b.tobytes() for _, a, b in _blocks_of(first, second))
+    return all(a.tobytes() == b.tobytes() for _, a, b in blocks_of(first, second))
 
 
 def first_difference(
