@@ -198,7 +198,8 @@ def _place(path: Path) -> _Place | None:
     shape = tuple(tensor.dims)
     tensor.dims[:], tensor.raw_data = [0], b""
     dtype = numpy_helper.to_array(tensor).dtype if begin else np.dtype(np.object_)
-    if dtype == np.object_ or math.prod(shape) * dtype.itemsize != count:
+    plain = dtype != np.object_ and str(dtype) not in FOUR_BITS
+    if not plain or math.prod(shape) * dtype.itemsize != count:
         return None
     if begin + count > size:
         raise ValueError("it is shorter than its tensor")
