@@ -1,4 +1,4 @@
-"""Large arrays are compared, drawn and rounded in blocks: the results are those of the whole, and few bytes are used."""
+"""Large arrays are compared, drawn and rounded in blocks: the results are those of the whole, in little memory."""
 
 from __future__ import annotations
 
@@ -159,14 +159,14 @@ def test_a_large_tensor_is_written_as_protobuf_writes_it(
     values = np.full(shape, "aß", object) if dtype == "string" else numbers(shape, dtype, 1)
     written = onnx_dataset.DataSet(inputs={"näme": values}, outputs={"y": values[::-1] if shape else values})
     onnx_dataset.write(tmp_path, written)
-    for path, array in ((tmp_path / "input_0.pb", values), (tmp_path / "output_0.pb", written.outputs["y"])):
+    for path, wanted in ((tmp_path / "input_0.pb", values), (tmp_path / "output_0.pb", written.outputs["y"])):
         name = "näme" if path.name.startswith("input") else "y"
-        assert path.read_bytes() == numpy_helper.from_array(array, name).SerializeToString(deterministic=True)
+        assert path.read_bytes() == numpy_helper.from_array(wanted, name).SerializeToString(deterministic=True)
     found = onnx_dataset.read(tmp_path)
     assert list(found.inputs) == ["näme"] and len(found.outputs) == 1 and "other" not in found.inputs
     assert found.large == (dtype not in ("string", "int4"))
-    for read, array in ((found.inputs["näme"], values), (found.outputs["y"], written.outputs["y"])):
-        assert read.shape == array.shape and compare.compare(read, array, tolerance=EXACT).ok
+    for read, wanted in ((found.inputs["näme"], values), (found.outputs["y"], written.outputs["y"])):
+        assert read.shape == wanted.shape and compare.compare(read, wanted, tolerance=EXACT).ok
     mark = files.mark(str(tmp_path / "input_0.pb"))
     onnx_dataset.write(tmp_path, written)
     assert files.mark(str(tmp_path / "input_0.pb")) == mark, "an equal file stays as it is"
@@ -219,7 +219,7 @@ def peak(operator: Operator, root: Path) -> int:
 
 @pytest.mark.parametrize("kept", [0, 2])
 def test_data_takes_four_copies_of_a_large_case(kept: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And two more copies, planted in a call that the stage makes, are found. benchmarks/memory.py measures all steps."""
+    """And two more, planted in a call that the stage makes, are found. benchmarks/memory.py measures all steps."""
     case = Case(name="large", inputs={"x": Random(shape=(2000, 4000))})
     size = 2 * 2000 * 4000 * 4
     right, copies = truth.evaluate, list[bytes]()
