@@ -66,6 +66,12 @@ def large_pair(spec: OpSpec, model: Model, case: Case, arrays: Sequence[Array], 
     return [largest, other]
 
 
+def _elements(shape: Sequence[object] | None) -> int:
+    """Return the number of elements of a shape, 0 where a size is not known."""
+    sizes = [size for size in shape or () if isinstance(size, int)]
+    return math.prod(sizes) if shape and len(sizes) == len(shape) else 0
+
+
 def _obeying(spec: OpSpec, model: Model, case: Case, arrays: Sequence[Array]) -> list[Array]:
     """Return arrays that the declaration allows: these, with the ends of offsets moved to the size that they span.
 
@@ -80,8 +86,7 @@ def _obeying(spec: OpSpec, model: Model, case: Case, arrays: Sequence[Array]) ->
     try:
         if any(known.size(dim) != shape[axis] for part, shape in shapes for axis, dim in axes(part)):
             return []
-        outputs = [known.output(output) or () for output in spec.outputs]
-        if sum(math.prod(size or 0 for size in shape) for shape in outputs if shape) > _MOST:
+        if sum(_elements(known.output(output)) for output in spec.outputs) > _MOST:
             return []
         numbers = known_numbers(spec, shapes, attributes)
         made = [(part, _with_ends(part, array, numbers)) for part, array in found]

@@ -81,7 +81,7 @@ def _contents(name: str, array: Array) -> Iterator[bytes | memoryview]:
     head.ClearField("raw_data")  # which is the last field that has a value
     head.dims[:] = array.shape
     yield head.SerializeToString(deterministic=True) + bytes([_RAW, *_varint(flat.nbytes)])
-    yield memoryview(flat.view(np.uint8))
+    yield flat.view(np.uint8).data
 
 
 def _varint(number: int) -> Iterator[int]:
@@ -167,7 +167,7 @@ class _Place:
         array = np.empty(math.prod(self.shape), self.dtype)
         with self.path.open("rb") as file:
             file.seek(self.begin)
-            if file.readinto(memoryview(array.view(np.uint8))) != array.nbytes:
+            if file.readinto(array.view(np.uint8).data) != array.nbytes:
                 raise ValueError("it is shorter than its tensor")
         return array.reshape(self.shape)
 
