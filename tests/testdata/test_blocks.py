@@ -16,12 +16,13 @@ from onnx import TensorProto, numpy_helper
 from opmatrix import files
 from opmatrix.declaration.load import Operator
 from opmatrix.errors import DataError
-from opmatrix.spec import Case, DType, Random, Tolerance
+from opmatrix.spec import Case, DType, Random, Tolerance, ValueRule
 from opmatrix.stages import data
 from opmatrix.testdata import blocks, compare, dtypes, error_pattern, onnx_dataset, truth
 from opmatrix.testdata.arrays import Array, array
 from opmatrix.testdata.compare import EXACT
 from opmatrix.testdata.dtypes import numpy_dtype
+from opmatrix.testdata.ruled_values import random_values
 from tests.support.double import DYNAMIC, OPERATOR, project
 
 LOOSE = Tolerance(rtol=1e-2, atol=1e-3)
@@ -39,7 +40,8 @@ def small_blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     def use() -> None:
         for module in (blocks, compare, dtypes):
             monkeypatch.setattr(module, "BLOCK", request.param)
-        monkeypatch.setattr("opmatrix.testdata.arrays.BLOCK", request.param)
+        for name in ("arrays", "ruled_values"):
+            monkeypatch.setattr(f"opmatrix.testdata.{name}.BLOCK", request.param)
 
     return use
 
@@ -110,6 +112,29 @@ def test_numbers_drawn_in_blocks_are_those_of_the_whole(dtype: DType, small_bloc
     assert compare.same_bytes(array(tensor, dtype, seed_of="a/b/c"), whole)
     with pytest.raises(DataError, match=r"does not fit uint8, and is drawn with mean=0 and deviation=1e\+09"):
         array(Random(shape=(300,), deviation=1e9), "uint8", seed_of="a/b/c")
+
+
+@pytest.mark.parametrize(
+    ("rule", "dtype"),
+    [
+        (ValueRule(minimum=0.0), "float32"),
+        (ValueRule(minimum=-1.0, maximum=1.0), "bfloat16"),
+        (ValueRule(minimum=0, maximum=9, sorted="ascending"), "int64"),
+        (ValueRule(minimum=3), "int32"),
+        (ValueRule(minimum=0, unique=True), "int32"),
+        (ValueRule(allowed=(-1, 2, 5)), "int8"),
+        (ValueRule(unique=True, sorted="descending"), "float64"),
+    ],
+)
+def test_values_with_a_rule_drawn_in_blocks_are_those_of_the_whole(
+    rule: ValueRule, dtype: DType, small_blocks: Callable[[], None]
+) -> None:
+    def drawn() -> Array:
+        return random_values(Random(shape=(13, 17), mean=0.5, deviation=2.0), rule, {}, dtype, seed_of="a/b/c")
+
+    whole = drawn()
+    small_blocks()
+    assert compare.same_bytes(drawn(), whole) and len(np.unique(whole)) > 2
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
