@@ -23,6 +23,7 @@ SMALLEST = {
     "cluster": (["--rounds", "1", "--smallest", "--workers", "1"], "alone: none of "),
     "growth": (["--operators", "1", "--rounds", "1"], "1  default"),
     "loop": (["--rounds", "1", "--smallest"], "Python alone, importing doit"),
+    "memory": (["--smallest"], "copies, allowed: 4"),
     "new": (["--rounds", "1", "--smallest"], "goal: 10 s"),
     "report": (["--cells", "5", "--rounds", "1"], "one cell failed"),
     "sharing": (["--rounds", "1", "--smallest"], "nothing to do"),
