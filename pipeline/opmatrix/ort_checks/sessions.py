@@ -62,6 +62,7 @@ class OrtSessions:
             if not path.exists():
                 raise VerifyError(missing(path, run=f"python -m opmatrix compile {path.parent.name}"))
         self._options = self._all_options(arena=not sanitized)
+        self.levels = LibraryLevels(library) if cpu_levels else NO_LEVELS
 
     def _all_options(self, *, arena: bool) -> dict[str, ort.SessionOptions]:
         return {
@@ -69,7 +70,6 @@ class OrtSessions:
             for name, (level, threads) in SETTINGS.items()
             if threads == 1 or self.library  # how ONNX Runtime's own kernels split their work is not tested
         }
-        self.levels = LibraryLevels(library) if cpu_levels else NO_LEVELS
 
     @cached_property
     def _options_for_large(self) -> dict[str, ort.SessionOptions]:
