@@ -200,8 +200,8 @@ def from_session(session: object, binding: object, nodes: int) -> Timed:
 def chain(name: str, space: str, nodes: int, *, known: bool = True) -> bytes:
     """Return a model with a chain of nodes of an operator in the domain of a binding, or of the built-in operator.
 
-    `known`: with the sizes of every value, as most exporters write them. ONNX Runtime plans memory where it knows sizes,
-    which takes time in each node; without them it knows those of the generated binding alone, which infers them.
+    `known`: with the sizes of every value, as most exporters write them. ONNX Runtime plans memory where it knows
+    sizes, which takes time in each node; without them it knows those of the generated binding alone, which infers them.
     """
     import numpy as np
     import onnx
