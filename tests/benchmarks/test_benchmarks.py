@@ -19,6 +19,7 @@ PARTS = {"measuring", "plot", "toy"}  # modules that the programs import
 # The programs that need only their smallest size, and the end of their output.
 SMALLEST = {
     "against": (["HEAD", "--smallest", "--only", "no-op"], "no-op"),
+    "calls": (["--smallest"], "built-in: Add"),
     "check_models": (["--sample", "16", "--faults", "8"], "and named"),
     "cluster": (["--rounds", "1", "--smallest", "--workers", "1"], "alone: none of "),
     "growth": (["--operators", "1", "--rounds", "1"], "1  default"),
