@@ -66,5 +66,6 @@ SPEC = OpSpec(
         },
     },
     min_opset=12,
+    cpu_levels=True,
     kernel=KERNEL,
 )
