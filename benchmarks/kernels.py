@@ -316,8 +316,8 @@ def nms_ort(build: Path, *, smallest: bool, threads: int) -> Iterator[Row]:
     for name, count, crowded, classes in kinds(smallest):
         b, s, c = boxes(count, crowded=crowded)
         feeds = {"boxes": b, "scores": s} | ({"classes": c} if classes else {})
-        node = helper.make_node("NonMaximumSuppression", list(feeds), ["i", "s", "k"], domain="opmatrix")
-        node.output[:] = ["indices", "selected", "kept"]
+        given = ["boxes", "scores", "classes" if classes else "", ""]
+        node = helper.make_node("NonMaximumSuppression", given, ["indices", "best", "kept"], domain="opmatrix")
         own = session(node, feeds, node.output)
         # One row of scores for each class; a score of 0 is not above the threshold.
         rows = np.zeros((1, 80 if classes else 1, count), np.float32)
@@ -332,7 +332,7 @@ def nms_ort(build: Path, *, smallest: bool, threads: int) -> Iterator[Row]:
         other = session(node, theirs, node.output, limits)
 
         def ours(run=own.run, feeds=feeds) -> Any:  # type: ignore[no-untyped-def]
-            return run(None, feeds)
+            return run(["indices"], feeds)
 
         def peer(run=other.run, feeds=theirs) -> Any:  # type: ignore[no-untyped-def]
             return run(None, feeds)

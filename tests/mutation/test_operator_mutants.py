@@ -107,14 +107,14 @@ def test_keys_do_not_depend_on_edits_elsewhere() -> None:
     before = kernel_mutants(path, source, {})
     moved = source.replace("struct Moments {", "// A comment of two\n// lines.\nstruct Moments {")
     assert keys(kernel_mutants(path, moved, {})) == keys(before)
-    spaced = source.replace("const double offset = sum /", "const double offset =  // per element\n      sum /\n     ")
+    spaced = source.replace("const double offset = block.sum /", "const double offset =  // per element\n      block.sum /\n     ")
     assert keys(kernel_mutants(path, spaced, {})) == keys(before)
     assert spaced.count("per element") == 1
     edited = kernel_mutants(path, source.replace("double square = 0;", "double square = 0; g(0 < 1);"), {})
-    for function in ("normalize", "normalize_group", "checked_groups", "group_norm"):
+    for function in ("normalize", "normalize_group", "checked_groups", "group_norm", "sums"):
         assert keys(edited, function) == keys(before, function)
     assert not {*keys(before, "moments")} - {*keys(edited, "moments")}
-    changed = kernel_mutants(path, source.replace("sum += sums[0][lane];", "sum += 2 * sums[0][lane];"), {})
+    changed = kernel_mutants(path, source.replace("sums[chain] += d;", "sums[chain] += 2 * d;"), {})
     assert 0 < len({*keys(before)} - {*keys(changed)}) < 12
 
 
