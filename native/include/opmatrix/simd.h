@@ -23,6 +23,22 @@ inline constexpr int kBytes = 16;
 template <typename T>
 inline constexpr int kLanes = kBytes / static_cast<int>(sizeof(T));
 
+namespace detail {
+
+template <typename T>
+inline constexpr bool kIsLane = !__is_class(T) && !__is_enum(T);
+template <>
+inline constexpr bool kIsLane<bool> = false;
+
+template <typename T, int N>
+constexpr int size_of_vector() {
+  static_assert(kIsLane<T>, "simd: lanes are float, double or integers; load converts other dtypes of memory");
+  static_assert(N > 0 && (N & (N - 1)) == 0, "simd: the number of lanes is a power of 2");
+  return N * static_cast<int>(sizeof(T));
+}
+
+}  // namespace detail
+
 /// N numbers of type T: float, double or an integer. Of two vectors, an operator takes the lanes with the same index;
 /// of a vector and a number, each lane and the number. Let N be as it is, or lower: GCC splits a vector that is wider
 /// than a register into many slow instructions. N is a power of 2. Half, BFloat16 and the smaller types are types of
@@ -35,7 +51,7 @@ inline constexpr int kLanes = kBytes / static_cast<int>(sizeof(T));
 ///     if (i < count)
 ///       simd::store_part(y + i, simd::load_part<float>(x + i, count - i) * step + 1.0F, count - i);
 template <typename T, int N = kLanes<T>>
-using Vec [[gnu::vector_size(N * sizeof(T))]] = T;
+using Vec [[gnu::vector_size(detail::size_of_vector<T, N>())]] = T;
 
 namespace detail {
 

@@ -15,7 +15,9 @@ namespace detail {
 /// error of the result (Lawson's algorithm, 50 digits), rounded; those of log are of FreeBSD's msun, e_logf.c and
 /// e_log.c (Sun Microsystems, 1993).
 template <typename T>
-struct Constants;
+struct Constants {
+  static_assert(kFloating<T>, "exp, log, erf and tanh take vectors of float or double");
+};
 
 template <>
 struct Constants<float> {
@@ -24,6 +26,8 @@ struct Constants<float> {
   static constexpr float kLn2High = 0.693359375F;  // 9 bits: its product with an exponent is exact
   static constexpr float kLn2Low = -2.12194440e-4F;
   static constexpr float kExpMost = 89.0F, kExpLeast = -104.0F;  // beyond, exp is infinite or 0
+  static constexpr float kExpNormal = 87.0F;                     // up to here, it is a normal number
+  static constexpr float kRound = 12582912.0F;                   // 1.5 * 2^23: a sum with it is whole
   static constexpr float kExp[] = {0.49999994F, 0.16666521F, 0.04166848F, 0.008368672F, 0.0013809339F};  // 2^-28.3
   static constexpr float kLog[] = {0.66666662693F, 0.40000972152F, 0.28498786688F, 0.24279078841F};
   static constexpr float kErfNear[] = {0.12837917F,  -0.37612626F,    0.112835854F, -0.026853824F,
@@ -40,7 +44,8 @@ struct Constants<double> {
   static constexpr double kLog2E = 1.4426950408889634;
   static constexpr double kLn2High = 6.93147180369123816490e-01;  // 33 bits
   static constexpr double kLn2Low = 1.90821492927058770002e-10;
-  static constexpr double kExpMost = 710.0, kExpLeast = -746.0;
+  static constexpr double kExpMost = 710.0, kExpLeast = -746.0, kExpNormal = 708.0;
+  static constexpr double kRound = 6755399441055744.0;  // 1.5 * 2^52
   static constexpr double kExp[] = {0.5000000000000011,    0.16666666666666424,    0.04166666666653031,
                                     0.008333333333486102,  0.0013888888943609685,  0.00019841269525138695,
                                     2.480149311778523e-05, 2.7557569731166098e-06, 2.763024041358169e-07,
@@ -97,11 +102,10 @@ struct Exponential {
 };
 
 /// W. Cody, W. Waite, Software Manual for the Elementary Functions, 1980, chapter 6: x = n * ln 2 + r, |r| <= ln 2 / 2,
-/// and e^r - 1 = r + r^2 * polynomial(r).
+/// and e^r - 1 = r + r^2 * polynomial(r). `n` is x / ln 2, rounded.
 template <typename V>
-[[gnu::always_inline]] inline Exponential<V> exponential(V x) {
+[[gnu::always_inline]] inline Exponential<V> exponential(V x, V n) {
   using C = Constants<Lane<V>>;
-  const V n = round_even(x * C::kLog2E);
   const V first = fma(n, all_of<V>(-C::kLn2High), x);  // exact
   const V second = n * C::kLn2Low;
   const V r = first - second;
@@ -110,6 +114,10 @@ template <typename V>
   const V more = fma(square, polynomial(r, C::kExp), rest);
   const V high = r + more;
   return {high, more - (high - r), n};
+}
+template <typename V>
+[[gnu::always_inline]] inline Exponential<V> exponential(V x) {
+  return exponential(x, round_even(x * Constants<Lane<V>>::kLog2E));
 }
 
 /// 2^n for whole n of a normal number.
@@ -124,19 +132,26 @@ template <typename V>
 
 }  // namespace detail
 
-/// e^x.
+/// e^x. At most 0.84 ULP for float, 0.89 for double; x86-64-v2: 0.85 and 0.90.
 template <typename V>
 [[gnu::always_inline]] inline V exp(V x) {
   using C = detail::Constants<detail::Lane<V>>;
-  const V least = detail::all_of<V>(C::kExpLeast);
-  const V most = detail::all_of<V>(C::kExpMost);
-  const auto parts = detail::exponential(min(most, max(least, x)));  // a NaN stays
+  using T = detail::Lane<V>;
+  const V shifted = fma(x, detail::all_of<V>(C::kLog2E), detail::all_of<V>(C::kRound));
+  const V n = shifted - C::kRound;
+  const V fraction = 1 + detail::exponential(x, n).high;
+  // The last bits of `shifted` are n: the exponent of a normal result is n more.
+  const V normal = (V)((detail::Ints<V>)fraction + ((detail::Ints<V>)shifted << C::kFraction));
+  if (all(abs(x) < C::kExpNormal)) return normal;
   // Two factors, because 2^n may be subnormal or too great where the result is not.
-  const V half = floor(parts.exponent * detail::Lane<V>(0.5));
-  return (1 + parts.high) * detail::power_of_two(half) * detail::power_of_two(parts.exponent - half);
+  const V half = floor(n * T(0.5));
+  const V found = fraction * detail::power_of_two(half) * detail::power_of_two(n - half);
+  const V most = select(x > C::kExpMost, detail::all_of<V>(static_cast<T>(__builtin_inf())), found);
+  return select(x < C::kExpLeast, V{}, most);
 }
 
-/// The natural logarithm: -infinity at 0, NaN below.
+/// The natural logarithm: -infinity at 0, NaN below. At most 0.81 ULP for float, 0.82 for double; x86-64-v2: 0.81 and
+/// 0.82.
 template <typename V>
 [[gnu::always_inline]] inline V log(V x) {
   using T = detail::Lane<V>;
@@ -169,7 +184,7 @@ template <typename V>
   return select(x > 0, positive, special);
 }
 
-/// The error function.
+/// The error function. At most 0.97 ULP for float, 1.3 for double; x86-64-v2: 1.25 and 1.5.
 template <typename V>
 [[gnu::always_inline]] inline V erf(V x) {
   using C = detail::Constants<detail::Lane<V>>;
@@ -183,7 +198,7 @@ template <typename V>
   return select(size < 1, near, detail::with_sign(far, x));
 }
 
-/// The hyperbolic tangent.
+/// The hyperbolic tangent. At most 1.35 ULP for float, 1.35 for double; x86-64-v2: 1.35 and 1.35.
 template <typename V>
 [[gnu::always_inline]] inline V tanh(V x) {
   using T = detail::Lane<V>;
