@@ -145,13 +145,14 @@ void normalize_in_float(const T* x, std::int64_t count, std::int64_t room, const
     if (i + kFloats > count) break;
     normalize(x + i, kFloats, kFloats, line, y + i);
   }
-  normalize(x + i, count - i, room - i, line, y + i);
+  if (i < count) normalize(x + i, count - i, room - i, line, y + i);
 }
 
 /// Returns a power of two above `rate`, at most four times as large.
 inline double power_above(double rate) {
+  using Number = double;  // doit mutate cannot read a keyword as an argument
   const auto bits = __builtin_bit_cast(std::uint64_t, rate);
-  return __builtin_bit_cast(double, (bits & 0x7FE0'0000'0000'0000) + 0x0010'0000'0000'0000);
+  return __builtin_bit_cast(Number, (bits & 0x7FE0'0000'0000'0000) + 0x0010'0000'0000'0000);
 }
 
 /// Whether float has the range for what is computed with these.

@@ -91,7 +91,10 @@ class Columns {
   /// Whether one of the boxes overlaps `box` by more than `threshold` of what both cover together; a NaN compares
   /// false.
   bool overlap(const Box& box, double threshold) const {
-    using simd::broadcast, simd::load, simd::max, simd::min;
+    using simd::broadcast;
+    using simd::load;
+    using simd::max;
+    using simd::min;
     const auto left = broadcast(box.left), top = broadcast(box.top);
     const auto right = broadcast(box.right), bottom = broadcast(box.bottom);
     const double covered = area(box);

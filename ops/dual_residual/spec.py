@@ -34,22 +34,22 @@ void dual_residual(TensorView<const T> x, TensorView<const T> y, float alpha, Te
   constexpr int kLanes = simd::kLanes<Wide>;
   const Wide factor = static_cast<Wide>(alpha);
   parallel_for(0, x.numel(), 32768, [&](std::int64_t begin, std::int64_t end) {
-    const T* const a = x.data;
-    const T* const b = y.data;
-    T* const a_residual = x_residual.data;
-    T* const b_residual = y_residual.data;
-    std::int64_t i = begin;
-    for (; i + kLanes <= end; i += kLanes) {
-      const auto u = simd::load<Wide>(a + i);
-      const auto v = simd::load<Wide>(b + i);
-      simd::store(a_residual + i, factor * u - v);
-      simd::store(b_residual + i, factor * v - u);
+    const std::int64_t whole = begin + (end - begin) / kLanes * kLanes;
+    const T* const from_x = x.data;  // in registers: a compiler cannot know that no store changes the views
+    const T* const from_y = y.data;
+    T* const to_x = x_residual.data;
+    T* const to_y = y_residual.data;
+    for (std::int64_t i = begin; i < whole; i += kLanes) {
+      const auto a = simd::load<Wide>(from_x + i);
+      const auto b = simd::load<Wide>(from_y + i);
+      simd::store(to_x + i, factor * a - b);
+      simd::store(to_y + i, factor * b - a);
     }
-    for (; i < end; ++i) {
-      const Wide u = a[i];
-      const Wide v = b[i];
-      a_residual[i] = static_cast<T>(factor * u - v);
-      b_residual[i] = static_cast<T>(factor * v - u);
+    for (std::int64_t i = whole; i < end; ++i) {
+      const Wide a = x.data[i];
+      const Wide b = y.data[i];
+      x_residual.data[i] = static_cast<T>(factor * a - b);
+      y_residual.data[i] = static_cast<T>(factor * b - a);
     }
   });
 }

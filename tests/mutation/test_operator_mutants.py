@@ -121,7 +121,7 @@ def test_keys_do_not_depend_on_edits_elsewhere() -> None:
 def test_a_kernel_in_a_declaration_has_the_lines_of_the_declaration() -> None:
     spec, mutants = mutants_of(ROOT, "dual_residual")
     first = next(m for m in mutants if m.kind == "result" and m.after == "{}")
-    assert (first.path, first.line) == ("ops/dual_residual/spec.py", 36)
+    assert (first.path, first.line) == ("ops/dual_residual/spec.py", 51)
     assert "+      x_residual.data[i] = {};" in first.diff(spec.kernel or "")
 
 
