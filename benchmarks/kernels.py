@@ -4,15 +4,15 @@
     ./run python benchmarks/kernels.py group_norm --threads 1
     ./run python benchmarks/kernels.py --plot docs/images     also draws the ratios, by the number of elements
 
-The operators are compiled from the working tree, in a folder of their own. Each part is a process in which an operator and
-its peers alternate (A B C A B C ...), on the same inputs: group_norm and torch.nn.functional.group_norm; nms and
-torchvision.ops.nms or batched_nms, and in ONNX Runtime its NonMaxSuppression; dual_residual and the expression in torch.
-Ratios are to the peer in the same round, below 1 is faster: the median, and in brackets the range of the middle 80%.
-With one thread, times are CPU time of the thread; with two, of the clock. Memory that was freed is kept by the
-process, so that neither pays for pages of the kernel.
+The operators are compiled from the working tree, in a folder of their own. Each part is a process in which an operator
+and its peers alternate (A B C A B C ...), on the same inputs: group_norm and torch.nn.functional.group_norm; nms and
+torchvision.ops.nms or batched_nms, and in ONNX Runtime its NonMaxSuppression; dual_residual and the expression in
+torch. Ratios are to the peer in the same round, below 1 is faster: the median, and in brackets the range of the middle
+80%. With one thread, times are CPU time of the thread; with two, of the clock. The process keeps memory that was freed,
+so that nobody pays for new pages.
 
-`copy` is the ratio to torch's copy of as many bytes as the operator must read and write. `errors` are the largest of the
-operator and of the peer, from the formula in numpy.longdouble, of the first sample; for nms, how many boxes are kept.
+`copy` is the ratio to torch's copy of as many bytes as the operator must read and write. `errors` are the largest of
+the operator and of the peer, from the formula in numpy.longdouble, in the first sample; for nms, how many are kept.
 `scaling` is by how much two threads are faster than one, divided by the same of a loop that is bound as the row is: the
 copy, or an exponential in the cache.
 """
@@ -30,6 +30,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -181,26 +182,31 @@ def group_norm(build: Path, *, smallest: bool, threads: int) -> Iterator[Row]:
             x, scale, bias = (torch.randn(size).to(dtype) for size in (shape, shape[1], shape[1]))
             number, out = torch.tensor([float(groups)]), torch.empty_like(x)
 
-            def check(x=x, number=number, scale=scale, bias=bias, groups=groups) -> str:  # type: ignore[no-untyped-def]
-                worst = []
-                for mean in MEANS:
-                    moved = (x[:1].double() + mean).to(x.dtype)
-                    truth = exact(moved, groups, scale, bias)
-                    both = (operator(moved, number, scale, bias, EPSILON), functional.group_norm(
-                        moved, groups, scale, bias, EPSILON))  # fmt: skip
-                    worst.append(" ".join(f"{error(found, truth):.1e}" for found in both))
-                return ", ".join(f"mean {mean:g}: {text}" for mean, text in zip(MEANS, worst, strict=True))
-
             yield Row(
                 name=f"{'x'.join(map(str, shape))} {name}",
-                ours=lambda x=x, n=number, s=scale, b=bias: operator(x, n, s, b, EPSILON),
-                peer=lambda x=x, g=groups, s=scale, b=bias: functional.group_norm(x, g, s, b, EPSILON),
-                copy=lambda x=x, out=out: out.copy_(x),
-                elements=x.numel(), moved=2 * x.nbytes, check=check,
+                ours=partial(operator, x, number, scale, bias, EPSILON),
+                peer=partial(functional.group_norm, x, groups, scale, bias, EPSILON),
+                copy=partial(out.copy_, x),
+                elements=x.numel(), moved=2 * x.nbytes,
+                check=partial(errors_at_means, x[:1], groups, scale, bias),
             )  # fmt: skip
 
 
 EPSILON = 2.0**-17  # a float of ONNX and a double are equal
+
+
+def errors_at_means(x: Any, groups: int, scale: Any, bias: Any) -> str:
+    """Return the largest errors of the operator and of torch, with x moved to other means."""
+    import torch
+
+    number, found = torch.tensor([float(groups)]), []
+    for mean in MEANS:
+        moved = (x.double() + mean).to(x.dtype)
+        truth = exact(moved, groups, scale, bias)
+        ours = torch.ops.mynamespace.custom_group_norm(moved, number, scale, bias, EPSILON)
+        peer = torch.nn.functional.group_norm(moved, groups, scale, bias, EPSILON)
+        found.append(f"mean {mean:g}: {error(ours, truth):.1e} {error(peer, truth):.1e}")
+    return ", ".join(found)
 
 
 def exact(x: Any, groups: int, scale: Any, bias: Any) -> Any:
@@ -221,31 +227,41 @@ def error(found: Any, truth: Any) -> float:
 
 
 def dual_residual(build: Path, *, smallest: bool, threads: int) -> Iterator[Row]:
-    import numpy as np
     import torch
 
     torch.set_num_threads(threads)
     torch.ops.load_library(library(build, "dual_residual"))
-    operator, alpha = torch.ops.cst.dual_residual, 1.7
+    operator = torch.ops.cst.dual_residual
     for size in SIZES[:1] if smallest else SIZES:
         for name in DTYPES[:1] if smallest else DTYPES:
             torch.manual_seed(0)
             both = torch.randn(2, size).to(getattr(torch, name))
             x, y, out = both[0], both[1], torch.empty_like(both)
 
-            def check(x=x, y=y) -> str:  # type: ignore[no-untyped-def]
-                a, b = (value[:100_000].double().numpy().astype(np.longdouble) for value in (x, y))
-                truth = np.longdouble(np.float32(alpha)) * a - b
-                found = (operator(x, y, alpha)[0], alpha * x - y)
-                return " ".join(f"{error(value[:100_000], truth):.1e}" for value in found)
-
             yield Row(
                 name=f"{size} {name}",
-                ours=lambda x=x, y=y: operator(x, y, alpha),
-                peer=lambda x=x, y=y: (alpha * x - y, alpha * y - x),
-                copy=lambda both=both, out=out: out.copy_(both),
-                elements=size, moved=2 * both.nbytes, check=check,
+                ours=partial(operator, x, y, ALPHA),
+                peer=partial(in_torch, x, y),
+                copy=partial(out.copy_, both),
+                elements=size, moved=2 * both.nbytes, check=partial(errors_of_residuals, x[:100_000], y[:100_000]),
             )  # fmt: skip
+
+
+ALPHA = 1.7
+
+
+def in_torch(x: Any, y: Any) -> tuple[Any, Any]:
+    return ALPHA * x - y, ALPHA * y - x
+
+
+def errors_of_residuals(x: Any, y: Any) -> str:
+    import numpy as np
+    import torch
+
+    a, b = (value.double().numpy().astype(np.longdouble) for value in (x, y))
+    truth = np.longdouble(np.float32(ALPHA)) * a - b  # the operator's attribute is a float
+    both = (torch.ops.cst.dual_residual(x, y, ALPHA), in_torch(x, y))
+    return " ".join(f"{error(found[0], truth):.1e}" for found in both)
 
 
 def boxes(count: int, *, crowded: bool) -> tuple[Any, Any, Any]:
@@ -281,17 +297,18 @@ def nms_torch(build: Path, *, smallest: bool, threads: int) -> Iterator[Row]:
     for name, count, crowded, classes in kinds(smallest):
         b, s, c = map(torch.from_numpy, boxes(count, crowded=crowded))
 
-        def ours(b=b, s=s, c=c if classes else None) -> Any:  # type: ignore[no-untyped-def]
-            return operator(b, s, c, None, [], 0.5, 0.0, 0)
+        ours = partial(operator, b, s, c if classes else None, None, [], 0.5, 0.0, 0)
+        peer: Call | None = None
+        if ops:
+            peer = partial(ops.batched_nms, b, s, c, 0.5) if classes else partial(ops.nms, b, s, 0.5)
+        moved = b.nbytes + s.nbytes
+        yield Row(name=name, ours=ours, peer=peer, elements=count, moved=moved, check=partial(kept, ours, peer))
 
-        def peer(b=b, s=s, c=c if classes else None) -> Any:  # type: ignore[no-untyped-def]
-            return ops.nms(b, s, 0.5) if c is None else ops.batched_nms(b, s, c, 0.5)
 
-        def check(ours=ours, peer=peer) -> str:  # type: ignore[no-untyped-def]
-            return f"kept {len(ours()[0])}" + (f" {len(peer())}" if ops else "")
-
-        peers = peer if ops else None
-        yield Row(name=name, ours=ours, peer=peers, elements=count, moved=b.nbytes + s.nbytes, check=check)
+def kept(ours: Call, peer: Call | None) -> str:
+    """Return how many boxes are kept; outputs are tensors, or lists of which the first has a row for each."""
+    found = [call() for call in (ours, peer) if call is not None]
+    return " ".join(["kept", *(str(len(one[0] if isinstance(one, tuple | list) else one)) for one in found)])
 
 
 def nms_ort(build: Path, *, smallest: bool, threads: int) -> Iterator[Row]:
@@ -331,16 +348,9 @@ def nms_ort(build: Path, *, smallest: bool, threads: int) -> Iterator[Row]:
         node = helper.make_node("NonMaxSuppression", ["boxes", "scores", "most", "iou", "score"], ["selected"])
         other = session(node, theirs, node.output, limits)
 
-        def ours(run=own.run, feeds=feeds) -> Any:  # type: ignore[no-untyped-def]
-            return run(["indices"], feeds)
-
-        def peer(run=other.run, feeds=theirs) -> Any:  # type: ignore[no-untyped-def]
-            return run(None, feeds)
-
-        def check(ours=ours, peer=peer) -> str:  # type: ignore[no-untyped-def]
-            return f"kept {len(ours()[0])} {len(peer()[0])}"
-
-        yield Row(name=name, ours=ours, peer=peer, elements=count, moved=b.nbytes + s.nbytes, check=check)
+        ours, peer = partial(own.run, ["indices"], feeds), partial(other.run, None, theirs)
+        moved = b.nbytes + s.nbytes
+        yield Row(name=name, ours=ours, peer=peer, elements=count, moved=moved, check=partial(kept, ours, peer))
 
 
 PARTS: Mapping[str, tuple[str, Callable[..., Iterator[Row]]]] = {
@@ -383,7 +393,8 @@ def measured(name: str, build: Path, *, smallest: bool, threads: int, seconds: f
     options = ["--smallest"] if smallest else []
     command = [sys.executable, __file__, "--part", name, "--build", str(build), "--seconds", str(seconds), *options]
     environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
-    with subprocess.Popen([*command, "--threads", str(threads)], stdout=subprocess.PIPE, text=True, env=environment) as child:
+    command += ["--threads", str(threads)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as child:
         for line in child.stdout or ():
             if not line.startswith("{"):
                 print(line, end="", flush=True)
@@ -407,7 +418,7 @@ def draw(folder: Path, results: Sequence[Result]) -> None:
                 kind = result.name.partition(" ")[2] or "boxes"
                 lines.setdefault(kind, []).append((log10(max(result.elements, 1)), statistics.median(result.peer)))
         if lines:
-            title = f"{name.partition('_torch')[0].partition('_ort')[0]}: time as a share of {peer}, by log10 of elements"
+            title = f"{name.split('_torch')[0].split('_ort')[0]}: time as a share of {peer}, by log10 of elements"
             (folder / f"kernels-{name.replace('_', '-')}.svg").write_text(plot.render(title, lines))
 
 
