@@ -431,7 +431,9 @@ def main() -> int:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all ratios")
     parser.add_argument("--smallest", action="store_true", help="a row of each part, one thread: what a test runs")
     parser.add_argument("--part", help=argparse.SUPPRESS)
-    parser.add_argument("--build", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--build", type=Path, metavar="FOLDER", help="do not compile: use the operators of a build folder"
+    )
     options = parser.parse_args()
     seconds = 0.01 if options.smallest else options.seconds
     if options.part:
@@ -444,7 +446,7 @@ def main() -> int:
     names = [name for name in OPERATORS if any(part.startswith(name) for part in parts)]
     results: list[Result] = []
     with tempfile.TemporaryDirectory() as folder:
-        build = compiled(Path(folder), names)
+        build = options.build or compiled(Path(folder), names)
         for part in parts:
             print(f"\n{part}: peer is {PARTS[part][0]}\n{HEAD}", flush=True)
             for threads in [1] if options.smallest else options.threads:
