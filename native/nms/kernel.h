@@ -57,11 +57,15 @@ void sort(Candidate* items, Candidate* spare, std::int64_t count, const Before& 
       const std::int64_t end = middle + size < count ? middle + size : count;
       std::int64_t a = begin;
       std::int64_t b = middle;
-      for (std::int64_t k = begin; k < end; ++k) {
-        const bool second = a == middle || (b < end && before(items[b], items[a]));
-        spare[k] = items[second ? b : a];
-        (second ? b : a) += 1;
+      std::int64_t k = begin;
+      while (a < middle && b < end) {  // without a branch on the order, which no processor predicts
+        const bool second = before(items[b], items[a]);
+        spare[k++] = items[second ? b : a];
+        a += !second;
+        b += second;
       }
+      while (a < middle) spare[k++] = items[a++];
+      while (b < end) spare[k++] = items[b++];
     }
     for (std::int64_t k = 0; k < count; ++k) items[k] = spare[k];
   }
