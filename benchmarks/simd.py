@@ -10,7 +10,7 @@ libhwy-dev, libxsimd-dev); where one is missing, the program says so and leaves 
 
 Compile time is CPU time of g++. Speed is the time of opmatrix by that of the other, so more than 1 means that the other
 is faster: the median of all rounds, and the quartiles. A round runs all libraries one after another, on 4,099 numbers
-that are in the first cache. An error is in ULP, of 65,536 numbers between -80 and 80, compared with exp of a wider type.
+that are in the first cache. An error is in ULP, of 65,536 numbers from -80 to 80, compared with exp of a wider type.
 """
 
 from __future__ import annotations
@@ -85,7 +85,9 @@ def call(library: ctypes.CDLL, kernel: str) -> Any:
     return function
 
 
-def race(timing: ctypes.CDLL, libraries: Mapping[str, ctypes.CDLL], kernel: str, rounds: int) -> Mapping[str, list[float]]:
+def race(
+    timing: ctypes.CDLL, libraries: Mapping[str, ctypes.CDLL], kernel: str, rounds: int
+) -> Mapping[str, list[float]]:
     """Return the seconds of one call by each library, in each round."""
     timing.seconds.restype = ctypes.c_double
     x = np.random.default_rng(2).uniform(-4, 4, COUNT).astype(KERNELS[kernel])
@@ -126,7 +128,9 @@ def main() -> int:
         for _ in range(1 if arguments.smallest else max(3, rounds // 3)):
             for name, level in took:
                 into = place / f"{name}-{level}.so"
-                took[name, level].append(compile_shared(compiler, SOURCES / f"{name}.cc", into, f"-march=x86-64-v{level}"))
+                took[name, level].append(
+                    compile_shared(compiler, SOURCES / f"{name}.cc", into, f"-march=x86-64-v{level}")
+                )
         print(f"{'':10} {'compile v3, CPU s':>22} {'compile v2, v3 and v4':>24} {'lines':>7}")
         for name in used:
             three = [sum(each) for each in zip(*(took[name, level] for level in LEVELS), strict=True)]

@@ -139,6 +139,7 @@ def _signature(node: Node, parsed: syntax.Code) -> str:
         end = value.start_byte if value else node.end_byte
     text = parsed.data[node.start_byte : end].decode().rstrip().removesuffix(";").removesuffix("\\").rstrip()
     text = re.sub(r" \[\[gnu::[^]]*\]\] = .*", "", text)  # Pygments cannot read an attribute in an alias
+    text = text.replace("[[gnu::always_inline]] inline ", "")  # no difference to who calls it
     return re.sub(f"^ {{{node.start_point[1]}}}", "", text, flags=re.MULTILINE)
 
 

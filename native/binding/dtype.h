@@ -93,17 +93,24 @@ inline constexpr DType dtype_of<std::uint64_t> = DType::uint64;
 template <>
 inline constexpr DType dtype_of<bool> = DType::boolean;
 
-/// Throws unless `found` is one of `allowed`: "group_norm: x must be float32 or float64, got int64".
-inline void check_dtype(const char* op, const char* argument, DType found, std::initializer_list<DType> allowed) {
+[[noreturn, gnu::cold]] inline void fail_dtype(const char* op, const char* argument, DType found,
+                                               std::initializer_list<DType> allowed) {
   char list[240] = "";
   int length = 0;
   for (const DType& dtype : allowed) {
-    if (dtype == found) return;
     const char* separator = &dtype == allowed.begin() ? "" : &dtype + 1 == allowed.end() ? " or " : ", ";
     length +=
         std::snprintf(list + length, sizeof list - static_cast<std::size_t>(length), "%s%s", separator, name(dtype));
   }
   throw Error{op, ": ", argument, " must be ", list, ", got ", name(found)};
+}
+
+/// Throws unless `found` is one of `allowed`: "group_norm: x must be float32 or float64, got int64".
+inline void check_dtype(const char* op, const char* argument, DType found, std::initializer_list<DType> allowed) {
+  for (const DType dtype : allowed) {
+    if (dtype == found) return;
+  }
+  fail_dtype(op, argument, found, allowed);
 }
 
 /// Throws unless `found` is the dtype that an earlier argument of the same type variable has.

@@ -20,12 +20,16 @@ class Threads {
 /// While it lives, `parallel_for` on this thread uses `threads`; null makes it serial.
 class UseThreads {
  public:
-  explicit UseThreads(Threads* threads) noexcept;
-  ~UseThreads();
+  explicit UseThreads(Threads* threads) noexcept : lent_(lent()), before_(*lent_) { *lent_ = threads; }
+  ~UseThreads() { *lent_ = before_; }
   UseThreads(const UseThreads&) = delete;
   UseThreads& operator=(const UseThreads&) = delete;
 
+  /// What is lent to this thread: found once, because each access from a library is a call.
+  static Threads** lent() noexcept;
+
  private:
+  Threads** lent_;
   Threads* before_;
 };
 

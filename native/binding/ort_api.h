@@ -32,6 +32,16 @@ inline constexpr std::size_t kGetStrings = 417;  // among the functions of OrtAp
 static_assert(offsetof(OrtApi, KernelInfoGetAttributeArray_string) / sizeof(void*) == kGetStrings);
 #endif
 
+/// GetTensorElementTypeAndShapeDataReference of ONNX Runtime 1.24 and newer, likewise: the sizes without a copy of
+/// them.
+using GetShape = OrtStatusPtr(ORT_API_CALL*)(const OrtValue*, ONNXTensorElementDataType*, const std::int64_t**,
+                                             std::size_t*);
+inline GetShape get_shape = nullptr;
+inline constexpr std::size_t kGetShape = 414;
+#if ORT_API_VERSION >= 24
+static_assert(offsetof(OrtApi, GetTensorElementTypeAndShapeDataReference) / sizeof(void*) == kGetShape);
+#endif
+
 /// An OrtStatus as an exception, until `to_status` returns it to ONNX Runtime.
 struct StatusError {
   OrtStatus* status;

@@ -23,6 +23,7 @@ inline bool choose_version(const OrtApiBase* base) {
   api = base->GetApi(chosen);
   version = chosen;
   infers_past_absent_inputs = minor >= 24;
+  if (minor >= 24) get_shape = reinterpret_cast<const GetShape*>(api)[kGetShape];
   if (minor >= 25) get_strings = reinterpret_cast<const GetStrings*>(api)[kGetStrings];
   if (minor < kOldest) {
     const Error error{"opmatrix: this library needs ONNX Runtime 1.", kOldest, " or newer, and was loaded by ",

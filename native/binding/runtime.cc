@@ -18,7 +18,7 @@ namespace opmatrix {
 namespace {
 
 // Set on the thread that calls a kernel, and there alone: who finds null works serially.
-constinit thread_local Threads* lent = nullptr;
+constinit thread_local Threads* lent_here = nullptr;
 
 /// One call of parallel_for.
 struct Region {
@@ -40,21 +40,17 @@ void work(void* context, std::int64_t begin, std::int64_t end) noexcept {
 
 }  // namespace
 
-UseThreads::UseThreads(Threads* threads) noexcept : before_(lent) {
-  lent = threads;
-}
-
-UseThreads::~UseThreads() {
-  lent = before_;
+Threads** UseThreads::lent() noexcept {
+  return &lent_here;
 }
 
 void detail::parallel_for(std::int64_t begin, std::int64_t end, std::int64_t grain, Range call, const void* f) {
   if (begin >= end) return;
-  Threads* const threads = lent;
-  if (threads == nullptr || end - begin <= grain) {
+  Threads* const threads = lent_here;
+  if (threads == nullptr) return call(f, begin, end);
+  if (end - begin <= grain) {
     const UseThreads serial(nullptr);
-    call(f, begin, end);
-    return;
+    return call(f, begin, end);
   }
   Region region{call, f};
   threads->run(begin, end, grain, work, &region);

@@ -6,7 +6,7 @@ import errno
 import hashlib
 import os
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -15,23 +15,44 @@ from types import ModuleType
 Mark = tuple[int, int, int, int]
 
 _SECOND = 1_000_000_000
+_READ = 1 << 16  # bytes of a file that are in memory at once
 _NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Write and rename, so that no reader sees half a file; a file with equal content stays untouched."""
+    write_parts(path, [content])
+
+
+def write_parts(path: Path, contents: Sequence[bytes | memoryview]) -> None:
+    """Call `write_bytes` with contents one after the other, each a series of bytes; takes no memory for large ones."""
     try:
-        if path.read_bytes() == content:
+        if _has(path, contents):
             return
     except FileNotFoundError:
         path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        temporary.write_bytes(content)
+        with temporary.open("wb") as file:
+            for content in contents:
+                file.write(content)
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def _has(path: Path, contents: Sequence[bytes | memoryview]) -> bool:
+    """Return whether a file has these contents."""
+    with path.open("rb", buffering=0) as file:
+        if os.fstat(file.fileno()).st_size != sum(map(len, contents)):
+            return False
+        for content in contents:
+            for begin in range(0, len(content), _READ):
+                part = content[begin : begin + _READ]
+                if file.read(len(part)) != part:
+                    return False
+    return True
 
 
 def write_text(path: Path, text: str) -> None:
@@ -61,7 +82,11 @@ def settled(file_mark: Mark, read_at: int) -> bool:
 
 def sha256(path: Path) -> str:
     """Return the digest of a file as hexadecimal digits."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    digest = hashlib.sha256()
+    with path.open("rb", buffering=0) as file:
+        while content := file.read(_READ):
+            digest.update(content)
+    return digest.hexdigest()
 
 
 def digests_by_path(files: Iterable[Path], root: Path) -> dict[str, str]:

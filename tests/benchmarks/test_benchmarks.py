@@ -19,15 +19,18 @@ PARTS = {"measuring", "plot", "toy"}  # modules that the programs import
 # The programs that need only their smallest size, and the end of their output.
 SMALLEST = {
     "against": (["HEAD", "--smallest", "--only", "no-op"], "no-op"),
+    "calls": (["--smallest"], "built-in: Add"),
     "check_models": (["--sample", "16", "--faults", "8"], "and named"),
     "cluster": (["--rounds", "1", "--smallest", "--workers", "1"], "alone: none of "),
     "growth": (["--operators", "1", "--rounds", "1"], "1  default"),
     "kernels": (["--smallest"], "rows at most 1.0, the slowest "),
     "loop": (["--rounds", "1", "--smallest"], "Python alone, importing doit"),
+    "memory": (["--smallest"], "copies, allowed: 4"),
     "new": (["--rounds", "1", "--smallest"], "goal: 10 s"),
     "report": (["--cells", "5", "--rounds", "1"], "one cell failed"),
     "sharing": (["--rounds", "1", "--smallest"], "nothing to do"),
     "schedule": (["--smallest"], "longest first"),
+    "simd": (["--smallest"], "greatest error of exp_double"),
     "structure": ([], "cycles between rooms"),
     "watch": (["--rounds", "1", "--turns", "3", "--smallest"], "resident process: "),
     "whole": (["--rounds", "1", "--smallest"], "of that the exporters: "),

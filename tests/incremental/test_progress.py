@@ -31,7 +31,7 @@ def events(project: Project, *arguments: str) -> list[dict[str, Any]]:
 
 
 def without_seconds(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{k: v for k, v in event.items() if k not in ("seconds", "cpu")} for event in found]
+    return [{k: v for k, v in event.items() if k not in ("seconds", "cpu", "memory")} for event in found]
 
 
 def test_json_lines(project: Project) -> None:
@@ -60,7 +60,7 @@ def test_json_lines(project: Project) -> None:
     napped = next(e for e in found if e.get("step") == "data:a" and e["event"] == "end")
     assert 0.1 <= napped["seconds"] < 1 and found[-1]["seconds"] >= napped["seconds"]
     assert 0 <= napped["cpu"] < 0.1, "it slept"
-    assert all(("cpu" in e) == (e["outcome"] != "blocked") for e in found if e["event"] == "end")
+    assert all(("cpu" in e) == ("memory" in e) == (e["outcome"] != "blocked") for e in found if e["event"] == "end")
 
 
 def test_json_lines_report_the_cost_of_a_server(project: Project) -> None:

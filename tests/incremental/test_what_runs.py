@@ -44,7 +44,7 @@ ROWS: dict[str, tuple[Callable[[RealProject], object], str]] = {
         "codegen, compile",
     ),
     "a flag": (
-        lambda p: p.replace("pipeline/opmatrix/toolchain/ninja_file.py", '_BINDING = ("-O1",)', '_BINDING = ("-O2",)'),
+        lambda p: p.replace("pipeline/opmatrix/toolchain/ninja_file.py", '_BINDING = ("-O1"', '_BINDING = ("-O2"'),
         "compile, register schema, register nodes, register kernel, register search, verify custom, report",
     ),
     "formula of a gradient": (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -148,3 +150,22 @@ def test_two_sizes_where_the_reference_refuses_other_values(tmp_path: Path) -> N
 
 def test_nothing_where_the_reference_refuses_all_that_is_larger(tmp_path: Path) -> None:
     assert pair(tmp_path, "assert x.size < 30 and weight.size < 10 and free.size < 6; return x.sum((1, 2))") == []
+
+
+def test_nothing_is_computed_whose_output_is_too_large(tmp_path: Path) -> None:
+    """The output has a million elements, and of the smallest larger input more than are allowed."""
+    spec = replace(
+        SPEC,
+        name="outer",
+        inputs=(Input(name="x", type="float32", dims=("N",)), Input(name="y", type="float32", dims=("C",))),
+        outputs=(Output(name="z", type="float32", shape=Dims(dims=("N", "C"))),),
+    )
+    case = Case(name="outer", inputs={"x": Random(shape=(1000,)), "y": Random(shape=(1000,))})
+    model, tried = Model(name="outer", cases=(case,)), list[int]()
+
+    def compute(arrays: Sequence[Array]) -> Sequence[Array] | None:
+        tried.append(math.prod(array.size for array in arrays))
+        return [np.zeros(tried[-1], np.float32)]
+
+    assert [*enlarge(spec, model, case, case_arrays(spec, model, case), compute)] == []
+    assert tried == []

@@ -14,7 +14,6 @@
 #include <cstdio>
 #include <memory>
 #include <utility>
-#include <vector>
 
 #include "dtype.h"
 #include "kernel_threads.h"
@@ -99,7 +98,9 @@ class Tensor {
 /// A tensor argument of an operator.
 class Input {
  public:
-  Input(const char* op, const char* name, const Value& value) : op_(op), name_(name), tensor_(value.toTensor()) {}
+  /// Takes the tensor, of an argument on torch's stack too.
+  Input(const char* op, const char* name, Value&& value) : op_(op), name_(name), tensor_(std::move(value).toTensor()) {}
+  Input(const char* op, const char* name, Value& value) : Input(op, name, std::move(value)) {}
 
   /// Throws unless the tensor is defined, on the CPU and dense. Everything below needs that.
   void check_dense() {
@@ -116,9 +117,10 @@ class Input {
       const at::IntArrayRef sizes = tensor_.sizes();
       return Sizes{sizes.data(), static_cast<std::int64_t>(sizes.size())};
     });
+    dtype_ = to_dtype(tensor_.scalar_type());
   }
 
-  DType dtype() const { return to_dtype(tensor_.scalar_type()); }
+  DType dtype() const { return dtype_; }
   Sizes sizes() const { return sizes_; }
 
   /// The elements in C order: a view of torch's memory, or of a copy that this object owns.
@@ -143,6 +145,7 @@ class Input {
   const char* name_;
   at::Tensor tensor_;
   at::Tensor copy_;
+  DType dtype_ = DType::other;
   Sizes sizes_;
 };
 
@@ -208,11 +211,10 @@ class Registration {
     explicit Boxed(Kernel kernel) : kernel_(kernel) {}
 
     void operator()(const c10::OperatorHandle& /*op*/, c10::DispatchKeySet /*keys*/, ::torch::jit::Stack* stack) {
-      std::vector<Value> slots = ::torch::jit::pop(*stack, arguments);
-      slots.resize(std::max(arguments, results));
-      kernel_(slots.data(), arguments, results);
-      slots.resize(results);
-      for (Value& result : slots) stack->push_back(std::move(result));
+      const std::size_t below = stack->size() - arguments;
+      if (results > arguments) stack->resize(below + results);
+      kernel_(stack->data() + below, arguments, results);
+      stack->resize(below + results);
     }
 
     std::size_t arguments = 0;

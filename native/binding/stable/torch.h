@@ -20,12 +20,15 @@ namespace opmatrix::torch {
 /// An argument or a result on torch's stack.
 using Value = StableIValue;
 
-/// Throws unless a shim succeeded: with the operation, and with torch's message where torch returns one (2.13).
-inline void check_call(AOTITorchError error, const char* op, const char* wanted) {
-  if (error == 0) return;
+[[noreturn, gnu::cold]] inline void fail_call(const char* op, const char* wanted) {
   const bool known = torch_exception_get_what_without_backtrace != nullptr;
   throw Error{op, ": torch could not ", wanted, known ? ": " : "",
               known ? torch_exception_get_what_without_backtrace() : ""};
+}
+
+/// Throws unless a shim succeeded: with the operation, and with torch's message where torch returns one (2.13).
+inline void check_call(AOTITorchError error, const char* op, const char* wanted) {
+  if (error != 0) fail_call(op, wanted);
 }
 
 /// Owns a reference to a tensor of torch.
@@ -56,83 +59,59 @@ class Tensor {
   AtenTensorHandle handle_;
 };
 
-inline DType to_dtype(std::int32_t code) {
-  const std::pair<std::int32_t, DType> known[] = {
-      {aoti_torch_dtype_float16(), DType::float16},
-      {aoti_torch_dtype_bfloat16(), DType::bfloat16},
-      {aoti_torch_dtype_float32(), DType::float32},
-      {aoti_torch_dtype_float64(), DType::float64},
-      {aoti_torch_dtype_int8(), DType::int8},
-      {aoti_torch_dtype_int16(), DType::int16},
-      {aoti_torch_dtype_int32(), DType::int32},
-      {aoti_torch_dtype_int64(), DType::int64},
-      {aoti_torch_dtype_uint8(), DType::uint8},
-      {aoti_torch_dtype_uint16(), DType::uint16},
-      {aoti_torch_dtype_uint32(), DType::uint32},
-      {aoti_torch_dtype_uint64(), DType::uint64},
-      {aoti_torch_dtype_bool(), DType::boolean},
-      {aoti_torch_dtype_complex64(), DType::complex64},
-      {aoti_torch_dtype_complex128(), DType::complex128},
-  };
-  for (const auto& [number, dtype] : known) {
-    if (number == code) return dtype;
+/// torch's numbers for what bindings compare. A Registration asks for them, before torch can call a kernel, so that no
+/// call does.
+struct Codes {
+  static constexpr std::uint32_t kMost = 64;
+
+  std::int32_t cpu = -1;
+  std::int32_t dense = -1;
+  DType dtypes[kMost] = {};                                               // by torch's number
+  std::int32_t numbers[static_cast<std::size_t>(DType::other) + 1] = {};  // by dtype, -1 for one that torch lacks
+
+  void ask() noexcept {
+    if (cpu >= 0) return;  // another operator of this library did
+    const std::pair<DType, std::int32_t> known[] = {
+        {DType::float16, aoti_torch_dtype_float16()},
+        {DType::bfloat16, aoti_torch_dtype_bfloat16()},
+        {DType::float32, aoti_torch_dtype_float32()},
+        {DType::float64, aoti_torch_dtype_float64()},
+        {DType::float8_e4m3fn, aoti_torch_dtype_float8_e4m3fn()},
+        {DType::float8_e5m2, aoti_torch_dtype_float8_e5m2()},
+        {DType::float8_e4m3fnuz, aoti_torch_dtype_float8_e4m3fnuz()},
+        {DType::float8_e5m2fnuz, aoti_torch_dtype_float8_e5m2fnuz()},
+        {DType::int8, aoti_torch_dtype_int8()},
+        {DType::int16, aoti_torch_dtype_int16()},
+        {DType::int32, aoti_torch_dtype_int32()},
+        {DType::int64, aoti_torch_dtype_int64()},
+        {DType::uint8, aoti_torch_dtype_uint8()},
+        {DType::uint16, aoti_torch_dtype_uint16()},
+        {DType::uint32, aoti_torch_dtype_uint32()},
+        {DType::uint64, aoti_torch_dtype_uint64()},
+        {DType::boolean, aoti_torch_dtype_bool()},
+        {DType::complex64, aoti_torch_dtype_complex64()},
+        {DType::complex128, aoti_torch_dtype_complex128()},
+    };
+    for (DType& dtype : dtypes) dtype = DType::other;
+    for (std::int32_t& number : numbers) number = -1;
+    for (const auto& [dtype, number] : known) {
+      numbers[static_cast<std::size_t>(dtype)] = number;
+      if (static_cast<std::uint32_t>(number) < kMost) dtypes[number] = dtype;
+    }
+    dense = aoti_torch_layout_strided();
+    cpu = aoti_torch_device_type_cpu();
   }
-  const std::pair<std::int32_t, DType> small[] = {
-      // tested last: calls with other dtypes do not pay for them
-      {aoti_torch_dtype_float8_e4m3fn(), DType::float8_e4m3fn},
-      {aoti_torch_dtype_float8_e5m2(), DType::float8_e5m2},
-      {aoti_torch_dtype_float8_e4m3fnuz(), DType::float8_e4m3fnuz},
-      {aoti_torch_dtype_float8_e5m2fnuz(), DType::float8_e5m2fnuz},
-  };
-  for (const auto& [number, dtype] : small) {
-    if (number == code) return dtype;
-  }
-  return DType::other;
+};
+inline constinit Codes codes;
+
+inline DType to_dtype(std::int32_t number) {
+  return static_cast<std::uint32_t>(number) < Codes::kMost ? codes.dtypes[number] : DType::other;
 }
 
 inline std::int32_t to_code(DType dtype) {
-  switch (dtype) {
-    case DType::float16:
-      return aoti_torch_dtype_float16();
-    case DType::bfloat16:
-      return aoti_torch_dtype_bfloat16();
-    case DType::float32:
-      return aoti_torch_dtype_float32();
-    case DType::float64:
-      return aoti_torch_dtype_float64();
-    case DType::float8_e4m3fn:
-      return aoti_torch_dtype_float8_e4m3fn();
-    case DType::float8_e5m2:
-      return aoti_torch_dtype_float8_e5m2();
-    case DType::float8_e4m3fnuz:
-      return aoti_torch_dtype_float8_e4m3fnuz();
-    case DType::float8_e5m2fnuz:
-      return aoti_torch_dtype_float8_e5m2fnuz();
-    case DType::int8:
-      return aoti_torch_dtype_int8();
-    case DType::int16:
-      return aoti_torch_dtype_int16();
-    case DType::int32:
-      return aoti_torch_dtype_int32();
-    case DType::int64:
-      return aoti_torch_dtype_int64();
-    case DType::uint8:
-      return aoti_torch_dtype_uint8();
-    case DType::uint16:
-      return aoti_torch_dtype_uint16();
-    case DType::uint32:
-      return aoti_torch_dtype_uint32();
-    case DType::uint64:
-      return aoti_torch_dtype_uint64();
-    case DType::boolean:
-      return aoti_torch_dtype_bool();
-    case DType::complex64:
-      return aoti_torch_dtype_complex64();
-    case DType::complex128:
-      return aoti_torch_dtype_complex128();
-    default:
-      throw Error{"opmatrix: no torch tensor is made as ", name(dtype)};
-  }
+  const std::int32_t number = codes.numbers[static_cast<std::size_t>(dtype)];
+  KERNEL_CHECK(number >= 0, "opmatrix: no torch tensor is made as ", name(dtype));
+  return number;
 }
 
 /// A tensor argument of an operator.
@@ -144,22 +123,20 @@ class Input {
 
   /// Throws unless the tensor is defined, on the CPU and dense. Everything below needs that.
   void check_dense() {
-    bool defined = false;
-    check_call(aoti_torch_is_defined(tensor_.get(), &defined), op_, "look at an argument");
-    KERNEL_CHECK(defined, op_, ": ", name_, " must be a tensor, got an undefined one");
+    std::int32_t number = 0;
+    check_call(aoti_torch_get_dtype(tensor_.get(), &number), op_, "tell the dtype of an argument");
+    dtype_ = to_dtype(number);
+    if (dtype_ == DType::other) check_defined();  // an undefined tensor has no dtype of ours
     std::int32_t device = 0;
     check_call(aoti_torch_get_device_type(tensor_.get(), &device), op_, "tell the device of an argument");
-    KERNEL_CHECK(device == aoti_torch_device_type_cpu(), op_, ": ", name_, " must be on the CPU, got a tensor on ",
+    KERNEL_CHECK(device == codes.cpu, op_, ": ", name_, " must be on the CPU, got a tensor on ",
                  device == aoti_torch_device_type_cuda()   ? "CUDA"
                  : device == aoti_torch_device_type_meta() ? "the meta device"
                                                            : "another device");
     std::int32_t layout = 0;
     check_call(aoti_torch_get_layout(tensor_.get(), &layout), op_, "tell the layout of an argument");
-    KERNEL_CHECK(layout == aoti_torch_layout_strided(), op_, ": ", name_,
+    KERNEL_CHECK(layout == codes.dense, op_, ": ", name_,
                  " must be a dense tensor, got a sparse or otherwise packed one");
-    std::int32_t code = 0;
-    check_call(aoti_torch_get_dtype(tensor_.get(), &code), op_, "tell the dtype of an argument");
-    dtype_ = to_dtype(code);
     std::int64_t* sizes = nullptr;  // checked first: a nested tensor has the strided layout but no sizes
     check_call(aoti_torch_get_sizes(tensor_.get(), &sizes), op_, "tell the sizes of an argument");
     check_call(aoti_torch_get_dim(tensor_.get(), &sizes_.rank), op_, "tell the rank of an argument");
@@ -179,17 +156,34 @@ class Input {
     return {source.data<const T>(), sizes_};
   }
 
-  /// A new contiguous tensor on the same device.
+  /// A new contiguous tensor on the same device, which check_dense has found to be the CPU.
   Tensor new_tensor(Sizes sizes, DType dtype) const {
-    std::int32_t code = to_code(dtype);
+    std::int32_t number = to_code(dtype);
     AtenTensorHandle made = nullptr;
-    check_call(
-        aoti_torch_aten_new_empty(tensor_.get(), sizes.data, sizes.rank, &code, nullptr, nullptr, 0, nullptr, &made),
-        op_, "allocate an output");
+    constexpr std::int64_t kMost = 16;
+    std::int64_t strides[kMost];
+    std::int64_t count = 1;
+    bool usual = sizes.rank <= kMost;
+    for (std::int64_t axis = sizes.rank; usual && axis-- > 0;) {
+      strides[axis] = count;
+      usual = sizes[axis] >= 0 && !__builtin_mul_overflow(count, sizes[axis] > 0 ? sizes[axis] : 1, &count);
+    }
+    // The first one allocates on the CPU without torch's dispatcher. Of wrong sizes the second one gives the message.
+    const AOTITorchError error =
+        usual ? aoti_torch_empty_strided(sizes.rank, sizes.data, strides, number, codes.cpu, 0, &made)
+              : aoti_torch_aten_new_empty(tensor_.get(), sizes.data, sizes.rank, &number, nullptr, nullptr, 0, nullptr,
+                                          &made);
+    check_call(error, op_, "allocate an output");
     return Tensor(made);
   }
 
  private:
+  void check_defined() const {
+    bool defined = false;
+    check_call(aoti_torch_is_defined(tensor_.get(), &defined), op_, "look at an argument");
+    KERNEL_CHECK(defined, op_, ": ", name_, " must be a tensor, got an undefined one");
+  }
+
   Tensor contiguous_copy() const {
     Tensor copy = new_tensor(sizes_, dtype_);  // never empty_like: that keeps the strides
     check_call(aoti_torch_copy_(copy.get(), tensor_.get(), 0), op_, "copy an argument that is not contiguous");
@@ -247,6 +241,7 @@ class Registration {
                Since since = Since::torch_2_9) noexcept {
     try {
       KERNEL_CHECK(aoti_torch_aten_new_empty != nullptr, name, ": needs torch 2.9 or newer");  // the newest function
+      codes.ask();
       KERNEL_CHECK(since == Since::torch_2_9 || torch_library_impl != nullptr, name,
                    ": needs torch 2.10 or newer, for its lists and strings");
       check_call(aoti_torch_library_init_fragment(space, source, 0, &definition_), name, "open its namespace");

@@ -64,6 +64,11 @@ extern "C" {
                                                        std::int32_t* device, std::int32_t device_index,
                                                        std::int32_t* pin_memory, AtenTensorHandle* made);
 
+[[gnu::weak]] AOTITorchError aoti_torch_empty_strided(std::int64_t rank, const std::int64_t* sizes,
+                                                      const std::int64_t* strides, std::int32_t dtype,
+                                                      std::int32_t device_type, std::int32_t device_index,
+                                                      AtenTensorHandle* made);
+
 [[gnu::weak]] AOTITorchError aoti_torch_library_init_fragment(const char* space, const char* file, std::uint32_t line,
                                                               TorchLibraryHandle* made);
 [[gnu::weak]] AOTITorchError aoti_torch_library_init_impl(const char* space, const char* key, const char* file,

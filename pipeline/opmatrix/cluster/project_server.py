@@ -48,8 +48,8 @@ Request = Mapping[str, Any]
 """What `opmatrix.cluster.remote.Remote` asks: the step and its key, with all that the key is made from; `needs`, the
 keys of the steps whose outputs it reads, or None for one that each machine makes itself."""
 Answer = dict[str, Any]
-"""`done`, with `seconds` and `cpu`; or `ending`, with `log` and `files`, of a step that failed; or `refused`, the
-reason, and whether this worker is `broken`: it could not do any step."""
+"""`done`, with `seconds`, `cpu` and `memory`; or `ending`, with `log` and `files`, of a step that failed; or `refused`,
+the reason, and whether this worker is `broken`: it could not do any step."""
 
 
 class RefusedError(OpmatrixError):
@@ -196,7 +196,7 @@ class ProjectServer:
             if client.lost:
                 raise RefusedError("it cannot write to the shared cache", broken=True)
             self._has[name] = request["key"]
-        return {"done": True, "seconds": ending.seconds, "cpu": ending.cpu}
+        return {"done": True, "seconds": ending.seconds, "cpu": ending.cpu, "memory": ending.memory}
 
     def _execute(self, step: Step) -> Ending:
         return self._pool.run(

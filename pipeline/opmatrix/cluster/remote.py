@@ -226,7 +226,7 @@ class Remote:
                 return None
             self._tally.ran(name)
             origin = replace(origin, url=f"{origin.url}, computed by the worker {name} of {self._name}")
-            return Ended(seconds=answer["seconds"], cpu=answer["cpu"], origin=origin)
+            return Ended(seconds=answer["seconds"], cpu=answer["cpu"], memory=answer["memory"], origin=origin)
         ending = Ending(**answer["ending"])
         root, log = self._paths.root, self._paths.log(task.name)
         write_text(log, answer["log"])
@@ -236,7 +236,7 @@ class Remote:
         self._tally.ran(name)
         failure = failure_of(step, ending, log)
         failure = replace(failure, notes=[*failure.notes, f"It ran on the worker {name}"])
-        return Ended(seconds=ending.seconds, cpu=ending.cpu, failure=failure)
+        return Ended(seconds=ending.seconds, cpu=ending.cpu, memory=ending.memory, failure=failure)
 
     def _lose(self, why: object) -> None:
         if not self._lost and not self._closing:

@@ -13,10 +13,12 @@ from opmatrix.engine.step_failure import StepFailed
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """How a step ended that a worker ran. `origin`: where its outputs came from; None for one that failed."""
+    """How a step ended that a worker ran. `memory`: as in `Ending`. `origin`: where its outputs came from; None for one
+    that failed."""
 
     seconds: float
     cpu: float
+    memory: int = 0
     origin: Origin | None = None
     failure: StepFailed | None = None
 

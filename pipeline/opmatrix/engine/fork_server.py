@@ -122,6 +122,7 @@ class Server:
             "done": status == 0 and said == DONE,
             "seconds": time.monotonic() - step.started,
             "cpu": usage.ru_utime + usage.ru_stime,
+            "memory": usage.ru_maxrss * 1024,
             "stopped": step.stopped,
         }
         if step.last_cpu:

@@ -27,7 +27,7 @@ class JsonLines(StepReporter):
     def __init__(self, outstream: IO[str], options: Mapping[str, Any]) -> None:
         super().__init__(outstream, options)
         self._started: dict[str, float] = {}
-        self._cpu: dict[str, float] = {}
+        self._usage: dict[str, tuple[float, int]] = {}
         self._origins: dict[str, Origin] = {}
 
     def initialize(self, tasks: Mapping[str, Task], selected_tasks: Iterable[str]) -> None:
@@ -41,9 +41,9 @@ class JsonLines(StepReporter):
             reasons = self._expected.reasons if self._expected else {}
             self._write_event("start", step=task.name, reason=reasons.get(task.name, "asked for"))
 
-    def add_cpu(self, task: Task, cpu: float) -> None:
+    def add_usage(self, task: Task, cpu: float, memory: int) -> None:
         """Called by worker threads, too."""
-        self._cpu[task.name] = cpu
+        self._usage[task.name] = cpu, memory
 
     def add_fetched(self, task: Task, origin: Origin) -> None:
         """Called by worker threads, too."""
@@ -86,8 +86,9 @@ class JsonLines(StepReporter):
             seconds = now - self._started.pop(task.name, now)  # 0 for a step that did not run
             if origin := self._origins.pop(task.name, None):
                 more = {"from": origin.url, **({"signer": origin.signer} if origin.signer else {}), **more}
-            if (cpu := self._cpu.pop(task.name, None)) is not None:
-                more = {"cpu": round(cpu, 3), **more}
+            if usage := self._usage.pop(task.name, None):
+                cpu, memory = usage
+                more = {"cpu": round(cpu, 3), "memory": memory, **more}
             self._write_event("end", step=task.name, outcome=outcome, seconds=round(seconds, 3), **more)
 
     def _write_event(self, event: str, **fields: Any) -> None:

@@ -71,8 +71,9 @@ class StepReporter(ConsoleReporter):
         """Print a message to the user."""
         raise NotImplementedError
 
-    def add_cpu(self, task: Task, cpu: float) -> None:
-        """Take the CPU seconds of a step and all its child processes. Called by worker threads, too."""
+    def add_usage(self, task: Task, cpu: float, memory: int) -> None:
+        """Take the CPU seconds of a step and all its child processes, and the bytes of memory of the largest of these
+        processes. Called by worker threads, too."""
 
     def add_fetched(self, task: Task, origin: Origin) -> None:
         """Take where the result of a step came from that did not run. Called by worker threads, too."""

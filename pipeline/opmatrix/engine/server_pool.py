@@ -40,13 +40,15 @@ class Ending:
 
     `done`: the step reported that its entry returned 0; nothing else is a success. `status`: the exit code or minus
     the signal; 0 without `done` is a step whose code ended its process. `stopped`: the limit that it exceeded, "time",
-    "memory" or "log", or "". `last_cpu`: before it was stopped for its time, CPU seconds, and in how many seconds.
+    "memory" or "log", or "". `memory`: the largest resident memory of a process of the step, in bytes. `last_cpu`:
+    before it was stopped for its time, CPU seconds, and in how many seconds.
     """
 
     status: int
     seconds: float
     cpu: float
     stopped: str
+    memory: int = 0
     done: bool = False
     last_cpu: tuple[float, float] | None = None
 

@@ -242,7 +242,7 @@ class StepRunner(Runner):
         if task.step.operator:
             self._ran.add(task.step.operator)
         if self._step_reporter:
-            self._step_reporter.add_cpu(task, ended.cpu)
+            self._step_reporter.add_usage(task, ended.cpu, ended.memory)
             if ended.origin:
                 self._step_reporter.add_ran_elsewhere(task, ended.origin)
         return ended.failure
@@ -273,7 +273,7 @@ class StepRunner(Runner):
         if step.operator:
             self._ran.add(step.operator)
         if self._step_reporter:
-            self._step_reporter.add_cpu(task, ending.cpu)
+            self._step_reporter.add_usage(task, ending.cpu, ending.memory)
         if not ending.done:
             return failure_of(step, ending, log)
         if missing := [path for path in step.writes if not Path(path).is_file()]:

@@ -19,9 +19,9 @@ def codes(values: Iterable[object]) -> str:
 
 
 def prose(text: str) -> str:
-    """Escape ``<`` outside code spans, so that ``ops/<name>/`` is not read as an HTML tag."""
-    pieces = re.split(r"(``.+?``|`[^`]+`)", text)
-    return "".join(piece if piece.startswith("`") else piece.replace("<", "\\<") for piece in pieces)
+    """Escape ``<`` outside code, so that ``ops/<name>/`` is not read as an HTML tag."""
+    pieces = re.split(r"(``.+?``|`[^`]+`|^ {4}.*)", text, flags=re.MULTILINE)
+    return "".join(piece if piece.startswith(("`", "    ")) else piece.replace("<", "\\<") for piece in pieces)
 
 
 def plain(text: str) -> str:

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from itertools import count
 from threading import Barrier
 from time import monotonic
 
-import numpy as np
-
 from opmatrix import step_log
 from opmatrix.ort_checks.sessions import RefusedError, Session, call
 from opmatrix.testdata.arrays import Array
-from opmatrix.testdata.compare import EXACT, Comparison, compare
+from opmatrix.testdata.compare import Comparison, first_difference
 
 THREADS = 4
 ROUNDS = 8
 SECONDS = 0.05
 MOST_BYTES = 1 << 28  # of the outputs that all threads have at once; two threads run in any case
-_CHUNK = 1 << 20  # elements that are compared at once: a comparison takes several times their memory
 
 Feed = Mapping[str, Array]
 Outputs = tuple[Array, ...]
@@ -75,21 +71,7 @@ def _difference(session: Session, feed: Feed, alone: Outputs) -> Comparison | st
     outputs = _outputs_or_error(session, feed)
     if isinstance(outputs, str):
         return outputs
-    found = (_first_difference(a, b) for a, b in zip(outputs, alone, strict=True))
-    return next(filter(None, found), None)
-
-
-def _first_difference(actual: Array, expected: Array) -> Comparison | None:
-    """Return the comparison of the first part in which two arrays differ, with indices of the whole, or None."""
-    if actual.dtype != expected.dtype or actual.shape != expected.shape:
-        return compare(actual, expected, tolerance=EXACT)
-    a, e = actual.ravel(), expected.ravel()
-    for begin in range(0, e.size, _CHUNK):
-        found = compare(a[begin : begin + _CHUNK], e[begin : begin + _CHUNK], tolerance=EXACT)
-        if not found.ok and found.worst and found.first:
-            at, first = (np.unravel_index(begin + index[0], expected.shape) for index in (found.worst, found.first))
-            return replace(found, worst=tuple(map(int, at)), first=tuple(map(int, first)))
-    return None
+    return first_difference(alone, outputs)
 
 
 def _outputs_or_error(session: Session, feed: Feed) -> Outputs | str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import onnx
@@ -24,6 +26,14 @@ from opmatrix.testdata.onnx_dataset import DataSet
 OPSET, IR = 17, 8  # of the warm-up's model: every supported ONNX Runtime reads them
 
 
+class _Sessions(NamedTuple):
+    """The sessions of a model by setting; and of the models whose nodes keep one optional output, by that output, with
+    the outputs that are left."""
+
+    whole: Mapping[str, Session]
+    alone: Mapping[str, tuple[Sequence[str], Session]]
+
+
 class ModelRunner:
     """One model, loaded once for all of its cases."""
 
@@ -42,18 +52,27 @@ class ModelRunner:
             raise VerifyError(missing(path, run=run, problem="is not a readable model")) from error
         self._inputs = [i.name for i in model.graph.input]
         self._outputs = [o.name for o in model.graph.output]
-        self._sessions = runtime.sessions(content)
-        self._levels = runtime.levels
+        self._content, self._runtime = content, runtime
         declared = {(spec.onnx.domain, spec.onnx.op_type): spec for spec, _ in operators}
         self._in_place = _pairs(model, declared) if runtime.library else {}
-        self._alone = {
-            kept: (
-                [o.name for o in smaller.graph.output],
-                runtime.sessions(smaller.SerializeToString(), settings=[ONE_THREAD])[ONE_THREAD],
-            )
+        self._smaller = {
+            kept: ([o.name for o in smaller.graph.output], smaller.SerializeToString())
             for kept, smaller in (_alone(model, declared) if runtime.library else ())
         }
+        self._sessions = self._all_sessions()
         self._evaluator = ReferenceRun(model, operators)
+
+    def _all_sessions(self, *, large: bool = False) -> _Sessions:
+        whole = self._runtime.sessions(self._content, large=large)
+        alone = {
+            kept: (there, self._runtime.sessions(content, settings=[ONE_THREAD], large=large)[ONE_THREAD])
+            for kept, (there, content) in self._smaller.items()
+        }
+        return _Sessions(whole=whole, alone=alone)
+
+    @cached_property
+    def _sessions_for_large(self) -> _Sessions:
+        return self._all_sessions(large=True)
 
     def run_case(self, data: DataSet, tolerances: Mapping[DType, Tolerance], *, stored: bool = False) -> CaseRuns:
         """Run a data set twice per session, once in the evaluator. Raises RefusedError (ONNX Runtime), VerifyError.
@@ -66,35 +85,44 @@ class ModelRunner:
                     f"the model's {kind}s are {has}, those of the test data {list(given)}; "
                     "export the model and write the data again"
                 )
+        self._evaluator.precision = None if stored else data.judge.precision
+        # The reference takes most memory, so that it computes a large case before there are other outputs.
+        evaluated = self._evaluate(data) if data.large else None
+        sessions = self._sessions_for_large if data.large else self._sessions
         fed = {name: array.copy() for name, array in data.inputs.items()}
         different: list[Outputs] = []
 
         def run(session: Session) -> Outputs:
             """Run the case; outputs equal to earlier ones are these, so that a large case takes their memory once."""
-            outputs = call(session, fed)
+            return once(call(session, fed))
+
+        def once(outputs: Outputs) -> Outputs:
             same = (e for e in different if all(map(same_bytes, e, outputs)))
             if (earlier := next(same, None)) is not None:
                 return earlier
             different.append(outputs)
             return outputs
 
-        outputs = {setting: (run(s), run(s)) for setting, s in self._at_each_level()}
+        outputs = {setting: (run(s), run(s)) for setting, s in self._at_each_level(sessions.whole)}
         # Of a CastSession the edges are between nodes, where ONNX Runtime gives both the same memory by itself.
-        direct = {setting: s for setting, s in self._sessions.items() if not isinstance(s, CastSession)}
+        direct = {setting: s for setting, s in sessions.whole.items() if not isinstance(s, CastSession)}
         at_once = self._in_place and all(array.size for array in fed.values())
-        in_place = {setting: call_in_place(s, fed, self._in_place) for setting, s in direct.items() if at_once}
+        in_place = {setting: once(call_in_place(s, fed, self._in_place)) for setting, s in direct.items() if at_once}
         first = dict(zip(self._outputs, outputs[ONE_THREAD][0], strict=True))
         alone = {
             kept: tuple((first | dict(zip(there, call(session, fed), strict=True))).values())
-            for kept, (there, session) in self._alone.items()
+            for kept, (there, session) in sessions.alone.items()
         }
-        self._evaluator.precision = None if stored else data.judge.precision
         overwritten = [name for name, array in fed.items() if not same_bytes(array, data.inputs[name])]
+        fed.clear()
+        evaluated = evaluated or self._evaluate(data)
+        if isinstance(evaluated, VerifyError):
+            raise evaluated
         return CaseRuns(
             names=list(data.outputs),
             expected=tuple(data.outputs.values()),
             outputs=outputs,
-            evaluated=call(self._evaluator, data.inputs),
+            evaluated=evaluated,
             independent=self._evaluator.independent,
             judge=(stored and self._evaluator.judge) or data.judge,
             vectors=tuple(data.vectors.values()),
@@ -104,19 +132,28 @@ class ModelRunner:
             alone=alone,
         )
 
-    def _at_each_level(self) -> Iterator[tuple[str, Session]]:
+    def _at_each_level(self, sessions: Mapping[str, Session]) -> Iterator[tuple[str, Session]]:
         """Yield each session with the name of its runs: all at the highest level of the processor, which remains, and
         one at each lower level for which the library has its kernels."""
-        for level in self._levels.each():
-            if level in self._levels.names[:-1]:
-                yield f"{ONE_THREAD} at {level}", self._sessions[ONE_THREAD]
+        levels = self._runtime.levels
+        for level in levels.each():
+            if level in levels.names[:-1]:
+                yield f"{ONE_THREAD} at {level}", sessions[ONE_THREAD]
             else:
-                yield from self._sessions.items()
+                yield from sessions.items()
+
+    def _evaluate(self, data: DataSet) -> Outputs | VerifyError:
+        """Return the outputs of the reference evaluator, or its error, which comes after those of ONNX Runtime."""
+        try:
+            return call(self._evaluator, data.inputs)
+        except VerifyError as error:
+            return error
 
     def run_concurrently(self, data: Mapping[str, DataSet]) -> dict[str, Comparison | str]:
         """Run data sets in several threads of one session; return the differences from a run alone, by case."""
         feeds = {case: {name: array.copy() for name, array in d.inputs.items()} for case, d in data.items()}
-        return run_concurrently(self._sessions[ONE_THREAD], feeds)
+        large = any(d.large for d in data.values())
+        return run_concurrently((self._sessions_for_large if large else self._sessions).whole[ONE_THREAD], feeds)
 
 
 def _pairs(model: onnx.ModelProto, declared: Mapping[tuple[str, str], OpSpec]) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -56,31 +57,44 @@ class OrtSessions:
         """Load the libraries. Raises VerifyError where one is missing, or is no custom-op library. `cpu_levels`: the
         first has kernels for several levels of the processor."""
         self.library = library
-        libraries = (*([library] if library else ()), *more)
-        for path in libraries:
+        self._libraries = (*([library] if library else ()), *more)
+        for path in self._libraries:
             if not path.exists():
                 raise VerifyError(missing(path, run=f"python -m opmatrix compile {path.parent.name}"))
-        self._options = {
-            name: _options(level, threads, libraries, arena=not sanitized)
-            for name, (level, threads) in SETTINGS.items()
-            if threads == 1 or library  # how ONNX Runtime's own kernels split their work is not tested
-        }
+        self._options = self._all_options(arena=not sanitized)
         self.levels = LibraryLevels(library) if cpu_levels else NO_LEVELS
 
-    def sessions(self, model: bytes | str, *, settings: Sequence[str] | None = None) -> dict[str, Session]:
-        """Return one session per setting; `model` as a path allows external data. Raises RefusedError."""
+    def _all_options(self, *, arena: bool) -> dict[str, ort.SessionOptions]:
+        return {
+            name: _options(level, threads, self._libraries, arena=arena)
+            for name, (level, threads) in SETTINGS.items()
+            if threads == 1 or self.library  # how ONNX Runtime's own kernels split their work is not tested
+        }
+
+    @cached_property
+    def _options_for_large(self) -> dict[str, ort.SessionOptions]:
+        return self._all_options(arena=False)
+
+    def sessions(
+        self, model: bytes | str, *, settings: Sequence[str] | None = None, large: bool = False
+    ) -> dict[str, Session]:
+        """Return one session per setting; `model` as a path allows external data. Raises RefusedError.
+
+        `large`: they have no arena, which would keep the memory of all outputs until the session ends.
+        """
+        options = self._options_for_large if large else self._options
         try:
-            return {name: self._session(model, name) for name in settings or self._options}
+            return {name: self._session(model, options[name]) for name in settings or options}
         except ORT_ERRORS as error:
             kind = TooNewError if re.search(_TOO_NEW, str(error)) else RefusedError
             raise kind(explain(str(error))) from error
 
-    def _session(self, model: bytes | str, setting: str) -> Session:
-        made: Session = ort.InferenceSession(model, self._options[setting], providers=["CPUExecutionProvider"])
+    def _session(self, model: bytes | str, options: ort.SessionOptions) -> Session:
+        made: Session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         if not needs_casts(made):
             return made
         edges = with_float_edges(model, made)
-        cast = ort.InferenceSession(edges, self._options[setting], providers=["CPUExecutionProvider"])
+        cast = ort.InferenceSession(edges, options, providers=["CPUExecutionProvider"])
         return CastSession(made, cast=cast)
 
 

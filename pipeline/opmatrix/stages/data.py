@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from opmatrix.declaration.known_sizes import Known, rule_text
 from opmatrix.declaration.load import Operator
@@ -105,6 +108,9 @@ def _line(place: str, text: str, first: str, *others: str) -> str:
 
 def _data_set(spec: OpSpec, model: Model, case: Case, reference: Reference, folder: Path) -> tuple[DataSet, Judge]:
     fed = graph_inputs(spec, model, case)
+    for feed in fed:
+        dtype = dtype_of(feed.part.type, model.types)
+        _require_size(f"input {feed.part.name!r}", shape_of(feed.tensor), dtype)
     vectors: tuple[Array, ...] = ()
     if case.expected:
         inputs, vectors = read_case(spec, model, case, folder=folder)
@@ -117,6 +123,8 @@ def _data_set(spec: OpSpec, model: Model, case: Case, reference: Reference, fold
         if output.shape != vector.shape:
             has = f"the vectors ({case.expected.source if case.expected else ''}) have {vector.shape}"
             raise DataError(f"the reference gives {part.name!r} the shape {output.shape}, {has}")
+    for part, output in zip(called.outputs, expected, strict=False):
+        _require_size(f"output {part.name!r}", output.shape, dtype_name(output))
     names = [output_name(model, part) for part in graph_outputs(spec, model)]
     data = DataSet(
         inputs={feed.name: made for feed, made in zip(fed, inputs, strict=True)},
@@ -124,6 +132,12 @@ def _data_set(spec: OpSpec, model: Model, case: Case, reference: Reference, fold
         vectors=dict(zip(names, present(spec, model, vectors), strict=True)) if vectors else {},
     )
     return data, judge
+
+
+def _require_size(named: str, shape: Sequence[int], dtype: str) -> None:
+    """Raise DataError for a tensor that no file of test data holds, such as one of a case with a 0 too many."""
+    if dtype != "string" and (why := onnx_dataset.too_large(math.prod(shape) * np.dtype(dtype).itemsize)):
+        raise DataError(f"{named} of shape {tuple(shape)} in {dtype} {why}")
 
 
 def _expected(

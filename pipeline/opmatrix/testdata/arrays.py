@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from opmatrix.declaration.torch_signature import FOUR_BITS
 from opmatrix.errors import DataError
 from opmatrix.spec import DType, FromVectors, Nested, Random, Scalar, Tensor, shape_of
+from opmatrix.testdata.blocks import BLOCK, slices
 from opmatrix.testdata.dtypes import integer_limits, kind, numpy_dtype, rounded
 
 Array = NDArray[Any]
@@ -64,7 +66,7 @@ def with_specials(values: Array, tensor: Random, dtype: DType) -> Array:
 
 def standard_normal(shape: tuple[int, ...], seed_of: str) -> Array:
     """Return normally distributed float64 values for a shape, flat, in C order."""
-    return _generator(seed_of).standard_normal(int(np.prod(shape, dtype=np.int64)))
+    return _generator(seed_of).standard_normal(math.prod(shape))
 
 
 def _generator(seed_of: str) -> np.random.Generator:
@@ -73,8 +75,17 @@ def _generator(seed_of: str) -> np.random.Generator:
 
 def _draw(tensor: Random, dtype: DType, seed_of: str) -> Array:
     if dtype == "string":
-        return _words(int(np.prod(tensor.shape, dtype=np.int64)), seed_of)
-    normal = standard_normal(tensor.shape, seed_of)
+        return _words(math.prod(tensor.shape), seed_of)
+    random, size = _generator(seed_of), math.prod(tensor.shape)
+    if size <= BLOCK:
+        return _from_normal(random.standard_normal(size), tensor, dtype)
+    made = np.empty(size, numpy_dtype(dtype))
+    for block in slices(size):  # numbers of a generator are the same, however many it gives at once
+        made[block] = _from_normal(random.standard_normal(block.stop - block.start), tensor, dtype)
+    return made
+
+
+def _from_normal(normal: Array, tensor: Random, dtype: DType) -> Array:
     if dtype == "bool":
         return normal > 0
     values, of_kind = tensor.mean + tensor.deviation * normal, kind(numpy_dtype(dtype))

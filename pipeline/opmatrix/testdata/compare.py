@@ -7,14 +7,15 @@ one; `testdata.case_message` makes the whole message of a failing case.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from opmatrix.spec import Tolerance
 from opmatrix.testdata.arrays import Array, dtype_name
+from opmatrix.testdata.blocks import BLOCK, flat, slices
 from opmatrix.testdata.dtypes import kind
 
 
@@ -73,7 +74,6 @@ class Pair(NamedTuple):
 
 
 EXACT = Tolerance(rtol=0.0, atol=0.0)
-_CHUNK = 1 << 20  # elements whose bytes are compared at once
 
 
 def compare(actual: Array, expected: Array, *, tolerance: Tolerance) -> Comparison:
@@ -87,25 +87,48 @@ def compare(actual: Array, expected: Array, *, tolerance: Tolerance) -> Comparis
         return Comparison(tolerance=tolerance, problem=problem)
     if actual.shape != expected.shape:
         return Comparison(tolerance=tolerance, problem=f"shape is {actual.shape}, expected {expected.shape}")
-    if same_bytes(actual, expected):  # the usual case, and fast
+    error: Any = 0.0
+    used: Any = 0.0
+    ulp, differing, at, first = 0.0, 0, -1, -1
+    for begin, a, e in blocks_of(actual, expected):
+        if same_bytes(a, e):  # the usual case, and fast
+            continue
+        errors, parts, ulps = elementwise(a, e, tolerance=tolerance)
+        worst = int(parts.argmax())
+        if at < 0 or parts[worst] > used:
+            # Equal blocks before this one have the smallest part, 0, and the first of them is the worst of all zeros.
+            at, used = begin + worst if parts[worst] > 0 else 0, parts[worst]
+        if parts[worst] > 1:
+            beyond = parts > 1
+            first = begin + int(beyond.argmax()) if first < 0 else first
+            differing += int(beyond.sum())
+        error = max(error, errors.max())
+        ulp = float(np.maximum(ulp, ulps.max(initial=0.0)))  # which keeps a NaN
+    if at < 0:
         return Comparison(tolerance=tolerance, elements=expected.size)
-    error, used, ulps = elementwise(actual, expected, tolerance=tolerance)
-    at = int(used.argmax())
-    worst = np.unravel_index(at, expected.shape)
-    beyond = used > 1
-    first = np.unravel_index(int(beyond.argmax()), expected.shape) if used[at] > 1 else None
+    place = np.unravel_index(at, expected.shape)
     return Comparison(
         tolerance=tolerance,
         elements=expected.size,
-        differing=int(beyond.sum()),
-        worst=tuple(int(i) for i in worst),
-        first=None if first is None else tuple(int(i) for i in first),
-        expected=_shown(expected[worst]),
-        actual=_shown(actual[worst]),
-        error=float(error.max()),
-        ulp=float(ulps.max(initial=0.0)),
-        tolerance_used=float(used[at]),
+        differing=differing,
+        worst=tuple(int(i) for i in place),
+        first=None if first < 0 else tuple(int(i) for i in np.unravel_index(first, expected.shape)),
+        expected=_shown(expected[place]),
+        actual=_shown(actual[place]),
+        error=float(error),
+        ulp=ulp,
+        tolerance_used=float(used),
     )
+
+
+def blocks_of(actual: Array, expected: Array) -> Iterator[tuple[int, Array, Array]]:
+    """Yield the blocks of two arrays of one shape, flat, each with the index of its first element; strings whole."""
+    a, e = flat(actual), flat(expected)
+    if expected.size <= BLOCK or expected.dtype == np.object_:
+        yield 0, a[:], e[:]
+        return
+    for block in slices(expected.size):
+        yield block.start, a[block], e[block]
 
 
 def with_pattern(found: Comparison, actual: Array, expected: Array) -> Comparison:
@@ -130,13 +153,14 @@ def _shown(value: object) -> str:
 
 
 def same_bytes(first: Array, second: Array) -> bool:
-    """Return whether two arrays have one dtype, one shape and equal bytes; takes little memory for large ones."""
+    """Return whether two arrays have one dtype, one shape and equal bytes. Takes little memory for large ones."""
     if first.dtype != second.dtype or first.shape != second.shape:
         return False
     if first.dtype == np.object_:  # whose bytes are addresses
         return bool((first == second).all())
-    a, b = first.ravel(), second.ravel()
-    return all(a[i : i + _CHUNK].tobytes() == b[i : i + _CHUNK].tobytes() for i in range(0, a.size, _CHUNK))
+    if first.size <= BLOCK:
+        return first.tobytes() == second.tobytes()
+    return all(a.tobytes() == b.tobytes() for _, a, b in blocks_of(first, second))
 
 
 def first_difference(
@@ -144,8 +168,8 @@ def first_difference(
 ) -> Comparison | None:
     """Return the comparison of the first output in which two runs differ at all, with its subject, or None."""
     for index, (a, b) in enumerate(zip(first, second, strict=True)):
-        found = compare(b, a, tolerance=EXACT)
-        if not found.ok:
+        found = compare(b, a, tolerance=EXACT) if a is not b else None
+        if found and not found.ok:
             return replace(found, subject=subjects[index] if subjects else "")
     return None
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from opmatrix.declaration.torch_signature import FOUR_BITS
 from opmatrix.spec import DType
+from opmatrix.testdata.blocks import BLOCK, flat, slices
 
 SMALL: tuple[DType, ...] = ("bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
 """The floating dtypes that ml_dtypes adds to NumPy."""
@@ -57,6 +58,11 @@ def rounded(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     """
     if not is_small(dtype) or values.dtype.kind != "f" or values.dtype.itemsize <= 4:
         return values.astype(dtype, order="C")
+    if values.size > BLOCK:
+        made, wide = np.empty(values.size, dtype), flat(values)
+        for block in slices(values.size):
+            made[block] = rounded(wide[block], dtype)
+        return made.reshape(values.shape)
     narrow = values.astype(np.float32, order="C")
     away = np.where(narrow < values, np.float32(np.inf), np.float32(-np.inf))
     odd = np.where(narrow.view(np.uint32) & 1, narrow, np.nextafter(narrow, away))

@@ -16,11 +16,12 @@ import numpy as np
 
 from opmatrix.spec import Tolerance
 from opmatrix.testdata.arrays import Array
-from opmatrix.testdata.compare import elementwise
+from opmatrix.testdata.compare import blocks_of, elementwise
 from opmatrix.testdata.dtypes import is_float
 
 _SURE = 3.3  # digits of the odds against a coincidence
 _FEW = 3  # wrong elements, from which on what they are is a pattern
+_MOST = 1 << 22  # wrong elements whose values or distances are compared with each other
 _LARGEST = 1 << 18  # elements of an output that is compared with itself in another order
 _CLEAR = 10  # times the tolerance that an error is, for its factor or summand to be known
 _VECTORS = (16, 8, 4)  # elements that a kernel may compute at once
@@ -43,15 +44,19 @@ class _Region:
 def pattern(actual: Array, expected: Array, *, tolerance: Tolerance) -> str:
     """Return a phrase for each pattern, joined with "; ", such as ``all of [:, 4] (index 4 of axis 1) and nothing else;
     each is 2 times the expected value``. "" for none. The arrays have one dtype and one shape."""
-    error, used, _ = elementwise(actual, expected, tolerance=tolerance)
-    wrong = used > 1
+    wrong, errors = np.zeros(expected.size, bool), []
+    for begin, a, e in blocks_of(actual, expected):
+        error, used, _ = elementwise(a, e, tolerance=tolerance)
+        wrong[begin : begin + e.size] = beyond = used > 1
+        errors.append(error[beyond])
     if not wrong.any():
         return ""
     numbers = expected.dtype != np.object_
     if numbers and 2 * wrong.sum() >= wrong.size and (order := _order(actual, expected, tolerance)):
         return order
-    e = expected.ravel()[wrong]
-    how = _how(actual.ravel()[wrong], e, error[wrong], tolerance) if numbers and wrong.sum() >= _FEW else ""
+    how = ""
+    if numbers and _FEW <= wrong.sum() <= _MOST:
+        how = _how(actual.ravel()[wrong], expected.ravel()[wrong], np.concatenate(errors), tolerance)
     return "; ".join(filter(None, [_where(wrong.reshape(expected.shape), expected), how]))
 
 
@@ -75,13 +80,13 @@ def _regions(wrong: Array, expected: Array) -> Iterator[_Region]:
     if chosen := {axis: found for axis, found in chosen.items() if found.digits(count, shape[axis]) >= _SURE}:
         yield _box(shape, chosen)
     yield from _borders(wrong)
-    flat = np.flatnonzero(wrong)
-    if wrong.ndim > 1 and 2 * count >= total - flat[0]:
-        yield _Region(name=f"the elements from flat index {flat[0]} on", size=total - int(flat[0]), choices=total)
-    if wrong.ndim > 1 and 2 * count >= flat[-1] + 1:
-        yield _Region(name=f"the elements before flat index {flat[-1] + 1}", size=int(flat[-1]) + 1, choices=total)
-    if count > 1 and (step := int(np.gcd.reduce(np.diff(flat)))) > 1:
-        first = int(flat[0]) % step
+    start, stop = int(wrong.ravel().argmax()), total - int(wrong.ravel()[::-1].argmax())
+    if wrong.ndim > 1 and 2 * count >= total - start:
+        yield _Region(name=f"the elements from flat index {start} on", size=total - start, choices=total)
+    if wrong.ndim > 1 and 2 * count >= stop:
+        yield _Region(name=f"the elements before flat index {stop}", size=stop, choices=total)
+    if 1 < count <= _MOST and (step := int(np.gcd.reduce(np.diff(np.flatnonzero(wrong))))) > 1:
+        first = start % step
         name = f"every {_nth(step)} element in memory, from flat index {first} on"
         yield _Region(name=name, size=len(range(first, total, step)), choices=step * len(range(2, total)))
     if expected.dtype != np.object_:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -65,10 +66,17 @@ def large_pair(spec: OpSpec, model: Model, case: Case, arrays: Sequence[Array], 
     return [largest, other]
 
 
+def _elements(shape: Sequence[object] | None) -> int:
+    """Return the number of elements of a shape, 0 where a size is not known."""
+    sizes = [size for size in shape or () if isinstance(size, int)]
+    return math.prod(sizes) if shape and len(sizes) == len(shape) else 0
+
+
 def _obeying(spec: OpSpec, model: Model, case: Case, arrays: Sequence[Array]) -> list[Array]:
     """Return arrays that the declaration allows: these, with the ends of offsets moved to the size that they span.
 
-    Return none where it forbids them: for sizes that it computes, and rules of values such as `unique`.
+    Return none where it forbids them: for sizes that it computes, and rules of values such as `unique`; and where it
+    gives too large outputs.
     """
     given_arrays = iter(arrays)
     found = [(part, next(given_arrays)) for part in spec.inputs for _ in given(case, part.name)]
@@ -78,8 +86,8 @@ def _obeying(spec: OpSpec, model: Model, case: Case, arrays: Sequence[Array]) ->
     try:
         if any(known.size(dim) != shape[axis] for part, shape in shapes for axis, dim in axes(part)):
             return []
-        for output in spec.outputs:
-            known.output(output)
+        if sum(_elements(known.output(output)) for output in spec.outputs) > _MOST:
+            return []
         numbers = known_numbers(spec, shapes, attributes)
         made = [(part, _with_ends(part, array, numbers)) for part, array in found]
     except (ValueError, DataError):

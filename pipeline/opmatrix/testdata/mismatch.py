@@ -26,6 +26,7 @@ from opmatrix.testdata.error_pattern import pattern
 LEVELS = (0.0, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 100.0, 1e3, 1e4, 1e5, 1e6)
 """The largest value of each level of a map, from its second digit on: 0 is an equal element."""
 
+_MOST = 1 << 24  # elements of an output whose errors are sorted and mapped: this takes twenty times its memory
 _NO_NUMBER = "f"  # the digit of a NaN or an infinity on one side, and of an error where the tolerance is 0
 _MAP = 16_384  # digits of all maps
 _SIDES = (64, 48, 32)  # digits of the side of a map, the most that leaves all maps within `_MAP`
@@ -93,6 +94,9 @@ def measure(actual: Array, expected: Array, *, tolerance: Tolerance) -> dict[str
     found = compare(actual, expected, tolerance=tolerance)
     if found.problem or found.worst is None:
         return head | {"problem": found.problem, "differing": found.differing}
+    if expected.size > _MOST:
+        why = f"{found}; an output of more than {_MOST} elements has no map"
+        return head | {"problem": why, "differing": found.differing}
     error, used, ulps = elementwise(actual, expected, tolerance=tolerance)
     # Without a tolerance each error uses all of it: the error itself says more.
     of_error = tolerance == EXACT

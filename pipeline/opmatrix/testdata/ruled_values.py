@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from opmatrix.declaration.value_rules import Limits, described, described_ends, 
 from opmatrix.errors import DataError
 from opmatrix.spec import DType, Random, ValueRule
 from opmatrix.testdata.arrays import Array, array, cast, dtype_name, standard_normal, with_specials
+from opmatrix.testdata.blocks import BLOCK, slices
 from opmatrix.testdata.dtypes import float_limits, integer_limits, kind, numpy_dtype, rounded
 
 Numbers = Mapping[str, float]
@@ -29,7 +30,9 @@ def random_values(tensor: Random, rule: ValueRule, numbers: Numbers, dtype: DTyp
     shape, found = tensor.shape, limits(rule, numbers)
     if dtype == "bool":
         return array(tensor, dtype, seed_of=seed_of)
-    normal = tensor.mean + tensor.deviation * standard_normal(shape, seed_of)
+    normal = standard_normal(shape, seed_of)
+    normal *= tensor.deviation  # in place, since it may be large
+    normal += tensor.mean
     if not normal.size:
         return np.zeros(shape, numpy_dtype(dtype))
     if found.minimum is not None and found.maximum is not None and found.minimum > found.maximum:
@@ -40,11 +43,16 @@ def random_values(tensor: Random, rule: ValueRule, numbers: Numbers, dtype: DTyp
         rows = np.sort(rows, axis=1)
     if rule.allowed is not None:
         choices = cast(np.sort(np.array(rule.allowed, np.longdouble)), dtype)
-        values = choices[_whole(rows, 0, len(choices) - 1, unique=rule.unique)]
+        values = _by_block(
+            lambda part: choices[_whole(part, 0, len(choices) - 1, unique=rule.unique)], rows, rule, dtype
+        )
     elif kind(numpy_dtype(dtype)) in "iu":
-        values = _whole(rows, *_range_of_integers(rows, found, dtype), unique=rule.unique).astype(numpy_dtype(dtype))
+        low, high = _range_of_integers(rows, found, dtype)
+        values = _by_block(
+            lambda part: _whole(part, low, high, unique=rule.unique).astype(numpy_dtype(dtype)), rows, rule, dtype
+        )
     else:
-        values = _real(rows, found, dtype)
+        values = _by_block(lambda part: _real(part, found, dtype), rows, rule, dtype)
         values = _apart(np.sort(values, axis=1), found) if rule.unique else values
     if rule.sorted:
         values = np.sort(values, axis=1)[:, :: 1 if rule.sorted == "ascending" else -1]
@@ -54,6 +62,16 @@ def random_values(tensor: Random, rule: ValueRule, numbers: Numbers, dtype: DTyp
     if rule.spans:
         values = with_ends(values, rule, found)
     return with_specials(np.ascontiguousarray(values).ravel(), tensor, dtype).reshape(shape)
+
+
+def _by_block(values_of: Callable[[Array], Array], rows: Array, rule: ValueRule, dtype: DType) -> Array:
+    """Return the values for rows, which are those of their blocks where no value depends on another one."""
+    if rule.unique or rows.size <= BLOCK:
+        return values_of(rows)
+    values, normal = np.empty(rows.size, numpy_dtype(dtype)), rows.ravel()
+    for block in slices(rows.size):
+        values[block] = values_of(normal[block].reshape(1, -1)).ravel()
+    return values.reshape(rows.shape)
 
 
 def with_ends(values: Array, rule: ValueRule, found: Limits) -> Array:
@@ -73,7 +91,7 @@ def with_ends(values: Array, rule: ValueRule, found: Limits) -> Array:
 def _range_of_integers(rows: Array, found: Limits, dtype: DType) -> tuple[int, int]:
     """Return the range to draw from: where a limit is missing, as many numbers beyond the other as `rows` spread."""
     bounds = integer_limits(dtype)
-    spread = max(int(np.ceil(np.abs(rows).max(initial=1.0) * 3)), rows.shape[1])
+    spread = max(int(np.ceil(max(rows.max(initial=1.0), -rows.min(initial=-1.0)) * 3)), rows.shape[1])
     low = -spread if found.minimum is None else int(found.minimum)
     high = low + 2 * spread if found.maximum is None else int(found.maximum)
     low = high - 2 * spread if found.minimum is None and found.maximum is not None else low

@@ -21,6 +21,7 @@ from opmatrix.declaration.variadic_outputs import with_outputs
 from opmatrix.errors import DataError, missing
 from opmatrix.spec import AttributeValue, DType, OpSpec, Tolerance
 from opmatrix.testdata.arrays import Array, dtype_name
+from opmatrix.testdata.blocks import flat, parts, slices
 from opmatrix.testdata.compare import compare
 from opmatrix.testdata.numpy_reference import FLOATS, Argument, Precision, Reference, widened
 
@@ -113,17 +114,21 @@ def evaluate(
         return Truth(outputs=plain, judge=_narrower(lower, why))
     if judge.precision == "longdouble" and not any(map(_is_longer, raw)):
         judge = Judge(precision="float64")  # it computes in float64 and returns the dtype of its input
-    kept = tuple(_rounded_once(*three) for three in zip(raw, outputs, plain, strict=True))
-    return Truth(outputs=kept, judge=judge)
+    for three in zip(raw, outputs, plain, strict=True):
+        _round_once(*three)
+    return Truth(outputs=outputs, judge=judge)
 
 
-def _rounded_once(raw: Array, rounded: Array, plain: Array) -> Array:
-    """Return the rounded outputs, but the plain ones where they are as near to the wide value: a sum in longdouble is
+def _round_once(raw: Array, rounded: Array, plain: Array) -> None:
+    """Replace the rounded outputs by the plain ones where these are as near to the wide value: a sum in longdouble is
     rounded twice until it is float64, and then another neighbour than the right one may come out."""
-    with np.errstate(all="ignore"):
-        half = np.spacing(np.abs(rounded)).astype(raw.dtype) / 2 + np.spacing(np.abs(raw))
-        nearest = np.abs(plain.astype(raw.dtype) - raw) <= half
-    return np.where(nearest, plain, rounded)
+    wide, right, once = flat(raw), flat(rounded), flat(plain)
+    for block in slices(raw.size):
+        exact, made, other = wide[block], right[block], once[block]
+        with np.errstate(all="ignore"):
+            half = np.spacing(np.abs(made)).astype(raw.dtype) / 2 + np.spacing(np.abs(exact))
+            nearest = np.abs(other.astype(raw.dtype) - exact) <= half
+        right[block] = np.where(nearest, other, made)
 
 
 def _narrower(precision: Precision, reason: str) -> Judge:
@@ -142,8 +147,7 @@ def _narrow(spec: OpSpec, raw: Sequence[Array], precision: Precision) -> Iterato
 def _differences(spec: OpSpec, wide: Sequence[Array], plain: Sequence[Array], precision: Precision) -> Iterator[str]:
     """Yield the outputs that differ by more than half of the digits of the declared dtype."""
     for part, expected, actual in zip(with_outputs(spec, len(plain)).outputs, wide, plain, strict=True):
-        size = np.abs(expected.astype(np.float64))
-        largest = float(np.max(size, initial=0.0, where=np.isfinite(size)))
+        largest = max(map(_largest, parts(expected)), default=0.0)
         half = math.sqrt(float(np.spacing(np.ones((), expected.dtype))))
         found = compare(actual, expected, tolerance=Tolerance(rtol=half, atol=half * largest))
         if found.problem:
@@ -156,7 +160,13 @@ def _differences(spec: OpSpec, wide: Sequence[Array], plain: Sequence[Array], pr
             )
 
 
+def _largest(array: Array) -> float:
+    """Return the largest absolute value of the finite elements."""
+    size = np.abs(array.astype(np.float64))
+    return float(np.max(size, initial=0.0, where=np.isfinite(size)))
+
+
 def _is_longer(array: Array) -> bool:
     """Return whether a value needs more digits than float64 has."""
     with np.errstate(all="ignore"):
-        return bool(((array.astype(np.float64) != array) & np.isfinite(array)).any())
+        return any(((part.astype(np.float64) != part) & np.isfinite(part)).any() for part in parts(array))

@@ -54,7 +54,8 @@ _KERNEL_OF_GCC = ("-fvect-cost-model=dynamic",)  # clang 14 refuses the flag
 _LEVEL_OF_GCC = ("-fno-gnu-unique",)
 # bfd alone dissolves the groups of sections in which inline functions are.
 _RELOCATABLE = ("-nostdlib", "-r", "-fuse-ld=bfd")
-_BINDING = ("-O1",)
+# Without a PLT: a smallest call through torch makes a dozen calls of its C interface for each tensor.
+_BINDING = ("-O1", "-fno-plt")
 # Handwritten bindings may warn, and need no visibility attributes: the version script sets what they export.
 _OWN = ("-O2", "-fvisibility=default", "-Wno-error", "-Wno-extra", "-Wno-shadow")
 # GCC 12 warns of code inlined from torch 2.9's headers. The same torch.cc is compiled with all warnings for the stable

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 from opmatrix.declaration.model_inputs import case_arguments, graph_inputs
@@ -15,6 +16,8 @@ from opmatrix.testdata.dtypes import SMALL, is_small, numpy_dtype
 
 # torch before 2.1 has no float8.
 _SMALL = {getattr(torch, name): numpy_dtype(name) for name in SMALL if hasattr(torch, name)}
+
+LARGE = 1 << 24  # bytes of an array that is not copied twice
 
 
 def tensors(spec: OpSpec, model: Model, case: Case, arrays: Sequence[Array]) -> list[torch.Tensor]:
@@ -45,7 +48,10 @@ def as_array(tensor: torch.Tensor) -> Array:
 
 def strided(array: Array, layout: MemoryLayout) -> torch.Tensor:
     """Copy `array` to a tensor. Raises RegisterError for "expanded" if the values differ along every axis."""
-    return laid_out(as_tensor(array.copy()), layout)
+    if layout == "contiguous" or array.nbytes < LARGE or not array.flags.writeable:
+        return laid_out(as_tensor(array.copy()), layout)
+    made = laid_out(as_tensor(array), layout)  # a copy, except where a layout changes nothing
+    return made.clone() if np.may_share_memory(as_array(made), array) else made
 
 
 def laid_out(tensor: torch.Tensor, layout: MemoryLayout) -> torch.Tensor:
