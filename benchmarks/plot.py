@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 WIDTH, HEIGHT, MARGIN = 640, 360, 60
-COLOURS = ("#1f6feb", "#d1242f", "#1a7f37")
+COLOURS = ("#1f6feb", "#d1242f", "#1a7f37", "#8250df")
 
 
 def render(title: str, lines: Mapping[str, Sequence[tuple[float, float]]]) -> str:

@@ -28,7 +28,7 @@ COLUMNS, LINES = 88, 24
 WIDTH, HEIGHT = 1280, 860  # of the page
 DOIT = (sys.executable, "-m", "doit")
 # In native/group_norm/kernel.h: one factor per group, as in the tutorial that the operator is from.
-FAULT = ("rate, scale[c], bias[c]", "rate, scale[0], bias[c]")
+FAULT = ("load(scale + c)", "simd::broadcast<double>(scale[0])")
 OPERATORS = 38  # made up; with 268 cells each, more than 10,000
 _WIDE, _HIGH, _PAD, _BAR = 8.4, 19, 16, 34  # a character of a terminal; its margin and title bar
 # As pyte names colours; on a dark background.

@@ -7,24 +7,32 @@
 //
 // Shapes   x and y (N, C, ...), num_groups (1,), scale and bias (C,). num_groups is a whole number > 0, a divisor
 //          of C.
-// Numbers  Computed in double and rounded once. Moments are taken of x less the first element of the group: the mean
-//          may be 1e6 deviations away, finite elements of any size are normalized, and a group of equal elements has
-//          variance 0, exactly. Each product with scale must fit the type.
+// Numbers  Computed in double and rounded once; two-byte types in float and then rounded, with moments in double,
+//          where no error of float is left (less than 0.1 units in the last place). The mean may be 1e6 deviations
+//          away, finite elements of any size are normalized, and a group of equal elements has variance 0, exactly.
+//          Each product with scale must fit the type.
 // NaN      A NaN or an infinity makes its whole group NaN, as in the formula; other groups are not affected.
 // Empty    No samples, or no elements in a channel: nothing to do.
 // Aliasing y overlaps no input.
 #pragma once
 
 #include <cstdint>
-#include <cstring>
 
 #include "opmatrix/check.h"
-#include "opmatrix/lanes.h"
 #include "opmatrix/math.h"
 #include "opmatrix/parallel.h"
+#include "opmatrix/simd.h"
 #include "opmatrix/tensor_view.h"
 
 namespace opmatrix::group_norm {
+
+using Doubles = simd::Vec<double>;
+inline constexpr int kLanes = simd::kLanes<double>;
+
+struct Sums {
+  double sum;
+  double square;
+};
 
 struct Moments {
   double mean;
@@ -32,75 +40,141 @@ struct Moments {
   double variance;
 };
 
-/// Returns x[0 .. kLanes) in double.
+/// Returns the sums of d and of d * d, where d is x[i] * unit - shift.
 template <typename T>
-[[gnu::always_inline]] inline Lanes<double> widened(const T* x) {
-  if constexpr (sizeof(T) == 2) {  // converts only by itself
-    return Lanes<double>{x[0], x[1], x[2], x[3]};
-  } else {
-    Lanes<T> loaded;
-    std::memcpy(&loaded, x, sizeof loaded);
-    return __builtin_convertvector(loaded, Lanes<double>);
-  }
-}
-
-/// Returns mean and biased variance of x[0 .. count) * unit, count > 0, in one pass.
-template <typename T>
-OPMATRIX_EACH_CPU Moments moments(const T* x, std::int64_t count, double unit) {
-  constexpr int kChains = 2;  // of kLanes independent sums each, to hide the latency of an addition
-  const double shift = x[0] * unit;
-  Lanes<double> sums[kChains] = {};
-  Lanes<double> squares[kChains] = {};
+Sums sums(const T* x, std::int64_t count, double unit, double shift) {
+  Doubles sums[4] = {};  // independent of each other, to hide the latency of an addition
+  Doubles squares[4] = {};
+  const auto add = [&](const T* from, int chain) __attribute__((always_inline)) {
+    const Doubles d = simd::load<double>(from) * unit - shift;
+    sums[chain] += d;
+    squares[chain] += d * d;
+  };
   std::int64_t i = 0;
-  for (; i + kChains * kLanes <= count; i += kChains * kLanes) {
-    for (int chain = 0; chain < kChains; ++chain) {
-      const Lanes<double> d = widened(x + i + chain * kLanes) * unit - shift;
-      sums[chain] += d;
-      squares[chain] += d * d;
-    }
+  for (; i + 4 * kLanes <= count; i += 4 * kLanes) {
+    add(x + i, 0);
+    add(x + i + kLanes, 1);
+    add(x + i + 2 * kLanes, 2);
+    add(x + i + 3 * kLanes, 3);
   }
-  double sum = 0;
-  double square = 0;
+  for (; i + kLanes <= count; i += kLanes) add(x + i, 0);
+  double sum = simd::sum((sums[0] + sums[1]) + (sums[2] + sums[3]));
+  double square = simd::sum((squares[0] + squares[1]) + (squares[2] + squares[3]));
   for (; i < count; ++i) {
     const double d = x[i] * unit - shift;
     sum += d;
     square += d * d;
   }
-  for (int chain = 1; chain < kChains; ++chain) {
-    sums[0] += sums[chain];
-    squares[0] += squares[chain];
-  }
-  for (int lane = 0; lane < kLanes; ++lane) {
-    sum += sums[0][lane];
-    square += squares[0][lane];
-  }
-  const double offset = sum / static_cast<double>(count);
-  const double variance = square / static_cast<double>(count) - offset * offset;
-  const double mean = shift + offset;
-  return {mean, offset - (mean - shift), variance < 0 ? 0 : variance};  // rounding can bring it below 0; a NaN stays
+  return {sum, square};
 }
 
-/// y[i] = (x[i] * unit - m.mean - m.rest) * rate * scale + bias, in double; unit is 1 for float.
+/// Returns mean and biased variance of x[0 .. count) * unit, count > 0, in one pass over blocks, which are joined as in
+/// T. Chan, G. Golub, R. LeVeque, Updating Formulae and a Pairwise Algorithm for Computing Sample Variances, 1979.
 template <typename T>
-OPMATRIX_EACH_CPU void normalize(const T* x, std::int64_t count, double unit, const Moments& m, double rate,
-                                 double scale, double bias, T* __restrict__ y) {
-  const double mean = m.mean, rest = m.rest;
-  if constexpr (sizeof(T) < sizeof(double)) {  // the mean of floats and rate * scale fit a double
-    const double factor = rate * scale;
-    for (std::int64_t i = 0; i < count; ++i) y[i] = static_cast<T>((x[i] - mean) * factor + bias);
-  } else {
-    for (std::int64_t i = 0; i < count; ++i) y[i] = (x[i] * unit - mean - rest) * rate * scale + bias;
+Moments moments(const T* x, std::int64_t count, double unit) {
+  constexpr std::int64_t kBlock = 1024;
+  double mean = x[0] * unit;
+  if constexpr (sizeof(T) == sizeof(double)) {  // has no bits to spare where x[0] is far from the others
+    const std::int64_t size = count < kBlock ? count : kBlock;
+    mean += sums(x, size, unit, mean).sum / static_cast<double>(size);
   }
+  double rest = 0;
+  double square = 0;
+  double lost = 0;  // what rounding cut from it
+  for (std::int64_t begin = 0; begin < count; begin += kBlock) {
+    const std::int64_t size = count - begin < kBlock ? count - begin : kBlock;
+    const Sums block = sums(x + begin, size, unit, mean);
+    const double offset = block.sum / static_cast<double>(size);
+    const double apart = offset - rest;  // of the block's mean from that of the blocks before
+    const double share = static_cast<double>(size) / static_cast<double>(begin + size);
+    const double more = block.square - block.sum * offset + apart * apart * share * static_cast<double>(begin) + lost;
+    const double grown = square + more;
+    lost = more - (grown - square);
+    square = grown;
+    rest += apart * share;
+    const double moved = mean + rest;
+    rest -= moved - mean;
+    mean = moved;
+  }
+  const double variance = square / static_cast<double>(count);
+  return {mean, rest, variance < 0 ? 0 : variance};  // rounding can bring it below 0; a NaN stays
+}
+
+/// How the elements of a channel are normalized, or with V = Doubles one element of each of some channels.
+template <typename T, typename V>
+struct Line {
+  double unit;
+  V shift;
+  double step;
+  V factor;
+  V bias;
+
+  [[gnu::always_inline]] Doubles operator()(Doubles x) const {
+    if constexpr (sizeof(T) < sizeof(double)) return (x - shift) * factor + bias;
+    return (x * unit - shift) * step * factor + bias;
+  }
+};
+
+/// Normalizes x[0 .. count). A vector may reach into the next channel, which is written after this one: `room` elements
+/// are left in the group.
+template <typename T>
+void normalize(const T* x, std::int64_t count, std::int64_t room, const Line<T, double>& line, T* __restrict__ y) {
+  std::int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) simd::store(y + i, line(simd::load<double>(x + i)));
+  if (i == count) return;
+  if (i + kLanes <= room) {
+    simd::store(y + i, line(simd::load<double>(x + i)));
+  } else {
+    simd::store_part(y + i, line(simd::load_part<double>(x + i, count - i)), count - i);
+  }
+}
+
+/// The same for a T of two bytes, in float. Where the bias cancels the product, errors of float would be left: there in
+/// double.
+template <typename T>
+void normalize_in_float(const T* x, std::int64_t count, std::int64_t room, const Line<T, double>& line,
+                        T* __restrict__ y) {
+  constexpr int kFloats = simd::kLanes<float>;
+  const auto shift = static_cast<float>(line.shift);
+  const auto rest = static_cast<float>(line.shift - static_cast<double>(shift));
+  const auto factor = static_cast<float>(line.factor);
+  const auto bias = static_cast<float>(line.bias);
+  const float least = (bias < 0 ? -bias : bias) / 256;
+  std::int64_t i = 0;
+  for (; i + kFloats <= count; i += kFloats) {
+    for (; i + kFloats <= count; i += kFloats) {
+      const auto found = (simd::load<float>(x + i) - shift - rest) * factor + bias;
+      if (!simd::all(simd::abs(found) >= least)) break;
+      simd::store(y + i, found);
+    }
+    if (i + kFloats > count) break;
+    normalize(x + i, kFloats, kFloats, line, y + i);
+  }
+  if (i < count) normalize(x + i, count - i, room - i, line, y + i);
+}
+
+/// Returns a power of two above `rate`, at most four times as large.
+inline double power_above(double rate) {
+  using Number = double;  // doit mutate cannot read a keyword as an argument
+  const auto bits = __builtin_bit_cast(std::uint64_t, rate);
+  return __builtin_bit_cast(Number, (bits & 0x7FE0'0000'0000'0000) + 0x0010'0000'0000'0000);
+}
+
+/// Whether float has the range for what is computed with these.
+inline bool fits_float(double rate, double factor) {
+  const double size = factor < 0 ? -factor : factor;
+  return rate > 0x1p-60 && rate < 0x1p60 && size > 0x1p-60 && size < 0x1p40;
 }
 
 /// Normalizes one group of `channels` channels with `pixels` elements each. scale and bias are those of its channels.
 template <typename T>
 void normalize_group(const T* x, std::int64_t channels, std::int64_t pixels, const T* scale, const T* bias,
                      double epsilon, T* y) {
+  constexpr bool kDouble = sizeof(T) == sizeof(double);
   const std::int64_t count = channels * pixels;
   double unit = 1;
   Moments m = moments(x, count, unit);
-  if (sizeof(T) == sizeof(double) && !(m.variance + epsilon > 1e-280 && m.variance < 1e280)) {  // also for NaN
+  if (kDouble && !(m.variance + epsilon > 1e-280 && m.variance < 1e280)) {  // also for NaN
     // Squares overflow or vanish; in units of another power of two they do not. epsilon no longer counts: it is 0, or
     // next to nothing.
     unit = m.variance < 1 ? 0x1p600 : 0x1p-600;
@@ -108,8 +182,43 @@ void normalize_group(const T* x, std::int64_t channels, std::int64_t pixels, con
     epsilon = 0;
   }
   const double rate = 1 / sqrt(m.variance + epsilon);
-  for (std::int64_t c = 0; c < channels; ++c) {
-    normalize(x + c * pixels, pixels, unit, m, rate, scale[c], bias[c], y + c * pixels);
+  const double step = kDouble ? power_above(rate) : 1;
+  for (std::int64_t c = 0; c < channels; c += kLanes) {
+    const std::int64_t left = channels - c;
+    const auto load = [left](const T* from) __attribute__((always_inline)) {
+      return left < kLanes ? simd::load_part<double>(from, left) : simd::load<double>(from);
+    };
+    const Doubles scales = load(scale + c);
+    Line<T, Doubles> line = {unit, simd::broadcast(m.mean), step, scales * (rate / step), load(bias + c)};
+    if constexpr (kDouble) {
+      // A mean near 0, compared with the deviation, is not subtracted from x, which would be rounded, but its product.
+      const Doubles product = line.factor * (m.mean * step);
+      const Doubles rest = line.factor * (m.rest * step);  // NaN for an infinite scale
+      const auto near = simd::abs(product) < simd::min(simd::abs(scales), simd::broadcast(1e290));
+      const auto finite = simd::abs(rest) < simd::broadcast(__builtin_inf());
+      line.shift = near ? Doubles{} : line.shift;
+      line.bias -= (near ? product : Doubles{}) + (finite ? rest : Doubles{});
+    }
+    if (pixels == 1) {
+      const Doubles found = line(load(x + c));
+      if (left < kLanes) {
+        simd::store_part(y + c, found, left);
+      } else {
+        simd::store(y + c, found);
+      }
+      continue;
+    }
+    for (int k = 0; k < kLanes && k < left; ++k) {
+      const std::int64_t begin = (c + k) * pixels;
+      const Line<T, double> one = {unit, line.shift[k], step, line.factor[k], line.bias[k]};
+      if (pixels <= kLanes && begin + kLanes <= count) {
+        simd::store(y + begin, one(simd::load<double>(x + begin)));
+      } else if (fits_float(rate, one.factor) && sizeof(T) == 2) {
+        normalize_in_float(x + begin, pixels, count - begin, one, y + begin);
+      } else {
+        normalize(x + begin, pixels, count - begin, one, y + begin);
+      }
+    }
   }
 }
 

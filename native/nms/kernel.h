@@ -15,67 +15,112 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdlib>
 
 #include "opmatrix/check.h"
 #include "opmatrix/half.h"
 #include "opmatrix/list.h"
+#include "opmatrix/simd.h"
 #include "opmatrix/tensor_view.h"
 
 namespace opmatrix::nms {
 
 struct Box {
   double left, top, right, bottom;
-
-  double area() const { return (right - left) * (bottom - top); }
 };
 
 struct Candidate {
   double score;
   std::int64_t index;
-  Box box;
 };
 
-/// Some candidates, as many as there may be. Half the time of std::vector and std::sort to compile.
-class Candidates {
+/// An array that frees itself. std::vector takes longer to compile than the rest of this file.
+template <typename T>
+class Array {
  public:
-  explicit Candidates(std::int64_t room) : data_(new Candidate[static_cast<std::size_t>(room)]) {}
-  Candidates(const Candidates&) = delete;
-  Candidates& operator=(const Candidates&) = delete;
-  ~Candidates() { delete[] data_; }
+  explicit Array(std::int64_t size) : data_(new T[static_cast<std::size_t>(size)]) {}
+  Array(const Array&) = delete;
+  Array& operator=(const Array&) = delete;
+  ~Array() { delete[] data_; }
 
-  void add(const Candidate& candidate) { data_[count_++] = candidate; }
-  std::int64_t size() const { return count_; }
-  const Candidate* begin() const { return data_; }
-  const Candidate* end() const { return data_ + count_; }
-
-  /// The highest score first, equal scores by index.
-  void sort() {
-    std::qsort(data_, static_cast<std::size_t>(count_), sizeof(Candidate), [](const void* left, const void* right) {
-      const auto& a = *static_cast<const Candidate*>(left);
-      const auto& b = *static_cast<const Candidate*>(right);
-      const bool first = a.score > b.score || (a.score == b.score && a.index < b.index);
-      return first ? -1 : a.index != b.index;
-    });
-  }
+  operator T*() const { return data_; }
 
  private:
-  Candidate* data_;
-  std::int64_t count_ = 0;
+  T* data_;
 };
+
+/// Sorts by `before`, equal items in the order that they have; `spare` is as long as `items`.
+template <typename Before>
+void sort(Candidate* items, Candidate* spare, std::int64_t count, const Before& before) {
+  for (std::int64_t size = 1; size < count; size *= 2) {  // of the runs that are sorted
+    for (std::int64_t begin = 0; begin < count; begin += 2 * size) {
+      const std::int64_t middle = begin + size < count ? begin + size : count;
+      const std::int64_t end = middle + size < count ? middle + size : count;
+      std::int64_t a = begin;
+      std::int64_t b = middle;
+      std::int64_t k = begin;
+      while (a < middle && b < end) {  // without a branch on the order, which no processor predicts
+        const bool second = before(items[b], items[a]);
+        spare[k++] = items[second ? b : a];
+        a += !second;
+        b += second;
+      }
+      while (a < middle) spare[k++] = items[a++];
+      while (b < end) spare[k++] = items[b++];
+    }
+    for (std::int64_t k = 0; k < count; ++k) items[k] = spare[k];
+  }
+}
 
 inline Box from_corners(double x, double y, double other_x, double other_y) {
   // A NaN in one of two makes the area NaN, whichever of them it is.
   return {x < other_x ? x : other_x, y < other_y ? y : other_y, x < other_x ? other_x : x, y < other_y ? other_y : y};
 }
 
-/// Whether two boxes overlap by more than `threshold` of what they cover together; a NaN compares false.
-inline bool overlap(const Box& a, const Box& b, double threshold) {
-  const double width = (a.right < b.right ? a.right : b.right) - (a.left < b.left ? b.left : a.left);
-  const double height = (a.bottom < b.bottom ? a.bottom : b.bottom) - (a.top < b.top ? b.top : a.top);
-  const double shared = width > 0 && height > 0 ? width * height : 0;
-  return shared > threshold * (a.area() + b.area() - shared);
-}
+/// Boxes in columns, so that a vector holds the same number of several boxes.
+class Columns {
+ public:
+  explicit Columns(std::int64_t room) : step_(room + kLanes), data_(5 * step_) {}
+
+  std::int64_t size() const { return count_; }
+  void clear() { count_ = 0; }
+
+  void add(const Box& box) {
+    // The lanes that are left have an area of NaN, so that they overlap nothing.
+    if (count_ % kLanes == 0) simd::store(column(4) + count_, simd::broadcast(__builtin_nan("")));
+    const double numbers[] = {box.left, box.top, box.right, box.bottom, area(box)};
+    for (int k = 0; k < 5; ++k) column(k)[count_] = numbers[k];
+    ++count_;
+  }
+
+  /// Whether one of the boxes overlaps `box` by more than `threshold` of what both cover together; a NaN compares
+  /// false.
+  bool overlap(const Box& box, double threshold) const {
+    using simd::broadcast;
+    using simd::load;
+    using simd::max;
+    using simd::min;
+    const auto left = broadcast(box.left), top = broadcast(box.top);
+    const auto right = broadcast(box.right), bottom = broadcast(box.bottom);
+    const double covered = area(box);
+    for (std::int64_t i = 0; i < count_; i += kLanes) {
+      const auto width = min(load<double>(column(2) + i), right) - max(load<double>(column(0) + i), left);
+      const auto height = min(load<double>(column(3) + i), bottom) - max(load<double>(column(1) + i), top);
+      const auto shared = (width > 0) & (height > 0) ? width * height : broadcast(0.0);
+      if (simd::any(shared > threshold * (load<double>(column(4) + i) + covered - shared))) return true;
+    }
+    return false;
+  }
+
+ private:
+  static constexpr int kLanes = simd::kLanes<double>;
+
+  static double area(const Box& box) { return (box.right - box.left) * (box.bottom - box.top); }
+  double* column(int k) const { return data_ + k * step_; }
+
+  std::int64_t step_;
+  Array<double> data_;
+  std::int64_t count_ = 0;
+};
 
 /// Reads boxes in the order of the attributes.
 template <typename T>
@@ -108,19 +153,19 @@ class Reader {
   std::int64_t offsets_[4];
 };
 
-/// Adds to `chosen` what stays of `sorted`.
-inline void choose(const Candidates& sorted, OptionalView<const std::int64_t> classes, double threshold,
-                   std::int64_t max_boxes, Candidates& chosen) {
-  for (const Candidate& candidate : sorted) {
-    if (max_boxes > 0 && chosen.size() == max_boxes) return;
-    bool suppressed = false;
-    for (const Candidate& rival : chosen) {
-      if (classes && classes->data[rival.index] != classes->data[candidate.index]) continue;
-      suppressed = overlap(rival.box, candidate.box, threshold);
-      if (suppressed) break;
-    }
-    if (!suppressed) chosen.add(candidate);
+/// Marks in `kept` what stays of candidates of one class, at most max_boxes of them, and returns how many these are.
+template <typename T>
+std::int64_t keep(const Candidate* begin, const Candidate* end, const Reader<T>& reader, double threshold,
+                  std::int64_t max_boxes, Columns& columns, bool* kept) {
+  columns.clear();
+  for (const Candidate* candidate = begin; candidate != end; ++candidate) {
+    if (max_boxes > 0 && columns.size() == max_boxes) break;
+    const Box box = reader[candidate->index];
+    if (columns.overlap(box, threshold)) continue;
+    columns.add(box);
+    kept[candidate->index] = true;
   }
+  return columns.size();
 }
 
 template <typename T>
@@ -128,28 +173,47 @@ void nms(TensorView<const T> boxes, TensorView<const T> scores, OptionalView<con
          OptionalView<const bool> valid, List<TensorView<const T>> factors, float iou_threshold, float score_threshold,
          std::int64_t max_boxes, const char* format, List<std::int64_t> coordinates, std::int64_t axis,
          NewTensor<std::int64_t> indices, NewTensor<T> selected, TensorView<bool> kept) {
-  const Reader<T> reader(boxes, scores.numel(), format, coordinates, axis);
-  Candidates candidates(scores.numel());
-  for (std::int64_t i = 0; i < scores.numel(); ++i) {
+  const std::int64_t count = scores.numel();
+  const Reader<T> reader(boxes, count, format, coordinates, axis);
+  const Array<Candidate> candidates(count);
+  std::int64_t size = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
     double score = static_cast<double>(scores.data[i]);
     for (const TensorView<const T>& factor : factors) score *= static_cast<double>(factor.data[i]);
-    if (score > static_cast<double>(score_threshold) && (!valid || valid->data[i])) {
-      candidates.add({score, i, reader[i]});
-    }
+    if (score > static_cast<double>(score_threshold) && (!valid || valid->data[i])) candidates[size++] = {score, i};
+    kept.data[i] = false;
   }
-  candidates.sort();
-  Candidates chosen(candidates.size());
-  choose(candidates, classes, static_cast<double>(iou_threshold), max_boxes, chosen);
+  const Array<Candidate> grouped(size);
+  sort(candidates, grouped, size, [](const Candidate& a, const Candidate& b) { return a.score > b.score; });
 
-  const std::int64_t sizes[] = {chosen.size()};
+  Columns columns(size);
+  const auto threshold = static_cast<double>(iou_threshold);
+  std::int64_t found = 0;
+  if (classes) {
+    const std::int64_t* of = classes->data;
+    const Array<Candidate> spare(size);
+    for (std::int64_t i = 0; i < size; ++i) grouped[i] = candidates[i];
+    sort(grouped, spare, size, [of](const Candidate& a, const Candidate& b) { return of[a.index] < of[b.index]; });
+    for (std::int64_t begin = 0, end = 0; begin < size; begin = end) {
+      while (end < size && of[grouped[end].index] == of[grouped[begin].index]) ++end;
+      found += keep(grouped + begin, grouped + end, reader, threshold, max_boxes, columns, kept.data);
+    }
+  } else {
+    found = keep<T>(candidates, candidates + size, reader, threshold, max_boxes, columns, kept.data);
+  }
+
+  const std::int64_t sizes[] = {max_boxes > 0 && found > max_boxes ? max_boxes : found};
   const TensorView<std::int64_t> index = indices.make({sizes, 1});
   const TensorView<T> score = selected.make({sizes, 1});
-  for (std::int64_t i = 0; i < kept.numel(); ++i) kept.data[i] = false;
   std::int64_t k = 0;
-  for (const Candidate& candidate : chosen) {
-    index.data[k] = candidate.index;
-    score.data[k] = static_cast<T>(candidate.score);
-    kept.data[candidate.index] = true;
+  for (std::int64_t i = 0; i < size; ++i) {
+    if (!kept.data[candidates[i].index]) continue;
+    if (k == sizes[0]) {  // all classes together have more
+      kept.data[candidates[i].index] = false;
+      continue;
+    }
+    index.data[k] = candidates[i].index;
+    score.data[k] = static_cast<T>(candidates[i].score);
     ++k;
   }
 }

@@ -22,6 +22,7 @@ SPEC = OpSpec(
     outputs=(Output(name="y", type="T", shape=SameAs(input="x"), doc="x, normalized"),),
     lowerings=("custom", "decomposed"),
     full_range=True,
+    cpu_levels=True,
     tolerances={
         "custom": {
             "float32": Tolerance(rtol=2.5e-7, atol=1e-7),

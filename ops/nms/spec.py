@@ -40,6 +40,7 @@ SPEC = OpSpec(
         Output(name="selected", type="T", shape=FromKernel(rank=1), doc="their scores, times the factors"),
         Output(name="kept", type="bool", shape=Dims(dims=("N",)), doc="per box whether it is kept"),
     ),
+    cpu_levels=True,
     tolerances={
         "custom": {
             "int64": Tolerance(rtol=0.0, atol=0.0),

@@ -31,11 +31,11 @@ def line_of(path: Path, text: str) -> int:
     ("path", "old", "new", "at", "sentence", "command"),
     [
         pytest.param(
-            KERNEL, "  double square = 0;", "  double square = 0", "  for (; i < count; ++i) {",
+            KERNEL, "  double square = 0;", "  double square = 0", "  for (std::int64_t begin = 0; begin < count",
             "expected", "python -m opmatrix compile group_norm", id="compile error",
         ),
         pytest.param(
-            KERNEL, "factor + bias)", "factor - bias)", "void group_norm(",
+            KERNEL, "(x - shift) * factor + bias", "(x - shift) * factor - bias", "void group_norm(",
             "elements differ", "python -m opmatrix register group_norm --part kernel --case seed", id="wrong kernel",
         ),
         pytest.param(
@@ -175,7 +175,7 @@ def watched(real: RealProject) -> Iterator[Watched]:
 def test_watch_shows_the_verdict_of_each_save(real: RealProject, watched: Watched) -> None:
     """A wrong kernel, its correction, and opmatrix itself, first half written."""
     assert re.search(r"^OK in [\d.]+ s: all up to date$", watched.text, re.MULTILINE), watched.text
-    with edited(real.root / KERNEL, "factor + bias)", "factor - bias)"):
+    with edited(real.root / KERNEL, "(x - shift) * factor + bias", "(x - shift) * factor - bias"):
         line = line_of(real.root / KERNEL, "void group_norm(")
         watched.await_verdicts(2, seconds=60)
     lines = watched.last_turn()

@@ -107,21 +107,21 @@ def test_keys_do_not_depend_on_edits_elsewhere() -> None:
     before = kernel_mutants(path, source, {})
     moved = source.replace("struct Moments {", "// A comment of two\n// lines.\nstruct Moments {")
     assert keys(kernel_mutants(path, moved, {})) == keys(before)
-    spaced = source.replace("const double offset = sum /", "const double offset =  // per element\n      sum /\n     ")
+    spaced = source.replace("double offset = block.sum /", "double offset =  // per element\n      block.sum /\n     ")
     assert keys(kernel_mutants(path, spaced, {})) == keys(before)
     assert spaced.count("per element") == 1
     edited = kernel_mutants(path, source.replace("double square = 0;", "double square = 0; g(0 < 1);"), {})
-    for function in ("normalize", "normalize_group", "checked_groups", "group_norm"):
+    for function in ("normalize", "normalize_group", "checked_groups", "group_norm", "sums"):
         assert keys(edited, function) == keys(before, function)
     assert not {*keys(before, "moments")} - {*keys(edited, "moments")}
-    changed = kernel_mutants(path, source.replace("sum += sums[0][lane];", "sum += 2 * sums[0][lane];"), {})
+    changed = kernel_mutants(path, source.replace("sums[chain] += d;", "sums[chain] += 2 * d;"), {})
     assert 0 < len({*keys(before)} - {*keys(changed)}) < 12
 
 
 def test_a_kernel_in_a_declaration_has_the_lines_of_the_declaration() -> None:
     spec, mutants = mutants_of(ROOT, "dual_residual")
     first = next(m for m in mutants if m.kind == "result" and m.after == "{}")
-    assert (first.path, first.line) == ("ops/dual_residual/spec.py", 36)
+    assert (first.path, first.line) == ("ops/dual_residual/spec.py", 51)
     assert "+      x_residual.data[i] = {};" in first.diff(spec.kernel or "")
 
 

@@ -23,7 +23,7 @@ def test_a_model_runs_in_the_requested_version(project: Project, needs: Needs) -
     assert [version.rpartition(".")[0] for version in runs] == ["1.31", "1.18"]
     assert sum("✓ agrees" in line for line in lines) == 2
     # Both versions report a wrong kernel, because both run it.
-    project.replace("native/group_norm/kernel.h", "* factor + bias", "* factor - bias")
+    project.replace("native/group_norm/kernel.h", "(x - shift) * factor + bias", "(x - shift) * factor - bias")
     project.doit("compile:group_norm")
     done = project.doit("check", str(model), "--ort", "1.18", NO_COLOR="1", PYTHONIOENCODING="utf-8")
     assert done.returncode == 1

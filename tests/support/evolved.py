@@ -18,7 +18,7 @@ KERNEL = (
     ("float epsilon, TensorView<T> y)", "float epsilon, float lift, TensorView<T> y)"),
     ("double epsilon, T* y)", "double epsilon, double lift, T* y)"),
     ("static_cast<double>(epsilon), y.data", "static_cast<double>(epsilon), static_cast<double>(lift), y.data"),
-    ("scale[c], bias[c], y + c", "scale[c], bias[c] + lift, y + c"),
+    ("load(bias + c)", "load(bias + c) + lift"),
 )
 REFERENCE = (
     ("    epsilon: float,\n", "    epsilon: float,\n    lift: float,\n"),

@@ -20,13 +20,13 @@ pytestmark = [pytest.mark.torch, pytest.mark.compile, pytest.mark.slow]
 
 CHANNEL = "const std::int64_t c = group % groups * channels;"
 RATE = "const double rate = 1 / sqrt(m.variance + epsilon);"
-MOMENTS = "const double shift = x[0] * unit;"
-RESULT = "const double mean = shift + offset;"
+MOMENTS = "mean += sums(x, size, unit, mean).sum / static_cast<double>(size);"
+RESULT = "const double variance = square / static_cast<double>(count);"
 
 # File below native/, old text, planted text, and the message.
 FAULTS = {
     "batch": ("group_norm/kernel.h", CHANNEL, f"{CHANNEL[:-1]} * (group < groups);", "y: "),
-    "large_mean": ("group_norm/kernel.h", MOMENTS, "const double shift = 0;", "y: "),
+    "large_mean": ("group_norm/kernel.h", MOMENTS, "mean = 0 * static_cast<double>(size);", "y: "),
     "nan": ("group_norm/kernel.h", RESULT, "if (square != square) return {0, 0, 1};\n  " + RESULT, "y: "),
     "input": (
         "group_norm/kernel.h",

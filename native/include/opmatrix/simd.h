@@ -413,8 +413,25 @@ template <int N>
 [[gnu::always_inline]] inline Vec<std::uint16_t, N> bfloats_of_floats(Vec<float, N> v) {
   using Bits = Vec<std::uint32_t, N>;
   const Bits bits = (Bits)v;
-  const Bits nearest = bits + 0x7FFFU + ((bits >> 16) & 1U);
-  return __builtin_convertvector((v != v ? bits | 0x400000U : nearest) >> 16, Vec<std::uint16_t, N>);
+  const Bits more = ((bits >> 16) & 1U) + 0x7FFFU;
+  const Bits found = ((bits + (v == v ? more : Bits{})) >> 16) | ((Bits)(v != v) & 0x40U);
+#if defined(__AVX2__)
+  if constexpr (N == 8) {  // GCC does not see that the lanes fit
+    using Signed = Vec<std::int32_t, 4>;
+    return (Vec<std::uint16_t, 8>)__builtin_ia32_packusdw128((Signed)lower(found), (Signed)upper(found));
+  }
+#endif
+  return converted<std::uint16_t>(found);
+}
+
+/// The same for a float16, in four instructions: a double that is a subnormal float is 0 as a float16, however it is
+/// rounded.
+template <int N>
+[[gnu::always_inline]] inline Vec<float, N> normal_floats_to_odd(Vec<double, N> v) {
+  using Bits = Vec<std::int64_t, N>;
+  constexpr std::int64_t kCut = (std::int64_t{1} << 29) - 1;  // what a double has more than a float
+  const Bits bits = (Bits)v;
+  return converted<float>((Vec<double, N>)((bits | ((bits & kCut) + kCut)) & ~kCut));
 }
 
 /// Neighbouring floats of doubles: those with an odd last bit, unless the double is a float. See rounded_to_odd.
@@ -484,7 +501,7 @@ template <typename S, typename V>
     if constexpr (kSame<Lane<V>, float>) {
       return halves_of_floats<N>(v);
     } else {
-      return halves_of_floats<N>(floats_to_odd<N>(convert<double>(v)));
+      return halves_of_floats<N>(normal_floats_to_odd<N>(convert<double>(v)));
     }
   } else if constexpr (kSame<S, BFloat16>) {
     if constexpr (kSame<Lane<V>, float>) {
