@@ -63,8 +63,9 @@ ROOMS = (
     Room(name="matrix", holds="cells, and which of them are legal"),
     Room(
         name="values",
-        holds="spec, errors, files, processes, step_log, progress, text, version",
-        modules=("spec", "errors", "files", "processes", "step_log", "progress", "terminal_text", "version"),
+        holds="spec, errors, files, processes, step_log, progress, text, version, cpu_levels",
+        modules=("spec", "errors", "files", "processes", "step_log", "progress", "terminal_text", "version",
+                 "cpu_levels"),
     ),
 )  # fmt: skip
 

@@ -502,6 +502,9 @@ class OpSpec(metaclass=_KeepsMistakes):
     discontinuous: str = ""
     """Why its floating outputs jump, such as ``"rounds x / step"``: the reference is then evaluated in the declared
     dtype, not in float64. Empty: they do not. Integer and bool outputs need no reason."""
+    cpu_levels: bool = False
+    """Whether the kernel is compiled for x86-64-v2, v3 (AVX2) and v4 (AVX-512), and each call takes the highest level
+    that the processor has. All levels of the processor are tested. False: once, for every x86-64."""
     full_range: bool = False
     """Whether the kernel is right for finite numbers of any size. The search then tries numbers whose squares their
     dtype cannot hold."""

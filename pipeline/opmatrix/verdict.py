@@ -117,6 +117,7 @@ class Verdict:
     """The outcome of one operator, lowering and cell, with its cases. `library` is the SHA-256 of the custom-op library
     that ONNX Runtime loaded, if any, `exported` that of the manifest of the models, so that a report of other models is
     made again. `reference` is what computed the expected outputs: "numpy" or "torch 2.13.0"; "" where that is unknown.
+    `cpu_levels`: the levels of the processor at which the kernel ran; none for a kernel that is compiled once.
     """
 
     op: str
@@ -129,6 +130,7 @@ class Verdict:
     library: str = ""
     exported: str = ""
     reference: str = ""
+    cpu_levels: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.cases, Cases):
@@ -288,6 +290,7 @@ def made_of(data: Any, cases: Cases) -> Found:
             lists = {"results": tuple(map(dict, data["results"])), "weak": tuple(map(str, data.get("weak", ())))}
             return CheckRecord(**data | blocked | lists)
         listed = cases or read_cases(json.dumps(data["cases"]))
-        return Verdict(**data | blocked | {"cell": Cell(**data["cell"]), "cases": listed})
+        levels = {"cpu_levels": tuple(data.get("cpu_levels", ()))}
+        return Verdict(**data | blocked | levels | {"cell": Cell(**data["cell"]), "cases": listed})
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"not a verdict: {error}") from error

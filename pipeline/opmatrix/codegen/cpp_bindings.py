@@ -8,6 +8,7 @@ from typing import Any
 
 import jinja2
 
+from opmatrix import cpu_levels
 from opmatrix.codegen import cpp, cpp_inference, generated_files, jinja
 from opmatrix.codegen.cpp import CPP_TYPES, call, literal, quoted
 from opmatrix.codegen.cpp_outputs import OutputPart, decided_sizes, output_part
@@ -125,6 +126,7 @@ def _variables(spec: OpSpec) -> dict[str, Any]:
     views = [_kept_view(i, kept[i.name]) if i.name in kept else i.view for i in inputs]
     return {
         "spec": spec,
+        "levels": [*cpu_levels.NUMBERS],
         "newest_schema": versions(spec)[-1],
         "origin": f"Generated from ops/{spec.name}/spec.py, so do not edit.",
         "typenames": ", ".join(f"typename {variable}" for variable in spec.types),

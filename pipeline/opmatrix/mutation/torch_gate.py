@@ -19,7 +19,6 @@ from opmatrix.errors import RegisterError, one_line
 from opmatrix.files import write_text
 from opmatrix.project.paths import Paths
 from opmatrix.testdata import drawn_cases, onnx_dataset
-from opmatrix.testdata.numpy_reference import Reference
 from opmatrix.testdata.truth import read_judges
 from opmatrix.torch_checks import invalid_calls
 from opmatrix.torch_checks.kernel_check import CaseCheck, check_case
@@ -48,13 +47,13 @@ def _problems(paths: Paths, operator: Operator, loaded: LoadedLibrary) -> Iterat
             step_log.now_running(f"case {case.name}")
             folder = paths.data(operator.name, model.name, index)
             data = onnx_dataset.read(folder, judge=judges.get(folder))
-            check = CaseCheck(spec=operator.spec, model=model, case=case, data=data, overload=loaded.overload)
+            check = CaseCheck(
+                spec=operator.spec, model=model, case=case, data=data, overload=loaded.overload, levels=loaded.levels
+            )
             problems, _ = check_case(check)
             yield from (("kernel", case.name, problem) for problem in problems)
     if paths.drawn_inputs(operator.name).is_file():
-        check_drawn = KernelCheck(
-            spec=operator.spec, overload=loaded.overload, reference=Reference(paths, operator.spec)
-        )
+        check_drawn = KernelCheck.of(paths, operator, loaded)
         with torch.no_grad():
             for one in drawn_cases.read(paths.drawn_inputs(operator.name), operator.name):
                 if problem := check_drawn.problem(one):

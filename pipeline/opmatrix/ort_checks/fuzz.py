@@ -41,8 +41,15 @@ class Fuzz:
         self._sessions: dict[object, Session | RefusedError] = {}
 
     def drawn_problem(self, one: DrawnCase, reference: Reference) -> str:
-        """Return how the kernel fails on a drawn input, or ""."""
+        """Return how the kernel fails on a drawn input, or "", at the first level where it does. That one remains."""
         step_log.now_running(str(one))
+        for level in self._runtime.levels.each():
+            if found := self._drawn_problem(one, reference):
+                return f"at {level} {found}" if level else found
+        return ""
+
+    def _drawn_problem(self, one: DrawnCase, reference: Reference) -> str:
+        """Return how the kernel fails on a drawn input at the level that is set, or ""."""
         spec, given = self._operator.spec, [array.copy() for array in one.arrays]
         call = Call(model=one.model, inputs=tuple(case_arguments(spec, one.model.cases[0], given)), typed=True)
         try:

@@ -43,6 +43,7 @@ class ModelRunner:
         self._inputs = [i.name for i in model.graph.input]
         self._outputs = [o.name for o in model.graph.output]
         self._sessions = runtime.sessions(content)
+        self._levels = runtime.levels
         declared = {(spec.onnx.domain, spec.onnx.op_type): spec for spec, _ in operators}
         self._in_place = _pairs(model, declared) if runtime.library else {}
         self._alone = {
@@ -77,7 +78,7 @@ class ModelRunner:
             different.append(outputs)
             return outputs
 
-        outputs = {setting: (run(s), run(s)) for setting, s in self._sessions.items()}
+        outputs = {setting: (run(s), run(s)) for setting, s in self._at_each_level()}
         # Of a CastSession the edges are between nodes, where ONNX Runtime gives both the same memory by itself.
         direct = {setting: s for setting, s in self._sessions.items() if not isinstance(s, CastSession)}
         at_once = self._in_place and all(array.size for array in fed.values())
@@ -102,6 +103,15 @@ class ModelRunner:
             in_place=in_place,
             alone=alone,
         )
+
+    def _at_each_level(self) -> Iterator[tuple[str, Session]]:
+        """Yield each session with the name of its runs: all at the highest level of the processor, which remains, and
+        one at each lower level for which the library has its kernels."""
+        for level in self._levels.each():
+            if level in self._levels.names[:-1]:
+                yield f"{ONE_THREAD} at {level}", self._sessions[ONE_THREAD]
+            else:
+                yield from self._sessions.items()
 
     def run_concurrently(self, data: Mapping[str, DataSet]) -> dict[str, Comparison | str]:
         """Run data sets in several threads of one session; return the differences from a run alone, by case."""

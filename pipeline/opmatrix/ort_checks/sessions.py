@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import onnxruntime as ort
 from onnxruntime.capi import onnxruntime_pybind11_state as _state
 
+from opmatrix.cpu_levels import NO_LEVELS, LibraryLevels
 from opmatrix.errors import VerifyError, missing
 from opmatrix.ort_checks.cast_edges import CastSession, needs_casts, with_float_edges
 from opmatrix.testdata.arrays import Array
@@ -49,8 +50,11 @@ class OrtSessions:
     With `sanitized`, each tensor is allocated separately, since sanitizers see no error within an arena.
     """
 
-    def __init__(self, library: Path | None, *, more: Sequence[Path] = (), sanitized: bool = False) -> None:
-        """Load the libraries. Raises VerifyError where one is missing, or is no custom-op library."""
+    def __init__(
+        self, library: Path | None, *, more: Sequence[Path] = (), sanitized: bool = False, cpu_levels: bool = False
+    ) -> None:
+        """Load the libraries. Raises VerifyError where one is missing, or is no custom-op library. `cpu_levels`: the
+        first has kernels for several levels of the processor."""
         self.library = library
         libraries = (*([library] if library else ()), *more)
         for path in libraries:
@@ -61,6 +65,7 @@ class OrtSessions:
             for name, (level, threads) in SETTINGS.items()
             if threads == 1 or library  # how ONNX Runtime's own kernels split their work is not tested
         }
+        self.levels = LibraryLevels(library) if cpu_levels else NO_LEVELS
 
     def sessions(self, model: bytes | str, *, settings: Sequence[str] | None = None) -> dict[str, Session]:
         """Return one session per setting; `model` as a path allows external data. Raises RefusedError."""

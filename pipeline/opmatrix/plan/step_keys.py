@@ -15,6 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, get_args
 
+from opmatrix import cpu_levels
 from opmatrix.code_hash import digest, function
 from opmatrix.codegen import generated_files
 from opmatrix.declaration import register_models
@@ -181,6 +182,12 @@ class OperatorKeys:
                 for model, data in zip(self.operator.models, self._models, strict=True)
             ]
         )
+
+    @cached_property
+    def levels_key(self) -> Mapping[str, Any]:
+        """The field of a step that runs the kernel at each level of the processor."""
+        specs = (self.spec, *(o.spec for o in self.plan.named(self.spec.uses)))
+        return {"cpu_levels": cpu_levels.of_processor()} if any(spec.cpu_levels for spec in specs) else {}
 
     @cached_property
     def lowering_hashes(self) -> Mapping[Lowering, str]:

@@ -197,6 +197,7 @@ def _register(op: OperatorPlan, torch: str) -> Iterator[Step]:
         models=keys.models_key,
         tolerances=keys.tolerances.get("custom"),
         uses=("numpy",),
+        **keys.levels_key,
     )
     if "nodes" in parts:
         lowered = keys.lowering_hashes["custom"]
@@ -210,6 +211,7 @@ def _register(op: OperatorPlan, torch: str) -> Iterator[Step]:
             tolerances=keys.tolerances.get("custom"),
             uses=("hypothesis", "numpy"),
             **keys.reference_key,
+            **keys.levels_key,
         )
     if "forbidden" in parts:
         yield op.register("forbidden", torch=torch, reads=op.torch_code(torch), models=keys.models_key, uses=("numpy",))
@@ -435,6 +437,7 @@ def _verify(op: OperatorPlan, lowering: Lowering, cell: Cell, *, once: bool) -> 
         environment=op.plan.environment(ort=cell.ort),
         uses=_VERIFYING,
         **op.keys.reference_key,
+        **(op.keys.levels_key if lowering == "custom" else {}),
     )  # fmt: skip
 
 
@@ -468,6 +471,7 @@ def _sanitize(op: OperatorPlan, cell: Cell) -> Step:
         models=op.keys.models_key,
         tolerances=op.keys.tolerances,
         uses=("torch", "onnx", "onnxruntime", "numpy", "hypothesis"),
+        **op.keys.levels_key,
         **op.keys.reference_key,
     )  # fmt: skip
 

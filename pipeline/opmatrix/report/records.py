@@ -232,6 +232,7 @@ def as_json(found: Verdict, cases: str) -> dict[str, Any]:
         "worst_tolerance_used": finite(found.tolerance_used),
         "detail": found.detail,
         "reference": found.reference,
+        "cpu_levels": [*found.cpu_levels],
         "cases": cases,
     }
 

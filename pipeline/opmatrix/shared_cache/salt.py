@@ -13,15 +13,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib import metadata
-from pathlib import Path
 
+from opmatrix import cpu_levels
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import PACKAGES
 
 # What steps import, apart from the requirements of these.
 _IMPORTED = (*PACKAGES, "jinja2", "ninja", "pyelftools")
-# The instructions of x86-64-v3 (System V ABI, x86-64 psABI, section 3.1.1), as Linux names them in /proc/cpuinfo.
-_V3 = frozenset(["avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"])
 
 
 def digest(parts: Sequence[str]) -> str:
@@ -44,11 +42,7 @@ def level() -> str:
     machine = platform.machine()
     if machine != "x86_64":
         return machine
-    try:
-        flags = re.search(r"^flags\s*:(.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-    except OSError:
-        flags = None
-    return "x86-64-v3" if flags and {*flags[1].split()} >= _V3 else "x86-64-v2"
+    return cpu_levels.name(min(3, max(cpu_levels.of_processor(), default=2)))
 
 
 def _installed_in(paths: Paths, environment: str) -> list[str]:

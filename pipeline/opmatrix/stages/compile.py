@@ -27,7 +27,7 @@ from opmatrix.project.paths import Paths
 from opmatrix.spec import OpSpec
 from opmatrix.step_log import LOGGED, detail
 from opmatrix.toolchain import compiler_output, digests, elf_symbols, ninja_file, ort_headers, third_party_headers
-from opmatrix.toolchain.find_tools import Toolchain, find_toolchain
+from opmatrix.toolchain.find_tools import Toolchain, find_objcopy, find_toolchain
 from opmatrix.toolchain.run_ninja import run_ninja
 from opmatrix.toolchain.torch_headers import TorchBuild, find_torch_build
 
@@ -106,7 +106,10 @@ def _build(
     if torch:
         write_text(folder / ninja_file.TORCH, f"{torch.identity}\n")
     headers = third_party_headers.find(spec, layout.root)
-    places = ninja_file.places_ninja(layout, toolchain, Path(found["path"]), torch=torch, headers=headers)
+    objcopy = find_objcopy(os.environ) if spec.cpu_levels else ""
+    places = ninja_file.places_ninja(
+        layout, toolchain, Path(found["path"]), torch=torch, headers=headers, objcopy=objcopy
+    )
     write_text(folder / ninja_file.PLACES, places)
     path = folder / "build.ninja"
     rewritten = not path.exists() or path.read_text() != text
@@ -188,7 +191,7 @@ def _mark(path: Path) -> list[int] | None:
 
 def _write_compile_commands(layout: Paths, toolchain: Toolchain, folder: Path) -> None:
     """Write the compile commands of the operator, and those of all operators in one file, for editors."""
-    command = [toolchain.ninja, "-C", str(folder), "-t", "compdb", "object"]
+    command = [toolchain.ninja, "-C", str(folder), "-t", "compdb", "object", "level"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     entries = json.loads(re.sub(r"\Aninja: .*\n", "", done.stdout))
     for entry in entries:  # without the shell commands that move the object

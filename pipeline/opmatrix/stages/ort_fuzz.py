@@ -17,7 +17,8 @@ FEW = 5  # problems in the message: further ones are mostly equal
 def run(layout: Paths, operator: Operator) -> None:
     """Raise VerifyError for a drawn input on which the kernel differs from the reference, and for invalid calls that
     are not rejected."""
-    fuzz = Fuzz(operator, OrtSessions(layout.ort_library(operator.name), sanitized=layout.sanitized))
+    library, levels = layout.ort_library(operator.name), operator.spec.cpu_levels
+    fuzz = Fuzz(operator, OrtSessions(library, sanitized=layout.sanitized, cpu_levels=levels))
     tried = drawn_cases.read(layout.drawn_inputs(operator.name), operator.name)
     drawn = fuzz.smallest_failing(layout, tried, Reference(layout, operator.spec))
     # A handwritten binding checks only what its author decided.

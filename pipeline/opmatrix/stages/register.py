@@ -122,7 +122,9 @@ def _kernel(layout: Paths, operator: Operator, only: str | None = None) -> list[
             step_log.now_running(f"case {case.name}")
             folder = layout.data(operator.name, model.name, index)
             data = read(folder, judge=judges.get(folder))
-            check = CaseCheck(spec=operator.spec, model=model, case=case, data=data, overload=loaded.overload)
+            check = CaseCheck(
+                spec=operator.spec, model=model, case=case, data=data, overload=loaded.overload, levels=loaded.levels
+            )
             problems, result = check_case(check, mismatches if len(mismatches) < MEASURED else None)
             if problems:
                 faults[case.name] = "\n".join(problems)

@@ -136,7 +136,8 @@ def _in_torch(data: _Data) -> dict[Key, Measured]:
             check = CaseCheck(
                 spec=data.operator.spec, model=one.model, case=one.case, data=one.data, overload=loaded.overload
             )
-            _add(found, data.measure(one, call(check), "custom"))
+            for _ in loaded.levels.each():
+                _add(found, data.measure(one, call(check), "custom"))
     return found
 
 
@@ -166,7 +167,7 @@ def _in_ort(data: _Data, lowering: Lowering, cells: Sequence[Cell]) -> dict[Key,
 
     layout, spec = data.layout, data.operator.spec
     custom = lowering == "custom" and has_ort_library(spec)
-    runtime = OrtSessions(layout.ort_library(spec.name) if custom else None)
+    runtime = OrtSessions(layout.ort_library(spec.name) if custom else None, cpu_levels=custom and spec.cpu_levels)
     found: dict[Key, Measured] = {}
     for cell in cells:
         sessions = {}
@@ -177,8 +178,9 @@ def _in_ort(data: _Data, lowering: Lowering, cells: Sequence[Cell]) -> dict[Key,
             if one.model.name not in sessions:
                 content = layout.model(spec.name, lowering, cell, one.model.name).read_bytes()
                 sessions[one.model.name] = runtime.sessions(content, settings=[ONE_THREAD])[ONE_THREAD]
-            actual = call(sessions[one.model.name], one.data.inputs)
-            _add(found, data.measure(one, actual, lowering))
+            for _ in runtime.levels.each():
+                actual = call(sessions[one.model.name], one.data.inputs)
+                _add(found, data.measure(one, actual, lowering))
     return found
 
 

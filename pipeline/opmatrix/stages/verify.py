@@ -16,7 +16,7 @@ from typing import Any
 
 import onnxruntime
 
-from opmatrix import step_log, verdict
+from opmatrix import cpu_levels, step_log, verdict
 from opmatrix.declaration.checks import refuses_in_onnx_runtime, searches_in_onnx_runtime
 from opmatrix.declaration.load import Operator, load_operator
 from opmatrix.declaration.model_inputs import case_arguments
@@ -72,6 +72,7 @@ def run(
         found,
         library=loaded,
         exported=exported,
+        cpu_levels=verifier.cpu_levels,
         reference=read_reference(layout.data_manifest(operator.name)),
     )
     path = layout.verdict(operator.name, lowering, cell)
@@ -140,9 +141,8 @@ class CellVerifier:
             raise VerifyError(f"the cell asks for ONNX Runtime {self.cell.ort}, and {installed} is installed; run it "
                               "in an environment that has it, or choose another cell")  # fmt: skip
         layout, spec = self.layout, self.operator.spec
-        specs = [spec, *(load_operator(layout, name).spec for name in spec.uses)]  # a model may contain their nodes
-        operators = [(used, Reference(layout, used)) for used in specs]
-        runtime = OrtSessions(self.library, sanitized=layout.sanitized)
+        operators = [(used, Reference(layout, used)) for used in self._specs]
+        runtime = OrtSessions(self.library, sanitized=layout.sanitized, cpu_levels=self._has_levels)
         own = RunConfig(runtime=runtime, operators=operators, tolerances=spec.tolerances[self.lowering])
         found = [*self._cases(own)]
         yield from found
@@ -180,6 +180,22 @@ class CellVerifier:
         """The library for the sessions; None where ONNX Runtime's own kernels compute."""
         custom = self.lowering == "custom" and self.operator.spec.runtime == "kernel"
         return self.layout.ort_library(self.operator.name) if custom else None
+
+    @cached_property
+    def _specs(self) -> Sequence[OpSpec]:
+        """The declarations of the nodes that a model may contain."""
+        spec = self.operator.spec
+        return [spec, *(load_operator(self.layout, name).spec for name in spec.uses)]
+
+    @property
+    def _has_levels(self) -> bool:
+        """Whether the library has kernels for several levels of the processor."""
+        return self.library is not None and any(spec.cpu_levels for spec in self._specs)
+
+    @property
+    def cpu_levels(self) -> tuple[str, ...]:
+        """The levels at which the kernels run."""
+        return tuple(map(cpu_levels.name, cpu_levels.of_processor())) if self._has_levels else ()
 
     @property
     def _published_versions(self) -> tuple[int, ...]:

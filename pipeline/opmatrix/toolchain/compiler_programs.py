@@ -18,7 +18,7 @@ from pathlib import Path
 from opmatrix.files import Mark, mark, sha256, write_text
 
 # What `-print-prog-name` is asked for. The linker that -fuse-ld selects is looked up by that name as well.
-_PROGRAMS = ("cc1plus", "collect2", "as", "ld")
+_PROGRAMS = ("cc1plus", "collect2", "as", "ld", "objcopy")
 # What a library is linked with: its symbols' versions come from there. Its headers are inputs of the compile step.
 _LIBRARIES = ("libstdc++.so", "libgcc.a")
 # Where a compiler looks for programs.

@@ -20,6 +20,9 @@ SHIMS = Path(__file__).parent / "torch_shims"
 # https://gcc.gnu.org/onlinedocs/libstdc++/manual/abi.html
 NEWEST_SYMBOL_VERSIONS: Mapping[str, tuple[int, ...]] = {"GLIBC": (2, 35), "GLIBCXX": (3, 4, 30), "CXXABI": (1, 3, 13)}
 
+# Sets the level of the kernels' instructions: every library that has a kernel.h may show it.
+LEVEL = "opmatrix_cpu_level"
+
 _TORCH = ("aoti_torch_", "torch_")  # prefixes of its C functions
 
 
@@ -155,7 +158,7 @@ def check_handwritten_torch_library(path: Path) -> None:
     The linker has checked that the installed torch has every symbol that it needs; another version may lack some.
     """
     found = read_symbols(path)
-    if shown := sorted(found.defined):
+    if shown := sorted(found.defined - {LEVEL}):
         raise CompileError(f"{path.name} shows {_list(shown)}; it may show nothing. Check its version script.")
     # An undefined symbol may be libstdc++'s: libtorch_cpu has some of those, without a version.
     if not any("torch" in name or "c10" in name for name in found.undefined):
@@ -197,9 +200,9 @@ def _check_symbol_versions(path: Path, found: Symbols) -> None:
 
 
 def _check_exports(path: Path, found: Symbols, *, allowed: str) -> None:
-    if found.defined == {allowed}:
+    if found.defined - {LEVEL} == {allowed}:
         return
-    if extra := sorted(found.defined - {allowed}):
+    if extra := sorted(found.defined - {allowed, LEVEL}):
         raise CompileError(
             f"{path.name} shows {_list(extra)}; it may show {allowed!r} alone. Check its version script."
         )

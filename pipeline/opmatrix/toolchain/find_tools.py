@@ -107,6 +107,17 @@ def find_ninja(environ: Mapping[str, str]) -> str:
     raise ToolchainError(f"ninja not found on PATH {path!r}. Install it, or set NINJA to its path.")
 
 
+def find_objcopy(environ: Mapping[str, str]) -> str:
+    """Return objcopy's path. Raises ToolchainError."""
+    path = environ.get("PATH", "")
+    if found := shutil.which("objcopy", path=path):
+        return found
+    raise ToolchainError(
+        f"objcopy not found on PATH {path!r}; an operator with cpu_levels=True needs it. Install it (Debian: "
+        "apt install binutils), or remove cpu_levels from spec.py."
+    )
+
+
 def find_torch() -> tuple[Path, str]:
     """Return torch's folder of headers and its version. Raises ToolchainError."""
     spec = importlib.util.find_spec("torch")

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ninja import ninja_syntax
 
+from opmatrix import cpu_levels
 from opmatrix.codegen import generated_files
 from opmatrix.declaration.torch_signature import (
     ONLY_KERNEL,
@@ -45,10 +46,14 @@ _LANGUAGE = ("-std=c++20", "-fPIC", "-fvisibility=hidden", "-fvisibility-inlines
 _COLOURS = "-fdiagnostics-color=always"
 _WARNINGS = ("-Wall", "-Wextra", "-Wshadow", "-Werror", "-Wno-psabi")
 # Kernels: vectorised, fused multiply-add where a processor has it, no errno from <cmath>. Never -ffast-math (it breaks
-# NaN) and never -march (a library runs on every x86-64).
+# NaN), and -march only for the levels of `OpSpec.cpu_levels`, of which the library chooses one when it runs.
 _ARITHMETIC = ("-ffp-contract=fast", "-fno-math-errno")
 _KERNEL = ("-O2", "-ftree-vectorize", *_ARITHMETIC)
 _KERNEL_OF_GCC = ("-fvect-cost-model=dynamic",)  # clang 14 refuses the flag
+# The object of a level: its symbols cannot become local as STB_GNU_UNIQUE.
+_LEVEL_OF_GCC = ("-fno-gnu-unique",)
+# bfd alone dissolves the groups of sections in which inline functions are.
+_RELOCATABLE = ("-nostdlib", "-r", "-fuse-ld=bfd")
 _BINDING = ("-O1",)
 # Handwritten bindings may warn, and need no visibility attributes: the version script sets what they export.
 _OWN = ("-O2", "-fvisibility=default", "-Wno-error", "-Wno-extra", "-Wno-shadow")
@@ -82,7 +87,7 @@ def build_ninja(
     name = spec.name
     comment = f"How the libraries of {name} are compiled. Written by `python -m opmatrix compile {name}`."
     text, ninja = _begin(comment, layout, spec, toolchain=toolchain, debug=debug)
-    _objects(ninja, layout, spec, written)
+    _objects(ninja, layout, spec, written, toolchain=toolchain)
     kernel = KERNEL_OBJECTS if has_kernel_object(spec, written) else ()
     if is_own(OWN_TORCH, spec, written):
         _installed_torch_library(ninja, layout, name, kernel, script="own_torch.map")
@@ -186,7 +191,40 @@ def race_flags(layout: Paths, spec: OpSpec, headers: Sequence[Path]) -> list[str
     return [*_LANGUAGE, *_RACES, *of_operator, *_system(headers)]
 
 
-def _objects(ninja: ninja_syntax.Writer, layout: Paths, spec: OpSpec, written: Set[str]) -> None:
+def _level_objects(ninja: ninja_syntax.Writer, layout: Paths, spec: OpSpec, source: Path, toolchain: Toolchain) -> None:
+    """Compile the kernel once for each level of x86-64, and join the objects.
+
+    In the object of a level only `compute` is global. A linker keeps one copy of an inline function for all objects: of
+    the standard library, too, which would be that of any level.
+    """
+    ninja.rule(
+        "level",
+        command=f"$cxx $flags $more -MD -MF $out.d -MQ $out -c $in -o $out.whole && "
+        f"$cxx {_shell(*_RELOCATABLE)} -Wl,--force-group-allocation -o $out.new $out.whole && "
+        f"$objcopy --wildcard $global $out.new && rm $out.whole && {_KEEP}",
+        depfile="$out.d",
+        deps="gcc",
+        restat=True,
+    )
+    ninja.rule("join", command=f"$cxx {_shell(*_RELOCATABLE)} -o $out.new $in && {_KEEP}", restat=True)
+    space = f"_ZN8opmatrix{len(spec.name)}{spec.name}"  # the mangled beginning of opmatrix::<name>::
+    objects = []
+    for level in cpu_levels.NUMBERS:
+        kept = [f"{space}7level_{level}7computeE*", *([f"{space}7computeE*"] if level == cpu_levels.NUMBERS[0] else [])]
+        flags = [f"-march={cpu_levels.name(level)}", f"-DOPMATRIX_CPU_LEVEL={level}"]
+        flags += _LEVEL_OF_GCC if toolchain.is_gcc else ()
+        variables = {
+            "more": f"$kernel {_shell(*flags)}",
+            "global": _shell(*(f"--keep-global-symbol={k}" for k in kept)),
+        }
+        objects.append(f"kernel_v{level}.o")
+        ninja.build(objects[-1:], "level", [_path(layout, source)], implicit=[IDENTITY], variables=variables)
+    ninja.build(["kernel.o"], "join", objects, implicit=[IDENTITY])
+
+
+def _objects(
+    ninja: ninja_syntax.Writer, layout: Paths, spec: OpSpec, written: Set[str], *, toolchain: Toolchain
+) -> None:
     generated = layout.generated(spec.name)
     more = {
         "kernel.cc": "$kernel",
@@ -199,6 +237,9 @@ def _objects(ninja: ninja_syntax.Writer, layout: Paths, spec: OpSpec, written: S
         sources[layout.binding / "runtime.cc"] = "$binding"
     own = {file: flags for file, flags in _OWN_FLAGS.items() if is_own(file, spec, written)}
     sources |= {layout.handwritten(spec.name, file): flags for file, flags in own.items()}
+    if spec.cpu_levels and (kernel := generated / "kernel.cc") in sources:
+        del sources[kernel]
+        _level_objects(ninja, layout, spec, kernel, toolchain)
     for source, flags in sources.items():
         known = [IDENTITY, *([TORCH] if "$torch" in flags else [])]
         ninja.build([f"{source.stem}.o"], "object", [_path(layout, source)], implicit=known, variables={"more": flags})
@@ -289,13 +330,16 @@ def places_ninja(
     *,
     torch: TorchBuild | None = None,
     headers: Sequence[Path] = (),
+    objcopy: str = "",
 ) -> str:
     """Return the text of the file `PLACES`.
 
-    `torch` is for bindings over its C++ headers, `headers` are third parties'. With GCC a generated binding uses the
-    threads of that torch.
+    `torch` is for bindings over its C++ headers, `headers` are third parties', `objcopy` is for a kernel with levels.
+    With GCC a generated binding uses the threads of that torch.
     """
     lines = [f"cxx = {_shell(*toolchain.compiler)}", f"ort_include = {_shell(str(ort_include))}"]
+    if objcopy:
+        lines.append(f"objcopy = {_shell(objcopy)}")
     for name, folder in {"root": layout.root, **_installed(layout)}.items():
         # A build line of ninja needs the path itself, a command the word for the shell.
         lines += [f"{name} = {ninja_syntax.escape(str(folder))}", f"{name}_quoted = {_shell(str(folder))}"]

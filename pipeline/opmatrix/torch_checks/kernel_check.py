@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
+from opmatrix.cpu_levels import NO_LEVELS, LibraryLevels
 from opmatrix.declaration.model_inputs import graph_outputs, present
 from opmatrix.declaration.torch_signature import dtype_of
 from opmatrix.spec import Case, Model, OpSpec
@@ -21,6 +22,7 @@ from opmatrix.torch_library.call import as_tuple, with_attributes
 from opmatrix.torch_library.case_tensors import arguments, as_array, tensors
 
 THREADS = 4
+_MEASURED = ("error", "ulp", "tolerance_used")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,9 +34,11 @@ class CaseCheck:
     case: Case
     data: DataSet
     overload: Callable[..., Any]
+    levels: LibraryLevels = NO_LEVELS
+    level: str = ""
 
     def __str__(self) -> str:
-        return f"{self.spec.name}-{self.case.name} in torch"
+        return f"{self.spec.name}-{self.case.name} in torch{self.level and f' at {self.level}'}"
 
     @property
     def replay(self) -> str:
@@ -45,8 +49,21 @@ def check_case(check: CaseCheck, mismatches: list[dict[str, Any]] | None = None)
     """Return the problems, the largest error, ULP and used tolerance over all outputs, and what judged them.
 
     With one thread the outputs must be the expected ones. A second call, and one with several threads, must give the
-    same bits. The inputs must not change. Of a case that fails, what the report shows is added to `mismatches`.
+    same bits. The inputs must not change. Of a case that fails, what the report shows is added to `mismatches`. Where
+    the library has levels, all this holds at each of them.
     """
+    found = [_check_case(replace(check, level=level), mismatches) for level in check.levels.each()]
+    problems = [problem for each, _ in found for problem in each]
+    results = [result for _, result in found]
+    if not all(results):  # a call was refused
+        return problems, {}
+    worst = {key: max(result[key] for result in results) for key in _MEASURED}
+    levels = {"cpu_levels": check.levels.names} if check.levels.names else {}
+    return problems, {**worst, "judged_in": str(check.data.judge), **levels}
+
+
+def _check_case(check: CaseCheck, mismatches: list[dict[str, Any]] | None) -> tuple[list[str], dict[str, float]]:
+    """Check a case at the level that is set. The result is empty where the kernel refuses the case."""
     inputs = tensors(check.spec, check.model, check.case, list(check.data.inputs.values()))
     try:
         with threads(1):
@@ -64,9 +81,7 @@ def check_case(check: CaseCheck, mismatches: list[dict[str, Any]] | None = None)
     )
     if problems and mismatches is not None:
         _measure(check, [first, second, third], mismatches)
-    keys = ("error", "ulp", "tolerance_used")
-    worst = {key: max((getattr(c, key) for c in comparisons.values()), default=0.0) for key in keys}
-    return problems, {**worst, "judged_in": str(check.data.judge)}
+    return problems, {key: max((getattr(c, key) for c in comparisons.values()), default=0.0) for key in _MEASURED}
 
 
 def _measure(check: CaseCheck, calls: Sequence[list[Array]], mismatches: list[dict[str, Any]]) -> None:

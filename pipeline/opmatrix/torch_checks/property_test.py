@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from opmatrix import step_log, verdict
+from opmatrix.cpu_levels import LibraryLevels
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.torch_signature import model_dtypes
 from opmatrix.declaration.variadic_outputs import with_outputs
@@ -51,7 +52,7 @@ def run(layout: Paths, operator: Operator, loaded: LoadedLibrary) -> list[dict[s
 
     The kernel runs in a forked child: if it crashes, the parent names the case, and shrinks it in further children.
     """
-    check = KernelCheck(spec=operator.spec, overload=loaded.overload, reference=Reference(layout, operator.spec))
+    check = KernelCheck.of(layout, operator, loaded)
     drawn = drawn_cases.read_all(layout.drawn_inputs(operator.name), operator.name)
     drawn = replace(drawn, cases=[c for c in drawn.cases if not why_no_dtype(model_dtypes(operator.spec, c.model))])
     if layout.sanitized or not forked_call.can_fork():  # a sanitizer says more than a smaller input
@@ -77,7 +78,7 @@ def run(layout: Paths, operator: Operator, loaded: LoadedLibrary) -> list[dict[s
 
 def replay(layout: Paths, operator: Operator, loaded: LoadedLibrary, *, case: str) -> None:
     """Call the kernel with one drawn case, or with one that was shrunk, in this process: a debugger sees a crash."""
-    check = KernelCheck(spec=operator.spec, overload=loaded.overload, reference=Reference(layout, operator.spec))
+    check = KernelCheck.of(layout, operator, loaded)
     found = stored(layout, operator, case)
     if found is None:
         raise UsageError(
@@ -154,9 +155,23 @@ class KernelCheck:
     spec: OpSpec
     overload: Callable[..., Any]
     reference: Reference
+    levels: LibraryLevels
+
+    @classmethod
+    def of(cls, layout: Paths, operator: Operator, loaded: LoadedLibrary) -> KernelCheck:
+        """Return the check of an operator's loaded kernel."""
+        reference = Reference(layout, operator.spec)
+        return cls(spec=operator.spec, overload=loaded.overload, reference=reference, levels=loaded.levels)
 
     def problem(self, one: DrawnCase) -> str:
-        """Return how the kernel fails on a drawn case, or ""."""
+        """Return how the kernel fails on a drawn case, or "", at the first level where it does. That one remains."""
+        for level in self.levels.each():
+            if found := self._problem(one):
+                return f"at {level} {found}" if level else found
+        return ""
+
+    def _problem(self, one: DrawnCase) -> str:
+        """Return how the kernel fails on a drawn case at the level that is set, or ""."""
         case = one.model.cases[0]
         step_log.now_running(str(one))
         flat = tensors(self.spec, one.model, case, one.arrays)

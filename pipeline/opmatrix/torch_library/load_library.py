@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from opmatrix.cpu_levels import NO_LEVELS, LibraryLevels
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.torch_signature import (
     OWN_TORCH,
@@ -43,6 +44,7 @@ class LoadedLibrary:
 
     overload: Any
     alive: Any  # keeps a definition in Python alive
+    levels: LibraryLevels = NO_LEVELS
 
 
 def load(layout: Paths, operator: Operator) -> LoadedLibrary:
@@ -55,7 +57,8 @@ def load(layout: Paths, operator: Operator) -> LoadedLibrary:
         return LoadedLibrary(overload=registered_overload(spec), alive=None)
     if not spec.torch.python:
         _load_library(layout, operator)
-        return LoadedLibrary(overload=_check_schema(operator), alive=None)
+        levels = LibraryLevels(library_path(layout, operator)) if spec.cpu_levels else NO_LEVELS
+        return LoadedLibrary(overload=_check_schema(operator), alive=None, levels=levels)
     alive = user_python.define(layout, spec)
     overload = _check_schema(operator)
     user_python.check_formula(spec)

@@ -47,7 +47,7 @@ RESERVED: Mapping[str, tuple[str, ...]] = {
         "kernel", "kernel_error", "kernel_threads", "checks", "torch", "torch_kinds", "torch_lists", "torch_shims",
         "torch_outputs", "torch_results", "torch_values", "ort", "ort_api", "ort_kinds", "ort_library", "ort_outputs",
         "ort_int4", "ort_shapes", "ort_strings", "ort_texts", "dtype", "items", "sizes", "kernel_sizes", "texts",
-        "torch_texts", "value_checks", "race_driver",
+        "torch_texts", "value_checks", "race_driver", "cpu_level",
     ),
     "a group of steps, whose logs lie in a folder of that name": (
         "declaration", "environment", "headers", "codegen", "compile", "data", "cases", "draw-inputs", "register",
@@ -542,6 +542,10 @@ def handwritten_files(spec: OpSpec, files: Set[str]) -> Iterator[Mistake]:
         yield Mistake(
             KERNEL,
             f"missing; the generated binding of {bindings} calls it. Write it, or add {own} of your own as well",
+        )
+    if spec.cpu_levels and not has_kernel_object(spec, files):
+        yield Mistake(
+            "cpu_levels", "found True, allowed: False, because there is no kernel.h to compile for each level"
         )
     if OWN_ORT in files and (output := next((o for o in spec.outputs if o.may_inplace), None)):
         yield Mistake(OWN_ORT, f"found with may_inplace={output.may_inplace!r} of the output {output.name!r}, allowed: "
