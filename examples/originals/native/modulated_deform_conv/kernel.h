@@ -55,7 +55,9 @@ struct Bordered {
 
   template <typename T>
   explicit Bordered(TensorView<const T> x)
-      : channels(x.size(1)), height(x.size(2)), width(x.size(3)),
+      : channels(x.size(1)),
+        height(x.size(2)),
+        width(x.size(3)),
         pixels(static_cast<std::size_t>(x.size(0) * (height + 3) * row_size())) {
     parallel_for(0, x.size(0) * height, 1 + 16384 / (row_size() + 1), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t row = begin; row < end; ++row) {
@@ -152,7 +154,8 @@ void modulated_deform_conv(TensorView<const T> x, TensorView<const T> offset, Te
       const Tile of = tile_at(tile);
       for (std::int64_t i = 0; i < depth * taps; ++i) {
         S* const to = weights.data() + tile * tile_size + (i % taps * depth + i / taps) * kFilters<S>;
-        for (std::int64_t f = 0; f < of.count; ++f) to[f] = static_cast<S>(weight.data[(of.first + f) * depth * taps + i]);
+        for (std::int64_t f = 0; f < of.count; ++f)
+          to[f] = static_cast<S>(weight.data[(of.first + f) * depth * taps + i]);
       }
     }
   });
