@@ -63,7 +63,7 @@ ROOMS = (
     Room(name="matrix", holds="cells, and which of them are legal"),
     Room(
         name="values",
-        holds="spec, errors, files, processes, step_log, progress, text, version, cpu_levels",
+        holds="spec, errors, files, processes, step_log, version, CPU levels",
         modules=("spec", "errors", "files", "processes", "step_log", "progress", "terminal_text", "version",
                  "cpu_levels"),
     ),

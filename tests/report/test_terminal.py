@@ -67,7 +67,7 @@ def test_all_verified(layout: Paths, capsys: pytest.CaptureFixture[str]) -> None
     assert cells(layout)[0] == {
         "op": "op", "lowering": "custom", "torch": "2.13", "exporter": "dynamo", "opset": 18, "ort": "1.31",
         "outcome": "verified", "worst_error": 2e-7, "worst_ulp": 1.0, "worst_tolerance_used": 0.25,
-        "detail": "", "reference": "", "cases": "op-custom-1",
+        "detail": "", "reference": "", "cpu_levels": [], "cases": "op-custom-1",
     }  # fmt: skip
     assert {cell["cases"] for cell in cells(layout)} == {*whole["cases"]} == {"op-custom-1"}
     assert whole["cases"]["op-custom-1"] == [RIGHT.__dict__]
