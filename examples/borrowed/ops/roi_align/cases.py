@@ -79,12 +79,17 @@ def dynamic(dtype: DType) -> Model:
             Case(name=f"no_channels_{dtype}", inputs=inputs(2, 0, 16, 24)),
             Case(name=f"one_pixel_{dtype}", inputs=inputs(2, 1, 1, 1)),
             Case(name=f"one_row_{dtype}", inputs=inputs(3, 2, 1, 31, boxes=BOXES * 3)),
+            Case(name=f"on_edge_{dtype}", inputs=inputs(2, 3, 16, 24, boxes=ON_EDGE)),
             Case(
                 name=f"half_an_index_{dtype}", inputs=inputs(2, 2, 9, 9, boxes=((1.75, 3, 3, 9, 9), (-0.5, 0, 0, 9, 9)))
             ),
         ),
     )
 
+
+# Of a map of 24 columns at 0.3 of the image's size, in float64: the last sample is on its edge, or beyond it by one
+# rounding. Arithmetic that rounds less often, as an FMA does, decides otherwise.
+ON_EDGE: Boxes = ((0, 3.97, 4.0, 83.31978391985535, 30.0), (1, 8.06, 4.0, 83.23276264325962, 30.0))
 
 # Enough boxes for several threads, as a detector has them, and both sides of what is declared for one attribute.
 THREADS = Model(
@@ -95,6 +100,7 @@ THREADS = Model(
     cases=(
         Case(name="threads_example", inputs=inputs(2, 9, 16, 24)),
         Case(name="threads", inputs=inputs(2, 9, 31, 17, boxes=BOXES * 40)),
+        Case(name="large_maps", inputs=inputs(2, 9, 99, 170)),  # more than the kernel keeps at a time
     ),
 )
 MODELS = (*(make(dtype) for make in (static, dynamic) for dtype in ("float32", "float64")), THREADS)

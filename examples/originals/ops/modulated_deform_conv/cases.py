@@ -79,10 +79,16 @@ def grouped(dtype: DType) -> Model:
     )
 
 
+def wide(dtype: DType) -> Model:
+    """Return a model with more channels, filters and pixels than a vector, a tile and a block of the kernel have."""
+    of = shapes(1, 21, (12, 13), 19, (3, 3), (10, 11))
+    return Model(name=f"wide_{dtype}", types={"T": dtype}, cases=(case(f"wide_{dtype}", of),))
+
+
 PLAIN = Model(
     name="plain",
     types={"T": "float32"},
     cases=(case("plain", shapes(1, 3, (5, 6), 2, (3, 3), (3, 4))),),
 )
 DTYPES: tuple[DType, ...] = ("float32", "float64", "float16")
-MODELS = (*map(padded, DTYPES), *map(grouped, DTYPES), PLAIN)
+MODELS = (*map(padded, DTYPES), *map(grouped, DTYPES), *map(wide, DTYPES), PLAIN)
