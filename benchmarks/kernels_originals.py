@@ -185,8 +185,8 @@ def measure(row: Row, *, threads: int, seconds: float) -> str:
     low, high = ratios[len(ratios) // 10], ratios[-1 - len(ratios) // 10]
     original, example = (1e6 * statistics.median(column) for column in zip(*pairs, strict=True))
     return (
-        f"{row.label + ' ' + row.dtype:58} {threads:7} {original:10.0f} {example:10.0f} {statistics.median(ratios):6.2f} "
-        f"{f'({low:.2f} to {high:.2f})':>14} {errors:>17}"
+        f"{f'{row.label} {row.dtype}':58} {threads:7} {original:10.0f} {example:10.0f} "
+        f"{statistics.median(ratios):6.2f} {f'({low:.2f} to {high:.2f})':>14} {errors:>17}"
     )
 
 

@@ -22,6 +22,7 @@ SMALLEST = {
     "check_models": (["--sample", "16", "--faults", "8"], "and named"),
     "cluster": (["--rounds", "1", "--smallest", "--workers", "1"], "alone: none of "),
     "growth": (["--operators", "1", "--rounds", "1"], "1  default"),
+    "kernels_originals": (["--smallest", "--only", "causal_conv1d"], "silu float64"),
     "loop": (["--rounds", "1", "--smallest"], "Python alone, importing doit"),
     "new": (["--rounds", "1", "--smallest"], "goal: 10 s"),
     "report": (["--cells", "5", "--rounds", "1"], "one cell failed"),
