@@ -11,7 +11,8 @@
 //          filter are those of its group of `groups`.
 // Between  x at a position between pixels is bilinear; a pixel outside the image is 0. At a distance of 1 or more, and
 //          for a NaN as an offset, the sample is 0, which a mask that is infinite makes NaN.
-// Numbers  Positions are double. Samples and sums are float for float, and double for the others, rounded once.
+// Numbers  Positions and shares of pixels are double. Samples and sums are float for float, and double for the others,
+//          rounded once.
 // Memory   One copy of x with a border, and one of weight, in the type of the sums.
 // Aliasing y overlaps no input.
 #pragma once
@@ -79,16 +80,18 @@ struct Bordered {
 template <typename S>
 void sample(const Bordered<S>& x, const S* image, std::int64_t channels, double row, double column, S factor, S* to) {
   const S* upper = image + (x.height + 1) * x.row_size();  // zeros
-  S below = 0, right = 0;
+  double below = 0, right = 0;
   if (row > -1 && column > -1 && row < static_cast<double>(x.height) && column < static_cast<double>(x.width)) {
     const double top = std::floor(row), left = std::floor(column);
     upper = image + (static_cast<std::int64_t>(top) + 1) * x.row_size() +
             (static_cast<std::int64_t>(left) + 1) * x.channels;
-    below = static_cast<S>(row - top);
-    right = static_cast<S>(column - left);
+    below = row - top;
+    right = column - left;
   }
   const S* const lower = upper + x.row_size();
-  const S shares[4] = {(1 - below) * (1 - right), (1 - below) * right, below * (1 - right), below * right};
+  // Rounded last: a mask may make much of a tiny share.
+  const S shares[4] = {static_cast<S>((1 - below) * (1 - right)), static_cast<S>((1 - below) * right),
+                       static_cast<S>(below * (1 - right)), static_cast<S>(below * right)};
   std::int64_t c = 0;
   for (; c + simd::kLanes<S> <= channels; c += simd::kLanes<S>) {
     simd::Vec<S> sum = simd::load<S>(upper + c) * shares[0];
