@@ -18,6 +18,8 @@ BOXES: Boxes = (
     (0, 40.0, 30.0, 20.0, 10.0),
     (1, 90.0, 60.0, 99.0, 68.0),
 )
+# Has samples beyond the last column, where the map is infinite at the index 1439: infinity times 0 is NaN.
+AT_THE_RIGHT = (1, 90.0, 40.0, 99.0, 48.0)
 FPN: dict[str, AttributeValue] = {
     "spatial_scale": 0.25, "pooled_height": 7, "pooled_width": 5, "sampling_ratio": 2, "aligned": False,
 }  # fmt: skip
@@ -49,7 +51,10 @@ def static(dtype: DType) -> Model:
             Case(name=f"sliced_{dtype}", inputs=inputs(2, 3, 16, 24, layout="sliced")),
             Case(
                 name=f"special_{dtype}",
-                inputs=inputs(2, 3, 16, 24, specials={5: math.nan, 400: math.inf, 1500: -math.inf}),
+                inputs=inputs(
+                    2, 3, 16, 24, boxes=(*BOXES[:-1], AT_THE_RIGHT),
+                    specials={5: math.nan, 400: math.inf, 1439: math.inf, 1500: -math.inf},
+                ),
             ),
             Case(
                 name=f"no_numbers_{dtype}",
