@@ -24,8 +24,8 @@
 
 namespace opmatrix::causal_conv1d {
 
-/// out[t] = summand + factors[0] * s[t] + ... + factors[width - 1] * s[t + width - 1] for t in [0, count). Reads s up
-/// to 4 vectors behind that.
+/// out[t] = summand + factors[0] * s[t] + ... + factors[width - 1] * s[t + width - 1] for t in [0, count). Computes 4
+/// vectors at a time, and reads what these need of s.
 template <typename T>
 void convolve(const double* s, const T* factors, std::int64_t width, double summand, std::int64_t count, T* out) {
   constexpr int kVectors = 4;
@@ -70,12 +70,12 @@ void causal_conv1d(TensorView<const T> x, TensorView<const T> weight, OptionalVi
                    OptionalView<const T> initial_states, const char* activation, TensorView<T> out,
                    TensorView<T> final_states) {
   constexpr std::int64_t kStepsPerThread = 8192;
-  constexpr std::int64_t kPart = 512;  // steps, which stay in the cache with their sums
+  constexpr std::int64_t kPart = 512;  // steps, which stay in the cache with their sums: whole vectors at every level
   const std::int64_t channels = x.size(1), steps = x.size(2), width = weight.size(1), before = width - 1;
   const bool activated = !equal(activation, "none");
 
   parallel_for(0, x.size(0) * channels, 1 + kStepsPerThread / (steps + 1), [&](std::int64_t first, std::int64_t last) {
-    std::vector<double> s(static_cast<std::size_t>(before + kPart + 4 * simd::kLanes<double>));
+    std::vector<double> s(static_cast<std::size_t>(before + kPart));
     for (std::int64_t row = first; row < last; ++row) {  // of a sequence and a channel
       for (std::int64_t k = 0; k < before; ++k) {
         s[static_cast<std::size_t>(k)] =
