@@ -24,6 +24,7 @@ SMALLEST = {
     "cluster": (["--rounds", "1", "--smallest", "--workers", "1"], "alone: none of "),
     "growth": (["--operators", "1", "--rounds", "1"], "1  default"),
     "kernels": (["--smallest"], "rows at most 1.0, the slowest "),
+    "kernels_originals": (["--smallest", "--only", "causal_conv1d"], "silu float64"),
     "loop": (["--rounds", "1", "--smallest"], "Python alone, importing doit"),
     "memory": (["--smallest"], "copies, allowed: 4"),
     "new": (["--rounds", "1", "--smallest"], "goal: 10 s"),

@@ -9,17 +9,21 @@
 //          `aligned`; without it a box is at least 1 wide and high.
 // Samples  g = sampling_ratio, or with 0 or less the size of a bin, rounded up: none where a box ends too early.
 // Map      Bilinear between the four pixels around; up to one pixel outside, the nearest; 0 farther away, and at NaN.
-// Numbers  Positions and sums are double. A pixel of NaN or infinity counts also where its weight is 0, as there.
+// Numbers  Positions and sums are double: first over the rows of a bin, then over its columns. A pixel of NaN or
+// infinity
+//          counts also where its weight is 0, as there.
 // Shapes   input (N, C, H, W), rois (K, 5), pooled (K, C, pooled_height, pooled_width).
 // Aliasing No output overlaps an input.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <vector>
 
 #include "opmatrix/check.h"
 #include "opmatrix/parallel.h"
+#include "opmatrix/simd.h"
 #include "opmatrix/tensor_view.h"
 
 namespace opmatrix::roi_align {
@@ -27,7 +31,7 @@ namespace opmatrix::roi_align {
 /// A sample along one axis: two pixels and what each counts.
 struct Sample {
   std::int64_t low, high;
-  double low_weight, high_weight;
+  double weights[2];
 };
 
 /// What is sampled along one axis of a box: those samples of each bin that are on the map, one bin after the other.
@@ -36,6 +40,12 @@ struct Axis {
   std::vector<std::size_t> ends;  // of the bins
   double per_bin = 0;             // with those that are not on the map
 };
+
+/// a * b, rounded, also where the sum that it is part of could be one instruction with it: the same positions
+/// everywhere.
+[[gnu::noinline]] inline double product(double a, double b) {
+  return a * b;
+}
 
 /// Sets `axis` to the samples of a box from `begin` to `end` on `pixels` pixels in a row.
 inline void sample(double begin, double end, std::int64_t bins, std::int64_t pixels, std::int64_t ratio, bool aligned,
@@ -53,39 +63,98 @@ inline void sample(double begin, double end, std::int64_t bins, std::int64_t pix
   const auto count = static_cast<std::int64_t>(axis.per_bin);
   for (std::int64_t i = 0; i < bins; ++i) {
     for (std::int64_t a = 0; a < count; ++a) {
-      const double at = begin + static_cast<double>(i) * bin + (static_cast<double>(a) + 0.5) * bin / wanted;
+      const double at = begin + product(static_cast<double>(i), bin) + (static_cast<double>(a) + 0.5) * bin / wanted;
       if (!(at >= -1 && at <= static_cast<double>(pixels))) continue;
       const auto low = static_cast<std::int64_t>(at > 0 ? at : 0);
       if (low >= pixels - 1) {
-        axis.samples.push_back({pixels - 1, pixels - 1, 1, 0});
+        axis.samples.push_back({pixels - 1, pixels - 1, {1, 0}});
       } else {
         const double rest = at > 0 ? at - static_cast<double>(low) : 0;
-        axis.samples.push_back({low, low + 1, 1 - rest, rest});
+        axis.samples.push_back({low, low + 1, {1 - rest, rest}});
       }
     }
     axis.ends.push_back(axis.samples.size());
   }
 }
 
-/// Returns the sum of a bin: the samples [y, y_end) of `rows`, and of `columns` [x, x_end).
-template <typename T>
-double sum(const T* map, std::int64_t width, const Axis& rows, std::size_t y, std::size_t y_end, const Axis& columns,
-           std::size_t x, std::size_t x_end) {
-  double total = 0;
-  for (; y < y_end; ++y) {
-    const Sample& row = rows.samples[y];
-    const T* const upper = map + row.low * width;
-    const T* const lower = map + row.high * width;
-    for (std::size_t i = x; i < x_end; ++i) {
-      const Sample& column = columns.samples[i];
-      total += row.low_weight * (column.low_weight * static_cast<double>(upper[column.low]) +
-                                 column.high_weight * static_cast<double>(upper[column.high])) +
-               row.high_weight * (column.low_weight * static_cast<double>(lower[column.low]) +
-                                  column.high_weight * static_cast<double>(lower[column.high]));
+/// The columns of the map that a box needs, in which the rows of a bin are summed.
+///
+/// Where they are close, these are all from the first to the last, and some more up to full vectors; `pixels` is empty
+/// then. Otherwise they are the two of each sample, one by one.
+class Line {
+ public:
+  /// Chooses them for a box on a map of `width` columns. `low` of each sample becomes the place of its columns, which
+  /// are side by side: the last column of the map is there twice.
+  void choose(Axis& columns, std::int64_t width) {
+    std::int64_t last = -1;
+    first_ = width;
+    for (const Sample& sample : columns.samples) {
+      first_ = std::min(first_, sample.low);
+      last = std::max(last, sample.high);
+    }
+    const auto samples = static_cast<std::int64_t>(columns.samples.size());
+    const std::int64_t whole = samples > 0 ? (last - first_ + kStep) / kStep * kStep : 0;
+    pixels_.clear();
+    if (whole > width || whole > kStep * samples) {  // a vector costs about as much as a pixel by itself
+      for (Sample& sample : columns.samples) {
+        pixels_.insert(pixels_.end(), {sample.low, sample.high});
+        sample.low = static_cast<std::int64_t>(pixels_.size()) - 2;
+      }
+      sums_.resize(pixels_.size());
+    } else {
+      first_ = std::min(first_, width - whole);
+      for (Sample& sample : columns.samples) sample.low -= first_;
+      sums_.resize(static_cast<std::size_t>(whole + 1));
     }
   }
-  return total;
-}
+
+  /// Sums the samples [row, end) of rows of a map.
+  template <typename T>
+  void add(const T* map, const Sample* row, const Sample* end) {
+    double* const sums = sums_.data();
+    if (!pixels_.empty()) {
+      for (std::size_t i = 0; i < pixels_.size(); ++i) {
+        double sum = 0;
+        for (const Sample* y = row; y < end; ++y) {
+          sum += y->weights[0] * static_cast<double>(map[y->low + pixels_[i]]) +
+                 y->weights[1] * static_cast<double>(map[y->high + pixels_[i]]);
+        }
+        sums[i] = sum;
+      }
+      return;
+    }
+    const auto whole = static_cast<std::int64_t>(sums_.size()) - 1;
+    for (std::int64_t i = 0; i < whole; i += kStep) {
+      const T* const from = map + first_ + i;
+      simd::Vec<double> left{}, right{};
+      for (const Sample* y = row; y < end; ++y) {
+        left += y->weights[0] * simd::load<double>(from + y->low);
+        right += y->weights[0] * simd::load<double>(from + y->low + kStep / 2);
+        left += y->weights[1] * simd::load<double>(from + y->high);
+        right += y->weights[1] * simd::load<double>(from + y->high + kStep / 2);
+      }
+      simd::store(sums + i, left);
+      simd::store(sums + i + kStep / 2, right);
+    }
+    if (whole > 0) sums[whole] = sums[whole - 1];
+  }
+
+  /// Returns the sum of the samples [column, end) of columns.
+  double sum(const Sample* column, const Sample* end) const {
+    simd::Vec<double, 2> sums{};
+    for (; column < end; ++column) {
+      sums += simd::load<double, 2>(sums_.data() + column->low) * simd::load<double, 2>(column->weights);
+    }
+    return sums[0] + sums[1];
+  }
+
+ private:
+  static constexpr std::int64_t kStep = 2 * simd::kLanes<double>;
+
+  std::int64_t first_ = 0;
+  std::vector<std::int64_t> pixels_;
+  std::vector<double> sums_;
+};
 
 template <typename T>
 void roi_align(TensorView<const T> input, TensorView<const T> rois, float spatial_scale, std::int64_t pooled_height,
@@ -102,22 +171,38 @@ void roi_align(TensorView<const T> input, TensorView<const T> rois, float spatia
   const double shift = aligned ? 0.5 : 0;
   const std::int64_t bins = pooled_height * pooled_width;
 
+  // Of all boxes, some channels at a time, whose maps stay in the cache.
+  constexpr std::int64_t kCache = 1 << 19;
+  const std::int64_t map_bytes = height * width * static_cast<std::int64_t>(sizeof(T));
+  const std::int64_t some = std::max<std::int64_t>(kCache / map_bytes, 1);
   const auto pool = [&](std::int64_t first, std::int64_t last) {
     Axis rows, columns;
-    for (std::int64_t k = first; k < last; ++k) {
-      double box[4];
-      for (int n = 0; n < 4; ++n) box[n] = static_cast<double>(rois.data[k * 5 + 1 + n]) * scale - shift;
-      sample(box[0], box[2], pooled_width, width, sampling_ratio, aligned, columns);
-      sample(box[1], box[3], pooled_height, height, sampling_ratio, aligned, rows);
-      const double samples = rows.per_bin * columns.per_bin;
-      const double count = samples > 1 ? samples : 1;
-      const T* const maps_of_box = input.data + static_cast<std::int64_t>(rois.data[k * 5]) * channels * height * width;
-      for (std::int64_t c = 0; c < channels; ++c) {
-        const T* const map = maps_of_box + c * height * width;
-        T* to = pooled.data + (k * channels + c) * bins;
-        for (std::size_t i = 0, y = 0; i < rows.ends.size(); y = rows.ends[i++]) {
-          for (std::size_t j = 0, x = 0; j < columns.ends.size(); x = columns.ends[j++]) {
-            *to++ = static_cast<T>(sum(map, width, rows, y, rows.ends[i], columns, x, columns.ends[j]) / count);
+    Line line;
+    for (std::int64_t from = 0; from < channels; from += some) {
+      for (std::int64_t k = first; k < last; ++k) {
+        double box[4];
+        for (int n = 0; n < 4; ++n) {
+          box[n] = product(static_cast<double>(rois.data[k * 5 + 1 + n]), scale) - shift;
+        }
+        sample(box[0], box[2], pooled_width, width, sampling_ratio, aligned, columns);
+        sample(box[1], box[3], pooled_height, height, sampling_ratio, aligned, rows);
+        for (Sample& row : rows.samples) {
+          row.low *= width;
+          row.high *= width;
+        }
+        line.choose(columns, width);
+        const double samples = rows.per_bin * columns.per_bin;
+        const double share = 1 / (samples > 1 ? samples : 1);
+        for (std::int64_t c = from; c < std::min(from + some, channels); ++c) {
+          const T* const map =
+              input.data + (static_cast<std::int64_t>(rois.data[k * 5]) * channels + c) * height * width;
+          T* to = pooled.data + (k * channels + c) * bins;
+          for (std::size_t i = 0, y = 0; i < rows.ends.size(); y = rows.ends[i++]) {
+            line.add(map, rows.samples.data() + y, rows.samples.data() + rows.ends[i]);
+            for (std::size_t j = 0, x = 0; j < columns.ends.size(); x = columns.ends[j++]) {
+              *to++ = static_cast<T>(share *
+                                     line.sum(columns.samples.data() + x, columns.samples.data() + columns.ends[j]));
+            }
           }
         }
       }

@@ -34,6 +34,7 @@ def full(dtype: DType) -> Model:
         cases=(
             Case(name=f"exported_{dtype}", inputs=inputs(2, 6, 11, 4)),
             Case(name=f"one_step_{dtype}", inputs=inputs(3, 6, 1, 4)),  # as a decoder goes
+            Case(name=f"long_{dtype}", inputs=inputs(1, 6, 531, 4)),  # more than the kernel keeps at a time
             Case(name=f"fewer_steps_than_weights_{dtype}", inputs=inputs(2, 6, 2, 4)),
             Case(name=f"no_steps_{dtype}", inputs=inputs(2, 6, 0, 4)),
             Case(name=f"no_sequences_{dtype}", inputs=inputs(0, 6, 5, 4)),

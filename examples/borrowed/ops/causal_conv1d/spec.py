@@ -30,6 +30,7 @@ SPEC = OpSpec(
             doc="the last steps of initial_states and x: initial_states of what follows",
         ),
     ),
+    cpu_levels=True,
     tolerances={
         "custom": {
             "float32": Tolerance(rtol=1e-6, atol=1e-6),

@@ -18,6 +18,8 @@ BOXES: Boxes = (
     (0, 40.0, 30.0, 20.0, 10.0),
     (1, 90.0, 60.0, 99.0, 68.0),
 )
+# Has samples beyond the last column, where the map is infinite at the index 1439: infinity times 0 is NaN.
+AT_THE_RIGHT = (1, 90.0, 40.0, 99.0, 48.0)
 FPN: dict[str, AttributeValue] = {
     "spatial_scale": 0.25, "pooled_height": 7, "pooled_width": 5, "sampling_ratio": 2, "aligned": False,
 }  # fmt: skip
@@ -49,7 +51,10 @@ def static(dtype: DType) -> Model:
             Case(name=f"sliced_{dtype}", inputs=inputs(2, 3, 16, 24, layout="sliced")),
             Case(
                 name=f"special_{dtype}",
-                inputs=inputs(2, 3, 16, 24, specials={5: math.nan, 400: math.inf, 1500: -math.inf}),
+                inputs=inputs(
+                    2, 3, 16, 24, boxes=(*BOXES[:-1], AT_THE_RIGHT),
+                    specials={5: math.nan, 400: math.inf, 1439: math.inf, 1500: -math.inf},
+                ),
             ),
             Case(
                 name=f"no_numbers_{dtype}",
@@ -79,12 +84,17 @@ def dynamic(dtype: DType) -> Model:
             Case(name=f"no_channels_{dtype}", inputs=inputs(2, 0, 16, 24)),
             Case(name=f"one_pixel_{dtype}", inputs=inputs(2, 1, 1, 1)),
             Case(name=f"one_row_{dtype}", inputs=inputs(3, 2, 1, 31, boxes=BOXES * 3)),
+            Case(name=f"on_edge_{dtype}", inputs=inputs(2, 3, 16, 24, boxes=ON_EDGE)),
             Case(
                 name=f"half_an_index_{dtype}", inputs=inputs(2, 2, 9, 9, boxes=((1.75, 3, 3, 9, 9), (-0.5, 0, 0, 9, 9)))
             ),
         ),
     )
 
+
+# Of a map of 24 columns at 0.3 of the image's size, in float64: the last sample is on its edge, or beyond it by one
+# rounding. Arithmetic that rounds less often, as an FMA does, decides otherwise.
+ON_EDGE: Boxes = ((0, 3.97, 4.0, 83.31978391985535, 30.0), (1, 8.06, 4.0, 83.23276264325962, 30.0))
 
 # Enough boxes for several threads, as a detector has them, and both sides of what is declared for one attribute.
 THREADS = Model(
@@ -95,6 +105,7 @@ THREADS = Model(
     cases=(
         Case(name="threads_example", inputs=inputs(2, 9, 16, 24)),
         Case(name="threads", inputs=inputs(2, 9, 31, 17, boxes=BOXES * 40)),
+        Case(name="large_maps", inputs=inputs(2, 9, 99, 170)),  # more than the kernel keeps at a time
     ),
 )
 MODELS = (*(make(dtype) for make in (static, dynamic) for dtype in ("float32", "float64")), THREADS)

@@ -25,6 +25,7 @@ SPEC = OpSpec(
             doc="the mean of each bin",
         ),
     ),
+    cpu_levels=True,
     tolerances={
         "custom": {
             "float32": Tolerance(rtol=1e-6, atol=1e-6),

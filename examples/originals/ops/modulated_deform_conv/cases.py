@@ -26,14 +26,19 @@ def shapes(
     }
 
 
-def case(name: str, of: dict[str, Shape], *, bias: bool = True, deviation: float = 1.0, special: bool = False) -> Case:
-    """Return a case with offsets of about `deviation` pixels."""
+def case(
+    name: str, of: dict[str, Shape], *, bias: bool = True, deviation: float = 1.0, special: bool = False,
+    nan_at: int | None = None,
+) -> Case:  # fmt: skip
+    """Return a case with offsets of about `deviation` pixels, and a NaN at an index of x."""
     drawn: dict[str, Tensor | None] = {
         part: Random(shape=shape, mean=0.5 * (part == "mask"), deviation=deviation if part == "offset" else 1.0)
         for part, shape in of.items()
     }
     if special:
         drawn |= {part: Random(shape=of[part], specials=SPECIAL) for part in ("x", "offset")}
+    if nan_at is not None:
+        drawn["x"] = Random(shape=of["x"], specials={nan_at: math.nan})
     return Case(name=name, inputs=drawn if bias else {**drawn, "bias": None})
 
 
@@ -64,7 +69,8 @@ def padded(dtype: DType) -> Model:
             case(f"traced_{dtype}", shapes(2, 1, (5, 4), 1, (2, 2), (6, 5)), bias=False),
             vectors(f"test_{dtype}", MMCV, bias=False, source=TEST),
             case(f"special_{dtype}", shapes(1, 1, (4, 4), 1, (2, 2), (5, 5)), bias=False, special=True),
-            case(f"far_{dtype}", shapes(1, 1, (6, 3), 1, (2, 2), (7, 4)), bias=False, deviation=9.0),
+            # A NaN at the beginning of the last row, next to which the kernel has the zeros for samples far outside.
+            case(f"far_{dtype}", shapes(1, 1, (6, 3), 1, (2, 2), (7, 4)), bias=False, deviation=9.0, nan_at=15),
             case(f"empty_{dtype}", shapes(0, 1, (4, 4), 1, (2, 2), (5, 5)), bias=False),
         ),
     )  # fmt: skip
@@ -79,10 +85,16 @@ def grouped(dtype: DType) -> Model:
     )
 
 
+def wide(dtype: DType) -> Model:
+    """Return a model with more channels, filters and pixels than a vector, a tile and a block of the kernel have."""
+    of = shapes(1, 21, (12, 13), 19, (3, 3), (10, 11))
+    return Model(name=f"wide_{dtype}", types={"T": dtype}, cases=(case(f"wide_{dtype}", of),))
+
+
 PLAIN = Model(
     name="plain",
     types={"T": "float32"},
     cases=(case("plain", shapes(1, 3, (5, 6), 2, (3, 3), (3, 4))),),
 )
 DTYPES: tuple[DType, ...] = ("float32", "float64", "float16")
-MODELS = (*map(padded, DTYPES), *map(grouped, DTYPES), PLAIN)
+MODELS = (*map(padded, DTYPES), *map(grouped, DTYPES), *map(wide, DTYPES), PLAIN)

@@ -41,6 +41,7 @@ SPEC = OpSpec(
         ),
     ),
     outputs=(Output(name="y", type="T", shape=Dims(dims=("N", "groups*F", HEIGHT, WIDTH)), doc="the convolution"),),
+    cpu_levels=True,
     tolerances={
         "custom": {
             "float32": Tolerance(rtol=1e-5, atol=1e-5),
