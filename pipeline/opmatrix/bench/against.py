@@ -34,6 +34,7 @@ _SIDES: tuple[Side, ...] = ("torch", "onnxruntime")
 _BUDGETS = 10  # times the budget of a row, after which a suspicious row remains undecided
 
 NEW, AGAIN, OLD = range(3)
+_SHOWN = ("this build", "its copy", "the revision")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,9 +143,9 @@ def _generation(
             found = [prepared[n][i] for n, i in numbers.items() if i is not None]
             if len(found) < len(builds):
                 continue
-            if skipped := next((f"{('this build', 'its copy', 'the revision')[n]}: {prepared[n][i].skipped}"
-                                for n, i in numbers.items() if i is not None and prepared[n][i].skipped), ""):  # fmt: skip
-                seen.skipped[side] = skipped
+            absent = [f"{_SHOWN[n]}: {prepared[n][i].skipped}" for n, i in numbers.items() if i is not None]
+            if skipped := [why for why in absent if not why.endswith(": ")]:
+                seen.skipped[side] = skipped[0]
                 continue
             calls = max(one.calls for one in found)
             seconds: dict[int, list[float]] = {n: [] for n in order}

@@ -212,7 +212,7 @@ class Entrants:
     def _onnx(self, peer: OnnxModel | OnnxNode) -> Contestant:
         self._require(peer)
         spec = self.operator.spec
-        fed: Any = [a for a in self.arrays]
+        fed: Any = list(self.arrays)
         if peer.inputs:
             fed = peer.inputs(
                 **self._by_name([*case_arguments(spec, self.model.cases[0], self.arrays)]), **self._values

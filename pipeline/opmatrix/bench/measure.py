@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -164,8 +164,11 @@ def record(
     moved: float,
     flops: float | None,
 ) -> Record:
-    """Return what the rounds of a row say. `limit` is the least time that the machine's bandwidth, and its FMA loop where
-    the FLOPs are known, allow; `roofline` is the share of it that a contestant reaches."""
+    """Return what the rounds of a row say.
+
+    `limit` is the least time that the machine's bandwidth, and its FMA loop where the FLOPs are known, allow;
+    `roofline` is the share of it that a contestant reaches.
+    """
     by_name = {found.name: n for n, found in enumerate(prepared)}
     copy, fma = (prepared[by_name[name]].amount / rounds.of(by_name[name]).median for name in (COPY, FMA))
     by_memory, by_compute = moved / copy, (flops or 0.0) / fma
@@ -215,7 +218,8 @@ def _contestant(
     }
 
 
-def interval(found: Interval) -> Mapping[str, float]:
+def interval(found: Interval) -> Record:
+    """Return an interval as JSON data."""
     return {"median": found.median, "low": found.low, "high": found.high}
 
 

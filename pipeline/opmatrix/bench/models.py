@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from onnx import ModelProto, NodeProto, helper
+from onnx import ModelProto, NodeProto, ValueInfoProto, helper
 
 from opmatrix.bench.spec import OnnxNode
 from opmatrix.declaration.schema_versions import version_at
@@ -49,7 +49,9 @@ def row_model(generated: GeneratedModules, model: Model, lowering: Lowering, *, 
 def peer_model(peer: OnnxNode, arrays: Sequence[Array]) -> ModelProto:
     """Return the model of a peer's node with inputs of these dtypes; ONNX Runtime infers the types of its outputs."""
     names, results = [f"input_{n}" for n in range(len(arrays))], [f"output_{n}" for n in range(peer.results)]
-    node = helper.make_node(peer.op_type, names, results, domain=peer.domain or None, **dict(peer.attributes))
+    node = helper.make_node(peer.op_type, names, results, domain=peer.domain or None)
+    for attribute, value in peer.attributes.items():
+        node.attribute.append(helper.make_attribute(attribute, value))
     inputs = [value_info(name, array.dtype, array.shape) for name, array in zip(names, arrays, strict=True)]
     outputs = [helper.make_empty_tensor_value_info(name) for name in results]
     versions = {peer.domain: peer.version} if peer.domain else {}
@@ -58,8 +60,8 @@ def peer_model(peer: OnnxNode, arrays: Sequence[Array]) -> ModelProto:
 
 def _model(
     nodes: Sequence[NodeProto],
-    inputs: Sequence[object],
-    outputs: Sequence[object],
+    inputs: Sequence[ValueInfoProto],
+    outputs: Sequence[ValueInfoProto],
     *,
     opset: int,
     versions: Mapping[str, int],

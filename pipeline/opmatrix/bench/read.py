@@ -86,9 +86,9 @@ def contradictions(paths: Paths, spec: OpSpec, bench: Bench) -> Iterator[Mistake
 
 def _cases(spec: OpSpec, bench: Bench) -> Iterator[Mistake]:
     for mistake in validation.cases(spec, [model_of(row) for row in bench.rows]):
-        if found := _INSIDE.match(mistake.field):
-            if not mistake.field.endswith((".name", "].name")):
-                yield Mistake(f"BENCH.rows[{found[1]}]{mistake.field[found.end() :]}", mistake.text)
+        # The others are of all models together, and of names, for which rows have rules of their own.
+        if (found := _INSIDE.match(mistake.field)) and not mistake.field.endswith(".name"):
+            yield Mistake(f"BENCH.rows[{found[1]}]{mistake.field[found.end() :]}", mistake.text)
 
 
 def _peer(paths: Paths, spec: OpSpec, bench: Bench, peer: Peer, path: str) -> Iterator[Mistake]:

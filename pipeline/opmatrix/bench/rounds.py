@@ -56,7 +56,7 @@ def run(
     seed: int = 0,
     clock: Callable[[], float] = time.monotonic,
 ) -> Rounds:
-    """Run rounds until the ratios of all pairs `narrow`, or without pairs the seconds of each contestant, are narrow."""
+    """Run rounds until the ratios of all pairs in `narrow`, or without pairs the seconds of all, are narrow."""
     order = [n for n, found in enumerate(prepared) if found.calls]
     found: list[list[float]] = [[] for _ in prepared]
     chance, end, rounds = random.Random(seed), clock() + budget, 0

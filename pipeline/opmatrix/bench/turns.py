@@ -65,7 +65,7 @@ class Turns:
         torch.set_grad_enabled(False)
 
     def __call__(self, message: Sequence[Any]) -> Any:
-        """Answer ``("prepare", peers)`` with a list of Prepared, ``("loops", moved)`` as well, and ``("time", contestant,
+        """Answer ``("prepare", peers)`` and ``("loops", moved)`` with a list of Prepared, and ``("time", contestant,
         calls)`` with the seconds of so many calls."""
         match message:
             case ("prepare", peers):

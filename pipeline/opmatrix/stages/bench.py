@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from opmatrix.bench import against, measure, read, records, roofline
 from opmatrix.bench.measure import Job
+from opmatrix.bench.spec import Row
 from opmatrix.declaration.load import Operator, load_operator
 from opmatrix.errors import BenchError, UsageError, did_you_mean, many, printable
 from opmatrix.project.paths import Paths
@@ -54,7 +55,7 @@ def run(
         _beside_peers(job, source=source)
 
 
-def chosen(rows: Sequence[read.Row], patterns: Sequence[str], name: str) -> tuple[read.Row, ...]:
+def chosen(rows: Sequence[Row], patterns: Sequence[str], name: str) -> tuple[Row, ...]:
     """Return the rows that match one of the patterns. Raises UsageError for a pattern that matches none."""
     names = [row.name for row in rows]
     for pattern in patterns:
