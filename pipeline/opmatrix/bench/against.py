@@ -27,9 +27,9 @@ from opmatrix.errors import OpmatrixError, one_line
 from opmatrix.project.paths import Paths
 from opmatrix.testdata.arrays import Array
 
-ROUNDS = 9
+ROUNDS = 31
 """Rounds of a generation; fewer where a call is slow."""
-_GENERATION = 2.0  # seconds that the batches of a generation should take at most
+_GENERATION = 3.0  # seconds that the batches of a generation should take at most
 _SIDES: tuple[Side, ...] = ("torch", "onnxruntime")
 _BUDGETS = 10  # times the budget of a row, after which a suspicious row remains undecided
 
