@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from opmatrix.bench.prepared import Errors
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.model_inputs import case_arguments
 from opmatrix.project.paths import Paths
@@ -16,17 +16,6 @@ from opmatrix.testdata.arrays import Array
 from opmatrix.testdata.case_arrays import reference_attributes
 from opmatrix.testdata.numpy_reference import Reference, widened
 from opmatrix.testdata.truth import declared_judge
-
-
-@dataclass(frozen=True, kw_only=True)
-class Errors:
-    """The worst output: its name, its largest absolute error, and that error as a fraction of the declared tolerance
-    (`opmatrix.testdata.compare`). `problem`: why there is no number."""
-
-    output: str = ""
-    absolute: float | None = None
-    tolerance_used: float | None = None
-    problem: str = ""
 
 
 def truth(paths: Paths, operator: Operator, model: Model, arrays: Sequence[Array]) -> tuple[dict[str, Array], str]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import onnx
@@ -20,6 +20,7 @@ import onnxruntime as ort
 import torch
 
 from opmatrix.bench.models import as_contiguous, peer_model, row_model, why_not_decomposed
+from opmatrix.bench.prepared import Side
 from opmatrix.bench.read import OWN, model_of
 from opmatrix.bench.spec import Bench, Function, OnnxModel, OnnxNode, Peer, Row
 from opmatrix.declaration.load import Operator
@@ -38,7 +39,6 @@ from opmatrix.torch_library.call import with_attributes
 from opmatrix.torch_library.case_tensors import arguments, as_array, as_tensor, strided
 from opmatrix.version import minor
 
-Side = Literal["torch", "onnxruntime"]
 Outputs = Mapping[str, Array]
 TORCH, ORT, DECOMPOSED, REFERENCE, COMPILED, COPY, FMA = OWN
 

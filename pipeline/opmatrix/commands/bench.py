@@ -143,7 +143,7 @@ def commit_of(root: Path, rev: str) -> str:
     found = _git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{rev}^{{commit}}")
     if found.returncode:
         raise UsageError(
-            f"--against: git knows no revision {rev!r}. Allowed: a commit, a branch or a tag, such as HEAD~1"
+            f"--against: git knows no revision {rev!r}, allowed: a commit, a branch or a tag"
         )
     return found.stdout.decode().strip()
 
