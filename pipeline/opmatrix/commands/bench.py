@@ -142,9 +142,7 @@ def commit_of(root: Path, rev: str) -> str:
         raise UsageError(f"--against takes a revision of git, and {str(root)!r} is in no git repository")
     found = _git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{rev}^{{commit}}")
     if found.returncode:
-        raise UsageError(
-            f"--against: git knows no revision {rev!r}, allowed: a commit, a branch or a tag"
-        )
+        raise UsageError(f"--against: git knows no revision {rev!r}, allowed: a commit, a branch or a tag")
     return found.stdout.decode().strip()
 
 
