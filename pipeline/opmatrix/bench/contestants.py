@@ -19,7 +19,7 @@ import onnx
 import onnxruntime as ort
 import torch
 
-from opmatrix.bench.models import as_contiguous, peer_model, row_model, why_not_decomposed
+from opmatrix.bench.models import as_contiguous, peer_model, row_model
 from opmatrix.bench.prepared import Side
 from opmatrix.bench.read import OWN, model_of
 from opmatrix.bench.spec import Bench, Function, OnnxModel, OnnxNode, Peer, Row
@@ -27,7 +27,6 @@ from opmatrix.declaration.load import Operator
 from opmatrix.declaration.model_inputs import case_arguments, graph_inputs, graph_outputs
 from opmatrix.declaration.torch_signature import attribute_values, has_ort_library, written_schema
 from opmatrix.errors import ExportError, OpmatrixError, one_line
-from opmatrix.export.generated_modules import load_generated
 from opmatrix.files import load_module
 from opmatrix.ort_checks.sessions import ORT_ERRORS, explain
 from opmatrix.project.paths import Paths
@@ -139,10 +138,9 @@ class Entrants:
     def _lowering(self, name: str, lowering: Lowering) -> Contestant:
         spec = self.operator.spec
         try:
-            generated = load_generated(self.paths, spec.name)
-            model = row_model(generated, self.model, lowering, ort=minor(ort.__version__))
+            model = row_model(self.paths, spec, self.model, lowering, ort=minor(ort.__version__))
         except ExportError as error:
-            raise SkippedError(why_not_decomposed(error)) from error
+            raise SkippedError(one_line(error)) from error
         libraries = [self.paths.ort_library(spec.name)] if lowering == "custom" else []
         session = self._session(model.SerializeToString(), libraries)
         feeds = {
