@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.commands.bench import Revision, commit_of
+from opmatrix.commands.bench_revision import Revision, commit_of
 from opmatrix.declaration.load import load_operator
 from opmatrix.errors import UsageError
 from opmatrix.project.paths import Paths
