@@ -181,7 +181,7 @@ def test_an_operator_beside_its_peers(project: Path) -> None:
 
 def test_a_planted_slowdown_is_found(project: Path) -> None:
     """10% more passes; and without a change nothing is called slower."""
-    words = ("--against", "HEAD", "--threads", "1", "--row", "plain")
+    words = ("--against", "HEAD", "--threads", "1", "--row", "plain", "--budget", "30")  # enough on a busy machine
     done = bench(project, *words)
     assert done.returncode == 0, done.stdout + done.stderr
     found: dict[str, Any] = json.loads(Paths(project).bench_against("passes").read_text())
