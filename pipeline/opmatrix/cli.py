@@ -308,6 +308,17 @@ STAGES: Mapping[str, Stage] = {
     "compat": (
         "run the operator in torch.compile, AOTInductor, torch.vmap, torch.autocast and torch.func", _OPERATOR, _TORCH,
     ),
+    "bench": (
+        "time an operator that is compiled beside its peers; doit bench also compiles it", _OPERATOR,
+        _argument("--budget", "seconds for a row at most, if its intervals do not become narrow before", type=float,
+                  default=3.0, metavar="SECONDS"),
+        _argument("--threads", "without it 1, and all processors; may be given again", type=int, action="append"),
+        _argument("--row", "only rows with this name, or that match a pattern; may be given again", dest="rows",
+                  action="append"),
+        _argument("--no-compile", "leave out torch.compile", dest="compile", action="store_false"),
+        _argument("--rev", "compare with the build that doit bench --against has made of this revision", default=""),
+        _argument("--commit", "the commit of that revision", default=""),
+    ),
     "adopt-case": (
         "add a case that register's search found to cases.py", _OPERATOR,
         _argument("case", "its name, as the search printed it"),

@@ -124,6 +124,10 @@ class CompatError(OpmatrixError, exit_code=17):
     """An operator that does not work beyond eager mode, such as in torch.compile."""
 
 
+class BenchError(OpmatrixError, exit_code=18):
+    """An operator that is slower than at the revision of `doit bench --against`, or that cannot be timed."""
+
+
 def stage_exit_codes() -> dict[int, str]:
     """Return the exit codes of ``python -m opmatrix STAGE`` other than 0 and 1, each with what it means."""
     kinds = sorted(OpmatrixError.__subclasses__(), key=lambda kind: kind.exit_code)

@@ -251,8 +251,8 @@ def _read(layout: Paths, name: str, at: Callable[[str], object], *, checked: boo
     if not validation.NAME.fullmatch(name):
         return None, [f"ops/{name}: the folder has the operator's name, allowed: {validation.NAMES}. Rename it"]
     spec_path, cases_path = layout.spec(name), layout.cases(name)
-    spec, mistakes = _take(layout, spec_path, "SPEC", OpSpec, at)
-    models, more = _take(layout, cases_path, "MODELS", tuple, at)
+    spec, mistakes = take(layout, spec_path, "SPEC", OpSpec, at)
+    models, more = take(layout, cases_path, "MODELS", tuple, at)
     mistakes += more
     written = frozenset(file for file in HANDWRITTEN if layout.handwritten(name, file).is_file())
     if not checked:
@@ -271,20 +271,20 @@ def _mistakes(layout: Paths, name: str, spec: Any, models: Any, written: frozens
     for path, value in ((spec_path, spec), (cases_path, models)):
         if value is not None:
             wrong = list(validation.structure(value, "" if value is spec else "MODELS"))
-            mistakes += _lines(layout, path, wrong)
+            mistakes += lines(layout, path, wrong)
             sound[path] = all(m.usable for m in wrong)
     if sound.get(spec_path):
-        mistakes += _lines(layout, spec_path, validation.declaration(spec, name))
+        mistakes += lines(layout, spec_path, validation.declaration(spec, name))
         mistakes += [f"native/{name}/{m.field}: {m.text}" for m in validation.handwritten_files(spec, written)]
         mistakes += published_schema.mistakes(layout, spec) if spec.name == name else []
         if sound.get(cases_path):
-            mistakes += _lines(layout, cases_path, validation.cases(spec, models))
+            mistakes += lines(layout, cases_path, validation.cases(spec, models))
         if (spec.torch is None or spec.torch.overrides) and layout.torch_op(name).is_file():
             mistakes.append(_useless(layout, spec))
     return mistakes
 
 
-def _take(layout: Paths, path: Path, variable: str, kind: type, at: Callable[[str], object]) -> tuple[Any, list[str]]:
+def take(layout: Paths, path: Path, variable: str, kind: type, at: Callable[[str], object]) -> tuple[Any, list[str]]:
     """Execute a file and return its `variable`, or None and the mistakes."""
     shown = path.relative_to(layout.root)
     try:
@@ -322,7 +322,7 @@ def _useless(layout: Paths, spec: OpSpec) -> str:
         "spec.py says. Remove it, or declare an operator of your own in `torch`"  # fmt: skip
 
 
-def _lines(layout: Paths, path: Path, mistakes: Iterable[Mistake]) -> list[str]:
+def lines(layout: Paths, path: Path, mistakes: Iterable[Mistake]) -> list[str]:
     """Return a line for each mistake; equal ones in several places are one line."""
     shown = path.relative_to(layout.root)
     fields: dict[str, list[str]] = {}

@@ -72,6 +72,8 @@ class Paths:
     lowering = _named("ops/{}/lowering.py")
     # Optional: what an operator needs in Python for torch.
     torch_op = _named("ops/{}/torch_op.py")
+    # Optional: what doit bench times; no step reads it.
+    bench = _named("ops/{}/bench.py")
 
     def published(self, name: str, version: int | None = None) -> Path:
         """The published versions of an operator, a folder per version. Only the stage publish writes it."""
@@ -335,6 +337,16 @@ class Paths:
     def mutation_scores(self) -> list[Path]:
         """Return the files with scores that exist, by operator."""
         return sorted(self.build.glob("mutate/*/score.json"))
+
+    # What doit bench writes of an operator: what it timed, and the comparison with another revision.
+    bench_record = _named("build/bench/{}/bench.json")
+    bench_against = _named("build/bench/{}/against.json")
+    # Shadows of the project: with the operator at a revision, and with a copy of the libraries.
+    bench_shadow = _named("build/bench/{}/at-revision")
+    bench_again = _named("build/bench/{}/again")
+    # What torch.compile compiled, and the loops that measure the machine, by the digest of what they depend on.
+    bench_inductor = _fixed("build/bench-of-all/inductor")
+    roofline = _named("build/bench-of-all/roofline-{}.so")
 
     report = _fixed("build/report")
     # The results of every cell: docs/report.md.

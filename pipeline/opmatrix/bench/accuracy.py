@@ -1,0 +1,74 @@
+"""How far the outputs of a contestant are from the truth: the reference, evaluated in float64 or longdouble."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from opmatrix.bench.prepared import Errors
+from opmatrix.declaration.load import Operator
+from opmatrix.declaration.model_inputs import case_arguments
+from opmatrix.project.paths import Paths
+from opmatrix.spec import Model, Tolerance
+from opmatrix.testdata.arrays import Array
+from opmatrix.testdata.case_arrays import reference_attributes
+from opmatrix.testdata.dtypes import rounded
+from opmatrix.testdata.numpy_reference import Reference, widened
+from opmatrix.testdata.truth import declared_judge
+
+
+def truth(paths: Paths, operator: Operator, model: Model, arrays: Sequence[Array]) -> tuple[dict[str, Array], str]:
+    """Return the outputs by name, not rounded to their dtypes, and the precision in which they were evaluated.
+
+    Where outputs jump, that is the declared dtype. Raises DataError where the reference raises.
+    """
+    spec, reference = operator.spec, Reference(paths, operator.spec)
+    inputs = [*case_arguments(spec, model.cases[0], arrays)]
+    attributes = reference_attributes(spec, model)
+    precision = declared_judge(spec, model.types).precision
+    if precision == "declared dtype":
+        outputs = reference(inputs, attributes)
+    else:
+        with np.errstate(all="ignore"):
+            outputs = reference.raw(widened(inputs, precision), attributes)
+    return {part.name: output for part, output in zip(spec.outputs, outputs, strict=False)}, precision
+
+
+def errors(actual: Mapping[str, Array], expected: Mapping[str, Array], tolerances: Mapping[str, Tolerance]) -> Errors:
+    """Return the errors of those outputs that a contestant has; `tolerances` are by dtype of the actual output."""
+    worst: Errors | None = None
+    for name, made in actual.items():
+        if (wanted := expected.get(name)) is None:
+            continue
+        if made.shape != wanted.shape:
+            return Errors(output=name, problem=f"output {name!r} has the shape {made.shape}, the truth {wanted.shape}")
+        if made.dtype.kind in "OU":
+            continue
+        found = _error(made, wanted, tolerances.get(str(made.dtype), Tolerance(rtol=0.0, atol=0.0)))
+        one = Errors(output=name, absolute=found[0], tolerance_used=found[1])
+        if worst is None or _of(one) > _of(worst):
+            worst = one
+    return worst or Errors(problem="it has no output that the truth has")
+
+
+def _of(found: Errors) -> float:
+    return found.tolerance_used or 0.0
+
+
+def _error(made: Array, wanted: Array, tolerance: Tolerance) -> tuple[float, float]:
+    """Return the largest absolute error, and the largest fraction of the tolerance; inf where only one is finite.
+
+    The fraction is that of the verdicts: the truth is rounded to the dtype of the output first.
+    """
+    wide: Any = np.longdouble
+    with np.errstate(all="ignore"):
+        actual, exact = made.astype(wide).ravel(), wanted.astype(wide).ravel()
+        truth = rounded(wanted, made.dtype).astype(wide).ravel()
+        same = (actual == truth) | (np.isnan(actual) & np.isnan(truth))
+        beyond = np.where(np.isfinite(actual) & np.isfinite(truth), np.abs(actual - truth), np.inf)
+        limit = tolerance.atol + tolerance.rtol * np.abs(truth)
+        used = np.where(same, 0, np.where(np.isfinite(beyond) & (limit > 0), beyond / limit, np.inf))
+        error = np.where(np.isfinite(actual) & np.isfinite(exact), np.abs(actual - exact), np.where(same, 0, np.inf))
+    return (float(error.max()), float(used.max())) if error.size else (0.0, 0.0)

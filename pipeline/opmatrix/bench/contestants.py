@@ -1,0 +1,310 @@
+"""What a row times: the operator in torch and in ONNX Runtime, and its peers, each as a function without arguments.
+
+Everything that a call does not repeat is done before: inputs are converted and bound, graphs are compiled. Tensors and
+sessions read the same memory. Outputs are new ones in each call, as a user's are.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import torch
+
+from opmatrix.bench.models import as_contiguous, peer_model, row_model
+from opmatrix.bench.prepared import Side
+from opmatrix.bench.read import OWN, model_of
+from opmatrix.bench.spec import Bench, Function, OnnxModel, OnnxNode, Peer, Row
+from opmatrix.declaration.load import Operator
+from opmatrix.declaration.model_inputs import case_arguments, graph_inputs, graph_outputs
+from opmatrix.declaration.torch_signature import attribute_values, has_ort_library, written_schema
+from opmatrix.errors import ExportError, OpmatrixError, one_line
+from opmatrix.files import load_module
+from opmatrix.ort_checks.sessions import ORT_ERRORS, explain
+from opmatrix.project.paths import Paths
+from opmatrix.spec import Lowering
+from opmatrix.testdata.arrays import Array
+from opmatrix.testdata.dtypes import numpy_dtype
+from opmatrix.torch_library import load_library
+from opmatrix.torch_library.call import with_attributes
+from opmatrix.torch_library.case_tensors import arguments, as_array, as_tensor, strided
+from opmatrix.version import minor
+
+Outputs = Mapping[str, Array]
+TORCH, ORT, DECOMPOSED, REFERENCE, COMPILED, COPY, FMA = OWN
+
+NO_COMPILE = "left out by --no-compile"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contestant:
+    """One call that is timed. `side`: the library of the operator that it is compared with. `outputs` takes what the
+    call returns to the operator's outputs by name, as far as it has them."""
+
+    name: str
+    side: Side
+    call: Callable[[], Any]
+    outputs: Callable[[Any], Outputs]
+    ours: bool = False
+
+
+class SkippedError(Exception):
+    """A contestant does not take part in a row; the message is the reason."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entrants:
+    """All that may be timed in a row, in the project at `paths`; `compile`: also torch.compile."""
+
+    paths: Paths
+    operator: Operator
+    bench: Bench
+    row: Row
+    arrays: Sequence[Array]
+    threads: int
+    compile: bool = True
+
+    @cached_property
+    def model(self) -> Any:
+        return model_of(self.row)
+
+    @cached_property
+    def _names(self) -> list[str]:
+        return [part.name for part in self.operator.spec.outputs]
+
+    @cached_property
+    def _values(self) -> Mapping[str, Any]:
+        return attribute_values(self.operator.spec, self.model)
+
+    def ours(self) -> Iterator[tuple[str, Side, Callable[[], Contestant]]]:
+        """Yield the operator's own libraries: name, side, and the function that prepares it or raises SkippedError."""
+        spec = self.operator.spec
+        if spec.torch:
+            yield TORCH, "torch", self._torch_library
+        if has_ort_library(spec):
+            yield ORT, "onnxruntime", partial(self._lowering, ORT, "custom")
+
+    def peers(self) -> Iterator[tuple[str, Side, Callable[[], Contestant]]]:
+        """Yield what the operator is compared with, as `ours` does."""
+        spec = self.operator.spec
+        if "decomposed" in spec.lowerings:
+            yield DECOMPOSED, "onnxruntime", partial(self._lowering, DECOMPOSED, "decomposed")
+        if spec.reference == "torch":
+            yield REFERENCE, "torch", partial(self._reference, compiled=False)
+            yield COMPILED, "torch", partial(self._reference, compiled=True)
+        for peer in self.bench.peers:
+            if isinstance(peer, Function):
+                yield peer.name, "torch", partial(self._function, peer, compiled=False)
+                if peer.takes == "torch" and peer.compile:
+                    yield compiled_name(peer), "torch", partial(self._function, peer, compiled=True)
+            else:
+                yield peer.name, "onnxruntime", partial(self._onnx, peer)
+
+    # Each of the following prepares one contestant.
+
+    def _torch_library(self) -> Contestant:
+        spec, case = self.operator.spec, self.model.cases[0]
+        if not spec.torch or spec.torch.overrides:
+            raise SkippedError("torch has its own operator, which opmatrix does not build")
+        try:
+            loaded = load_library.load(self.paths, self.operator)
+        except OpmatrixError as error:
+            raise SkippedError(one_line(error)) from error
+        own_copy = written_schema(spec) is not None  # it may write arguments, whose values then drift from call to call
+        flat = [
+            strided(array, item.tensor.layout) if own_copy or item.tensor.layout != "contiguous" else as_tensor(array)
+            for item, array in zip(graph_inputs(spec, self.model, case), self.arrays, strict=True)
+        ]
+        function = with_attributes(loaded.overload, spec, self.model)
+        call = partial(function, *arguments(spec, case, flat))
+        alive = loaded  # as long as the call
+        return Contestant(
+            name=TORCH, side="torch", call=call, outputs=lambda made: self._in_order(made, alive), ours=True
+        )
+
+    def _in_order(self, made: Any, _: object = None) -> Outputs:
+        """Return the results of a function, which are the operator's outputs in order."""
+        results = made if isinstance(made, tuple | list) else (made,)
+        return {name: _array(value) for name, value in zip(self._names, results, strict=False) if value is not None}
+
+    def _lowering(self, name: str, lowering: Lowering) -> Contestant:
+        spec = self.operator.spec
+        try:
+            model = row_model(self.paths, spec, self.model, lowering, ort=minor(ort.__version__))
+        except ExportError as error:
+            raise SkippedError(one_line(error)) from error
+        libraries = [self.paths.ort_library(spec.name)] if lowering == "custom" else []
+        session = self._session(model.SerializeToString(), libraries)
+        feeds = {
+            f.name: a for f, a in zip(graph_inputs(spec, self.model, self.model.cases[0]), self.arrays, strict=True)
+        }
+        names = [part.name for part in graph_outputs(spec, self.model)]
+        return Contestant(
+            name=name,
+            side="onnxruntime",
+            call=bound(session, feeds),
+            outputs=lambda made: dict(zip(names, read(made), strict=True)),
+            ours=lowering == "custom",
+        )
+
+    def _session(self, model: bytes, libraries: Sequence[Path]) -> ort.InferenceSession:
+        """Return a session on `threads` threads. Its threads stop spinning when a call ends, so that they do not
+        disturb the next contestant."""
+        options = ort.SessionOptions()
+        options.intra_op_num_threads, options.inter_op_num_threads = self.threads, 1
+        options.add_session_config_entry("session.force_spinning_stop", "1")
+        options.log_severity_level = 4
+        try:
+            for library in libraries:
+                options.register_custom_ops_library(str(library))
+            return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        except ORT_ERRORS as error:
+            raise SkippedError(one_line(explain(str(error)))) from error
+
+    def _reference(self, *, compiled: bool) -> Contestant:
+        spec = self.operator.spec
+        function = getattr(load_module(self.paths.reference(spec.name), "reference"), spec.name)
+        given = arguments(spec, self.model.cases[0], [as_tensor(array) for array in self.arrays])
+        return self._of_torch(COMPILED if compiled else REFERENCE, function, given, self._values, compiled=compiled)
+
+    def _function(self, peer: Function, *, compiled: bool) -> Contestant:
+        self._require(peer)
+        function = _imported(peer.function) if isinstance(peer.function, str) else peer.function
+        given = [as_tensor(a) if peer.takes == "torch" else a for a in self.arrays]
+        fed = [*case_arguments(self.operator.spec, self.model.cases[0], given)]
+        attributes: Mapping[str, Any] = self._values
+        if peer.inputs:
+            converted = peer.inputs(**self._by_name(fed), **attributes)
+            fed, attributes = list(converted if isinstance(converted, tuple) else (converted,)), {}
+        if peer.takes == "torch":
+            name = compiled_name(peer) if compiled else peer.name
+            return self._of_torch(name, function, fed, attributes, compiled=compiled, convert=peer.outputs)
+        call = partial(function, *fed, **attributes)
+        return Contestant(name=peer.name, side="torch", call=call, outputs=self._converted(peer.outputs))
+
+    def _of_torch(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        given: Sequence[Any],
+        attributes: Mapping[str, Any],
+        *,
+        compiled: bool,
+        convert: Callable[..., Any] | None = None,
+    ) -> Contestant:
+        if compiled and not self.compile:
+            raise SkippedError(NO_COMPILE)
+        made = torch.compile(function) if compiled else function
+        return Contestant(
+            name=name, side="torch", call=partial(made, *given, **attributes), outputs=self._converted(convert)
+        )
+
+    def _onnx(self, peer: OnnxModel | OnnxNode) -> Contestant:
+        self._require(peer)
+        spec = self.operator.spec
+        fed: Any = list(self.arrays)
+        if peer.inputs:
+            fed = peer.inputs(
+                **self._by_name([*case_arguments(spec, self.model.cases[0], self.arrays)]), **self._values
+            )
+        arrays = as_contiguous([*fed.values()] if isinstance(fed, Mapping) else fed)
+        libraries = [self.paths.root / peer.library] if peer.library else []
+        for library in libraries:
+            if not library.is_file():
+                raise SkippedError(f"no library {peer.library!r} in the project")
+        if isinstance(peer, OnnxNode):
+            model = peer_model(peer, arrays)
+        else:
+            model = onnx.load_model(self.paths.op(spec.name) / peer.path)
+        session = self._session(model.SerializeToString(), libraries)
+        names = [*fed] if isinstance(fed, Mapping) else [value.name for value in session.get_inputs()]
+        convert = self._converted(peer.outputs)
+        return Contestant(
+            name=peer.name,
+            side="onnxruntime",
+            call=bound(session, dict(zip(names, arrays, strict=False))),
+            outputs=lambda made: convert(read(made)),
+        )
+
+    def _by_name(self, fed: Sequence[Any]) -> dict[str, Any]:
+        return {part.name: value for part, value in zip(self.operator.spec.inputs, fed, strict=True)}
+
+    def _require(self, peer: Peer) -> None:
+        """Raise SkippedError where a peer has no part in this row."""
+        if peer.rows and self.row.name not in peer.rows:
+            raise SkippedError("not in this row, as bench.py says")
+        if peer.dtypes and not {*peer.dtypes} & {*self.row.types.values()}:
+            raise SkippedError(f"only {', '.join(peer.dtypes)}, as bench.py says")
+
+    def _converted(self, convert: Callable[..., Any] | None) -> Callable[[Any], Outputs]:
+        if convert is None:
+            return self._in_order
+        return lambda made: {name: _array(value) for name, value in convert(made).items()}
+
+
+def compiled_name(peer: Function) -> str:
+    """Return how the table names torch.compile of a peer."""
+    return f"{peer.name} compiled"
+
+
+def _imported(name: str) -> Callable[..., Any]:
+    module, _, attribute = name.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        raise SkippedError(f"{error.name} is not installed") from error
+    except AttributeError as error:
+        raise SkippedError(f"{module} has no {attribute}") from error
+    return found  # type: ignore[no-any-return]  # of any module
+
+
+def _array(value: Any) -> Array:
+    return as_array(value.detach().contiguous()) if isinstance(value, torch.Tensor) else np.asarray(value)
+
+
+def bound(session: Any, feeds: Mapping[str, Array]) -> Callable[[], Any]:
+    """Return a call of a session that reads its inputs in place and returns its new outputs, as OrtValue."""
+    binding = session.io_binding()
+    kept = []
+    for name, array in feeds.items():
+        held = np.ascontiguousarray(array)
+        kept.append(held)
+        if held.dtype == np.object_:
+            raise SkippedError("it takes strings, which cannot be bound")
+        element = onnx.helper.np_dtype_to_tensor_dtype(held.dtype)
+        if held.size:
+            binding.bind_input(name, "cpu", 0, element, held.shape, held.ctypes.data)
+        else:
+            binding.bind_cpu_input(name, held)
+    names = [value.name for value in session.get_outputs()]
+    run = session.run_with_iobinding
+
+    def call() -> Any:
+        binding.clear_binding_outputs()
+        for name in names:
+            binding.bind_output(name, "cpu")
+        run(binding)
+        return binding
+
+    call.__dict__["kept"] = kept  # as long as the call: the session reads their memory
+    return call
+
+
+def read(binding: Any) -> list[Array]:
+    """Return copies of the outputs that a call of `bound` has made, also of dtypes that NumPy lacks."""
+    found = []
+    for value in binding.get_outputs():
+        dtype = numpy_dtype(str(onnx.helper.tensor_dtype_to_np_dtype(value.element_type())))  # type: ignore[arg-type]  # a DType by its name
+        shape = tuple(value.shape())
+        size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        content = ctypes.string_at(value.data_ptr(), size) if size else b""
+        found.append(np.frombuffer(content, dtype).reshape(shape))
+    return found

@@ -1,0 +1,88 @@
+"""A process that is forked for one row: it dies alone, begins with the same memory as others, waits for its turn."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any
+
+from opmatrix.processes import signal_name
+
+Answer = Callable[[Any], Any]
+
+
+class DiedError(Exception):
+    """A forked process has ended before it answered; the message says how."""
+
+
+class Forked:
+    """A child of this process that answers messages, with what `start` returns in the child."""
+
+    def __init__(self, start: Callable[[], Answer]) -> None:
+        self._connection, other = multiprocessing.Pipe()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self._process = os.fork()
+        if self._process == 0:
+            _serve(other, self._connection, start)
+        other.close()
+
+    def ask(self, message: Any) -> Any:
+        """Return the answer to a message. Raises DiedError."""
+        try:
+            self._connection.send(message)
+            return self._connection.recv()
+        except (EOFError, OSError) as error:
+            raise DiedError(self._ending()) from error
+
+    def _ending(self) -> str:
+        if not self._process:
+            return "has ended"
+        _, status = os.waitpid(self._process, 0)
+        self._process = 0
+        code = os.waitstatus_to_exitcode(status)
+        return f"died of {signal_name(-code)}" if code < 0 else f"ended with status {code}"
+
+    def close(self) -> None:
+        """End the child."""
+        self._connection.close()
+        if self._process:
+            os.kill(self._process, signal.SIGKILL)
+            os.waitpid(self._process, 0)
+            self._process = 0
+
+    def __enter__(self) -> Forked:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _serve(connection: Connection, others: Connection, start: Callable[[], Answer]) -> None:
+    """Answer messages in the child until the parent closes the connection."""
+    status = 1
+    try:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process
+        others.close()  # else this process would never see its end
+        gc.disable()  # a collection in a batch would count
+        answer = start()
+        while True:
+            try:
+                message = connection.recv()
+            except EOFError:
+                break
+            connection.send(answer(message))
+        status = 0
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)

@@ -1,0 +1,231 @@
+"""Measure the rows of an operator on one thread and on all, and return what `doit bench` writes of each."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from opmatrix.bench import accuracy
+from opmatrix.bench.contestants import COPY, FMA, Entrants
+from opmatrix.bench.forked import DiedError, Forked
+from opmatrix.bench.prepared import Prepared, Record
+from opmatrix.bench.read import cost, model_of
+from opmatrix.bench.rounds import Rounds, pairs, run
+from opmatrix.bench.spec import Bench, Row
+from opmatrix.bench.statistics import Interval
+from opmatrix.bench.turns import Expected, Turns
+from opmatrix.declaration.load import Operator
+from opmatrix.errors import OpmatrixError, one_line
+from opmatrix.project.paths import Paths
+from opmatrix.spec import given, shape_of
+from opmatrix.testdata.arrays import Array
+from opmatrix.testdata.case_arrays import case_arrays
+
+
+@dataclass(frozen=True, kw_only=True)
+class Processors:
+    """The processors that this process may use, and why a thread cannot be pinned to one; "" if it can."""
+
+    allowed: tuple[int, ...]
+    why_not_pinned: str = ""
+
+    def of(self, threads: int) -> tuple[int, ...]:
+        """Return the processors for a process with so many threads: the last one for one thread, because Linux itself
+        prefers the first; none where it cannot be pinned."""
+        if self.why_not_pinned:
+            return ()
+        return self.allowed[-1:] if threads == 1 else self.allowed
+
+    @property
+    def thread_counts(self) -> tuple[int, ...]:
+        """One thread, and as many as there are processors."""
+        return tuple(dict.fromkeys((1, len(self.allowed))))
+
+
+def processors() -> Processors:
+    """Return the processors of this process; it is tried whether it may choose among them."""
+    allowed = tuple(sorted(os.sched_getaffinity(0)))
+    try:
+        os.sched_setaffinity(0, allowed)
+    except OSError as error:  # a sandbox may forbid it
+        return Processors(allowed=allowed, why_not_pinned=str(error.strerror))
+    return Processors(allowed=allowed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What to time: `budget` is in seconds of a row on a number of threads."""
+
+    paths: Paths
+    operator: Operator
+    bench: Bench
+    budget: float
+    processors: Processors
+    threads: tuple[int, ...]
+    loops: Path
+    compile: bool = True
+
+
+def inputs(operator: Operator, row: Row) -> list[Array]:
+    """Return the arrays of a row. Raises DataError for values that do not fit."""
+    model = model_of(row)
+    return case_arrays(operator.spec, model, model.cases[0])
+
+
+def measured(job: Job) -> Iterator[Record]:
+    """Yield a record for each row and number of threads."""
+    for row in job.bench.rows:
+        about = described(job.operator, row)
+        try:
+            arrays = inputs(job.operator, row)
+        except OpmatrixError as error:
+            yield about | {"threads": 1, "failed": one_line(error)}
+            continue
+        expected = _expected(job, row, arrays)
+        for threads in job.threads:
+            entrants = Entrants(
+                paths=job.paths, operator=job.operator, bench=job.bench, row=row, arrays=arrays, threads=threads,
+                compile=job.compile,
+            )  # fmt: skip
+            try:
+                yield about | {"threads": threads} | _row(job, entrants, expected)
+            except DiedError as error:
+                yield about | {"threads": threads, "failed": f"its process {error}"}
+
+
+def described(operator: Operator, row: Row) -> Record:
+    """Return name, dtypes and shapes of a row."""
+    case = model_of(row).cases[0]
+    shapes = {
+        part.name: [list(shape_of(t)) for t in tensors] if part.variadic else list(shape_of(tensors[0]))
+        for part in operator.spec.inputs
+        if (tensors := given(case, part.name))
+    }
+    return {"name": row.name, "types": dict(row.types), "shapes": shapes, "failed": ""}
+
+
+def _expected(job: Job, row: Row, arrays: Sequence[Array]) -> Expected:
+    """Return the truth of a row, computed in a process of its own: a reference may take much memory."""
+    if row.no_truth:
+        return Expected(outputs={}, problem=row.no_truth)
+
+    def evaluate(_: object) -> Any:
+        try:
+            return accuracy.truth(job.paths, job.operator, model_of(row), arrays)
+        except Exception as error:  # a user's reference may raise anything
+            return one_line(error)
+
+    try:
+        with Forked(lambda: evaluate) as process:
+            found = process.ask(None)
+    except DiedError as error:
+        found = f"the process of the reference {error}"
+    if isinstance(found, str):
+        return Expected(outputs={}, problem=found)
+    outputs, precision = found
+    return Expected(outputs=outputs, precision=precision)
+
+
+def _row(job: Job, entrants: Entrants, expected: Expected) -> Record:
+    def start() -> Turns:
+        pinned = job.processors.of(entrants.threads)
+        return Turns(entrants, processors=pinned, expected=expected, loops=job.loops, measures=True)
+
+    with Forked(start) as process:
+        prepared: list[Prepared] = process.ask(("prepare", True))
+        spec, row = job.operator.spec, entrants.row
+        moved = cost(spec, row, job.bench.bytes)
+        if moved is None:
+            moved = float(max((p.moved for p in prepared), default=0) or sum(a.nbytes for a in entrants.arrays))
+        prepared += process.ask(("loops", int(moved)))
+        compared = pairs(prepared)
+        rounds = run(
+            prepared,
+            lambda index, calls: float(process.ask(("time", index, calls))),
+            budget=job.budget,
+            narrow=compared,
+        )
+    return record(prepared, rounds, compared, moved=moved, flops=cost(spec, row, job.bench.flops)) | {
+        "clock": "cpu" if entrants.threads == 1 else "wall",
+        "truth": {"precision": expected.precision, "problem": expected.problem},
+    }
+
+
+def record(
+    prepared: Sequence[Prepared],
+    rounds: Rounds,
+    compared: Sequence[tuple[int, int]],
+    *,
+    moved: float,
+    flops: float | None,
+) -> Record:
+    """Return what the rounds of a row say.
+
+    `limit` is the least time that the machine's bandwidth, and its FMA loop where the FLOPs are known, allow;
+    `roofline` is the share of it that a contestant reaches.
+    """
+    by_name = {found.name: n for n, found in enumerate(prepared)}
+    copy, fma = (prepared[by_name[name]].amount / rounds.of(by_name[name]).median for name in (COPY, FMA))
+    by_memory, by_compute = moved / copy, (flops or 0.0) / fma
+    limit = max(by_memory, by_compute)
+    return {
+        "bytes": moved,
+        "flops": flops,
+        "rounds": rounds.count,
+        "ended": rounds.ended,
+        "copy": copy,
+        "fma": fma,
+        "bound": "memory" if by_memory >= by_compute else "compute",
+        "limit": limit,
+        "contestants": [
+            _contestant(found, rounds.of(n) if found.calls else None, moved=moved, flops=flops, limit=limit)
+            for n, found in enumerate(prepared)
+            if not found.amount
+        ],
+        "ratios": [
+            {"ours": prepared[a].name, "peer": prepared[b].name} | interval(rounds.ratio(a, b)) for a, b in compared
+        ],
+    }
+
+
+def _contestant(
+    found: Prepared, seconds: Interval | None, *, moved: float, flops: float | None, limit: float
+) -> Record:
+    errors = found.errors
+    return {
+        "name": found.name,
+        "side": found.side,
+        "ours": found.ours,
+        "skipped": found.skipped,
+        "seconds": interval(seconds) if seconds else None,
+        "bytes_per_second": moved / seconds.median if seconds else None,
+        "flops_per_second": flops / seconds.median if seconds and flops is not None else None,
+        "roofline": limit / seconds.median if seconds else None,
+        "peak_memory": found.peak_memory,
+        "error": {
+            "output": errors.output,
+            "absolute": _finite(errors.absolute),
+            "tolerance_used": _finite(errors.tolerance_used),
+            "problem": errors.problem or _infinite(errors.tolerance_used),
+        }
+        if errors
+        else None,
+    }
+
+
+def interval(found: Interval) -> Record:
+    """Return an interval as JSON data."""
+    return {"median": found.median, "low": found.low, "high": found.high}
+
+
+def _finite(value: float | None) -> float | None:
+    """Return a number that JSON has."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _infinite(used: float | None) -> str:
+    return "an element is not finite, or exact ones differ" if used is not None and math.isinf(used) else ""

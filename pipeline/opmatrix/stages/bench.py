@@ -1,0 +1,127 @@
+"""Time an operator beside what else computes the same, or beside its build at another revision.
+
+Left out of `doit`, since times are no verdict; `doit bench OPERATOR` runs it, after it has built what is timed.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import signal
+from collections.abc import Sequence
+from dataclasses import replace
+
+from opmatrix.bench import against, measure, read, records, roofline
+from opmatrix.bench.measure import Job
+from opmatrix.bench.prepared import Record
+from opmatrix.bench.spec import Row
+from opmatrix.declaration.load import Operator, load_operator
+from opmatrix.errors import BenchError, UsageError, did_you_mean, many, printable
+from opmatrix.project.paths import Paths
+
+
+def run(
+    layout: Paths,
+    operator: Operator,
+    *,
+    budget: float,
+    threads: Sequence[int] | None = None,
+    rows: Sequence[str] | None = None,
+    compile: bool = True,
+    rev: str = "",
+    commit: str = "",
+) -> None:
+    """Print and write what is measured. Raises BenchError for a row that cannot be timed, and for a slower one."""
+    if not budget > 0:
+        raise UsageError(f"--budget takes seconds above 0, found {budget:g}")
+    bench, source = read.read(layout, operator)
+    found = measure.processors()
+    if rows:
+        bench = replace(bench, rows=chosen(bench.rows, rows, operator.name))
+    os.environ |= {"TORCHINDUCTOR_CACHE_DIR": str(layout.bench_inductor), "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+    job = Job(
+        paths=layout,
+        operator=operator,
+        bench=bench,
+        budget=budget,
+        processors=found,
+        threads=_thread_counts(threads, found.thread_counts),
+        loops=roofline.build(layout),
+        compile=compile,
+    )
+    if found.why_not_pinned:
+        print(f"threads cannot be pinned to processors here: {found.why_not_pinned}; expect more noise")
+    try:
+        if rev:
+            _against(job, rev=rev, commit=commit)
+        else:
+            _beside_peers(job, source=source)
+    except KeyboardInterrupt:
+        raise SystemExit(128 + signal.SIGINT) from None
+
+
+def chosen(rows: Sequence[Row], patterns: Sequence[str], name: str) -> tuple[Row, ...]:
+    """Return the rows that match one of the patterns. Raises UsageError for a pattern that matches none."""
+    names = [row.name for row in rows]
+    for pattern in patterns:
+        if not fnmatch.filter(names, pattern):
+            there = ", ".join(names)
+            raise UsageError(f"{name} has no row {pattern!r}{did_you_mean(pattern, names)}; there is: {there}")
+    return tuple(row for row in rows if any(fnmatch.fnmatch(row.name, pattern) for pattern in patterns))
+
+
+def _thread_counts(asked: Sequence[int] | None, possible: Sequence[int]) -> tuple[int, ...]:
+    for count in asked or ():
+        if not 1 <= count <= possible[-1]:
+            raise UsageError(f"--threads: found {count}, allowed: 1 to {possible[-1]}, the processors of this process")
+    return tuple(dict.fromkeys(asked or possible))
+
+
+def _beside_peers(job: Job, *, source: str) -> None:
+    name, made = job.operator.name, []
+    print(f"{name}: rows of {source}; {roofline.processor()}")
+    for line in records.LEGEND:
+        print(f"  {line}")
+    for row in measure.measured(job):
+        made.append(row)
+        print("\n".join(map(printable, records.shown(row))), flush=True)
+    path = job.paths.bench_record(name)
+    records.write(path, records.document(job, source=source, processor=roofline.processor(), rows=made))
+    print(path.relative_to(job.paths.root))
+    _require_timed(name, made)
+
+
+def _require_timed(name: str, rows: Sequence[Record]) -> None:
+    """Raise BenchError for rows in which a library of the operator could not be timed."""
+    wrong = [
+        f"{name}: {row['name']}, {many(row['threads'], 'thread')}: {row['failed']}" for row in rows if row["failed"]
+    ]
+    for row in rows:
+        ours = [one for one in row.get("contestants", ()) if one["ours"] or one["name"] in list(read.OWN)[:2]]
+        if ours and all(one["skipped"] for one in ours):
+            wrong.append(f"{name}: {row['name']}: {'; '.join(dict.fromkeys(one['skipped'] for one in ours))}")
+    if wrong:
+        raise BenchError("\n".join(dict.fromkeys(wrong)))
+
+
+def _against(job: Job, *, rev: str, commit: str) -> None:
+    name, paths = job.operator.name, job.paths
+    builds = [against.Build(paths=paths, operator=job.operator)]
+    for root in (paths.bench_again(name), paths.bench_shadow(name)):
+        shadow = Paths(root)
+        builds.append(against.Build(paths=shadow, operator=load_operator(shadow, name)))
+    rows = list(against.compared(job, builds))
+    found = records.against(job, rev=rev, commit=commit, processor=roofline.processor(), rows=rows)
+    print("\n".join(map(printable, records.shown_against(found))))
+    path = paths.bench_against(name)
+    records.write(path, found)
+    print(path.relative_to(paths.root))
+    if slower := records.slower(rows):
+        raise BenchError(
+            f"{name} is slower than at {rev} in {many(len(slower), 'row')}, beyond the noise of this run: "
+            f"{'; '.join(slower)}"
+        )
+    if failed := [row for row in rows if row["failed"]]:
+        raise BenchError("\n".join(f"{name}: {row['name']}: {row['failed']}" for row in failed))
+    if not [row for row in rows if not row.get("skipped")]:
+        raise BenchError(f"{name}: no row can be timed in both builds: {rows[0]['skipped']}")
