@@ -97,9 +97,9 @@ def middle(found: list[tuple[float, float]]) -> tuple[float, float]:
     return (min(xs) + max(xs)) / 2, (min(ys) + max(ys)) / 2
 
 
-def share(values: list[float], at: int) -> float:
-    """Return where a value is between the first and the last one."""
-    return (values[at] - values[0]) / (values[-1] - values[0])
+def between(value: float, least: float, most: float) -> float:
+    """Return the place of a value on a logarithmic axis, which begins and ends at a factor of 1.7 from its values."""
+    return math.log(value * 1.7 / least) / math.log(most / least * 1.7**2)
 
 
 def test_times_are_where_a_logarithmic_plot_has_them(driver: webdriver.Chrome, tmp_path: Path) -> None:
@@ -108,10 +108,9 @@ def test_times_are_where_a_logarithmic_plot_has_them(driver: webdriver.Chrome, t
     found = marks(page, "Time", "--dtype-float32")  # the torch library: a circle, filled
     other = marks(page, "Time", "--dtype-float16")  # the ORT library, four times as slow
     assert len(found) == len(other) == 3
-    sizes = [math.log(size) for size in timed.SIZES]
-    for axis in (0, 1):  # the time is proportional to the size
-        places = [place[axis] for place in found]
-        assert share(places, 1) == pytest.approx(share(sizes, 1), abs=0.01)
+    for (x, y), size in zip(found, timed.SIZES, strict=True):
+        assert x == pytest.approx(between(size, 1e3, 1e6), abs=0.01)
+        assert y == pytest.approx(between(size * 1e-9, 5e-7, 3e-2), abs=0.01), "from torch to the decomposed lowering"
     up = found[-1][1] - found[0][1]  # a factor of 1,000
     assert up > 0.3
     for (x, y), (x_other, y_other) in zip(found, other, strict=True):
