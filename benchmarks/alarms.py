@@ -104,17 +104,43 @@ def run(project: Path, *words: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
+def compared(project: Path, *, threads: int) -> bool:
+    """Compare the builds that a run has made once more, in this process; return whether a row is called slower."""
+    from opmatrix.bench import against, measure, read, roofline
+    from opmatrix.declaration.load import load_operator
+    from opmatrix.project.paths import Paths
+
+    roots = (project, Paths(project).bench_again(NAME), Paths(project).bench_shadow(NAME))
+    builds = [against.Build(paths=Paths(root), operator=load_operator(Paths(root), NAME)) for root in roots]
+    now = builds[0]
+    job = measure.Job(
+        paths=now.paths,
+        operator=now.operator,
+        bench=read.read(now.paths, now.operator)[0],
+        budget=3.0,
+        processors=measure.processors(),
+        threads=(threads,),
+        loops=roofline.build(now.paths),
+    )
+    rows = list(against.compared(job, builds))
+    slower = [row for row in rows if row.get("slower")]
+    if failed := [row for row in rows if row["failed"] or row["skipped"]]:
+        sys.exit(f"not timed: {failed}")
+    for row in slower:
+        print(f"  {row['name']} in {row['side']}: {row['ratio']:.3f}, noise {row['noise']:.2%}, p {row['p']:.2g}")
+    return bool(slower)
+
+
 def count(project: Path, *, runs: int, threads: int, what: str) -> int:
-    """Return how many of the runs exit with 18, "slower"."""
-    found, started = 0, time.monotonic()
+    """Return how many comparisons call a row slower. The first is that of the command, which builds; for the others the
+    same processes are started again, without building."""
+    code, said = run(project, "--threads", str(threads))
+    if code not in (0, 18):
+        sys.exit(f"exit code {code}:\n{said}")
+    found, started = int(code == 18), time.monotonic()
     for number in range(1, runs + 1):
-        code, said = run(project, "--threads", str(threads))
-        if code not in (0, 18):
-            sys.exit(f"exit code {code}:\n{said}")
-        found += code == 18
+        found += compared(project, threads=threads) if number > 1 else 0
         print(f"{what}: {found} of {number} runs call a row slower, {time.monotonic() - started:.0f} s", flush=True)
-        if code == 18 and what == "unchanged":
-            print(said, flush=True)
     return found
 
 

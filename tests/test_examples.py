@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from opmatrix import spec
+from opmatrix.bench import spec as bench
 from opmatrix.lowering import graph
 from opmatrix.lowering.record_nodes import NodeGraph, Tensor
 
@@ -22,12 +23,14 @@ def examples(module: ModuleType, names: tuple[str, ...]) -> list[doctest.DocTest
     return [test for test in found if any(f"{test.name}.".startswith(f"{name}.") for name in classes)]
 
 
-DECLARED = tuple(
-    name
-    for name, kind in vars(spec).items()
-    if inspect.isclass(kind) and kind.__module__ == spec.__name__ and name[0] != "_"
-)
-DECLARATIONS = examples(spec, DECLARED)
+def classes(module: ModuleType) -> tuple[str, ...]:
+    """Return the public classes that a module defines."""
+    found = vars(module).items()
+    return tuple(n for n, kind in found if inspect.isclass(kind) and kind.__module__ == module.__name__ and n[0] != "_")
+
+
+DECLARED = (*classes(spec), *classes(bench))
+DECLARATIONS = [*examples(spec, DECLARED), *examples(bench, DECLARED)]
 LOWERINGS = examples(graph, ("Graph",))
 
 
@@ -55,6 +58,7 @@ def mistakes(value: object) -> Iterator[object]:
 
 @pytest.mark.parametrize("test", DECLARATIONS, ids=short)
 def test_the_example_of_a_declaration_is_valid(test: doctest.DocTest) -> None:
+    test.globs.setdefault("Random", spec.Random)
     before = {*test.globs}
     made = {name: value for name, value in run(test).items() if name not in before}
     assert [m for value in made.values() for m in mistakes(value)] == []

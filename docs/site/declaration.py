@@ -1,4 +1,4 @@
-"""The page about the fields of a declaration, from the text of pipeline/opmatrix/spec.py: pure."""
+"""The pages about the fields of a declaration and of a bench.py, from the text of their classes' modules: pure."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from opmatrix.operator_pages.markdown import code, codes, plain, prose, table
-
-ROOTS = ("OpSpec", "Model")  # SPEC and MODELS; the other classes follow in the order in which fields refer to them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,37 +27,64 @@ class Class:
     fields: tuple[Field, ...]
 
 
-def render(source: str) -> str:
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """A page: where its classes are, and the `roots`, which the others follow as fields refer to them."""
+
+    title: str
+    file: str
+    about: str
+    roots: tuple[str, ...]
+
+
+DECLARATION = Page(
+    title="The declaration",
+    file="pipeline/opmatrix/spec.py",
+    about="`ops/<name>/spec.py` defines `SPEC`, an [OpSpec](#opspec); `ops/<name>/cases.py` defines `MODELS`, a tuple "
+    "of [Model](#model). All fields are given by name: `from opmatrix.spec import OpSpec, ...`. What does not hold is "
+    "reported with its file and field, all of it in one go, before anything runs.",
+    roots=("OpSpec", "Model"),
+)
+BENCH = Page(
+    title="bench.py",
+    file="pipeline/opmatrix/bench/spec.py",
+    about="`ops/<name>/bench.py` defines `BENCH`, a [Bench](#bench): `from opmatrix.bench.spec import Bench, ...`. "
+    "[How to measure the speed of an operator](../how-to/benchmark.md) explains what is done with it.",
+    roots=("Bench",),
+)
+
+
+def render(source: str, page: Page = DECLARATION) -> str:
     """Return the page. Raises ValueError for a field without a description."""
     tree = ast.parse(source)
-    classes = {c.name: c for c in _classes(tree)}
+    classes = {c.name: c for c in _classes(tree, page.file)}
     aliases = dict(_aliases(tree))
     parts = [
-        "# The declaration",
+        f"# {page.title}",
         prose(ast.get_docstring(tree) or ""),
-        "`ops/<name>/spec.py` defines `SPEC`, an [OpSpec](#opspec); `ops/<name>/cases.py` defines `MODELS`, a tuple of "
-        "[Model](#model). All fields are given by name: `from opmatrix.spec import OpSpec, ...`. What does not hold is "
-        "reported with its file and field, all of it in one go, before anything runs.",
-        *(_class(classes[name], classes, aliases) for name in _order(classes)),
+        page.about,
+        *(_class(classes[name], classes, aliases) for name in _order(classes, page.roots)),
         "## Types by name",
         *(f"### {name}\n\n{text}" for name, text in aliases.items()),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def _classes(tree: ast.Module) -> Iterator[Class]:
+def _classes(tree: ast.Module, file: str) -> Iterator[Class]:
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-            yield Class(name=node.name, doc=inspect.cleandoc(ast.get_docstring(node) or ""), fields=(*_fields(node),))
+            yield Class(
+                name=node.name, doc=inspect.cleandoc(ast.get_docstring(node) or ""), fields=(*_fields(node, file),)
+            )
 
 
-def _fields(node: ast.ClassDef) -> Iterator[Field]:
+def _fields(node: ast.ClassDef, file: str) -> Iterator[Field]:
     """Yield the fields of a dataclass; the string below a field, as Sphinx and editors read it, describes it."""
     for line, following in zip(node.body, [*node.body[1:], None], strict=True):
         if not isinstance(line, ast.AnnAssign) or not isinstance(line.target, ast.Name):
             continue
         if not (isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant)):
-            raise ValueError(f"pipeline/opmatrix/spec.py:{line.lineno}: say below {line.target.id!r} what it means")
+            raise ValueError(f"{file}:{line.lineno}: say below {line.target.id!r} what it means")
         yield Field(
             name=line.target.id,
             type=ast.unparse(line.annotation),
@@ -86,10 +111,10 @@ def _aliases(tree: ast.Module) -> Iterator[tuple[str, str]]:
                 yield node.targets[0].id, " or ".join(map(code, ast.unparse(value).replace("'", "").split(" | ")))
 
 
-def _order(classes: Mapping[str, Class]) -> Sequence[str]:
+def _order(classes: Mapping[str, Class], roots: Sequence[str]) -> Sequence[str]:
     """Return the classes from the roots on, each before those that its fields name."""
     found = []
-    waiting = list(ROOTS)
+    waiting = list(roots)
     while waiting:
         name = waiting.pop(0)
         if name in found:

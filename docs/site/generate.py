@@ -18,6 +18,7 @@ def pages(root: Path) -> Mapping[str, str]:
     headers = {str(path.relative_to(include)): path.read_text() for path in sorted(include.rglob("*.h"))}
     made = {
         "declaration.md": declaration.render((root / "pipeline/opmatrix/spec.py").read_text()),
+        "bench.md": declaration.render((root / declaration.BENCH.file).read_text(), declaration.BENCH),
         "commands.md": commands.render(root),
         "dtypes.md": dtypes.render(),
         "kernel-headers.md": kernel_headers.render(headers),

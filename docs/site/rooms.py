@@ -39,7 +39,7 @@ ROOMS = (
     Room(name="doctor", holds="what doit doctor checks of a machine and a project"),
     Room(name="mutation", holds="mutants of kernels and formulas, and which gate finds each"),
     Room(name="stages", holds="one program per stage: files in, files out"),
-    Room(name="bench", holds="what doit bench times, its statistics and its test for a slowdown"),
+    Room(name="bench", holds="what doit bench times, and its statistics"),
     Room(name="model_check", holds="what doit check does to a model"),
     Room(name="ort_checks", holds="ONNX Runtime sessions, reference evaluator, judgement of cases"),
     Room(name="torch_checks", holds="opcheck, gradcheck, property test, kernel check"),

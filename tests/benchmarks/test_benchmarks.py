@@ -18,6 +18,7 @@ BENCHMARKS = REPOSITORY / "benchmarks"
 PARTS = {"measuring", "plot", "toy"}  # modules that the programs import
 # The programs that need only their smallest size, and the end of their output.
 SMALLEST = {
+    "alarms": (["--smallest"], "a slowdown of 10% is found in 1 of 1\n"),
     "against": (["HEAD", "--smallest", "--only", "no-op"], "no-op"),
     "check_models": (["--sample", "16", "--faults", "8"], "and named"),
     "cluster": (["--rounds", "1", "--smallest", "--workers", "1"], "alone: none of "),

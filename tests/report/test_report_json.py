@@ -1,13 +1,9 @@
-"""report.json matches the schema in the package, and docs/report.md describes all of it.
-
-A validator of the few keywords that the schema uses reads it; an unknown keyword is an error.
-"""
+"""report.json matches the schema in the package, and docs/report.md describes all of it."""
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -18,56 +14,9 @@ from opmatrix.report.changes import compare
 from opmatrix.report.records import OUTCOMES, SCHEMA
 from opmatrix.report.report_json import document, text
 from tests.report.many import ENVIRONMENTS, checks, records
+from tests.support.json_schema import mistakes
 
 WHOLE: dict[str, Any] = json.loads(resources.files("opmatrix.report").joinpath("report.schema.json").read_text())
-TYPES: dict[str, Callable[[Any], bool]] = {
-    "object": lambda v: isinstance(v, dict),
-    "array": lambda v: isinstance(v, list),
-    "string": lambda v: isinstance(v, str),
-    "null": lambda v: v is None,
-    "integer": lambda v: isinstance(v, int) and not isinstance(v, bool),
-    "number": lambda v: isinstance(v, int | float) and not isinstance(v, bool),
-}
-
-
-def mistakes(value: Any, schema: dict[str, Any], at: str = "report") -> Iterator[str]:
-    for word, asked in schema.items():
-        match word:
-            case "$schema" | "$defs" | "title" | "description":
-                pass
-            case "$ref":
-                yield from mistakes(value, WHOLE["$defs"][asked.removeprefix("#/$defs/")], at)
-            case "type":
-                if not any(TYPES[name](value) for name in ([asked] if isinstance(asked, str) else asked)):
-                    yield f"{at}: {value!r} is no {asked}"
-            case "const" | "enum":
-                if value not in (asked if word == "enum" else [asked]):
-                    yield f"{at}: {value!r} is not {asked}"
-            case "anyOf":
-                if all(any(mistakes(value, one, at)) for one in asked):
-                    yield f"{at}: {value!r} is none of {asked}"
-            case "minimum":
-                if isinstance(value, int | float) and value < asked:
-                    yield f"{at}: {value!r} is below {asked}"
-            case "pattern":
-                if isinstance(value, str) and not re.search(asked, value):
-                    yield f"{at}: {value!r} does not match {asked}"
-            case "minItems" | "maxItems":
-                if isinstance(value, list) and (len(value) - asked) * (-1 if word == "minItems" else 1) > 0:
-                    yield f"{at}: {len(value)} items"
-            case "items":
-                for n, item in enumerate(value if isinstance(value, list) else ()):
-                    yield from mistakes(item, asked, f"{at}[{n}]")
-            case "required":
-                yield from (f"{at}: no {key!r}" for key in asked if isinstance(value, dict) and key not in value)
-            case "properties":
-                for key in asked.keys() & (value if isinstance(value, dict) else ()):
-                    yield from mistakes(value[key], asked[key], f"{at}.{key}")
-            case "additionalProperties":
-                for key in (value if isinstance(value, dict) else {}).keys() - schema.get("properties", {}).keys():
-                    yield from mistakes(value[key], asked, f"{at}.{key}")
-            case _:
-                raise AssertionError(f"the validator does not know {word!r}")
 
 
 def report() -> dict[str, Any]:

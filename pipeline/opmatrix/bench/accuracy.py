@@ -3,30 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from opmatrix.bench.prepared import Errors
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.model_inputs import case_arguments
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Model, Tolerance
 from opmatrix.testdata.arrays import Array
 from opmatrix.testdata.case_arrays import reference_attributes
+from opmatrix.testdata.dtypes import rounded
 from opmatrix.testdata.numpy_reference import Reference, widened
 from opmatrix.testdata.truth import declared_judge
-
-
-@dataclass(frozen=True, kw_only=True)
-class Errors:
-    """The worst output: its name, its largest absolute error, and that error as a fraction of the declared tolerance
-    (`opmatrix.testdata.compare`). `problem`: why there is no number."""
-
-    output: str = ""
-    absolute: float | None = None
-    tolerance_used: float | None = None
-    problem: str = ""
 
 
 def truth(paths: Paths, operator: Operator, model: Model, arrays: Sequence[Array]) -> tuple[dict[str, Array], str]:
@@ -68,20 +58,17 @@ def _of(found: Errors) -> float:
 
 
 def _error(made: Array, wanted: Array, tolerance: Tolerance) -> tuple[float, float]:
-    """Return the largest absolute error, and the largest fraction of the tolerance; inf where only one is finite."""
+    """Return the largest absolute error, and the largest fraction of the tolerance; inf where only one is finite.
+
+    The fraction is that of the verdicts: the truth is rounded to the dtype of the output first.
+    """
     wide: Any = np.longdouble
     with np.errstate(all="ignore"):
-        actual, truth = made.astype(wide).ravel(), wanted.astype(wide).ravel()
+        actual, exact = made.astype(wide).ravel(), wanted.astype(wide).ravel()
+        truth = rounded(wanted, made.dtype).astype(wide).ravel()
         same = (actual == truth) | (np.isnan(actual) & np.isnan(truth))
-        # A truth beyond the range of the dtype is an infinity there.
-        same |= np.isinf(actual) & (np.sign(actual) == np.sign(truth)) & (np.isinf(truth.astype(_range(made))))
-        error = np.where(same, 0, np.abs(actual - truth))
-        error = np.where(np.isnan(error), np.inf, error)
+        beyond = np.where(np.isfinite(actual) & np.isfinite(truth), np.abs(actual - truth), np.inf)
         limit = tolerance.atol + tolerance.rtol * np.abs(truth)
-        used = np.where(error == 0, 0, np.where(limit > 0, error / limit, np.inf))
-        used = np.where(np.isnan(used), np.inf, used)
+        used = np.where(same, 0, np.where(np.isfinite(beyond) & (limit > 0), beyond / limit, np.inf))
+        error = np.where(np.isfinite(actual) & np.isfinite(exact), np.abs(actual - exact), np.where(same, 0, np.inf))
     return (float(error.max()), float(used.max())) if error.size else (0.0, 0.0)
-
-
-def _range(made: Array) -> Any:
-    return made.dtype if made.dtype.kind in "fV" else np.longdouble

@@ -16,12 +16,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
-from opmatrix.bench.contestants import Entrants, Side
+from opmatrix.bench.contestants import Entrants
 from opmatrix.bench.forked import DiedError, Forked
-from opmatrix.bench.measure import Job, Record, described, inputs
+from opmatrix.bench.measure import Job, described, inputs
+from opmatrix.bench.prepared import Prepared, Record, Side
 from opmatrix.bench.spec import Row
 from opmatrix.bench.statistics import FIRST, LAST, Slowdown, slowdown
-from opmatrix.bench.turns import Expected, Prepared, Turns
+from opmatrix.bench.turns import Expected, Turns
 from opmatrix.declaration.load import Operator
 from opmatrix.errors import OpmatrixError, one_line
 from opmatrix.project.paths import Paths

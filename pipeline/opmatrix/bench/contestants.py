@@ -12,21 +12,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import onnx
 import onnxruntime as ort
 import torch
 
-from opmatrix.bench.models import as_contiguous, peer_model, row_model, why_not_decomposed
+from opmatrix.bench.models import as_contiguous, peer_model, row_model
+from opmatrix.bench.prepared import Side
 from opmatrix.bench.read import OWN, model_of
 from opmatrix.bench.spec import Bench, Function, OnnxModel, OnnxNode, Peer, Row
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.model_inputs import case_arguments, graph_inputs, graph_outputs
 from opmatrix.declaration.torch_signature import attribute_values, has_ort_library, written_schema
 from opmatrix.errors import ExportError, OpmatrixError, one_line
-from opmatrix.export.generated_modules import load_generated
 from opmatrix.files import load_module
 from opmatrix.ort_checks.sessions import ORT_ERRORS, explain
 from opmatrix.project.paths import Paths
@@ -38,7 +38,6 @@ from opmatrix.torch_library.call import with_attributes
 from opmatrix.torch_library.case_tensors import arguments, as_array, as_tensor, strided
 from opmatrix.version import minor
 
-Side = Literal["torch", "onnxruntime"]
 Outputs = Mapping[str, Array]
 TORCH, ORT, DECOMPOSED, REFERENCE, COMPILED, COPY, FMA = OWN
 
@@ -139,10 +138,9 @@ class Entrants:
     def _lowering(self, name: str, lowering: Lowering) -> Contestant:
         spec = self.operator.spec
         try:
-            generated = load_generated(self.paths, spec.name)
-            model = row_model(generated, self.model, lowering, ort=minor(ort.__version__))
+            model = row_model(self.paths, spec, self.model, lowering, ort=minor(ort.__version__))
         except ExportError as error:
-            raise SkippedError(why_not_decomposed(error)) from error
+            raise SkippedError(one_line(error)) from error
         libraries = [self.paths.ort_library(spec.name)] if lowering == "custom" else []
         session = self._session(model.SerializeToString(), libraries)
         feeds = {

@@ -67,6 +67,7 @@ def _serve(connection: Connection, others: Connection, start: Callable[[], Answe
     """Answer messages in the child until the parent closes the connection."""
     status = 1
     try:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process
         others.close()  # else this process would never see its end
         gc.disable()  # a collection in a batch would count
         answer = start()

@@ -12,19 +12,18 @@ from typing import Any
 from opmatrix.bench import accuracy
 from opmatrix.bench.contestants import COPY, FMA, Entrants
 from opmatrix.bench.forked import DiedError, Forked
+from opmatrix.bench.prepared import Prepared, Record
 from opmatrix.bench.read import cost, model_of
 from opmatrix.bench.rounds import Rounds, pairs, run
 from opmatrix.bench.spec import Bench, Row
 from opmatrix.bench.statistics import Interval
-from opmatrix.bench.turns import Expected, Prepared, Turns
+from opmatrix.bench.turns import Expected, Turns
 from opmatrix.declaration.load import Operator
 from opmatrix.errors import OpmatrixError, one_line
 from opmatrix.project.paths import Paths
 from opmatrix.spec import given, shape_of
 from opmatrix.testdata.arrays import Array
 from opmatrix.testdata.case_arrays import case_arrays
-
-Record = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from onnx import ModelProto, NodeProto, ValueInfoProto, helper
@@ -11,10 +12,11 @@ from opmatrix.bench.spec import OnnxNode
 from opmatrix.declaration.schema_versions import version_at
 from opmatrix.errors import ExportError
 from opmatrix.export.expected_model import ExpectedModel
-from opmatrix.export.generated_modules import GeneratedModules, lowered_nodes
+from opmatrix.export.generated_modules import generated_module, load_generated, lowered_nodes
 from opmatrix.export.one_node_model import one_node, value_info
 from opmatrix.matrix.cells import Cell, ir_version
-from opmatrix.spec import Lowering, Model
+from opmatrix.project.paths import Paths
+from opmatrix.spec import Lowering, Model, OpSpec
 from opmatrix.testdata.arrays import Array
 from opmatrix.testdata.dtypes import numpy_dtype
 
@@ -22,22 +24,26 @@ OPSET = 18
 """The opset of the models of rows, if the operator does not need a newer one."""
 
 
-def row_model(generated: GeneratedModules, model: Model, lowering: Lowering, *, ort: str) -> ModelProto:
+def row_model(paths: Paths, spec: OpSpec, model: Model, lowering: Lowering, *, ort: str) -> ModelProto:
     """Return the model of a row with the nodes of a lowering. Raises ExportError, with the reason for a lowering that
     does not support the row."""
-    spec = generated.spec
     opset = max(OPSET, spec.min_opset, model.min_opset.get(lowering, 0))
     expected = ExpectedModel(
         spec=spec,
         model=model,
         lowering=lowering,
         cell=Cell(torch=None, exporter="node", opset=opset, ort=ort),
-        schema=generated.schema.schema(version_at(spec, model.domain_version)),
-        used_schemas=generated.used_schemas(model),
+        # Of an operator of ONNX alone, this is the only module.
+        schema=generated_module(paths, spec.name, "schema").schema(version_at(spec, model.domain_version)),
     )
-    if lowering == "custom" and spec.runtime == "kernel" and not spec.uses:
+    if lowering == "custom" and not spec.uses:
         return one_node(expected)
-    nodes = lowered_nodes(expected, generated)
+    generated = load_generated(paths, spec.name)
+    expected = replace(expected, used_schemas=generated.used_schemas(model))
+    try:
+        nodes = lowered_nodes(expected, generated)
+    except ExportError as error:
+        raise ExportError(str(error).removeprefix(f"{expected}: ")) from error
     signature = expected.signature
     inputs, outputs = (
         [value_info(v.name, numpy_dtype(v.dtype), v.shape) for v in values]
@@ -73,11 +79,6 @@ def _model(
         ir_version=ir_version("node", opset),
         producer_name="opmatrix",
     )
-
-
-def why_not_decomposed(error: ExportError) -> str:
-    """Return the reason of a lowering in one line, without the name of the model."""
-    return " ".join(str(error).split()).partition(": ")[2] or str(error)
 
 
 def as_contiguous(arrays: Sequence[object]) -> list[Array]:

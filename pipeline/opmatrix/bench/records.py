@@ -7,15 +7,18 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from opmatrix.bench.measure import Job, Record
+from opmatrix.bench.prepared import Record
+from opmatrix.errors import many
 from opmatrix.files import digests_by_path, write_text
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import installed
 
+if TYPE_CHECKING:
+    from opmatrix.bench.measure import Job
+
 SCHEMA = 1
-WIDTH = 80
 _LONGEST = 22  # characters of a name in a table
 
 
@@ -58,41 +61,31 @@ def write(path: Path, found: Record) -> None:
 
 def shown(row: Record) -> Iterator[str]:
     """Yield the lines of a row: what it moves, what the machine reaches, and a line for each contestant."""
-    threads = f"{row['threads']} thread{'s' * (row['threads'] != 1)}"
+    threads = many(row["threads"], "thread")
     if row["failed"]:
         yield f"{row['name']}, {threads}: failed: {row['failed']}"
         return
     flops = f", {number(row['flops'])}FLOP" if row["flops"] is not None else ""
     yield f"{row['name']}, {threads}: {number(row['bytes'])}B{flops}, limited by {row['bound']}"
-    yield (
-        f"  copy loop {number(row['copy'])}B/s, FMA loop {number(row['fma'])}FLOP/s; "
-        + (
-            f"narrow after {row['rounds']} rounds"
-            if row["ended"] == "narrow"
-            else f"budget spent: {row['rounds']} rounds"
-        )
-    )
+    ended = "narrow after" if row["ended"] == "narrow" else "budget spent:"
+    machine = f"copy loop {number(row['copy'])}B/s, FMA loop {number(row['fma'])}FLOP/s"
+    yield f"  {machine}; {ended} {many(row['rounds'], 'round')}"
     yield f"  {'':{_LONGEST}} {'time':>8} {'ours/peer':>15} {'roofline':>8} {'peak':>7} {'error':>8}"
-    first = {side: [r for r in row["ratios"] if r["peer"] == name] for side, name in _peers(row)}
+    ratios = {ratio["peer"]: ratio for ratio in row["ratios"]}
     for one in row["contestants"]:
         name = one["name"] if len(one["name"]) <= _LONGEST else f"{one['name'][: _LONGEST - 1]}~"
         if one["skipped"]:
-            yield f"  {name:{_LONGEST}} skipped: {one['skipped']}"[:WIDTH]
+            yield f"  {name:{_LONGEST}} skipped: {one['skipped']}"
             continue
-        ratio = next(iter(first.get(one["name"], ())), None)
         peak = "-" if one["peak_memory"] is None else f"{number(one['peak_memory'])}B"
         yield (
-            f"  {name:{_LONGEST}} {number(one['seconds']['median']) + 's':>8} {_ratio(ratio):>15} "
+            f"  {name:{_LONGEST}} {number(one['seconds']['median']) + 's':>8} {_ratio(ratios.get(one['name'])):>15} "
             f"{one['roofline']:>8.0%} {peak:>7} {_error(one['error']):>8}"
         )
     for reason in dict.fromkeys(
         one["error"]["problem"] for one in row["contestants"] if one["error"] and one["error"]["problem"]
     ):
         yield f"  no error measured: {reason}"
-
-
-def _peers(row: Record) -> Iterator[tuple[str, str]]:
-    yield from ((one["name"], one["name"]) for one in row["contestants"] if not one["ours"])
 
 
 def _ratio(found: Mapping[str, float] | None) -> str:
@@ -109,8 +102,8 @@ def _error(found: Mapping[str, Any] | None) -> str:
 
 
 LEGEND = (
-    "time: median of a call. ours/peer: below 1 the operator is faster; +- at least 95%",
-    "roofline: share of what the machine allows. peak: growth of memory in a call.",
+    "time: median of a call. ours/peer: below 1 the operator is faster (95% limits).",
+    "roofline: the share of what the loops reach. peak: growth of memory in a call.",
     "error: the largest, as a fraction of the declared tolerance.",
 )
 

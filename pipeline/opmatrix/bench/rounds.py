@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Literal
 
+from opmatrix.bench.prepared import Prepared
 from opmatrix.bench.statistics import Interval, is_look, is_narrow, median_interval, ratio
-from opmatrix.bench.turns import Prepared
 
 _LOOPS = 3  # the copy and FMA loops are timed in each third round: no ratio is computed of them
 

@@ -10,6 +10,7 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 LOOK = 0.99
 """The confidence of an interval at one look. Stopping at the first narrow one keeps at least 0.95 over all looks, which
@@ -41,6 +42,7 @@ class Interval:
         return (self.high - self.low) / 2 / self.median if self.median else math.inf
 
 
+@cache
 def _rank(count: int, confidence: float) -> int:
     """Return the rank k, from 1 on, so that the k-th smallest and the k-th largest value enclose the median with this
     confidence; 0 where no rank does."""

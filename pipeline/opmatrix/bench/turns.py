@@ -13,8 +13,8 @@ from typing import Any
 import torch
 
 from opmatrix.bench import accuracy, memory, roofline
-from opmatrix.bench.accuracy import Errors
-from opmatrix.bench.contestants import COPY, FMA, Contestant, Entrants, Side, SkippedError
+from opmatrix.bench.contestants import COPY, FMA, Contestant, Entrants, SkippedError
+from opmatrix.bench.prepared import Errors, Prepared, Side
 from opmatrix.errors import one_line
 from opmatrix.spec import Tolerance
 from opmatrix.testdata.arrays import Array
@@ -22,22 +22,6 @@ from opmatrix.testdata.arrays import Array
 BATCH = 0.004
 """Seconds of a batch at least: far more than the clock and the switch of contestants take."""
 _LONGEST_REASON = 200
-
-
-@dataclass(frozen=True, kw_only=True)
-class Prepared:
-    """What the parent knows of a contestant. `calls`: how many a batch has. `amount`: what one call of a loop does.
-    `moved`: the bytes of the inputs and outputs, of the operator itself."""
-
-    name: str
-    side: Side
-    ours: bool = False
-    skipped: str = ""
-    calls: int = 0
-    amount: float = 0.0
-    moved: int = 0
-    peak_memory: int | None = None
-    errors: Errors | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

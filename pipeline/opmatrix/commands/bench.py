@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
-import tarfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from io import BytesIO
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opmatrix.commands.base import CommandBase, option
@@ -22,7 +17,6 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 BUDGET = 3.0
-_LIBRARIES = "lib*.so"
 
 
 class Bench(CommandBase):
@@ -51,7 +45,11 @@ class Bench(CommandBase):
         if not params["budget"] > 0:
             raise UsageError(f"doit bench: --budget takes seconds above 0, found {params['budget']:g}")
         operators = self._operators(args)
-        commit = commit_of(self._paths.root, params["against"]) if params["against"] else ""
+        commit = ""
+        if params["against"]:
+            from opmatrix.commands.bench_revision import commit_of  # here, as below: doit imports this module always
+
+            commit = commit_of(self._paths.root, params["against"])
         _compile(self._paths, operators)
         try:
             with hold(self._paths.lock):
@@ -97,6 +95,8 @@ class Bench(CommandBase):
         words += ["--row", params["row"]] if params["row"] else []
         words += ["--no-compile"] if params["no_compile"] else []
         if commit:
+            from opmatrix.commands.bench_revision import Revision
+
             old = Revision(paths=self._paths, operator=operator, rev=params["against"], commit=commit)
             old.build()
             old.copy_libraries()
@@ -126,84 +126,3 @@ def _compile(paths: Paths, operators: Sequence[Operator]) -> None:
         said = printable(f"{done.stdout}{done.stderr}".strip())
         raise BenchError(f"{said}\ndoit bench times what compiles: {many(len(steps), 'step')} failed. "
                          f"Run: doit {' '.join(steps)}")  # fmt: skip
-
-
-def _git(root: Path, *words: str) -> subprocess.CompletedProcess[bytes]:
-    """Run git in the project's folder. Raises UsageError where there is no git."""
-    try:
-        return subprocess.run(["git", *words], cwd=root, capture_output=True)
-    except FileNotFoundError as error:
-        raise UsageError("--against takes a revision of git, and there is no git on PATH. Install it") from error
-
-
-def commit_of(root: Path, rev: str) -> str:
-    """Return the commit of a revision. Raises UsageError outside a repository, and for an unknown revision."""
-    if _git(root, "rev-parse", "--git-dir").returncode:
-        raise UsageError(f"--against takes a revision of git, and {str(root)!r} is in no git repository")
-    found = _git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{rev}^{{commit}}")
-    if found.returncode:
-        raise UsageError(
-            f"--against: git knows no revision {rev!r}. Allowed: a commit, a branch or a tag, such as HEAD~1"
-        )
-    return found.stdout.decode().strip()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Revision:
-    """An operator at a revision: its files in ops/ and native/. All else, headers of opmatrix and other operators, is
-    that of today, so that what differs is the operator."""
-
-    paths: Paths
-    operator: Operator
-    rev: str
-    commit: str
-
-    def build(self) -> None:
-        """Compile the operator in a shadow of the project. Raises UsageError if the revision has none, BenchError if it
-        does not compile today."""
-        from opmatrix.mutation.shadow import Shadow  # here: only --against needs it
-
-        name, real = self.operator.name, self.paths
-        if _git(real.root, "cat-file", "-e", f"{self.commit}:./ops/{name}/spec.py").returncode:
-            raise UsageError(
-                f"--against: {self.rev} has no ops/{name}/spec.py: the operator is newer. Choose a later one"
-            )
-        files = [f"ops/{name}"]
-        if not _git(real.root, "cat-file", "-e", f"{self.commit}:./native/{name}").returncode:
-            files.append(f"native/{name}")
-        taken = _git(real.root, "archive", "--format=tar", self.commit, *files)
-        if taken.returncode:
-            raise UsageError(f"--against: git archive {self.rev}: {taken.stderr.decode().strip()}")
-        uses = (*self.operator.spec.uses,)
-        root = real.bench_shadow(name)
-        shadow = Shadow(real=real, root=root, name=name, own=("compile", "generated"), uses=uses)
-        for folder in (shadow.paths.op(name), shadow.paths.kernel(name).parent):
-            shutil.rmtree(folder, ignore_errors=True)
-        shadow.make()
-        for folder in (shadow.paths.op(name), shadow.paths.kernel(name).parent):
-            shutil.rmtree(folder, ignore_errors=True)  # the links to the files of today
-        with tarfile.open(fileobj=BytesIO(taken.stdout)) as archive:
-            archive.extractall(root, filter="data")
-        for stage in ("codegen", "compile"):
-            command = [sys.executable, "-m", "opmatrix", stage, name]
-            done = subprocess.run(command, cwd=root, capture_output=True, text=True)
-            if done.returncode:
-                said = printable(f"{done.stdout}{done.stderr}".strip())
-                raise BenchError(f"{said}\n{name} at {self.rev} fails in {stage} with this opmatrix and its headers. "
-                                 "Choose a revision that it compiles")  # fmt: skip
-
-    def copy_libraries(self) -> None:
-        """Make a shadow whose libraries are copies of those of today: the second process of this build, which measures
-        the noise, loads other files, as the build of the revision does."""
-        from opmatrix.mutation.shadow import Shadow
-
-        name, real = self.operator.name, self.paths
-        shadow = Shadow(
-            real=real, root=real.bench_again(name), name=name, own=("compile",), uses=self.operator.spec.uses
-        )
-        shadow.make_anew()
-        folder = shadow.paths.compile_folder(name)
-        folder.mkdir(parents=True, exist_ok=True)
-        for path in (*real.compile_folder(name).glob(_LIBRARIES), real.torch_version(name)):
-            if path.is_file():
-                shutil.copy(path, folder)

@@ -21,7 +21,7 @@ from opmatrix.terminal_text import width_of, wrapped
 
 _COLUMN = 34  # where the descriptions begin
 # Commands in the order in which a new user needs them; each has its purpose in `doc_purpose`.
-EVERY_DAY = ("run", "watch", "why", "list", "new", "check", "tolerances", "mutate", "compat")
+EVERY_DAY = ("run", "watch", "why", "list", "new", "check", "tolerances", "mutate", "compat", "bench")
 STATE = ("clean", "forget", "ignore", "info", "cache")
 ABOUT = ("doctor", "help", "tabcompletion")
 

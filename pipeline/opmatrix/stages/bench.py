@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import fnmatch
 import os
+import signal
 from collections.abc import Sequence
 from dataclasses import replace
 
 from opmatrix.bench import against, measure, read, records, roofline
 from opmatrix.bench.measure import Job
+from opmatrix.bench.prepared import Record
 from opmatrix.bench.spec import Row
 from opmatrix.declaration.load import Operator, load_operator
 from opmatrix.errors import BenchError, UsageError, did_you_mean, many, printable
@@ -49,10 +51,13 @@ def run(
     )
     if found.why_not_pinned:
         print(f"threads cannot be pinned to processors here: {found.why_not_pinned}; expect more noise")
-    if rev:
-        _against(job, rev=rev, commit=commit)
-    else:
-        _beside_peers(job, source=source)
+    try:
+        if rev:
+            _against(job, rev=rev, commit=commit)
+        else:
+            _beside_peers(job, source=source)
+    except KeyboardInterrupt:
+        raise SystemExit(128 + signal.SIGINT) from None
 
 
 def chosen(rows: Sequence[Row], patterns: Sequence[str], name: str) -> tuple[Row, ...]:
@@ -86,7 +91,7 @@ def _beside_peers(job: Job, *, source: str) -> None:
     _require_timed(name, made)
 
 
-def _require_timed(name: str, rows: Sequence[measure.Record]) -> None:
+def _require_timed(name: str, rows: Sequence[Record]) -> None:
     """Raise BenchError for rows in which a library of the operator could not be timed."""
     wrong = [
         f"{name}: {row['name']}, {many(row['threads'], 'thread')}: {row['failed']}" for row in rows if row["failed"]

@@ -1,0 +1,60 @@
+"""The errors of outputs against a truth that is more exact than their dtype."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from opmatrix.bench.accuracy import errors
+from opmatrix.bench.prepared import Errors
+from opmatrix.spec import Tolerance
+
+TOLERANCES = {"float32": Tolerance(rtol=1e-6, atol=0.0)}
+
+
+def of(actual: list[float], truth: list[float], *, dtype: str = "float32") -> Errors:
+    return errors({"y": np.array(actual, dtype)}, {"y": np.array(truth, np.float64)}, TOLERANCES)
+
+
+def test_an_error_is_absolute_and_a_fraction_of_the_tolerance() -> None:
+    found = of([1.0, 2.000001], [1.0, 2.0])
+    assert found.output == "y" and not found.problem
+    assert found.absolute == pytest.approx(9.5e-7, rel=0.01) and found.tolerance_used == pytest.approx(0.477, rel=0.01)
+
+
+def test_the_nearest_number_of_the_dtype_uses_no_tolerance() -> None:
+    found = of([0.1], [0.1])
+    assert found.tolerance_used == 0 and 0 < (found.absolute or 0) < 1e-8
+
+
+def test_without_a_tolerance_each_difference_is_beyond() -> None:
+    assert of([1.0, 3.0], [1.0, 2.0], dtype="float16").tolerance_used == math.inf
+    assert errors({"y": np.array([1, 2])}, {"y": np.array([1, 2])}, {}).tolerance_used == 0
+
+
+@pytest.mark.parametrize(
+    ("actual", "truth", "used"),
+    [(math.nan, math.nan, 0), (math.inf, math.inf, 0), (math.inf, 1e300, 0), (math.inf, -math.inf, math.inf),
+     (math.nan, 1.0, math.inf), (1.0, math.nan, math.inf), (1.0, math.inf, math.inf)],
+)  # fmt: skip
+def test_values_that_are_not_finite(actual: float, truth: float, used: float) -> None:
+    """1e300 is an infinity in float32."""
+    assert of([actual, 1.0], [truth, 1.0]).tolerance_used == used
+
+
+def test_the_worst_output_counts_and_others_are_left_out() -> None:
+    truth = {"y": np.array([1.0]), "z": np.array([1.0])}
+    made = {"y": np.array([1.0], np.float32), "z": np.array([1.5], np.float32), "other": np.array([9.0])}
+    assert errors(made, truth, TOLERANCES).output == "z"
+    assert errors({"other": np.array([9.0])}, truth, {}).problem == "it has no output that the truth has"
+
+
+def test_another_shape_has_no_error() -> None:
+    found = of([1.0, 2.0], [1.0])
+    assert found.absolute is None and found.problem == "output 'y' has the shape (2,), the truth (1,)"
+
+
+def test_no_element_has_no_error() -> None:
+    assert of([], []).tolerance_used == 0

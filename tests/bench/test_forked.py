@@ -1,0 +1,47 @@
+"""A forked process answers, and its death is a message."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Any
+
+import pytest
+
+from opmatrix.bench.forked import DiedError, Forked
+
+
+def test_it_answers_with_what_it_has_of_its_parent() -> None:
+    kept = [3]
+
+    def answer(message: Any) -> Any:
+        kept.append(message)
+        return kept
+
+    with Forked(lambda: answer) as process:
+        assert process.ask(4) == [3, 4] and process.ask(5) == [3, 4, 5]
+    assert kept == [3]
+
+
+@pytest.mark.parametrize(
+    ("end", "how"),
+    [
+        (lambda: os.kill(os.getpid(), signal.SIGSEGV), "died of SIGSEGV"),
+        (lambda: os._exit(7), "ended with status 7"),
+        (lambda: 1 / 0, "ended with status 1"),
+    ],
+)
+def test_a_death_is_told(end: Any, how: str, capfd: pytest.CaptureFixture[str]) -> None:
+    with Forked(lambda: lambda _: end()) as process:
+        with pytest.raises(DiedError, match=f"^{how}$"):
+            process.ask(None)
+        with pytest.raises(DiedError, match=r"^has ended$"):
+            process.ask(None)
+    assert ("ZeroDivisionError" in capfd.readouterr().err) == (how == "ended with status 1")
+
+
+def test_no_process_is_left() -> None:
+    with Forked(lambda: lambda _: os.getpid()) as process:
+        number = process.ask(None)
+    with pytest.raises(ProcessLookupError):
+        os.kill(number, 0)

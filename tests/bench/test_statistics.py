@@ -1,0 +1,193 @@
+"""The statistics of `doit bench`, by simulation: how often an interval has the true ratio, and a slowdown is found."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+
+import pytest
+
+from opmatrix.bench import statistics
+from opmatrix.bench.statistics import (
+    FIRST,
+    LAST,
+    LOOKS,
+    Slowdown,
+    is_look,
+    is_narrow,
+    median_interval,
+    ratio,
+    slowdown,
+    t_tail,
+)
+
+
+@pytest.mark.parametrize(("count", "rank"), [(5, 0), (6, 1), (12, 3), (100, 40)])
+def test_the_rank_of_an_interval(count: int, rank: int) -> None:
+    """As in tables of the sign test at 95%, such as Conover, Practical Nonparametric Statistics."""
+    assert statistics._rank(count, 0.95) == rank
+
+
+def test_large_numbers_of_rounds_have_the_ranks_of_the_normal_distribution() -> None:
+    for count in (999, 1000, 4000):
+        assert statistics._rank(count, 0.95) == pytest.approx(count / 2 - 1.96 * math.sqrt(count) / 2, abs=1.5)
+
+
+def test_an_interval_is_between_values() -> None:
+    found = median_interval([float(n) for n in range(1, 101)], confidence=0.95)
+    assert (found.median, found.low, found.high) == (50.5, 40.0, 61.0)
+    assert found.half_width == pytest.approx(10.5 / 50.5)
+
+
+def test_few_values_have_the_interval_of_all() -> None:
+    found = median_interval([3.0, 1.0, 2.0])
+    assert (found.low, found.median, found.high) == (1.0, 2.0, 3.0)
+
+
+def round_of(chance: random.Random, *, true: float) -> tuple[float, float]:
+    """Return the seconds of two contestants in one round: what disturbs both, what disturbs each, and the rest of the
+    time another program on the processor, in one of ten rounds."""
+    both = math.exp(chance.gauss(0, 0.1))
+    ours, peer = (both * math.exp(chance.gauss(0, 0.01) + chance.expovariate(100)) for _ in range(2))
+    if chance.random() < 0.1:
+        ours *= 1 + chance.expovariate(2)
+    if chance.random() < 0.1:
+        peer *= 1 + chance.expovariate(2)
+    return true * ours, peer
+
+
+def until_narrow(chance: random.Random, *, true: float, most: int) -> tuple[bool, bool]:
+    """Return whether the interval at which the rounds end has the true ratio, and whether it was narrow."""
+    ours: list[float] = []
+    peer: list[float] = []
+    while True:
+        one, other = round_of(chance, true=true)
+        ours.append(one)
+        peer.append(other)
+        if is_look(len(ours)) and is_narrow(found := ratio(ours, peer), len(ours)):
+            return found.low <= true <= found.high, True
+        if len(ours) == most:
+            found = ratio(ours, peer)
+            return found.low <= true <= found.high, False
+
+
+@pytest.mark.parametrize("most", [20, 400])
+def test_the_interval_at_the_end_has_the_true_ratio(most: int) -> None:
+    """Also where the rounds ended because it was narrow: at least 95% of the time. 0.03 is 3 deviations of the
+    simulation."""
+    chance = random.Random(0)
+    ends = [until_narrow(chance, true=0.8, most=most) for _ in range(400)]
+    assert sum(right for right, _ in ends) / len(ends) >= 0.95 - 0.03
+    narrow = sum(narrow for _, narrow in ends) / len(ends)
+    assert narrow < 0.1 if most == 20 else narrow > 0.9
+
+
+def test_a_look_at_each_round_would_stop_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the high confidence of a look and the few looks are for: with a usual interval, looked at after each round,
+    less than 93% have the true ratio."""
+    monkeypatch.setattr(statistics, "is_look", lambda rounds: True)
+    chance, ends = random.Random(0), []
+    for _ in range(200):
+        ours: list[float] = []
+        peer: list[float] = []
+        while True:
+            one, other = round_of(chance, true=1.0)
+            ours.append(one)
+            peer.append(other)
+            found = median_interval([a / b for a, b in zip(ours, peer, strict=True)], confidence=0.9)
+            if is_narrow(found, len(ours)) or len(ours) == 150:
+                ends.append(found.low <= 1 <= found.high)
+                break
+    assert sum(ends) / len(ends) < 0.93
+
+
+def test_looks_are_few() -> None:
+    assert [n for n in range(1, 2001) if is_look(n)] == [*LOOKS, 1500, 2000]
+    assert not is_narrow(median_interval([1.0] * 11), 11) and is_narrow(median_interval([1.0] * 12), 12)
+
+
+@pytest.mark.parametrize(
+    ("t", "freedom", "tail"),
+    [(2.015, 5, 0.05), (4.032, 5, 0.005), (2.110, 17, 0.025), (3.965, 17, 0.0005), (1.0, 1, 0.25), (0.0, 4, 0.5),
+     (-2.015, 5, 0.95), (2.132, 4, 0.05), (1.812, 10, 0.05)],
+)  # fmt: skip
+def test_tails_of_students_distribution(t: float, freedom: int, tail: float) -> None:
+    assert t_tail(t, freedom) == pytest.approx(tail, rel=0.01)
+
+
+def test_a_tail_without_degrees_of_freedom() -> None:
+    with pytest.raises(ValueError, match="0 degrees of freedom"):
+        t_tail(1.0, 0)
+
+
+def heavy(chance: random.Random, deviation: float) -> float:
+    """Return a number of Student's distribution with 4 degrees of freedom: a few processes are unlucky."""
+    return deviation * chance.gauss(0, 1) / math.sqrt(chance.gammavariate(2, 0.5)) / math.sqrt(2)
+
+
+def judged(chance: random.Random, *, change: float, noise: float, rows: int) -> Slowdown:
+    """Return what becomes of one row with a true change, as `opmatrix.bench.against` decides it."""
+    changes: list[float] = []
+    noises: list[float] = []
+    while True:
+        old, new, again = (heavy(chance, noise / math.sqrt(2)) for _ in range(3))
+        changes.append(change + new - old)
+        noises.append(again - new)
+        if len(changes) >= FIRST:
+            found = slowdown(changes, noises, rows=rows)
+            if not found.undecided:
+                return found
+
+
+def share(measure: Callable[[random.Random], bool], *, runs: int) -> float:
+    chance = random.Random(0)
+    return sum(measure(chance) for _ in range(runs)) / runs
+
+
+@pytest.mark.parametrize("noise", [0.005, 0.02, 0.05])
+@pytest.mark.parametrize("rows", [4, 48])
+def test_a_run_without_a_change_is_rarely_an_alarm(rows: int, noise: float) -> None:
+    """Less than 1% of runs, over all rows of a run."""
+
+    def alarm(chance: random.Random) -> bool:
+        return any(judged(chance, change=0.0, noise=noise, rows=rows).slower for _ in range(rows))
+
+    assert share(alarm, runs=2000 // rows) < 0.01
+
+
+def test_a_change_that_is_ignored_is_rarely_an_alarm() -> None:
+    def alarm(chance: random.Random) -> bool:
+        return any(judged(chance, change=statistics.IGNORED, noise=0.02, rows=8).slower for _ in range(8))
+
+    assert share(alarm, runs=100) < 0.01
+
+
+@pytest.mark.parametrize(("noise", "rows"), [(0.01, 48), (0.02, 4), (0.03, 48), (0.04, 4)])
+def test_a_slowdown_of_a_tenth_is_found(noise: float, rows: int) -> None:
+    found = share(lambda chance: judged(chance, change=math.log(1.1), noise=noise, rows=rows).slower, runs=150)
+    assert found > 0.95
+
+
+def test_a_test_at_the_usual_level_would_give_false_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that the tests above can fail."""
+    monkeypatch.setattr(statistics, "FALSE_ALARMS", 0.05 * 2 * 48)
+    monkeypatch.setattr(statistics, "IGNORED", 0.0)
+
+    def alarm(chance: random.Random) -> bool:
+        return any(judged(chance, change=0.0, noise=0.02, rows=48).slower for _ in range(48))
+
+    assert share(alarm, runs=20) > 0.5
+
+
+def test_equal_times_are_no_slowdown() -> None:
+    found = slowdown([0.0] * FIRST, [0.0] * FIRST, rows=1)
+    assert found.ratio == 1.0 and not found.slower and not found.undecided
+
+
+def test_a_row_is_judged_at_two_looks_alone() -> None:
+    changes, noises = [0.2, 0.201, 0.199, 0.2, 0.2, 0.2, 0.201], [0.0] * 7
+    assert slowdown(changes[:FIRST], noises[:FIRST], rows=1).slower
+    between = slowdown(changes, noises, rows=1)
+    assert not between.slower and between.undecided
+    assert slowdown([0.2, 0.201] * (LAST // 2), [0.001] * LAST, rows=1).slower
