@@ -1,8 +1,8 @@
-"""The screenshots of docs/images: `./run python -m docs.site.screenshots`, with chromium on PATH; three minutes.
+"""The screenshots of docs/images: `./run python -m docs.site.screenshots`, with chromium on PATH; four minutes.
 
 Those of a terminal show what `doit` prints in one of 88x24, in a new project with the operator of docs/quick-start.md.
-Those of the report show the page of the operators of ops/, the same with a fault in group_norm's kernel, and the page
-of 10,000 made-up cells.
+Those of the report show the page of the operators of ops/, the times of group_norm in it, the same with a fault in
+group_norm's kernel, and the page of 10,000 made-up cells.
 """
 
 from __future__ import annotations
@@ -134,14 +134,16 @@ def terminals(folder: Path) -> None:
 
 
 def reports(folder: Path) -> None:
-    """Write the pictures of the page: verified, with a failure, and with 10,000 cells."""
+    """Write the pictures of the page: verified, its times, with a failure, and with 10,000 cells."""
     for name in ("ops", "native"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("dodo.py", "pyproject.toml", "LICENSE"):
         shutil.copy(ROOT / name, folder)
     made = folder / "build/report/index.html"
+    subprocess.run([*DOIT, "bench", "--budget", "1", "group_norm"], cwd=folder, stdout=subprocess.DEVNULL, check=True)
     subprocess.run(DOIT, cwd=folder, stdout=subprocess.DEVNULL, check=True)
     page(made.as_uri(), FOLDER / "report-verified.png")
+    page(f"{made.as_uri()}#bench", FOLDER / "report-bench.png")
     kernel = folder / "native/group_norm/kernel.h"
     text = kernel.read_text()
     kernel.write_text(text.replace(*FAULT))

@@ -62,8 +62,7 @@ def test_the_report_has_these_cells_and_only_valid_ones_of_earlier_runs(
     records: dict[str, dict[str, Any]],
 ) -> None:
     listed = map(Path, LAYOUT.verdict_list.read_text().splitlines())
-    # The list has the scores of `doit mutate` as well, if it ran in this checkout.
-    verdicts = (verdict.read_any(path) for path in listed if path.name != "score.json")
+    verdicts = map(verdict.read_any, listed)
     assert not unexpected(records, map(str, verdicts))
 
 

@@ -16,7 +16,8 @@ from doit.cmd_base import Command
 from doit.cmdparse import CmdParseError
 from doit.exceptions import InvalidCommand
 
-from opmatrix.engine.database import StateError, describe
+from opmatrix.engine.database import Journal, StateError, describe
+from opmatrix.engine.doit_tasks import REPORT
 from opmatrix.engine.lock import hold
 from opmatrix.errors import OpmatrixError, UsageError, did_you_mean, disk_fault, end_if_unread, print_error
 from opmatrix.project.paths import Paths
@@ -66,6 +67,15 @@ class LockedCommand(CommandBase):
     def execute(self, params: dict[str, Any], args: Sequence[str]) -> int:
         with hold(self._paths.lock, waits=self.waits) as self._lock:
             return int(super().execute(params, args) or 0)
+
+
+def report_again(paths: Paths) -> None:
+    """Forget the success of the report, so that the next run of doit shows what a command has written. The caller holds
+    the lock. A plain doit then looks at no file of that command."""
+    if paths.state.is_file():
+        journal = Journal(str(paths.state), None)
+        journal.forget(REPORT)
+        journal.dump()
 
 
 def annotates(format: str) -> bool:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from opmatrix.commands.base import CommandBase, option
+from opmatrix.commands.base import CommandBase, option, report_again
 from opmatrix.engine.lock import hold
 from opmatrix.errors import OpmatrixError, UsageError, print_error, printable
 from opmatrix.project.paths import Paths
@@ -133,6 +133,7 @@ class Mutate(CommandBase):
         tried = score.Tried(mutants=chosen, results=results, marks=marks, total=len(every), seed=params["seed"])
         found = score.measure(campaign, tried)
         mutation_scores.write(paths, found)
+        report_again(paths)
         for line in score.report(campaign, tried, found, cpu=cpu):
             print(printable(line))
         sys.stdout.flush()

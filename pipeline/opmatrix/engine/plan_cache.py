@@ -128,9 +128,8 @@ def _marks(paths: Paths) -> dict[str, Mark | None]:
     ops = {path: mark(path) if path.endswith(_DECLARATION_FILES) else None for path in _files(str(paths.ops))}
     native = dict.fromkeys(_files(str(paths.native)))
     pins = {path: None for folder in dict.fromkeys(paths.requirements) for path in _files(str(folder))}
-    scores: dict[str, Mark | None] = dict.fromkeys(map(str, paths.mutation_scores()))
     settings = str(paths.root / "pyproject.toml")
-    return {settings: mark(settings), **code, **ops, **native, **pins, **scores}
+    return {settings: mark(settings), **code, **ops, **native, **pins}
 
 
 def _files(folder: str) -> Iterator[str]:

@@ -513,10 +513,7 @@ def _report(plan: Plan, made: Sequence[Step]) -> Step:
             *([] if plan.failed else ["--checked"]),
         ],
         declared=[path for o in plan.operators for path in (plan.layout.spec(o.name), plan.layout.cases(o.name))],
-        reads=[
-            *(str(step.verdict) for step in recorded if step.verdict in step.writes),
-            *plan.layout.mutation_scores(),
-        ],
+        reads=[str(step.verdict) for step in recorded if step.verdict in step.writes],
         after=[step.task for step in recorded if step.verdict not in step.writes],
         any_cell=any(step.group == "verify" for step in made),  # without one it fails
         operators={o.name: o.cell_condition for o in plan.operators},  # the report drops other cells

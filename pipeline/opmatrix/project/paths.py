@@ -334,10 +334,6 @@ class Paths:
     mutation_results = _named("build/mutate/{}/results.json")
     mutation_score = _named("build/mutate/{}/score.json")
 
-    def mutation_scores(self) -> list[Path]:
-        """Return the files with scores that exist, by operator."""
-        return sorted(self.build.glob("mutate/*/score.json"))
-
     # What doit bench writes of an operator: what it timed, and the comparison with another revision.
     bench_record = _named("build/bench/{}/bench.json")
     bench_against = _named("build/bench/{}/against.json")

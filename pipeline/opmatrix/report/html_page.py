@@ -37,15 +37,18 @@ def render(
     links: Mapping[str, str] | None = None,
     runs: Sequence[Mapping[str, Any]] = (),
     seconds: Mapping[str, Mapping[str, float]] | None = None,
+    bench: Sequence[Mapping[str, Any]] = (),
     *,
     root: Path = Path(),
 ) -> str:
     """Return the HTML of the page, from one background for each verdict, the records of failing cases, the addresses of
-    a cell's files (`logs_and_graphs.links`), the last runs, and the seconds of each operator (`report.history`). `root`
-    is the project's, in which commands run."""
+    a cell's files (`logs_and_graphs.links`), the last runs and the seconds of each operator (`report.history`), and the
+    times of `doit bench` (`report.bench_times`). `root` is the project's, in which commands run."""
     found = data(report, verdicts, backgrounds, checks, root=root)
     found |= {"mismatches": mismatches, "links": links, "history": [*runs], "seconds": seconds or {}}
-    return join(json.dumps(found, separators=(",", ":"), allow_nan=False))
+    if bench:
+        found["bench"] = [{**one, "problem": for_shell(one["problem"], root)} for one in bench]
+    return join(json.dumps(found, separators=(",", ":"), allow_nan=False), bench=bool(bench))
 
 
 def data(

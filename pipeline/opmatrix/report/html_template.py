@@ -11,7 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 
 _FOLDER = Path(__file__).parent
-# One script in the page, joined in this order: its parts share names, and the last one starts drawing.
+# One script in the page, joined in this order: its parts share names, and `page` starts drawing.
 _SCRIPTS = (
     *("graph", "plots", "data", "mismatch", "causes", "filters", "matrix", "keys", "legend", "banner", "runs"),
     *("overview", "operators", "records", "detail", "page"),
@@ -19,21 +19,23 @@ _SCRIPTS = (
 _PAGE, _STYLE, *_OURS = (
     _FOLDER / "templates" / name for name in ("page.html", "page.css", *(f"{script}.js" for script in _SCRIPTS))
 )
+_BENCH_STYLE, _BENCH = (_FOLDER / "templates" / name for name in ("bench.css", "bench.js"))  # with times alone
 _LIBRARIES = {"uPlot": ("uPlot.iife.min.js", "uPlot.min.css"), "dagre": ("dagre.min.js",)}
 VENDORED = tuple(
     _FOLDER / "vendored" / name for library, files in _LIBRARIES.items() for name in (f"{library}.LICENSE", *files)
 )
-TEMPLATES = (_PAGE, _STYLE, *_OURS, *VENDORED)
+TEMPLATES = (_PAGE, _STYLE, *_OURS, _BENCH_STYLE, _BENCH, *VENDORED)
 
 _SLOT = re.compile(r"\{\{ (\w+) \}\}")
 _SOURCE_MAP = re.compile(r"^//# sourceMappingURL=.*\n?", re.MULTILINE)  # names a file that is not there
 
 
-def join(data: str) -> str:
-    """Return the page around `data`, which is JSON. Its Content-Security-Policy allows only this style and these
-    scripts, by hash, so that even a string that escaped from `data` could not run or load anything."""
-    css = "\n".join((*_library(".css"), _STYLE.read_text()))
-    scripts = (*_library(".js"), "\n".join(path.read_text() for path in _OURS))
+def join(data: str, *, bench: bool = False) -> str:
+    """Return the page around `data`, which is JSON; `bench`: whether it has times of `doit bench`. Its
+    Content-Security-Policy allows only this style and these scripts, by hash, so that even a string that escaped from
+    `data` could not run or load anything."""
+    css = "\n".join((*_library(".css"), *_texts(_STYLE, *[_BENCH_STYLE] * bench)))
+    scripts = (*_library(".js"), "\n".join(_texts(*_OURS, *[_BENCH] * bench)))
     parts = {
         "policy": f"default-src 'none'; script-src {' '.join(map(_allowed, scripts))}; style-src {_allowed(css)}; "
         "img-src data:; base-uri 'none'; form-action 'none'",
@@ -43,6 +45,10 @@ def join(data: str) -> str:
         "data": in_script(data),
     }
     return _SLOT.sub(lambda slot: parts[slot[1]], _PAGE.read_text())
+
+
+def _texts(*paths: Path) -> list[str]:
+    return [path.read_text() for path in paths]
 
 
 def _library(suffix: str) -> list[str]:

@@ -17,6 +17,7 @@ from opmatrix.matrix.cells import Cell
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import installed
 from opmatrix.report import history, html_page, junit, logs_and_graphs, markdown, mismatches, mutation_scores, terminal
+from opmatrix.report.bench_times import read_all
 from opmatrix.report.changes import compare
 from opmatrix.report.origins import as_json, read
 from opmatrix.report.read_cache import ReadCache
@@ -87,7 +88,8 @@ def run(
     failing = mismatches.read(layout, verdicts, records)
     links = logs_and_graphs.links(layout)
     runs, took = history.record(layout, verdicts, records), history.seconds(layout, operators)
-    page = html_page.render(report, verdicts, backgrounds, records, failing, links, runs, took, root=layout.root)
+    bench = read_all(layout, operators)
+    page = html_page.render(report, verdicts, backgrounds, records, failing, links, runs, took, bench, root=layout.root)
     write_text(html, page)
     console = Console()
     checks = checks_in_order(checks)
