@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from opmatrix.engine.database import Journal
+from opmatrix.engine.doit_tasks import REPORT
 from opmatrix.project.paths import Paths
 from tests.bench.test_records import schema
 from tests.support.json_schema import mistakes
@@ -145,10 +147,14 @@ def bench(project: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_an_operator_beside_its_peers(project: Path) -> None:
+    journal = Journal(str(Paths(project).state), None)
+    journal.record(REPORT, key="k", detail={})
+    journal.dump()
     done = bench(project, "--budget", "0.3", "--threads", "1", "--no-compile")
     assert done.returncode == 18 and done.stderr.startswith("passes: crash, 1 thread: its process died of SIGSEGV\n")
     found: dict[str, Any] = json.loads(Paths(project).bench_record("passes").read_text())
     assert [*mistakes(found, schema("bench"), "bench")] == []
+    assert Journal(str(Paths(project).state), None).key(REPORT) is None, "the next report shows the times"
     assert found["source"] == "ops/passes/bench.py"
     plain, no_truth, crash = found["rows"]
     assert crash["failed"] == "its process died of SIGSEGV" and not plain["failed"]

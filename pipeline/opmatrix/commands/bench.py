@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from opmatrix.commands.base import CommandBase, option
+from opmatrix.commands.base import CommandBase, option, report_again
 from opmatrix.engine.lock import hold
 from opmatrix.errors import BenchError, OpmatrixError, UsageError, many, print_error, printable
 from opmatrix.project.paths import Paths
@@ -56,6 +56,8 @@ class Bench(CommandBase):
                 for operator in operators:
                     try:
                         code = self._run(operator, params, commit)
+                        if not commit:
+                            report_again(self._paths)
                     except OpmatrixError as error:  # of one operator
                         print_error(error)
                         code = error.exit_code
