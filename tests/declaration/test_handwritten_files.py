@@ -61,6 +61,8 @@ def spec(**fields: object) -> OpSpec:
         (spec(), {"torch.cc"}, [("kernel.h", "missing; the generated binding of ONNX Runtime calls it. Write it, or "
                                  "add ort.cc of your own as well")]),
         (spec(torch=None), {"ort.cc"}, []),
+        (spec(cpu_levels=True), {"torch.cc", "ort.cc"}, [("kernel.h", "missing; cpu_levels=True in spec.py compiles it "
+         "for each level of the processor. Write it, or remove cpu_levels")]),
         (spec(torch=None), {"kernel.h", "torch.cc"}, [("torch.cc", "nothing compiles it: as ops/damped/spec.py "
          "declares the operator, no generated library gives it to torch. Remove this file, or change the "
          "declaration")]),

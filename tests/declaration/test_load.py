@@ -146,6 +146,7 @@ def test_the_unchanged_declaration_is_read(tmp_path: Path) -> None:
         ('name="group_norm"', f'name="{"n" * 300}"', ["name: found 'nnn", "allowed: at most 100 lower-case letters, digits and _"]),
         ("tolerances={", "headers=(Headers(folder='../x'),), tolerances={", ["headers[0].folder: found '../x', allowed: a folder rel"]),
         ("tolerances={", "headers=(Headers(folder='x' * 300),), tolerances={", ["headers[0].folder: found 'xxx", "without '..'"]),
+        ("cpu_levels=True,", 'cpu_levels=True, runtime="contrib",', ["cpu_levels: found True, allowed: False, because ONNX Runtime has the kernel: no kernel of its own is compiled"]),
         ('types={"T": ("float32", "float64", ', 'reference="torch", types={"T": ("float32", "string", ', ["reference: found 'torch', allowed: 'numpy', because torch has no tensors of strings"]),
         ("tolerances={", "reference='jax', tolerances={", ["reference: found 'jax', allowed: 'numpy', 'torch'"]),
         ("SPEC = ", "SPECK = ", ["found NoneType as SPEC, allowed: OpSpec"]),

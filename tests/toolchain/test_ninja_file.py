@@ -16,7 +16,8 @@ from opmatrix.toolchain.find_tools import Toolchain
 from opmatrix.toolchain.ninja_file import build_ninja
 from tests.support.toolchain import TOOLCHAIN
 
-SPEC = load_operator(Paths(Path(__file__).resolve().parents[2]), "group_norm").spec
+WITH_LEVELS = load_operator(Paths(Path(__file__).resolve().parents[2]), "group_norm").spec
+SPEC = replace(WITH_LEVELS, cpu_levels=False)
 LAYOUT = Paths(Path("/home/someone/project"))
 
 
@@ -28,6 +29,18 @@ def test_the_file_names_every_output() -> None:
     built = [line.split()[1].rstrip(":") for line in text().splitlines() if line.startswith("build ")]
     libraries = ["stub/libtorch_cpu.so", "libgroup_norm_torch.so", "libgroup_norm_ort.so"]
     assert sorted(built) == sorted(["kernel.o", "torch.o", "ort.o", "ort_library.o", "runtime.o", *libraries])
+
+
+def test_a_kernel_with_levels_is_compiled_for_each_and_joined() -> None:
+    lines = text(spec=WITH_LEVELS).splitlines()
+    built = {line.split()[1].rstrip(":"): line for line in lines if line.startswith("build ")}
+    assert built["kernel.o"].startswith("build kernel.o: join kernel_v2.o kernel_v3.o kernel_v4.o")
+    levels = [line for line in lines if "-DOPMATRIX_CPU_LEVEL=" in line]
+    assert ["-march=x86-64-v2" in levels[0], "-march=x86-64-v3" in levels[1], "-march=x86-64-v4" in levels[2]] == [
+        True
+    ] * 3
+    assert "-march" not in text() and "objcopy" not in text(), "a kernel without levels pays nothing"
+    assert "-fno-gnu-unique" not in text(spec=WITH_LEVELS, toolchain=replace(TOOLCHAIN, compiler=("clang++",)))
 
 
 def test_an_operator_without_a_torch_library() -> None:

@@ -93,8 +93,8 @@ CPP_KEYWORDS = frozenset(
 def declaration(spec: OpSpec, folder: str) -> Iterator[Mistake]:
     """Yield the mistakes of a declaration whose field types are correct."""
     checks = (_names, _frameworks, _types, _not_in_torch, _onnx_types, _shapes, _optional_outputs, _in_place,
-              _variadic_output, value_rules, _attributes, _evolution, _lowerings, _headers, _reference, _not_yet,
-              torch_schema)  # fmt: skip
+              _variadic_output, value_rules, _attributes, _evolution, _lowerings, _headers, _levels, _reference,
+              _not_yet, torch_schema)  # fmt: skip
     found = [*dict.fromkeys(mistake for check in checks for mistake in check(spec))]
     yield from found
     if spec.torch and spec.torch.batch and not found:  # its sizes are known to be expressions
@@ -518,6 +518,12 @@ def _headers(spec: OpSpec) -> Iterator[Mistake]:
             yield Mistake(f"headers[{index}].folder", f"found {headers.folder!r}, {why}")
 
 
+def _levels(spec: OpSpec) -> Iterator[Mistake]:
+    if spec.cpu_levels and not has_kernel(spec):
+        why = f"it uses the nodes of {' and '.join(spec.uses)}" if spec.uses else "ONNX Runtime has the kernel"
+        yield Mistake("cpu_levels", f"found True, allowed: False, because {why}: no kernel of its own is compiled")
+
+
 def _reference(spec: OpSpec) -> Iterator[Mistake]:
     parts: Sequence[Input | Output] = (*spec.inputs, *spec.outputs)
     dtypes = {dtype for part in parts for dtype in spec.types.get(part.type, (part.type,))}
@@ -543,10 +549,9 @@ def handwritten_files(spec: OpSpec, files: Set[str]) -> Iterator[Mistake]:
             KERNEL,
             f"missing; the generated binding of {bindings} calls it. Write it, or add {own} of your own as well",
         )
-    if spec.cpu_levels and not has_kernel_object(spec, files):
-        yield Mistake(
-            "cpu_levels", "found True, allowed: False, because there is no kernel.h to compile for each level"
-        )
+    if spec.cpu_levels and has_kernel(spec) and not has_kernel_object(spec, files):
+        yield Mistake(KERNEL, "missing; cpu_levels=True in spec.py compiles it for each level of the processor. Write "
+                      "it, or remove cpu_levels")  # fmt: skip
     if OWN_ORT in files and (output := next((o for o in spec.outputs if o.may_inplace), None)):
         yield Mistake(OWN_ORT, f"found with may_inplace={output.may_inplace!r} of the output {output.name!r}, allowed: "
                       "one of both; it registers the operator itself, with or without GetMayInplace")  # fmt: skip
