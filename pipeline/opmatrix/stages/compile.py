@@ -193,7 +193,8 @@ def _write_compile_commands(layout: Paths, toolchain: Toolchain, folder: Path) -
     """Write the compile commands of the operator, and those of all operators in one file, for editors."""
     command = [toolchain.ninja, "-C", str(folder), "-t", "compdb", "object", "level"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    entries = json.loads(re.sub(r"\Aninja: .*\n", "", done.stdout))
+    found = json.loads(re.sub(r"\Aninja: .*\n", "", done.stdout))
+    entries = [*{entry["file"]: entry for entry in reversed(found)}.values()]  # one of the levels of a kernel
     for entry in entries:  # without the shell commands that move the object
         entry["command"] = entry["command"].partition(" && ")[0].replace(".o.new", ".o")
     write_text(folder / COMMANDS, json.dumps(entries, indent=1) + "\n")
