@@ -191,10 +191,11 @@ void normalize_group(const T* x, std::int64_t channels, std::int64_t pixels, con
     const Doubles scales = load(scale + c);
     Line<T, Doubles> line = {unit, simd::broadcast(m.mean), step, scales * (rate / step), load(bias + c)};
     if constexpr (kDouble) {
-      // A mean near 0, compared with the deviation, is not subtracted from x, which would be rounded, but its product.
+      // A mean near 0 is not subtracted from x, which would be rounded, but its product from the bias where that is
+      // larger: no more is rounded then than in adding the bias.
       const Doubles product = line.factor * (m.mean * step);
       const Doubles rest = line.factor * (m.rest * step);  // NaN for an infinite scale
-      const auto near = simd::abs(product) < simd::min(simd::abs(scales), simd::broadcast(1e290));
+      const auto near = simd::abs(product) <= simd::min(simd::abs(line.bias), simd::broadcast(1e290));
       const auto finite = simd::abs(rest) < simd::broadcast(__builtin_inf());
       line.shift = near ? Doubles{} : line.shift;
       line.bias -= (near ? product : Doubles{}) + (finite ? rest : Doubles{});

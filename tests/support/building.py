@@ -12,7 +12,7 @@ from opmatrix.declaration.load import Operator, load_operator
 from opmatrix.project.paths import Paths
 from opmatrix.stages import codegen, compile, headers
 from opmatrix.toolchain.find_tools import find_toolchain
-from tests.support.projects import ROOT, Project, with_reference
+from tests.support.projects import ROOT, Project, compiled_once, with_reference
 
 
 def with_native(root: Path, name: str, reference: str) -> Paths:
@@ -27,6 +27,7 @@ def copy_project(folder: Path, *names: str) -> Paths:
     """Copy the handwritten files of the operators `names`, or of group_norm alone, to `folder`."""
     for part in (*(f"ops/{name}" for name in names or ("group_norm",)), "native"):
         shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
+    compiled_once(folder)
     (folder / "dodo.py").touch()
     shutil.copy(ROOT / "pyproject.toml", folder)
     return Paths(folder)

@@ -51,6 +51,12 @@ def with_reference(root: Path, name: str, reference: str) -> Paths:
     return layout
 
 
+def compiled_once(folder: Path) -> None:
+    """Let kernels be compiled once, which takes a third of the time; tests/toolchain/test_cpu_levels.py has levels."""
+    for path in folder.glob("ops/*/spec.py"):
+        path.write_text(path.read_text().replace("    cpu_levels=True,\n", ""))
+
+
 @dataclass(frozen=True)
 class Project:
     """A copy of this project. It uses the installed opmatrix, not a copy of it."""
@@ -73,6 +79,7 @@ class Project:
         ):
             if (ROOT / part).is_dir():  # an operator without a kernel has no folder in native/
                 shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
+        compiled_once(folder)
         shutil.copy(ROOT / "dodo.py", folder / "dodo.py")
         settings = (ROOT / "pyproject.toml").read_text()
         limits = f"\n[tool.opmatrix.limits]\nseconds = {seconds}\nmegabytes = {megabytes}\n"

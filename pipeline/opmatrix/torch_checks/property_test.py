@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from opmatrix import step_log, verdict
-from opmatrix.cpu_levels import LibraryLevels
+from opmatrix.cpu_levels import NO_LEVELS, LibraryLevels
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.torch_signature import model_dtypes
 from opmatrix.declaration.variadic_outputs import with_outputs
@@ -155,7 +155,7 @@ class KernelCheck:
     spec: OpSpec
     overload: Callable[..., Any]
     reference: Reference
-    levels: LibraryLevels
+    levels: LibraryLevels = NO_LEVELS
 
     @classmethod
     def of(cls, layout: Paths, operator: Operator, loaded: LoadedLibrary) -> KernelCheck:
