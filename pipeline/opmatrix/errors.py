@@ -125,7 +125,7 @@ class CompatError(OpmatrixError, exit_code=17):
 
 
 class BenchError(OpmatrixError, exit_code=18):
-    """An operator that is slower than at the revision of `doit bench --against`, or that cannot be timed."""
+    """`doit bench`: an operator is slower than at a revision, or cannot be timed."""
 
 
 def stage_exit_codes() -> dict[int, str]:

@@ -83,7 +83,7 @@ def test_an_integer_that_is_off_by_one_is_a_mismatch(layout: Paths) -> None:
     data.run(layout, operator)
     folder = layout.data("many", "model", 0)
     found = onnx_dataset.read(folder)
-    onnx_dataset.write(folder, DataSet(inputs=found.inputs, outputs=found.outputs | {"y": found.outputs["y"] + 1}))
+    onnx_dataset.write(folder, DataSet(inputs=found.inputs, outputs={**found.outputs, "y": found.outputs["y"] + 1}))
     write_model(layout, decomposed(TensorProto.INT64, mask=True, others=1))
     with pytest.raises(VerifyError, match=r"output 'y': 4 of 4 elements differ beyond rtol=0 atol=0"):
         run(layout, operator)

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -60,6 +59,7 @@ def search(folder: Path, spec: OpSpec, share: int) -> str:
     import torch
 
     from opmatrix.torch_checks import property_test
+    from opmatrix.torch_library.load_library import LoadedLibrary
 
     layout, operator = Paths(folder), Operator(spec=spec, models=(MODEL,))
     write_text(layout.reference("centred"), REFERENCE.format(share=share))
@@ -73,7 +73,7 @@ def search(folder: Path, spec: OpSpec, share: int) -> str:
     library = torch.library.Library("batch_test", "DEF")
     library.define("centred(Tensor x, Tensor w, bool with_sum=True) -> (Tensor, Tensor)")
     library.impl("centred", kernel, "CPU")
-    loaded: Any = SimpleNamespace(overload=torch.ops.batch_test.centred.default)
+    loaded: Any = LoadedLibrary(overload=torch.ops.batch_test.centred.default, alive=None)
     try:
         property_test.run(layout, operator, loaded)
     except OpmatrixError as error:

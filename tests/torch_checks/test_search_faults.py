@@ -8,7 +8,6 @@ import re
 import signal
 from collections.abc import Callable
 from itertools import count
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +29,7 @@ from opmatrix.spec import (
     Tolerance,
 )
 from opmatrix.stages import draw_inputs
+from opmatrix.torch_library.load_library import LoadedLibrary
 from tests.support.forked import forked
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def search(layout: Paths, kernel: Kernel, *, replay: str = "") -> str:
     from opmatrix.torch_checks import property_test
 
     def run() -> None:
-        loaded: Any = SimpleNamespace(overload=kernel)
+        loaded: Any = LoadedLibrary(overload=kernel, alive=None)
         if replay:
             property_test.replay(layout, OPERATOR, loaded, case=replay)
         else:

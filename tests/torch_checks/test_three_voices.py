@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from opmatrix.spec import Case, DType, FromVectors, Random, Vectors
 from opmatrix.stages import data, register
 from opmatrix.testdata import onnx_dataset, truth
 from opmatrix.torch_checks.kernel_check import CaseCheck, check_case
+from opmatrix.torch_library.load_library import LoadedLibrary
 from tests.support.double import DYNAMIC, SPEC
 from tests.support.projects import with_reference
 
@@ -78,7 +78,7 @@ def test_what_the_cases_that_a_kernel_computes_wrongly_have_in_common(
     data.run(layout, operator)
 
     def message(kernel: Kernel) -> str:
-        monkeypatch.setattr(register.load_library, "load", lambda *_: SimpleNamespace(overload=kernel))
+        monkeypatch.setattr(register.load_library, "load", lambda *_: LoadedLibrary(overload=kernel, alive=None))
         with pytest.raises(RegisterError) as caught:
             register.run(layout, operator, part="kernel")
         return str(caught.value)
