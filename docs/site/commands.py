@@ -51,6 +51,8 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
 # `doit help` explains its own codes, and the first lines of ./run those of ./run.
 MORE_VARIABLES = {
     "NINJA": "ninja, if it is not the one that is installed",
+    "OPMATRIX_CPU_LEVEL": "in each process that loads a library: the highest level of x86-64 at which a kernel with "
+    "`cpu_levels=True` runs, 2, 3 or 4; unset: the highest that the processor has",
     "OPMATRIX_TORCH_WHEELS": "for tests/other_versions alone: a folder with wheels of torch",
     "OPMATRIX_TOOLS": "for tests alone: a folder with the packages of requirements/wheel.txt or cache.txt",
     "OPMATRIX_BAZEL_REMOTE": "for tests of the shared cache alone: the program bazel-remote, if it is not on PATH",
