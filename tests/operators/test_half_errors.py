@@ -18,7 +18,8 @@ pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.slow]
 
 OPERATORS = ("group_norm", "dual_residual", "nms")
 DTYPES = ("float16", "bfloat16")
-ALLOWED = 1 + 1e-9  # the truth has errors of rounding, too
+# The sum of all errors counts as well: of thousands of elements, one next to a tie may be rounded to the other side.
+ALLOWED = 1 + 1e-6
 GROUP_NORM, DUAL_RESIDUAL, NMS = "native/group_norm/kernel.h", "ops/dual_residual/spec.py", "native/nms/kernel.h"
 FAULTS = {
     "group_norm": (  # the sums are kept in halves

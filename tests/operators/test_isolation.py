@@ -18,7 +18,7 @@ FAULTS = {
     "never ends": ("volatile bool forever = true; while (forever) {}", "did not end within 10 s and was stopped"),
     # 16 MB at a time, and a write to each page: reserved memory does not count.
     "takes all memory": (
-        "for (volatile bool more = true; more;) std::memset(std::malloc(1 << 24), 1, 1 << 24);",
+        "for (volatile bool more = true; more;) __builtin_memset(__builtin_malloc(1 << 24), 1, 1 << 24);",
         "took more than 1000 MB of memory and was stopped",
     ),
 }
