@@ -170,13 +170,13 @@ def copies(project: Path, operators: list[str], dtype: str, size: int) -> dict[t
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--smallest", action="store_true", help="64 MB, float32, one operator: what a test runs")
+    parser.add_argument("--smallest", action="store_true", help="160 MB, float32, one operator: what a test runs")
     parser.add_argument("--megabytes", type=int, default=1000, help="size of the case, inputs and outputs together")
     parser.add_argument("--dtypes", nargs="+", choices=BYTES, default=["float32", "float64"])
     options = parser.parse_args()
     megabytes, dtypes, operators = options.megabytes, options.dtypes, [*OPERATORS]
     if options.smallest:
-        megabytes, dtypes, operators = 64, ["float32"], ["sum"]
+        megabytes, dtypes, operators = 160, ["float32"], ["sum"]
     worst = 0.0
     for dtype in dtypes:
         with tempfile.TemporaryDirectory() as folder:
