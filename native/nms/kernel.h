@@ -105,7 +105,7 @@ class Columns {
     for (std::int64_t i = 0; i < count_; i += kLanes) {
       const auto width = min(load<double>(column(2) + i), right) - max(load<double>(column(0) + i), left);
       const auto height = min(load<double>(column(3) + i), bottom) - max(load<double>(column(1) + i), top);
-      const auto shared = (width > 0) & (height > 0) ? width * height : broadcast(0.0);
+      const auto shared = ((width > 0) & (height > 0)) ? width * height : broadcast(0.0);
       if (simd::any(shared > threshold * (load<double>(column(4) + i) + covered - shared))) return true;
     }
     return false;
