@@ -18,7 +18,7 @@ from measuring import DOIT, ROOT, environment
 
 PASSES = 200
 NAME = "passes"
-SPEC = f'''"""An operator that costs what it is told."""
+SPEC = f'''"""An operator whose kernel makes a given number of passes."""
 
 from opmatrix.spec import Attribute, Input, OnnxOp, OpSpec, Output, SameAs, Tolerance, TorchOp
 

@@ -7,7 +7,7 @@ objects (peer/calls_*.cc). Then calls all with tensors of two elements, interlea
 
 - torch, from Python (`torch.ops`), and from C++ through torch's dispatcher, without Python's part of a call
 - ONNX Runtime: a chain of nodes, so that the fixed cost of a run hides no call; each figure is the whole run's time
-  divided by the number of nodes. A chain of a built-in operator of ONNX Runtime, of the same length, stands beside it.
+  divided by the number of nodes. The table also has a chain of a built-in operator, of the same length.
 
 ns: the smallest of all rounds, CPU time of the thread. ratio: the median of the rounds' ratios to the first row, and
 the quarter and three quarter points.
@@ -185,7 +185,7 @@ def ort_calls(folder: Path, project: Path, nodes: int) -> Mapping[str, Mapping[s
 
 
 def from_session(session: object, binding: object, nodes: int) -> Timed:
-    run_chain = session.run_with_iobinding  # type: ignore[attr-defined]
+    run_chain = session.run_with_iobinding  # type: ignore[attr-defined]  # an InferenceSession, typed as object
 
     def timed(count: int) -> float:
         runs = max(1, count // nodes)

@@ -12,7 +12,7 @@ has the medians, the median of the ratios of two neighbouring calls, and the ran
 Below 1 the example is faster. The errors are the largest ones, as a share of the largest result, measured against the
 original in float64; for float64 it is the difference between the two. Values are normally distributed.
 
-torchvision must fit the torch beside it and is not required here. --python names a Python that has both; it needs no
+torchvision must fit the installed torch, and is optional. --python names a Python that has both; it needs no
 opmatrix. Rows whose original is not installed are listed as not measured.
 """
 

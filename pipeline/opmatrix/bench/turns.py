@@ -136,6 +136,6 @@ def calibrated(batch: Callable[[int], float], *, least: float = BATCH) -> int:
         if seconds > least / 8:
             return max(calls + 1, round(calls * least / seconds))
         calls *= 4
-        if calls > 1 << 24:  # of a clock that stands still
+        if calls > 1 << 24:  # of a clock that does not advance
             return calls
     return calls
