@@ -16,9 +16,7 @@ PACKAGE = Path(__file__).parent
 
 # The package imports absolutely, one statement per line (ruff checks this), so this pattern finds every import.
 # Walking the ast of the package would take 30 ms in each doit command.
-_IMPORT = re.compile(
-    r"^\s*(?:from (opmatrix[\w.]*) import (\([^)]*\)|[\w, ]+)|import (opmatrix[\w.]*))", re.MULTILINE
-)
+_IMPORT = re.compile(r"^\s*(?:from (opmatrix[\w.]*) import (\([^)]*\)|[\w, ]+)|import (opmatrix[\w.]*))", re.MULTILINE)
 _NAME = re.compile(r"\w+")
 
 
