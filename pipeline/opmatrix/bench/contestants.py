@@ -19,7 +19,7 @@ import onnx
 import onnxruntime as ort
 import torch
 
-from opmatrix.bench.models import as_contiguous, peer_model, row_model
+from opmatrix.bench.models import peer_model, row_model
 from opmatrix.bench.prepared import Side
 from opmatrix.bench.read import OWN, model_of
 from opmatrix.bench.spec import Bench, Function, OnnxModel, OnnxNode, Peer, Row
@@ -215,7 +215,8 @@ class Entrants:
             fed = peer.inputs(
                 **self._by_name([*case_arguments(spec, self.model.cases[0], self.arrays)]), **self._values
             )
-        arrays = as_contiguous([*fed.values()] if isinstance(fed, Mapping) else fed)
+            fed = fed if isinstance(fed, Mapping | tuple | list) else (fed,)
+        arrays = [np.asarray(array, order="C") for array in (fed.values() if isinstance(fed, Mapping) else fed)]
         libraries = [self.paths.root / peer.library] if peer.library else []
         for library in libraries:
             if not library.is_file():
@@ -275,7 +276,7 @@ def bound(session: Any, feeds: Mapping[str, Array]) -> Callable[[], Any]:
     binding = session.io_binding()
     kept = []
     for name, array in feeds.items():
-        held = np.ascontiguousarray(array)
+        held = np.asarray(array, order="C")  # np.ascontiguousarray makes an axis for a scalar
         kept.append(held)
         if held.dtype == np.object_:
             raise SkippedError("it takes strings, which cannot be bound")

@@ -71,12 +71,13 @@ class Turns:
             if side == "onnxruntime":
                 found = make()  # of the first session the arena has kept the memory
             peak_memory = memory.peak(found.call) if self._measures else None
+            batch = self._timed(found.call)
+            calls = calibrated(batch)
         except SkippedError as error:
             return self._absent(name, side, str(error))
         except Exception as error:  # a peer may raise anything
             return self._absent(name, side, f"{type(error).__name__}: {one_line(error)}"[:_LONGEST_REASON])
-        self._calls.append(self._timed(found.call))
-        calls = calibrated(self._calls[-1])
+        self._calls.append(batch)
         return Prepared(
             name=name, side=side, ours=found.ours, calls=calls, moved=moved, peak_memory=peak_memory, errors=errors
         )
