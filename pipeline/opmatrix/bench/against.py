@@ -90,7 +90,8 @@ def _row(
         _generation(job, builds, row, arrays, threads, seen, chance)
         if generation < 2:
             continue
-        judged = seen.judged(rows=rows)
+        # What is slower at the first look remains so: the second one has a level of its own.
+        judged = {**seen.judged(rows=rows), **{side: one for side, one in judged.items() if one.slower}}
         if generation >= FIRST and (not any(one.undecided for one in judged.values()) or time.monotonic() > end):
             break
         if not judged:
@@ -143,6 +144,9 @@ def _generation(
             numbers = {n: _index(prepared[n], side) for n in order}
             found = [prepared[n][i] for n, i in numbers.items() if i is not None]
             if len(found) < len(builds):
+                if found:
+                    lacking = next(n for n, i in numbers.items() if i is None)
+                    seen.skipped[side] = f"{_SHOWN[lacking]} has no such library"
                 continue
             absent = [f"{_SHOWN[n]}: {prepared[n][i].skipped}" for n, i in numbers.items() if i is not None]
             if skipped := [why for why in absent if not why.endswith(": ")]:
