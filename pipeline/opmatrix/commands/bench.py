@@ -68,18 +68,9 @@ class Bench(CommandBase):
         return failed
 
     def _operators(self, names: Sequence[str]) -> list[Operator]:
-        from opmatrix.declaration.isolated import read_operators  # here: doit imports this module for every command
-        from opmatrix.declaration.load import unknown_operator
-        from opmatrix.errors import SpecError
+        from opmatrix.declaration.isolated import usable  # here: doit imports this module for every command
 
-        declared = read_operators(self._paths)
-        known = {operator.name: operator for operator in declared.operators}
-        for name in names:
-            if name in declared.failed:
-                raise SpecError("\n".join(declared.failed[name]))
-            if name not in known:
-                raise unknown_operator(name, known)
-        found = [known[name] for name in dict.fromkeys(names or known)]
+        found = usable(self._paths, names)
         if not names:
             found = [o for o in found if self._paths.bench(o.name).is_file()]
             if not found:
