@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from opmatrix.commands.base import CommandBase, option, report_again
 from opmatrix.engine.lock import hold
-from opmatrix.errors import BenchError, OpmatrixError, UsageError, many, print_error, printable
+from opmatrix.errors import BenchError, OpmatrixError, UsageError, print_error, printable
 from opmatrix.project.paths import Paths
 
 if TYPE_CHECKING:
@@ -50,8 +50,9 @@ class Bench(CommandBase):
             from opmatrix.commands.bench_revision import commit_of  # here, as below: doit imports this module always
 
             commit = commit_of(self._paths.root, params["against"])
-        _compile(self._paths, operators)
         try:
+            if code := _compile(self._paths, operators):
+                return code
             with hold(self._paths.lock):
                 for operator in operators:
                     try:
@@ -111,11 +112,14 @@ def why_not(operator: Operator) -> str:
     return "it has no library of its own: torch and ONNX Runtime have the kernels, so that there is nothing to time"
 
 
-def _compile(paths: Paths, operators: Sequence[Operator]) -> None:
-    """Bring the libraries up to date as doit does, so that they are those of the sources. Raises BenchError."""
+def _compile(paths: Paths, operators: Sequence[Operator]) -> int:
+    """Bring the libraries up to date as doit does. Return its exit code where no step ran, as in a build folder that is
+    locked; raise BenchError where a step failed."""
     steps = [f"compile:{operator.name}" for operator in operators]
     done = subprocess.run([sys.executable, "-m", "doit", *steps], cwd=paths.root, capture_output=True, text=True)
+    said = printable(f"{done.stdout}{done.stderr}".strip())
+    if done.returncode == 1:
+        raise BenchError(f"{said}\ndoit bench times only what compiles. Run: doit {' '.join(steps)}")
     if done.returncode:
-        said = printable(f"{done.stdout}{done.stderr}".strip())
-        raise BenchError(f"{said}\ndoit bench times what compiles: {many(len(steps), 'step')} failed. "
-                         f"Run: doit {' '.join(steps)}")  # fmt: skip
+        print_error(said)
+    return done.returncode
