@@ -1,0 +1,49 @@
+"""What prepares a contestant: sessions that read scalars and empty arrays in place, and a call that raises."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+from opmatrix.bench import contestants
+from opmatrix.bench.contestants import Contestant, bound
+from opmatrix.bench.forked import Forked
+from opmatrix.bench.turns import Expected, Turns
+
+pytestmark = [pytest.mark.torch, pytest.mark.ort]
+
+
+def test_a_session_reads_a_scalar_and_an_empty_array() -> None:
+    import onnxruntime
+
+    ends = [helper.make_tensor_value_info("a", TensorProto.FLOAT, None)]
+    graph = helper.make_graph(
+        [helper.make_node("Neg", ["a"], ["b"])], "neg", ends, [helper.make_empty_tensor_value_info("b")]
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    for values in (np.array(2.0, np.float32), np.zeros((0, 3), np.float32), np.ones((2, 3), np.float32).T):
+        (made,) = contestants.read(bound(session, {"a": values})())
+        assert made.shape == values.shape and made.tolist() == (-values).tolist()
+
+
+def test_a_peer_that_raises_at_a_later_call_is_skipped() -> None:
+    calls = []
+
+    def call() -> None:
+        calls.append(1)
+        if len(calls) > 1:
+            raise OSError("no more")
+
+    def start() -> Any:
+        entrants: Any = SimpleNamespace(threads=1, arrays=[])
+        turns = Turns(entrants, processors=(), expected=Expected(outputs={}), loops=None, measures=False)
+        made = Contestant(name="peer", side="torch", call=call, outputs=lambda _: {})
+        return lambda _: turns._prepared("peer", "torch", lambda: made)
+
+    with Forked(start) as process:
+        assert process.ask(None).skipped == "OSError: no more"
