@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from opmatrix.bench import contestants
-from opmatrix.bench.contestants import Contestant, bound
+from opmatrix.bench.contestants import Contestant, SkippedError, bound
 from opmatrix.bench.forked import Forked
 from opmatrix.bench.turns import Expected, Turns
 
@@ -29,6 +29,19 @@ def test_a_session_reads_a_scalar_and_an_empty_array() -> None:
     for values in (np.array(2.0, np.float32), np.zeros((0, 3), np.float32), np.ones((2, 3), np.float32).T):
         (made,) = contestants.read(bound(session, {"a": values})())
         assert made.shape == values.shape and made.tolist() == (-values).tolist()
+
+
+@pytest.mark.parametrize("kind", [TensorProto.STRING, TensorProto.INT4])
+def test_outputs_that_are_no_bytes_of_an_array_are_not_read(kind: int) -> None:
+    import onnxruntime
+
+    text = helper.make_node("Constant", [], ["a"], value=numpy_helper.from_array(np.array(["1", "2"], object)))
+    cast = helper.make_node("Cast", ["a"], ["b"], to=kind)
+    graph = helper.make_graph([text, cast], "cast", [], [helper.make_empty_tensor_value_info("b")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    with pytest.raises(SkippedError, match=r"^it has strings or numbers of 4 bits, which NumPy stores otherwise$"):
+        contestants.read(bound(session, {})())
 
 
 def test_a_peer_that_raises_at_a_later_call_is_skipped() -> None:

@@ -25,7 +25,7 @@ from opmatrix.bench.read import OWN, model_of
 from opmatrix.bench.spec import Bench, Function, OnnxModel, OnnxNode, Peer, Row
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.model_inputs import case_arguments, graph_inputs, graph_outputs
-from opmatrix.declaration.torch_signature import attribute_values, has_ort_library, written_schema
+from opmatrix.declaration.torch_signature import FOUR_BITS, attribute_values, has_ort_library, written_schema
 from opmatrix.errors import ExportError, OpmatrixError, one_line
 from opmatrix.files import load_module
 from opmatrix.ort_checks.sessions import ORT_ERRORS, explain
@@ -278,8 +278,7 @@ def bound(session: Any, feeds: Mapping[str, Array]) -> Callable[[], Any]:
     for name, array in feeds.items():
         held = np.asarray(array, order="C")  # np.ascontiguousarray makes an axis for a scalar
         kept.append(held)
-        if held.dtype == np.object_:
-            raise SkippedError("it takes strings, which cannot be bound")
+        _require_bytes(held.dtype)
         element = onnx.helper.np_dtype_to_tensor_dtype(held.dtype)
         if held.size:
             binding.bind_input(name, "cpu", 0, element, held.shape, held.ctypes.data)
@@ -299,11 +298,18 @@ def bound(session: Any, feeds: Mapping[str, Array]) -> Callable[[], Any]:
     return call
 
 
+def _require_bytes(dtype: np.dtype[Any]) -> None:
+    """Raise SkippedError where the memory of a tensor of ONNX Runtime is not that of an array."""
+    if dtype == np.object_ or str(dtype) in FOUR_BITS:
+        raise SkippedError("it has strings or numbers of 4 bits, which NumPy stores otherwise")
+
+
 def read(binding: Any) -> list[Array]:
     """Return copies of the outputs that a call of `bound` has made, also of dtypes that NumPy lacks."""
     found = []
     for value in binding.get_outputs():
         dtype = numpy_dtype(str(onnx.helper.tensor_dtype_to_np_dtype(value.element_type())))  # type: ignore[arg-type]  # a DType by its name
+        _require_bytes(dtype)
         shape = tuple(value.shape())
         size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
         content = ctypes.string_at(value.data_ptr(), size) if size else b""

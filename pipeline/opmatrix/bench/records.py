@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from opmatrix.bench import statistics
 from opmatrix.bench.prepared import Record
 from opmatrix.errors import many
 from opmatrix.files import digests_by_path, write_text
@@ -69,7 +70,8 @@ def shown(row: Record) -> Iterator[str]:
     yield f"{row['name']}, {threads}: {number(row['bytes'])}B{flops}, limited by {row['bound']}"
     ended = "narrow after" if row["ended"] == "narrow" else "budget spent:"
     machine = f"copy loop {number(row['copy'])}B/s, FMA loop {number(row['fma'])}FLOP/s"
-    yield f"  {machine}; {ended} {many(row['rounds'], 'round')}"
+    few = " (too few)" if row["rounds"] < statistics.FEWEST else ""
+    yield f"  {machine}; {ended} {many(row['rounds'], 'round')}{few}"
     yield f"  {'':{_LONGEST}} {'time':>8} {'ours/peer':>15} {'roofline':>8} {'peak':>7} {'error':>8}"
     ratios = {ratio["peer"]: ratio for ratio in row["ratios"]}
     for one in row["contestants"]:

@@ -52,6 +52,7 @@ def processor() -> str:
     return found[0] if found else "unknown"
 
 
+_MOST = 1 << 30  # bytes: more are in no cache either, and take memory
 _TRIED = 1 << 22  # bytes that each copy loop copies to show which is faster
 
 
@@ -65,10 +66,10 @@ class Loop:
 
 
 def copy_loop(library: Path, *, moved: int, threads: int) -> Loop:
-    """Return the faster one of two loops that read and write together as many bytes as a row moves."""
+    """Return the faster one of two loops that read and write together as many bytes as a row moves, `_MOST` at most."""
     import numpy as np
 
-    half = max(64, moved // 2)
+    half = min(max(64, moved // 2), _MOST // 2)
     source: Array = np.ones(half, np.uint8)
     target: Array = np.zeros(half, np.uint8)
     loaded = ctypes.CDLL(str(library))

@@ -19,6 +19,8 @@ NARROW = 0.01
 """Half of the width, relative to the median, at which an interval is narrow."""
 LOOKS = (12, 18, 27, 40, 60, 90, 135, 200, 300, 450, 675, 1000)
 """The numbers of rounds after which intervals are looked at: few looks keep the confidence."""
+FEWEST = 6
+"""Of fewer rounds the least and the greatest value enclose the median with less than 0.95."""
 FALSE_ALARMS = 0.01
 """The share of runs without a slowdown in which at least one row may be called slower."""
 IGNORED = math.log(1.02)
