@@ -145,7 +145,8 @@ def test_a_spent_budget_and_a_failed_row_are_printed() -> None:
 
 
 def test_the_table_of_a_comparison() -> None:
-    lines = [*records.shown_against(against())]
+    head = records.against_head("group_norm", rev="HEAD~1", commit="a" * 40)
+    lines = [*head.splitlines(), *map(records.against_line, against()["against"])]
     assert max(map(len, lines)) <= 80
     assert lines[0] == "group_norm against HEAD~1 (aaaaaaaaaaaa): time now / time then"
     assert lines[2] == "  8x256x64x64_float32_and_a_lon~   2 onnxruntime  1.23 ms  1.100   1.0%"

@@ -110,9 +110,12 @@ def _against(job: Job, *, rev: str, commit: str) -> None:
     for root in (paths.bench_again(name), paths.bench_shadow(name)):
         shadow = Paths(root)
         builds.append(against.Build(paths=shadow, operator=load_operator(shadow, name)))
-    rows = list(against.compared(job, builds))
+    print(printable(records.against_head(name, rev=rev, commit=commit)), flush=True)
+    rows = []
+    for row in against.compared(job, builds):  # each takes up to a minute
+        rows.append(row)
+        print(printable(records.against_line(row)), flush=True)
     found = records.against(job, rev=rev, commit=commit, processor=roofline.processor(), rows=rows)
-    print("\n".join(map(printable, records.shown_against(found))))
     path = paths.bench_against(name)
     records.write(path, found)
     print(path.relative_to(paths.root))
