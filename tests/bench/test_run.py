@@ -1,4 +1,4 @@
-"""Real runs of `doit bench`: an operator beside its peers, a crash, and a planted slowdown beside its revision."""
+"""Real runs of `doit bench`: an operator and its peers, a crash, and a planted slowdown since a revision."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def bench(project: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=project, capture_output=True, text=True)
 
 
-def test_an_operator_beside_its_peers(project: Path) -> None:
+def test_an_operator_and_its_peers(project: Path) -> None:
     journal = Journal(str(Paths(project).state), None)
     journal.record(REPORT, key="k", detail={})
     journal.dump()
@@ -163,7 +163,7 @@ def test_an_operator_beside_its_peers(project: Path) -> None:
         "reference compiled": "left out by --no-compile",
         "raises": "ZeroDivisionError: division by zero",
         "elsewhere": "no_such_module is not installed",
-        "kills": "not in this row, as bench.py says",
+        "kills": "bench.py leaves it out of this row",
         "lost": "no library 'libx.so' in the project",
     }
     assert plain["bytes"] == 2 * 4 * 256 and plain["flops"] == 400 * 256 and plain["bound"] == "compute"
@@ -180,7 +180,7 @@ def test_an_operator_beside_its_peers(project: Path) -> None:
         ("torch library", "reference"), ("torch library", "wrong"),
         ("ORT library", "decomposed"), ("ORT library", "Neg"), ("ORT library", "graph"),
     }  # fmt: skip
-    assert ratios["torch library", "reference"]["high"] < 0.5, "one loop beside 400 calls of torch"
+    assert ratios["torch library", "reference"]["high"] < 0.5, "one loop is faster than 400 calls of torch"
     assert {one["error"]["problem"] for one in no_truth["contestants"] if one["error"]} == {"it is known"}
     assert f"{by_name['wrong']['name']} " in done.stdout and "build/bench/passes/bench.json" in done.stdout
 

@@ -1,4 +1,4 @@
-"""How far the outputs of a contestant are from the truth: the reference, evaluated in float64 or longdouble."""
+"""Errors of the outputs of a contestant, compared with the reference in float64 or longdouble."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What a row times: the operator in torch and in ONNX Runtime, and its peers, each as a function without arguments.
 
-Everything that a call does not repeat is done before: inputs are converted and bound, graphs are compiled. Tensors and
-sessions read the same memory. Outputs are new ones in each call, as a user's are.
+What a call does not repeat is done before: inputs are converted and bound, graphs are compiled. Tensors and sessions
+read the same memory. Each call allocates its outputs, as for a user.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ NO_COMPILE = "left out by --no-compile"
 
 @dataclass(frozen=True, kw_only=True)
 class Contestant:
-    """One call that is timed. `side`: the library of the operator that it is compared with. `outputs` takes what the
-    call returns to the operator's outputs by name, as far as it has them."""
+    """One call that is timed. `side`: the library of the operator that it is compared with. `outputs` converts what the
+    call returns to outputs of the operator by name; some may be missing."""
 
     name: str
     side: Side
@@ -239,11 +239,11 @@ class Entrants:
         return {part.name: value for part, value in zip(self.operator.spec.inputs, fed, strict=True)}
 
     def _require(self, peer: Peer) -> None:
-        """Raise SkippedError where a peer has no part in this row."""
+        """Raise SkippedError for a row that the peer is not for."""
         if peer.rows and self.row.name not in peer.rows:
-            raise SkippedError("not in this row, as bench.py says")
+            raise SkippedError("bench.py leaves it out of this row")
         if peer.dtypes and not {*peer.dtypes} & {*self.row.types.values()}:
-            raise SkippedError(f"only {', '.join(peer.dtypes)}, as bench.py says")
+            raise SkippedError(f"bench.py limits it to {', '.join(peer.dtypes)}")
 
     def _converted(self, convert: Callable[..., Any] | None) -> Callable[[Any], Outputs]:
         if convert is None:

@@ -26,13 +26,13 @@ _CALLABLES = ("function", "inputs", "outputs", "bytes", "flops")
 
 
 def model_of(row: Row) -> Model:
-    """Return a row as a model of one case, for all that knows models."""
+    """Return a row as a model of one case, for functions that take models."""
     case = Case(name=row.name, inputs=row.inputs)
     return Model(name=row.name, types=row.types, attributes=row.attributes, cases=(case,))
 
 
 def read(paths: Paths, operator: Operator) -> tuple[Bench, str]:
-    """Return what to time, and the file from which it is. Raises SpecError with the mistakes in bench.py, UsageError
+    """Return what to time, and its file. Raises SpecError with the mistakes in bench.py, UsageError
     where there is neither that file nor a case to time."""
     path = paths.bench(operator.name)
     if not path.is_file():

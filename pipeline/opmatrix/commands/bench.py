@@ -1,4 +1,4 @@
-"""`doit bench [OPERATOR ...]`: how fast an operator is, beside what else computes the same, or beside a revision."""
+"""`doit bench [OPERATOR ...]`: how fast an operator is, compared with its peers, or with a revision."""
 
 from __future__ import annotations
 
@@ -20,19 +20,23 @@ BUDGET = 3.0
 
 
 class Bench(CommandBase):
-    """Build what is timed, and run the stage of the same name in a process per operator."""
+    """Compile the operators, and run the stage of the same name in a process for each."""
 
     name = "bench"
-    doc_purpose = "how fast an operator is: beside its peers and the machine, or beside a revision"
+    doc_purpose = "how fast an operator is, compared with its peers and the machine, or with a revision"
     doc_usage = "[OPERATOR ...]"
     doc_description = (
-        "Times the rows of ops/<name>/bench.py, on one thread and on all, in torch and in ONNX Runtime, beside peers, "
-        "a copy loop and an FMA loop. Prints a table and writes build/bench/<name>/bench.json. With --against REV, "
+        "Times the rows of ops/<name>/bench.py, on one thread and on all, in torch and in ONNX Runtime, with peers, a "
+        "copy loop and an FMA loop. Prints a table and writes build/bench/<name>/bench.json. With --against REV, "
         "times this build and that of a git revision in turns, and returns 18 if a row is slower, beyond the noise of "
         "the run. Without an operator: all that have a bench.py."
     )
     cmd_options = (
-        option("budget", "seconds for a row at most, if its intervals do not become narrow before", BUDGET),
+        option(
+            "budget",
+            "seconds for a row at most, fewer if its intervals become narrow; --against: 10 times as many",
+            BUDGET,
+        ),
         option("threads", "only this number of threads; 0: one thread, and all processors", 0),
         option("row", "only rows with this name, or that match this pattern"),
         option("against", "a git revision, such as HEAD~1 or main"),
@@ -109,7 +113,7 @@ def why_not(operator: Operator) -> str:
 
     if has_torch_library(operator.spec) or has_ort_library(operator.spec):
         return ""
-    return "it has no library of its own: torch and ONNX Runtime have the kernels, so that there is nothing to time"
+    return "opmatrix builds no library of it, because torch and ONNX Runtime have the kernels: there is nothing to time"
 
 
 def _compile(paths: Paths, operators: Sequence[Operator]) -> int:
