@@ -40,6 +40,7 @@ TORCH = {
     "torch's C++ layer of the stable ABI": "calls_layer",
     "bare stable ABI: new_empty": "calls_bare",
     "bare stable ABI: empty_strided": "calls_strided",
+    "bare stable ABI: and checked": "calls_checked",
     "generated, classic": "calls_generated",
     "generated, stable ABI": "",
 }

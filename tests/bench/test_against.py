@@ -23,14 +23,14 @@ JOB: Any = SimpleNamespace(budget=30.0, processors=SimpleNamespace(of=lambda thr
 def test_a_row_that_is_slower_at_the_first_look_remains_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where more generations follow, because the other library is undecided."""
 
-    def generation(*arguments: Any) -> None:
+    def timed(*arguments: Any) -> None:
         seen, count = arguments[-2], len(arguments[-2].changes["torch"])
         for side, changes in (("torch", (0.2, 0.21)), ("onnxruntime", (0.5, -0.4))):
             seen.changes[side].append(changes[count % 2] if count < FIRST or side == "onnxruntime" else 0.0)
             seen.noises[side].append(0.001)
             seen.seconds[side].append(1.0)
 
-    monkeypatch.setattr(against, "_generation", generation)
+    monkeypatch.setattr(against, "generation", timed)
     torch, ort = against._row(JOB, (), ROW, (), 1, rows=2, seed=0)
     assert (torch["slower"], torch["generations"]) == (True, FIRST)
     assert (ort["slower"], ort["generations"]) == (False, LAST)
@@ -55,6 +55,6 @@ def test_a_library_that_one_build_lacks_is_named(lacks: int, shown: str, monkeyp
 
     monkeypatch.setattr(against, "Forked", Process)
     seen = Seen()
-    against._generation(JOB, [None] * 3, ROW, (), 1, seen, random.Random(0))  # type: ignore[list-item]  # none is run
+    against.generation(JOB, [None] * 3, ROW, (), 1, seen, random.Random(0))  # type: ignore[list-item]  # none is run
     assert seen.skipped["torch"] == f"{shown} has no such library"
     assert "it is left out" in seen.skipped["onnxruntime"] and not seen.changes["torch"]

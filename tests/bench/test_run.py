@@ -99,6 +99,7 @@ BENCH = Bench(
         Function(name="elsewhere", function="no_such_module:f", compile=False, rows=("plain",)),
         Function(name="kills", function=kills, compile=False, rows=("crash",)),
         OnnxNode(name="Neg", op_type="Neg", outputs=lambda made: {}, rows=("plain",)),
+        OnnxNode(name="itself", op_type="Passes", domain="bench_ops", library="LIBRARY", rows=("plain",)),
         OnnxNode(name="lost", op_type="X", domain="d", library="libx.so", rows=("plain",)),
         OnnxModel(name="graph", path="peers/neg.onnx", rows=("plain",)),
     ),
@@ -122,7 +123,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "ops/passes/cases.py": CASES,
             "ops/passes/reference.py": REFERENCE,
             "ops/passes/lowering.py": LOWERING,
-            "ops/passes/bench.py": BENCH,
+            "ops/passes/bench.py": BENCH.replace("LIBRARY", "build/compile/passes/libpasses_ort.so"),
             "native/passes/kernel.h": KERNEL,
             "dodo.py": (ROOT / "dodo.py").read_text(),
             "pyproject.toml": (ROOT / "pyproject.toml").read_text(),
@@ -171,6 +172,7 @@ def test_an_operator_and_its_peers(project: Path) -> None:
         assert by_name[name]["error"]["tolerance_used"] <= 1 and by_name[name]["error"]["output"] == "y", name
     assert by_name["wrong"]["error"]["absolute"] == pytest.approx(1.0)
     assert by_name["graph"]["error"]["tolerance_used"] > 1e5
+    assert by_name["itself"]["error"]["tolerance_used"] <= 1
     assert by_name["Neg"]["error"]["problem"] == "it has no output that the truth has"
     ours = by_name["torch library"]
     assert 0.01 < ours["roofline"] < 1.1 and ours["seconds"]["low"] <= ours["seconds"]["median"]
@@ -178,9 +180,10 @@ def test_an_operator_and_its_peers(project: Path) -> None:
     ratios = {(one["ours"], one["peer"]): one for one in plain["ratios"]}
     assert {*ratios} == {
         ("torch library", "reference"), ("torch library", "wrong"),
-        ("ORT library", "decomposed"), ("ORT library", "Neg"), ("ORT library", "graph"),
+        ("ORT library", "decomposed"), ("ORT library", "Neg"), ("ORT library", "itself"), ("ORT library", "graph"),
     }  # fmt: skip
     assert ratios["torch library", "reference"]["high"] < 0.5, "one loop is faster than 400 calls of torch"
+    assert 0.7 < ratios["ORT library", "itself"]["median"] < 1.4, "the same library twice"
     assert {one["error"]["problem"] for one in no_truth["contestants"] if one["error"]} == {"it is known"}
     assert f"{by_name['wrong']['name']} " in done.stdout and "build/bench/passes/bench.json" in done.stdout
 

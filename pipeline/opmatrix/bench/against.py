@@ -86,13 +86,13 @@ def _row(
 ) -> Iterator[Record]:
     seen, chance, end = Seen(), random.Random(seed), time.monotonic() + _BUDGETS * job.budget
     judged: Mapping[Side, Slowdown] = {}
-    for generation in range(1, LAST + 1):
-        _generation(job, builds, row, arrays, threads, seen, chance)
-        if generation < 2:
+    for count in range(1, LAST + 1):
+        generation(job, builds, row, arrays, threads, seen, chance)
+        if count < 2:
             continue
         # What is slower at the first look remains so: the second one has a level of its own.
         judged = {**seen.judged(rows=rows), **{side: one for side, one in judged.items() if one.slower}}
-        if generation >= FIRST and (not any(one.undecided for one in judged.values()) or time.monotonic() > end):
+        if count >= FIRST and (not any(one.undecided for one in judged.values()) or time.monotonic() > end):
             break
         if not judged:
             break
@@ -114,7 +114,7 @@ def _row(
             yield {"side": side, "skipped": seen.skipped[side]}
 
 
-def _generation(
+def generation(
     job: Job,
     builds: Sequence[Build],
     row: Row,
