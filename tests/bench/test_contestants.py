@@ -9,10 +9,15 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from opmatrix.bench import contestants
+from opmatrix.bench import contestants, measure
 from opmatrix.bench.contestants import Contestant, SkippedError, bound
 from opmatrix.bench.forked import Forked
+from opmatrix.bench.spec import Bench, Row
 from opmatrix.bench.turns import Expected, Turns
+from opmatrix.declaration.load import load_operator
+from opmatrix.project.paths import Paths
+from opmatrix.spec import Random
+from tests.support.projects import ROOT
 
 pytestmark = [pytest.mark.torch, pytest.mark.ort]
 
@@ -29,6 +34,14 @@ def test_a_session_reads_a_scalar_and_an_empty_array() -> None:
     for values in (np.array(2.0, np.float32), np.zeros((0, 3), np.float32), np.ones((2, 3), np.float32).T):
         (made,) = contestants.read(bound(session, {"a": values})())
         assert made.shape == values.shape and made.tolist() == (-values).tolist()
+
+
+def test_a_row_that_no_memory_holds_fails_alone() -> None:
+    x = Random(shape=(10**15,))
+    row = Row(name="huge", types={"T": "float32"}, inputs={"x": x, "y": x}, attributes={"alpha": 1.0})
+    job: Any = SimpleNamespace(operator=load_operator(Paths(ROOT), "dual_residual"), bench=Bench(rows=(row,)))
+    (found,) = measure.measured(job)
+    assert found["failed"].startswith("Unable to allocate ") and found["failed"].endswith(" Give the row smaller sizes")
 
 
 @pytest.mark.parametrize("kind", [TensorProto.STRING, TensorProto.INT4])

@@ -19,7 +19,7 @@ from opmatrix.bench.spec import Bench, Row
 from opmatrix.bench.statistics import Interval
 from opmatrix.bench.turns import Expected, Turns
 from opmatrix.declaration.load import Operator
-from opmatrix.errors import OpmatrixError, one_line
+from opmatrix.errors import DataError, OpmatrixError, one_line
 from opmatrix.project.paths import Paths
 from opmatrix.spec import given, shape_of
 from opmatrix.testdata.arrays import Array
@@ -71,9 +71,12 @@ class Job:
 
 
 def inputs(operator: Operator, row: Row) -> list[Array]:
-    """Return the arrays of a row. Raises DataError for values that do not fit."""
+    """Return the arrays of a row. Raises DataError for values that do not fit, or that the memory has no room for."""
     model = model_of(row)
-    return case_arrays(operator.spec, model, model.cases[0])
+    try:
+        return case_arrays(operator.spec, model, model.cases[0])
+    except MemoryError as error:
+        raise DataError(f"{one_line(error) or 'not enough memory'}. Give the row smaller sizes") from error
 
 
 def measured(job: Job) -> Iterator[Record]:
@@ -228,4 +231,8 @@ def _finite(value: float | None) -> float | None:
 
 
 def _infinite(used: float | None) -> str:
-    return "an element is not finite, or exact ones differ" if used is not None and math.isinf(used) else ""
+    return (
+        "an element is not finite, or differs where no error is allowed"
+        if used is not None and math.isinf(used)
+        else ""
+    )
