@@ -84,6 +84,17 @@ def test_torch_traces_the_formats_of_the_outputs(layout: Paths) -> None:
             assert len(program.range_constraints) == 4  # each size is still free
             assert {str(found) for found in program.range_constraints.values()} == {"VR[0, int_oo]"}
 
+        class DataDependent(torch.nn.Module):
+            def forward(self, one: torch.Tensor) -> list[torch.Tensor]:
+                count = one.sum().item()
+                torch._check(count >= 0)
+                made = torch.ones(count, 3, 4, 5).to(memory_format=torch.channels_last)
+                return [*op(made, made, 1.5)]
+
+        program = torch.export.export(DataDependent(), (torch.ones(2, dtype=torch.int64),))
+        (call,) = (node for node in program.graph.nodes if node.target is op)
+        assert [t.stride() for t in call.meta["val"]] == [(60, 1, 15, 3)] * 2
+
     assert forked(trace, layout.root / "trace") == ""
 
 
