@@ -8,8 +8,6 @@
 #include "calls.h"
 #include "torch_shims.h"
 
-extern "C" AOTITorchError aoti_torch_get_strides(AtenTensorHandle tensor, std::int64_t** strides);
-
 namespace {
 
 using opmatrix::Sizes;

@@ -122,11 +122,13 @@ class Input {
 
   DType dtype() const { return dtype_; }
   Sizes sizes() const { return sizes_; }
+  const at::Tensor& tensor() const { return tensor_; }
+  bool is_contiguous() const { return tensor_.is_contiguous(); }
 
   /// The elements in C order: a view of torch's memory, or of a copy that this object owns.
   template <typename T>
   TensorView<const T> view() {
-    if (!tensor_.is_contiguous()) {
+    if (!is_contiguous()) {
       copy_ = ask(op_, "copy an argument that is not contiguous", [&] { return tensor_.contiguous(); });
     }
     const at::Tensor& source = copy_.defined() ? copy_ : tensor_;

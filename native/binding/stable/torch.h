@@ -137,12 +137,18 @@ class Input {
 
   DType dtype() const { return dtype_; }
   Sizes sizes() const { return sizes_; }
+  const Tensor& tensor() const { return tensor_; }
+
+  bool is_contiguous() const {
+    bool contiguous = false;
+    check_call(aoti_torch_is_contiguous(tensor_.get(), &contiguous), op_, "look at an argument");
+    return contiguous;
+  }
 
   /// The elements in C order: a view of torch's memory, or of a copy that this object owns.
   template <typename T>
   TensorView<const T> view() {
-    bool contiguous = false;
-    check_call(aoti_torch_is_contiguous(tensor_.get(), &contiguous), op_, "look at an argument");
+    const bool contiguous = is_contiguous();
     if (!contiguous) copy_ = contiguous_copy();
     const Tensor& source = contiguous ? tensor_ : copy_;
     return {source.data<const T>(), sizes_};
