@@ -1,7 +1,8 @@
-// Vectors of numbers: as many lanes as one register of the processor has for which the kernel is compiled, with the
-// operators of C++ (`+ - * / & | ^ << >> < <= == !=`, `v[i]`). They are vectors of the compiler, not classes. A kernel
-// whose declaration has `cpu_levels=True` is compiled for x86-64-v2, v3 and v4, and the best that the processor has
-// runs; another is compiled once, for every x86-64. simd_math.h has exp, log, erf and tanh.
+// Vectors of numbers, as long as a register of the processor for which the kernel is compiled, with the operators of
+// C++
+// (`+ - * / & | ^ << >> < <= == !=`, `v[i]`). They are vectors of the compiler, not classes. A kernel whose declaration
+// has `cpu_levels=True` is compiled for x86-64-v2, v3 and v4, and runs at the highest level that the processor has. A
+// kernel without it is compiled once, for every x86-64. simd_math.h has exp, log, erf and tanh.
 #pragma once
 
 #include <cstdint>
@@ -40,9 +41,9 @@ constexpr int size_of_vector() {
 }  // namespace detail
 
 /// N numbers of type T: float, double or an integer. Of two vectors, an operator takes the lanes with the same index;
-/// of a vector and a number, each lane and the number. Let N be as it is, or lower: GCC splits a vector that is wider
-/// than a register into many slow instructions. N is a power of 2. Half, BFloat16 and the smaller types are types of
-/// memory alone: `load` and `store` convert them.
+/// of a vector and a number, each lane and the number. Keep the default of N, or a lower one: GCC splits a vector that
+/// is wider than a register into many slow instructions. N is a power of 2. Half, BFloat16 and the smaller types are
+/// types of memory alone: `load` and `store` convert them.
 ///
 ///     const auto step = simd::broadcast<float>(0.5F);
 ///     std::int64_t i = 0;
@@ -110,7 +111,7 @@ using Int = typename Whole<static_cast<int>(sizeof(T))>::type;
 template <typename T>
 using Positive = typename Whole<static_cast<int>(sizeof(T))>::positive;
 
-/// What a register holds of the elements of memory: void for a type whose elements are converted one at a time.
+/// The type of the elements of memory in a register: void for a type whose elements are converted one at a time.
 template <typename S, typename = void>
 struct Stored {
   using type = S;
@@ -214,8 +215,7 @@ template <int kPiece, int kLeast>
   if constexpr (kPiece > kLeast) copy_pieces<kPiece / 2, kLeast>(to, from, bytes);
 }
 
-/// The first bytes, fewer than 8, without a loop or memory in which they are put together: reading that at once would
-/// wait for the writes.
+/// The first bytes, fewer than 8, without a loop and without a buffer: a load of several stores waits for them.
 [[gnu::always_inline]] inline std::uint64_t first_bytes(const char* p, int bytes) {
   if (bytes >= 4) {
     const std::uint64_t last = load_all<std::uint32_t>(p + bytes - 4);
@@ -451,7 +451,7 @@ template <typename T, int N = kLanes<T>>
   return detail::load_all<Vec<T, N>>(detail::kTable<T, N>.at);
 }
 
-/// The lanes as type U: whole numbers lose a fraction, and what does not fit U is undefined, as in a cast of C++.
+/// The lanes as type U, as a cast of C++: integers lose a fraction, and a value that does not fit U is undefined.
 template <typename U, typename V>
 [[gnu::always_inline]] inline Vec<U, detail::kCount<V>> convert(V v) {
   return detail::converted<U>(v);
@@ -594,7 +594,7 @@ template <typename V>
   return a > b ? a : b;
 }
 
-/// The sizes of the lanes: of floats the sign bit is cleared, also that of a NaN. The least integer stays.
+/// The absolute values. Of floats the sign bit is cleared, also that of a NaN. The lowest integer stays as it is.
 template <typename V>
 [[gnu::always_inline]] inline V abs(V v) {
   using T = detail::Lane<V>;
