@@ -1,8 +1,7 @@
-// Vectors of numbers, as long as a register of the processor for which the kernel is compiled, with the operators of
-// C++
-// (`+ - * / & | ^ << >> < <= == !=`, `v[i]`). They are vectors of the compiler, not classes. A kernel whose declaration
-// has `cpu_levels=True` is compiled for x86-64-v2, v3 and v4, and runs at the highest level that the processor has. A
-// kernel without it is compiled once, for every x86-64. simd_math.h has exp, log, erf and tanh.
+// Vectors of numbers, as long as a register of the processor for which the kernel is compiled. They are vectors of the
+// compiler, not classes, and have the operators of C++: `+ - * / & | ^ << >> < <= == !=`, `v[i]`. A kernel whose
+// declaration has `cpu_levels=True` is compiled for x86-64-v2, v3 and v4, and runs at the highest level that the
+// processor has. A kernel without it is compiled once, for every x86-64. simd_math.h has exp, log, erf and tanh.
 #pragma once
 
 #include <cstdint>
