@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import random
+import shutil
 import statistics
 import subprocess
 import sys
@@ -31,52 +32,7 @@ from opmatrix.project.paths import Paths
 
 PASSES = 200
 NAME = "passes"
-SPEC = f'''"""An operator whose kernel makes a given number of passes."""
-
-from opmatrix.spec import Attribute, Input, OnnxOp, OpSpec, Output, SameAs, Tolerance, TorchOp
-
-SPEC = OpSpec(
-    name="{NAME}",
-    summary="Halve and add one, many times.",
-    torch=TorchOp(name="bench_ops::{NAME}"),
-    onnx=OnnxOp(domain="bench_ops", op_type="Passes"),
-    inputs=(Input(name="x", type="float32", dims=("N",)),),
-    outputs=(Output(name="y", type="float32", shape=SameAs(input="x")),),
-    tolerances={{"custom": {{"float32": Tolerance(rtol=1e-6, atol=0.0)}}}},
-)
-'''
-CASES = """from opmatrix.spec import Case, Model, Random
-
-MODELS = (Model(name="plain", cases=(Case(name="plain", inputs={"x": Random(shape=(8,))}),)),)
-"""
-REFERENCE = f"""import numpy as np
-
-
-def {NAME}(x):
-    y = x.astype(np.float64)
-    for _ in range({PASSES}):
-        y = y / 2 + 1
-    return y.astype(x.dtype)
-"""
-KERNEL = """// Halve and add one, PASSES times.
-#pragma once
-
-#include <cstdint>
-
-#include "opmatrix/tensor_view.h"
-
-namespace opmatrix::NAME {
-
-inline void NAME(TensorView<const float> x, TensorView<float> y) {
-  for (std::int64_t i = 0; i < x.numel(); ++i) {
-    float value = x.data[i];
-    for (int pass = 0; pass < PASSES; ++pass) value = value * 0.5F + 1.0F;
-    y.data[i] = value;
-  }
-}
-
-}  // namespace opmatrix::NAME
-"""
+PROJECT = ROOT / "tests/projects/passes"
 BENCH = """from opmatrix.bench.spec import Bench, Row
 from opmatrix.spec import Random
 
@@ -84,26 +40,22 @@ BENCH = Bench(rows=tuple(Row(name=f"n{n}", inputs={"x": Random(shape=(n,))}) for
 """
 
 
-def kernel(passes: int) -> str:
-    return KERNEL.replace("NAME", NAME).replace("PASSES", str(passes))
+def plant(project: Path, *, passes: int) -> None:
+    """Let the kernel make this many passes."""
+    name = f"native/{NAME}/kernel.h"
+    text = (PROJECT / name).read_text()
+    assert f"pass < {PASSES};" in text, f"{name} makes another number of passes than {PASSES}"
+    (project / name).write_text(text.replace(f"pass < {PASSES};", f"pass < {passes};"))
 
 
 def make(folder: Path, *, rows: int) -> Path:
     """Make the project, commit it, and return its folder."""
-    files = {
-        f"ops/{NAME}/spec.py": SPEC,
-        f"ops/{NAME}/cases.py": CASES,
-        f"ops/{NAME}/reference.py": REFERENCE,
-        f"ops/{NAME}/bench.py": BENCH.replace("SIZES", repr(tuple(64 * 4**n for n in range(rows)))),
-        f"native/{NAME}/kernel.h": kernel(PASSES),
-        "dodo.py": (ROOT / "dodo.py").read_text(),
-        "pyproject.toml": (ROOT / "pyproject.toml").read_text(),
-        ".gitignore": "build/\n",
-    }
-    for name, text in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+    shutil.copytree(PROJECT, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    sizes = tuple(64 * 4**n for n in range(rows))
+    (folder / f"ops/{NAME}/bench.py").write_text(BENCH.replace("SIZES", repr(sizes)))
+    for name in ("dodo.py", "pyproject.toml"):
+        shutil.copy(ROOT / name, folder)
+    (folder / ".gitignore").write_text("build/\n")
     author = ("-c", "user.name=bench", "-c", "user.email=bench@localhost")
     for words in (("init", "-q"), ("add", "-A"), (*author, "commit", "-qm", "as it is")):
         subprocess.run(["git", *words], cwd=folder, check=True)
@@ -224,7 +176,7 @@ def main() -> None:
             return
         alarms = count(project, runs=runs, threads=options.threads, what="unchanged")
         slow = round(PASSES * (1 + options.planted / 100))
-        (project / f"native/{NAME}/kernel.h").write_text(kernel(slow))
+        plant(project, passes=slow)
         found = count(project, runs=planted, threads=options.threads, what=f"{options.planted:g}% slower")
     print(f"false alarms: {alarms} of {runs} runs; a slowdown of {options.planted:g}% is found in {found} of {planted}")
 
