@@ -181,8 +181,9 @@ template <typename T>
                                                       const Line<T, float>& rough, const Line<T, double>& line,
                                                       T* __restrict__ y) {
   constexpr std::int64_t kStep = 2 * kFloats;
-  constexpr int kSpare = std::numeric_limits<float>::digits - 5 - std::numeric_limits<T>::digits;  // bits
-  const float least = (rough.bias < 0 ? -rough.bias : rough.bias) / (1 << kSpare);
+  // A float has 24 bits. Of those that T lacks, all but 5 may be lost to the bias.
+  constexpr int kSpare = std::numeric_limits<float>::digits - 5 - std::numeric_limits<T>::digits;
+  const auto least = simd::abs(simd::broadcast(rough.bias)) / (1 << kSpare);
   std::int64_t i = 0;
   for (; i + kStep <= count; i += kStep) {
     __builtin_prefetch(x + i + line.ahead);
@@ -204,8 +205,8 @@ inline double power_above(double rate) {
 
 /// Whether float has the range for what is computed with these.
 inline bool fits_float(double rate, double factor) {
-  const double size = factor < 0 ? -factor : factor;
-  return rate > 0x1p-60 && rate < 0x1p60 && size > 0x1p-60 && size < 0x1p40;
+  const double square = factor * factor;
+  return rate > 0x1p-60 && rate < 0x1p60 && square > 0x1p-120 && square < 0x1p80;
 }
 
 /// Normalizes one group of `channels` channels with `pixels` elements each. scale and bias are those of its channels.
