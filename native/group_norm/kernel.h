@@ -181,9 +181,9 @@ template <typename T>
                                                       const Line<T, float>& rough, const Line<T, double>& line,
                                                       T* __restrict__ y) {
   constexpr std::int64_t kStep = 2 * kFloats;
-  // A float has 24 bits. Of those that T lacks, all but 5 may be lost to the bias.
-  constexpr int kSpare = std::numeric_limits<float>::digits - 5 - std::numeric_limits<T>::digits;
-  const auto least = simd::abs(simd::broadcast(rough.bias)) / (1 << kSpare);
+  // Of what is not less, the errors of float are 0.05 units in the last place.
+  constexpr float kLeast = 0x1p-18F / std::numeric_limits<T>::epsilon();
+  const auto least = simd::abs(simd::broadcast(rough.bias)) * kLeast;
   std::int64_t i = 0;
   for (; i + kStep <= count; i += kStep) {
     __builtin_prefetch(x + i + line.ahead);

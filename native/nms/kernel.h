@@ -55,22 +55,23 @@ class Array {
 };
 
 /// Sorts by key, equal keys in the order that they have, and returns where the result is: `items` or `spare`, which is
-/// as long. Takes four bits of the keys after the other, the lowest first.
+/// as long. Sorts by a few bits of the keys after the other, the lowest first.
 inline Candidate* sort(Candidate* items, Candidate* spare, std::int64_t count) {
-  std::int64_t places[16][16] = {};  // at first, how many keys have these bits there
-  for (std::int64_t i = 0; i < count; ++i) {
-    for (int k = 0; k < 16; ++k) ++places[k][items[i].key >> 4 * k & 15];
-  }
-  for (int k = 0; k < 16 && count > 0; ++k) {
-    const auto place = [&](std::int64_t i) -> std::int64_t& { return places[k][items[i].key >> 4 * k & 15]; };
-    if (place(0) == count) continue;  // all have the same bits
+  constexpr int kBits = 5;
+  constexpr std::uint64_t kMask = (1 << kBits) - 1;
+  std::uint64_t different = 0;
+  for (std::int64_t i = 1; i < count; ++i) different |= items[i].key ^ items[0].key;
+  for (int shift = 0; shift < 64; shift += kBits) {
+    if ((different >> shift & kMask) == 0) continue;
+    std::int64_t places[1 << kBits] = {};  // at first, how many keys have these bits
+    for (std::int64_t i = 0; i < count; ++i) ++places[items[i].key >> shift & kMask];
     std::int64_t begin = 0;
-    for (std::int64_t& of : places[k]) {
-      const std::int64_t size = of;
-      of = begin;
+    for (std::int64_t& place : places) {
+      const std::int64_t size = place;
+      place = begin;
       begin += size;
     }
-    for (std::int64_t i = 0; i < count; ++i) spare[place(i)++] = items[i];
+    for (std::int64_t i = 0; i < count; ++i) spare[places[items[i].key >> shift & kMask]++] = items[i];
     Candidate* const sorted = spare;
     spare = items;
     items = sorted;
