@@ -31,7 +31,7 @@ from tests.wheel.shipping import SETTINGS, wheel_of
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
 
 KERNEL = "native/group_norm/kernel.h"
-RIGHT, WRONG = "sqrt(m.variance + epsilon)", "sqrt(m.variance + 0.01 + epsilon)"
+RIGHT, WRONG = "(count) + static_cast<double>(epsilon)", "(count) + 0.01 + static_cast<double>(epsilon)"
 PACKED = "my_ops/_operators/group_norm/"
 VENDORED = "my_ops/_opmatrix/wheel_runtime/"
 
