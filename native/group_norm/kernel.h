@@ -77,8 +77,8 @@ Sums sums(const T* x, std::int64_t count, double unit, double shift) {
   return {sum, square};
 }
 
-/// The same in half the time. A float has 24 bits, and x[i] 8: 8 numbers, or their squares, are rounded only where they
-/// are far from each other, and that is little beside the variance of such numbers.
+/// The same in half the time. A float has 24 bits, and x[i] has 8: a sum of 8 numbers or squares is rounded only where
+/// these differ much, and the error is small beside the variance of such numbers.
 inline Sums sums(const BFloat16* x, std::int64_t count, double unit, double shift) {
   constexpr std::int64_t kStep = 8 * kFloats;
   Doubles sum{};
@@ -181,7 +181,7 @@ template <typename T>
                                                       const Line<T, float>& rough, const Line<T, double>& line,
                                                       T* __restrict__ y) {
   constexpr std::int64_t kStep = 2 * kFloats;
-  // Of what is not less, the errors of float are 0.05 units in the last place.
+  // From here on, the errors of float are at most 0.05 units in the last place of T.
   constexpr float kLeast = 0x1p-18F / std::numeric_limits<T>::epsilon();
   const auto least = simd::abs(simd::broadcast(rough.bias)) * kLeast;
   std::int64_t i = 0;
@@ -252,7 +252,7 @@ void normalize_group(const T* x, std::int64_t channels, std::int64_t pixels, con
       }
       continue;
     }
-    // In float the mean is rounded; the bias has the rest.
+    // What rounding cuts from the mean in float is subtracted from the bias.
     const auto near = static_cast<float>(m.mean);
     const auto factors = simd::convert<float>(line.factor);
     const auto biases = simd::convert<float>(line.bias - line.factor * (m.mean - static_cast<double>(near)));
