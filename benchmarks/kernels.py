@@ -14,7 +14,7 @@ so that no call pays for new pages.
 `copy` is the ratio to torch's copy of as many bytes as the operator must read and write. `errors` are the largest of
 the operator and of the peer, from the formula in numpy.longdouble, in the first sample; for nms, how many are kept.
 `scaling` is by how much two threads are faster than one, divided by the same of a loop that is bound as the row is: the
-copy, or an exponential in the cache.
+copy, where the row takes at most 3 times as long with one thread, or an exponential in the cache.
 """
 
 from __future__ import annotations
@@ -45,7 +45,6 @@ SHAPES = (
 MEANS = (0.0, 1.0, 1000.0)
 COUNTS = (1, 10, 100, 1000, 5000, 30000)
 SIZES = (1000, 30_000, 1_000_000, 8_000_000)
-CACHE = 1 << 19  # bytes; a row that moves more is bound by memory
 Call = Callable[[], Any]
 
 
@@ -134,7 +133,7 @@ def measure(part: str, rows: Iterator[Row], *, seconds: float, threads: int, set
         scaling: list[float] = []
         if threads > 1 and set_threads is not None:
             set_threads(threads)
-            scaling = scaled(row, set_threads, threads, seconds=seconds)
+            scaling = scaled(row.ours, row.copy, set_threads, threads, elements=row.elements, seconds=seconds)
             set_threads(threads)
         found = alternate(calls, clock, seconds=seconds)
         middle = statistics.median(found[0])
@@ -147,8 +146,14 @@ def measure(part: str, rows: Iterator[Row], *, seconds: float, threads: int, set
         )  # fmt: skip
 
 
-def scaled(row: Row, set_threads: Any, threads: int, *, seconds: float) -> list[float]:
-    """Return how much the operator gains by threads, divided by the gain of a loop that is bound as it is."""
+def scaled(
+    ours: Call, copy: Call | None, set_threads: Any, threads: int, *, elements: int, seconds: float
+) -> list[float]:
+    """Return how much the operator gains by threads, divided by the gain of a loop that is bound as it is.
+
+    `copy` copies as many bytes as the operator must move. The other loop has as many elements, so that it is split as
+    the operator is, and fits the cache.
+    """
     import torch
 
     def with_threads(number: int, call: Call) -> Call:
@@ -158,9 +163,13 @@ def scaled(row: Row, set_threads: Any, threads: int, *, seconds: float) -> list[
 
         return called
 
-    small = torch.rand(1 << 16)
-    loop = row.copy if row.copy is not None and row.moved > CACHE else lambda: torch.exp(small)
-    calls = [with_threads(number, call) for call in (row.ours, loop) for number in (1, threads)]
+    small = torch.rand(min(elements, 1 << 16))
+    loop: Call = partial(torch.exp, small)
+    set_threads(1)
+    if copy is not None:
+        ratio = statistics.median(ratios(*alternate((ours, copy), time.perf_counter_ns, seconds=seconds / 10)))
+        loop = copy if ratio <= 3 else loop
+    calls = [with_threads(number, call) for call in (ours, loop) for number in (1, threads)]
     one, more, loop_one, loop_more = alternate(calls, time.perf_counter_ns, seconds=seconds)
     return [a / b / (c / d) for a, b, c, d in zip(one, more, loop_one, loop_more, strict=True)]
 

@@ -10,7 +10,8 @@ below: a conv1d of torch and its silu.
 Both are called in turn: A B A B. One thread is measured in CPU seconds of that thread, several in wall seconds; a row
 has the medians, the median of the ratios of two neighbouring calls, and the range of the middle 80% of these ratios.
 Below 1 the example is faster. The errors are the largest ones, as a share of the largest result, measured against the
-original in float64; for float64 it is the difference between the two. Values are normally distributed.
+original in float64; for float64 it is the difference between the two. Values are normally distributed. With several
+threads, `scaling` is that of benchmarks/kernels.py: the gain of the example by threads, divided by that of the machine.
 
 torchvision must fit the installed torch, and is optional. --python names a Python that has both; it needs no
 opmatrix. Rows whose original is not installed are listed as not measured.
@@ -27,13 +28,18 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from kernels import scaled
 from measuring import ROOT, environment
 
 PROJECTS = {"roi_align": "borrowed", "causal_conv1d": "borrowed", "modulated_deform_conv": "originals"}
-HEAD = f"{'':58} {'threads':>7} {'original':>10} {'example':>10} {'ratio':>6} {'(10% to 90%)':>14} {'errors':>17}"
+HEAD = (
+    f"{'':58} {'threads':>7} {'original':>10} {'example':>10} {'ratio':>6} {'(10% to 90%)':>14} {'errors':>17} "
+    f"{'scaling':>7}"
+)
 LEAST_PAIRS = 5
 
 
@@ -186,8 +192,24 @@ def measure(row: Row, *, threads: int, seconds: float) -> str:
     original, example = (1e6 * statistics.median(column) for column in zip(*pairs, strict=True))
     return (
         f"{f'{row.label} {row.dtype}':58} {threads:7} {original:10.0f} {example:10.0f} "
-        f"{statistics.median(ratios):6.2f} {f'({low:.2f} to {high:.2f})':>14} {errors:>17}"
+        f"{statistics.median(ratios):6.2f} {f'({low:.2f} to {high:.2f})':>14} {errors:>17} "
+        f"{scaling(row, given, threads, seconds=seconds) if threads > 1 else '-':>7}"
     )
+
+
+def scaling(row: Row, given: list[Any], threads: int, *, seconds: float) -> str:
+    """Return the gain of the example by threads, divided by that of a loop that is bound as it is."""
+    import torch
+
+    found = row.example(*given)
+    moved = [value for value in (*given, *(found if isinstance(found, tuple) else (found,))) if torch.is_tensor(value)]
+    source = torch.rand(sum(value.nbytes for value in moved) // 8)  # a copy reads and writes 4 bytes of each
+    gains = scaled(
+        lambda: row.example(*given), partial(torch.empty_like(source).copy_, source), torch.set_num_threads, threads,
+        elements=moved[-1].numel(), seconds=seconds,
+    )  # fmt: skip
+    torch.set_num_threads(threads)
+    return f"{statistics.median(gains):.2f}"
 
 
 def relative_errors(row: Row, given: list[Any], widened: list[Any]) -> str:

@@ -28,10 +28,16 @@ struct Box {
   double left, top, right, bottom;
 };
 
+/// A box, and what it is sorted by.
 struct Candidate {
-  double score;
+  std::uint64_t key;
   std::int64_t index;
 };
+
+/// Returns the key of a score from its bits, less for a higher score, or the bits from the key.
+inline std::uint64_t flipped(std::uint64_t bits) {
+  return bits >> 63 != 0 ? bits : bits ^ 0x7FFF'FFFF'FFFF'FFFF;
+}
 
 /// An array that frees itself. std::vector takes longer to compile than the rest of this file.
 template <typename T>
@@ -48,27 +54,29 @@ class Array {
   T* data_;
 };
 
-/// Sorts by `before`, equal items in the order that they have; `spare` is as long as `items`.
-template <typename Before>
-void sort(Candidate* items, Candidate* spare, std::int64_t count, const Before& before) {
-  for (std::int64_t size = 1; size < count; size *= 2) {  // of the runs that are sorted
-    for (std::int64_t begin = 0; begin < count; begin += 2 * size) {
-      const std::int64_t middle = begin + size < count ? begin + size : count;
-      const std::int64_t end = middle + size < count ? middle + size : count;
-      std::int64_t a = begin;
-      std::int64_t b = middle;
-      std::int64_t k = begin;
-      while (a < middle && b < end) {  // without a branch on the order, which no processor predicts
-        const bool second = before(items[b], items[a]);
-        spare[k++] = items[second ? b : a];
-        a += !second;
-        b += second;
-      }
-      while (a < middle) spare[k++] = items[a++];
-      while (b < end) spare[k++] = items[b++];
+/// Sorts by key, equal keys in the order that they have, and returns where the result is: `items` or `spare`, which is
+/// as long. Sorts by a few bits of the keys after the other, the lowest first.
+inline Candidate* sort(Candidate* items, Candidate* spare, std::int64_t count) {
+  constexpr int kBits = 5;
+  constexpr std::uint64_t kMask = (1 << kBits) - 1;
+  std::uint64_t different = 0;
+  for (std::int64_t i = 1; i < count; ++i) different |= items[i].key ^ items[0].key;
+  for (int shift = 0; shift < 64; shift += kBits) {
+    if ((different >> shift & kMask) == 0) continue;
+    std::int64_t places[1 << kBits] = {};  // at first, how many keys have these bits
+    for (std::int64_t i = 0; i < count; ++i) ++places[items[i].key >> shift & kMask];
+    std::int64_t begin = 0;
+    for (std::int64_t& place : places) {
+      const std::int64_t size = place;
+      place = begin;
+      begin += size;
     }
-    for (std::int64_t k = 0; k < count; ++k) items[k] = spare[k];
+    for (std::int64_t i = 0; i < count; ++i) spare[places[items[i].key >> shift & kMask]++] = items[i];
+    Candidate* const sorted = spare;
+    spare = items;
+    items = sorted;
   }
+  return items;
 }
 
 inline Box from_corners(double x, double y, double other_x, double other_y) {
@@ -180,40 +188,45 @@ void nms(TensorView<const T> boxes, TensorView<const T> scores, OptionalView<con
   for (std::int64_t i = 0; i < count; ++i) {
     double score = static_cast<double>(scores.data[i]);
     for (const TensorView<const T>& factor : factors) score *= static_cast<double>(factor.data[i]);
-    if (score > static_cast<double>(score_threshold) && (!valid || valid->data[i])) candidates[size++] = {score, i};
+    if (score > static_cast<double>(score_threshold) && (!valid || valid->data[i]))
+      candidates[size++] = {flipped(__builtin_bit_cast(std::uint64_t, score + 0.0)), i};  // -0.0 + 0.0 is 0.0
     kept.data[i] = false;
   }
-  const Array<Candidate> grouped(size);
-  sort(candidates, grouped, size, [](const Candidate& a, const Candidate& b) { return a.score > b.score; });
+  const Array<Candidate> spare(size);
+  const Candidate* const by_score = sort(candidates, spare, size);
 
   Columns columns(size);
   const auto threshold = static_cast<double>(iou_threshold);
   std::int64_t found = 0;
   if (classes) {
-    const std::int64_t* of = classes->data;
-    const Array<Candidate> spare(size);
-    for (std::int64_t i = 0; i < size; ++i) grouped[i] = candidates[i];
-    sort(grouped, spare, size, [of](const Candidate& a, const Candidate& b) { return of[a.index] < of[b.index]; });
+    const Array<Candidate> grouped(size);
+    for (std::int64_t i = 0; i < size; ++i) {
+      const std::int64_t index = by_score[i].index;
+      grouped[i] = {static_cast<std::uint64_t>(classes->data[index]), index};
+    }
+    const Candidate* const by_class = sort(grouped, by_score == spare ? candidates : spare, size);
     for (std::int64_t begin = 0, end = 0; begin < size; begin = end) {
-      while (end < size && of[grouped[end].index] == of[grouped[begin].index]) ++end;
-      found += keep(grouped + begin, grouped + end, reader, threshold, max_boxes, columns, kept.data);
+      while (end < size && by_class[end].key == by_class[begin].key) ++end;
+      found += keep(by_class + begin, by_class + end, reader, threshold, max_boxes, columns, kept.data);
     }
   } else {
-    found = keep<T>(candidates, candidates + size, reader, threshold, max_boxes, columns, kept.data);
+    found = keep(by_score, by_score + size, reader, threshold, max_boxes, columns, kept.data);
   }
 
   const std::int64_t sizes[] = {max_boxes > 0 && found > max_boxes ? max_boxes : found};
   const TensorView<std::int64_t> index = indices.make({sizes, 1});
   const TensorView<T> score = selected.make({sizes, 1});
+  using Number = double;  // doit mutate cannot read a keyword as an argument
   std::int64_t k = 0;
   for (std::int64_t i = 0; i < size; ++i) {
-    if (!kept.data[candidates[i].index]) continue;
+    const std::int64_t box = by_score[i].index;
+    if (!kept.data[box]) continue;
     if (k == sizes[0]) {  // all classes together have more
-      kept.data[candidates[i].index] = false;
+      kept.data[box] = false;
       continue;
     }
-    index.data[k] = candidates[i].index;
-    score.data[k] = static_cast<T>(candidates[i].score);
+    index.data[k] = box;
+    score.data[k] = static_cast<T>(__builtin_bit_cast(Number, flipped(by_score[i].key)));
     ++k;
   }
 }

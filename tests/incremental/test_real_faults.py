@@ -63,7 +63,7 @@ def with_vendor_header(real: RealProject, tmp_path: Path) -> Iterator[Path]:
     header.write_text("inline constexpr double kVendor = 1;\n")
     assert real.run("compile").returncode == 0
     real.replace(KERNEL, "#pragma once\n", "#pragma once\n#include <vendor.h>\n")
-    real.replace(KERNEL, "return {mean, rest", "return {mean * kVendor, rest")
+    real.replace(KERNEL, "return {mean + rest", "return {mean * kVendor + rest")
     yield header
     (real.root / KERNEL).write_text(kernel)
 

@@ -61,6 +61,7 @@ def changes(source: str, kind: str, **defaults: str) -> list[str]:
         ("arithmetic", CLAMP % "sum += a; sum *= b; bits |= 1 << k;",
          ["+= -> -=", "+= -> =", "*= -> /=", "|= -> =", "<< -> >>"]),
         ("arithmetic", THREADS, []),
+        ("arithmetic", CLAMP % "__builtin_prefetch(x.data + i + 8); g(a + b);", ["+ -> -"]),
         ("condition", CLAMP % "if (a && b) g();",
          ["a && b -> a", "a && b -> b", "a && b -> false", "a && b -> true", "&& -> ||"]),
         # Of a chain, each operand is left out once.

@@ -113,6 +113,28 @@ void memory() {
   }
 }
 
+/// load_pair loads each element once, and store_pair writes each, rounded, where it was, and nothing else.
+template <typename T, typename S>
+void pairs() {
+  constexpr int N = 2 * simd::kLanes<T>;
+  const Guarded source, target;
+  auto* from = reinterpret_cast<S*>(source.end()) - N;
+  auto* to = reinterpret_cast<S*>(target.end()) - N;
+  std::memset(target.begin(), 0x55, Guarded::kPage);
+  for (int i = 0; i < N; ++i) from[i] = static_cast<S>(static_cast<T>(i + 1));
+  auto pair = simd::load_pair<T>(from);
+  EXPECT(simd::sum(pair.a + pair.b) == N * (N + 1) / 2, T, S);
+  const T factor = T(1.003);
+  pair.a *= factor;
+  pair.b *= factor;
+  simd::store_pair(to, pair);
+  for (int i = 0; i < N; ++i) {
+    const S expected = static_cast<S>(static_cast<T>(i + 1) * factor);
+    EXPECT(std::memcmp(to + i, &expected, sizeof(S)) == 0, T, S);
+  }
+  EXPECT(reinterpret_cast<char*>(to)[-1] == 0x55, T, S);
+}
+
 template <typename T, int N, typename... S>
 void memories() {
   (memory<T, N, S>(), ...);
@@ -282,6 +304,10 @@ int main(int, char** arguments) {
   memories<float, 2 * simd::kLanes<float>, float, Half, std::uint8_t>();
   memories<double, 2 * simd::kLanes<double>, float, BFloat16, std::int32_t>();
   memories<float, 4, Half, std::int8_t>();
+  pairs<float, BFloat16>();
+  pairs<float, Half>();
+  pairs<float, float>();
+  pairs<double, BFloat16>();
   lanes<float>();
   lanes<double>();
   lanes<std::int32_t>();

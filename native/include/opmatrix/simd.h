@@ -396,12 +396,18 @@ template <int N>
   return __builtin_convertvector(found | ((bits >> 16) & 0x8000U), Vec<std::uint16_t, N>);
 }
 
+/// The nearest bfloat16, ties to even, in the upper half of the bits of a float; the lower half is of no use.
 template <int N>
-[[gnu::always_inline]] inline Vec<std::uint16_t, N> bfloats_of_floats(Vec<float, N> v) {
+[[gnu::always_inline]] inline Vec<std::uint32_t, N> bfloats_in_floats(Vec<float, N> v) {
   using Bits = Vec<std::uint32_t, N>;
   const Bits bits = (Bits)v;
-  const Bits more = ((bits >> 16) & 1U) + 0x7FFFU;
-  const Bits found = ((bits + (v == v ? more : Bits{})) >> 16) | ((Bits)(v != v) & 0x40U);
+  const Bits nearest = bits + 0x7FFFU + ((bits >> 16) & 1U);
+  return v == v ? nearest : bits | 0x400000U;
+}
+
+template <int N>
+[[gnu::always_inline]] inline Vec<std::uint16_t, N> bfloats_of_floats(Vec<float, N> v) {
+  const auto found = bfloats_in_floats<N>(v) >> 16;
 #if defined(__AVX2__)
   if constexpr (N == 8) {  // GCC does not see that the lanes fit
     using Signed = Vec<std::int32_t, 4>;
@@ -411,29 +417,31 @@ template <int N>
   return converted<std::uint16_t>(found);
 }
 
-/// The same for a float16, in four instructions: a double that is a subnormal float is 0 as a float16, however it is
-/// rounded.
+/// The doubles with as many bits as a float, the last of them set if more were cut: a type of two bytes that this is
+/// then rounded to is the nearest, unless that is subnormal. See rounded_to_odd.
 template <int N>
-[[gnu::always_inline]] inline Vec<float, N> normal_floats_to_odd(Vec<double, N> v) {
+[[gnu::always_inline]] inline Vec<double, N> cut_to_odd(Vec<double, N> v) {
   using Bits = Vec<std::int64_t, N>;
   constexpr std::int64_t kCut = (std::int64_t{1} << 29) - 1;  // what a double has more than a float
   const Bits bits = (Bits)v;
-  return converted<float>((Vec<double, N>)((bits | ((bits & kCut) + kCut)) & ~kCut));
+  return (Vec<double, N>)((bits | ((bits & kCut) + kCut)) & ~kCut);
 }
 
-/// Neighbouring floats of doubles: those with an odd last bit, unless the double is a float. See rounded_to_odd.
+/// The nearest float16: a double that is a subnormal float is 0, however it is rounded.
 template <int N>
-[[gnu::always_inline]] inline Vec<float, N> floats_to_odd(Vec<double, N> v) {
-  using Bits = Vec<std::int32_t, N>;
-  const Vec<float, N> nearest = converted<float>(v);
-  const Vec<double, N> found = converted<double>(nearest);
-  const auto beyond = (found > v) ^ (v < 0.0);  // further from 0 than the double
-  const auto inside = (found < v) ^ (v < 0.0);
-  const auto exact = (found == v) | (v != v);
-  const Bits down = __builtin_convertvector(beyond & ~exact, Bits);  // -1 where the bits are to be 1 lower
-  const Bits up = __builtin_convertvector(inside & ~exact, Bits);
-  const Bits even = ((Bits)nearest & 1) - 1;
-  return (Vec<float, N>)((Bits)nearest + (even & (down - up)));
+[[gnu::always_inline]] inline Vec<std::uint16_t, N> halves_of_doubles(Vec<double, N> v) {
+  return halves_of_floats<N>(converted<float>(cut_to_odd<N>(v)));
+}
+
+/// The nearest bfloat16: a subnormal one is a multiple of 2^-133, as the sum with a number of this size is.
+template <int N>
+[[gnu::always_inline]] inline Vec<std::uint16_t, N> bfloats_of_doubles(Vec<double, N> v) {
+  using Bits = Vec<std::int64_t, N>;
+  constexpr double kWhole = 0x1.8p-81;
+  const Bits sign = (Bits)v & static_cast<std::int64_t>(std::uint64_t{1} << 63);
+  const Vec<double, N> size = (Vec<double, N>)((Bits)v ^ sign);
+  const Vec<double, N> found = size < 0x1p-126 ? (size + kWhole) - kWhole : cut_to_odd<N>(size);
+  return bfloats_of_floats<N>(converted<float>((Vec<double, N>)((Bits)found | sign)));
 }
 
 }  // namespace detail
@@ -488,13 +496,13 @@ template <typename S, typename V>
     if constexpr (kSame<Lane<V>, float>) {
       return halves_of_floats<N>(v);
     } else {
-      return halves_of_floats<N>(normal_floats_to_odd<N>(convert<double>(v)));
+      return halves_of_doubles<N>(convert<double>(v));
     }
   } else if constexpr (kSame<S, BFloat16>) {
     if constexpr (kSame<Lane<V>, float>) {
       return bfloats_of_floats<N>(v);
     } else {
-      return bfloats_of_floats<N>(floats_to_odd<N>(convert<double>(v)));
+      return bfloats_of_doubles<N>(convert<double>(v));
     }
   } else {
     return convert<S>(v);
@@ -548,6 +556,39 @@ template <typename S, typename V>
     for (int i = 0; i < count; ++i) p[i] = static_cast<S>(v[i]);
   } else {
     detail::store_first(p, detail::elements<S>(v), static_cast<int>(count));
+  }
+}
+
+/// Two vectors of the lanes of 2 * N elements, of which each is in one lane: in which depends on the dtype.
+template <typename T, int N = kLanes<T>>
+struct Pair {
+  /// One half of the elements.
+  Vec<T, N> a;
+  /// The other half.
+  Vec<T, N> b;
+};
+
+/// Loads 2 * N elements, for kernels to which their order is nothing: of BFloat16 in half of the instructions of two
+/// `load`. `store_pair` puts each where it was.
+template <typename T, int N = kLanes<T>, typename S>
+[[gnu::always_inline]] inline Pair<T, N> load_pair(const S* p) {
+  if constexpr (detail::kSame<S, BFloat16> && detail::kSame<T, float>) {  // those with odd indices, and with even ones
+    const auto both = detail::load_all<Vec<std::uint32_t, N>>(p);
+    return {(Vec<T, N>)(both & 0xFFFF0000U), (Vec<T, N>)(both << 16)};
+  } else {
+    return {load<T, N>(p), load<T, N>(p + N)};
+  }
+}
+
+/// Stores what `load_pair` loads from the same dtype, rounded as `store` does.
+template <typename S, typename T, int N>
+[[gnu::always_inline]] inline void store_pair(S* p, Pair<T, N> pair) {
+  if constexpr (detail::kSame<S, BFloat16> && detail::kSame<T, float>) {
+    const auto both = (detail::bfloats_in_floats<N>(pair.a) & 0xFFFF0000U) | detail::bfloats_in_floats<N>(pair.b) >> 16;
+    __builtin_memcpy(static_cast<void*>(p), &both, sizeof both);
+  } else {
+    store(p, pair.a);
+    store(p + N, pair.b);
   }
 }
 

@@ -71,8 +71,8 @@ def unparsed_lines(code: Code) -> list[int]:
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """Yield the nodes that can be mutated, parents before children: no types, messages and directives."""
-    if node.type == "ERROR" or _OTHER.fullmatch(node.type):
+    """Yield the nodes that can be mutated, parents before children: no types, messages, directives and prefetches."""
+    if node.type == "ERROR" or _OTHER.fullmatch(node.type) or is_prefetch(node):
         return
     yield node
     children = node.named_children
@@ -80,6 +80,11 @@ def walk(node: Node) -> Iterator[Node]:
         children = [field(node, "arguments").named_children[0]]
     for child in children:
         yield from walk(child)
+
+
+def is_prefetch(node: Node) -> bool:
+    """Return whether a statement only fetches memory into the cache: no result depends on it."""
+    return node.type == "expression_statement" and any(called(n) == "__builtin_prefetch" for n in node.named_children)
 
 
 def is_check(node: Node) -> bool:
