@@ -44,7 +44,7 @@ def test_a_missing_objcopy_is_named_with_what_to_do() -> None:
         find_objcopy({"PATH": "/nowhere"})
 
 
-@pytest.fixture(scope="module", params=["g++", "clang++"])
+@pytest.fixture(scope="module", params=["g++", pytest.param("clang++", marks=pytest.mark.clang)])
 def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Paths]:
     if shutil.which(request.param) is None:
         pytest.skip(f"no {request.param} on PATH")
@@ -155,7 +155,9 @@ def wrong_at(project: Project, level: int) -> Iterator[None]:
 @pytest.mark.compile
 @pytest.mark.torch
 @pytest.mark.ort
-@pytest.mark.parametrize("level", HERE)
+@pytest.mark.parametrize(
+    "level", [n if n == HERE[0] else pytest.param(n, marks=[pytest.mark.slow, pytest.mark.deep]) for n in HERE]
+)
 def test_a_fault_at_one_level_is_found_in_torch_and_in_onnx_runtime(verified: Project, level: int) -> None:
     with wrong_at(verified, level):
         done = verified.doit("-c", *CELLS)
