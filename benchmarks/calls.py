@@ -6,6 +6,7 @@ Compiles the operators group_norm and dual_residual (elementwise, two outputs), 
 objects (peer/calls_*.cc). Then calls all with tensors of two elements, interleaved in this process, on one thread:
 
 - torch, from Python (`torch.ops`), and from C++ through torch's dispatcher, without Python's part of a call
+- torch, from Python, with inputs of 8x64x56x56 in channels_last, which the classic binding copies
 - ONNX Runtime: a chain of nodes, so that the fixed cost of a run hides no call; each figure is the whole run's time
   divided by the number of nodes. The table also has a chain of a built-in operator, of the same length.
 
@@ -40,6 +41,7 @@ TORCH = {
     "torch's C++ layer of the stable ABI": "calls_layer",
     "bare stable ABI: new_empty": "calls_bare",
     "bare stable ABI: empty_strided": "calls_strided",
+    "bare stable ABI: and checked": "calls_checked",
     "generated, classic": "calls_generated",
     "generated, stable ABI": "",
 }
@@ -66,7 +68,7 @@ def build(folder: Path) -> Path:
     common += [f"-I{project / 'build/generated' / name}" for name in OPERATORS]
     kernels = [str(made / name / "kernel.o") for name in OPERATORS] + [str(made / "group_norm/runtime.o")]
     headers = [arg for include in torch.includes for arg in ("-isystem", str(include))]
-    libraries = [*map(str, torch.libraries), "-Wl,--no-as-needed"]
+    libraries = ["-Wl,--no-as-needed", *map(str, torch.libraries)]  # the peers ask for weak symbols alone
     places = (made / "group_norm/places.ninja").read_text().split("ort_include = ")[1].splitlines()[0]
     (folder / "classic").mkdir()
     for name, operator in OPERATORS.items():  # under another name, so that both bindings are in this process
@@ -132,7 +134,29 @@ def torch_calls(folder: Path, project: Path) -> Mapping[str, Mapping[str, Timed]
             boxed[title] = from_dispatcher(torch.ops.calls_classic.repeat.default, full, inputs, number)
         tables[f"torch {torch.__version__}, {name}, from Python"] = python
         tables[f"torch {torch.__version__}, {name}, from C++"] = boxed
+    tables[f"torch {torch.__version__}, dual_residual, channels_last, 8x64x56x56"] = channels_last()
     return tables
+
+
+def channels_last() -> Mapping[str, Timed]:
+    """Return the rows of an elementwise operator whose inputs are in channels_last: the classic one copies them."""
+    import torch
+
+    x, y = (torch.randn(8, 64, 56, 56).contiguous(memory_format=torch.channels_last) for _ in range(2))
+    expected = [2 * x - y, 2 * y - x]
+    rows: dict[str, Timed] = {}
+    for title, space in TORCH.items():
+        if title.startswith(("classic: TORCH_LIBRARY", "generated")):
+            function = getattr(torch.ops, space or "cst").dual_residual.default
+            if not all(map(torch.allclose, function(x, y, 2.0), expected)):
+                sys.exit(f"{title} gives a wrong result for channels_last")
+            rows[title] = few(from_python(function, (x, y, 2.0)))
+    return rows
+
+
+def few(timed: Timed) -> Timed:
+    """Return the time of a call that takes a thousand times as long as the smallest, from fewer calls."""
+    return lambda count: timed(max(1, count // 1000))
 
 
 def from_python(function: Callable[..., object], arguments: Sequence[object]) -> Timed:

@@ -9,7 +9,7 @@ and its peers alternate (A B C A B C ...), on the same inputs: group_norm and to
 torchvision.ops.nms or batched_nms, and in ONNX Runtime its NonMaxSuppression; dual_residual and the expression in
 torch. Ratios are to the peer in the same round, below 1 is faster: the median, and in brackets the range of the middle
 80%. With one thread, times are CPU time of the thread; with two, of the clock. The process keeps memory that was freed,
-so that nobody pays for new pages.
+so that no call pays for new pages.
 
 `copy` is the ratio to torch's copy of as many bytes as the operator must read and write. `errors` are the largest of
 the operator and of the peer, from the formula in numpy.longdouble, in the first sample; for nms, how many are kept.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.code_hash import function
+from opmatrix.code_hash import _imports, function
 
 FILE = '''\
 """Two lowerings."""
@@ -68,3 +68,8 @@ def test_a_lowering_may_be_assigned_in_any_way(tmp_path: Path, binding: str) -> 
 
 def test_a_file_that_is_no_python_is_hashed_as_text(tmp_path: Path) -> None:
     assert fingerprint(tmp_path, "def (") != fingerprint(tmp_path, "def ((") != ""
+
+
+def test_modules_in_parentheses_over_several_lines_are_found(tmp_path: Path) -> None:
+    (tmp_path / "stage.py").write_text("from opmatrix.bench import (  # two modules\n    read,\n    turns as t,\n)\n")
+    assert {"opmatrix.bench", "opmatrix.bench.read", "opmatrix.bench.turns"} <= {*_imports(tmp_path / "stage.py")}

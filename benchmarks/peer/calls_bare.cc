@@ -1,19 +1,30 @@
 // The floor of torch's stable ABI: fetches pointers and sizes, calls the kernel, checks nothing. calls_bare allocates
-// with the shim that goes through the dispatcher, calls_strided with the one that does not.
+// with the shim that goes through the dispatcher, calls_strided with the one that does not. calls_checked also asks
+// each tensor for its dtype and whether it is contiguous, as calls_classic.cc does, and no binding that serves both can
+// omit.
 #include <bit>
+#include <cstdlib>
 
 #include "calls.h"
 #include "torch_shims.h"
-
-extern "C" AOTITorchError aoti_torch_get_strides(AtenTensorHandle tensor, std::int64_t** strides);
 
 namespace {
 
 using opmatrix::Sizes;
 using opmatrix::TensorView;
 
+enum class How { dispatched, strided, checked };
+
+template <How kHow>
 struct Held {
   explicit Held(StableIValue value) : handle(std::bit_cast<AtenTensorHandle>(value)) {
+    if constexpr (kHow == How::checked) {
+      std::int32_t dtype = 0;
+      bool contiguous = false;
+      aoti_torch_get_dtype(handle, &dtype);
+      aoti_torch_is_contiguous(handle, &contiguous);
+      if (dtype != aoti_torch_dtype_float32() || !contiguous) std::abort();
+    }
     void* at = nullptr;
     std::int64_t* found = nullptr;
     aoti_torch_get_data_ptr(handle, &at);
@@ -37,11 +48,11 @@ struct Made {
   TensorView<float> view;
 };
 
-template <bool kStrided>
-Made make(const Held& like) {
+template <How kHow>
+Made make(const Held<kHow>& like) {
   Made made;
   std::int32_t code = aoti_torch_dtype_float32();
-  if constexpr (kStrided) {
+  if constexpr (kHow != How::dispatched) {
     std::int64_t* strides = nullptr;
     aoti_torch_get_strides(like.handle, &strides);
     aoti_torch_empty_strided(like.sizes.rank, like.sizes.data, strides, code, aoti_torch_device_type_cpu(), 0,
@@ -56,37 +67,38 @@ Made make(const Held& like) {
   return made;
 }
 
-template <bool kStrided>
+template <How kHow>
 void group_norm(StableIValue* stack, std::uint64_t, std::uint64_t) {
-  const Held x(stack[0]), num_groups(stack[1]), scale(stack[2]), bias(stack[3]);
-  const Made y = make<kStrided>(x);
+  const Held<kHow> x(stack[0]), num_groups(stack[1]), scale(stack[2]), bias(stack[3]);
+  const Made y = make<kHow>(x);
   opmatrix::group_norm::compute(x.view(), num_groups.view(), scale.view(), bias.view(),
                                 static_cast<float>(std::bit_cast<double>(stack[4])), y.view);
   stack[0] = std::bit_cast<StableIValue>(y.handle);
 }
 
-template <bool kStrided>
+template <How kHow>
 void dual_residual(StableIValue* stack, std::uint64_t, std::uint64_t) {
-  const Held x(stack[0]), y(stack[1]);
-  const Made a = make<kStrided>(x), b = make<kStrided>(x);
+  const Held<kHow> x(stack[0]), y(stack[1]);
+  const Made a = make<kHow>(x), b = make<kHow>(x);
   opmatrix::dual_residual::compute(x.view(), y.view(), static_cast<float>(std::bit_cast<double>(stack[2])), a.view,
                                    b.view);
   stack[0] = std::bit_cast<StableIValue>(a.handle);
   stack[1] = std::bit_cast<StableIValue>(b.handle);
 }
 
-template <bool kStrided>
+template <How kHow>
 int define(const char* space) {
   TorchLibraryHandle definition = nullptr, implementation = nullptr;
   aoti_torch_library_init_fragment(space, "calls_bare.cc", 0, &definition);
   aoti_torch_library_def(definition, kGroupNorm);
   aoti_torch_library_def(definition, kDualResidual);
   aoti_torch_library_init_impl(space, "CompositeExplicitAutograd", "calls_bare.cc", 0, &implementation);
-  aoti_torch_library_impl(implementation, "group_norm", group_norm<kStrided>);
-  aoti_torch_library_impl(implementation, "dual_residual", dual_residual<kStrided>);
+  aoti_torch_library_impl(implementation, "group_norm", group_norm<kHow>);
+  aoti_torch_library_impl(implementation, "dual_residual", dual_residual<kHow>);
   return 0;
 }
 
-const int defined = define<false>("calls_bare") + define<true>("calls_strided");
+const int defined = define<How::dispatched>("calls_bare") + define<How::strided>("calls_strided") +
+                    define<How::checked>("calls_checked");
 
 }  // namespace

@@ -1,6 +1,8 @@
 // What checks, parallel_for and levels of the processor do. Every library has it once, so that no kernel compiles it.
 
+#if defined(__x86_64__)
 #include <cpuid.h>
+#endif
 
 #include <atomic>
 #include <cstdio>
@@ -62,6 +64,7 @@ namespace {
 /// The highest level of the processor, 1 for one without x86-64-v2. The two macros also test that the system saves the
 /// registers; __builtin_cpu_supports knows no levels before clang 18, and no F16C, LZCNT and MOVBE in clang 14.
 int level_of_processor() {
+#if defined(__x86_64__)
   unsigned a = 0, b = 0, features = 0, extended = 0, d = 0;
   __get_cpuid(1, &a, &b, &features, &d);
   __get_cpuid(0x80000001, &a, &b, &extended, &d);
@@ -79,6 +82,9 @@ int level_of_processor() {
                     __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
                     __builtin_cpu_supports("avx512vl");
   return wide ? 4 : 3;
+#else
+  return 1;
+#endif
 }
 
 /// Returns the level that OPMATRIX_CPU_LEVEL allows, 4 without it.

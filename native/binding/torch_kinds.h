@@ -15,8 +15,8 @@ class OptionalInput {
       : OptionalInput(!is_none(value), Input(op, name, take_optional(value))) {}
 
   bool given() const { return given_; }
-  void check_dense() {
-    if (given_) input_.check_dense();
+  void check_dense(bool known) {
+    if (given_) input_.check_dense(known);
   }
   DType dtype() const { return input_.dtype(); }
   /// None or one.
@@ -69,8 +69,8 @@ class Inputs {
     for (std::size_t i = 0; i < list.size(); ++i) inputs_.emplace_back(op, name, list[i]);
   }
 
-  void check_dense() {
-    for (Input& input : inputs_) input.check_dense();
+  void check_dense(bool known) {
+    for (Input& input : inputs_) input.check_dense(known);
   }
   std::int64_t count() const { return static_cast<std::int64_t>(inputs_.size()); }
   std::vector<Input>::const_iterator begin() const { return inputs_.begin(); }

@@ -25,6 +25,13 @@ inline Items<char> copied_text(const char* op, const char* argument, const char*
   return copy;
 }
 
+/// What torch calls: `kFunction` with the arguments on the stack, which the results replace. `kDense`: torch has found
+/// all tensors to be dense and on the CPU, by the dispatch key that it chose.
+template <typename Value, void (*kFunction)(Value* stack, bool dense), bool kDense>
+void call(Value* stack, std::uint64_t /*arguments*/, std::uint64_t /*results*/) {
+  kFunction(stack, kDense);
+}
+
 /// What an operator needs of torch's stable ABI: lists and strings as arguments need 2.10.
 enum class Since { torch_2_9, torch_2_10 };
 

@@ -18,7 +18,7 @@ def expression(x: Any, y: Any, *, alpha: float) -> tuple[Any, Any]:
 def row(count: int, dtype: DType) -> Row:
     tensor = Random(shape=(count,))
     return Row(
-        name=f"{count}_{dtype}", types={"T": dtype}, inputs={"x": tensor, "y": tensor}, attributes={"alpha": -1.7}
+        name=f"{count}_{dtype}", types={"T": dtype}, inputs={"x": tensor, "y": tensor}, attributes={"alpha": -1.75}
     )
 
 

@@ -82,5 +82,6 @@ SPEC = OpSpec(
     },
     min_opset=12,
     cpu_levels=True,
+    elementwise=True,
     kernel=KERNEL,
 )

@@ -1,4 +1,4 @@
-"""What `doit bench` times of group_norm: small and large groups, beside torch's own group_norm."""
+"""What `doit bench` times of group_norm: small and large groups, compared with torch's group_norm."""
 
 import math
 from typing import Any

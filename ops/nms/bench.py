@@ -1,4 +1,4 @@
-"""What `doit bench` times of nms: few and many boxes, beside ONNX's NonMaxSuppression and torchvision's nms."""
+"""What `doit bench` times of nms: few and many boxes, compared with ONNX's NonMaxSuppression and torchvision's nms."""
 
 from typing import Any
 

@@ -309,9 +309,9 @@ STAGES: Mapping[str, Stage] = {
         "run the operator in torch.compile, AOTInductor, torch.vmap, torch.autocast and torch.func", _OPERATOR, _TORCH,
     ),
     "bench": (
-        "time an operator that is compiled beside its peers; doit bench also compiles it", _OPERATOR,
-        _argument("--budget", "seconds for a row at most, if its intervals do not become narrow before", type=float,
-                  default=3.0, metavar="SECONDS"),
+        "time an operator, which is compiled, and its peers; doit bench also compiles it", _OPERATOR,
+        _argument("--budget", "seconds for a row at most, fewer if its intervals become narrow; with --rev 10 times as "
+                  "many", type=float, default=3.0, metavar="SECONDS"),
         _argument("--threads", "without it 1, and all processors; may be given again", type=int, action="append"),
         _argument("--row", "only rows with this name, or that match a pattern; may be given again", dest="rows",
                   action="append"),

@@ -16,7 +16,8 @@ PACKAGE = Path(__file__).parent
 
 # The package imports absolutely, one statement per line (ruff checks this), so this pattern finds every import.
 # Walking the ast of the package would take 30 ms in each doit command.
-_IMPORT = re.compile(r"^\s*(?:from (opmatrix[\w.]*) import ([\w, ]+|\()|import (opmatrix[\w.]*))", re.MULTILINE)
+_IMPORT = re.compile(r"^\s*(?:from (opmatrix[\w.]*) import (\([^)]*\)|[\w, ]+)|import (opmatrix[\w.]*))", re.MULTILINE)
+_NAME = re.compile(r"\w+")
 
 
 @cache
@@ -42,7 +43,9 @@ def reached(module: str) -> tuple[Path, ...]:
 def _imports(path: Path) -> tuple[str, ...]:
     names: list[str] = []
     for package, members, plain in _IMPORT.findall(path.read_text()):
-        names += [package or plain, *(f"{package}.{m.strip().split(' ')[0]}" for m in members.split(",") if package)]
+        names.append(package or plain)
+        if (file := _file(names[-1])) and file.name == "__init__.py":  # a name that it imports may be a module
+            names += [f"{package}.{name}" for name in _NAME.findall(members)]
     return tuple(names)
 
 

@@ -505,6 +505,11 @@ class OpSpec(metaclass=_KeepsMistakes):
     cpu_levels: bool = False
     """Whether the kernel is compiled for x86-64-v2, v3 (AVX2) and v4 (AVX-512), and each call takes the highest level
     that the processor has. All levels of the processor are tested. False: once, for every x86-64."""
+    elementwise: bool = False
+    """Whether each element of each output depends on the elements at the same position of the inputs and on nothing
+    else, not on sizes either. All inputs and outputs have one shape. The kernel then gets tensors that all are in
+    torch's memory format channels_last or channels_last_3d without a copy, with the axes in the order of memory: batch,
+    height, width, channels. The outputs have that format, too."""
     full_range: bool = False
     """Whether the kernel is right for finite numbers of any size. The search then tries numbers whose squares their
     dtype cannot hold."""

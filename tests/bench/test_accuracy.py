@@ -10,6 +10,7 @@ import pytest
 from opmatrix.bench.accuracy import errors
 from opmatrix.bench.prepared import Errors
 from opmatrix.spec import Tolerance
+from opmatrix.testdata.blocks import BLOCK
 
 TOLERANCES = {"float32": Tolerance(rtol=1e-6, atol=0.0)}
 
@@ -29,9 +30,24 @@ def test_the_nearest_number_of_the_dtype_uses_no_tolerance() -> None:
     assert found.tolerance_used == 0 and 0 < (found.absolute or 0) < 1e-8
 
 
-def test_without_a_tolerance_each_difference_is_beyond() -> None:
-    assert of([1.0, 3.0], [1.0, 2.0], dtype="float16").tolerance_used == math.inf
+def test_a_dtype_without_a_tolerance() -> None:
+    """As that of a peer which returns float64 for float32. Integers need none."""
+    found = of([1.0, 3.0], [1.0, 2.0], dtype="float16")
+    assert (found.absolute, found.tolerance_used) == (1.0, None)
+    assert found.problem == "the operator has no tolerance for float16"
+    both = errors(
+        {"y": np.array([3.0]), "z": np.array([1.5], "f4")}, {"y": np.array([2.0]), "z": np.ones(1)}, TOLERANCES
+    )
+    assert both.output == "y" and both.problem
     assert errors({"y": np.array([1, 2])}, {"y": np.array([1, 2])}, {}).tolerance_used == 0
+    assert errors({"y": np.array([1, 2])}, {"y": np.array([1, 3])}, {}).tolerance_used == math.inf
+
+
+def test_an_error_in_the_last_block() -> None:
+    wanted = np.zeros(3 * BLOCK // 2)
+    made = wanted.astype(np.float32)
+    made[-1] = 2
+    assert errors({"y": made}, {"y": wanted}, {"float32": Tolerance(rtol=0.0, atol=1.0)}).tolerance_used == 2
 
 
 @pytest.mark.parametrize(

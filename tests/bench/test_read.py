@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,9 @@ import pytest
 from opmatrix.bench.read import cost, default, read
 from opmatrix.bench.spec import Row
 from opmatrix.declaration.load import Operator, load_operator
-from opmatrix.errors import SpecError
+from opmatrix.errors import SpecError, UsageError
 from opmatrix.project.paths import Paths
-from opmatrix.spec import Random
+from opmatrix.spec import Case, Model, Random
 from tests.support.projects import ROOT
 
 HEAD = """from opmatrix.bench.spec import Bench, Function, OnnxModel, OnnxNode, Row
@@ -95,6 +96,14 @@ def test_without_a_file_rows_are_the_largest_cases_of_each_dtype(operator: tuple
         "float16": "plain_float16",
         "bfloat16": "plain_bfloat16",
     }
+
+
+def test_cases_of_which_none_can_be_timed(operator: tuple[Paths, Operator]) -> None:
+    paths, declared = operator
+    empty = Case(name="empty", inputs={"x": Random(shape=(0,)), "y": Random(shape=(0,))})
+    none = replace(declared, models=(Model(name="m", types={"T": "float32"}, cases=(empty,)),))
+    with pytest.raises(UsageError, match=r"^ops/dual_residual/cases\.py has no case .* in ops/.*/bench\.py$"):
+        read(paths, none)
 
 
 def test_sizes_and_functions_give_the_cost() -> None:

@@ -48,9 +48,11 @@ def test_a_copy_loop_copies_each_byte(name: str, threads: int, count: int, libra
     assert (target[:-1] == source).all() and target[-1] == 0
 
 
-def test_a_loop_says_what_a_pass_does(library: Path) -> None:
+def test_a_loop_counts_what_a_pass_does(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert roofline.copy_loop(library, moved=1 << 16, threads=1).amount == 1 << 16
     assert roofline.copy_loop(library, moved=1, threads=1).amount == 128
+    monkeypatch.setattr(roofline, "_MOST", 1 << 20)
+    assert roofline.copy_loop(library, moved=10**15, threads=1).amount == 1 << 20, "a row that is too large to copy"
     single, double, two = (
         roofline.fma_loop(library, dtype=dtype, threads=threads)
         for dtype, threads in (("float32", 1), ("float64", 1), ("float64", 2))

@@ -1,8 +1,9 @@
-"""Real runs of `doit bench`: an operator beside its peers, a crash, and a planted slowdown beside its revision."""
+"""Real runs of `doit bench`: an operator and its peers, a crash, and a planted slowdown since a revision."""
 
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,96 +16,10 @@ from opmatrix.engine.doit_tasks import REPORT
 from opmatrix.project.paths import Paths
 from tests.bench.test_records import schema
 from tests.support.json_schema import mistakes
-from tests.support.projects import ROOT, replace_in, write_files
+from tests.support.projects import ROOT, replace_in
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.mark.slow]
 
-SPEC = '''"""Halve and add one, many times."""
-
-from opmatrix.spec import Input, OnnxOp, OpSpec, Output, SameAs, Tolerance, TorchOp
-
-SPEC = OpSpec(
-    name="passes",
-    summary="Halve and add one, many times.",
-    torch=TorchOp(name="bench_ops::passes"),
-    onnx=OnnxOp(domain="bench_ops", op_type="Passes"),
-    inputs=(Input(name="x", type="float32", dims=("N",)),),
-    outputs=(Output(name="y", type="float32", shape=SameAs(input="x")),),
-    lowerings=("custom", "decomposed"),
-    reference="torch",
-    tolerances={
-        "custom": {"float32": Tolerance(rtol=1e-6, atol=0.0)},
-        "decomposed": {"float32": Tolerance(rtol=1e-6, atol=0.0)},
-    },
-)
-'''
-CASES = """from opmatrix.spec import Case, Model, Random
-
-MODELS = (Model(name="plain", cases=(Case(name="plain", inputs={"x": Random(shape=(8,))}),)),)
-"""
-REFERENCE = """def passes(x):
-    for _ in range(200):
-        x = x / 2 + 1
-    return x
-"""
-LOWERING = """def decomposed(g, x):
-    half, one = g.constant(0.5, "float32"), g.constant(1.0, "float32")
-    for _ in range(200):
-        x = g.op("Add", g.op("Mul", x, half), one)
-    return x
-"""
-KERNEL = """#pragma once
-
-#include <cstdint>
-
-#include "opmatrix/tensor_view.h"
-
-namespace opmatrix::passes {
-
-inline void passes(TensorView<const float> x, TensorView<float> y) {
-  for (std::int64_t i = 0; i < x.numel(); ++i) {
-    float value = x.data[i];
-    for (int pass = 0; pass < 200; ++pass) value = value * 0.5F + 1.0F;
-    y.data[i] = value;
-  }
-}
-
-}  // namespace opmatrix::passes
-"""
-BENCH = """import numpy as np
-
-from opmatrix.bench.spec import Bench, Function, OnnxModel, OnnxNode, Row
-from opmatrix.spec import Random
-
-
-def wrong(x):
-    return x * 0 + 3
-
-
-def kills(x):
-    import os, signal
-
-    os.kill(os.getpid(), signal.SIGSEGV)
-
-
-BENCH = Bench(
-    rows=(
-        Row(name="plain", inputs={"x": Random(shape=(256,))}),
-        Row(name="no_truth", inputs={"x": Random(shape=(64,))}, no_truth="it is known"),
-        Row(name="crash", inputs={"x": Random(shape=(64,))}),
-    ),
-    peers=(
-        Function(name="wrong", function=wrong, takes="numpy", rows=("plain",)),
-        Function(name="raises", function=lambda x: 1 / 0, compile=False, rows=("plain",)),
-        Function(name="elsewhere", function="no_such_module:f", compile=False, rows=("plain",)),
-        Function(name="kills", function=kills, compile=False, rows=("crash",)),
-        OnnxNode(name="Neg", op_type="Neg", outputs=lambda made: {}, rows=("plain",)),
-        OnnxNode(name="lost", op_type="X", domain="d", library="libx.so", rows=("plain",)),
-        OnnxModel(name="graph", path="peers/neg.onnx", rows=("plain",)),
-    ),
-    flops="400*N",
-)
-"""
 GIT = ("git", "-c", "user.name=bench", "-c", "user.email=bench@localhost")
 
 
@@ -115,20 +30,12 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from onnx import TensorProto, helper
 
     folder = tmp_path_factory.mktemp("project")
-    write_files(
-        folder,
-        {
-            "ops/passes/spec.py": SPEC,
-            "ops/passes/cases.py": CASES,
-            "ops/passes/reference.py": REFERENCE,
-            "ops/passes/lowering.py": LOWERING,
-            "ops/passes/bench.py": BENCH,
-            "native/passes/kernel.h": KERNEL,
-            "dodo.py": (ROOT / "dodo.py").read_text(),
-            "pyproject.toml": (ROOT / "pyproject.toml").read_text(),
-            ".gitignore": "build/\n",
-        },
+    shutil.copytree(
+        ROOT / "tests/projects/passes", folder, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True
     )
+    for name in ("dodo.py", "pyproject.toml"):
+        shutil.copy(ROOT / name, folder)
+    (folder / ".gitignore").write_text("build/\n")
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N"]) for name in ("x", "y")]
     graph = helper.make_graph([helper.make_node("Neg", ["x"], ["y"])], "neg", ends[:1], ends[1:])
     (folder / "ops/passes/peers").mkdir()
@@ -146,7 +53,7 @@ def bench(project: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=project, capture_output=True, text=True)
 
 
-def test_an_operator_beside_its_peers(project: Path) -> None:
+def test_an_operator_and_its_peers(project: Path) -> None:
     journal = Journal(str(Paths(project).state), None)
     journal.record(REPORT, key="k", detail={})
     journal.dump()
@@ -163,7 +70,7 @@ def test_an_operator_beside_its_peers(project: Path) -> None:
         "reference compiled": "left out by --no-compile",
         "raises": "ZeroDivisionError: division by zero",
         "elsewhere": "no_such_module is not installed",
-        "kills": "not in this row, as bench.py says",
+        "kills": "bench.py leaves it out of this row",
         "lost": "no library 'libx.so' in the project",
     }
     assert plain["bytes"] == 2 * 4 * 256 and plain["flops"] == 400 * 256 and plain["bound"] == "compute"
@@ -171,6 +78,7 @@ def test_an_operator_beside_its_peers(project: Path) -> None:
         assert by_name[name]["error"]["tolerance_used"] <= 1 and by_name[name]["error"]["output"] == "y", name
     assert by_name["wrong"]["error"]["absolute"] == pytest.approx(1.0)
     assert by_name["graph"]["error"]["tolerance_used"] > 1e5
+    assert by_name["itself"]["error"]["tolerance_used"] <= 1
     assert by_name["Neg"]["error"]["problem"] == "it has no output that the truth has"
     ours = by_name["torch library"]
     assert 0.01 < ours["roofline"] < 1.1 and ours["seconds"]["low"] <= ours["seconds"]["median"]
@@ -178,9 +86,10 @@ def test_an_operator_beside_its_peers(project: Path) -> None:
     ratios = {(one["ours"], one["peer"]): one for one in plain["ratios"]}
     assert {*ratios} == {
         ("torch library", "reference"), ("torch library", "wrong"),
-        ("ORT library", "decomposed"), ("ORT library", "Neg"), ("ORT library", "graph"),
+        ("ORT library", "decomposed"), ("ORT library", "Neg"), ("ORT library", "itself"), ("ORT library", "graph"),
     }  # fmt: skip
-    assert ratios["torch library", "reference"]["high"] < 0.5, "one loop beside 400 calls of torch"
+    assert ratios["torch library", "reference"]["high"] < 0.5, "one loop is faster than 400 calls of torch"
+    assert 0.7 < ratios["ORT library", "itself"]["median"] < 1.4, "the same library twice"
     assert {one["error"]["problem"] for one in no_truth["contestants"] if one["error"]} == {"it is known"}
     assert f"{by_name['wrong']['name']} " in done.stdout and "build/bench/passes/bench.json" in done.stdout
 

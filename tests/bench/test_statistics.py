@@ -83,25 +83,6 @@ def test_the_interval_at_the_end_has_the_true_ratio(most: int) -> None:
     assert narrow < 0.1 if most == 20 else narrow > 0.9
 
 
-def test_a_look_at_each_round_would_stop_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the high confidence of a look and the few looks are for: with a usual interval, looked at after each round,
-    less than 93% have the true ratio."""
-    monkeypatch.setattr(statistics, "is_look", lambda rounds: True)
-    chance, ends = random.Random(0), []
-    for _ in range(200):
-        ours: list[float] = []
-        peer: list[float] = []
-        while True:
-            one, other = round_of(chance, true=1.0)
-            ours.append(one)
-            peer.append(other)
-            found = median_interval([a / b for a, b in zip(ours, peer, strict=True)], confidence=0.9)
-            if is_narrow(found, len(ours)) or len(ours) == 150:
-                ends.append(found.low <= 1 <= found.high)
-                break
-    assert sum(ends) / len(ends) < 0.93
-
-
 def test_looks_are_few() -> None:
     assert [n for n in range(1, 2001) if is_look(n)] == [*LOOKS, 1500, 2000]
     assert not is_narrow(median_interval([1.0] * 11), 11) and is_narrow(median_interval([1.0] * 12), 12)

@@ -157,6 +157,14 @@ def test_every_choice_of_dtypes_has_a_kernel_call() -> None:
     assert "run<float, bool>(" in files["torch.cc"]
 
 
+def test_only_an_elementwise_operator_looks_at_memory_formats() -> None:
+    usual, elementwise = (cpp_bindings.render(replace(plain(), elementwise=value)) for value in (False, True))
+    assert "Format" not in usual["torch.cc"] and "elementwise" not in usual["torch.cc"]
+    assert '#include "torch_elementwise.h"' in elementwise["torch.cc"]
+    assert "common_format.view<float>(x)" in elementwise["torch.cc"]
+    assert elementwise["ort.cc"] == usual["ort.cc"] and elementwise["checks.h"] == usual["checks.h"]
+
+
 def test_a_library_of_several_operators() -> None:
     text = cpp_bindings.ort_library(["one", "two"])
     assert "{one::ort_operator(), two::ort_operator()}" in text

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from opmatrix.commands.bench import INTERRUPTED, Bench
 from opmatrix.commands.bench_revision import Revision, commit_of
 from opmatrix.declaration.load import load_operator
+from opmatrix.engine.lock import hold
 from opmatrix.errors import UsageError
 from opmatrix.project.paths import Paths
 from tests.support.projects import ROOT, write_files
@@ -28,7 +30,10 @@ def doit(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
         (["--budget", "0", "nms"], "doit bench: --budget takes seconds above 0, found 0\n"),
         (["--budget", "long"], "doit bench: --budget takes a number: "),
         (["group_nrom"], "no operator 'group_nrom' in ops/, there is: "),
-        (["gelu"], "doit bench: gelu: it has no library of its own: torch and ONNX Runtime have the kernels"),
+        (
+            ["gelu"],
+            "doit bench: gelu: opmatrix builds no library of it, because torch and ONNX Runtime have the kernels: ",
+        ),
         (["nms", "--budget", "9"], "'--budget' is taken for an operator: options come before operators\n"),
         (["--against", "no-such-revision", "nms"], "--against: git knows no revision 'no-such-revision', allowed: "),
         (["--against", "--all", "nms"], "--against: git knows no revision '--all', allowed: "),
@@ -45,6 +50,26 @@ def test_without_a_file_of_rows_an_operator_must_be_named(tmp_path: Path) -> Non
     done = doit("bench", cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr.startswith("doit bench: no operator has a file ops/<name>/bench.py. Name an operator to time")
+
+
+def test_a_build_folder_that_another_run_uses(tmp_path: Path) -> None:
+    names = ("dodo.py", "pyproject.toml", *(f"ops/dual_residual/{file}.py" for file in ("spec", "cases", "reference")))
+    write_files(tmp_path, {name: (ROOT / name).read_text() for name in names})
+    with hold(Paths(tmp_path).lock):
+        done = doit("bench", "dual_residual", cwd=tmp_path)
+    assert done.returncode == 3 and done.stderr.startswith(f"another run is at work in {tmp_path}/build: process ")
+    assert "Run: doit" not in done.stderr, "no step failed"
+
+
+def test_ctrl_c_while_it_compiles(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(subprocess, "run", interrupted)
+    options = {"budget": 1.0, "threads": 0, "row": "", "against": "", "no_compile": False}
+    assert Bench().execute(options, ["nms"]) == INTERRUPTED
+    assert capsys.readouterr().err.startswith("interrupted; ")
 
 
 def test_a_folder_in_no_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

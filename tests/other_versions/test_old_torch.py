@@ -91,6 +91,11 @@ def torchs_own(old: Environment, calls: Iterable[str]) -> list[str]:
     return [call for call in calls if "'meta'" in call] if old.torch == "1.13" else []
 
 
+def allowed(old: Environment, calls: Iterable[str]) -> list[str]:
+    """Return the calls that this torch serves: those before 2.6 make empty tensors whose strides overflow."""
+    return [call for call in calls if "2**40" in call] if old.torch in ("1.13", "2.0") else []
+
+
 def test_group_norm_has_the_same_messages(layout: Paths, old: Environment) -> None:
     calls = [*plain.CALLS, *plain.REFUSED]
     done = old.run("-c", plain.PROGRAM, library(layout, old, "group_norm"), json.dumps(calls))
@@ -106,7 +111,7 @@ def test_group_norm_has_the_same_messages(layout: Paths, old: Environment) -> No
 def test_other_operators_have_the_same_messages(name: str, layout: Paths, old: Environment) -> None:
     spec = load_operator(layout, name).spec
     assert spec.torch is not None
-    calls = kinds.TORCH[name]
+    calls = {call: text for call, text in kinds.TORCH[name].items() if call not in allowed(old, kinds.TORCH[name])}
     done = old.run(
         "-c", kinds.TORCH_PROGRAM, library(layout, old, name), spec.torch.name, kinds.RIGHT_TORCH[name],
         json.dumps([*calls]),

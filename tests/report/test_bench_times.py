@@ -77,7 +77,7 @@ DAMAGED: dict[str, tuple[str, str]] = {
     "NaN": (json.dumps(with_row(bytes=float("nan"))), "found nan, allowed: a number from 0 on"),
     "infinite": (json.dumps(with_row(copy=float("inf"))), "found inf, allowed"),
     "negative": (json.dumps(with_row(flops=-1)), "found -1, allowed"),
-    "a text": (json.dumps(with_row(fma="fast")), "found 'fast', allowed"),
+    "not a number": (json.dumps(with_row(fma="fast")), "found 'fast', allowed"),
     "no time": (json.dumps(with_row(ratios=[{"ours": "a", "peer": "b", "median": 0, "low": 0, "high": 0}])),
                 "found a median of 0"),
 }  # fmt: skip

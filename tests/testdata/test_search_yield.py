@@ -83,6 +83,25 @@ def test_a_weak_search(why: str, tmp_path: Path) -> None:
     assert any(re.search(expected, message) for message in found), found
 
 
+def test_an_elementwise_operator_needs_inputs_with_four_or_five_axes(tmp_path: Path) -> None:
+    for dims, shape in ((("...",), (2,)), (("N", "M", 1, 1), (2, 3, 1, 1))):
+        x, w = SPEC.inputs
+        spec = replace(SPEC, inputs=(replace(x, dims=dims), replace(w, dims=None, same_as="x", optional=False)))
+        case = Case(name="only", inputs={"x": Random(shape=shape), "w": Random(shape=shape)})
+        models = (Model(name="one", types={"T": "float32"}, cases=(case,)),)
+        operator = Operator(spec=replace(spec, elementwise=True), models=models)
+        found = drawn(Paths(tmp_path), RIGHT, operator)
+        weak = [why for why in measure(operator, found)["weak"] if "elementwise" in why]
+        shapes = {(*one.model.types.values(), one.arrays[0].shape) for one in found.cases}
+        if dims == ("...",):
+            assert weak == []
+            for dtype in ("float32", "float64"):
+                assert {(dtype, (2, 3, 4, 5)), (dtype, (2, 3, 2, 4, 5))} <= shapes
+        else:
+            (why,) = weak
+            assert "no random input has four or five axes with several channels and several pixels, so that" in why
+
+
 def test_a_slow_reference_has_no_large_inputs(tmp_path: Path) -> None:
     """Of a reference whose time grows with the square, the largest inputs are dropped, and counted."""
     slow = "np.subtract.outer(x.ravel(), x.ravel()).sum() if x.size > 1000 else 0; return x"

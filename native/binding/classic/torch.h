@@ -103,7 +103,7 @@ class Input {
   Input(const char* op, const char* name, Value& value) : Input(op, name, std::move(value)) {}
 
   /// Throws unless the tensor is defined, on the CPU and dense. Everything below needs that.
-  void check_dense() {
+  void check_dense(bool /*known*/) {  // to look at a tensor costs next to nothing here
     KERNEL_CHECK(tensor_.defined(), op_, ": ", name_, " must be a tensor, got an undefined one");
     const at::Device device = tensor_.device();
     KERNEL_CHECK(device.is_cpu(), op_, ": ", name_, " must be on the CPU, got a tensor on ",
@@ -122,11 +122,13 @@ class Input {
 
   DType dtype() const { return dtype_; }
   Sizes sizes() const { return sizes_; }
+  const at::Tensor& tensor() const { return tensor_; }
+  bool is_contiguous() const { return tensor_.is_contiguous(); }
 
   /// The elements in C order: a view of torch's memory, or of a copy that this object owns.
   template <typename T>
   TensorView<const T> view() {
-    if (!tensor_.is_contiguous()) {
+    if (!is_contiguous()) {
       copy_ = ask(op_, "copy an argument that is not contiguous", [&] { return tensor_.contiguous(); });
     }
     const at::Tensor& source = copy_.defined() ? copy_ : tensor_;
@@ -178,9 +180,9 @@ class Registration {
  public:
   using Kernel = void (*)(Value* stack, std::uint64_t arguments, std::uint64_t results);
 
-  /// `schema` is without the namespace. `source` appears in torch's messages.
-  Registration(const char* space, const char* name, const char* schema, Kernel kernel, const char* source,
-               Since = Since::torch_2_9) noexcept {
+  /// `schema` is without the namespace. `source` appears in torch's messages. `kernel` takes tensors of every kind.
+  Registration(const char* space, const char* name, const char* schema, Kernel kernel, Kernel /*dense*/,
+               const char* source, Since = Since::torch_2_9) noexcept {
     using Library = ::torch::Library;
     try {
       auto boxed = std::make_unique<Boxed>(kernel);

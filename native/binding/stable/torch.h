@@ -121,22 +121,14 @@ class Input {
   Input(const char* op, const char* name, StableIValue value)
       : op_(op), name_(name), tensor_(std::bit_cast<AtenTensorHandle>(value)) {}
 
-  /// Throws unless the tensor is defined, on the CPU and dense. Everything below needs that.
-  void check_dense() {
+  /// Throws unless the tensor is defined, on the CPU and dense. Everything below needs that. `known`: it is, if it is
+  /// defined.
+  void check_dense(bool known) {
     std::int32_t number = 0;
     check_call(aoti_torch_get_dtype(tensor_.get(), &number), op_, "tell the dtype of an argument");
     dtype_ = to_dtype(number);
     if (dtype_ == DType::other) check_defined();  // an undefined tensor has no dtype of ours
-    std::int32_t device = 0;
-    check_call(aoti_torch_get_device_type(tensor_.get(), &device), op_, "tell the device of an argument");
-    KERNEL_CHECK(device == codes.cpu, op_, ": ", name_, " must be on the CPU, got a tensor on ",
-                 device == aoti_torch_device_type_cuda()   ? "CUDA"
-                 : device == aoti_torch_device_type_meta() ? "the meta device"
-                                                           : "another device");
-    std::int32_t layout = 0;
-    check_call(aoti_torch_get_layout(tensor_.get(), &layout), op_, "tell the layout of an argument");
-    KERNEL_CHECK(layout == codes.dense, op_, ": ", name_,
-                 " must be a dense tensor, got a sparse or otherwise packed one");
+    if (!known) check_place();
     std::int64_t* sizes = nullptr;  // checked first: a nested tensor has the strided layout but no sizes
     check_call(aoti_torch_get_sizes(tensor_.get(), &sizes), op_, "tell the sizes of an argument");
     check_call(aoti_torch_get_dim(tensor_.get(), &sizes_.rank), op_, "tell the rank of an argument");
@@ -145,12 +137,18 @@ class Input {
 
   DType dtype() const { return dtype_; }
   Sizes sizes() const { return sizes_; }
+  const Tensor& tensor() const { return tensor_; }
+
+  bool is_contiguous() const {
+    bool contiguous = false;
+    check_call(aoti_torch_is_contiguous(tensor_.get(), &contiguous), op_, "look at an argument");
+    return contiguous;
+  }
 
   /// The elements in C order: a view of torch's memory, or of a copy that this object owns.
   template <typename T>
   TensorView<const T> view() {
-    bool contiguous = false;
-    check_call(aoti_torch_is_contiguous(tensor_.get(), &contiguous), op_, "look at an argument");
+    const bool contiguous = is_contiguous();
     if (!contiguous) copy_ = contiguous_copy();
     const Tensor& source = contiguous ? tensor_ : copy_;
     return {source.data<const T>(), sizes_};
@@ -178,6 +176,19 @@ class Input {
   }
 
  private:
+  void check_place() const {
+    std::int32_t device = 0;
+    check_call(aoti_torch_get_device_type(tensor_.get(), &device), op_, "tell the device of an argument");
+    KERNEL_CHECK(device == codes.cpu, op_, ": ", name_, " must be on the CPU, got a tensor on ",
+                 device == aoti_torch_device_type_cuda()   ? "CUDA"
+                 : device == aoti_torch_device_type_meta() ? "the meta device"
+                                                           : "another device");
+    std::int32_t layout = 0;
+    check_call(aoti_torch_get_layout(tensor_.get(), &layout), op_, "tell the layout of an argument");
+    KERNEL_CHECK(layout == codes.dense, op_, ": ", name_,
+                 " must be a dense tensor, got a sparse or otherwise packed one");
+  }
+
   void check_defined() const {
     bool defined = false;
     check_call(aoti_torch_is_defined(tensor_.get(), &defined), op_, "look at an argument");
@@ -236,8 +247,9 @@ class Registration {
  public:
   using Kernel = void (*)(Value* stack, std::uint64_t arguments, std::uint64_t results);
 
-  /// `schema` is without the namespace. `source` appears in torch's messages.
-  Registration(const char* space, const char* name, const char* schema, Kernel kernel, const char* source,
+  /// `schema` is without the namespace. `source` appears in torch's messages. `kernel` takes tensors of every kind;
+  /// `dense` those that torch has found to be dense and on the CPU.
+  Registration(const char* space, const char* name, const char* schema, Kernel kernel, Kernel dense, const char* source,
                Since since = Since::torch_2_9) noexcept {
     try {
       KERNEL_CHECK(aoti_torch_aten_new_empty != nullptr, name, ": needs torch 2.9 or newer");  // the newest function
@@ -247,12 +259,9 @@ class Registration {
       check_call(aoti_torch_library_init_fragment(space, source, 0, &definition_), name, "open its namespace");
       check_call(aoti_torch_library_def(definition_, schema), name, kDefine);
       // For every device and layout, so that the binding's own checks reject unsupported ones with a clear message.
-      check_call(aoti_torch_library_init_impl(space, "CompositeExplicitAutograd", source, 0, &implementation_), name,
-                 "open its namespace");
-      constexpr std::uint64_t kBuiltFor = 0x020A'0000'0000'0000;  // 2.10: how torch passes lists and strings
-      check_call(since == Since::torch_2_9 ? aoti_torch_library_impl(implementation_, name, kernel)
-                                           : torch_library_impl(implementation_, name, kernel, kBuiltFor),
-                 name, "take its kernel");
+      implement(any_, space, name, "CompositeExplicitAutograd", kernel, source, since);
+      // torch uses this one where it finds nothing but dense tensors on the CPU; four shims would ask for it again.
+      implement(cpu_, space, name, "CPU", dense, source, since);
     } catch (const Error& error) {
       registration_error = error;
       std::fprintf(stderr, "opmatrix: %s::%s\n", space, error.what());
@@ -261,13 +270,24 @@ class Registration {
   Registration(const Registration&) = delete;
   Registration& operator=(const Registration&) = delete;
   ~Registration() {
-    if (implementation_ != nullptr) aoti_torch_delete_library_object(implementation_);
-    if (definition_ != nullptr) aoti_torch_delete_library_object(definition_);
+    for (TorchLibraryHandle library : {cpu_, any_, definition_}) {
+      if (library != nullptr) aoti_torch_delete_library_object(library);
+    }
   }
 
  private:
+  static void implement(TorchLibraryHandle& library, const char* space, const char* name, const char* key,
+                        Kernel kernel, const char* source, Since since) {
+    check_call(aoti_torch_library_init_impl(space, key, source, 0, &library), name, "open its namespace");
+    constexpr std::uint64_t kBuiltFor = 0x020A'0000'0000'0000;  // 2.10: how torch passes lists and strings
+    check_call(since == Since::torch_2_9 ? aoti_torch_library_impl(library, name, kernel)
+                                         : torch_library_impl(library, name, kernel, kBuiltFor),
+               name, "take its kernel");
+  }
+
   TorchLibraryHandle definition_ = nullptr;
-  TorchLibraryHandle implementation_ = nullptr;
+  TorchLibraryHandle any_ = nullptr;
+  TorchLibraryHandle cpu_ = nullptr;
 };
 
 }  // namespace opmatrix::torch

@@ -56,6 +56,7 @@ extern "C" {
 [[gnu::weak]] AOTITorchError aoti_torch_get_dtype(AtenTensorHandle tensor, std::int32_t* dtype);
 [[gnu::weak]] AOTITorchError aoti_torch_get_dim(AtenTensorHandle tensor, std::int64_t* dim);
 [[gnu::weak]] AOTITorchError aoti_torch_get_sizes(AtenTensorHandle tensor, std::int64_t** sizes);
+[[gnu::weak]] AOTITorchError aoti_torch_get_strides(AtenTensorHandle tensor, std::int64_t** strides);
 [[gnu::weak]] AOTITorchError aoti_torch_get_data_ptr(AtenTensorHandle tensor, void** data);
 [[gnu::weak]] AOTITorchError aoti_torch_copy_(AtenTensorHandle self, AtenTensorHandle source,
                                               std::int32_t non_blocking);

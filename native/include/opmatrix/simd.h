@@ -82,17 +82,6 @@ inline constexpr bool kSame<A, A> = true;
 template <typename T>
 inline constexpr bool kFloating = kSame<T, float> || kSame<T, double>;
 
-template <bool kFirst, typename A, typename B>
-struct Selected {
-  using type = A;
-};
-template <typename A, typename B>
-struct Selected<false, A, B> {
-  using type = B;
-};
-template <bool kFirst, typename A, typename B>
-using Select = typename Selected<kFirst, A, B>::type;
-
 /// The integers of a size.
 template <int kSize>
 struct Whole;
@@ -301,9 +290,7 @@ template <typename U, typename V>
   constexpr int N = kCount<V>;
   if constexpr (kSame<T, U>) {
     return v;
-  } else if constexpr (sizeof(T) <= 2 && kFloating<U>) {
-    return converted<U>(converted<std::int32_t>(v));
-  } else if constexpr (kFloating<T> && sizeof(U) <= 2) {
+  } else if constexpr ((sizeof(T) <= 2 && kFloating<U>) || (kFloating<T> && sizeof(U) <= 2)) {
     return converted<U>(converted<std::int32_t>(v));
   } else if constexpr (sizeof(T) == 4 && sizeof(U) == 1) {
     return converted<U>(converted<std::uint16_t>(v));
@@ -327,35 +314,36 @@ template <typename U, typename V>
       if constexpr (kSize == 16 && !kFloat) return __builtin_ia32_cvtdq2pd(in_register(v));
     } else if constexpr (!kFloating<U> && sizeof(U) == 4 && sizeof(T) <= 2) {
       constexpr bool kByte = sizeof(T) == 1;
-      using From = Vec<Select<kByte, char, short>, kByte ? 16 : 8>;
+      using Chars = Vec<char, 16>;
+      using Shorts = Vec<short, 8>;
 #if defined(__AVX512F__)
-      using Short = Vec<short, 16>;
+      using Shorts16 = Vec<short, 16>;
       using To = Vec<int, 16>;
       if constexpr (kSize == 64 && kByte && kPositive)
-        return (Vec<U, N>)__builtin_ia32_pmovzxbd512_mask((From)v, To{}, kAll16);
+        return (Vec<U, N>)__builtin_ia32_pmovzxbd512_mask((Chars)v, To{}, kAll16);
       if constexpr (kSize == 64 && kByte && !kPositive)
-        return (Vec<U, N>)__builtin_ia32_pmovsxbd512_mask((From)v, To{}, kAll16);
+        return (Vec<U, N>)__builtin_ia32_pmovsxbd512_mask((Chars)v, To{}, kAll16);
       if constexpr (kSize == 64 && !kByte && kPositive)
-        return (Vec<U, N>)__builtin_ia32_pmovzxwd512_mask((Short)v, To{}, kAll16);
+        return (Vec<U, N>)__builtin_ia32_pmovzxwd512_mask((Shorts16)v, To{}, kAll16);
       if constexpr (kSize == 64 && !kByte && !kPositive)
-        return (Vec<U, N>)__builtin_ia32_pmovsxwd512_mask((Short)v, To{}, kAll16);
+        return (Vec<U, N>)__builtin_ia32_pmovsxwd512_mask((Shorts16)v, To{}, kAll16);
 #endif
 #if defined(__AVX2__)
       if constexpr (kSize == 32 && kByte && kPositive)
-        return (Vec<U, N>)__builtin_ia32_pmovzxbd256((From)in_register(v));
+        return (Vec<U, N>)__builtin_ia32_pmovzxbd256((Chars)in_register(v));
       if constexpr (kSize == 32 && kByte && !kPositive)
-        return (Vec<U, N>)__builtin_ia32_pmovsxbd256((From)in_register(v));
-      if constexpr (kSize == 32 && !kByte && kPositive) return (Vec<U, N>)__builtin_ia32_pmovzxwd256((From)v);
-      if constexpr (kSize == 32 && !kByte && !kPositive) return (Vec<U, N>)__builtin_ia32_pmovsxwd256((From)v);
+        return (Vec<U, N>)__builtin_ia32_pmovsxbd256((Chars)in_register(v));
+      if constexpr (kSize == 32 && !kByte && kPositive) return (Vec<U, N>)__builtin_ia32_pmovzxwd256((Shorts)v);
+      if constexpr (kSize == 32 && !kByte && !kPositive) return (Vec<U, N>)__builtin_ia32_pmovsxwd256((Shorts)v);
 #endif
       if constexpr (kSize == 16 && kByte && kPositive)
-        return (Vec<U, N>)__builtin_ia32_pmovzxbd128((From)in_register(v));
+        return (Vec<U, N>)__builtin_ia32_pmovzxbd128((Chars)in_register(v));
       if constexpr (kSize == 16 && kByte && !kPositive)
-        return (Vec<U, N>)__builtin_ia32_pmovsxbd128((From)in_register(v));
+        return (Vec<U, N>)__builtin_ia32_pmovsxbd128((Chars)in_register(v));
       if constexpr (kSize == 16 && !kByte && kPositive)
-        return (Vec<U, N>)__builtin_ia32_pmovzxwd128((From)in_register(v));
+        return (Vec<U, N>)__builtin_ia32_pmovzxwd128((Shorts)in_register(v));
       if constexpr (kSize == 16 && !kByte && !kPositive)
-        return (Vec<U, N>)__builtin_ia32_pmovsxwd128((From)in_register(v));
+        return (Vec<U, N>)__builtin_ia32_pmovsxwd128((Shorts)in_register(v));
     }
 #endif
     return __builtin_convertvector(v, Vec<U, N>);

@@ -1,7 +1,8 @@
-"""How far the outputs of a contestant are from the truth: the reference, evaluated in float64 or longdouble."""
+"""Errors of the outputs of a contestant, compared with the reference in float64 or longdouble."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from opmatrix.project.paths import Paths
 from opmatrix.spec import Model, Tolerance
 from opmatrix.testdata.arrays import Array
 from opmatrix.testdata.case_arrays import reference_attributes
+from opmatrix.testdata.compare import EXACT, blocks_of
 from opmatrix.testdata.dtypes import rounded
 from opmatrix.testdata.numpy_reference import Reference, widened
 from opmatrix.testdata.truth import declared_judge
@@ -46,26 +48,30 @@ def errors(actual: Mapping[str, Array], expected: Mapping[str, Array], tolerance
             return Errors(output=name, problem=f"output {name!r} has the shape {made.shape}, the truth {wanted.shape}")
         if made.dtype.kind in "OU":
             continue
-        found = _error(made, wanted, tolerances.get(str(made.dtype), Tolerance(rtol=0.0, atol=0.0)))
-        one = Errors(output=name, absolute=found[0], tolerance_used=found[1])
+        tolerance = tolerances.get(str(made.dtype), EXACT)
+        blocks = [_error(a, e, tolerance) for _, a, e in blocks_of(made, wanted)]
+        absolute, used = (max(values) for values in zip(*blocks, strict=True))
+        one = Errors(output=name, absolute=absolute, tolerance_used=used)
+        if used and str(made.dtype) not in tolerances and made.dtype.kind not in "biu":
+            one = Errors(output=name, absolute=absolute, problem=f"the operator has no tolerance for {made.dtype}")
         if worst is None or _of(one) > _of(worst):
             worst = one
     return worst or Errors(problem="it has no output that the truth has")
 
 
 def _of(found: Errors) -> float:
-    return found.tolerance_used or 0.0
+    return math.inf if found.problem else found.tolerance_used or 0.0
 
 
 def _error(made: Array, wanted: Array, tolerance: Tolerance) -> tuple[float, float]:
-    """Return the largest absolute error, and the largest fraction of the tolerance; inf where only one is finite.
+    """Return the largest absolute error of a block, and the largest fraction of the tolerance; inf where only one is
+    finite.
 
     The fraction is that of the verdicts: the truth is rounded to the dtype of the output first.
     """
     wide: Any = np.longdouble
     with np.errstate(all="ignore"):
-        actual, exact = made.astype(wide).ravel(), wanted.astype(wide).ravel()
-        truth = rounded(wanted, made.dtype).astype(wide).ravel()
+        actual, exact, truth = made.astype(wide), wanted.astype(wide), rounded(wanted, made.dtype).astype(wide)
         same = (actual == truth) | (np.isnan(actual) & np.isnan(truth))
         beyond = np.where(np.isfinite(actual) & np.isfinite(truth), np.abs(actual - truth), np.inf)
         limit = tolerance.atol + tolerance.rtol * np.abs(truth)

@@ -1,8 +1,8 @@
-"""Time two builds of an operator in turns, in processes of their own, and find rows that are slower.
+"""Time two builds of an operator in turns, each in its own process, and find rows that are slower.
 
-A generation is three processes: this build, a copy of it, and the build of the revision. What a process keeps for its
-life, such as the addresses of its memory, changes its times by some percent. So a row is judged by several generations;
-how far the copy differs from this build, and generations from each other, is the noise.
+A generation is three processes: this build, a copy of it, and the build of the revision. What stays the same in a
+process, such as the addresses of its memory, changes its times by some percent. So a row is judged by several
+generations. The noise is the difference between the copy and this build, and between generations.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Build:
 
 @dataclass(kw_only=True)
 class Seen:
-    """What the generations of one row have given, by side."""
+    """The times of one row in each generation, by side."""
 
     changes: dict[Side, list[float]] = field(default_factory=lambda: {side: [] for side in _SIDES})
     noises: dict[Side, list[float]] = field(default_factory=lambda: {side: [] for side in _SIDES})
@@ -56,7 +56,7 @@ class Seen:
     skipped: dict[Side, str] = field(default_factory=dict)
 
     def judged(self, *, rows: int) -> dict[Side, Slowdown]:
-        """Return what is known of each side that was timed."""
+        """Return the judgement of each side that was timed."""
         return {
             side: slowdown(self.changes[side], self.noises[side], rows=rows)
             for side in _SIDES
@@ -86,12 +86,13 @@ def _row(
 ) -> Iterator[Record]:
     seen, chance, end = Seen(), random.Random(seed), time.monotonic() + _BUDGETS * job.budget
     judged: Mapping[Side, Slowdown] = {}
-    for generation in range(1, LAST + 1):
-        _generation(job, builds, row, arrays, threads, seen, chance)
-        if generation < 2:
+    for count in range(1, LAST + 1):
+        generation(job, builds, row, arrays, threads, seen, chance)
+        if count < 2:
             continue
-        judged = seen.judged(rows=rows)
-        if generation >= FIRST and (not any(one.undecided for one in judged.values()) or time.monotonic() > end):
+        # What is slower at the first look remains so: the second one has a level of its own.
+        judged = {**seen.judged(rows=rows), **{side: one for side, one in judged.items() if one.slower}}
+        if count >= FIRST and (not any(one.undecided for one in judged.values()) or time.monotonic() > end):
             break
         if not judged:
             break
@@ -113,7 +114,7 @@ def _row(
             yield {"side": side, "skipped": seen.skipped[side]}
 
 
-def _generation(
+def generation(
     job: Job,
     builds: Sequence[Build],
     row: Row,
@@ -143,6 +144,9 @@ def _generation(
             numbers = {n: _index(prepared[n], side) for n in order}
             found = [prepared[n][i] for n, i in numbers.items() if i is not None]
             if len(found) < len(builds):
+                if found:
+                    lacking = next(n for n, i in numbers.items() if i is None)
+                    seen.skipped[side] = f"{_SHOWN[lacking]} has no such library"
                 continue
             absent = [f"{_SHOWN[n]}: {prepared[n][i].skipped}" for n, i in numbers.items() if i is not None]
             if skipped := [why for why in absent if not why.endswith(": ")]:

@@ -1,7 +1,7 @@
 """What a row times: the operator in torch and in ONNX Runtime, and its peers, each as a function without arguments.
 
-Everything that a call does not repeat is done before: inputs are converted and bound, graphs are compiled. Tensors and
-sessions read the same memory. Outputs are new ones in each call, as a user's are.
+What a call does not repeat is done before: inputs are converted and bound, graphs are compiled. Tensors and sessions
+read the same memory. Each call allocates its outputs, as for a user.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ import onnx
 import onnxruntime as ort
 import torch
 
-from opmatrix.bench.models import as_contiguous, peer_model, row_model
+from opmatrix.bench.models import peer_model, row_model
 from opmatrix.bench.prepared import Side
 from opmatrix.bench.read import OWN, model_of
 from opmatrix.bench.spec import Bench, Function, OnnxModel, OnnxNode, Peer, Row
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.model_inputs import case_arguments, graph_inputs, graph_outputs
-from opmatrix.declaration.torch_signature import attribute_values, has_ort_library, written_schema
+from opmatrix.declaration.torch_signature import FOUR_BITS, attribute_values, has_ort_library, written_schema
 from opmatrix.errors import ExportError, OpmatrixError, one_line
 from opmatrix.files import load_module
 from opmatrix.ort_checks.sessions import ORT_ERRORS, explain
@@ -46,8 +46,8 @@ NO_COMPILE = "left out by --no-compile"
 
 @dataclass(frozen=True, kw_only=True)
 class Contestant:
-    """One call that is timed. `side`: the library of the operator that it is compared with. `outputs` takes what the
-    call returns to the operator's outputs by name, as far as it has them."""
+    """One call that is timed. `side`: the library of the operator that it is compared with. `outputs` converts what the
+    call returns to outputs of the operator by name; some may be missing."""
 
     name: str
     side: Side
@@ -215,7 +215,8 @@ class Entrants:
             fed = peer.inputs(
                 **self._by_name([*case_arguments(spec, self.model.cases[0], self.arrays)]), **self._values
             )
-        arrays = as_contiguous([*fed.values()] if isinstance(fed, Mapping) else fed)
+            fed = fed if isinstance(fed, Mapping | tuple | list) else (fed,)
+        arrays = [np.asarray(array, order="C") for array in (fed.values() if isinstance(fed, Mapping) else fed)]
         libraries = [self.paths.root / peer.library] if peer.library else []
         for library in libraries:
             if not library.is_file():
@@ -238,11 +239,11 @@ class Entrants:
         return {part.name: value for part, value in zip(self.operator.spec.inputs, fed, strict=True)}
 
     def _require(self, peer: Peer) -> None:
-        """Raise SkippedError where a peer has no part in this row."""
+        """Raise SkippedError for a row that the peer is not for."""
         if peer.rows and self.row.name not in peer.rows:
-            raise SkippedError("not in this row, as bench.py says")
+            raise SkippedError("bench.py leaves it out of this row")
         if peer.dtypes and not {*peer.dtypes} & {*self.row.types.values()}:
-            raise SkippedError(f"only {', '.join(peer.dtypes)}, as bench.py says")
+            raise SkippedError(f"bench.py limits it to {', '.join(peer.dtypes)}")
 
     def _converted(self, convert: Callable[..., Any] | None) -> Callable[[Any], Outputs]:
         if convert is None:
@@ -275,10 +276,9 @@ def bound(session: Any, feeds: Mapping[str, Array]) -> Callable[[], Any]:
     binding = session.io_binding()
     kept = []
     for name, array in feeds.items():
-        held = np.ascontiguousarray(array)
+        held = np.asarray(array, order="C")  # np.ascontiguousarray makes an axis for a scalar
         kept.append(held)
-        if held.dtype == np.object_:
-            raise SkippedError("it takes strings, which cannot be bound")
+        _require_bytes(held.dtype)
         element = onnx.helper.np_dtype_to_tensor_dtype(held.dtype)
         if held.size:
             binding.bind_input(name, "cpu", 0, element, held.shape, held.ctypes.data)
@@ -298,11 +298,18 @@ def bound(session: Any, feeds: Mapping[str, Array]) -> Callable[[], Any]:
     return call
 
 
+def _require_bytes(dtype: np.dtype[Any]) -> None:
+    """Raise SkippedError where the memory of a tensor of ONNX Runtime is not that of an array."""
+    if dtype == np.object_ or str(dtype) in FOUR_BITS:
+        raise SkippedError("doit bench cannot time strings and 4-bit numbers in ONNX Runtime")
+
+
 def read(binding: Any) -> list[Array]:
     """Return copies of the outputs that a call of `bound` has made, also of dtypes that NumPy lacks."""
     found = []
     for value in binding.get_outputs():
         dtype = numpy_dtype(str(onnx.helper.tensor_dtype_to_np_dtype(value.element_type())))  # type: ignore[arg-type]  # a DType by its name
+        _require_bytes(dtype)
         shape = tuple(value.shape())
         size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
         content = ctypes.string_at(value.data_ptr(), size) if size else b""

@@ -1,4 +1,4 @@
-"""A process that is forked for one row: it dies alone, begins with the same memory as others, waits for its turn."""
+"""A process that is forked for one row. If it dies, its parent goes on. All begin with the same memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measure the rows of an operator on one thread and on all, and return what `doit bench` writes of each."""
+"""Measure the rows of an operator on one thread and on all, and return a record for each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from opmatrix.bench.spec import Bench, Row
 from opmatrix.bench.statistics import Interval
 from opmatrix.bench.turns import Expected, Turns
 from opmatrix.declaration.load import Operator
-from opmatrix.errors import OpmatrixError, one_line
+from opmatrix.errors import DataError, OpmatrixError, one_line
 from opmatrix.project.paths import Paths
 from opmatrix.spec import given, shape_of
 from opmatrix.testdata.arrays import Array
@@ -34,20 +34,20 @@ class Processors:
     why_not_pinned: str = ""
 
     def of(self, threads: int) -> tuple[int, ...]:
-        """Return the processors for a process with so many threads: the last one for one thread, because Linux itself
-        prefers the first; none where it cannot be pinned."""
+        """Return the processors for a process with this number of threads: for one thread the last one, because Linux
+        itself prefers the first; none where it cannot be pinned."""
         if self.why_not_pinned:
             return ()
         return self.allowed[-1:] if threads == 1 else self.allowed
 
     @property
     def thread_counts(self) -> tuple[int, ...]:
-        """One thread, and as many as there are processors."""
+        """One, and the number of processors."""
         return tuple(dict.fromkeys((1, len(self.allowed))))
 
 
 def processors() -> Processors:
-    """Return the processors of this process; it is tried whether it may choose among them."""
+    """Return the processors of this process, and try whether it may choose among them."""
     allowed = tuple(sorted(os.sched_getaffinity(0)))
     try:
         os.sched_setaffinity(0, allowed)
@@ -58,7 +58,7 @@ def processors() -> Processors:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What to time: `budget` is in seconds of a row on a number of threads."""
+    """What to time. `budget`: seconds for each row and number of threads."""
 
     paths: Paths
     operator: Operator
@@ -71,9 +71,12 @@ class Job:
 
 
 def inputs(operator: Operator, row: Row) -> list[Array]:
-    """Return the arrays of a row. Raises DataError for values that do not fit."""
+    """Return the arrays of a row. Raises DataError for values that do not fit, or that the memory has no room for."""
     model = model_of(row)
-    return case_arrays(operator.spec, model, model.cases[0])
+    try:
+        return case_arrays(operator.spec, model, model.cases[0])
+    except MemoryError as error:
+        raise DataError(f"{one_line(error) or 'not enough memory'}. Give the row smaller sizes") from error
 
 
 def measured(job: Job) -> Iterator[Record]:
@@ -163,10 +166,10 @@ def record(
     moved: float,
     flops: float | None,
 ) -> Record:
-    """Return what the rounds of a row say.
+    """Return the record of a row from its rounds.
 
-    `limit` is the least time that the machine's bandwidth, and its FMA loop where the FLOPs are known, allow;
-    `roofline` is the share of it that a contestant reaches.
+    `limit` is the least time for the row at the speed of the copy loop, and of the FMA loop where the FLOPs are known.
+    `roofline` is `limit` divided by the time of a contestant.
     """
     by_name = {found.name: n for n, found in enumerate(prepared)}
     copy, fma = (prepared[by_name[name]].amount / rounds.of(by_name[name]).median for name in (COPY, FMA))
@@ -223,9 +226,13 @@ def interval(found: Interval) -> Record:
 
 
 def _finite(value: float | None) -> float | None:
-    """Return a number that JSON has."""
+    """Return the number, or None for one that JSON cannot have."""
     return value if value is not None and math.isfinite(value) else None
 
 
 def _infinite(used: float | None) -> str:
-    return "an element is not finite, or exact ones differ" if used is not None and math.isinf(used) else ""
+    return (
+        "an element is not finite, or differs where no error is allowed"
+        if used is not None and math.isinf(used)
+        else ""
+    )

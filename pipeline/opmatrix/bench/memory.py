@@ -12,10 +12,10 @@ _RESET = "5"  # resets the peak of the resident set, VmHWM: proc_pid_clear_refs(
 
 
 def peak(call: Callable[[], Any]) -> int | None:
-    """Return by how many bytes one call raises the peak; None where Linux does not allow to reset it.
+    """Return by how many bytes one call raises the peak, or None where the peak cannot be reset.
 
-    Inputs are resident before, and what the allocator has kept of earlier calls is given back first, so that outputs
-    and temporary memory of the call count. A page is the smallest unit.
+    Inputs are resident before. Free memory of earlier calls is returned to Linux first, so that outputs and temporary
+    memory of the call count. A page is the smallest unit.
     """
     ctypes.CDLL(None).malloc_trim(0)
     try:

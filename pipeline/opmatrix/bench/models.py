@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
 from onnx import ModelProto, NodeProto, ValueInfoProto, helper
 
 from opmatrix.bench.spec import OnnxNode
@@ -79,8 +78,3 @@ def _model(
         ir_version=ir_version("node", opset),
         producer_name="opmatrix",
     )
-
-
-def as_contiguous(arrays: Sequence[object]) -> list[Array]:
-    """Return arrays or numbers as arrays that a session can read in place."""
-    return [np.ascontiguousarray(array) if np.ndim(array) else np.asarray(array) for array in arrays]  # type: ignore[arg-type]  # of any kind that NumPy takes

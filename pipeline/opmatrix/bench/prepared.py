@@ -1,4 +1,4 @@
-"""What the process that leads the rounds knows of what it times. Needs no framework."""
+"""The data that the forked process of a row sends to its parent. Imports no framework."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from opmatrix.declaration.torch_signature import attribute_values
 from opmatrix.declaration.validation import Mistake
 from opmatrix.declaration.validation.mistake import duplicates, not_one_of
 from opmatrix.declaration.variadic_outputs import shapes_by_input
-from opmatrix.errors import SpecError, one_line, printable
+from opmatrix.errors import SpecError, UsageError, one_line, printable
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Case, FromVectors, Model, OpSpec, Random, given, shape_of
 
@@ -26,16 +26,23 @@ _CALLABLES = ("function", "inputs", "outputs", "bytes", "flops")
 
 
 def model_of(row: Row) -> Model:
-    """Return a row as a model of one case, for all that knows models."""
+    """Return a row as a model of one case, for functions that take models."""
     case = Case(name=row.name, inputs=row.inputs)
     return Model(name=row.name, types=row.types, attributes=row.attributes, cases=(case,))
 
 
 def read(paths: Paths, operator: Operator) -> tuple[Bench, str]:
-    """Return what to time, and the file from which it is. Raises SpecError with the mistakes in bench.py."""
+    """Return what to time, and its file. Raises SpecError with the mistakes in bench.py, UsageError
+    where there is neither that file nor a case to time."""
     path = paths.bench(operator.name)
     if not path.is_file():
-        return default(operator), str(paths.cases(operator.name).relative_to(paths.root))
+        source = str(paths.cases(operator.name).relative_to(paths.root))
+        if not (found := default(operator)).rows:
+            raise UsageError(
+                f"{source} has no case to time: each is empty, has special values or those of a file, or its model has "
+                f"`around` or `unsupported`. Write rows in {path.relative_to(paths.root)}"
+            )
+        return found, source
     found, wrong = take(paths, path, "BENCH", Bench, len)
     if found is not None and not wrong:
         mistakes = [m for m in validation.structure(found, "BENCH") if not _is_of_callable(m)]

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from opmatrix.bench import statistics
 from opmatrix.bench.prepared import Record
 from opmatrix.errors import many
 from opmatrix.files import digests_by_path, write_text
@@ -69,7 +70,8 @@ def shown(row: Record) -> Iterator[str]:
     yield f"{row['name']}, {threads}: {number(row['bytes'])}B{flops}, limited by {row['bound']}"
     ended = "narrow after" if row["ended"] == "narrow" else "budget spent:"
     machine = f"copy loop {number(row['copy'])}B/s, FMA loop {number(row['fma'])}FLOP/s"
-    yield f"  {machine}; {ended} {many(row['rounds'], 'round')}"
+    few = " (too few)" if row["rounds"] < statistics.FEWEST else ""
+    yield f"  {machine}; {ended} {many(row['rounds'], 'round')}{few}"
     yield f"  {'':{_LONGEST}} {'time':>8} {'ours/peer':>15} {'roofline':>8} {'peak':>7} {'error':>8}"
     ratios = {ratio["peer"]: ratio for ratio in row["ratios"]}
     for one in row["contestants"]:
@@ -116,20 +118,24 @@ def number(value: float) -> str:
     return f"{value / 1e-9:.3g} n" if value else "0 "
 
 
-def shown_against(found: Record) -> Iterator[str]:
-    """Yield the table of a comparison with a revision."""
-    yield f"{found['op']} against {found['rev']} ({found['commit'][:12]}): time now / time then"
-    yield f"  {'row':30} {'thr':>3} {'library':11} {'time':>8} {'ratio':>6} {'noise':>6}"
-    for row in found["against"]:
-        name = row["name"] if len(row["name"]) <= 30 else f"{row['name'][:29]}~"
-        if why := row["failed"] or row.get("skipped"):
-            yield f"  {name:30} {row['threads']:>3} {row.get('side', ''):11} {why}"
-            continue
-        verdict = "SLOWER" if row["slower"] else "undecided" if row["undecided"] else ""
-        yield (
-            f"  {name:30} {row['threads']:>3} {row['side']:11} {number(row['seconds']) + 's':>8} {row['ratio']:>6.3f} "
-            f"{row['noise']:>6.1%} {verdict}"
-        ).rstrip()
+def against_head(name: str, *, rev: str, commit: str) -> str:
+    """Return the first lines of the table of a comparison with a revision."""
+    return (
+        f"{name} against {rev} ({commit[:12]}): time now / time then\n"
+        f"  {'row':30} {'thr':>3} {'library':11} {'time':>8} {'ratio':>6} {'noise':>6}"
+    )
+
+
+def against_line(row: Record) -> str:
+    """Return the line of a row in that table."""
+    name = row["name"] if len(row["name"]) <= 30 else f"{row['name'][:29]}~"
+    if why := row["failed"] or row.get("skipped"):
+        return f"  {name:30} {row['threads']:>3} {row.get('side', ''):11} {why}"
+    verdict = "SLOWER" if row["slower"] else "undecided" if row["undecided"] else ""
+    return (
+        f"  {name:30} {row['threads']:>3} {row['side']:11} {number(row['seconds']) + 's':>8} {row['ratio']:>6.3f} "
+        f"{row['noise']:>6.1%} {verdict}"
+    ).rstrip()
 
 
 def slower(rows: Iterable[Record]) -> list[str]:

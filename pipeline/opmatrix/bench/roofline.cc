@@ -1,4 +1,4 @@
-// What the machine reaches: two copy loops and a loop of fused multiply-adds, on any number of threads.
+// The limits of the machine: two copy loops and a loop of fused multiply-adds, on any number of threads.
 //
 // Each function runs `repeats` passes on each thread, all threads at once, and returns the seconds from the moment at
 // which all have begun. On one thread it starts none.

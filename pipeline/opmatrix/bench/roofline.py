@@ -1,4 +1,4 @@
-"""Compile and call the copy loop and the FMA loop: what the machine reaches in the same run, at the same size."""
+"""Compile and call the copy loop and the FMA loop, which measure the limits of the machine in the same run."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def build(paths: Paths) -> Path:
 def _cpu_lines() -> list[str]:
     try:
         text = Path("/proc/cpuinfo").read_text()
-    except OSError:  # a container may hide it; the key then has less
+    except OSError:  # a container may hide it
         return []
     return text.partition("\n\n")[0].splitlines()
 
@@ -52,23 +52,24 @@ def processor() -> str:
     return found[0] if found else "unknown"
 
 
+_MOST = 1 << 30  # bytes: more are in no cache either, and take memory
 _TRIED = 1 << 22  # bytes that each copy loop copies to show which is faster
 
 
 @dataclass(frozen=True, kw_only=True)
 class Loop:
-    """A loop at some size: `run` runs so many passes and returns the seconds, and `amount` is what a pass does: bytes
-    that are read and written, or floating-point operations."""
+    """A loop: `run` runs a number of passes and returns the seconds. `amount` is what a pass does: bytes that are read
+    and written, or floating-point operations."""
 
     run: Callable[[int], float]
     amount: float
 
 
 def copy_loop(library: Path, *, moved: int, threads: int) -> Loop:
-    """Return the faster one of two loops that read and write together as many bytes as a row moves."""
+    """Return the faster one of two loops that read and write together as many bytes as a row moves, `_MOST` at most."""
     import numpy as np
 
-    half = max(64, moved // 2)
+    half = min(max(64, moved // 2), _MOST // 2)
     source: Array = np.ones(half, np.uint8)
     target: Array = np.zeros(half, np.uint8)
     loaded = ctypes.CDLL(str(library))

@@ -12,7 +12,7 @@ from typing import Literal
 from opmatrix.bench.prepared import Prepared
 from opmatrix.bench.statistics import Interval, is_look, is_narrow, median_interval, ratio
 
-_LOOPS = 3  # the copy and FMA loops are timed in each third round: no ratio is computed of them
+_LOOPS = 3  # the copy and FMA loops are timed in each third round only: they have no ratio
 
 Time = Callable[[int, int], float]
 """A function of the number of a contestant and a number of calls, which returns the seconds of all."""

@@ -1,4 +1,4 @@
-"""The classes that `ops/<name>/bench.py` uses: which rows `doit bench` times, and what the operator is compared with.
+"""The classes of `ops/<name>/bench.py`: the rows that `doit bench` times, and the peers of the operator.
 
 Like the classes of `opmatrix.spec` they are frozen data. Only `doit bench` reads bench.py, which may import torch.
 """
@@ -31,7 +31,7 @@ class Row(metaclass=_KeepsMistakes):
     attributes: Mapping[str, AttributeValue] = field(default_factory=dict)
     """Values of attributes; the others have their default."""
     no_truth: str = ""
-    """Why the errors of this row are not measured, such as ``"the reference takes 7 GB"``; empty: they are."""
+    """Why the errors of this row are not measured, such as ``"the reference takes 7 GB"``. Empty: they are measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,6 +153,6 @@ class Bench(metaclass=_KeepsMistakes):
     peers: tuple[Peer, ...] = ()
     """What the operator is compared with, besides its decomposed lowering and a reference in torch."""
     bytes: str | Callable[..., float] | None = None
-    """How many bytes a row moves; None: those of its inputs and outputs."""
+    """How many bytes a row moves. None: those of its inputs and outputs."""
     flops: str | Callable[..., float] | None = None
-    """How many floating-point operations a row does; None: unknown, the row is then compared with bandwidth alone."""
+    """How many floating-point operations a row does. None: unknown; only the copy loop then limits a row."""

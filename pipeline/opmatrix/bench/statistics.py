@@ -1,7 +1,7 @@
 """The statistics of `doit bench`: intervals of medians, when enough rounds are run, and the test for a slowdown.
 
-A round times each contestant once, in another order each time, so that what disturbs the machine disturbs all. What
-counts is the ratio within a round. Its median has an interval from order statistics, which assumes no distribution.
+A round times each contestant once, in a new order, so that a busy machine slows down all. The ratio of two contestants
+is computed within a round. Its median has an interval from order statistics, which assumes no distribution.
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ tests/bench/test_statistics.py simulates."""
 NARROW = 0.01
 """Half of the width, relative to the median, at which an interval is narrow."""
 LOOKS = (12, 18, 27, 40, 60, 90, 135, 200, 300, 450, 675, 1000)
-"""The numbers of rounds after which intervals are looked at: few looks keep the confidence."""
+"""Intervals are tested after this many rounds: few tests keep the confidence."""
+FEWEST = 6
+"""Of fewer rounds the least and the greatest value enclose the median with less than 0.95."""
 FALSE_ALARMS = 0.01
 """The share of runs without a slowdown in which at least one row may be called slower."""
 IGNORED = math.log(1.02)
 """Slowdowns up to 2% are not called slower: compilers and addresses move code by as much."""
 FIRST, LAST = 6, 18
-"""After so many generations of processes the test is made: at the first look, and for suspicious rows at the last."""
+"""The test is made after this many generations of processes: the first time, and once more for suspicious rows."""
 _LEAST_NOISE = 0.001
 
 
@@ -72,17 +74,17 @@ def ratio(ours: Sequence[float], peer: Sequence[float]) -> Interval:
 
 
 def is_look(rounds: int) -> bool:
-    """Return whether intervals are looked at after so many rounds."""
+    """Return whether intervals are tested after this many rounds."""
     return rounds in LOOKS or (rounds > LOOKS[-1] and rounds % 500 == 0)
 
 
 def is_narrow(found: Interval, rounds: int) -> bool:
-    """Return whether an interval is narrow after so many rounds."""
+    """Return whether an interval is narrow after this many rounds."""
     return rounds >= LOOKS[0] and found.half_width <= NARROW
 
 
 def t_tail(t: float, freedom: int) -> float:
-    """Return P(T > t) of Student's distribution with so many degrees of freedom.
+    """Return P(T > t) of Student's distribution with `freedom` degrees of freedom.
 
     Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.3 and 26.7.4.
     """
@@ -101,8 +103,8 @@ def t_tail(t: float, freedom: int) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Slowdown:
-    """What the generations of processes say of one row: the ratio of this operator to the one at the revision, the
-    noise of one generation, measured and relative, and whether the row is slower."""
+    """The judgement of one row: the ratio of this operator to the one at the revision, the relative noise of one
+    generation of processes, and whether the row is slower."""
 
     ratio: float
     noise: float
@@ -119,7 +121,7 @@ def slowdown(changes: Sequence[float], noises: Sequence[float], *, rows: int) ->
     `changes` has for each generation the median of log(new / old), `noises` that of log(new again / new): two processes
     of one build. The noise of a generation is the greater of both deviations, and the test is one-sided: is the mean
     change greater than `IGNORED`? Its level is `FALSE_ALARMS`, divided by the number of rows and of both looks. A row
-    is undecided if it is not slower but may be: its change is greater than `IGNORED` before the last look.
+    is undecided if it may be slower: its change is greater than `IGNORED` before the last look.
     """
     count = len(changes)
     mean = statistics.fmean(changes)

@@ -1,4 +1,4 @@
-"""The child's side of the timing: prepare contestants, then time one of them when it is its turn."""
+"""The forked process of a row: prepare contestants, then time one of them when the parent asks for it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from opmatrix.spec import Tolerance
 from opmatrix.testdata.arrays import Array
 
 BATCH = 0.004
-"""Seconds of a batch at least: far more than the clock and the switch of contestants take."""
+"""The least seconds of a batch: much more than reading the clock and switching between contestants take."""
 _LONGEST_REASON = 200
 
 
@@ -50,7 +50,7 @@ class Turns:
 
     def __call__(self, message: Sequence[Any]) -> Any:
         """Answer ``("prepare", peers)`` and ``("loops", moved)`` with a list of Prepared, and ``("time", contestant,
-        calls)`` with the seconds of so many calls."""
+        calls)`` with the seconds of that many calls."""
         match message:
             case ("prepare", peers):
                 made = [*self._entrants.ours(), *(self._entrants.peers() if peers else ())]
@@ -71,12 +71,13 @@ class Turns:
             if side == "onnxruntime":
                 found = make()  # of the first session the arena has kept the memory
             peak_memory = memory.peak(found.call) if self._measures else None
+            batch = self._timed(found.call)
+            calls = calibrated(batch)
         except SkippedError as error:
             return self._absent(name, side, str(error))
         except Exception as error:  # a peer may raise anything
             return self._absent(name, side, f"{type(error).__name__}: {one_line(error)}"[:_LONGEST_REASON])
-        self._calls.append(self._timed(found.call))
-        calls = calibrated(self._calls[-1])
+        self._calls.append(batch)
         return Prepared(
             name=name, side=side, ours=found.ours, calls=calls, moved=moved, peak_memory=peak_memory, errors=errors
         )

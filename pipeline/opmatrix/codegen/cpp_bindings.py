@@ -17,6 +17,7 @@ from opmatrix.codegen.cpp_variables import (
     AttributePart,
     InputPart,
     attribute_part,
+    cpp_type,
     dtype_name,
     input_part,
     kernel_parameters,
@@ -202,7 +203,7 @@ def _torch(
     more = newer or any(i.kind == "optional" for i in inputs) or any(o.new for o in outputs)
     more = more or any(a.given for a in attributes) or any(function == "torch::check_none" for function, _ in fixed)
     since = ["torch::Since::torch_2_10"] if newer else []
-    checked = shape_attributes(spec)
+    checked, in_memory = shape_attributes(spec), spec.elementwise
     return {
         "namespace": namespace,
         "function": function,
@@ -215,7 +216,8 @@ def _torch(
             quoted(namespace),
             quoted(torch_qualified(spec).partition("::")[2]),
             "kSchema",
-            function,
+            f"torch::call<torch::Value, {function}, false>",
+            f"torch::call<torch::Value, {function}, true>",
             quoted(f"ops/{spec.name}/spec.py"),
             *since,
         ],
@@ -223,15 +225,20 @@ def _torch(
         + [f"{a.parameter} {a.name}" for a in attributes]
         + ["torch::Value* results"],
         "run_arguments": [i.name for i in inputs] + [a.passed for a in attributes] + ["stack"],
-        "compute_arguments": [*views] + [a.name for a in attributes] + [*map(_torch_output, outputs)],
+        "inputs": f"{{{', '.join(f'&{i.name}' for i in inputs)}}}",
+        "compute_arguments": [
+            *([f"common_format.view<{cpp_type(spec, i.type)}>({i.name})" for i in spec.inputs] if in_memory else views),
+            *(a.name for a in attributes),
+            *(_torch_output(o, "common_format.sizes()" if in_memory else o.sizes) for o in outputs),
+        ],
     }
 
 
-def _torch_output(output: OutputPart) -> str:
+def _torch_output(output: OutputPart, sizes: str) -> str:
     """Return the kernel's argument for an output."""
     if output.variadic:
         return f"{output.name}.list()"
-    view = f"{{{output.name}.data<{output.type}>(), {output.sizes}}}"
+    view = f"{{{output.name}.data<{output.type}>(), {sizes}}}"
     if output.new:
         return f"{output.name}.tensor()"
     if output.optional:

@@ -1,4 +1,4 @@
-"""`doit bench [OPERATOR ...]`: how fast an operator is, beside what else computes the same, or beside a revision."""
+"""`doit bench [OPERATOR ...]`: how fast an operator is, compared with its peers, or with a revision."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from opmatrix.commands.base import CommandBase, option, report_again
 from opmatrix.engine.lock import hold
-from opmatrix.errors import BenchError, OpmatrixError, UsageError, many, print_error, printable
+from opmatrix.errors import BenchError, OpmatrixError, UsageError, print_error, printable
 from opmatrix.project.paths import Paths
 
 if TYPE_CHECKING:
@@ -20,19 +20,23 @@ BUDGET = 3.0
 
 
 class Bench(CommandBase):
-    """Build what is timed, and run the stage of the same name in a process per operator."""
+    """Compile the operators, and run the stage of the same name in a process for each."""
 
     name = "bench"
-    doc_purpose = "how fast an operator is: beside its peers and the machine, or beside a revision"
+    doc_purpose = "how fast an operator is, compared with its peers and the machine, or with a revision"
     doc_usage = "[OPERATOR ...]"
     doc_description = (
-        "Times the rows of ops/<name>/bench.py, on one thread and on all, in torch and in ONNX Runtime, beside peers, "
-        "a copy loop and an FMA loop. Prints a table and writes build/bench/<name>/bench.json. With --against REV, "
+        "Times the rows of ops/<name>/bench.py, on one thread and on all, in torch and in ONNX Runtime, with peers, a "
+        "copy loop and an FMA loop. Prints a table and writes build/bench/<name>/bench.json. With --against REV, "
         "times this build and that of a git revision in turns, and returns 18 if a row is slower, beyond the noise of "
         "the run. Without an operator: all that have a bench.py."
     )
     cmd_options = (
-        option("budget", "seconds for a row at most, if its intervals do not become narrow before", BUDGET),
+        option(
+            "budget",
+            "seconds for a row at most, fewer if its intervals become narrow; --against: 10 times as many",
+            BUDGET,
+        ),
         option("threads", "only this number of threads; 0: one thread, and all processors", 0),
         option("row", "only rows with this name, or that match this pattern"),
         option("against", "a git revision, such as HEAD~1 or main"),
@@ -50,8 +54,9 @@ class Bench(CommandBase):
             from opmatrix.commands.bench_revision import commit_of  # here, as below: doit imports this module always
 
             commit = commit_of(self._paths.root, params["against"])
-        _compile(self._paths, operators)
         try:
+            if code := _compile(self._paths, operators):
+                return code
             with hold(self._paths.lock):
                 for operator in operators:
                     try:
@@ -68,18 +73,9 @@ class Bench(CommandBase):
         return failed
 
     def _operators(self, names: Sequence[str]) -> list[Operator]:
-        from opmatrix.declaration.isolated import read_operators  # here: doit imports this module for every command
-        from opmatrix.declaration.load import unknown_operator
-        from opmatrix.errors import SpecError
+        from opmatrix.declaration.isolated import usable  # here: doit imports this module for every command
 
-        declared = read_operators(self._paths)
-        known = {operator.name: operator for operator in declared.operators}
-        for name in names:
-            if name in declared.failed:
-                raise SpecError("\n".join(declared.failed[name]))
-            if name not in known:
-                raise unknown_operator(name, known)
-        found = [known[name] for name in dict.fromkeys(names or known)]
+        found = usable(self._paths, names)
         if not names:
             found = [o for o in found if self._paths.bench(o.name).is_file()]
             if not found:
@@ -117,14 +113,17 @@ def why_not(operator: Operator) -> str:
 
     if has_torch_library(operator.spec) or has_ort_library(operator.spec):
         return ""
-    return "it has no library of its own: torch and ONNX Runtime have the kernels, so that there is nothing to time"
+    return "opmatrix builds no library of it, because torch and ONNX Runtime have the kernels: there is nothing to time"
 
 
-def _compile(paths: Paths, operators: Sequence[Operator]) -> None:
-    """Bring the libraries up to date as doit does, so that they are those of the sources. Raises BenchError."""
+def _compile(paths: Paths, operators: Sequence[Operator]) -> int:
+    """Bring the libraries up to date as doit does. Return its exit code where no step ran, as in a build folder that is
+    locked; raise BenchError where a step failed."""
     steps = [f"compile:{operator.name}" for operator in operators]
     done = subprocess.run([sys.executable, "-m", "doit", *steps], cwd=paths.root, capture_output=True, text=True)
+    said = printable(f"{done.stdout}{done.stderr}".strip())
+    if done.returncode == 1:
+        raise BenchError(f"{said}\ndoit bench times only what compiles. Run: doit {' '.join(steps)}")
     if done.returncode:
-        said = printable(f"{done.stdout}{done.stderr}".strip())
-        raise BenchError(f"{said}\ndoit bench times what compiles: {many(len(steps), 'step')} failed. "
-                         f"Run: doit {' '.join(steps)}")  # fmt: skip
+        print_error(said)
+    return done.returncode

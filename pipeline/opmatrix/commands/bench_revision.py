@@ -38,8 +38,8 @@ def commit_of(root: Path, rev: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Revision:
-    """An operator at a revision: its files in ops/ and native/. All else, headers of opmatrix and other operators, is
-    that of today, so that what differs is the operator."""
+    """An operator at a revision: its files in ops/ and native/. Headers of opmatrix and other operators are today's, so
+    that only the operator differs."""
 
     paths: Paths
     operator: Operator
@@ -47,12 +47,12 @@ class Revision:
     commit: str
 
     def build(self) -> None:
-        """Compile the operator in a shadow of the project. Raises UsageError if the revision has none, BenchError if it
+        """Compile the operator in a shadow of the project. Raises UsageError if the revision lacks it, BenchError if it
         does not compile today."""
         name, real = self.operator.name, self.paths
         if _git(real.root, "cat-file", "-e", f"{self.commit}:./ops/{name}/spec.py").returncode:
             raise UsageError(
-                f"--against: {self.rev} has no ops/{name}/spec.py: the operator is newer. Choose a later one"
+                f"--against: {self.rev} has no ops/{name}/spec.py: the operator is newer. Choose a later revision"
             )
         files = [f"ops/{name}"]
         if not _git(real.root, "cat-file", "-e", f"{self.commit}:./native/{name}").returncode:
@@ -79,8 +79,8 @@ class Revision:
                                  "Choose a revision that it compiles")  # fmt: skip
 
     def copy_libraries(self) -> None:
-        """Make a shadow whose libraries are copies of those of today: the second process of this build, which measures
-        the noise, loads other files, as the build of the revision does."""
+        """Make a shadow with copies of today's libraries. The second process of this build, which measures the noise,
+        loads them: the build of the revision has other files, too."""
         name, real = self.operator.name, self.paths
         shadow = Shadow(
             real=real, root=real.bench_again(name), name=name, own=("compile",), uses=self.operator.spec.uses

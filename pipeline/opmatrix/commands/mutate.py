@@ -49,7 +49,9 @@ class Mutate(CommandBase):
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.default_int_handler)  # as Ctrl-C: the servers end, and results are kept
         try:
-            operators = self._operators(args)
+            from opmatrix.declaration.isolated import usable  # here: doit imports this module for every command
+
+            operators = usable(self._paths, args)
             with hold(self._paths.lock) as lock:
                 for operator in operators:
                     try:
@@ -71,22 +73,6 @@ class Mutate(CommandBase):
                 f"doit mutate: the score of {', '.join(below)} is below {least:.1%}, the minimum in pyproject.toml"
             )
         return failed or int(bool(below))
-
-    def _operators(self, names: Sequence[str]) -> list[Operator]:
-        from opmatrix.declaration.isolated import read_operators  # here: doit imports this module for every command
-        from opmatrix.declaration.load import unknown_operator
-        from opmatrix.errors import SpecError
-
-        declared = read_operators(self._paths)
-        known = {operator.name: operator for operator in declared.operators}
-        for name in names:
-            if name in declared.failed:
-                raise SpecError("\n".join(declared.failed[name]))
-            if name not in known:
-                raise unknown_operator(name, known)
-        if not names and declared.failed:
-            raise SpecError("\n".join(mistake for mistakes in declared.failed.values() for mistake in mistakes))
-        return [known[name] for name in dict.fromkeys(names or known)]
 
     def _score(self, operator: Operator, params: Mapping[str, Any], lock: int) -> MutationScore | None:
         """Try the mutants of an operator; write and print its score. None where it has no mutant."""

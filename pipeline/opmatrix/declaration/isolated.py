@@ -92,11 +92,20 @@ def _marks(layout: Paths, name: str) -> Marks:
 
 def require_usable(layout: Paths, name: str) -> None:
     """Raise SpecError with the mistakes of an operator, or UsageError for an unknown one."""
+    usable(layout, [name])
+
+
+def usable(layout: Paths, names: Sequence[str]) -> list[Operator]:
+    """Return these operators, or all without a name. Raises SpecError with the mistakes of those that cannot be used,
+    or UsageError for an unknown one."""
     found = read_operators(layout)
-    if name in found.failed:
-        raise SpecError("\n".join(found.failed[name]))
-    if name not in (known := [o.name for o in found.operators]):
-        raise unknown_operator(name, [*known, *found.failed])
+    known = {operator.name: operator for operator in found.operators}
+    if failed := [name for name in names or found.failed if name in found.failed]:
+        raise SpecError("\n".join(line for name in failed for line in found.failed[name]))
+    for name in names:
+        if name not in known:
+            raise unknown_operator(name, [*known, *found.failed])
+    return [known[name] for name in dict.fromkeys(names or known)]
 
 
 def _until_death(child: _Child, layout: Paths, names: Sequence[str], seconds: float) -> Iterator[Result]:

@@ -1,6 +1,6 @@
-"""Time an operator beside what else computes the same, or beside its build at another revision.
+"""Time an operator and its peers, or its build and the one at another revision.
 
-Left out of `doit`, since times are no verdict; `doit bench OPERATOR` runs it, after it has built what is timed.
+Plain `doit` leaves it out, because times are no verdict. `doit bench OPERATOR` compiles the operator and runs it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def run(
     rev: str = "",
     commit: str = "",
 ) -> None:
-    """Print and write what is measured. Raises BenchError for a row that cannot be timed, and for a slower one."""
+    """Print and write the times. Raises BenchError for a row that cannot be timed, and for a slower one."""
     if not budget > 0:
         raise UsageError(f"--budget takes seconds above 0, found {budget:g}")
     bench, source = read.read(layout, operator)
@@ -55,7 +55,7 @@ def run(
         if rev:
             _against(job, rev=rev, commit=commit)
         else:
-            _beside_peers(job, source=source)
+            _with_peers(job, source=source)
     except KeyboardInterrupt:
         raise SystemExit(128 + signal.SIGINT) from None
 
@@ -66,7 +66,7 @@ def chosen(rows: Sequence[Row], patterns: Sequence[str], name: str) -> tuple[Row
     for pattern in patterns:
         if not fnmatch.filter(names, pattern):
             there = ", ".join(names)
-            raise UsageError(f"{name} has no row {pattern!r}{did_you_mean(pattern, names)}; there is: {there}")
+            raise UsageError(f"{name} has no row {pattern!r}{did_you_mean(pattern, names)}; rows: {there}")
     return tuple(row for row in rows if any(fnmatch.fnmatch(row.name, pattern) for pattern in patterns))
 
 
@@ -77,7 +77,7 @@ def _thread_counts(asked: Sequence[int] | None, possible: Sequence[int]) -> tupl
     return tuple(dict.fromkeys(asked or possible))
 
 
-def _beside_peers(job: Job, *, source: str) -> None:
+def _with_peers(job: Job, *, source: str) -> None:
     name, made = job.operator.name, []
     print(f"{name}: rows of {source}; {roofline.processor()}")
     for line in records.LEGEND:
@@ -92,7 +92,7 @@ def _beside_peers(job: Job, *, source: str) -> None:
 
 
 def _require_timed(name: str, rows: Sequence[Record]) -> None:
-    """Raise BenchError for rows in which a library of the operator could not be timed."""
+    """Raise BenchError for rows in which no library of the operator could be timed."""
     wrong = [
         f"{name}: {row['name']}, {many(row['threads'], 'thread')}: {row['failed']}" for row in rows if row["failed"]
     ]
@@ -110,9 +110,12 @@ def _against(job: Job, *, rev: str, commit: str) -> None:
     for root in (paths.bench_again(name), paths.bench_shadow(name)):
         shadow = Paths(root)
         builds.append(against.Build(paths=shadow, operator=load_operator(shadow, name)))
-    rows = list(against.compared(job, builds))
+    print(printable(records.against_head(name, rev=rev, commit=commit)), flush=True)
+    rows = []
+    for row in against.compared(job, builds):  # each takes up to a minute
+        rows.append(row)
+        print(printable(records.against_line(row)), flush=True)
     found = records.against(job, rev=rev, commit=commit, processor=roofline.processor(), rows=rows)
-    print("\n".join(map(printable, records.shown_against(found))))
     path = paths.bench_against(name)
     records.write(path, found)
     print(path.relative_to(paths.root))

@@ -14,7 +14,7 @@ from opmatrix.declaration.value_rules import ruled_inputs
 from opmatrix.progress import Progress
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Model
-from opmatrix.testdata import draw_large, drawn_cases, hypothesis_draw, search_yield
+from opmatrix.testdata import draw_formats, draw_large, drawn_cases, hypothesis_draw, search_yield
 from opmatrix.testdata.cpu_limit import TooSlow, cpu_limit, cpu_time, memory_limit
 from opmatrix.testdata.declared_shapes import most_of_inputs
 from opmatrix.testdata.drawn_cases import Drawn, DrawnCase
@@ -43,6 +43,8 @@ def run(layout: Paths, operator: Operator, *, seed: str = "") -> None:
     drawing = _Drawing(operator, reference)
     with memory_limit(MEGABYTES):
         cases = drawing.small(layout, seed)
+        if operator.spec.elementwise:
+            cases += filter(None, map(drawing.evaluate, draw_formats.models(operator)))
         if search_yield.measure(operator, Drawn(cases=cases, dropped={}))["weak"]:  # once more, maybe by bad luck
             cases += drawing.small(layout, f"{seed} more")
         cases += drawing.large(layout, seed)

@@ -15,6 +15,7 @@ from opmatrix.declaration.size_rules import axes, has_further
 from opmatrix.errors import many
 from opmatrix.spec import Attribute, AttributeValue, Case, Input, OpSpec, given, shape_of
 from opmatrix.testdata.declared_shapes import FURTHER_AXES, SIZES
+from opmatrix.testdata.draw_formats import reorders
 from opmatrix.testdata.drawn_cases import Drawn, DrawnCase
 
 NEW_SHAPES = 30
@@ -74,6 +75,12 @@ def _weak(operator: Operator, drawn: Drawn, new: int, attributes: Mapping[str, i
         yield (
             f"the reference rejects {refused} of {len(tried)} random inputs ({refused / len(tried):.0%}), more than "
             f"{REFUSED:.0%}.{why} Declare what it requires: sizes in dims and same_as, limits of attributes and inputs"
+        )
+    accepted = (one.arrays[0].shape for one in tried if one.expected is not None)
+    if operator.spec.elementwise and not any(map(reorders, accepted)):
+        yield (
+            "no random input has four or five axes with several channels and several pixels, so that elementwise=True "
+            "is not tested. Add a case of such a shape, or remove it"
         )
     if slow > SLOW * (total := slow + len(tried)):
         yield (

@@ -66,7 +66,18 @@ def results(layout: Paths, operator: Operator, loaded: LoadedLibrary) -> list[di
         + [{"check": "test_schema", "skipped": reason} for reason in _without_schema(operator) if opcheck]
         + ([*_composed(operator), *_trained(operator, samples)] if is_composed(operator.spec) else [])
         + ([] if generated is None else inference_check.results(shapes, loaded.overload, generated))
+        + _formats(operator.spec, samples, loaded, generated)
     )
+
+
+def _formats(
+    spec: OpSpec, samples: Sequence[OpcheckSample], loaded: LoadedLibrary, generated: GeneratedModules | None
+) -> list[dict[str, str]]:
+    if generated is None or not spec.elementwise:
+        return []
+    from opmatrix.torch_checks import memory_formats  # which few operators need
+
+    return [*memory_formats.results(spec, samples, loaded.overload, generated)]
 
 
 def _fake_kernel(

@@ -189,7 +189,7 @@ class KernelCheck:
             return "the kernel writes into its input"
         if wrong := difference(self.spec, one, actual, one.expected, self.reference):
             return wrong
-        return self._unequal(one, given, actual, again) or self._mixed(one, actual)
+        return self._unequal(one, given, actual, again) or self._mixed(one, actual) or self._of_format(one)
 
     def measure(self, one: DrawnCase) -> dict[str, Any] | None:
         """Return what the report shows of a failing case: where its outputs differ, if they do."""
@@ -220,6 +220,17 @@ class KernelCheck:
             return self._call(one.model, arguments(self.spec, one.model.cases[0], flat))
 
         return batch_check.mixed(self.spec, one.model, one.arrays, actual, call)
+
+    def _of_format(self, one: DrawnCase) -> str:
+        """Return how the kernel breaks the promise of `OpSpec.elementwise`, or ""."""
+        if not self.spec.elementwise:
+            return ""
+        from opmatrix.torch_checks import memory_formats  # which few operators need
+
+        def call(flat: Sequence[torch.Tensor]) -> list[Array]:
+            return self._call(one.model, arguments(self.spec, one.model.cases[0], flat))
+
+        return memory_formats.wrong(self.spec, one, self.reference, call)
 
     def _unequal(self, one: DrawnCase, given: list[Any], first: list[Array], again: list[Array]) -> str:
         """Return how the second call differs from the first, or "". It has several threads, and its inputs begin at

@@ -9,9 +9,8 @@
 //          `aligned`; without it a box is at least 1 wide and high.
 // Samples  g = sampling_ratio, or with 0 or less the size of a bin, rounded up: none where a box ends too early.
 // Map      Bilinear between the four pixels around; up to one pixel outside, the nearest; 0 farther away, and at NaN.
-// Numbers  Positions and sums are double: first over the rows of a bin, then over its columns. A pixel of NaN or
-// infinity
-//          counts also where its weight is 0, as there.
+// Numbers  Positions and sums are double: first over the rows of a bin, then over its columns. As in torchvision, a
+//          pixel of NaN or infinity makes NaN also where its weight is 0.
 // Shapes   input (N, C, H, W), rois (K, 5), pooled (K, C, pooled_height, pooled_width).
 // Aliasing No output overlaps an input.
 #pragma once

@@ -20,6 +20,7 @@ from opmatrix.declaration.torch_signature import (
     has_kernel_object,
     has_torch_library,
     is_copied,
+    is_own,
     is_required,
     onnx_name,
     torch_name,
@@ -45,9 +46,9 @@ RESERVED: Mapping[str, tuple[str, ...]] = {
     "a folder of native/ with another meaning": ("include", "binding"),
     "a file that is generated, or that generated files include": (
         "kernel", "kernel_error", "kernel_threads", "checks", "torch", "torch_kinds", "torch_lists", "torch_shims",
-        "torch_outputs", "torch_results", "torch_values", "ort", "ort_api", "ort_kinds", "ort_library", "ort_outputs",
-        "ort_int4", "ort_shapes", "ort_strings", "ort_texts", "dtype", "items", "sizes", "kernel_sizes", "texts",
-        "torch_texts", "value_checks", "race_driver", "cpu_level",
+        "torch_outputs", "torch_results", "torch_values", "torch_elementwise", "torch_formats", "ort", "ort_api",
+        "ort_kinds", "ort_library", "ort_outputs", "ort_int4", "ort_shapes", "ort_strings", "ort_texts", "dtype",
+        "items", "sizes", "kernel_sizes", "texts", "torch_texts", "value_checks", "race_driver", "cpu_level",
     ),
     "a group of steps, whose logs lie in a folder of that name": (
         "declaration", "environment", "headers", "codegen", "compile", "data", "cases", "draw-inputs", "register",
@@ -101,6 +102,10 @@ def declaration(spec: OpSpec, folder: str) -> Iterator[Mistake]:
         from opmatrix.declaration.batch_axes import batch_mistakes  # which few operators need
 
         yield from (Mistake("torch.batch", f"found {spec.torch.batch!r}, and {why}") for why in batch_mistakes(spec))
+    if spec.elementwise and not found:
+        from opmatrix.declaration.validation.elementwise import elementwise_mistakes  # which few operators need
+
+        yield from elementwise_mistakes(spec)
     if spec.name != folder:
         yield Mistake("name", f"found {spec.name!r}, allowed: the folder's name {folder!r}")
     if meaning := next((m for m, names in RESERVED.items() if spec.name in names), None):
@@ -555,6 +560,9 @@ def handwritten_files(spec: OpSpec, files: Set[str]) -> Iterator[Mistake]:
     if OWN_ORT in files and (output := next((o for o in spec.outputs if o.may_inplace), None)):
         yield Mistake(OWN_ORT, f"found with may_inplace={output.may_inplace!r} of the output {output.name!r}, allowed: "
                       "one of both; it registers the operator itself, with or without GetMayInplace")  # fmt: skip
+    if spec.elementwise and is_own(OWN_TORCH, spec, files):
+        yield Mistake(OWN_TORCH, "found with elementwise=True in spec.py, allowed: one of both; the file decides which "
+                      "tensors are copied. Remove elementwise=True, or this file")  # fmt: skip
     for framework, file, has_library in libraries:
         if file in files and not has_library:
             yield Mistake(file, f"nothing compiles it: as ops/{spec.name}/spec.py declares the operator, no generated "

@@ -1,0 +1,60 @@
+"""What is said of a row from the times of three processes, without processes."""
+
+from __future__ import annotations
+
+import random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from opmatrix.bench import against
+from opmatrix.bench.against import NEW, OLD, Seen
+from opmatrix.bench.prepared import Prepared
+from opmatrix.bench.spec import Row
+from opmatrix.bench.statistics import FIRST, LAST
+
+pytestmark = [pytest.mark.torch, pytest.mark.ort]
+
+ROW = Row(name="r", inputs={})
+JOB: Any = SimpleNamespace(budget=30.0, processors=SimpleNamespace(of=lambda threads: ()), bench=None)
+
+
+def test_a_row_that_is_slower_at_the_first_look_remains_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where more generations follow, because the other library is undecided."""
+
+    def timed(*arguments: Any) -> None:
+        seen, count = arguments[-2], len(arguments[-2].changes["torch"])
+        for side, changes in (("torch", (0.2, 0.21)), ("onnxruntime", (0.5, -0.4))):
+            seen.changes[side].append(changes[count % 2] if count < FIRST or side == "onnxruntime" else 0.0)
+            seen.noises[side].append(0.001)
+            seen.seconds[side].append(1.0)
+
+    monkeypatch.setattr(against, "generation", timed)
+    torch, ort = against._row(JOB, (), ROW, (), 1, rows=2, seed=0)
+    assert (torch["slower"], torch["generations"]) == (True, FIRST)
+    assert (ort["slower"], ort["generations"]) == (False, LAST)
+
+
+@pytest.mark.parametrize(("lacks", "shown"), [(NEW, "this build"), (OLD, "the revision")])
+def test_a_library_that_one_build_lacks_is_named(lacks: int, shown: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Process:
+        def __init__(self, start: Any) -> None:
+            self.libraries = [Prepared(name="ORT library", side="onnxruntime", skipped="it is left out")]
+            if start.__defaults__ != (lacks,):
+                self.libraries.append(Prepared(name="torch library", side="torch", calls=1))
+
+        def __enter__(self) -> Process:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def ask(self, _: object) -> Any:
+            return self.libraries
+
+    monkeypatch.setattr(against, "Forked", Process)
+    seen = Seen()
+    against.generation(JOB, [None] * 3, ROW, (), 1, seen, random.Random(0))  # type: ignore[list-item]  # none is run
+    assert seen.skipped["torch"] == f"{shown} has no such library"
+    assert "it is left out" in seen.skipped["onnxruntime"] and not seen.changes["torch"]

@@ -1,0 +1,122 @@
+"""An operator with elementwise=True takes torch's memory formats without a copy; a wrong declaration is found."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from opmatrix.project.paths import Paths
+from opmatrix.stages import draw_inputs
+from opmatrix.testdata import drawn_cases
+from tests.support.building import build, copy_project, registered
+from tests.support.forked import forked, register
+from tests.support.projects import Project, edited, replace_in
+
+pytestmark = [pytest.mark.compile, pytest.mark.torch]
+
+NAME = "dual_residual"
+
+
+def project(folder: Path) -> Paths:
+    """Copy the operator, with the model of one dtype."""
+    layout = copy_project(folder, NAME)
+    cases = layout.cases(NAME)
+    cases.write_text(cases.read_text() + "\nMODELS = MODELS[:1]\n")
+    return layout
+
+
+@pytest.fixture(scope="module")
+def layout(tmp_path_factory: pytest.TempPathFactory) -> Paths:
+    layout = project(tmp_path_factory.mktemp("formats"))
+    build(layout, NAME)
+    return layout
+
+
+def test_tensors_in_one_format_are_not_copied(layout: Paths) -> None:
+    def calls() -> None:
+        import torch
+
+        (op,) = registered(Project(layout.root), NAME)
+        for last, shape in ((torch.channels_last, (2, 3, 4, 5)), (torch.channels_last_3d, (2, 3, 2, 4, 5))):
+            x, y = torch.randn(shape), torch.randn(shape)
+            a, b = x.contiguous(memory_format=last), y.contiguous(memory_format=last)
+            usual = torch.contiguous_format
+            for inputs, copies, expected in (
+                ((x, y), 0, usual),
+                ((a, b), 0, last),
+                ((a, y), 1, usual),
+                ((x.mT.contiguous().mT, b), 2, usual),
+                ((a[:, :, 1:], b[:, :, 1:]), 2, usual),
+            ):
+                with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+                    outputs = op(*inputs, 1.5)
+                assert [event.name for event in profile.events()].count("aten::copy_") == copies
+                for output, one, other in zip(outputs, inputs, inputs[::-1], strict=True):
+                    assert torch.allclose(output, 1.5 * one - other)
+                    assert output.stride() == torch.empty(output.shape, memory_format=expected).stride()
+
+    assert forked(calls, layout.root / "calls") == ""
+
+
+def test_torch_traces_the_formats_of_the_outputs(layout: Paths) -> None:
+    def trace() -> None:
+        import torch
+        from torch._subclasses.fake_tensor import FakeTensorMode
+
+        (op,) = registered(Project(layout.root), NAME)
+        x, y = torch.randn(2, 3, 4, 5), torch.randn(2, 3, 4, 5)
+        a, b = (t.contiguous(memory_format=torch.channels_last) for t in (x, y))
+
+        class Call(torch.nn.Module):
+            def forward(self, one: torch.Tensor, other: torch.Tensor) -> list[torch.Tensor]:
+                return [*op(one, other, 1.5)]
+
+        assert {*torch.library.opcheck(op, (a, b, 1.5)).values()} == {"SUCCESS"}
+        dim = torch.export.Dim
+        sizes = {0: dim("N"), 1: dim("C"), 2: dim("H"), 3: dim("W")}
+        for inputs in ((x, y), (a, b), (a, y)):
+            with FakeTensorMode() as mode:
+                fake = op(*map(mode.from_tensor, inputs), 1.5)
+            assert [t.stride() for t in fake] == [t.stride() for t in op(*inputs, 1.5)]
+            program = torch.export.export(Call(), inputs, dynamic_shapes=(sizes, sizes))
+            assert len(program.range_constraints) == 4  # each size is still free
+            assert {str(found) for found in program.range_constraints.values()} == {"VR[0, int_oo]"}
+
+        class DataDependent(torch.nn.Module):
+            def forward(self, one: torch.Tensor) -> list[torch.Tensor]:
+                count = one.sum().item()
+                torch._check(count >= 0)
+                made = torch.ones(count, 3, 4, 5).to(memory_format=torch.channels_last)
+                return [*op(made, made, 1.5)]
+
+        program = torch.export.export(DataDependent(), (torch.ones(2, dtype=torch.int64),))
+        (call,) = (node for node in program.graph.nodes if node.target is op)
+        assert [t.stride() for t in call.meta["val"]] == [(60, 1, 15, 3)] * 2
+
+    assert forked(trace, layout.root / "trace") == ""
+
+
+def test_a_fake_kernel_with_other_strides_is_found(layout: Paths) -> None:
+    with edited(layout.generated(NAME) / "fake.py", "return found", "return torch.contiguous_format"):
+        done = register(layout.root, NAME, "--part", "schema")
+    assert done.returncode == 8
+    assert "with all inputs in channels_last of shape (2, 3, 4, 5) the fake kernel" in done.stderr
+    assert "the fake kernel gives x_residual the strides (60, 20, 5, 1), the compiled one (60, 1, 15, 3)" in done.stderr
+
+
+def test_a_kernel_that_reads_a_size_is_found(tmp_path: Path) -> None:
+    """Kernel and reference agree on contiguous tensors."""
+    layout = project(tmp_path)
+    read = "alpha + (x.rank() > 1 ? static_cast<float>(x.size(1)) : 0)"
+    replace_in(layout.op(NAME) / "spec.py", "static_cast<Wide>(alpha)", f"static_cast<Wide>({read})")
+    replace_in(layout.reference(NAME), "(alpha)", "(alpha + (x.shape[1] if x.ndim > 1 else 0))")
+    draw_inputs.run(layout, build(layout, NAME))
+    drawn = {one.arrays[0].shape: one for one in drawn_cases.read(layout.drawn_inputs(NAME), NAME)}
+    for shape, order in (((2, 3, 4, 5), "(2, 4, 5, 3)"), ((2, 3, 2, 4, 5), "(2, 2, 4, 5, 3)")):
+        done = register(layout.root, NAME, "--part", "search", "--case", drawn[shape].model.name)
+        assert done.returncode == 8
+        assert re.search(r"with all inputs in channels_last\w* x_residual: \d+ of \d+ elements differ", done.stderr)
+        assert "With elementwise=True the kernel gets inputs that all are in such a format in the ord" in done.stderr
+        assert f"with the sizes {order}. Compute each element from those at its position, without sizes" in done.stderr
