@@ -140,6 +140,7 @@ def half(dtype: DType, *more: Case) -> Model:
             Case(name=f"plain_{dtype}", inputs=inputs(2, 6, 11, groups=3)),
             Case(name=f"special_{dtype}", inputs=inputs(2, 6, 5, groups=3, specials={3: NAN, 50: INF})),
             Case(name=f"mean_{dtype}", inputs=inputs(1, 8, 37, groups=2, mean=10.0)),
+            Case(name=f"blocks_{dtype}", inputs=inputs(1, 2, 1500, groups=1, mean=10.0)),  # of 1024 for the moments
             cancelled(dtype),
             *more,
         ),
