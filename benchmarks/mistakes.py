@@ -84,7 +84,7 @@ MISTAKES = (
         name="compile-error",
         edits=[(KERNEL, "bias.data + c,", "bias.dat + c,")],
         cause=r"has no member named .dat.",
-        where=r"native/group_norm/kernel\.h:2\d\d",
+        where=r"native/group_norm/kernel\.h:3\d\d",
         remedy=r"python -m opmatrix compile group_norm|doit",
     ),
     Mistake(

@@ -174,11 +174,11 @@ void normalize(const T* x, std::int64_t count, std::int64_t room, const Line<T, 
   }
 }
 
-/// The same for a T of two bytes, in float. Where the bias cancels the product, errors of float would be left: there in
-/// double.
-template <typename T>
+/// The same for a T of two bytes, in float by `rough`. Where the bias cancels the product, errors of float would be
+/// left: there in double, by the line that `exact` returns.
+template <typename T, typename Exact>
 [[gnu::always_inline]] inline void normalize_in_float(const T* x, std::int64_t count, std::int64_t room,
-                                                      const Line<T, float>& rough, const Line<T, double>& line,
+                                                      const Line<T, float>& rough, const Exact& exact,
                                                       T* __restrict__ y) {
   constexpr std::int64_t kStep = 2 * kFloats;
   // From here on, the errors of float are at most 0.05 units in the last place of T.
@@ -186,14 +186,14 @@ template <typename T>
   const auto least = simd::abs(simd::broadcast(rough.bias)) * kLeast;
   std::int64_t i = 0;
   for (; i + kStep <= count; i += kStep) {
-    __builtin_prefetch(x + i + line.ahead);
+    __builtin_prefetch(x + i + rough.ahead);
     const auto from = simd::load_pair<float>(x + i);
     const simd::Pair<float> found = {rough(from.a), rough(from.b)};
     simd::store_pair(y + i, found);
     if (!simd::all((simd::abs(found.a) >= least) & (simd::abs(found.b) >= least)))
-      normalize(x + i, kStep, kStep, line, y + i);
+      normalize(x + i, kStep, kStep, exact(), y + i);
   }
-  if (i < count) normalize(x + i, count - i, room - i, line, y + i);
+  if (i < count) normalize(x + i, count - i, room - i, exact(), y + i);
 }
 
 /// Returns a power of two above `rate`, at most four times as large.
@@ -203,10 +203,10 @@ inline double power_above(double rate) {
   return __builtin_bit_cast(Number, (bits & 0x7FE0'0000'0000'0000) + 0x0010'0000'0000'0000);
 }
 
-/// Whether float has the range for what is computed with these.
-inline bool fits_float(double rate, double factor) {
-  const double square = factor * factor;
-  return rate > 0x1p-60 && rate < 0x1p60 && square > 0x1p-120 && square < 0x1p80;
+/// Whether float has the range for what is computed with these, in all lanes.
+inline bool fits_float(double rate, Doubles factors) {
+  const Doubles sizes = simd::abs(factors);
+  return rate > 0x1p-60 && rate < 0x1p60 && simd::all((sizes > 0x1p-60) & (sizes < 0x1p40));
 }
 
 /// Normalizes one group of `channels` channels with `pixels` elements each. scale and bias are those of its channels.
@@ -229,7 +229,7 @@ void normalize_group(const T* x, std::int64_t channels, std::int64_t pixels, con
   for (std::int64_t c = 0; c < channels; c += kLanes) {
     const std::int64_t left = channels - c;
     const auto load = [left](const T* from) __attribute__((always_inline)) {
-      return left < kLanes ? simd::load_part<double>(from, left) : simd::load<double>(from);
+      return left < kLanes ? simd::load_part<double>(from, left, 1) : simd::load<double>(from);
     };
     const Doubles scales = load(scale + c);
     Line<T, Doubles> line = {unit, simd::broadcast(m.mean), step, scales * (rate / step), load(bias + c), count};
@@ -256,21 +256,22 @@ void normalize_group(const T* x, std::int64_t channels, std::int64_t pixels, con
     const auto near = static_cast<float>(m.mean);
     const auto factors = simd::convert<float>(line.factor);
     const auto biases = simd::convert<float>(line.bias - line.factor * (m.mean - static_cast<double>(near)));
+    const bool fits = sizeof(T) == 2 && fits_float(rate, line.factor);
     for (int k = 0; k < kLanes && k < left; ++k) {
       const std::int64_t begin = (c + k) * pixels;
-      const Line<T, double> one = {unit, line.shift[k], step, line.factor[k], line.bias[k], count};
+      const auto one = [&] { return Line<T, double>{unit, line.shift[k], step, line.factor[k], line.bias[k], count}; };
       if (pixels <= kLanes && begin + kLanes <= count) {
-        simd::store(y + begin, one(simd::load<double>(x + begin)));
+        simd::store(y + begin, one()(simd::load<double>(x + begin)));
         continue;
       }
       if constexpr (sizeof(T) == 2) {
-        if (fits_float(rate, one.factor)) {
+        if (fits) {
           const Line<T, float> rough = {1, near, 1, factors[k], biases[k], count};
           normalize_in_float(x + begin, pixels, count - begin, rough, one, y + begin);
           continue;
         }
       }
-      normalize(x + begin, pixels, count - begin, one, y + begin);
+      normalize(x + begin, pixels, count - begin, one(), y + begin);
     }
   }
 }

@@ -117,7 +117,19 @@ def cancelled(dtype: DType) -> Case:
     )
 
 
-def half(dtype: DType) -> Model:
+# The factor of x, 2^-150, is no float.
+SMALL_FACTOR = Case(
+    name="small_factor",
+    inputs={
+        "x": Values(values=(((2.0**50, -(2.0**50)) * 16,) * 2,)),
+        "num_groups": Values(values=(1.0,)),
+        "scale": Values(values=(2.0**-100, 1.0)),
+        "bias": Values(values=(0.0, 0.5)),
+    },
+)
+
+
+def half(dtype: DType, *more: Case) -> Model:
     return Model(
         name=dtype,
         types={"T": dtype},
@@ -128,7 +140,9 @@ def half(dtype: DType) -> Model:
             Case(name=f"plain_{dtype}", inputs=inputs(2, 6, 11, groups=3)),
             Case(name=f"special_{dtype}", inputs=inputs(2, 6, 5, groups=3, specials={3: NAN, 50: INF})),
             Case(name=f"mean_{dtype}", inputs=inputs(1, 8, 37, groups=2, mean=10.0)),
+            Case(name=f"blocks_{dtype}", inputs=inputs(1, 2, 1500, groups=1, mean=10.0)),  # of 1024 for the moments
             cancelled(dtype),
+            *more,
         ),
     )
 
@@ -142,5 +156,5 @@ MODELS = (
     flat("float32"),
     flat("float64"),
     half("float16"),
-    half("bfloat16"),
+    half("bfloat16", SMALL_FACTOR),
 )
