@@ -158,13 +158,18 @@ struct Line {
 
 /// Normalizes x[0 .. count). A vector may reach into the next channel, which is written after this one: `room` elements
 /// are left in the group. Meanwhile the cache fetches the next group, so that its moments need not wait for memory;
-/// after the last group a prefetch reads nothing.
-template <typename T>
+/// after the last group a prefetch reads nothing. kPast: stores past the cache.
+template <bool kPast, typename T>
 void normalize(const T* x, std::int64_t count, std::int64_t room, const Line<T, double>& line, T* __restrict__ y) {
   std::int64_t i = 0;
   for (; i + kLanes <= count; i += kLanes) {
     __builtin_prefetch(x + i + line.ahead);
-    simd::store(y + i, line(simd::load<double>(x + i)));
+    const Doubles found = line(simd::load<double>(x + i));
+    if constexpr (kPast) {
+      simd::stream(y + i, found);
+    } else {
+      simd::store(y + i, found);
+    }
   }
   if (i == count) return;
   if (i + kLanes <= room) {
@@ -191,9 +196,9 @@ template <typename T, typename Exact>
     const simd::Pair<float> found = {rough(from.a), rough(from.b)};
     simd::store_pair(y + i, found);
     if (!simd::all((simd::abs(found.a) >= least) & (simd::abs(found.b) >= least)))
-      normalize(x + i, kStep, kStep, exact(), y + i);
+      normalize<false>(x + i, kStep, kStep, exact(), y + i);
   }
-  if (i < count) normalize(x + i, count - i, room - i, exact(), y + i);
+  if (i < count) normalize<false>(x + i, count - i, room - i, exact(), y + i);
 }
 
 /// Returns a power of two above `rate`, at most four times as large.
@@ -210,7 +215,8 @@ inline bool fits_float(double rate, Doubles factors) {
 }
 
 /// Normalizes one group of `channels` channels with `pixels` elements each. scale and bias are those of its channels.
-template <typename T>
+/// kPast: a T of more than two bytes is stored past the cache.
+template <bool kPast, typename T>
 void normalize_group(const T* x, std::int64_t channels, std::int64_t pixels, const T* scale, const T* bias,
                      double epsilon, T* y) {
   constexpr bool kDouble = sizeof(T) == sizeof(double);
@@ -271,7 +277,7 @@ void normalize_group(const T* x, std::int64_t channels, std::int64_t pixels, con
           continue;
         }
       }
-      normalize(x + begin, pixels, count - begin, one(), y + begin);
+      normalize<kPast>(x + begin, pixels, count - begin, one(), y + begin);
     }
   }
 }
@@ -291,18 +297,25 @@ template <typename T>
 void group_norm(TensorView<const T> x, TensorView<const float> num_groups, TensorView<const T> scale,
                 TensorView<const T> bias, float epsilon, TensorView<T> y) {
   constexpr std::int64_t kElementsPerThread = 32768;  // as torch has it: below that a thread costs more than it brings
+  constexpr std::int64_t kLarge = 1 << 22;            // bytes of y, more than the cache keeps until they are read
   const std::int64_t groups = checked_groups(num_groups.data[0], x.size(1));
   const std::int64_t channels = x.size(1) / groups;  // of one group
   const std::int64_t pixels = numel(x.sizes, 2);
   const std::int64_t count = channels * pixels;
   if (x.numel() == 0) return;
 
+  const auto bytes = static_cast<std::int64_t>(sizeof(T));
+  const bool aligned =
+      pixels * bytes % simd::kBytes == 0 && reinterpret_cast<std::uintptr_t>(y.data) % simd::kBytes == 0;
+  const bool past = sizeof(T) > 2 && aligned && x.numel() * bytes >= kLarge;
   const auto normalize_groups = [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t group = begin; group < end; ++group) {
       const std::int64_t c = group % groups * channels;
-      normalize_group(x.data + group * count, channels, pixels, scale.data + c, bias.data + c,
-                      static_cast<double>(epsilon), y.data + group * count);
+      const auto one = past ? normalize_group<true, T> : normalize_group<false, T>;
+      one(x.data + group * count, channels, pixels, scale.data + c, bias.data + c, static_cast<double>(epsilon),
+          y.data + group * count);
     }
+    if (past) simd::flush_streams();
   };
   parallel_for(0, x.size(0) * groups, 1 + (kElementsPerThread - 1) / count, normalize_groups);
 }

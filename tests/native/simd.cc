@@ -113,6 +113,22 @@ void memory() {
   }
 }
 
+/// stream stores what store does.
+template <typename T, typename S>
+void streams() {
+  constexpr int N = simd::kLanes<T>;
+  alignas(64) S x[2 * N], stored[2 * N], streamed[2 * N];
+  for (int i = 0; i < 2 * N; ++i) x[i] = some<S>(i);
+  const auto pair = simd::load_pair<T>(x);
+  std::memset(static_cast<void*>(streamed), 0x55, sizeof streamed);
+  simd::store(stored, pair.a);
+  simd::store(stored + N, pair.b);
+  simd::stream(streamed, pair.a);
+  simd::stream(streamed + N, pair.b);
+  simd::flush_streams();
+  EXPECT(std::memcmp(stored, streamed, sizeof stored) == 0, T, S);
+}
+
 /// load_pair loads each element once, and store_pair writes each, rounded, where it was, and nothing else.
 template <typename T, typename S>
 void pairs() {
@@ -304,6 +320,14 @@ int main(int, char** arguments) {
   memories<float, 2 * simd::kLanes<float>, float, Half, std::uint8_t>();
   memories<double, 2 * simd::kLanes<double>, float, BFloat16, std::int32_t>();
   memories<float, 4, Half, std::int8_t>();
+  streams<float, BFloat16>();
+  streams<float, Half>();
+  streams<float, float>();
+  streams<float, bool>();
+  streams<float, std::int8_t>();
+  streams<double, BFloat16>();
+  streams<double, float>();
+  streams<double, double>();
   pairs<float, BFloat16>();
   pairs<float, Half>();
   pairs<float, float>();

@@ -182,6 +182,20 @@ def test_the_number_of_threads_does_not_change_the_result(kernel: Kernel, shape:
     np.testing.assert_array_equal(one, two)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(5, 4, 520, 512), (5, 4, 521, 513)], ids=["aligned", "not aligned"])
+def test_a_large_tensor_is_stored_past_the_cache_with_equal_results(
+    kernel: Kernel, shape: tuple[int, ...], dtype: str
+) -> None:
+    """From 4 MiB on; each sample alone has at most 2.2 MiB in float32."""
+    x, scale, bias = some(shape, "float32")
+    x, scale, bias = (a.astype(dtype) for a in (x, scale, bias))
+    whole = kernel(x, 2, scale, bias, threads=True)
+    for n in range(shape[0]):
+        parts = [kernel(x[n : n + 1, c : c + 2], 1, scale[c : c + 2], bias[c : c + 2]) for c in (0, 2)]
+        np.testing.assert_array_equal(whole[n : n + 1], np.concatenate(parts, axis=1))
+
+
 @pytest.mark.parametrize(
     ("groups", "message"),
     [

@@ -227,6 +227,25 @@ template <int kPiece, int kLeast>
   return bytes == 1 ? load_all<std::uint8_t>(p) : 0;
 }
 
+/// Stores a vector past the cache, at a multiple of its size; one of another size than a register as usual.
+template <typename V>
+[[gnu::always_inline]] inline void stream_raw(void* p, V v) {
+#if defined(__clang__)
+  __builtin_nontemporal_store(v, static_cast<V*>(p));
+#else
+#if defined(__AVX512F__)
+  if constexpr (sizeof(V) == 64) return __builtin_ia32_movntps512(static_cast<float*>(p), (Vec<float, 16>)v);
+#endif
+#if defined(__AVX__)
+  if constexpr (sizeof(V) == 32) return __builtin_ia32_movntps256(static_cast<float*>(p), (Vec<float, 8>)v);
+#endif
+#if defined(__SSE2__)
+  if constexpr (sizeof(V) == 16) return __builtin_ia32_movntps(static_cast<float*>(p), (Vec<float, 4>)v);
+#endif
+  __builtin_memcpy(p, &v, sizeof v);
+#endif
+}
+
 /// The first `count` elements, fewer than all, and 0.
 template <typename V>
 [[gnu::always_inline]] inline V load_first(const void* from, int count) {
@@ -557,6 +576,25 @@ template <typename S, typename V>
   } else {
     detail::store_first(p, detail::elements<S>(v), static_cast<int>(count));
   }
+}
+
+/// Stores as `store` does, past the cache, so that memory is not read before it is written: for outputs of float and
+/// double that are larger than the cache. p is a multiple of the bytes that are stored, as one of `kBytes` is. Other
+/// threads see the elements once this one has called `flush_streams`.
+template <typename S, typename V>
+[[gnu::always_inline]] inline void stream(S* p, V v) {
+  if constexpr (detail::kSame<detail::Raw<S>, void>) {
+    store(p, v);
+  } else {
+    detail::stream_raw(p, detail::elements<S>(v));
+  }
+}
+
+/// Lets other threads see what this one has stored past the cache, before whatever it stores from here on.
+inline void flush_streams() {
+#if defined(__SSE2__)
+  __builtin_ia32_sfence();
+#endif
 }
 
 /// Two vectors of the lanes of 2 * N elements, of which each is in one lane: in which depends on the dtype.
