@@ -99,7 +99,7 @@ def checks(name: str, part: str) -> dict[str, set[str]]:
 @pytest.mark.parametrize("operator", [o for o in load_operators(LAYOUT) if o.spec.torch], ids=lambda o: o.name)
 def test_every_operator_of_torch_passes_opcheck(operator: Operator, run: subprocess.CompletedProcess[str]) -> None:
     """Each of the four tests ran; all but the trace, on a finite case of each choice of dtypes."""
-    found = {case: tests - {"inference"} for case, tests in checks(operator.name, "schema").items()}
+    found = {case: tests - {"inference", "memory formats"} for case, tests in checks(operator.name, "schema").items()}
     proved = {case: tests for case, tests in found.items() if tests}
     assert all(tests >= OPCHECKS for tests in proved.values())
     assert any(tests == OPCHECKS | TRACE for tests in proved.values())
