@@ -171,7 +171,7 @@ def test_a_function_that_returns_no_model_is_one_sentence(
 
 @pytest.mark.torch
 @pytest.mark.parametrize(
-    "kernel", [("group_norm", "(x - shift) * factor + bias", "(x - shift) * (1.01 * factor) + bias")], indirect=True
+    "kernel", [("group_norm", "(x - shift) * factor + bias", "(x - shift) * (1.01F * factor) + bias")], indirect=True
 )
 def test_a_kernel_that_is_wrong_in_both_frameworks_is_named(kernel: Project, function: str) -> None:
     """Both libraries have the same kernel, so torch and ONNX Runtime agree; only the reference differs."""
