@@ -27,6 +27,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from measuring import DOIT, ROOT, copy_project, environment
 
@@ -208,8 +209,8 @@ def ort_calls(folder: Path, project: Path, nodes: int) -> Mapping[str, Mapping[s
     return tables
 
 
-def from_session(session: object, binding: object, nodes: int) -> Timed:
-    run_chain = session.run_with_iobinding  # type: ignore[attr-defined]  # an InferenceSession, typed as object
+def from_session(session: Any, binding: Any, nodes: int) -> Timed:
+    run_chain = session.run_with_iobinding
 
     def timed(count: int) -> float:
         runs = max(1, count // nodes)

@@ -78,7 +78,7 @@ Sums sums(const T* x, std::int64_t count, double unit, double shift) {
 }
 
 /// The same in half the time. A float has 24 bits, and x[i] has 8: a sum of 8 numbers or squares is rounded only where
-/// these differ much, and the error is small beside the variance of such numbers.
+/// these differ much, and then the error is small compared with their variance.
 inline Sums sums(const BFloat16* x, std::int64_t count, double unit, double shift) {
   constexpr std::int64_t kStep = 8 * kFloats;
   Doubles sum{};

@@ -1,4 +1,4 @@
-"""What is said of a row from the times of three processes, without processes."""
+"""How a row is judged by the times of three processes; no process is started."""
 
 from __future__ import annotations
 
@@ -55,6 +55,6 @@ def test_a_library_that_one_build_lacks_is_named(lacks: int, shown: str, monkeyp
 
     monkeypatch.setattr(against, "Forked", Process)
     seen = Seen()
-    against.generation(JOB, [None] * 3, ROW, (), 1, seen, random.Random(0))  # type: ignore[list-item]  # none is run
+    against.generation(JOB, [None] * 3, ROW, (), 1, seen, random.Random(0))  # type: ignore[list-item]  # builds, which the stand-in for a process does not read
     assert seen.skipped["torch"] == f"{shown} has no such library"
     assert "it is left out" in seen.skipped["onnxruntime"] and not seen.changes["torch"]

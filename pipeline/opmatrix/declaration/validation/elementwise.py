@@ -76,7 +76,7 @@ def _rank(part: Input) -> int | None:
 
 
 def _shape(spec: OpSpec, part: Input) -> tuple[str | int, ...]:
-    """Return what the declaration says of a shape: inputs have one shape if this is equal."""
+    """Return what the declaration fixes of a shape. Two inputs for which it is equal always have one shape."""
     known = {i.name: i for i in spec.inputs}
     while part.same_as is not None:
         part = known[part.same_as]
