@@ -26,7 +26,7 @@ CELL = Cell(torch="2.13", exporter="legacy", opset=18, ort=minor(installed().onn
 SCALE_AND_BIAS = re.compile(r"scale\.view<T>\(\),\s+bias\.view<T>\(\),")
 SWAPPED = "bias.view<T>(), scale.view<T>(),"
 RATE = "const double rate = 1 / sqrt(m.variance + epsilon);"
-EPSILON = "static_cast<double>(epsilon), y.data"
+EPSILON = "static_cast<double>(epsilon),"
 THE_RATE, THE_EPSILON = (re.compile(re.escape(text)) for text in (RATE, EPSILON))
 
 IN_TORCH = "of 12 elements differ beyond rtol=2.5e-07 atol=1e-07; worst at ("

@@ -17,7 +17,7 @@ SPEC = (
 KERNEL = (
     ("float epsilon, TensorView<T> y)", "float epsilon, float lift, TensorView<T> y)"),
     ("double epsilon, T* y)", "double epsilon, double lift, T* y)"),
-    ("static_cast<double>(epsilon), y.data", "static_cast<double>(epsilon), static_cast<double>(lift), y.data"),
+    ("static_cast<double>(epsilon),", "static_cast<double>(epsilon), static_cast<double>(lift),"),
     ("load(bias + c)", "load(bias + c) + lift"),
 )
 REFERENCE = (
