@@ -27,8 +27,8 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
         "node": "the same of one-node models, of operators that exist in ONNX alone",
     },
     "tool.opmatrix.limits": {
-        "seconds": "how long a step may run",
-        "megabytes": "how much memory it may hold, with all that it starts",
+        "seconds": "how long a step may run, and how long `doit bench` waits for one peer",
+        "megabytes": "how much memory a step may hold, with all that it starts",
     },
     "tool.opmatrix.cache": {
         "url": "where shared results are: `file:///FOLDER`, `https://HOST/PATH`, or what fsspec reaches",

@@ -1,4 +1,5 @@
-"""Find the child processes of a process and their memory in Linux's /proc; kill a process group or a session."""
+"""Find the child processes of a process and their memory in Linux's /proc; let a process end with its parent, kill a
+process group or a session."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from pathlib import Path
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+_PR_SET_PDEATHSIG = 1
 
 
 def memory(process: int) -> int:
@@ -47,6 +49,13 @@ def signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
+
+
+def die_with_parent(number: int = signal.SIGKILL) -> None:
+    """Let Linux send this process a signal when the thread that started it ends; 0 undoes that."""
+    import ctypes
+
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
 
 
 def kill_group(process: int) -> None:

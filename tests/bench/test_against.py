@@ -17,7 +17,7 @@ from opmatrix.bench.statistics import FIRST, LAST
 pytestmark = [pytest.mark.torch, pytest.mark.ort]
 
 ROW = Row(name="r", inputs={})
-JOB: Any = SimpleNamespace(budget=30.0, processors=SimpleNamespace(of=lambda threads: ()), bench=None)
+JOB: Any = SimpleNamespace(budget=30.0, seconds=60, processors=SimpleNamespace(of=lambda threads: ()), bench=None)
 
 
 def test_a_row_that_is_slower_at_the_first_look_remains_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,7 +39,7 @@ def test_a_row_that_is_slower_at_the_first_look_remains_so(monkeypatch: pytest.M
 @pytest.mark.parametrize(("lacks", "shown"), [(NEW, "this build"), (OLD, "the revision")])
 def test_a_library_that_one_build_lacks_is_named(lacks: int, shown: str, monkeypatch: pytest.MonkeyPatch) -> None:
     class Process:
-        def __init__(self, start: Any) -> None:
+        def __init__(self, start: Any, **_: object) -> None:
             self.libraries = [Prepared(name="ORT library", side="onnxruntime", skipped="it is left out")]
             if start.__defaults__ != (lacks,):
                 self.libraries.append(Prepared(name="torch library", side="torch", calls=1))
@@ -50,7 +50,7 @@ def test_a_library_that_one_build_lacks_is_named(lacks: int, shown: str, monkeyp
         def __exit__(self, *_: object) -> None:
             pass
 
-        def ask(self, _: object) -> Any:
+        def ask(self, _: object, **__: object) -> Any:
             return self.libraries
 
     monkeypatch.setattr(against, "Forked", Process)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
+import subprocess
+import time
 from typing import Any
 
 import pytest
 
-from opmatrix.bench.forked import DiedError, Forked
+from opmatrix.bench.forked import DiedError, Forked, StoppedError
 
 
 def test_it_answers_with_what_it_has_of_its_parent() -> None:
@@ -38,6 +41,38 @@ def test_a_death_is_told(end: Any, how: str, capfd: pytest.CaptureFixture[str]) 
         with pytest.raises(DiedError, match=r"^has ended$"):
             process.ask(None)
     assert ("ZeroDivisionError" in capfd.readouterr().err) == (how == "ended with status 1")
+
+
+def test_what_does_not_return_is_stopped_with_what_it_started() -> None:
+    ours, started = os.pipe()
+
+    def answer(_: object) -> None:
+        subprocess.Popen(["sleep", "3600"], pass_fds=(started,))
+        time.sleep(3600)
+
+    with Forked(lambda: answer, seconds=0.5) as process:
+        os.close(started)
+        with pytest.raises(StoppedError, match=r"^the peer 'p' did not return within 0\.5 s and was stopped$"):
+            process.ask(None, what="the peer 'p'")
+        assert select.select([ours], [], [], 20)[0], "no process has the other end of the pipe"
+        with pytest.raises(DiedError, match=r"^has ended$"):
+            process.ask(None)
+
+
+def test_it_ends_with_its_parent() -> None:
+    ours, started = os.pipe()
+
+    def answer(_: object) -> None:
+        os.write(started, b"x")
+        time.sleep(3600)
+
+    if not (parent := os.fork()):
+        Forked(lambda: answer).ask(None)
+    os.close(started)
+    assert os.read(ours, 1) == b"x"
+    os.kill(parent, signal.SIGKILL)
+    os.waitpid(parent, 0)
+    assert select.select([ours], [], [], 20)[0] and os.read(ours, 1) == b""
 
 
 def test_no_process_is_left() -> None:

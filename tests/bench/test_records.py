@@ -74,8 +74,8 @@ def compared(**changed: Any) -> Record:
 
 HEAD = {
     "schema": records.SCHEMA, "op": "group_norm", "date": "2026-11-24T15:00:00+00:00",
-    "machine": {"processor": "a processor", "processors": 2, "not_pinned": ""}, "versions": {"torch": "2.13.0"},
-    "files": {"ops/group_norm/spec.py": DIGEST},
+    "machine": {"processor": "a processor", "processors": 2, "not_pinned": ""}, "cpu_level": "x86-64-v3",
+    "versions": {"torch": "2.13.0"}, "files": {"ops/group_norm/spec.py": DIGEST},
 }  # fmt: skip
 
 
@@ -103,6 +103,7 @@ def _delete(document: Record) -> None:
     [
         ("bench", lambda d: d.update(schema=0), "bench.schema: 0 is not 1"),
         ("bench", _delete, "bench: no 'files'"),
+        ("bench", lambda d: d.update(cpu_level=3), "bench.cpu_level: 3"),
         ("bench", lambda d: d.update(more=1), "bench: unknown key 'more'"),
         ("bench", lambda d: d["rows"][0].update(ended="late"), "bench.rows[0].ended: 'late' is not"),
         ("bench", lambda d: d["rows"][0].update(threads=0), "bench.rows[0].threads: 0 is below 1"),

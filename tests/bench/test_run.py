@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -11,12 +12,13 @@ from typing import Any
 
 import pytest
 
+from opmatrix import cpu_levels
 from opmatrix.engine.database import Journal
 from opmatrix.engine.doit_tasks import REPORT
 from opmatrix.project.paths import Paths
 from tests.bench.test_records import schema
 from tests.support.json_schema import mistakes
-from tests.support.projects import ROOT, replace_in
+from tests.support.projects import ROOT, edited, replace_in
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.mark.slow]
 
@@ -36,6 +38,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("dodo.py", "pyproject.toml"):
         shutil.copy(ROOT / name, folder)
     (folder / ".gitignore").write_text("build/\n")
+    replace_in(folder / "ops/passes/spec.py", "    reference=", "    cpu_levels=True,\n    reference=")
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N"]) for name in ("x", "y")]
     graph = helper.make_graph([helper.make_node("Neg", ["x"], ["y"])], "neg", ends[:1], ends[1:])
     (folder / "ops/passes/peers").mkdir()
@@ -48,21 +51,22 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def bench(project: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def bench(project: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "doit", "bench", *words, "passes"]
-    return subprocess.run(command, cwd=project, capture_output=True, text=True)
+    return subprocess.run(command, cwd=project, env=os.environ | variables, capture_output=True, text=True)
 
 
 def test_an_operator_and_its_peers(project: Path) -> None:
     journal = Journal(str(Paths(project).state), None)
     journal.record(REPORT, key="k", detail={})
     journal.dump()
-    done = bench(project, "--budget", "0.3", "--threads", "1", "--no-compile")
+    done = bench(project, "--budget", "0.3", "--threads", "1", "--no-compile", OPMATRIX_CPU_LEVEL="2")
     assert done.returncode == 18 and done.stderr.startswith("passes: crash, 1 thread: its process died of SIGSEGV\n")
     found: dict[str, Any] = json.loads(Paths(project).bench_record("passes").read_text())
     assert [*mistakes(found, schema("bench"), "bench")] == []
     assert Journal(str(Paths(project).state), None).key(REPORT) is None, "the next report shows the times"
     assert found["source"] == "ops/passes/bench.py"
+    assert found["cpu_level"] == "x86-64-v2" and done.stdout.splitlines()[0].endswith(", x86-64-v2")
     plain, no_truth, crash = found["rows"]
     assert crash["failed"] == "its process died of SIGSEGV" and not plain["failed"]
     by_name = {one["name"]: one for one in plain["contestants"]}
@@ -94,6 +98,39 @@ def test_an_operator_and_its_peers(project: Path) -> None:
     assert f"{by_name['wrong']['name']} " in done.stdout and "build/bench/passes/bench.json" in done.stdout
 
 
+HANGS = """
+def hangs(x: Any) -> None:
+    while True:
+        pass
+
+
+BENCH = Bench("""
+LIMIT = "\n[tool.opmatrix.limits]\nseconds = 10\n"
+
+
+def test_a_peer_that_does_not_return_is_stopped(project: Path) -> None:
+    """Also in a project that is not compiled."""
+    path = project / "ops/passes/bench.py"
+    command = [sys.executable, "-m", "opmatrix", "bench", "passes", "--threads", "1", "--row", "hang*", "--no-compile"]
+    rows = "".join(
+        f'\n        Row(name="{name}", inputs={{"x": Random(shape=(64,))}}, no_truth="known"),'
+        for name in ("hang", "hang_2")
+    )
+    peer = 'Function(name="hangs", function=hangs, compile=False, rows=("hang", "hang_2")),'
+    with (
+        edited(path, "\nBENCH = Bench(", HANGS),
+        edited(path, "\n    ),\n    peers=(", f"{rows}\n    ),\n    peers=(\n        {peer}"),
+        edited(project / "pyproject.toml", "[tool.opmatrix]", f"{LIMIT}\n[tool.opmatrix]"),
+    ):
+        done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 18 and done.stderr == (
+        "passes: hang, 1 thread: the peer 'hangs' of ops/passes/bench.py did not return within 10 s and was stopped; "
+        "later rows are left out. Fix it, or raise `seconds` in [tool.opmatrix.limits] of pyproject.toml\n"
+    )
+    found: dict[str, Any] = json.loads(Paths(project).bench_record("passes").read_text())
+    assert [row["name"] for row in found["rows"]] == ["hang"]
+
+
 AGAINST = ("--against", "HEAD", "--threads", "1", "--row", "plain", "--budget", "30")  # enough on a busy machine
 
 
@@ -113,5 +150,6 @@ def test_a_planted_slowdown_is_found(project: Path) -> None:
     assert done.returncode == 18, done.stdout + done.stderr
     found: dict[str, Any] = json.loads(Paths(project).bench_against("passes").read_text())
     assert [*mistakes(found, schema("against"), "against")] == []
+    assert found["cpu_level"] == cpu_levels.name(max(cpu_levels.of_processor()))
     assert "passes is slower than at HEAD in " in done.stderr and "SLOWER" in done.stdout
     assert done.stderr.count("\n") == 1, "one clear message"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,12 +11,15 @@ import pytest
 
 from opmatrix.commands.main import Program
 from opmatrix.commands.tolerances import Tolerances
+from opmatrix.cpu_levels import NO_LEVELS
 from opmatrix.declaration.load import Operator
 from opmatrix.errors import UsageError
 from opmatrix.matrix.cells import Cell
+from opmatrix.ort_checks import sessions
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Tolerance
 from opmatrix.stages import data, tolerances
+from opmatrix.testdata.arrays import Array
 from tests.support import double
 
 pytestmark = pytest.mark.ort
@@ -61,6 +65,40 @@ def test_a_tolerance_that_accepts_anything_is_loose(layout: Paths, capsys: pytes
     found = capsys.readouterr().out.splitlines()
     assert found[-1].startswith("  LOOSE: ") and "times what is called for. Narrow it, or say why in" in found[-1]
     assert "error 0.0e+00" in found[3]
+
+
+def test_the_largest_error_of_all_levels_counts(layout: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where only an operator that is used has them. The highest level, which is the last one, is right here."""
+    now = []
+
+    class Levels:
+        def each(self) -> Iterator[str]:
+            for level in (1.01, 1.0):
+                now[:] = [level]
+                yield str(level)
+
+    class Session:
+        def run(self, _: None, inputs: Mapping[str, Array]) -> list[Array]:
+            return [x * x.dtype.type(2 * now[0]) for x in inputs.values()]
+
+    class Sessions:
+        def __init__(self, library: Path | None, *, cpu_levels: bool) -> None:
+            assert library == layout.ort_library("double")
+            self.levels = Levels() if cpu_levels else NO_LEVELS
+
+        def sessions(self, content: bytes, *, settings: Sequence[str]) -> dict[str, Session]:
+            return {setting: Session() for setting in settings}
+
+    used = Operator(spec=replace(double.SPEC, name="used", cpu_levels=True), models=())
+    monkeypatch.setattr(tolerances, "load_operator", lambda layout, name: {"used": used}[name])
+    monkeypatch.setattr(sessions, "OrtSessions", Sessions)
+    data.run(layout, double.OPERATOR)
+    path = layout.model("double", "custom", CELL, "dynamic")
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"")
+    one = Operator(spec=replace(double.SPEC, uses=("used",)), models=double.OPERATOR.models)
+    (found,) = tolerances._in_ort(tolerances._Data(layout=layout, operator=one), "custom", [CELL]).values()
+    assert found.relative == pytest.approx(0.01, rel=1e-3)
 
 
 def test_what_is_not_built_is_one_sentence_with_the_command(layout: Paths) -> None:

@@ -54,8 +54,8 @@ def document(name: str = "operator_00", *, flops: float | None = 8.0) -> dict[st
     return {
         "schema": 1, "op": name, "date": "2026-11-24T15:00:00+00:00",
         "machine": {"processor": "a processor", "processors": 2, "not_pinned": ""},
-        "versions": {"torch": "2.13.0", "onnxruntime": "1.31.1"}, "files": {}, "source": "bench.py", "budget": 3.0,
-        "rows": rows,
+        "cpu_level": None, "versions": {"torch": "2.13.0", "onnxruntime": "1.31.1"}, "files": {},
+        "source": "bench.py", "budget": 3.0, "rows": rows,
     }  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from opmatrix.bench.contestants import Entrants
-from opmatrix.bench.forked import DiedError, Forked
+from opmatrix.bench.forked import REMEDY, DiedError, Forked, StoppedError
 from opmatrix.bench.measure import Job, described, inputs
 from opmatrix.bench.prepared import Prepared, Record, Side
 from opmatrix.bench.spec import Row
@@ -36,6 +36,7 @@ _BUDGETS = 10  # times the budget of a row, after which a suspicious row remains
 
 NEW, AGAIN, OLD = range(3)
 _SHOWN = ("this build", "its copy", "the revision")
+_OPERATORS = tuple(f"the operator of {one}" for one in _SHOWN)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +78,9 @@ def compared(job: Job, builds: Sequence[Build]) -> Iterator[Record]:
             about = described(job.operator, row) | {"threads": threads}
             try:
                 yield from ({**about, **one} for one in _row(job, builds, row, arrays, threads, rows=rows, seed=number))
+            except StoppedError as error:
+                yield about | {"failed": f"{error}; later rows are left out. {REMEDY}"}
+                return
             except DiedError as error:
                 yield about | {"failed": f"a process {error}"}
 
@@ -138,8 +142,8 @@ def generation(
         processes: dict[int, Any] = {}
         prepared: dict[int, list[Prepared]] = {}
         for n in order:
-            processes[n] = stack.enter_context(Forked(lambda n=n: start(builds[n])))  # type: ignore[misc]  # mypy infers no lambda with a default
-            prepared[n] = processes[n].ask(("prepare", False))
+            processes[n] = stack.enter_context(Forked(lambda n=n: start(builds[n]), seconds=job.seconds))  # type: ignore[misc]  # mypy infers no lambda with a default
+            prepared[n] = processes[n].ask(("ours",), what=_OPERATORS[n])
         for side in _SIDES:
             numbers = {n: _index(prepared[n], side) for n in order}
             found = [prepared[n][i] for n, i in numbers.items() if i is not None]
@@ -158,7 +162,7 @@ def generation(
             for count in range(ROUNDS):
                 chance.shuffle(order)
                 for n in order:
-                    seconds[n].append(processes[n].ask(("time", numbers[n], calls)) / calls)
+                    seconds[n].append(processes[n].ask(("time", numbers[n], calls), what=_OPERATORS[n]) / calls)
                 if count >= 2 and time.monotonic() - started > _GENERATION:
                     break
             seen.changes[side].append(_median_log(seconds[NEW], seconds[OLD]))

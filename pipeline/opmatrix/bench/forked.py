@@ -8,10 +8,11 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
-from opmatrix.processes import signal_name
+from opmatrix.processes import die_with_parent, kill_group, signal_name
 
 Answer = Callable[[Any], Any]
 
@@ -20,25 +21,40 @@ class DiedError(Exception):
     """A forked process has ended before it answered; the message says how."""
 
 
-class Forked:
-    """A child of this process that answers messages, with what `start` returns in the child."""
+class StoppedError(DiedError):
+    """A forked process was stopped, because it did not answer in time; the message says what it ran."""
 
-    def __init__(self, start: Callable[[], Answer]) -> None:
+
+REMEDY = "Fix it, or raise `seconds` in [tool.opmatrix.limits] of pyproject.toml"
+
+
+class Forked:
+    """A child of this process that answers messages, with what `start` returns in the child, each in `seconds`."""
+
+    def __init__(self, start: Callable[[], Answer], *, seconds: float = 300) -> None:
+        self._seconds = min(seconds, 1e6)  # poll(2) takes not much more
         self._connection, other = multiprocessing.Pipe()
         sys.stdout.flush()
         sys.stderr.flush()
         self._process = os.fork()
         if self._process == 0:
+            os.setpgid(0, 0)
+            die_with_parent()
             _serve(other, self._connection, start)
+        with suppress(OSError):  # the child does the same, in either order
+            os.setpgid(self._process, self._process)
         other.close()
 
-    def ask(self, message: Any) -> Any:
-        """Return the answer to a message. Raises DiedError."""
+    def ask(self, message: Any, *, what: str = "the process") -> Any:
+        """Return the answer to a message. Raises DiedError; `what`: what does not return if there is no answer."""
         try:
             self._connection.send(message)
-            return self._connection.recv()
+            if self._connection.poll(self._seconds):
+                return self._connection.recv()
         except (EOFError, OSError) as error:
             raise DiedError(self._ending()) from error
+        self.close()
+        raise StoppedError(f"{what} did not return within {self._seconds:g} s and was stopped")
 
     def _ending(self) -> str:
         if not self._process:
@@ -49,10 +65,10 @@ class Forked:
         return f"died of {signal_name(-code)}" if code < 0 else f"ended with status {code}"
 
     def close(self) -> None:
-        """End the child."""
+        """End the child and what it has started, such as the process of a reference in torch."""
         self._connection.close()
         if self._process:
-            os.kill(self._process, signal.SIGKILL)
+            kill_group(self._process)
             os.waitpid(self._process, 0)
             self._process = 0
 

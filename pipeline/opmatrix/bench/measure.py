@@ -11,9 +11,9 @@ from typing import Any
 
 from opmatrix.bench import accuracy
 from opmatrix.bench.contestants import COPY, FMA, Entrants
-from opmatrix.bench.forked import DiedError, Forked
+from opmatrix.bench.forked import REMEDY, DiedError, Forked, StoppedError
 from opmatrix.bench.prepared import Prepared, Record
-from opmatrix.bench.read import cost, model_of
+from opmatrix.bench.read import OWN, cost, model_of
 from opmatrix.bench.rounds import Rounds, pairs, run
 from opmatrix.bench.spec import Bench, Row
 from opmatrix.bench.statistics import Interval
@@ -58,7 +58,8 @@ def processors() -> Processors:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What to time. `budget`: seconds for each row and number of threads."""
+    """What to time. `budget`: seconds for each row and number of threads. `seconds`: the time limit of each answer of a
+    process. `cpu_level`: the level at which the kernels run; None where they are compiled once."""
 
     paths: Paths
     operator: Operator
@@ -68,6 +69,8 @@ class Job:
     threads: tuple[int, ...]
     loops: Path
     compile: bool = True
+    seconds: float = 300
+    cpu_level: str | None = None
 
 
 def inputs(operator: Operator, row: Row) -> list[Array]:
@@ -80,7 +83,7 @@ def inputs(operator: Operator, row: Row) -> list[Array]:
 
 
 def measured(job: Job) -> Iterator[Record]:
-    """Yield a record for each row and number of threads."""
+    """Yield a record for each row and number of threads, up to one that does not return."""
     for row in job.bench.rows:
         about = described(job.operator, row)
         try:
@@ -96,6 +99,9 @@ def measured(job: Job) -> Iterator[Record]:
             )  # fmt: skip
             try:
                 yield about | {"threads": threads} | _row(job, entrants, expected)
+            except StoppedError as error:
+                yield about | {"threads": threads, "failed": f"{error}; later rows are left out. {REMEDY}"}
+                return
             except DiedError as error:
                 yield about | {"threads": threads, "failed": f"its process {error}"}
 
@@ -123,8 +129,10 @@ def _expected(job: Job, row: Row, arrays: Sequence[Array]) -> Expected:
             return one_line(error)
 
     try:
-        with Forked(lambda: evaluate) as process:
-            found = process.ask(None)
+        with Forked(lambda: evaluate, seconds=job.seconds) as process:
+            found = process.ask(None, what="the reference")
+    except StoppedError as error:
+        found = f"{error}. {REMEDY}, or give the row no_truth"
     except DiedError as error:
         found = f"the process of the reference {error}"
     if isinstance(found, str):
@@ -138,17 +146,23 @@ def _row(job: Job, entrants: Entrants, expected: Expected) -> Record:
         pinned = job.processors.of(entrants.threads)
         return Turns(entrants, processors=pinned, expected=expected, loops=job.loops, measures=True)
 
-    with Forked(start) as process:
-        prepared: list[Prepared] = process.ask(("prepare", True))
+    peers = job.paths.bench(job.operator.name).relative_to(job.paths.root)
+
+    def ask(message: Sequence[Any], name: str) -> Any:
+        return process.ask(message, what=OWN.get(name, f"the peer {name!r} of {peers}"))
+
+    with Forked(start, seconds=job.seconds) as process:
+        names = [name for name, _, _ in (*entrants.ours(), *entrants.peers())]
+        prepared: list[Prepared] = [ask(("prepare", index), name) for index, name in enumerate(names)]
         spec, row = job.operator.spec, entrants.row
         moved = cost(spec, row, job.bench.bytes)
         if moved is None:
             moved = float(max((p.moved for p in prepared), default=0) or sum(a.nbytes for a in entrants.arrays))
-        prepared += process.ask(("loops", int(moved)))
+        prepared += ask(("loops", int(moved)), COPY)
         compared = pairs(prepared)
         rounds = run(
             prepared,
-            lambda index, calls: float(process.ask(("time", index, calls))),
+            lambda index, calls: float(ask(("time", index, calls), prepared[index].name)),
             budget=job.budget,
             narrow=compared,
         )

@@ -43,6 +43,7 @@ def _head(job: Job, processor: str) -> Record:
             "processors": len(job.processors.allowed),
             "not_pinned": job.processors.why_not_pinned,
         },
+        "cpu_level": job.cpu_level,
         "versions": asdict(installed()),
         "files": files(job.paths, job.operator.name),
     }

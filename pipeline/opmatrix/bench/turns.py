@@ -49,12 +49,13 @@ class Turns:
         torch.set_grad_enabled(False)
 
     def __call__(self, message: Sequence[Any]) -> Any:
-        """Answer ``("prepare", peers)`` and ``("loops", moved)`` with a list of Prepared, and ``("time", contestant,
-        calls)`` with the seconds of that many calls."""
+        """Answer ``("ours",)`` and ``("loops", moved)`` with a list of Prepared, ``("prepare", contestant)`` with one,
+        and ``("time", contestant, calls)`` with the seconds of that many calls."""
         match message:
-            case ("prepare", peers):
-                made = [*self._entrants.ours(), *(self._entrants.peers() if peers else ())]
-                return [self._prepared(name, side, make) for name, side, make in made]
+            case ("ours",):
+                return [self._prepared(*one) for one in self._entrants.ours()]
+            case ("prepare", index):
+                return self._prepared(*[*self._entrants.ours(), *self._entrants.peers()][index])
             case ("loops", moved):
                 return [*self._loops_of(moved)]
             case ("time", index, calls):

@@ -21,9 +21,9 @@ from typing import Any, NoReturn
 
 from opmatrix.engine.kept_servers import KeptServers, Resident
 from opmatrix.engine.saved_files import GONE, Marks, Watcher, changed, of_paths, of_program, of_project, unsettled
-from opmatrix.engine.step_process import die_with_parent
 from opmatrix.errors import OpmatrixError, UsageError
 from opmatrix.files import mark
+from opmatrix.processes import die_with_parent
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import PACKAGES
 

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import cast
 
 from opmatrix.engine.fork_server import Server
-from opmatrix.engine.step_process import Entry, die_with_parent, find_entry
+from opmatrix.engine.step_process import Entry, find_entry
+from opmatrix.processes import die_with_parent
 
 PRELOADS: Mapping[str, tuple[str, ...]] = {
     "onnx": ("opmatrix.stages.data", "opmatrix.stages.export_node"),

@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 from opmatrix.errors import disk_fault
+from opmatrix.processes import die_with_parent
 from opmatrix.step_log import LOGGED
 
 Entry = Callable[[Sequence[str]], int]
@@ -22,7 +23,6 @@ Entry = Callable[[Sequence[str]], int]
 # as a kernel, may end the process with 0.
 DONE = b"done"
 
-_PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -89,11 +89,6 @@ def _prepare_child(log: str, server: int, say_done: int) -> None:
     sys.stdout = os.fdopen(1, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
     sys.stderr = os.fdopen(2, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
     faulthandler.enable(sys.stderr)
-
-
-def die_with_parent(number: int = signal.SIGKILL) -> None:
-    """Let Linux send this process a signal when the thread that started it ends; 0 undoes that."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
 
 
 def adopt_orphans() -> None:

@@ -5,19 +5,23 @@ Plain `doit` leaves it out, because times are no verdict. `doit bench OPERATOR` 
 
 from __future__ import annotations
 
+import ctypes
 import fnmatch
 import os
 import signal
 from collections.abc import Sequence
 from dataclasses import replace
 
+from opmatrix import cpu_levels
 from opmatrix.bench import against, measure, read, records, roofline
+from opmatrix.bench.forked import Forked
 from opmatrix.bench.measure import Job
 from opmatrix.bench.prepared import Record
 from opmatrix.bench.spec import Row
 from opmatrix.declaration.load import Operator, load_operator
 from opmatrix.errors import BenchError, UsageError, did_you_mean, many, printable
 from opmatrix.project.paths import Paths
+from opmatrix.project.settings import step_seconds
 
 
 def run(
@@ -48,6 +52,8 @@ def run(
         threads=_thread_counts(threads, found.thread_counts),
         loops=roofline.build(layout),
         compile=compile,
+        seconds=step_seconds(layout),
+        cpu_level=_cpu_level(layout, operator),
     )
     if found.why_not_pinned:
         print(f"threads cannot be pinned to processors here: {found.why_not_pinned}; expect more noise")
@@ -77,9 +83,20 @@ def _thread_counts(asked: Sequence[int] | None, possible: Sequence[int]) -> tupl
     return tuple(dict.fromkeys(asked or possible))
 
 
+def _cpu_level(layout: Paths, operator: Operator) -> str | None:
+    """Return the level at which the kernels run in this environment; None where they have no levels."""
+    specs = [operator.spec, *(load_operator(layout, name).spec for name in operator.spec.uses)]
+    library = layout.ort_library(operator.name)
+    if not any(spec.cpu_levels for spec in specs) or not library.is_file():
+        return None
+    with Forked(lambda: lambda _: ctypes.CDLL(str(library)).opmatrix_cpu_level(0)) as process:
+        level = process.ask(None)
+    return cpu_levels.name(level) if level else None  # a call says what is wrong with OPMATRIX_CPU_LEVEL
+
+
 def _with_peers(job: Job, *, source: str) -> None:
     name, made = job.operator.name, []
-    print(f"{name}: rows of {source}; {roofline.processor()}")
+    print(f"{name}: rows of {source}; {', '.join(filter(None, (roofline.processor(), job.cpu_level)))}")
     for line in records.LEGEND:
         print(f"  {line}")
     for row in measure.measured(job):

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from opmatrix.declaration.load import Operator
+from opmatrix.declaration.load import Operator, load_operator
 from opmatrix.declaration.model_inputs import case_arguments, graph_outputs, present
 from opmatrix.declaration.torch_signature import dtype_of, has_ort_library, is_parameter
 from opmatrix.errors import DataError, UsageError, VerifyError
@@ -167,7 +167,9 @@ def _in_ort(data: _Data, lowering: Lowering, cells: Sequence[Cell]) -> dict[Key,
 
     layout, spec = data.layout, data.operator.spec
     custom = lowering == "custom" and has_ort_library(spec)
-    runtime = OrtSessions(layout.ort_library(spec.name) if custom else None, cpu_levels=custom and spec.cpu_levels)
+    specs = [spec, *(load_operator(layout, name).spec for name in spec.uses)]
+    levels = custom and any(one.cpu_levels for one in specs)
+    runtime = OrtSessions(layout.ort_library(spec.name) if custom else None, cpu_levels=levels)
     found: dict[Key, Measured] = {}
     for cell in cells:
         sessions = {}
