@@ -296,8 +296,8 @@ inline std::int64_t checked_groups(float num_groups, std::int64_t channels) {
 template <typename T>
 void group_norm(TensorView<const T> x, TensorView<const float> num_groups, TensorView<const T> scale,
                 TensorView<const T> bias, float epsilon, TensorView<T> y) {
-  constexpr std::int64_t kElementsPerThread = 32768;  // as torch has it: below that a thread costs more than it brings
-  constexpr std::int64_t kLarge = 1 << 22;            // bytes of y, more than the cache keeps until they are read
+  constexpr std::int64_t kElementsPerThread = 8192;  // for fewer, a thread costs more than it brings
+  constexpr std::int64_t kLarge = 1 << 23;           // bytes of y, more than the cache keeps until they are read
   const std::int64_t groups = checked_groups(num_groups.data[0], x.size(1));
   const std::int64_t channels = x.size(1) / groups;  // of one group
   const std::int64_t pixels = numel(x.sizes, 2);

@@ -187,7 +187,7 @@ def test_the_number_of_threads_does_not_change_the_result(kernel: Kernel, shape:
 def test_a_large_tensor_is_stored_past_the_cache_with_equal_results(
     kernel: Kernel, shape: tuple[int, ...], dtype: str
 ) -> None:
-    """From 4 MiB on; the parts, of two channels, have at most 3.3 MiB."""
+    """From 8 MiB on; the parts, of two channels, have at most 3.3 MiB."""
     x, scale, bias = some(shape, "float32")
     x, scale, bias = (a.astype(dtype) for a in (x, scale, bias))
     whole = kernel(x, 2, scale, bias, threads=True)
