@@ -152,7 +152,7 @@ def scaled(
     """Return how much the operator gains by threads, divided by the gain of a loop that is bound as it is.
 
     `copy` copies as many bytes as the operator must move. The other loop has as many elements, so that it is split as
-    the operator is, and fits the cache.
+    the operator is, fits the cache, and is repeated until it takes as long.
     """
     import torch
 
@@ -163,12 +163,21 @@ def scaled(
 
         return called
 
-    small = torch.rand(min(elements, 1 << 16))
-    loop: Call = partial(torch.exp, small)
+    def times(call: Call) -> float:
+        """Return how many times as long as `call` the operator takes."""
+        return statistics.median(ratios(*alternate((ours, call), time.perf_counter_ns, seconds=seconds / 10)))
+
     set_threads(1)
-    if copy is not None:
-        ratio = statistics.median(ratios(*alternate((ours, copy), time.perf_counter_ns, seconds=seconds / 10)))
-        loop = copy if ratio <= 3 else loop
+    if copy is not None and times(copy) <= 3:
+        loop = copy
+    else:
+        exponential = partial(torch.exp, torch.rand(min(elements, 1 << 16)))
+        repeated = range(max(1, round(times(exponential))))  # to be as long as the operator
+
+        def loop() -> None:
+            for _ in repeated:
+                exponential()
+
     calls = [with_threads(number, call) for call in (ours, loop) for number in (1, threads)]
     one, more, loop_one, loop_more = alternate(calls, time.perf_counter_ns, seconds=seconds)
     return [a / b / (c / d) for a, b, c, d in zip(one, more, loop_one, loop_more, strict=True)]
