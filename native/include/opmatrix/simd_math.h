@@ -3,8 +3,8 @@
 //
 // The errors below are in ULP, the distance of two neighbouring numbers at the exact result: 0.5 is the best possible.
 // They were measured with x86-64-v3 at all 2^32 floats and at 60 million doubles, with v2 at each 31st float and at 6
-// million doubles. The tests measure fewer, at each level that the processor has. v4, in an emulator, gave the bits of v3
-// at each 2,003rd float and at a million doubles.
+// million doubles. The tests measure fewer, at each level that the processor has. v4 gave the bits of v3 in an
+// emulator, at each 2,003rd float and at a million doubles.
 #pragma once
 
 #include "opmatrix/simd.h"
