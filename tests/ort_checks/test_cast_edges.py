@@ -11,8 +11,12 @@ import onnx
 import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
-from opmatrix.ort_checks.cast_edges import with_float_edges
+from opmatrix.ort_checks import crowd
+from opmatrix.ort_checks.cast_edges import CastSession, with_float_edges
+from opmatrix.ort_checks.run_case import ModelRunner
 from opmatrix.ort_checks.sessions import OrtSessions, RefusedError, call
+from opmatrix.testdata.arrays import Array
+from opmatrix.testdata.onnx_dataset import DataSet
 
 pytestmark = pytest.mark.ort
 
@@ -51,6 +55,30 @@ def test_each_value_goes_in_and_comes_out(by_path: bool, tmp_path: Path) -> None
     finite = ~np.isnan(every())
     assert np.array_equal(y.view(np.uint16)[finite], every().view(np.uint16)[finite]) and np.isnan(y[~finite]).all()
     assert np.array_equal(wide, every().astype(np.float32), equal_nan=True)
+
+
+def test_runs_in_several_threads_share_their_cast_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "model.onnx"
+    onnx.save(identity(18), path)
+    runner = ModelRunner(path, name="identity", runtime=OrtSessions(None), operators=())
+    cast: list[str] = []
+    fed = CastSession._fed
+
+    def counted(session: CastSession, name: str, array: Array) -> tuple[str, Array]:
+        cast.extend([name] * (array.dtype == BFLOAT16))
+        return fed(session, name, array)
+
+    monkeypatch.setattr(CastSession, "_fed", counted)
+    feed = {"x": np.ones(1000, BFLOAT16), "n": np.zeros(1000, np.int64)}
+    assert runner.run_concurrently({"one": DataSet(inputs=feed, outputs={})}) == {}
+    assert cast == ["x"]
+
+
+def test_a_run_with_casts_takes_the_memory_of_its_inputs() -> None:
+    session = OrtSessions(None).sessions(identity(18).SerializeToString(), settings=["optimised"])["optimised"]
+    assert isinstance(session, CastSession)
+    feed = session.cast({"x": np.ones(1000, BFLOAT16), "n": np.zeros(1000, np.int64)})
+    assert crowd._bytes(session, feed, ()) == 1000 * (4 + 8)
 
 
 def test_weights_in_another_file_are_found(tmp_path: Path) -> None:

@@ -102,8 +102,12 @@ class CastSession:
 
     def run(self, output_names: None, feed_inputs: Mapping[str, Array], /) -> Sequence[Array]:
         """Run the session as that of the model without casts."""
-        found = self._session.run(None, dict(self._fed(name, array) for name, array in feed_inputs.items()))
+        found = self._session.run(None, self.cast(feed_inputs))
         return [o.astype(getattr(ml_dtypes, dtype)) if dtype else o for o, dtype in zip(found, self._out, strict=True)]
+
+    def cast(self, feed_inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Return inputs that `run` takes as well, and need no cast in each run."""
+        return dict(self._fed(name, array) for name, array in feed_inputs.items())
 
     def _fed(self, name: str, array: Array) -> tuple[str, Array]:
         """Return the input of the cast; of an array of another dtype than the input has, what ONNX Runtime rejects."""

@@ -9,6 +9,7 @@ from threading import Barrier
 from time import monotonic
 
 from opmatrix import step_log
+from opmatrix.ort_checks.cast_edges import CastSession
 from opmatrix.ort_checks.sessions import RefusedError, Session, call
 from opmatrix.testdata.arrays import Array
 from opmatrix.testdata.compare import Comparison, first_difference
@@ -16,7 +17,7 @@ from opmatrix.testdata.compare import Comparison, first_difference
 THREADS = 4
 ROUNDS = 8
 SECONDS = 0.05
-MOST_BYTES = 1 << 28  # of the outputs that all threads have at once; two threads run in any case
+MOST_BYTES = 1 << 28  # that the runs of all threads have at once; two threads run in any case
 
 Feed = Mapping[str, Array]
 Outputs = tuple[Array, ...]
@@ -38,7 +39,7 @@ def run_concurrently(
             alone[name] = outputs
     if not alone:
         return {}
-    threads = _threads(max(sum(array.nbytes for array in outputs) for outputs in alone.values()))
+    threads = _threads(max(_bytes(session, feeds[name], outputs) for name, outputs in alone.items()))
     step_log.now_running(f"{', '.join(alone)} in {threads} threads at once")
     names, start = list(alone), Barrier(threads)
 
@@ -61,8 +62,14 @@ def run_concurrently(
     return {name: difference for found in reversed(by_thread) for name, difference in found.items()}
 
 
+def _bytes(session: Session, feed: Feed, outputs: Outputs) -> int:
+    """Return how much memory a run takes: its outputs, and what casts make of its inputs."""
+    made = [*outputs, *(feed.values() if isinstance(session, CastSession) else ())]
+    return sum(array.nbytes for array in made)
+
+
 def _threads(size: int) -> int:
-    """Return the number of threads for runs whose outputs have up to `size` bytes."""
+    """Return the number of threads for runs that take up to `size` bytes."""
     return max(2, min(THREADS, MOST_BYTES // max(size, 1)))
 
 

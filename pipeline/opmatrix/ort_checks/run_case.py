@@ -151,9 +151,12 @@ class ModelRunner:
 
     def run_concurrently(self, data: Mapping[str, DataSet]) -> dict[str, Comparison | str]:
         """Run data sets in several threads of one session; return the differences from a run alone, by case."""
-        feeds = {case: {name: array.copy() for name, array in d.inputs.items()} for case, d in data.items()}
         large = any(d.large for d in data.values())
-        return run_concurrently((self._sessions_for_large if large else self._sessions).whole[ONE_THREAD], feeds)
+        session = (self._sessions_for_large if large else self._sessions).whole[ONE_THREAD]
+        feeds = {case: {name: array.copy() for name, array in d.inputs.items()} for case, d in data.items()}
+        if isinstance(session, CastSession):  # else each thread would have casts of its own
+            feeds = {case: session.cast(feeds.pop(case)) for case in [*feeds]}
+        return run_concurrently(session, feeds)
 
 
 def _pairs(model: onnx.ModelProto, declared: Mapping[tuple[str, str], OpSpec]) -> dict[str, str]:
