@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from opmatrix.bench.contestants import Entrants
@@ -142,7 +143,7 @@ def generation(
         processes: dict[int, Any] = {}
         prepared: dict[int, list[Prepared]] = {}
         for n in order:
-            processes[n] = stack.enter_context(Forked(lambda n=n: start(builds[n]), seconds=job.seconds))  # type: ignore[misc]  # mypy infers no lambda with a default
+            processes[n] = stack.enter_context(Forked(partial(start, builds[n]), seconds=job.seconds))
             prepared[n] = processes[n].ask(("ours",), what=_OPERATORS[n])
         for side in _SIDES:
             numbers = {n: _index(prepared[n], side) for n in order}
