@@ -11,7 +11,10 @@ torch. Ratios are to the peer in the same round, below 1 is faster: the median, 
 80%. With one thread, times are CPU time of the thread; with two, of the clock. The process keeps memory that was freed,
 so that no call pays for new pages.
 
-`copy` is the ratio to torch's copy of as many bytes as the operator must read and write. `errors` are the largest of
+`copy` is the ratio to torch's copy of as many bytes as the operator must read and write. `floor` is the ratio to
+peer/kernels_floor.cc, the least that any implementation does, with one thread: for group_norm, two passes over each
+group with sums in float that nothing makes accurate; for nms in ONNX Runtime, a custom op with its inputs and three
+outputs that computes nothing. Where the floor is above a goal, nobody reaches it. `errors` are the largest of
 the operator and of the peer, from the formula in numpy.longdouble, in the first sample; for nms, how many are kept.
 `scaling` is by how much two threads are faster than one, divided by the same of a loop that is bound as the row is: the
 copy, where the row takes at most 3 times as long with one thread, or an exponential in the cache.
@@ -37,6 +40,8 @@ from typing import Any
 import measuring
 import plot
 
+from opmatrix.toolchain.find_tools import find_compiler
+
 DTYPES = ("float32", "float64", "float16", "bfloat16")
 SHAPES = (
     ((64, 1024), 32), ((8, 512, 2, 2), 32), ((8, 512, 4, 4), 32), ((1, 8, 4, 5), 4), ((1, 256, 14, 14), 32),
@@ -44,6 +49,7 @@ SHAPES = (
 )  # fmt: skip
 MEANS = (0.0, 1.0, 1000.0)
 COUNTS = (1, 10, 100, 1000, 5000, 30000)
+FLOOR = measuring.ROOT / "benchmarks/peer/kernels_floor.cc"
 SIZES = (1000, 30_000, 1_000_000, 8_000_000)
 Call = Callable[[], Any]
 
@@ -56,6 +62,7 @@ class Row:
     ours: Call
     peer: Call | None
     copy: Call | None = None
+    floor: Call | None = None
     elements: int
     moved: int
     check: Callable[[], str]
@@ -73,16 +80,19 @@ class Result:
     gigabytes: float
     peer: list[float] = field(default_factory=list)
     copy: list[float] = field(default_factory=list)
+    floor: list[float] = field(default_factory=list)
     scaling: list[float] = field(default_factory=list)
     check: str = ""
 
     def __str__(self) -> str:
         shown = [f"{self.name:<34} {self.threads} {self.seconds * 1e6:10.1f} {self.gigabytes:6.1f}"]
-        shown += [brackets(ratios) for ratios in (self.peer, self.copy, self.scaling)]
+        shown += [brackets(ratios) for ratios in (self.peer, self.copy, self.floor, self.scaling)]
         return "  ".join([*shown, self.check]).rstrip()
 
 
-HEAD = f"{'':<34} n  {'us':>9} {'GB/s':>6}  {'peer':<16}  {'copy':<16}  {'scaling':<16}  errors: ours, peer"
+HEAD = (
+    f"{'':<34} n  {'us':>9} {'GB/s':>6}  {'peer':<16}  {'copy':<16}  {'floor':<16}  {'scaling':<16}  errors: ours, peer"
+)
 
 
 def brackets(ratios: Sequence[float]) -> str:
@@ -128,21 +138,21 @@ def measure(part: str, rows: Iterator[Row], *, seconds: float, threads: int, set
     """Measure the rows of a part. With two threads, one is measured in the same rounds, where it can be set."""
     keep_memory()
     for row in rows:
-        calls = [call for call in (row.ours, row.peer, row.copy) if call is not None]
+        others = {"peer": row.peer, "copy": row.copy, "floor": row.floor}
+        timed = {name: call for name, call in others.items() if call is not None}
         clock = time.perf_counter_ns if threads > 1 else time.thread_time_ns
         scaling: list[float] = []
         if threads > 1 and set_threads is not None:
             set_threads(threads)
             scaling = scaled(row.ours, row.copy, set_threads, threads, elements=row.elements, seconds=seconds)
             set_threads(threads)
-        found = alternate(calls, clock, seconds=seconds)
-        middle = statistics.median(found[0])
+        ours, *found = alternate((row.ours, *timed.values()), clock, seconds=seconds)
+        middle = statistics.median(ours)
         yield Result(
             part=part, name=row.name, threads=threads, elements=row.elements, seconds=middle,
             gigabytes=row.moved / middle / 1e9,
-            peer=ratios(found[0], found[1]) if row.peer else [],
-            copy=ratios(found[0], found[-1]) if row.copy else [],
             scaling=scaling, check=row.check(),
+            **{name: ratios(ours, other) for name, other in zip(timed, found, strict=True)},
         )  # fmt: skip
 
 
@@ -186,31 +196,39 @@ def scaled(
 # The parts. Each imports what it needs, in its own process.
 
 
-def group_norm(build: Path, *, smallest: bool, threads: int) -> Iterator[Row]:
+def group_norm(build: Path, *, floor: Path | None, smallest: bool, threads: int) -> Iterator[Row]:
     import torch
     from torch.nn import functional
 
     torch.set_num_threads(threads)
     torch.ops.load_library(library(build, "group_norm"))
     operator = torch.ops.mynamespace.custom_group_norm
+    floors = ctypes.CDLL(str(floor)) if floor else None
     for shape, groups in SHAPES[3:4] if smallest else SHAPES:
         for name in DTYPES[:1] if smallest else DTYPES:
             torch.manual_seed(0)
             dtype = getattr(torch, name)
             x, scale, bias = (torch.randn(size).to(dtype) for size in (shape, shape[1], shape[1]))
             number, out = torch.tensor([float(groups)]), torch.empty_like(x)
+            count = x.numel() // (shape[0] * groups)  # in a group
 
             yield Row(
                 name=f"{'x'.join(map(str, shape))} {name}",
                 ours=partial(operator, x, number, scale, bias, EPSILON),
                 peer=partial(functional.group_norm, x, groups, scale, bias, EPSILON),
                 copy=partial(out.copy_, x),
+                floor=partial(
+                    getattr(floors, name), ctypes.c_void_p(x.data_ptr()), ctypes.c_int64(shape[0] * groups),
+                    ctypes.c_int64(count), ctypes.c_bool(out.nbytes >= PAST), ctypes.c_void_p(out.data_ptr()),
+                ) if floors and count % FLOOR_STEP == 0 else None,
                 elements=x.numel(), moved=2 * x.nbytes,
                 check=partial(errors_at_means, x[:1], groups, scale, bias),
             )  # fmt: skip
 
 
 EPSILON = 2.0**-17  # a float of ONNX and a double are equal
+PAST = 1 << 23  # bytes of an output that group_norm writes past the cache
+FLOOR_STEP = 32  # the floor has no loop for what is left of a group: two vectors of float, at most
 
 
 def errors_at_means(x: Any, groups: int, scale: Any, bias: Any) -> str:
@@ -244,7 +262,7 @@ def error(found: Any, truth: Any) -> float:
     return float(abs(found.double().numpy() - truth).max())
 
 
-def dual_residual(build: Path, *, smallest: bool, threads: int) -> Iterator[Row]:
+def dual_residual(build: Path, *, floor: Path | None, smallest: bool, threads: int) -> Iterator[Row]:
     import torch
 
     torch.set_num_threads(threads)
@@ -301,7 +319,7 @@ def kinds(smallest: bool) -> Iterator[tuple[str, int, bool, bool]]:
                 yield f"{count}{' crowded' * crowded}{', 80 classes' * classes}", count, crowded, classes
 
 
-def nms_torch(build: Path, *, smallest: bool, threads: int) -> Iterator[Row]:
+def nms_torch(build: Path, *, floor: Path | None, smallest: bool, threads: int) -> Iterator[Row]:
     import torch
 
     torch.set_num_threads(threads)
@@ -329,23 +347,24 @@ def kept(ours: Call, peer: Call | None) -> str:
     return " ".join(["kept", *(str(len(one[0] if isinstance(one, tuple | list) else one)) for one in found)])
 
 
-def nms_ort(build: Path, *, smallest: bool, threads: int) -> Iterator[Row]:
+def nms_ort(build: Path, *, floor: Path | None, smallest: bool, threads: int) -> Iterator[Row]:
     import numpy as np
     import onnxruntime
     from onnx import TensorProto, helper
 
-    def session(node: Any, inputs: Mapping[str, Any], outputs: Sequence[str], constants: Sequence[Any] = ()) -> Any:
+    def session(node: Any, inputs: Mapping[str, Any], constants: Sequence[Any] = (), *, own: str = "") -> Any:
         kinds = {np.dtype(np.float32): TensorProto.FLOAT, np.dtype(np.int64): TensorProto.INT64}
         into = [helper.make_tensor_value_info(k, kinds[v.dtype], v.shape) for k, v in inputs.items()]
-        out = [helper.make_tensor_value_info(k, 0, None) for k in outputs]
+        out = [helper.make_tensor_value_info(k, 0, None) for k in node.output]
         for value in out:
             value.ClearField("type")
         graph = helper.make_graph([node], "nms", into, out, constants)
-        imports = [helper.make_opsetid("", 11), helper.make_opsetid("opmatrix", 1)]
+        imports = [helper.make_opsetid("", 11), *([helper.make_opsetid(node.domain, 1)] if node.domain else [])]
         model = helper.make_model(graph, opset_imports=imports, ir_version=8)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
-        options.register_custom_ops_library(library(build, "nms", "ort"))
+        if own:
+            options.register_custom_ops_library(own)
         return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
     for name, count, crowded, classes in kinds(smallest):
@@ -353,7 +372,11 @@ def nms_ort(build: Path, *, smallest: bool, threads: int) -> Iterator[Row]:
         feeds = {"boxes": b, "scores": s} | ({"classes": c} if classes else {})
         given = ["boxes", "scores", "classes" if classes else "", ""]
         node = helper.make_node("NonMaximumSuppression", given, ["indices", "best", "kept"], domain="opmatrix")
-        own = session(node, feeds, node.output)
+        own = session(node, feeds, own=library(build, "nms", "ort"))
+        nothing = None
+        if floor:
+            node = helper.make_node("Nothing", [*feeds], node.output, domain="floor")
+            nothing = partial(session(node, feeds, own=str(floor)).run, ["indices"], feeds)
         # One row of scores for each class; a score of 0 is not above the threshold.
         rows = np.zeros((1, 80 if classes else 1, count), np.float32)
         rows[0, c if classes else 0, np.arange(count)] = s
@@ -364,11 +387,13 @@ def nms_ort(build: Path, *, smallest: bool, threads: int) -> Iterator[Row]:
             helper.make_tensor("score", TensorProto.FLOAT, [1], [0.0]),
         ]
         node = helper.make_node("NonMaxSuppression", ["boxes", "scores", "most", "iou", "score"], ["selected"])
-        other = session(node, theirs, node.output, limits)
+        other = session(node, theirs, limits)
 
         ours, peer = partial(own.run, ["indices"], feeds), partial(other.run, None, theirs)
         moved = b.nbytes + s.nbytes
-        yield Row(name=name, ours=ours, peer=peer, elements=count, moved=moved, check=partial(kept, ours, peer))
+        yield Row(
+            name=name, ours=ours, peer=peer, floor=nothing, elements=count, moved=moved, check=partial(kept, ours, peer)
+        )  # fmt: skip
 
 
 PARTS: Mapping[str, tuple[str, Callable[..., Iterator[Row]]]] = {
@@ -394,24 +419,35 @@ def compiled(folder: Path, names: Sequence[str]) -> Path:
     return project / "build"
 
 
-def run_part(name: str, build: Path, *, smallest: bool, threads: int, seconds: float) -> None:
+def compiled_floor(folder: Path, build: Path) -> Path:
+    """Compile peer/kernels_floor.cc for this processor, with the headers of ONNX Runtime that the build has found."""
+    places = next((build / "compile").glob("*/places.ninja")).read_text()
+    headers, made = places.split("ort_include = ")[1].splitlines()[0], folder / "floor.so"
+    command = [*find_compiler(os.environ), "-std=c++20", "-O2", "-ftree-vectorize", "-ffp-contract=fast", "-Wno-psabi"]
+    command += ["-march=native", "-fPIC", "-shared", "-fvisibility=hidden", "-isystem", headers]
+    command += [f"-I{measuring.ROOT / 'native/include'}", str(FLOOR), "-o", str(made)]
+    subprocess.run(command, check=True)
+    return made
+
+
+def run_part(name: str, build: Path, *, floor: Path | None, smallest: bool, threads: int, seconds: float) -> None:
     """Print a line of JSON for each row; the body of a process of its own."""
     set_threads = None
     if name != "nms_ort":
         import torch
 
         set_threads = torch.set_num_threads
-    rows = PARTS[name][1](build, smallest=smallest, threads=threads)
+    rows = PARTS[name][1](build, floor=floor, smallest=smallest, threads=threads)
     for result in measure(name, rows, seconds=seconds, threads=threads, set_threads=set_threads):
         print(json.dumps(asdict(result)), flush=True)
 
 
-def measured(name: str, build: Path, *, smallest: bool, threads: int, seconds: float) -> Iterator[Result]:
+def measured(name: str, build: Path, *, floor: Path, smallest: bool, threads: int, seconds: float) -> Iterator[Result]:
     """Run a part in a process of its own, and print its rows as they come."""
     options = ["--smallest"] if smallest else []
     command = [sys.executable, __file__, "--part", name, "--build", str(build), "--seconds", str(seconds), *options]
     environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
-    command += ["--threads", str(threads)]
+    command += ["--threads", str(threads), *(["--floor", str(floor)] if threads == 1 else [])]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as child:
         for line in child.stdout or ():
             if not line.startswith("{"):
@@ -449,13 +485,17 @@ def main() -> int:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all ratios")
     parser.add_argument("--smallest", action="store_true", help="a row of each part, one thread: what a test runs")
     parser.add_argument("--part", help=argparse.SUPPRESS)
+    parser.add_argument("--floor", type=Path, help=argparse.SUPPRESS)
     parser.add_argument(
         "--build", type=Path, metavar="FOLDER", help="do not compile: use the operators of a build folder"
     )
     options = parser.parse_args()
     seconds = 0.01 if options.smallest else options.seconds
     if options.part:
-        run_part(options.part, options.build, smallest=options.smallest, threads=options.threads[0], seconds=seconds)
+        run_part(
+            options.part, options.build, floor=options.floor, smallest=options.smallest, threads=options.threads[0],
+            seconds=seconds,
+        )  # fmt: skip
         return 0
     unknown = [part for part in options.parts if part not in PARTS]
     if unknown:
@@ -465,10 +505,13 @@ def main() -> int:
     results: list[Result] = []
     with tempfile.TemporaryDirectory() as folder:
         build = options.build or compiled(Path(folder), names)
+        floor = compiled_floor(Path(folder), build)
         for part in parts:
             print(f"\n{part}: peer is {PARTS[part][0]}\n{HEAD}", flush=True)
             for threads in [1] if options.smallest else options.threads:
-                results += measured(part, build, smallest=options.smallest, threads=threads, seconds=seconds)
+                results += measured(
+                    part, build, floor=floor, smallest=options.smallest, threads=threads, seconds=seconds
+                )
     print()
     for part in parts:
         rows = [result for result in results if result.part == part and result.peer and result.threads == 1]

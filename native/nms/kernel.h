@@ -55,8 +55,18 @@ class Array {
 };
 
 /// Sorts by key, equal keys in the order that they have, and returns where the result is: `items` or `spare`, which is
-/// as long. Sorts by a few bits of the keys after the other, the lowest first.
+/// as long. A few are put in their places one by one; of many, a few bits of the keys are sorted after the other, the
+/// lowest first.
 inline Candidate* sort(Candidate* items, Candidate* spare, std::int64_t count) {
+  if (count <= 64) {
+    for (std::int64_t i = 1; i < count; ++i) {
+      const Candidate item = items[i];
+      std::int64_t place = i;
+      for (; place > 0 && items[place - 1].key > item.key; --place) items[place] = items[place - 1];
+      items[place] = item;
+    }
+    return items;
+  }
   constexpr int kBits = 5;
   constexpr std::uint64_t kMask = (1 << kBits) - 1;
   std::uint64_t different = 0;

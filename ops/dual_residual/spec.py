@@ -33,7 +33,7 @@ void dual_residual(TensorView<const T> x, TensorView<const T> y, float alpha, Te
   using Wide = std::conditional_t<sizeof(T) == 2, Half, T>;
   constexpr int kLanes = simd::kLanes<Wide>;
   const Wide factor = static_cast<Wide>(alpha);
-  parallel_for(0, x.numel(), 32768, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(0, x.numel(), 16384, [&](std::int64_t begin, std::int64_t end) {
     const std::int64_t whole = begin + (end - begin) / kLanes * kLanes;
     const T* const from_x = x.data;  // in registers: a compiler cannot know that no store changes the views
     const T* const from_y = y.data;
