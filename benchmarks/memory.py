@@ -2,10 +2,12 @@
 
     ./run python benchmarks/memory.py
     ./run python benchmarks/memory.py --megabytes 128 --dtypes float32 int64 bfloat16
+    ./run python benchmarks/memory.py --reference torch
 
 A case of 1000 MB has inputs and outputs of 1000 MB together. Of three operators, one adds two tensors (sum), one has a
 large input and a small output (largest), and one a small input and a large output (outer). Their references make no
-array but their outputs, so that almost all memory is that of opmatrix, torch and ONNX Runtime. In a temporary project,
+array but their outputs, so that almost all memory is that of opmatrix, torch and ONNX Runtime; those in torch have a
+process of their own, which counts as one of the step's. In a temporary project,
 `doit` makes everything without the large cases, and then what they change; `doit -r jsonl` has the largest resident
 memory of a process of each step. The difference, divided by the size of the case, is the number of its copies. The exit
 code is 1 where a step takes more than four.
@@ -34,7 +36,7 @@ class Operator(NamedTuple):
     inputs: Mapping[str, str]  # by name, the sizes
     output: str  # the sizes
     expression: str  # of element i of the output, or of its row i
-    reference: str
+    reference: Mapping[str, str]  # in NumPy and in torch
     share: int  # a case has as many elements as this many tensors of `WIDTH` columns
 
 
@@ -52,9 +54,20 @@ OUTER = """for (std::int64_t i = begin; i < end; ++i) {
     }"""
 TABLE, ROWS, COLUMNS = '("N", "C")', '("N",)', '("C",)'
 OPERATORS = {
-    "sum": Operator({"x": TABLE, "y": TABLE}, TABLE, SUM, "x + y", 3),
-    "largest": Operator({"x": TABLE}, ROWS, LARGEST, "x.max(axis=1, initial=0)", 1),
-    "outer": Operator({"x": ROWS, "y": COLUMNS}, TABLE, OUTER, "x[:, None] + y", 1),
+    "sum": Operator({"x": TABLE, "y": TABLE}, TABLE, SUM, {"numpy": "x + y", "torch": "x + y"}, 3),
+    "largest": Operator(
+        {"x": TABLE},
+        ROWS,
+        LARGEST,
+        {
+            "numpy": "x.max(axis=1, initial=0)",
+            "torch": "x.amax(1).clamp(min=0) if x.shape[1] else x.new_zeros(len(x))",
+        },
+        1,
+    ),
+    "outer": Operator(
+        {"x": ROWS, "y": COLUMNS}, TABLE, OUTER, {"numpy": "x[:, None] + y", "torch": "x[:, None] + y"}, 1
+    ),
 }
 SPEC = '''"""An operator of benchmarks/memory.py."""
 
@@ -85,6 +98,7 @@ SPEC = OpSpec(
     outputs=(Output(name="z", type="T", shape=Dims(dims=SHAPE)),),
     tolerances={"custom": {"DTYPE": Tolerance(rtol=RTOL, atol=0.0)}},
     kernel=KERNEL,
+    reference="LIBRARY",
 )
 '''
 CASES = '''"""A large case and a small one."""
@@ -99,9 +113,7 @@ def model(name, rows):
 
 MODELS = (model("large", ROWS), model("small", 3))[FIRST:]
 '''
-REFERENCE = '''"""In NumPy."""
-
-import numpy as np
+REFERENCE = '''"""In LIBRARY."""
 
 
 def NAME(ARGUMENTS):
@@ -117,20 +129,22 @@ def replaced(text: str, **words: str) -> str:
     return text
 
 
-def write(project: Path, name: str, dtype: str, *, rows: int) -> None:
-    """Write an operator, with a case of so many rows, or without it for 0."""
+def write(project: Path, name: str, dtype: str, library: str, *, rows: int) -> None:
+    """Write an operator with its reference in a library, and with a case of so many rows, or without it for 0."""
     operator, folder = OPERATORS[name], project / "ops" / name
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "README.md").write_text(f"# {name}\n")
     parameters = ", ".join(f"TensorView<const T> {part}" for part in operator.inputs)
     inputs = ", ".join(f'Input(name="{part}", type="T", dims={dims})' for part, dims in operator.inputs.items())
-    same = {"NAME": name, "DTYPE": dtype}
+    same = {"NAME": name, "DTYPE": dtype, "LIBRARY": library}
     spec = replaced(SPEC, PARAMETERS=parameters, EXPRESSION=operator.expression, INPUTS=inputs, SHAPE=operator.output,
                     RTOL=RTOL.get(dtype, "0.0"), **same)  # fmt: skip
     shapes = {part: dims.replace('"N"', "rows").replace('"C"', f"{WIDTH}") for part, dims in operator.inputs.items()}
     inputs = ", ".join(f'"{part}": Random(shape={shape})' for part, shape in shapes.items())
     cases = replaced(CASES, INPUTS=inputs, ROWS=f"{rows}", FIRST=f"{int(not rows)}", **same)
-    reference = replaced(REFERENCE, ARGUMENTS=", ".join(operator.inputs), EXPRESSION=operator.reference, **same)
+    reference = replaced(
+        REFERENCE, ARGUMENTS=", ".join(operator.inputs), EXPRESSION=operator.reference[library], **same
+    )
     for file, text in {"spec": spec, "cases": cases, "reference": reference}.items():
         (folder / f"{file}.py").write_text(text)
 
@@ -146,17 +160,17 @@ def peaks(project: Path) -> Mapping[str, int]:
     return {event["step"]: event["memory"] for event in found if event["event"] == "end" and "memory" in event}
 
 
-def copies(project: Path, operators: list[str], dtype: str, size: int) -> dict[tuple[str, str], float]:
+def copies(project: Path, operators: list[str], dtype: str, library: str, size: int) -> dict[tuple[str, str], float]:
     """Return how many copies of a case of `size` bytes each step takes that it changes, by step and operator."""
     for name in ("native/include", "native/binding"):
         shutil.copytree(ROOT / name, project / name)
     for name in ("dodo.py", "pyproject.toml"):
         shutil.copy(ROOT / name, project / name)
     for operator in operators:
-        write(project, operator, dtype, rows=0)
+        write(project, operator, dtype, library, rows=0)
     without = peaks(project)
     for operator in operators:
-        write(project, operator, dtype, rows=size // (OPERATORS[operator].share * BYTES[dtype] * WIDTH))
+        write(project, operator, dtype, library, rows=size // (OPERATORS[operator].share * BYTES[dtype] * WIDTH))
     taken = peaks(project)
     shutil.rmtree(project)
     found = {}
@@ -173,6 +187,7 @@ def main() -> int:
     parser.add_argument("--smallest", action="store_true", help="160 MB, float32, one operator: what a test runs")
     parser.add_argument("--megabytes", type=int, default=1000, help="size of the case, inputs and outputs together")
     parser.add_argument("--dtypes", nargs="+", choices=BYTES, default=["float32", "float64"])
+    parser.add_argument("--reference", choices=("numpy", "torch"), default="numpy", help="library of the references")
     options = parser.parse_args()
     megabytes, dtypes, operators = options.megabytes, options.dtypes, [*OPERATORS]
     if options.smallest:
@@ -180,7 +195,7 @@ def main() -> int:
     worst = 0.0
     for dtype in dtypes:
         with tempfile.TemporaryDirectory() as folder:
-            found = copies(Path(folder) / "project", operators, dtype, megabytes * 1_000_000)
+            found = copies(Path(folder) / "project", operators, dtype, options.reference, megabytes * 1_000_000)
         print(f"{f'copies of a case of {megabytes} MB, {dtype}':46}", *(f"{name:>9}" for name in operators))
         for step in dict.fromkeys(step for step, _ in found):
             print(f"{step:46}", *(f"{found[step, name]:9.1f}" for name in operators), flush=True)

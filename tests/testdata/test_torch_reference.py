@@ -179,6 +179,39 @@ def test_arrays_of_each_dtype_arrive_as_tensors_and_come_back(tmp_path: Path) ->
         assert back is not None and back.dtype == array.dtype and np.array_equal(back, array)
 
 
+def test_a_large_array_is_in_memory_once(tmp_path: Path) -> None:
+    """It took five copies more to send it, to store what came back and to read that. Peaks are of this process."""
+    layout, _ = project(tmp_path, BODY.format("return x + 1"))
+    script = f"""
+import resource
+import numpy as np
+from pathlib import Path
+from opmatrix.project.paths import Paths
+from opmatrix.testdata import torch_reference
+from tests.testdata.test_torch_reference import SPEC
+
+layout = Paths(Path({str(layout.root)!r}))
+function, reference = torch_reference.function(layout, SPEC, []), torch_reference.of(layout, SPEC)
+reference.record()
+function(np.ones(1), factor=2.0)
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+before = peak()
+x = np.ones(16 << 20, np.float32)
+function(x, factor=2.0)
+path = layout.reference_calls(SPEC.name)
+reference.write(path)
+print((peak() - before) / x.nbytes, path.stat().st_size / x.nbytes)
+torch_reference._reference.cache_clear()  # as in another process
+torch_reference.function(layout, SPEC, [])(x, factor=2.0)
+print((peak() - before) / x.nbytes)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=True)
+    written, stored, read = map(float, done.stdout.split())
+    assert 1.0 <= stored < 1.1
+    assert written < 2.5  # x, and what came back
+    assert read < 3.5  # and what was read
+
+
 def test_the_process_ends_with_the_one_that_calls_it(tmp_path: Path) -> None:
     layout, _ = project(tmp_path)
     script = f"""

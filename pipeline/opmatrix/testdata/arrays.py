@@ -32,6 +32,11 @@ def _name(dtype: np.dtype[Any]) -> str:
     return "string" if dtype == np.object_ else str(dtype)
 
 
+def raw_bytes(array: Array) -> memoryview:
+    """Return the bytes of an array of numbers in C order, of a contiguous one without a copy."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+
+
 def seed_of(operator: str, case: str, input: str) -> str:
     """Return the seed of one input; so a new case or input does not change the values of the others."""
     return f"{operator}/{case}/{input}"

@@ -51,13 +51,13 @@ def is_small(dtype: np.dtype[Any]) -> bool:
     return kind(dtype) == "V" or (dtype.kind == "f" and dtype.itemsize == 1)
 
 
-def rounded(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return values in another dtype, rounded once.
+def rounded(values: NDArray[Any], dtype: np.dtype[Any], *, copy: bool = True) -> NDArray[Any]:
+    """Return values in another dtype, rounded once. Without `copy`, those that have it already are returned.
 
     ml_dtypes rounds float64 to float32 first, and so twice. An odd last bit of that float32 keeps what was cut off.
     """
     if not is_small(dtype) or values.dtype.kind != "f" or values.dtype.itemsize <= 4:
-        return values.astype(dtype, order="C")
+        return values.astype(dtype, order="C", copy=copy)
     if values.size > BLOCK:
         made, wide = np.empty(values.size, dtype), flat(values)
         for block in slices(values.size):

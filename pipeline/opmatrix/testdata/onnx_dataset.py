@@ -23,7 +23,7 @@ from opmatrix.declaration.torch_signature import FOUR_BITS
 from opmatrix.errors import DataError, missing
 from opmatrix.files import write_parts
 from opmatrix.project.paths import DATA_SET
-from opmatrix.testdata.arrays import Array, dtype_name
+from opmatrix.testdata.arrays import Array, dtype_name, raw_bytes
 from opmatrix.testdata.truth import Judge
 
 LARGE = 1 << 22  # bytes of a file from which on protobuf does not touch its values, and it is read where it is used
@@ -81,7 +81,7 @@ def _contents(name: str, array: Array) -> Iterator[bytes | memoryview]:
     head.ClearField("raw_data")  # which is the last field that has a value
     head.dims[:] = array.shape
     yield head.SerializeToString(deterministic=True) + bytes([_RAW, *_varint(flat.nbytes)])
-    yield flat.view(np.uint8).data
+    yield raw_bytes(flat)
 
 
 def _varint(number: int) -> Iterator[int]:

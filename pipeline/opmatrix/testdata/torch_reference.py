@@ -21,22 +21,23 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from opmatrix.errors import DataError
-from opmatrix.files import sha256, write_bytes
+from opmatrix.files import sha256, write_parts
 from opmatrix.processes import signal_name
 from opmatrix.project.paths import MAIN_PYTHON, Paths
 from opmatrix.spec import AttributeValue, OpSpec
 from opmatrix.testdata import cpu_limit
-from opmatrix.testdata.arrays import Array, dtype_name
-from opmatrix.testdata.dtypes import numpy_dtype
+from opmatrix.testdata.arrays import Array, dtype_name, raw_bytes
 
 MODULE = "opmatrix.torch_library.reference_process"
+PROTOCOL = 5  # of pickle: the first that writes and reads arrays in place, Python's default is 4 until 3.14
 
 Outputs = tuple[Array | None, ...]
+_Described = tuple[str, tuple[int, ...]] | None  # of an array in the file, its dtype and sizes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +115,7 @@ class _Reference:
         self._version = ""
         self._keeps = False
         self._computed: dict[str, Outputs] = {}
-        self._stored: dict[str, Outputs] | None = None
+        self._stored: frozenset[str] | None = None
 
     @property
     def version(self) -> str:
@@ -130,7 +131,7 @@ class _Reference:
     def outputs(self, call: Call, found: list[str]) -> Outputs | None:
         """Return the outputs of a call. Raises DataError where the reference raises, TooSlow where it is too slow."""
         key = _key(call)
-        known = self._read_stored().get(key) or self._computed.get(key)
+        known = self._read_stored(key) or self._computed.get(key)
         if known is not None:
             return known
         answer = self._ask(call)
@@ -146,26 +147,29 @@ class _Reference:
 
     def record(self) -> None:
         """Keep from now on what is computed, for `write`, and compute all anew."""
-        self._keeps, self._stored = True, {}
+        self._keeps, self._stored = True, frozenset()
 
     def write(self, path: Path) -> None:
         """Write what was computed since `record`: a line of JSON, and after it the bytes of all arrays."""
         head = {key: [_described(array) for array in outputs] for key, outputs in sorted(self._computed.items())}
         arrays = [array for _, outputs in sorted(self._computed.items()) for array in outputs if array is not None]
         first = json.dumps({"reference": sha256(self._paths.reference(self._operator)), "calls": head})
-        write_bytes(path, b"".join([first.encode(), b"\n", *(array.tobytes() for array in arrays)]))
+        write_parts(path, [first.encode() + b"\n", *map(raw_bytes, arrays)])
 
-    def _read_stored(self) -> dict[str, Outputs]:
+    def _read_stored(self, key: str) -> Outputs | None:
+        """Return the outputs of a call that `data` stored. They are read each time, so that they take memory only
+        where they are used."""
+        path, reference = self._paths.reference_calls(self._operator), self._paths.reference(self._operator)
         if self._stored is None:
-            self._stored = _read(self._paths.reference_calls(self._operator), self._paths.reference(self._operator))
-        return self._stored
+            self._stored = _stored_calls(path, reference)
+        return _read(path, reference, key) if key in self._stored else None
 
     def _ask(self, call: Call) -> Answer:
         process = self._process or self._start()
         assert process.stdin and process.stdout
         seconds, megabytes = cpu_limit.in_force()
         try:
-            pickle.dump(replace(call, seconds=seconds, megabytes=megabytes), process.stdin)
+            pickle.dump(replace(call, seconds=seconds, megabytes=megabytes), process.stdin, PROTOCOL)
             process.stdin.flush()
             answer = pickle.load(process.stdout)
         except (EOFError, BrokenPipeError, pickle.UnpicklingError) as error:
@@ -230,32 +234,47 @@ def _key(call: Call) -> str:
         digest.update(f"{len(parts) if isinstance(argument, tuple) else 'one'};".encode())
         for array in parts:
             digest.update(b"None;" if array is None else f"{dtype_name(array)} {array.shape};".encode())
-            digest.update(b"" if array is None else np.ascontiguousarray(array).tobytes())
+            digest.update(b"" if array is None else raw_bytes(array))
     return digest.hexdigest()
 
 
-def _described(array: Array | None) -> list[Any] | None:
-    return None if array is None else [dtype_name(array), array.shape]
+def _described(array: Array | None) -> _Described:
+    return None if array is None else (dtype_name(array), array.shape)
 
 
-def _read(path: Path, reference: Path) -> dict[str, Outputs]:
-    """Return what the stage `data` stored; nothing where it is missing, or of another reference.py."""
+def _stored_calls(path: Path, reference: Path) -> frozenset[str]:
+    """Return the keys of the calls that `data` stored; none where the file is missing, or of another reference.py."""
     if not path.is_file():
-        return {}
-    content = path.read_bytes()
-    at = content.index(b"\n") + 1
-    head = json.loads(content[:at])
-    if head["reference"] != sha256(reference):
-        return {}
-    found: dict[str, Outputs] = {}
-    for key, described in head["calls"].items():
-        outputs: list[Array | None] = []
-        for one in described:
-            if one is None:
-                outputs.append(None)
-                continue
-            dtype, count = numpy_dtype(one[0]), math.prod(one[1])
-            outputs.append(np.frombuffer(content, dtype, count, at).reshape(one[1]).copy())
-            at += count * dtype.itemsize
-        found[key] = tuple(outputs)
-    return found
+        return frozenset()
+    with path.open("rb") as file:
+        return frozenset(_calls(file, reference))
+
+
+def _read(path: Path, reference: Path, key: str) -> Outputs | None:
+    with path.open("rb") as file:
+        calls = _calls(file, reference)
+        at = file.tell()
+        for other, described in calls.items():
+            if other == key:
+                file.seek(at)
+                return tuple(map(functools.partial(_array, file), described))
+            at += sum(map(_size, described))
+    return None  # `data` has written another file since
+
+
+def _calls(file: BinaryIO, reference: Path) -> dict[str, list[_Described]]:
+    head = json.loads(file.readline())
+    return dict(head["calls"]) if head["reference"] == sha256(reference) else {}
+
+
+def _array(file: BinaryIO, described: _Described) -> Array | None:
+    """Read an array where the file is at."""
+    if described is None:
+        return None
+    dtype, shape = described
+    return np.fromfile(file, np.uint8, _size(described)).view(dtype).reshape(shape)
+
+
+def _size(described: _Described) -> int:
+    """Return the number of bytes of an array in the file."""
+    return math.prod(described[1]) * np.dtype(described[0]).itemsize if described else 0

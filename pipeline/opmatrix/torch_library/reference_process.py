@@ -30,7 +30,7 @@ from opmatrix.testdata import reference_audit
 from opmatrix.testdata.arrays import Array
 from opmatrix.testdata.cpu_limit import TooSlow, cpu_limit, memory_limit
 from opmatrix.testdata.reference_audit import Audit
-from opmatrix.testdata.torch_reference import Answer, Call
+from opmatrix.testdata.torch_reference import PROTOCOL, Answer, Call
 from opmatrix.torch_library.case_tensors import as_array, as_tensor
 
 
@@ -96,8 +96,7 @@ class Evaluator:
             raise DataError(
                 f"{self._audit.shown}: {call.function}() returns {kind}, allowed: a torch.Tensor, or a tuple of them"
             )
-        plain = output.detach().resolve_conj().resolve_neg().contiguous()
-        return np.array(as_array(plain))  # a copy: the tensor may be an input
+        return as_array(output.detach().resolve_conj().resolve_neg().contiguous())
 
     @contextmanager
     def _watched(self) -> Iterator[None]:
@@ -161,7 +160,9 @@ def _refuse_unloaded(refused: frozenset[str], audit: Audit) -> None:
 def _as_tensors(argument: Any) -> Any:
     if isinstance(argument, tuple):
         return [_as_tensors(one) for one in argument]
-    return None if argument is None else as_tensor(argument.copy())
+    if argument is None:
+        return None
+    return as_tensor(argument if argument.flags.writeable else argument.copy())
 
 
 def main(root: str, operator: str, *refused: str) -> None:
@@ -186,7 +187,7 @@ def main(root: str, operator: str, *refused: str) -> None:
             call = pickle.load(sys.stdin.buffer)
         except EOFError:
             return
-        pickle.dump(loaded.answer(call) if loaded else Answer(error=error), answers)
+        pickle.dump(loaded.answer(call) if loaded else Answer(error=error), answers, PROTOCOL)
         answers.flush()
 
 
