@@ -107,7 +107,7 @@ def test_keys_do_not_depend_on_edits_elsewhere() -> None:
     before = kernel_mutants(path, source, {})
     moved = source.replace("struct Moments {", "// A comment of two\n// lines.\nstruct Moments {")
     assert keys(kernel_mutants(path, moved, {})) == keys(before)
-    spaced = source.replace("double offset = block.sum /", "double offset =  // per element\n      block.sum /\n     ")
+    spaced = source.replace("double offset = block.sum *", "double offset =  // per element\n      block.sum *\n     ")
     assert keys(kernel_mutants(path, spaced, {})) == keys(before)
     assert spaced.count("per element") == 1
     edited = kernel_mutants(path, source.replace("double square = 0;", "double square = 0; g(0 < 1);"), {})
