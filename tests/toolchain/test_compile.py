@@ -152,13 +152,13 @@ def test_another_compiler_compiles_everything(layout: Paths, tmp_path: Path, mon
 
 
 def test_a_compile_error_is_the_compilers_message_alone(broken: Paths) -> None:
-    replace_in(broken.kernel(NAME), "const double offset = block.sum /", "const double offset = blok.sum /")
-    line = next(n for n, text in enumerate(broken.kernel(NAME).read_text().splitlines(), 1) if "blok.sum /" in text)
+    replace_in(broken.kernel(NAME), "const double offset = block.sum *", "const double offset = blok.sum *")
+    line = next(n for n, text in enumerate(broken.kernel(NAME).read_text().splitlines(), 1) if "blok.sum *" in text)
     with pytest.raises(CompileError) as caught:
         build(broken)
     first, *rest = str(caught.value).splitlines()
     assert first.startswith(f"native/group_norm/kernel.h:{line}:27: error: ") and "did you mean" in first
-    assert "\x1b" not in first and f"{line} |     const double offset = blok.sum /" in rest[0] and len(rest) == 3
+    assert "\x1b" not in first and f"{line} |     const double offset = blok.sum *" in rest[0] and len(rest) == 3
 
 
 def test_colours_are_kept_for_a_terminal_and_compile_nothing_again(
@@ -168,7 +168,7 @@ def test_colours_are_kept_for_a_terminal_and_compile_nothing_again(
     monkeypatch.setenv("FORCE_COLOR", "1")
     build(broken)
     assert outputs(broken) == before
-    replace_in(broken.kernel(NAME), "const double offset = block.sum /", "const double offset = blok.sum /")
+    replace_in(broken.kernel(NAME), "const double offset = block.sum *", "const double offset = blok.sum *")
     with pytest.raises(CompileError, match=r"\x1b.*error: "):
         build(broken)
     monkeypatch.setenv("NO_COLOR", "1")

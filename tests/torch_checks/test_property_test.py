@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.torch, pytest.mark.compile, pytest.mark.slow]
 
 CHANNEL = "const std::int64_t c = group % groups * channels;"
 RATE = "const double rate = 1 / sqrt(m.variance + epsilon);"
-MOMENTS = "mean += sums(x, size, unit, mean).sum / static_cast<double>(size);"
+MOMENTS = "mean += sums(x, size, unit, mean).sum * (1 / static_cast<double>(size));"
 RESULT = "const double variance = square / static_cast<double>(count);"
 
 # File below native/, old text, planted text, and the message.
