@@ -40,8 +40,6 @@ from typing import Any
 import measuring
 import plot
 
-from opmatrix.toolchain.find_tools import find_compiler
-
 DTYPES = ("float32", "float64", "float16", "bfloat16")
 SHAPES = (
     ((64, 1024), 32), ((8, 512, 2, 2), 32), ((8, 512, 4, 4), 32), ((1, 8, 4, 5), 4), ((1, 256, 14, 14), 32),
@@ -403,6 +401,7 @@ PARTS: Mapping[str, tuple[str, Callable[..., Iterator[Row]]]] = {
     "dual_residual": ("(alpha * x - y, alpha * y - x) in torch", dual_residual),
 }
 OPERATORS = ("group_norm", "nms", "dual_residual")
+WITH_FLOOR = {"group_norm", "nms_ort"}
 
 
 def library(build: Path, name: str, runtime: str = "torch") -> str:
@@ -421,6 +420,8 @@ def compiled(folder: Path, names: Sequence[str]) -> Path:
 
 def compiled_floor(folder: Path, build: Path) -> Path:
     """Compile peer/kernels_floor.cc for this processor, with the headers of ONNX Runtime that the build has found."""
+    from opmatrix.toolchain.find_tools import find_compiler  # a Python with torchvision need not have opmatrix
+
     places = next((build / "compile").glob("*/places.ninja")).read_text()
     headers, made = places.split("ort_include = ")[1].splitlines()[0], folder / "floor.so"
     command = [*find_compiler(os.environ), "-std=c++20", "-O2", "-ftree-vectorize", "-ffp-contract=fast", "-Wno-psabi"]
@@ -442,12 +443,14 @@ def run_part(name: str, build: Path, *, floor: Path | None, smallest: bool, thre
         print(json.dumps(asdict(result)), flush=True)
 
 
-def measured(name: str, build: Path, *, floor: Path, smallest: bool, threads: int, seconds: float) -> Iterator[Result]:
+def measured(
+    name: str, build: Path, *, floor: Path | None, smallest: bool, threads: int, seconds: float
+) -> Iterator[Result]:
     """Run a part in a process of its own, and print its rows as they come."""
     options = ["--smallest"] if smallest else []
     command = [sys.executable, __file__, "--part", name, "--build", str(build), "--seconds", str(seconds), *options]
     environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
-    command += ["--threads", str(threads), *(["--floor", str(floor)] if threads == 1 else [])]
+    command += ["--threads", str(threads), *(["--floor", str(floor)] if floor and threads == 1 else [])]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as child:
         for line in child.stdout or ():
             if not line.startswith("{"):
@@ -505,7 +508,7 @@ def main() -> int:
     results: list[Result] = []
     with tempfile.TemporaryDirectory() as folder:
         build = options.build or compiled(Path(folder), names)
-        floor = compiled_floor(Path(folder), build)
+        floor = compiled_floor(Path(folder), build) if WITH_FLOOR & {*parts} else None
         for part in parts:
             print(f"\n{part}: peer is {PARTS[part][0]}\n{HEAD}", flush=True)
             for threads in [1] if options.smallest else options.threads:
