@@ -12,9 +12,9 @@ torch. Ratios are to the peer in the same round, below 1 is faster: the median, 
 so that no call pays for new pages.
 
 `copy` is the ratio to torch's copy of as many bytes as the operator must read and write. `floor` is the ratio to
-peer/kernels_floor.cc, the least that any implementation does, with one thread: for group_norm, two passes over each
-group with sums in float that nothing makes accurate; for nms in ONNX Runtime, a custom op with its inputs and three
-outputs that computes nothing. Where the floor is above a goal, nobody reaches it. `errors` are the largest of
+peer/kernels_floor.cc, with one thread: for group_norm, two plain passes over each group with sums in float that nothing
+makes accurate, and without prefetching, so that a row can be faster; for nms in ONNX Runtime, a custom op with its
+inputs and three outputs that computes nothing. `errors` are the largest of
 the operator and of the peer, from the formula in numpy.longdouble, in the first sample; for nms, how many are kept.
 `scaling` is by how much two threads are faster than one, divided by the same of a loop that is bound as the row is: the
 copy, where the row takes at most 3 times as long with one thread, or an exponential in the cache.

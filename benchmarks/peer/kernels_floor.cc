@@ -1,4 +1,4 @@
-// What kernels.py calls the floor: the least that any implementation does, with no result that is of use.
+// What kernels.py calls the floor: loops and a node that do little more than move the data. No result is of use.
 #define ORT_API_MANUAL_INIT
 #include <onnxruntime_cxx_api.h>
 
