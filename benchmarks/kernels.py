@@ -14,7 +14,7 @@ so that no call pays for new pages.
 `copy` is the ratio to torch's copy of as many bytes as the operator must read and write. `floor` is the ratio to
 peer/kernels_floor.cc, with one thread: for group_norm, two plain passes over each group with sums in float that nothing
 makes accurate, and without prefetching, so that a row can be faster; for nms in ONNX Runtime, a custom op with its
-inputs and three outputs that computes nothing. `errors` are the largest of
+inputs and the output that is timed, which computes nothing. `errors` are the largest of
 the operator and of the peer, from the formula in numpy.longdouble, in the first sample; for nms, how many are kept.
 `scaling` is by how much two threads are faster than one, divided by the same of a loop that is bound as the row is: the
 copy, where the row takes at most 3 times as long with one thread, or an exponential in the cache.
@@ -369,7 +369,7 @@ def nms_ort(build: Path, *, floor: Path | None, smallest: bool, threads: int) ->
         b, s, c = boxes(count, crowded=crowded)
         feeds = {"boxes": b, "scores": s} | ({"classes": c} if classes else {})
         given = ["boxes", "scores", "classes" if classes else "", ""]
-        node = helper.make_node("NonMaximumSuppression", given, ["indices", "best", "kept"], domain="opmatrix")
+        node = helper.make_node("NonMaximumSuppression", given, ["indices"], domain="opmatrix")
         own = session(node, feeds, own=library(build, "nms", "ort"))
         nothing = None
         if floor:

@@ -8,12 +8,12 @@
 
 namespace opmatrix {
 
-/// Owns a contiguous array of T.
+/// Owns a contiguous array of T; an empty one allocates nothing.
 template <typename T>
 class Items {
  public:
   Items() = default;
-  explicit Items(std::size_t count) : data_(new T[count]()), count_(count) {}
+  explicit Items(std::size_t count) : data_(count == 0 ? nullptr : new T[count]()), count_(count) {}
   Items(Items&& other) noexcept : data_(std::exchange(other.data_, nullptr)), count_(std::exchange(other.count_, 0)) {}
   Items& operator=(Items&& other) noexcept {
     std::swap(data_, other.data_);

@@ -39,18 +39,24 @@ inline std::uint64_t flipped(std::uint64_t bits) {
   return bits >> 63 != 0 ? bits : bits ^ 0x7FFF'FFFF'FFFF'FFFF;
 }
 
-/// An array that frees itself. std::vector takes longer to compile than the rest of this file.
+/// An array that frees itself, and holds a few elements without allocating. std::vector takes longer to compile than
+/// the rest of this file.
 template <typename T>
 class Array {
  public:
-  explicit Array(std::int64_t size) : data_(new T[static_cast<std::size_t>(size)]) {}
+  explicit Array(std::int64_t size) : data_(size <= kFew ? few_ : new T[static_cast<std::size_t>(size)]) {}
   Array(const Array&) = delete;
   Array& operator=(const Array&) = delete;
-  ~Array() { delete[] data_; }
+  ~Array() {
+    if (data_ != few_) delete[] data_;
+  }
 
   operator T*() const { return data_; }
 
  private:
+  static constexpr std::int64_t kFew = 128;
+
+  T few_[kFew];
   T* data_;
 };
 
@@ -190,8 +196,10 @@ template <typename T>
 void nms(TensorView<const T> boxes, TensorView<const T> scores, OptionalView<const std::int64_t> classes,
          OptionalView<const bool> valid, List<TensorView<const T>> factors, float iou_threshold, float score_threshold,
          std::int64_t max_boxes, const char* format, List<std::int64_t> coordinates, std::int64_t axis,
-         NewTensor<std::int64_t> indices, NewTensor<T> selected, TensorView<bool> kept) {
+         NewTensor<std::int64_t> indices, NewTensor<T> selected, OptionalView<bool> kept) {
   const std::int64_t count = scores.numel();
+  const Array<bool> own(kept ? 0 : count);
+  bool* const marks = kept ? kept->data : own;
   const Reader<T> reader(boxes, count, format, coordinates, axis);
   const Array<Candidate> candidates(count);
   std::int64_t size = 0;
@@ -200,7 +208,7 @@ void nms(TensorView<const T> boxes, TensorView<const T> scores, OptionalView<con
     for (const TensorView<const T>& factor : factors) score *= static_cast<double>(factor.data[i]);
     if (score > static_cast<double>(score_threshold) && (!valid || valid->data[i]))
       candidates[size++] = {flipped(__builtin_bit_cast(std::uint64_t, score + 0.0)), i};  // -0.0 + 0.0 is 0.0
-    kept.data[i] = false;
+    marks[i] = false;
   }
   const Array<Candidate> spare(size);
   const Candidate* const by_score = sort(candidates, spare, size);
@@ -217,26 +225,27 @@ void nms(TensorView<const T> boxes, TensorView<const T> scores, OptionalView<con
     const Candidate* const by_class = sort(grouped, by_score == spare ? candidates : spare, size);
     for (std::int64_t begin = 0, end = 0; begin < size; begin = end) {
       while (end < size && by_class[end].key == by_class[begin].key) ++end;
-      found += keep(by_class + begin, by_class + end, reader, threshold, max_boxes, columns, kept.data);
+      found += keep(by_class + begin, by_class + end, reader, threshold, max_boxes, columns, marks);
     }
   } else {
-    found = keep(by_score, by_score + size, reader, threshold, max_boxes, columns, kept.data);
+    found = keep(by_score, by_score + size, reader, threshold, max_boxes, columns, marks);
   }
 
   const std::int64_t sizes[] = {max_boxes > 0 && found > max_boxes ? max_boxes : found};
   const TensorView<std::int64_t> index = indices.make({sizes, 1});
-  const TensorView<T> score = selected.make({sizes, 1});
+  TensorView<T> score;
+  if (selected.wanted()) score = selected.make({sizes, 1});
   using Number = double;  // doit mutate cannot read a keyword as an argument
   std::int64_t k = 0;
   for (std::int64_t i = 0; i < size; ++i) {
     const std::int64_t box = by_score[i].index;
-    if (!kept.data[box]) continue;
+    if (!marks[box]) continue;
     if (k == sizes[0]) {  // all classes together have more
-      kept.data[box] = false;
+      marks[box] = false;
       continue;
     }
     index.data[k] = box;
-    score.data[k] = static_cast<T>(__builtin_bit_cast(Number, flipped(by_score[i].key)));
+    if (selected.wanted()) score.data[k] = static_cast<T>(__builtin_bit_cast(Number, flipped(by_score[i].key)));
     ++k;
   }
 }

@@ -129,6 +129,14 @@ FACTORS_ALONE = Model(
     cases=(Case(name="factors", inputs={**repeated(1), "factors": (Values(values=OTHERS), Values(values=OTHERS))}),),
 )
 
+INDICES_ALONE = Model(
+    name="indices",  # what ONNX's NonMaxSuppression returns
+    types={"T": "float32"},
+    dynamic={"boxes": ("N", None), "scores": ("N",)},
+    absent=("selected", "kept"),
+    cases=(Case(name="indices", inputs=repeated(1)), Case(name="indices_of_many", inputs=repeated(17))),
+)
+
 
 def half(dtype: DType) -> Model:
     """The boxes of one more case are apart, so that more than `max_boxes` remain, and no product of scores is exact."""
@@ -150,4 +158,5 @@ MODELS = (
     CLASSES_ALONE,
     VALID_ALONE,
     FACTORS_ALONE,
+    INDICES_ALONE,
 )

@@ -37,8 +37,10 @@ SPEC = OpSpec(
     ),
     outputs=(
         Output(name="indices", type="int64", shape=FromKernel(rank=1), doc="the kept boxes, highest score first"),
-        Output(name="selected", type="T", shape=FromKernel(rank=1), doc="their scores, times the factors"),
-        Output(name="kept", type="bool", shape=Dims(dims=("N",)), doc="per box whether it is kept"),
+        Output(
+            name="selected", type="T", shape=FromKernel(rank=1), optional=True, doc="their scores, times the factors"
+        ),
+        Output(name="kept", type="bool", shape=Dims(dims=("N",)), optional=True, doc="per box whether it is kept"),
     ),
     cpu_levels=True,
     tolerances={
