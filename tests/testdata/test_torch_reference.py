@@ -179,6 +179,13 @@ def test_arrays_of_each_dtype_arrive_as_tensors_and_come_back(tmp_path: Path) ->
         assert back is not None and back.dtype == array.dtype and np.array_equal(back, array)
 
 
+def test_an_array_that_is_given_twice_is_two_tensors(tmp_path: Path) -> None:
+    """A reference may write to its inputs."""
+    layout, _ = project(tmp_path, "def double(x, rest, *, factor):\n    x.zero_()\n    return (x, *rest)\n")
+    outputs = torch_reference.function(layout, SPEC, [])(X, (X, X.copy(), X), factor=2.0)
+    assert [np.array_equal(output, X) for output in outputs] == [False, True, True, True]
+
+
 def test_a_large_array_is_in_memory_once(tmp_path: Path) -> None:
     """Before, the peak of this process was 3.8 arrays when it had stored what came back."""
     layout, _ = project(tmp_path, BODY.format("return x + 1"))

@@ -79,8 +79,9 @@ class Evaluator:
             raise DataError(
                 f"{self._audit.shown}: no function named {call.function}(); the operator's name is expected"
             )
-        inputs = [_as_tensors(argument) for argument in call.inputs]
-        attributes = {n: _as_tensors(v) if isinstance(v, np.ndarray) else v for n, v in call.attributes.items()}
+        seen: set[int] = set()
+        inputs = [_as_tensors(argument, seen) for argument in call.inputs]
+        attributes = {n: _as_tensors(v, seen) if isinstance(v, np.ndarray) else v for n, v in call.attributes.items()}
         memory = memory_limit(call.megabytes) if call.megabytes else nullcontext()
         # Not in the first call: a module whose import was stopped would stay incomplete.
         slow = cpu_limit(call.seconds) if call.seconds and self._called else nullcontext()
@@ -157,12 +158,16 @@ def _refuse_unloaded(refused: frozenset[str], audit: Audit) -> None:
     _OpNamespace.__getattr__ = look_up  # type: ignore[method-assign]  # in this process, which does nothing else
 
 
-def _as_tensors(argument: Any) -> Any:
+def _as_tensors(argument: Any, seen: set[int]) -> Any:
+    """Return tensors with memory of their own. `seen` has the identities of the arrays before: pickle keeps an array
+    that is given twice as one, and a reference may write to its inputs."""
     if isinstance(argument, tuple):
-        return [_as_tensors(one) for one in argument]
+        return [_as_tensors(one, seen) for one in argument]
     if argument is None:
         return None
-    return as_tensor(argument if argument.flags.writeable else argument.copy())
+    own = argument.flags.writeable and id(argument) not in seen
+    seen.add(id(argument))
+    return as_tensor(argument if own else argument.copy())
 
 
 def main(root: str, operator: str, *refused: str) -> None:
