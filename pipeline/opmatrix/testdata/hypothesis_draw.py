@@ -20,7 +20,7 @@ from opmatrix.testdata import strategies
 from opmatrix.testdata.declared_shapes import most_of_inputs
 
 EXAMPLES = 200
-EXAMPLES_EACH = 64  # of each choice of dtypes: with fewer, special values are missing in some
+EXAMPLES_EACH = 72  # of each choice of dtypes: with fewer, special values are missing in some
 
 
 def enough(spec: OpSpec) -> int:
