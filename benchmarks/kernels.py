@@ -13,12 +13,11 @@ so that no call pays for new pages.
 
 `copy` is the ratio to torch's copy of as many bytes as the operator must read and write. `floor` is the ratio to
 peer/kernels_floor.cc, with one thread: for group_norm, two plain passes over each group with sums in float that nothing
-makes accurate, and without prefetching, so that a row can be faster; for nms in ONNX Runtime, a custom op with its
-inputs and the output that is timed, which computes nothing. `errors` are the largest of the operator and of the peer,
-from the formula in numpy.longdouble, in the first sample; for nms, how many are kept. `scaling` is by how much two
-threads are faster than one, divided by the same of a loop that is bound as the row is: the copy, where the row takes at
-most 3 times as long with one thread, or an exponential in the cache. What a call without elements takes, which no
-thread can shorten, is subtracted first from the times of both; a row that takes less than twice as long has none.
+makes accurate, and without prefetching, so that a row can be faster; for nms in ONNX Runtime, a custom op that computes
+nothing, with the same inputs and the output that is timed. `errors` are the largest of the operator and of the peer,
+from the formula in numpy.longdouble, in the first sample; for nms, how many are kept.
+`scaling` is by how much two threads are faster than one, divided by the same of a loop that is bound as the row is: the
+copy, where the row takes at most 3 times as long with one thread, or an exponential in the cache.
 """
 
 from __future__ import annotations
@@ -55,13 +54,11 @@ Call = Callable[[], Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """What one row of the table measures. `moved`: bytes that the operator must read and write. `empty`: the operator
-    without elements, where it uses threads."""
+    """What one row of the table measures. `moved`: bytes that the operator must read and write."""
 
     name: str
     ours: Call
     peer: Call | None
-    empty: Call | None = None
     copy: Call | None = None
     floor: Call | None = None
     elements: int
@@ -143,8 +140,9 @@ def measure(part: str, rows: Iterator[Row], *, seconds: float, threads: int, set
         timed = {name: call for name, call in others.items() if call is not None}
         clock = time.perf_counter_ns if threads > 1 else time.thread_time_ns
         scaling: list[float] = []
-        if threads > 1 and row.empty is not None:
-            scaling = scaled(row, row.empty, set_threads, threads, seconds=seconds)
+        if threads > 1 and set_threads is not None:
+            set_threads(threads)
+            scaling = scaled(row.ours, row.copy, set_threads, threads, elements=row.elements, seconds=seconds)
             set_threads(threads)
         ours, *found = alternate((row.ours, *timed.values()), clock, seconds=seconds)
         middle = statistics.median(ours)
@@ -156,10 +154,12 @@ def measure(part: str, rows: Iterator[Row], *, seconds: float, threads: int, set
         )  # fmt: skip
 
 
-def scaled(row: Row, empty: Call, set_threads: Any, threads: int, *, seconds: float) -> list[float]:
+def scaled(
+    ours: Call, copy: Call | None, set_threads: Any, threads: int, *, elements: int, seconds: float
+) -> list[float]:
     """Return how much the operator gains by threads, divided by the gain of a loop that is bound as it is.
 
-    The copy has as many bytes as the operator must move. The other loop has as many elements, so that it is split as
+    `copy` copies as many bytes as the operator must move. The other loop has as many elements, so that it is split as
     the operator is, fits the cache, and is repeated until it takes as long.
     """
     import torch
@@ -173,33 +173,22 @@ def scaled(row: Row, empty: Call, set_threads: Any, threads: int, *, seconds: fl
 
     def times(call: Call) -> float:
         """Return how many times as long as `call` the operator takes."""
-        return statistics.median(ratios(*alternate((row.ours, call), time.perf_counter_ns, seconds=seconds / 10)))
+        return statistics.median(ratios(*alternate((ours, call), time.perf_counter_ns, seconds=seconds / 10)))
 
     set_threads(1)
-    if times(empty) < 2:
-        return []
-    none = torch.empty(0)
-    if row.copy is not None and times(row.copy) <= 3:
-        loop, empty_loop = row.copy, partial(none.copy_, torch.empty(0))
+    if copy is not None and times(copy) <= 3:
+        loop = copy
     else:
-        exponential, empty_exponential = (partial(torch.exp, x) for x in (torch.rand(min(row.elements, 1 << 16)), none))
+        exponential = partial(torch.exp, torch.rand(min(elements, 1 << 16)))
         repeated = range(max(1, round(times(exponential))))  # to be as long as the operator
 
         def loop() -> None:
             for _ in repeated:
                 exponential()
 
-        def empty_loop() -> None:
-            for _ in repeated:
-                empty_exponential()
-
-    calls = [with_threads(number, call) for call in (row.ours, loop) for number in (1, threads)]
-    calls += [with_threads(1, call) for call in (empty, empty_loop)]
-    *found, least, least_loop = alternate(calls, time.perf_counter_ns, seconds=seconds)
-    return [
-        (one - rest) / (more - rest) / ((loop_one - loop_rest) / (loop_more - loop_rest))
-        for one, more, loop_one, loop_more, rest, loop_rest in zip(*found, least, least_loop, strict=True)
-    ]
+    calls = [with_threads(number, call) for call in (ours, loop) for number in (1, threads)]
+    one, more, loop_one, loop_more = alternate(calls, time.perf_counter_ns, seconds=seconds)
+    return [a / b / (c / d) for a, b, c, d in zip(one, more, loop_one, loop_more, strict=True)]
 
 
 # The parts. Each imports what it needs, in its own process.
@@ -225,7 +214,6 @@ def group_norm(build: Path, *, floor: Path | None, smallest: bool, threads: int)
                 name=f"{'x'.join(map(str, shape))} {name}",
                 ours=partial(operator, x, number, scale, bias, EPSILON),
                 peer=partial(functional.group_norm, x, groups, scale, bias, EPSILON),
-                empty=partial(operator, x[:0], number, scale, bias, EPSILON),
                 copy=partial(out.copy_, x),
                 floor=partial(
                     getattr(floors, name), ctypes.c_void_p(x.data_ptr()), ctypes.c_int64(shape[0] * groups),
@@ -288,7 +276,6 @@ def dual_residual(build: Path, *, floor: Path | None, smallest: bool, threads: i
                 name=f"{size} {name}",
                 ours=partial(operator, x, y, ALPHA),
                 peer=partial(in_torch, x, y),
-                empty=partial(operator, x[:0], y[:0], ALPHA),
                 copy=partial(out.copy_, both),
                 elements=size, moved=2 * both.nbytes, check=partial(errors_of_residuals, x[:100_000], y[:100_000]),
             )  # fmt: skip

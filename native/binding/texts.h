@@ -22,7 +22,7 @@ class Texts {
   void set(std::size_t index, const char* text, std::size_t length) {
     bytes_[index] = Items<char>(length);
     if (length > 0) __builtin_memcpy(bytes_[index].data(), text, length);
-    views_[index] = {bytes_[index].data(), length};
+    views_[index] = {length > 0 ? bytes_[index].data() : "", length};
   }
   List<std::string_view> list() const { return views_.list(); }
 

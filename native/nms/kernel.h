@@ -6,7 +6,8 @@
 //   area of the intersection > iou_threshold * area of the union
 //
 // Shapes   boxes (N, 4) with axis -1 or 1, (4, N) with axis -2 or 0; all others (N,). indices and selected hold the M
-//          kept boxes, the highest score first; kept (N,). At most max_boxes are kept, with 0 any number.
+//          kept boxes, the highest score first; kept (N,). At most max_boxes are kept, with 0 any number. selected and
+//          kept are optional.
 // Boxes    "corners": two opposite corners x, y, x, y. "center": center and size x, y, w, h. coordinates[k] is where
 //          along the axis the k-th of these four is: (1, 0, 3, 2) for y, x, y, x.
 // Numbers  Scores and areas are computed in double.
@@ -54,7 +55,7 @@ class Array {
   operator T*() const { return data_; }
 
  private:
-  static constexpr std::int64_t kFew = 128;
+  static constexpr std::int64_t kFew = 128;  // boxes to sort; as numbers of Columns, 17 boxes or more
 
   T few_[kFew];
   T* data_;
@@ -198,10 +199,10 @@ void nms(TensorView<const T> boxes, TensorView<const T> scores, OptionalView<con
          std::int64_t max_boxes, const char* format, List<std::int64_t> coordinates, std::int64_t axis,
          NewTensor<std::int64_t> indices, NewTensor<T> selected, OptionalView<bool> kept) {
   const std::int64_t count = scores.numel();
-  const Array<bool> own(kept ? 0 : count);
-  bool* const marks = kept ? kept->data : own;
+  Array<bool> own(kept ? 0 : count);
+  bool* const marks = kept ? kept->data : own;  // which of the boxes stay
   const Reader<T> reader(boxes, count, format, coordinates, axis);
-  const Array<Candidate> candidates(count);
+  Array<Candidate> candidates(count);
   std::int64_t size = 0;
   for (std::int64_t i = 0; i < count; ++i) {
     double score = static_cast<double>(scores.data[i]);
@@ -210,14 +211,14 @@ void nms(TensorView<const T> boxes, TensorView<const T> scores, OptionalView<con
       candidates[size++] = {flipped(__builtin_bit_cast(std::uint64_t, score + 0.0)), i};  // -0.0 + 0.0 is 0.0
     marks[i] = false;
   }
-  const Array<Candidate> spare(size);
+  Array<Candidate> spare(size);
   const Candidate* const by_score = sort(candidates, spare, size);
 
   Columns columns(size);
   const auto threshold = static_cast<double>(iou_threshold);
   std::int64_t found = 0;
   if (classes) {
-    const Array<Candidate> grouped(size);
+    Array<Candidate> grouped(size);
     for (std::int64_t i = 0; i < size; ++i) {
       const std::int64_t index = by_score[i].index;
       grouped[i] = {static_cast<std::uint64_t>(classes->data[index]), index};

@@ -130,7 +130,7 @@ FACTORS_ALONE = Model(
 )
 
 INDICES_ALONE = Model(
-    name="indices",  # what ONNX's NonMaxSuppression returns
+    name="indices",  # as NonMaxSuppression of ONNX, which returns nothing else
     types={"T": "float32"},
     dynamic={"boxes": ("N", None), "scores": ("N",)},
     absent=("selected", "kept"),

@@ -159,8 +159,8 @@ def _refuse_unloaded(refused: frozenset[str], audit: Audit) -> None:
 
 
 def _as_tensors(argument: Any, seen: set[int]) -> Any:
-    """Return tensors with memory of their own. `seen` has the identities of the arrays before: pickle keeps an array
-    that is given twice as one, and a reference may write to its inputs."""
+    """Return tensors with memory of their own. `seen` has the identities of the arrays converted so far: pickle
+    keeps an array that is given twice as one, and a reference may write to its inputs."""
     if isinstance(argument, tuple):
         return [_as_tensors(one, seen) for one in argument]
     if argument is None:
