@@ -90,14 +90,20 @@ def operator_module(expected: ExpectedModel) -> OperatorModule:
 
 
 def leave_out(proto: ModelProto, expected: ExpectedModel) -> ModelProto:
-    """Remove the names of the optional outputs that a model does not have: exporters name every output of a node."""
-    used = {name for node in proto.graph.node for name in node.input} | {o.name for o in proto.graph.output}
-    for node in proto.graph.node if expected.model.absent else ():
+    """Remove the names of the optional outputs that a model does not have: exporters name every output of a node, and
+    the dynamo exporter tells their shapes."""
+    graph = proto.graph
+    used = {name for node in graph.node for name in node.input} | {o.name for o in graph.output}
+    unused = set()
+    for node in graph.node if expected.model.absent else ():
         if qualified(node) == expected.node:
+            unused |= {*node.output} - used
             names = [name if name in used else "" for name in node.output]
             while names and not names[-1]:
                 names.pop()
             node.output[:] = names
+    for value in [value for value in graph.value_info if value.name in unused]:
+        graph.value_info.remove(value)
     return proto
 
 
