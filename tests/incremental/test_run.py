@@ -177,6 +177,23 @@ def test_a_killed_run_keeps_finished_steps_and_leaves_no_process(
     assert project.ran() == ["a.so"]
 
 
+@pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["one", "two"])
+def test_a_signal_in_a_callback_of_a_fork_ends_the_run(project: Project, options: tuple[str, ...]) -> None:
+    """Python drops what such a callback raises, and logging has one."""
+    project.write(
+        "dodo.py",
+        "import os, signal\n"
+        "def ask_to_end():\n"
+        "    if signal.getsignal(signal.SIGTERM) is signal.default_int_handler:\n"
+        "        signal.raise_signal(signal.SIGTERM)\n"
+        "os.register_at_fork(after_in_parent=ask_to_end)\n" + project.read("dodo.py"),
+    )
+    project.step("data:a", "nap", "a.txt", "build/a.pb")
+    done = project.doit(*options)
+    assert (done.returncode, done.stderr) == (130, "interrupted; what had finished is kept\n")
+    wait_for(lambda: project.processes() == [])
+
+
 def test_a_killed_server_is_a_failed_step(project: Project) -> None:
     project.step("compile:a", "hang", "a.txt", "build/a.so", server="onnx")
     project.step("compile:b", "copy", "a.txt", "build/b.so", server="onnx")

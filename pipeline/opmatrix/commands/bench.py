@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from opmatrix.commands.base import CommandBase, option, report_again
 from opmatrix.engine.lock import hold
 from opmatrix.errors import BenchError, OpmatrixError, UsageError, print_error, printable
+from opmatrix.interrupts import interruptible
 from opmatrix.project.paths import Paths
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class Bench(CommandBase):
         try:
             if code := _compile(self._paths, operators):
                 return code
-            with hold(self._paths.lock):
+            with interruptible(), hold(self._paths.lock):
                 for operator in operators:
                     try:
                         code = self._run(operator, params, commit)

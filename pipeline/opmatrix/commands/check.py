@@ -19,6 +19,7 @@ from opmatrix.commands.base import CommandBase, as_typed, option
 from opmatrix.commands.help import doit_command
 from opmatrix.engine.lock import hold
 from opmatrix.errors import OpmatrixError, ToolchainError, UsageError, print_error
+from opmatrix.interrupts import interruptible
 from opmatrix.project.format import FORMAT
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import installed, is_project
@@ -80,7 +81,7 @@ class Check(CommandBase):
                     f"{function.model!r}: a function is checked in a project, with its operators, and there is none in "
                     f"{str(here)!r}. Outside, check .onnx files; a new project: opmatrix new --project DIR"
                 )
-            with self._paths_of(project=found) as paths:
+            with interruptible(), self._paths_of(project=found) as paths:
                 return _check(requests, paths, project=found)
         except OpmatrixError as error:
             print_error(error)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from opmatrix.commands.base import CommandBase, option, report_again
 from opmatrix.engine.lock import hold
 from opmatrix.errors import OpmatrixError, UsageError, print_error, printable
+from opmatrix.interrupts import interruptible
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import settings
 
@@ -46,13 +46,11 @@ class Mutate(CommandBase):
         if params["count"] < 1 or params["jobs"] < 1:
             raise UsageError("doit mutate: --count and --process take a number from 1 on")
         least, below, failed = minimum(self._paths), list[str](), 0
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.default_int_handler)  # as Ctrl-C: the servers end, and results are kept
         try:
             from opmatrix.declaration.isolated import usable  # here: doit imports this module for every command
 
             operators = usable(self._paths, args)
-            with hold(self._paths.lock) as lock:
+            with interruptible(), hold(self._paths.lock) as lock:
                 for operator in operators:
                     try:
                         score = self._score(operator, params, lock)

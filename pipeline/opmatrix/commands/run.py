@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
@@ -24,6 +23,7 @@ from opmatrix.engine.progress_reporter import StepReporter
 from opmatrix.engine.remove_stale import collect_removed
 from opmatrix.engine.step_runner import StepRunner, ThreadRunner
 from opmatrix.errors import UsageError, many
+from opmatrix.interrupts import interruptible
 
 if TYPE_CHECKING:
     from opmatrix.commands.on import Elsewhere
@@ -100,11 +100,9 @@ class Run(LockedCommand, DoitRun):
     def execute(self, params: dict[str, Any], args: Sequence[str]) -> int:
         if params["num_process"] < 0:
             raise InvalidCommand(f"--process takes a number from 0 on, found {params['num_process']}")
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            # As Ctrl-C does: doit then closes the state, and the runner ends the servers.
-            signal.signal(number, signal.default_int_handler)
         try:
-            return super().execute(params, args)
+            with interruptible():  # doit then closes the state, and the runner ends the servers
+                return super().execute(params, args)
         except KeyboardInterrupt:
             if not self.resident:  # which prints why it ends a run
                 print(KEPT, file=sys.stderr)

@@ -31,6 +31,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import IO
 
+from opmatrix.interrupts import interruptible
 from opmatrix.progress import Progress, time_left
 from opmatrix.toolchain import debian_package
 
@@ -91,10 +92,8 @@ def say(text: str) -> None:
 
 def main() -> int:
     paths = VenvPaths(root=Path.cwd())
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)
     try:
-        with only_one(paths.lock) as lock:
+        with interruptible(), only_one(paths.lock) as lock:
             bring_up_to_date(paths, os.environ, lock=lock)
     except SetupError as failure:
         say(str(failure))

@@ -1,0 +1,39 @@
+"""End a command as Ctrl-C does, also where Python would drop the interrupt.
+
+Imports only the standard library: `opmatrix.environments.bootstrap` uses it before anything is installed.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_SOON = 0.001  # seconds
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Raise KeyboardInterrupt in the block for SIGTERM and SIGHUP too, and once more where Python drops it. Only in the
+    main thread, which alone gets signals.
+
+    Python prints what a callback raises, such as one of a fork, of an import's weak reference, or `__del__`, and goes
+    on (3.11 to 3.14): a command that was asked to end would run to its end.
+    """
+
+    def dropped(found: sys.UnraisableHookArgs) -> None:
+        if found.exc_type is KeyboardInterrupt:
+            signal.signal(signal.SIGALRM, signal.default_int_handler)
+            signal.setitimer(signal.ITIMER_REAL, _SOON)  # not at once: the callback has not returned
+        else:
+            shown(found)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
+    shown, sys.unraisablehook = sys.unraisablehook, dropped
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        sys.unraisablehook = shown

@@ -1,0 +1,80 @@
+"""A command that is asked to end ends, also where Python drops the interrupt."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from opmatrix import interrupts
+from opmatrix.interrupts import interruptible
+
+NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@pytest.fixture(autouse=True)
+def handlers() -> Iterator[None]:
+    """Put the handlers back that the block leaves, as a command does."""
+    before = {number: signal.getsignal(number) for number in (*NUMBERS, signal.SIGALRM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+class Dropping:
+    """A signal arrives in its destructor, whose exceptions Python drops."""
+
+    def __init__(self, number: signal.Signals) -> None:
+        self._number = number
+
+    def __del__(self) -> None:
+        signal.raise_signal(self._number)
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_a_signal_is_an_interrupt(number: signal.Signals) -> None:
+    with pytest.raises(KeyboardInterrupt), interruptible():
+        signal.raise_signal(number)
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_an_interrupt_that_python_drops_comes_again(number: signal.Signals, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(KeyboardInterrupt), interruptible():
+        Dropping(number)
+        time.sleep(5)
+    assert capfd.readouterr().err == ""
+
+
+def test_one_that_is_dropped_twice_comes_a_third_time() -> None:
+    kept = [Dropping(signal.SIGTERM), Dropping(signal.SIGTERM)]
+    with pytest.raises(KeyboardInterrupt), interruptible():
+        kept.pop()
+        kept.pop()
+        time.sleep(5)
+
+
+def test_nothing_comes_after_the_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interrupts, "_SOON", 60.0)
+    shown = sys.unraisablehook
+    with interruptible():
+        Dropping(signal.SIGTERM)
+        assert signal.getitimer(signal.ITIMER_REAL)[0] > 0
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0) and sys.unraisablehook is shown
+
+
+def test_other_errors_of_callbacks_are_shown() -> None:
+    class Broken:
+        def __del__(self) -> None:
+            raise OSError("out of cheese")
+
+    seen: list[object] = []
+    shown, sys.unraisablehook = sys.unraisablehook, lambda found: seen.append(found.exc_value)
+    try:
+        with interruptible():
+            Broken()
+    finally:
+        sys.unraisablehook = shown
+    assert list(map(str, seen)) == ["out of cheese"]
