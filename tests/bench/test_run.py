@@ -131,6 +131,31 @@ def test_a_peer_that_does_not_return_is_stopped(project: Path) -> None:
     assert [row["name"] for row in found["rows"]] == ["hang"]
 
 
+STOPPED = (
+    " did not return within 2 s and was stopped. Fix it, or raise `seconds` in [tool.opmatrix.limits] of pyproject.toml"
+)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "error"),
+    [
+        ("\nBENCH =", "while True:\n    pass\n\nBENCH =", STOPPED),
+        ('flops="400*N"', "flops=lambda x: any(iter(int, 1))", STOPPED),
+        ("\nBENCH =", "import os\n\nos._exit(0)\n\nBENCH =", ": the process that read it ended with status 0"),
+    ],
+    ids=["module", "flops", "exit"],
+)
+def test_a_file_that_does_not_return_is_stopped(project: Path, old: str, new: str, error: str) -> None:
+    limit = "\n[tool.opmatrix.limits]\nseconds = 2\n\n[tool.opmatrix]"
+    with (
+        edited(project / "ops/passes/bench.py", old, new),
+        edited(project / "pyproject.toml", "[tool.opmatrix]", limit),
+    ):
+        command = [sys.executable, "-m", "opmatrix", "bench", "passes"]
+        done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (18, "", f"ops/passes/bench.py{error}\n")
+
+
 AGAINST = ("--against", "HEAD", "--threads", "1", "--row", "plain", "--budget", "30")  # enough on a busy machine
 
 

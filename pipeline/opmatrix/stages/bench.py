@@ -9,12 +9,13 @@ import ctypes
 import fnmatch
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from opmatrix import cpu_levels
 from opmatrix.bench import against, measure, read, records, roofline
-from opmatrix.bench.forked import Forked
+from opmatrix.bench.forked import REMEDY, DiedError, Forked, StoppedError
 from opmatrix.bench.measure import Job
 from opmatrix.bench.prepared import Record
 from opmatrix.bench.spec import Row
@@ -38,6 +39,7 @@ def run(
     """Print and write the times. Raises BenchError for a row that cannot be timed, and for a slower one."""
     if not budget > 0:
         raise UsageError(f"--budget takes seconds above 0, found {budget:g}")
+    _require_end(layout, operator)
     bench, source = read.read(layout, operator)
     found = measure.processors()
     if rows:
@@ -64,6 +66,31 @@ def run(
             _with_peers(job, source=source)
     except KeyboardInterrupt:
         raise SystemExit(128 + signal.SIGINT) from None
+
+
+def _require_end(layout: Paths, operator: Operator) -> None:
+    """Raise BenchError where bench.py, or its function for bytes or FLOPs, does not return in time or ends its process.
+
+    What is wrong with its values, the caller finds."""
+    path = layout.bench(operator.name).relative_to(layout.root)
+
+    def start() -> Callable[[object], None]:
+        null = os.open(os.devnull, os.O_WRONLY)
+        for output in (1, 2):  # the caller prints it
+            os.dup2(null, output)
+        return read_once
+
+    def read_once(_: object) -> None:
+        with suppress(Exception):
+            read.read(layout, operator)
+
+    try:
+        with Forked(start, seconds=step_seconds(layout)) as process:
+            process.ask(None, what=str(path))
+    except StoppedError as error:
+        raise BenchError(f"{error}. {REMEDY}") from None
+    except DiedError as error:
+        raise BenchError(f"{path}: the process that read it {error}") from None
 
 
 def chosen(rows: Sequence[Row], patterns: Sequence[str], name: str) -> tuple[Row, ...]:
