@@ -1,4 +1,4 @@
-"""The screenshots of docs/images: `./run python -m docs.site.screenshots`, with chromium on PATH; four minutes.
+"""The screenshots of docs/images: `./run python -m docs.site.screenshots`, with chromedriver on PATH; four minutes.
 
 Those of a terminal show what `doit` prints in one of 88x24, in a new project with the operator of docs/quick-start.md.
 Those of the report show the page of the operators of ops/, the times of group_norm in it, the same with a fault in
@@ -16,10 +16,14 @@ import sys
 import tempfile
 import termios
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from html import escape
 from itertools import groupby
 from pathlib import Path
 from typing import Any
+
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs/images"
@@ -98,17 +102,35 @@ def _line(row: Sequence[Any], y: float) -> Iterator[str]:
         at += len(text)
 
 
-def page(address: str, into: Path) -> None:
+@contextmanager
+def browser() -> Iterator[webdriver.Chrome]:
+    """Start chromium. Its own --screenshot shows nothing of a page that is scrolled, as by #bench (version 156)."""
+    found, program = shutil.which("chromium"), shutil.which("chromedriver")
+    if not (found and program):
+        sys.exit(
+            "screenshots.py: chromium and chromedriver are not on PATH; Debian: apt install chromium chromium-driver"
+        )
+    options = webdriver.ChromeOptions()
+    options.binary_location = found
+    for argument in ("--headless=new", "--disable-gpu", "--hide-scrollbars"):
+        options.add_argument(argument)
+    if os.geteuid() == 0:
+        options.add_argument("--no-sandbox")  # which root cannot use
+    driver = webdriver.Chrome(options=options, service=Service(program))
+    try:
+        size = {"width": WIDTH, "height": HEIGHT, "deviceScaleFactor": 1, "mobile": False}
+        driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        yield driver
+    finally:
+        driver.quit()
+
+
+def page(driver: webdriver.Chrome, address: str, name: str) -> None:
     """Write a picture of a page as chromium shows it."""
-    browser = shutil.which("chromium")
-    if not browser:
-        sys.exit("screenshots.py: chromium is not on PATH. Install it (Debian: apt install chromium)")
-    options = ["--headless=new", "--disable-gpu", "--hide-scrollbars", f"--window-size={WIDTH},{HEIGHT}"]
-    options += ["--no-sandbox"] if os.geteuid() == 0 else []  # root cannot use the sandbox
-    with tempfile.TemporaryDirectory() as profile:
-        command = [browser, *options, f"--user-data-dir={profile}", "--virtual-time-budget=8000"]
-        subprocess.run([*command, f"--screenshot={into}", address], check=True, capture_output=True)
-    print(into.relative_to(ROOT))
+    driver.get("about:blank")  # else an address that differs in its fragment alone is not loaded again
+    driver.get(address)
+    driver.save_screenshot(FOLDER / name)
+    print(f"docs/images/{name}")
 
 
 def write(name: str, text: str) -> None:
@@ -142,15 +164,16 @@ def reports(folder: Path) -> None:
     made = folder / "build/report/index.html"
     subprocess.run([*DOIT, "bench", "--budget", "1", "group_norm"], cwd=folder, stdout=subprocess.DEVNULL, check=True)
     subprocess.run(DOIT, cwd=folder, stdout=subprocess.DEVNULL, check=True)
-    page(made.as_uri(), FOLDER / "report-verified.png")
-    page(f"{made.as_uri()}#bench", FOLDER / "report-bench.png")
-    kernel = folder / "native/group_norm/kernel.h"
-    text = kernel.read_text()
-    kernel.write_text(text.replace(*FAULT))
-    assert kernel.read_text() != text, "the fault of docs/site/screenshots.py fits no line of group_norm's kernel"
-    subprocess.run(DOIT, cwd=folder, stdout=subprocess.DEVNULL)
-    page(made.as_uri(), FOLDER / "report-failing.png")
-    page(many(folder / "many.html").as_uri(), FOLDER / "report-10000-cells.png")
+    with browser() as driver:
+        page(driver, made.as_uri(), "report-verified.png")
+        page(driver, f"{made.as_uri()}#bench", "report-bench.png")
+        kernel = folder / "native/group_norm/kernel.h"
+        text = kernel.read_text()
+        kernel.write_text(text.replace(*FAULT))
+        assert kernel.read_text() != text, "the fault of docs/site/screenshots.py fits no line of group_norm's kernel"
+        subprocess.run(DOIT, cwd=folder, stdout=subprocess.DEVNULL)
+        page(driver, made.as_uri(), "report-failing.png")
+        page(driver, many(folder / "many.html").as_uri(), "report-10000-cells.png")
 
 
 def many(path: Path) -> Path:
