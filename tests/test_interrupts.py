@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -13,15 +12,6 @@ from opmatrix import interrupts
 from opmatrix.interrupts import interruptible
 
 NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
-@pytest.fixture(autouse=True)
-def handlers() -> Iterator[None]:
-    """Put the handlers back that the block leaves, as a command does."""
-    before = {number: signal.getsignal(number) for number in (*NUMBERS, signal.SIGALRM)}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
 
 
 class Dropping:
@@ -58,11 +48,12 @@ def test_one_that_is_dropped_twice_comes_a_third_time() -> None:
 
 def test_nothing_comes_after_the_block(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interrupts, "_SOON", 60.0)
-    shown = sys.unraisablehook
+    before = sys.unraisablehook, *map(signal.getsignal, NUMBERS)
     with interruptible():
         Dropping(signal.SIGTERM)
         assert signal.getitimer(signal.ITIMER_REAL)[0] > 0
-    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0) and sys.unraisablehook is shown
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+    assert (sys.unraisablehook, *map(signal.getsignal, NUMBERS)) == before
 
 
 def test_other_errors_of_callbacks_are_shown() -> None:

@@ -65,8 +65,8 @@ ROOMS = (
     Room(
         name="values",
         holds="spec, errors, files, processes, step_log, version, CPU levels",
-        modules=("spec", "errors", "files", "processes", "step_log", "progress", "terminal_text", "version",
-                 "cpu_levels"),
+        modules=("spec", "errors", "files", "interrupts", "processes", "step_log", "progress", "terminal_text",
+                 "version", "cpu_levels"),
     ),
 )  # fmt: skip
 

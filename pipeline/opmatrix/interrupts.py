@@ -29,11 +29,12 @@ def interruptible() -> Iterator[None]:
         else:
             shown(found)
 
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)
+    handlers = {number: signal.signal(number, signal.default_int_handler) for number in (signal.SIGTERM, signal.SIGHUP)}
     shown, sys.unraisablehook = sys.unraisablehook, dropped
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         sys.unraisablehook = shown
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
