@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import time
+from collections.abc import Iterator
 
 import pytest
 
@@ -12,6 +13,14 @@ from opmatrix import interrupts
 from opmatrix.interrupts import interruptible
 
 NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@pytest.fixture(autouse=True)
+def ctrl_c() -> Iterator[None]:
+    """Handle SIGINT as Python does, unless it was started in the background: then the shell has it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 class Dropping:

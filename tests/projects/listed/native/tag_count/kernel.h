@@ -14,8 +14,9 @@ template <typename T>
 void tag_count(TensorView<const T> x, List<std::string_view> tags, std::optional<List<std::string_view>> more,
                float factor, TensorView<T> y) {
   std::int64_t added = 10 * tags.size();
-  // A null pointer would be wrong also for no byte: functions of C take none.
-  for (const std::string_view tag : tags) added += tag.data() ? static_cast<std::int64_t>(tag.size()) : -1;
+  for (const std::string_view tag : tags) added += static_cast<std::int64_t>(tag.size());
+  // Functions of C take no null pointer, also for no byte.
+  for (const std::string_view tag : tags) added += tag.data() ? 0 : 1000;
   if (more) {
     added += 100;
     for (const std::string_view tag : *more) added += 2 * static_cast<std::int64_t>(tag.size()) + 1;
