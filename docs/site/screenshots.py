@@ -20,10 +20,10 @@ from contextlib import contextmanager
 from html import escape
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from selenium import webdriver
-from selenium.webdriver.chrome.service import Service
+if TYPE_CHECKING:
+    from selenium import webdriver
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs/images"
@@ -105,18 +105,11 @@ def _line(row: Sequence[Any], y: float) -> Iterator[str]:
 @contextmanager
 def browser() -> Iterator[webdriver.Chrome]:
     """Start chromium. Its own --screenshot shows nothing of a page that is scrolled, as by #bench (version 156)."""
-    found, program = shutil.which("chromium"), shutil.which("chromedriver")
-    if not (found and program):
-        sys.exit(
-            "screenshots.py: chromium and chromedriver are not on PATH; Debian: apt install chromium chromium-driver"
-        )
-    options = webdriver.ChromeOptions()
-    options.binary_location = found
-    for argument in ("--headless=new", "--disable-gpu", "--hide-scrollbars"):
-        options.add_argument(argument)
-    if os.geteuid() == 0:
-        options.add_argument("--no-sandbox")  # which root cannot use
-    driver = webdriver.Chrome(options=options, service=Service(program))
+    from tests.support.chromium import MISSING, start
+
+    driver = start("--hide-scrollbars")
+    if not driver:
+        sys.exit(f"screenshots.py: {MISSING}")
     try:
         size = {"width": WIDTH, "height": HEIGHT, "deviceScaleFactor": 1, "mobile": False}
         driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)

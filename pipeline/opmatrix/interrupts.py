@@ -19,7 +19,7 @@ def interruptible() -> Iterator[None]:
     main thread, which alone gets signals.
 
     Python prints what a callback raises, such as one of a fork, of an import's weak reference, or `__del__`, and goes
-    on (3.11 to 3.14): a command that was asked to end would run to its end.
+    on (tried: 3.8 to 3.13): a command that was asked to end would run to its end.
     """
 
     def dropped(found: sys.UnraisableHookArgs) -> None:

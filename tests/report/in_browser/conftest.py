@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator
 
 import pytest
 from selenium import webdriver
-from selenium.webdriver.chrome.service import Service
 
 from tests.report.in_browser.page import FOUND, Page, requests, write
+from tests.support.chromium import MISSING, start
 
 
 @pytest.fixture(scope="package")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
-    browser, program = shutil.which("chromium"), shutil.which("chromedriver")
-    if not (browser and program):
-        pytest.skip("chromium and chromedriver are not on PATH; Debian: apt install chromium chromium-driver")
-    options = webdriver.ChromeOptions()
-    options.binary_location = browser
-    arguments = ["--headless=new", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1440,900"]
-    if os.geteuid() == 0:
-        arguments.append("--no-sandbox")  # which root cannot use
-    for argument in (*arguments, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    started = webdriver.Chrome(options=options, service=Service(program))
+    started = start(
+        "--disable-dev-shm-usage", "--window-size=1440,900", f"--user-data-dir={tmp_path_factory.mktemp('profile')}",
+        capabilities={"goog:loggingPrefs": {"browser": "ALL", "performance": "ALL"}},
+    )  # fmt: skip
+    if not started:
+        pytest.skip(MISSING)
     yield started
     started.quit()
 
