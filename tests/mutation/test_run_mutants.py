@@ -15,7 +15,7 @@ import pytest
 
 from opmatrix.declaration.load import load_operator
 from opmatrix.engine.lock import hold
-from opmatrix.mutation import score
+from opmatrix.mutation import score, tryout
 from opmatrix.mutation.dependencies import Dependencies
 from opmatrix.mutation.marks import Mark
 from opmatrix.mutation.mutant import Mutant
@@ -114,6 +114,10 @@ def first(built: Paths) -> tuple[dict[str, Mutant], dict[str, Result], list[str]
     tried: list[str] = []
     mutants = {name: mutant(built, *row[:3]) for name, row in PLANTED.items()}
     before = contents(built)
+    # A virtual machine gives fresh memory at 150 MB per CPU second, so that the limit of time came first.
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(tryout, "LEAST_SECONDS", 60)
+        run(built, [mutants["takes all memory"]], tried)
     results = run(built, [*mutants.values()], tried)
     assert contents(built) == before, "a mutant was compiled in the build"
     return mutants, results, tried
