@@ -16,11 +16,14 @@ NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @pytest.fixture(autouse=True)
-def ctrl_c() -> Iterator[None]:
-    """Handle SIGINT as Python does, unless it was started in the background: then the shell has it ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+def handlers() -> Iterator[None]:
+    """Handle these signals as Python does, which in the background of a shell or under nohup are ignored."""
+    kept = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGHUP)}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
-    signal.signal(signal.SIGINT, before)
+    for number, handler in kept.items():
+        signal.signal(number, handler)
 
 
 class Dropping:
@@ -37,6 +40,14 @@ class Dropping:
 def test_a_signal_is_an_interrupt(number: signal.Signals) -> None:
     with pytest.raises(KeyboardInterrupt), interruptible():
         signal.raise_signal(number)
+
+
+def test_a_command_under_nohup_outlives_its_terminal() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with interruptible():
+        signal.raise_signal(signal.SIGHUP)
+    with pytest.raises(KeyboardInterrupt), interruptible():
+        signal.raise_signal(signal.SIGTERM)
 
 
 @pytest.mark.parametrize("number", NUMBERS)

@@ -13,9 +13,16 @@ from contextlib import contextmanager
 _SOON = 0.001  # seconds
 
 
+def ending_signals() -> tuple[signal.Signals, ...]:
+    """Return the signals that end a command as Ctrl-C does. A command under nohup, which ignores SIGHUP, outlives its
+    terminal."""
+    ignores = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return (signal.SIGTERM,) if ignores else (signal.SIGTERM, signal.SIGHUP)
+
+
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Raise KeyboardInterrupt in the block for SIGTERM and SIGHUP too, and once more where Python drops it. Only in the
+    """Raise KeyboardInterrupt in the block for `ending_signals` too, and once more where Python drops it. Only in the
     main thread, which alone gets signals.
 
     Python prints what a callback raises, such as one of a fork, of an import's weak reference, or `__del__`, and goes
@@ -29,7 +36,7 @@ def interruptible() -> Iterator[None]:
         else:
             shown(found)
 
-    handlers = {number: signal.signal(number, signal.default_int_handler) for number in (signal.SIGTERM, signal.SIGHUP)}
+    handlers = {number: signal.signal(number, signal.default_int_handler) for number in ending_signals()}
     shown, sys.unraisablehook = sys.unraisablehook, dropped
     try:
         yield

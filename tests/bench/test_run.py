@@ -17,6 +17,7 @@ from opmatrix.engine.database import Journal
 from opmatrix.engine.doit_tasks import REPORT
 from opmatrix.project.paths import Paths
 from tests.bench.test_records import schema
+from tests.incremental.conftest import hear_interrupts, processes, wait_for
 from tests.support.json_schema import mistakes
 from tests.support.projects import ROOT, edited, replace_in
 
@@ -154,6 +155,27 @@ def test_a_file_that_does_not_return_is_stopped(project: Path, old: str, new: st
         command = [sys.executable, "-m", "opmatrix", "bench", "passes"]
         done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (18, "", f"ops/passes/bench.py{error}\n")
+
+
+def test_sigterm_ends_it_as_ctrl_c(project: Path) -> None:
+    here = project / "runs"
+    peer = (
+        f"import pathlib\n\n\ndef hangs(x):\n    pathlib.Path({str(here)!r}).touch()\n    while True:\n        pass\n"
+    )
+    with (
+        edited(project / "ops/passes/bench.py", "\n\nBENCH = Bench(", f"\n{peer}\n\nBENCH = Bench("),
+        edited(project / "ops/passes/bench.py", "    peers=(", '    peers=(Function(name="h", function=hangs),'),
+    ):
+        command = [sys.executable, "-m", "doit", "bench", "--threads", "1", "--row", "plain", "--no-compile", "passes"]
+        process = subprocess.Popen(
+            command, cwd=project, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=hear_interrupts
+        )
+        wait_for(here.exists)
+        process.terminate()
+        _, error = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert error == "interrupted; the operators that were timed before are kept\n"
+    wait_for(lambda: processes(project) == [])
 
 
 AGAINST = ("--against", "HEAD", "--threads", "1", "--row", "plain", "--budget", "30")  # enough on a busy machine

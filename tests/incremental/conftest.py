@@ -301,10 +301,10 @@ class Project:
         self._started.append(process)
         return process
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
+    def start(self, *arguments: str, before: Sequence[str] = ()) -> subprocess.Popen[str]:
         """Start doit and return when its slow step runs."""
         (self.root / "slow.pid").unlink(missing_ok=True)
-        process = self.popen(*arguments)
+        process = self.popen(*arguments, before=before)
         wait_for(lambda: (self.root / "slow.pid").is_file() and self.read("slow.pid") != "")
         return process
 
@@ -356,8 +356,9 @@ class Clone(Project):
 
 
 def hear_interrupts() -> None:
-    """Undo the shell's settings for a background job, in which pytest and its children would ignore Ctrl-C."""
+    """Undo the settings of a shell's background job and of nohup, where pytest and its children would ignore these."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def processes(root: Path) -> list[str]:
@@ -382,7 +383,7 @@ def _command(arguments: tuple[str, ...]) -> list[str]:
     return [sys.executable, "-m", "doit", *arguments]
 
 
-def wait_for(condition: Callable[[], bool], *, seconds: float = 20) -> None:
+def wait_for(condition: Callable[[], bool], *, seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not happen"

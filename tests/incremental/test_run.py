@@ -177,6 +177,16 @@ def test_a_killed_run_keeps_finished_steps_and_leaves_no_process(
     assert project.ran() == ["a.so"]
 
 
+def test_a_run_under_nohup_outlives_its_terminal(project: Project) -> None:
+    project.step("data:a", "slow", "a.txt", "build/a.pb")
+    process = project.start(before=("nohup",))
+    process.send_signal(signal.SIGHUP)
+    project.write("go", "")
+    output, _ = process.communicate(timeout=20)
+    assert process.returncode == 0, output
+    assert (project.root / "build/a.pb").exists()
+
+
 @pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["one", "two"])
 def test_a_signal_in_a_callback_of_a_fork_ends_the_run(project: Project, options: tuple[str, ...]) -> None:
     """Python drops what such a callback raises, and logging has one."""

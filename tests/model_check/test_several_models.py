@@ -13,6 +13,7 @@ import onnx
 import pytest
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
+from tests.incremental.conftest import hear_interrupts, processes, wait_for
 from tests.support.projects import ROOT
 
 pytestmark = pytest.mark.ort
@@ -36,6 +37,13 @@ def node(op_type: str, *inputs: str, output: str = "y", **attributes: Any) -> No
 
 def check(folder: Path, *words: str) -> tuple[int, str]:
     """Return the exit code and the output of `opmatrix check` in a folder without a project."""
+    process = started(folder, *words)
+    output, errors = process.communicate(timeout=120)
+    return process.returncode, output + errors
+
+
+def started(folder: Path, *words: str) -> subprocess.Popen[str]:
+    """Start `opmatrix check` in a folder without a project."""
     program = "import sys; from opmatrix.commands.main import main; sys.exit(main())"
     environment = os.environ | {"NO_COLOR": "1", "PYTHONIOENCODING": "utf-8", "TMPDIR": str(folder)}
     # Torch must not be needed: its import fails here.
@@ -43,11 +51,11 @@ def check(folder: Path, *words: str) -> tuple[int, str]:
     (blocked / "torch.py").write_text("raise ImportError('torch is not needed')")
     paths = [str(blocked), str(ROOT / "pipeline"), environment.get("PYTHONPATH", "")]
     environment["PYTHONPATH"] = os.pathsep.join(paths)
-    done = subprocess.run(
+    return subprocess.Popen(
         [sys.executable, "-c", program, "check", *words],
-        cwd=folder, env=environment, capture_output=True, text=True, timeout=120,
+        cwd=folder, env=environment, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=hear_interrupts,
     )  # fmt: skip
-    return done.returncode, done.stdout + done.stderr
 
 
 # The remainder of the smallest integer and -1 ends the process: SIGFPE in ONNX Runtime 1.31.
@@ -105,6 +113,30 @@ def test_a_right_model_needs_no_torch_and_leaves_nothing_behind(tmp_path: Path) 
     assert "inputs chosen at random, N = 5: x float32[5, 4]" in text
     assert "with onnx.reference, node by node: 4 nodes" in text
     assert [p.name for p in tmp_path.iterdir()] == ["m.onnx"]
+
+
+def test_sigterm_ends_it_as_ctrl_c(tmp_path: Path) -> None:
+    """While ONNX Runtime runs a loop without end. Its folder goes, too."""
+    values = {
+        "i": (TensorProto.INT64, []), "c": (TensorProto.BOOL, []), "v": (F, ["N", 4]),
+        "c_next": (TensorProto.BOOL, []), "v_next": (F, ["N", 4]),
+    }  # fmt: skip
+    made = [helper.make_tensor_value_info(name, *of) for name, of in values.items()]
+    again = [node("Identity", "c", output="c_next"), node("Identity", "v", output="v_next")]
+    body = helper.make_graph(again, "body", made[:3], made[3:])
+    endless = model(node("Loop", "often", "true", "x", body=body), often=np.int64(2**62), true=np.bool_(True))
+    onnx.save(endless, tmp_path / "m.onnx")
+    process = started(tmp_path, "m.onnx")
+
+    def runs() -> bool:
+        return any(len(processes(folder)) == 2 for folder in tmp_path.glob("opmatrix-check-*"))  # a server and its step
+
+    wait_for(runs)
+    process.terminate()
+    _, errors = process.communicate(timeout=30)
+    assert (process.returncode, errors) == (130, "interrupted\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["m.onnx"]
+    wait_for(lambda: processes(tmp_path) == [])
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from opmatrix.engine.kept_servers import KeptServers, Resident
 from opmatrix.engine.saved_files import GONE, Marks, Watcher, changed, of_paths, of_program, of_project, unsettled
 from opmatrix.errors import OpmatrixError, UsageError
 from opmatrix.files import mark
+from opmatrix.interrupts import ending_signals
 from opmatrix.processes import die_with_parent
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import PACKAGES
@@ -31,7 +32,6 @@ INTERRUPTED = 130
 _LOOK = 1.0  # seconds between two looks at what is installed
 _PATIENCE = 3.0  # seconds that a turn has to end
 _DEATHS = 3  # of the process that watches, one after the other
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Loop:
@@ -224,7 +224,7 @@ class Loop:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGINT, signal.default_int_handler)
             signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # it may print, though another group has the terminal
-            for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
+            for number in (*ending_signals(), signal.SIGCHLD):
                 signal.signal(number, signal.SIG_DFL)
             if os.getppid() != parent:  # it ended before this process could be told
                 os._exit(code)
@@ -299,7 +299,7 @@ class Loop:
         os.set_blocking(wake, False)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        for number in _SIGNALS:
+        for number in (signal.SIGINT, *ending_signals()):
             signal.signal(number, lambda number, _: self._signals.append(number))
         try:
             yield
