@@ -177,6 +177,8 @@ class Output {
     return {make, this, wanted};
   }
 
+  const Tensor& tensor() const { return tensor_; }
+
   /// The first difference from `alone`, or an empty string.
   std::string difference(const Output& alone) const {
     if (tensor_.shape != alone.tensor_.shape) return "has another shape";

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from opmatrix.project.paths import Paths
+from tests.support.emulated_levels import differences
 from tests.support.projects import ROOT
 from tests.wheel.shipping import Environment, other_python
 
@@ -56,6 +58,11 @@ def test_every_cell_is_verified(project: Path) -> None:
     assert {(c["op"], c["exporter"], c["opset"]) for c in cells} == planned
     assert [c for c in cells if c["outcome"] != "verified"] == []
     assert len(cells) == len(planned) == 33
+
+
+@pytest.mark.parametrize("operator", ["causal_conv1d", "roi_align"])
+def test_a_kernel_at_v4(operator: str, project: Path, tmp_path: Path) -> None:
+    assert differences(Paths(project), tmp_path, operator) == []
 
 
 def test_models_of_a_user_of_the_wheel(fresh: Environment, tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from opmatrix.project.paths import Paths
+from tests.support.emulated_levels import differences
 from tests.support.projects import ROOT
 from tests.wheel.shipping import Environment
 
@@ -44,6 +46,11 @@ def test_every_cell_is_verified(operator: str, project: Path) -> None:
     own = [c for c in cells if c["op"] == operator]
     assert own
     assert [c for c in own if c["outcome"] != "verified"] == []
+
+
+@pytest.mark.parametrize("operator", ["modulated_deform_conv"])
+def test_a_kernel_at_v4(operator: str, project: Path, tmp_path: Path) -> None:
+    assert differences(Paths(project), tmp_path, operator) == []
 
 
 @pytest.mark.parametrize("node", NODES, ids=str)
