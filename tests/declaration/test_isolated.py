@@ -204,7 +204,7 @@ def test_ctrl_c_ends_the_reading(layout: Paths) -> None:
             read_operators(layout)
     finally:
         signal.signal(signal.SIGALRM, before)
-    assert time.monotonic() - began < 5 and children(os.getpid()) == there
+    assert time.monotonic() - began < 15 and children(os.getpid()) == there
 
 
 def test_the_child_ends_by_itself_where_its_parent_was_killed(layout: Paths) -> None:

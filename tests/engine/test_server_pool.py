@@ -177,7 +177,7 @@ def test_steps_of_other_servers_end_after_the_light_one_was_killed(
 
     def send_later(*arguments: Any) -> int:
         starts.set()
-        goes_on.wait(10)
+        goes_on.wait(60)
         return send(*arguments)
 
     def work() -> None:
@@ -190,10 +190,10 @@ def test_steps_of_other_servers_end_after_the_light_one_was_killed(
         patched.setattr(socket, "send_fds", send_later)
         thread = threading.Thread(target=work)
         thread.start()
-        starts.wait(10)
+        starts.wait(60)
         pool.prepare()
         goes_on.set()
-        thread.join(timeout=5)
+        thread.join(timeout=60)
     done = [ending.done for ending in endings]
     assert pool.run(["nothing"], server=None, log=tmp_path / "again", seconds=10).done
     pool.close()
@@ -249,7 +249,7 @@ def test_a_step_that_waits_for_a_server_has_no_core(pool: Pool, monkeypatch: pyt
 
     def start(name: str) -> object:
         starts.append(name)
-        assert may_start.wait(10)
+        assert may_start.wait(60)
         return real(name)
 
     monkeypatch.setattr(pool, "_start", start)

@@ -148,7 +148,7 @@ def test_a_turn_waits_for_another_doit(project: Project, source: Path) -> None:
     assert f"process {other.pid} (" in watched.text and watched.verdicts() == 1
     project.write("go", "")
     watched.await_verdicts(2)
-    assert other.communicate(timeout=10) and other.returncode == 0 and project.read("build/a.pb") == "TWO"
+    assert other.communicate(timeout=60) and other.returncode == 0 and project.read("build/a.pb") == "TWO"
     assert watched.end() == 130
 
 
@@ -176,7 +176,7 @@ def test_a_signal_ends_all_at_once(project: Project, source: Path, number: int, 
     wait_for(lambda: (project.root / "slow.pid").is_file() and project.read("slow.pid") != "")
     began = time.monotonic()
     assert watched.end(number) == 130
-    assert time.monotonic() - began < 6
+    assert time.monotonic() - began < 60  # the step takes 1000 s
     wait_for(left(project))
     assert "interrupted; what had finished is kept" in watched.text and "Traceback" not in watched.text
 
@@ -200,10 +200,10 @@ def test_the_terminal_ends_all(project: Project, source: Path, how: str) -> None
     wait_for(lambda: (project.root / "slow.pid").is_file() and project.read("slow.pid") != "")
     if how == "Ctrl-C":
         os.write(ours, b"\x03")
-        assert process.wait(10) == 130
+        assert process.wait(60) == 130
         assert b"interrupted; what had finished is kept" in os.read(ours, 1 << 16).replace(b"\r\n", b"\n")
     os.close(ours)
-    assert process.wait(10) == 130
+    assert process.wait(60) == 130
     wait_for(left(project))
 
 
@@ -247,7 +247,7 @@ def test_settings_that_are_half_written(watched: Watched, project: Project) -> N
 
 def test_a_project_that_is_removed_ends_it(watched: Watched, project: Project) -> None:
     moved = project.root.rename(project.root.with_name("moved"))  # at once: a turn may begin in what is left of it
-    assert watched.process.wait(10) == 1
+    assert watched.process.wait(60) == 1
     watched.end()
     assert f"doit watch: the project's folder '{project.root}' is gone" in watched.text
     assert "Traceback" not in watched.text

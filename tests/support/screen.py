@@ -69,7 +69,7 @@ def run(
     os.close(theirs)
     try:
         output = _read(ours, until=time.monotonic() + seconds)
-        code = process.wait(timeout=5)
+        code = process.wait(timeout=60)
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)

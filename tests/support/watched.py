@@ -48,6 +48,6 @@ class Watched:
     def end(self, number: int = signal.SIGINT) -> int:
         if self.process.poll() is None:
             self.process.send_signal(number)
-        code = self.process.wait(10)
+        code = self.process.wait(60)
         self._reader.join(10)
         return code
