@@ -170,9 +170,12 @@ def test_sigterm_ends_it_as_ctrl_c(project: Path) -> None:
         process = subprocess.Popen(
             command, cwd=project, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=hear_interrupts
         )
-        wait_for(here.exists)
-        process.terminate()
-        _, error = process.communicate(timeout=30)
+        try:
+            wait_for(here.exists)
+            process.terminate()
+            _, error = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert process.returncode == 130
     assert error == "interrupted; the operators that were timed before are kept\n"
     wait_for(lambda: processes(project) == [])

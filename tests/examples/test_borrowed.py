@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from opmatrix.project.paths import Paths
-from tests.support.emulated_levels import differences
+from tests.support.emulated_levels import differences, with_levels
 from tests.support.projects import ROOT
 from tests.wheel.shipping import Environment, other_python
 
@@ -60,7 +60,7 @@ def test_every_cell_is_verified(project: Path) -> None:
     assert len(cells) == len(planned) == 33
 
 
-@pytest.mark.parametrize("operator", ["causal_conv1d", "roi_align"])
+@pytest.mark.parametrize("operator", with_levels(EXAMPLE))
 def test_a_kernel_at_v4(operator: str, project: Path, tmp_path: Path) -> None:
     assert differences(Paths(project), tmp_path, operator) == []
 

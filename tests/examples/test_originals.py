@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from opmatrix.project.paths import Paths
-from tests.support.emulated_levels import differences
+from tests.support.emulated_levels import differences, with_levels
 from tests.support.projects import ROOT
 from tests.wheel.shipping import Environment
 
@@ -48,7 +48,7 @@ def test_every_cell_is_verified(operator: str, project: Path) -> None:
     assert [c for c in own if c["outcome"] != "verified"] == []
 
 
-@pytest.mark.parametrize("operator", ["modulated_deform_conv"])
+@pytest.mark.parametrize("operator", with_levels(EXAMPLE))
 def test_a_kernel_at_v4(operator: str, project: Path, tmp_path: Path) -> None:
     assert differences(Paths(project), tmp_path, operator) == []
 

@@ -182,7 +182,7 @@ def test_a_run_under_nohup_outlives_its_terminal(project: Project) -> None:
     process = project.start(before=("nohup",))
     process.send_signal(signal.SIGHUP)
     project.write("go", "")
-    output, _ = process.communicate(timeout=20)
+    output, _ = process.communicate(timeout=60)
     assert process.returncode == 0, output
     assert (project.root / "build/a.pb").exists()
 

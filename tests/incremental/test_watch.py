@@ -181,6 +181,15 @@ def test_a_signal_ends_all_at_once(project: Project, source: Path, number: int, 
     assert "interrupted; what had finished is kept" in watched.text and "Traceback" not in watched.text
 
 
+def test_under_nohup_it_outlives_its_terminal(project: Project, source: Path) -> None:
+    watched = watch(project, before=("nohup",))
+    watched.await_verdicts(1)
+    watched.process.send_signal(signal.SIGHUP)
+    source.write_text("two")
+    watched.await_verdicts(2)
+    assert watched.end() == 130 and project.read("build/a.pb") == "TWO"
+
+
 @pytest.mark.parametrize("how", ["Ctrl-C", "closed"])
 def test_the_terminal_ends_all(project: Project, source: Path, how: str) -> None:
     project.step("verify:a", "spawn", "native/a/kernel.h", "build/a.txt", server="onnx")

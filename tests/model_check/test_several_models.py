@@ -38,7 +38,10 @@ def node(op_type: str, *inputs: str, output: str = "y", **attributes: Any) -> No
 def check(folder: Path, *words: str) -> tuple[int, str]:
     """Return the exit code and the output of `opmatrix check` in a folder without a project."""
     process = started(folder, *words)
-    output, errors = process.communicate(timeout=120)
+    try:
+        output, errors = process.communicate(timeout=120)
+    finally:
+        process.kill()
     return process.returncode, output + errors
 
 
@@ -131,9 +134,12 @@ def test_sigterm_ends_it_as_ctrl_c(tmp_path: Path) -> None:
     def runs() -> bool:
         return any(len(processes(folder)) == 2 for folder in tmp_path.glob("opmatrix-check-*"))  # a server and its step
 
-    wait_for(runs)
-    process.terminate()
-    _, errors = process.communicate(timeout=30)
+    try:
+        wait_for(runs)
+        process.terminate()
+        _, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
     assert (process.returncode, errors) == (130, "interrupted\n")
     assert [path.name for path in tmp_path.iterdir()] == ["m.onnx"]
     wait_for(lambda: processes(tmp_path) == [])

@@ -1,5 +1,5 @@
-"""Run an operator's kernel at x86-64-v4 on an emulated processor: the very objects of its libraries, with all cases and
-all drawn inputs."""
+"""Run an operator's kernel at x86-64-v4 on an emulated processor: the objects of its libraries, with all cases and all
+drawn inputs."""
 
 from __future__ import annotations
 
@@ -26,11 +26,21 @@ from opmatrix.toolchain.find_tools import find_toolchain
 from tests.support import emulated_processor
 from tests.support.projects import ROOT
 
+_LEVELS = "cpu_levels=True"
+
+
+def with_levels(project: Path) -> list[str]:
+    """Return the operators of a project whose kernels are compiled for each level of x86-64."""
+    found = [path.parent.name for path in sorted(project.glob("ops/*/spec.py")) if _LEVELS in path.read_text()]
+    assert found
+    return found
+
 
 def differences(paths: Paths, folder: Path, name: str) -> list[str]:
     """Run a kernel of a project that is compiled and has drawn inputs; return how its outputs are wrong. `folder` gets
     the program."""
-    operator, reference = load_operator(paths, name), Reference(paths, load_operator(paths, name).spec)
+    operator = load_operator(paths, name)
+    reference = Reference(paths, operator.spec)
     drawn = drawn_cases.read(paths.drawn_inputs(name), name)
     calls = sorted(race_file.stored_calls(operator, drawn, reference), key=race_file._bytes)
     written = race_file.write(folder / "calls", operator.spec, calls)
