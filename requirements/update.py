@@ -35,7 +35,8 @@ from pathlib import Path
 from packaging.version import Version
 
 from opmatrix.environments.bootstrap import TORCH_INDEX
-from opmatrix.matrix.probe_rows import Export, torch_row
+from opmatrix.matrix.cells import Ort
+from opmatrix.matrix.probe_rows import Export, source, torch_row
 from opmatrix.project.paths import Paths
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -319,7 +320,7 @@ def probe(root: Path, rows: Sequence[Row]) -> Probe:
     for row, measured in [(row, _measured(root, row, found)) for row in rows]:
         text = (root / MATRIX).read_text()
         # Opsets with a gap are no range, which a row cannot hold: the probe fails again, and a person reads why.
-        if "# no range" not in measured and (written := put_row(text, row, measured)) != text:
+        if (written := put_row(text, row, measured)) != text:
             (root / MATRIX).write_text(written)
             corrected.append(row)
     again = _probe(root, rows) if corrected else found
@@ -341,8 +342,8 @@ def _measured(root: Path, row: Row, found: Probe) -> str:
         raise UpdateError(f"`{found.command}` has not measured {row}:\n{found.printed.strip()[-3000:]}")
     measured = json.loads(path.read_text())
     if row.factor == "torch":
-        return torch_row(row.minor, [Export(**one) for one in measured])
-    return f'"{row.minor}": Ort(ir={measured["ir"]}, opset={measured["opset"]})'
+        return source(row.minor, torch_row(Export(**one) for one in measured))
+    return source(row.minor, Ort(**measured))
 
 
 # The whole.

@@ -25,6 +25,7 @@ from opmatrix.environments import reexec
 from opmatrix.errors import OpmatrixError, SpecError, UsageError, disk_fault, end_if_unread, print_error
 from opmatrix.matrix.cells import TORCH_EXPORTERS, Cell, Choice, why_unsupported
 from opmatrix.project.format import check_format
+from opmatrix.project.measured import use_rows
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import chosen_cells, find_root, installed
 from opmatrix.spec import Lowering
@@ -70,6 +71,7 @@ def _run(arguments: Sequence[str]) -> None:
     libraries = {kind: options.pop(kind, False) for kind in ("sanitized", "debug")}
     paths = Paths(find_root(Path.cwd()), **libraries)
     check_format(paths.root)
+    use_rows(paths)
     factor, version = _requested_version(name, options)
     if version:
         reexec.in_environment(paths, arguments, factor=factor, version=version)
@@ -363,7 +365,7 @@ STAGES: Mapping[str, Stage] = {
         _argument("--cell", "whose models; without it the first default one", type=Cell.parse),
     ),
     "probe": (
-        "measure whether the table of legal cells is right about a torch or an ONNX Runtime",
+        "measure what the exporters of a torch write, or what an ONNX Runtime reads, as a row of the matrix",
         _argument("factor", choices=("torch", "ort")),
         _argument("--version", "such as 2.9; without it that of this environment"),
     ),

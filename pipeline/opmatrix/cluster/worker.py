@@ -20,12 +20,11 @@ from typing import Any
 from distributed import Status, Worker, WorkerPlugin, get_worker
 
 from opmatrix.errors import disk_fault
-from opmatrix.matrix.cells import ORT, TORCH
+from opmatrix.matrix.cells import environment_names
 from opmatrix.project.paths import Paths
 
 MEMORY = "memory"
 """The resource that a step takes its limit of memory from, in MB."""
-ENVIRONMENTS = (*(f"torch{version}" for version in TORCH), *(f"ort{version}" for version in ORT))
 """The resources of which a step takes 1 that runs in an environment of the matrix."""
 _LOOK = 0.2  # seconds between two looks whether the client still wants the result
 _KEPT = 4  # projects for which a worker keeps servers and a build folder
@@ -51,8 +50,8 @@ class Offer(WorkerPlugin):
         found: dict[str, float] = {}
         if MEMORY not in own:
             found[MEMORY] = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e6
-        if not {*own} & {*ENVIRONMENTS}:
-            found |= dict.fromkeys(ENVIRONMENTS, worker.state.nthreads)
+        if not {*own} & {*environment_names()}:
+            found |= dict.fromkeys(environment_names(), worker.state.nthreads)
         if found:
             await worker.set_resources(**found)
 

@@ -21,6 +21,7 @@ from opmatrix.engine.lock import hold
 from opmatrix.errors import OpmatrixError, ToolchainError, UsageError, print_error
 from opmatrix.interrupts import interruptible
 from opmatrix.project.format import FORMAT
+from opmatrix.project.measured import use_rows
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import installed, is_project
 from opmatrix.version import minor
@@ -75,6 +76,8 @@ class Check(CommandBase):
             _require_packages()
             found = is_project(Path.cwd())
             here, models = Path.cwd(), dict.fromkeys(args)
+            if found:
+                use_rows(self._paths)
             requests = [parse(model, params, here, torch=lambda: minor(installed().torch)) for model in models]
             if not found and (function := next((r for r in requests if r.function), None)):
                 raise UsageError(

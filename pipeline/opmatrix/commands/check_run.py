@@ -14,7 +14,7 @@ from opmatrix.engine.server_pool import Ending, Pool
 from opmatrix.engine.step_failure import death_message, read_output
 from opmatrix.errors import UsageError
 from opmatrix.files import write_text
-from opmatrix.matrix.cells import ORT
+from opmatrix.matrix.cells import rows
 from opmatrix.model_check import finding
 from opmatrix.model_check.arguments import CheckRequest
 from opmatrix.model_check.check_parts import Link, PartCall, Parts, Result, parts, run_parts
@@ -197,7 +197,7 @@ class ModelChecks:
         name = f"ort{version}"
         if self._paths.python(name).is_file():
             return f"ort@{name}"
-        make = f"Make it, and it will be: python -m opmatrix environment {name}" if version in ORT else ""
+        make = f"Make it, and it will be: python -m opmatrix environment {name}" if version in rows().ort else ""
         text = f"not run in ONNX Runtime {version}, of which there is no environment"
         show([Finding(question="runs", mark="note", text=text, remedy=make)])
         return ""

@@ -14,9 +14,9 @@ from doit.cmd_base import DoitCmdBase
 
 from opmatrix.commands.base import CommandBase, option
 from opmatrix.commands.task_selection import steps_of_operators
-from opmatrix.matrix.cells import ORT, TORCH
+from opmatrix.matrix.cells import rows
 
-VALUES: Mapping[str, Sequence[str]] = {"torch=": ("all", *TORCH), "ort=": ("all", *ORT), "opsets=": ("all",)}
+VARIABLES = ("torch=", "ort=", "opsets=")
 
 
 class Complete(CommandBase, DoitCmdBase):
@@ -67,12 +67,13 @@ def candidates(
     name, equals, value = last.partition("=")
     if equals:
         earlier, comma, part = value.rpartition(",")
-        return [f"{name}={earlier}{comma}{v}" for v in VALUES.get(f"{name}=", ()) if v.startswith(part)]
+        known = ("all", *getattr(rows(), name, ())) if f"{name}=" in VARIABLES else ()
+        return [f"{name}={earlier}{comma}{v}" for v in known if v.startswith(part)]
     if named in ("check", "new", "tabcompletion"):
         return []
     if ":" in last:
         return [task for task in tasks if task.startswith(last)]
     groups = [task for task in tasks if ":" not in task]
     stems = dict.fromkeys(task.partition(":")[0] + ":" for task in tasks if ":" in task)
-    first = [] if named else [*commands, *VALUES]
+    first = [] if named else [*commands, *VARIABLES]
     return [found for found in (*first, *groups, *stems) if found.startswith(last)]

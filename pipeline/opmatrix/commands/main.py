@@ -33,6 +33,7 @@ COMMANDS: Mapping[str, str] = {
     "tolerances": "opmatrix.commands.tolerances:Tolerances",
     "mutate": "opmatrix.commands.mutate:Mutate",
     "compat": "opmatrix.commands.compat:Compat",
+    "probe": "opmatrix.commands.probe:Probe",
     "bench": "opmatrix.commands.bench:Bench",
     "clean": "opmatrix.commands.state:Clean",
     "forget": "opmatrix.commands.state:Forget",

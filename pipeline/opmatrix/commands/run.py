@@ -24,6 +24,8 @@ from opmatrix.engine.remove_stale import collect_removed
 from opmatrix.engine.step_runner import StepRunner, ThreadRunner
 from opmatrix.errors import UsageError, many
 from opmatrix.interrupts import interruptible
+from opmatrix.project.measured import read, unmeasured
+from opmatrix.project.settings import installed
 
 if TYPE_CHECKING:
     from opmatrix.commands.on import Elsewhere
@@ -252,6 +254,8 @@ class Run(LockedCommand, DoitRun):
                 return expected(self.control, self.dep_manager, cores=cores)
 
             found.expect, found.annotate = expect, annotate
+            if said := unmeasured(read(self._paths), installed()):
+                found.note(said)
             for note in notes:
                 found.note(note)
         return found

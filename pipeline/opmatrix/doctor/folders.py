@@ -7,6 +7,7 @@ import shlex
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,20 +15,20 @@ from opmatrix.engine.lock import held_by, kill_command, left_over, shown_holders
 from opmatrix.environments import bootstrap
 from opmatrix.environments.bootstrap import VenvPaths
 from opmatrix.errors import OpmatrixError, many
-from opmatrix.matrix.cells import ORT, TORCH
+from opmatrix.matrix.cells import environment_names
 from opmatrix.model_check.finding import Finding, note, ok, wrong
-from opmatrix.project import settings
+from opmatrix.project import measured, settings
 from opmatrix.project.format import check_format
 from opmatrix.project.paths import PACKAGE, Paths
 
 _SECONDS = 2  # for counting bytes
-NAMES = (*(f"torch{version}" for version in TORCH), *(f"ort{version}" for version in ORT))
 
 
 def project(paths: Paths) -> Iterator[Finding]:
     """Are the settings of the project readable, and is this its opmatrix?"""
     try:
         check_format(paths.root)
+        measured.use_rows(paths)
         settings.default_opsets(paths)
         settings.step_seconds(paths), settings.step_megabytes(paths)
     except (OpmatrixError, OSError) as error:
@@ -35,6 +36,9 @@ def project(paths: Paths) -> Iterator[Finding]:
     else:
         operators = [p.parent.name for p in sorted(paths.ops.glob("*/spec.py"))]
         yield ok("project", f"{paths.root}, {many(len(operators), 'operator')}")
+        with suppress(OpmatrixError):  # of a package that is missing, which another check finds
+            if said := measured.unmeasured(measured.read(paths), settings.installed()):
+                yield note("project", said)
     own = paths.root / "pipeline/opmatrix"
     if own.is_dir() and own.resolve() != PACKAGE:
         yield note("project", f"this is a checkout of opmatrix, but {PACKAGE} runs. Use ./run, or `pip install -e .`")
@@ -92,10 +96,10 @@ def state(paths: Paths) -> Iterator[Finding]:
 def environments(paths: Paths) -> Iterator[Finding]:
     """Which environments of the matrix are complete?"""
     top = paths.environment("")
-    complete = []
+    complete, names = [], environment_names()
     for folder in sorted(p for p in top.iterdir() if p.is_dir()) if top.is_dir() else ():
         name, shown = folder.name, _below(folder, paths.root)
-        if name not in NAMES:
+        if name not in names:
             yield note("matrix", f"{shown} is of no version in the matrix. Remove it: rm -r {shlex.quote(shown)}")
         elif holders := held_by(lock := VenvPaths(root=paths.root, name=str(folder.relative_to(paths.root))).lock):
             yield note("matrix", f"{shown} is being made by {shown_holders(holders)}. Wait for it, or stop it with: "
@@ -105,7 +109,7 @@ def environments(paths: Paths) -> Iterator[Finding]:
                                  f"python -m opmatrix environment {name}")  # fmt: skip
         else:
             complete.append(name)
-    text = f"complete: {', '.join(sorted(complete, key=NAMES.index))}" if complete else "no environments"
+    text = f"complete: {', '.join(sorted(complete, key=names.index))}" if complete else "no environments"
     yield ok("matrix", f"{text}; others are made when a run first needs them")
 
 

@@ -19,7 +19,7 @@ from opmatrix.model_check.finding import Finding, note, ok, wrong
 from opmatrix.project.paths import cache_folder
 from opmatrix.toolchain import find_tools, ort_headers
 
-PYTHONS = ((3, 11), (3, 13))  # the oldest and the newest
+_OLDEST = (3, 11)  # whose syntax this package has
 # What each library is compiled from, in small: the standard library's headers, C++20 and a shared library.
 _PROGRAM = """#include <cstdint>
 #include <span>
@@ -47,13 +47,12 @@ def system() -> Iterator[Finding]:
 
 def python() -> Iterator[Finding]:
     """Is it a Python that opmatrix runs in?"""
-    oldest, newest = (f"{major}.{minor}" for major, minor in PYTHONS)
     found = f"{platform.python_implementation()} {platform.python_version()}, {sys.executable}"
-    if platform.python_implementation() == "CPython" and PYTHONS[0] <= sys.version_info[:2] <= PYTHONS[1]:
+    if platform.python_implementation() == "CPython" and sys.version_info[:2] >= _OLDEST:
         yield ok("Python", found)
     else:
-        yield wrong("Python", f"found {found}, allowed: CPython {oldest} to {newest}",
-                    "Install one of these, and make the environment with it")  # fmt: skip
+        yield wrong("Python", f"found {found}, allowed: CPython 3.11 or newer",
+                    "Install one, and make the environment with it")  # fmt: skip
     if home := os.environ.get("PYTHONHOME"):
         yield note("Python", f"PYTHONHOME is {home!r}, from which each Python reads its modules. Unset it")
 

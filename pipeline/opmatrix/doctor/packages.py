@@ -11,12 +11,12 @@ from pathlib import Path
 
 from opmatrix.doctor.machine import from_message
 from opmatrix.errors import ToolchainError
-from opmatrix.matrix.cells import ORT, TORCH
+from opmatrix.matrix.cells import rows
 from opmatrix.model_check.finding import Finding, note, ok, wrong
 from opmatrix.project.paths import PACKAGE
 from opmatrix.project.settings import PACKAGES
 from opmatrix.toolchain import find_tools
-from opmatrix.version import minor
+from opmatrix.version import minor, older
 
 # Parts of opmatrix that need more packages: what they are for.
 _EXTRAS = {"tox": "choose cells with tox", "mutate": "doit mutate"}
@@ -112,11 +112,12 @@ def _files(found: dict[str, str]) -> Iterator[Finding]:
 
 
 def _rows(found: dict[str, str]) -> Iterator[Finding]:
-    """Find versions that the table of legal cells does not contain."""
-    for name, rows in (("torch", TORCH), ("onnxruntime", ORT)):
-        if name in found and minor(found[name]) not in rows:
-            yield wrong("packages", f"{name} {minor(found[name])} has no row in the matrix",
-                        f"Install {name} {', '.join(rows)}, or a newer opmatrix")  # fmt: skip
+    """Find versions that are too old for the table of legal cells, or that nobody has measured."""
+    for name, table in (("torch", rows().torch), ("onnxruntime", rows().ort)):
+        oldest, *_, newest = table
+        if name in found and older(found[name], oldest):
+            yield wrong("packages", f"{name} {minor(found[name])} is too old; allowed: {oldest} and newer",
+                        f"pip install '{name}>={newest}'")  # fmt: skip
 
 
 def _extras(required: list[str]) -> Iterator[Finding]:

@@ -28,7 +28,7 @@ GROUPS: Mapping[str, str] = {
     "export": "export each operator through both exporters, at every opset",
     "verify": "run every model in ONNX Runtime against the expected outputs",
     "report": "show and write what is known about every cell",
-    "probe": "measure which cells are legal, and compare with matrix/cells.py, when asked for",
+    "probe": "measure what exporters write and ONNX Runtime reads, when `doit probe` asks for it",
     "sanitize": "run all under AddressSanitizer, UBSan and ThreadSanitizer, when asked for",
     "compat": "run each operator beyond eager mode, such as in torch.compile, when asked for",
     "link-wheel": "link the operators that ship into one pair of libraries, when asked for",

@@ -20,6 +20,7 @@ from typing import Any
 
 from opmatrix.files import Mark, mark, settled, write_bytes
 from opmatrix.matrix.cells import MADE, Cell, Choice
+from opmatrix.project.measured import use_rows
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import Versions, installed, lost_headers, with_environment
 from opmatrix.step import Step
@@ -37,6 +38,7 @@ _DEFAULTS = {field.name: field.default for field in fields(Step)}
 def load_or_plan(paths: Paths, *, choice: Choice, environ: Mapping[str, str]) -> Sequence[Step]:
     """Return the steps of a project, from the cache if it is valid. Raises OpmatrixError for an invalid project."""
     read_at, versions, toolchain = time.time_ns(), installed(), find_toolchain(environ)
+    use_rows(paths, versions)
     choice = choice.normalized(torch=minor(versions.torch), ort=minor(versions.onnxruntime))
     path = paths.plan(str(choice))
     marks = _marks(paths)

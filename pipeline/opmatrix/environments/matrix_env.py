@@ -19,20 +19,18 @@ from opmatrix.environments import bootstrap
 from opmatrix.environments.bootstrap import SetupError, VenvPaths, say
 from opmatrix.errors import Cause, NoEnvironmentError, UsageError, one_line
 from opmatrix.files import write_text
-from opmatrix.matrix.cells import ORT, TORCH
+from opmatrix.matrix.cells import environment_names, rows
 from opmatrix.project.paths import Paths
 
 _NEEDED_BYTES = {"torch": 2_500_000_000, "ort": 300_000_000}
 # What an environment must be able to import.
 _IMPORTS = {"torch": "torch, onnx, onnxscript, numpy, hypothesis", "ort": "onnxruntime, onnx, numpy"}
-# The newest CPython for which each environment has wheels.
-_PYTHONS = {f"torch{v}": row.python for v, row in TORCH.items()} | {f"ort{v}": row.python for v, row in ORT.items()}
 
 
 def bring_up_to_date(project: Paths, name: str, environ: Mapping[str, str]) -> None:
     """Make the environment unless it matches its pins. Raises NoEnvironmentError, or UsageError for an unknown one."""
-    if name not in _PYTHONS:
-        raise UsageError(f"no environment {name!r}; allowed: {', '.join(_PYTHONS)}")
+    if name not in (names := environment_names()):
+        raise UsageError(f"no environment {name!r}; allowed: {', '.join(names)}")
     if lost := [path for path in project.pins(name) if not path.is_file()]:
         raise UsageError(f"environment {name}: its pins are missing, {lost[0].relative_to(project.root)}")
     folder = project.environment(name)
@@ -40,7 +38,7 @@ def bring_up_to_date(project: Paths, name: str, environ: Mapping[str, str]) -> N
     paths = VenvPaths(root=project.root, name=relative, needed=_NEEDED_BYTES[_factor(name)], pins=project.pins(name))
     paths.lock.parent.mkdir(parents=True, exist_ok=True)
     try:
-        python = find_python(name, newest=_PYTHONS[name], environ=environ)
+        python = find_python(name, newest=_newest_python(name), environ=environ)
         wanted = {path.name: path.read_bytes() for path in project.pins(name)} | {"made": _version(python).encode()}
         with bootstrap.only_one(paths.lock) as lock:
             if bootstrap.read_stamp(paths) != wanted:
@@ -79,6 +77,12 @@ def find_python(name: str, *, newest: str, environ: Mapping[str, str]) -> str:
     allowed = "CPython 3.11" if last == 11 else f"CPython 3.11 to {newest}"
     raise SetupError(72, f"{name} has wheels for {allowed}, and no such Python is on PATH; this is "
                          f"{sys.version_info[0]}.{sys.version_info[1]}. Install one")  # fmt: skip
+
+
+def _newest_python(name: str) -> str:
+    """Return the newest CPython that has wheels of what an environment contains."""
+    factor = _factor(name)
+    return (rows().torch if factor == "torch" else rows().ort)[name.removeprefix(factor)].python
 
 
 def _factor(name: str) -> str:

@@ -22,6 +22,7 @@ from tox.session.state import State
 from opmatrix.errors import OpmatrixError
 from opmatrix.matrix.cells import Choice
 from opmatrix.matrix.tox_names import Factors, labels
+from opmatrix.project.measured import use_rows
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import default_opsets, installed, with_environment
 from opmatrix.version import minor
@@ -36,6 +37,7 @@ def cells_of(toxfile: str) -> tuple[Callable[[], Iterable[str]], Callable[[Confi
 
     @cache
     def factors() -> Factors:
+        use_rows(paths, installed())
         torches, orts = with_environment(paths)
         return Factors.of(torches=[*torches], orts=[*orts], default=default_opsets(paths))
 

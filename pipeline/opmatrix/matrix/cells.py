@@ -1,7 +1,8 @@
 """A cell of the matrix (torch, exporter, opset, ONNX Runtime), its legality, and the cells that a command chooses.
 
-The tables TORCH and ORT say which cells are legal; `doit probe` measures their rows. `why_unsupported`,
-`why_unreadable` and `why_no_exporter` return the reason why a combination is not legal.
+The tables TORCH and ORT say which cells are legal; `doit probe` measures their rows. A version between or above their
+rows has the nearest older row, or that of its project: `opmatrix.project.measured`. `why_unsupported`, `why_unreadable`
+and `why_no_exporter` return the reason why a combination is not legal.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeVar, cast
 
 from opmatrix.errors import UsageError, did_you_mean
+from opmatrix.version import minor, numbers
 
 Exporter = Literal["legacy", "dynamo", "node"]
 _Row = TypeVar("_Row")
@@ -32,7 +34,7 @@ class Torch:
     dynamo: range = range(0)
     no_dynamo: str = ""
     label: range = range(0)
-    python: str = "3.13"
+    python: str = "3.14"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,14 +43,14 @@ class Ort:
 
     ir: int
     opset: int
-    python: str = "3.13"
+    python: str = "3.14"
 
 
 _NO_DYNAMO = "has no exporter that takes a custom_translation_table; torch 2.6 is the first"
 TORCH: Mapping[str, Torch] = {
     "1.13": Torch(legacy=range(7, 18), no_dynamo=_NO_DYNAMO, python="3.11"),
     "2.0": Torch(legacy=range(7, 19), no_dynamo=_NO_DYNAMO, python="3.11"),
-    "2.6": Torch(legacy=range(7, 21), dynamo=range(18, 26)),
+    "2.6": Torch(legacy=range(7, 21), dynamo=range(18, 26), python="3.13"),
     "2.9": Torch(legacy=range(7, 21), dynamo=range(18, 26), label=range(21, 24)),
     "2.13": Torch(legacy=range(7, 21), dynamo=range(18, 26), label=range(21, 24)),
     "2.15": Torch(legacy=range(7, 21), dynamo=range(18, 26), label=range(21, 24)),
@@ -56,17 +58,71 @@ TORCH: Mapping[str, Torch] = {
 ORT: Mapping[str, Ort] = {
     "1.16": Ort(ir=9, opset=19, python="3.11"),
     "1.18": Ort(ir=10, opset=21, python="3.12"),
-    "1.21": Ort(ir=10, opset=22),
+    "1.21": Ort(ir=10, opset=22, python="3.13"),
     "1.24": Ort(ir=13, opset=25),
     "1.31": Ort(ir=13, opset=26),
 }
 NODE_OPSETS = range(7, 26)
+# The newest CPython in which this project's tests have run: for newer ones the pins resolve, and nothing is measured.
+PYTHON = "3.13"
 # A value of the doit variables torch and ort: all versions whose environment exists, the main one included.
 MADE = "made"
 
+_TITLES = {"torch": "torch", "ort": "ONNX Runtime"}
 # The dynamo exporter writes this IR version at every opset, the others the first IR version that has the opset.
 _DYNAMO_IR = 10
 _FIRST_IR = ((21, 10), (19, 9), (15, 8), (12, 7), (11, 6), (10, 5), (9, 4), (0, 3))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """The rows of both tables, oldest first."""
+
+    torch: Mapping[str, Torch]
+    ort: Mapping[str, Ort]
+
+
+_rows = Rows(torch=TORCH, ort=ORT)  # of this process: see `use_rows`
+
+
+def rows() -> Rows:
+    """Return the rows that this process uses."""
+    return _rows
+
+
+def use_rows(used: Rows) -> None:
+    """Let this process, which works on one project, use the rows of that project instead of TORCH and ORT."""
+    global _rows
+    _rows = used
+
+
+def unshipped_rows(torch: str | None, ort: str | None) -> list[str]:
+    """Return the rows of two versions that are not in TORCH and ORT: results depend on them, as on this module."""
+    found = (_rows.torch.get(torch or ""), TORCH.get(torch or "")), (_rows.ort.get(ort or ""), ORT.get(ort or ""))
+    return [str(used) for used, shipped in found if used and used != shipped]
+
+
+def environment_names() -> list[str]:
+    """Return ``torch2.9`` and ``ort1.18`` for each row."""
+    return [*(f"torch{version}" for version in _rows.torch), *(f"ort{version}" for version in _rows.ort)]
+
+
+def nearest_older(factor: str, table: Mapping[str, _Row], version: str) -> _Row:
+    """Return the row of a version or, where it has none, the nearest older one. Raises UsageError where all are newer.
+
+    The limits of a version have never been below those of an older one (torch 1.13 to 2.15, ONNX Runtime 1.16 to 1.32).
+    """
+    if version in table:
+        return table[version]
+    try:
+        older = [known for known in table if numbers(known) < numbers(minor(version))]
+    except ValueError:
+        older = []
+    if not older:
+        allowed = f"allowed: {next(iter(table))} and newer"
+        raise UsageError(f"{_TITLES[factor]} {version} is too old; {allowed}. To see what to install: opmatrix doctor")
+    return table[older[-1]]
+
 
 _CELL = re.compile(r"(?:torch(\d+\.\d+)-(legacy|dynamo)|(node))-opset(\d+)-ort(\d+\.\d+)")
 
@@ -124,11 +180,21 @@ class Choice:
 
 
 def opsets_of(exporter: Exporter, torch: str | None) -> range:
-    """Return the opsets that `exporter` of this torch writes. Raises UsageError for a torch without a row."""
+    """Return the opsets that `exporter` of this torch writes. Raises UsageError for a torch older than all rows."""
     if exporter == "node":
         return NODE_OPSETS
-    found: range = getattr(_row("torch", TORCH, torch or ""), exporter)
+    found: range = getattr(_torch_row(torch), exporter)
     return found
+
+
+def _torch_row(version: str | None) -> Torch:
+    """Return the row of a torch, or the nearest older one. Raises UsageError for a torch older than all rows."""
+    return nearest_older("torch", _rows.torch, version or "")
+
+
+def _ort_row(version: str) -> Ort:
+    """Return the row of an ONNX Runtime, or the nearest older one. Raises UsageError for one older than all rows."""
+    return nearest_older("ort", _rows.ort, version)
 
 
 def why_unsupported(exporter: Exporter, opset: int, torch: str | None = None) -> str | None:
@@ -138,7 +204,7 @@ def why_unsupported(exporter: Exporter, opset: int, torch: str | None = None) ->
         return None
     if exporter == "node":
         return f"the node exporter writes opsets {_span(legal)}, not {opset}"
-    row = TORCH[torch or ""]
+    row = _torch_row(torch)
     if not legal:
         return f"torch {torch} {row.no_dynamo}"
     reason = f"the {exporter} exporter of torch {torch} writes opsets {_span(legal)}, not {opset}"
@@ -148,8 +214,8 @@ def why_unsupported(exporter: Exporter, opset: int, torch: str | None = None) ->
 
 
 def why_unreadable(cell: Cell) -> str | None:
-    """Return why a cell's ONNX Runtime rejects its models, or None. Raises UsageError for a version without a row."""
-    row = _row("ort", ORT, cell.ort)
+    """Return why a cell's ONNX Runtime rejects its models, or None. Raises UsageError for one older than all rows."""
+    row = _ort_row(cell.ort)
     if cell.opset > row.opset:
         return f"ONNX Runtime {cell.ort} reads opsets up to {row.opset}, not {cell.opset}"
     if (found := ir_version(cell.exporter, cell.opset)) > row.ir:
@@ -196,9 +262,9 @@ def choose_cells(
 
 
 def all_cells() -> Iterator[Cell]:
-    """Yield every cell that TORCH and ORT have rows for, with or without an environment."""
-    for ort in ORT:
-        for torch in TORCH:
+    """Yield every cell that `rows` are of, with or without an environment."""
+    for ort in _rows.ort:
+        for torch in _rows.torch:
             yield from _cells({e: opsets_of(e, torch) for e in TORCH_EXPORTERS}, TORCH_EXPORTERS, torch=torch, ort=ort)
         yield from _cells({"node": NODE_OPSETS}, ("node",), torch=None, ort=ort)
 
@@ -247,7 +313,7 @@ def _versions(factor: str, asked: str, default: str, known: Mapping[str, bool]) 
     wanted = asked.split(",")
     for version in wanted:
         if version not in known:
-            if version in {"torch": TORCH, "ort": ORT}.get(factor, {}):  # legal, such as one older than a project's own
+            if version in getattr(_rows, factor):  # legal, such as one older than a project's own
                 files = f"requirements/{factor}{version}.txt" + f" and torch{version}-cpu.txt" * (factor == "torch")
                 raise UsageError(f"{factor}={asked!r}: nothing pins an environment for {version}; allowed: "
                                  f"{', '.join(known)}. Write {files}, or install it where doit runs")  # fmt: skip
@@ -255,14 +321,6 @@ def _versions(factor: str, asked: str, default: str, known: Mapping[str, bool]) 
             raise UsageError(f"{factor}={asked!r}: unknown version {version!r}{near}; allowed: {', '.join(known)}, "
                              "several of them with commas, 'default', 'all' or 'made'")  # fmt: skip
     return tuple(version for version in known if version in wanted)
-
-
-def _row(factor: str, table: Mapping[str, _Row], version: str) -> _Row:
-    if version in table:
-        return table[version]
-    raise UsageError(f"{factor} {version}: it has no row in pipeline/opmatrix/matrix/cells.py, which has "
-                     f"{', '.join(table)}. Measure it: `python -m opmatrix probe {factor}` prints the row "
-                     "to add")  # fmt: skip
 
 
 def _span(opsets: range) -> str:

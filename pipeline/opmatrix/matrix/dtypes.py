@@ -77,7 +77,7 @@ def element_name(dtype: str) -> str:
 
 
 def differences(found: Mapping[str, Mapping[Column, str]], *, version: str) -> list[str]:
-    """Return how measured reasons, "" for a supported dtype, differ from the table."""
+    """Return how measured reasons, "" for a supported dtype, differ from the table SINCE."""
     wrong = []
     for dtype, reasons in found.items():
         for column, reason in reasons.items():
@@ -86,4 +86,4 @@ def differences(found: Mapping[str, Mapping[Column, str]], *, version: str) -> l
                 declared = f"from {since} on" if since else "nowhere"
                 measured = f"not supported: {reason}" if reason else "supported"
                 wrong.append(f"{NAMES[column]}, {version}: {dtype} is {measured}; declared: {declared}")
-    return [*wrong, *(["Correct SINCE in pipeline/opmatrix/matrix/dtypes.py"] if wrong else [])]
+    return wrong

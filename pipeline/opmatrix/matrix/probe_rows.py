@@ -1,15 +1,11 @@
-"""Compare what `doit probe` measured of one torch or ONNX Runtime with its row of opmatrix.matrix.cells."""
+"""The row that `doit probe` measured of one torch or ONNX Runtime, and how it differs from opmatrix.matrix.cells."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from opmatrix.errors import ProbeError
-from opmatrix.files import write_text
-from opmatrix.matrix.cells import ORT, TORCH, Exporter, ir_version
+from opmatrix.matrix.cells import TORCH_EXPORTERS, Exporter, Ort, Torch, ir_version
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,19 +23,26 @@ class Export:
         return not self.wrong and not self.label
 
 
-def conclude(path: Path, found: object, differences: Sequence[str], *, name: str) -> None:
-    """Write the measured values of `name` as JSON. Raises ProbeError with each difference."""
-    write_text(path, json.dumps(found, indent=1) + "\n")
-    if differences:
-        raise ProbeError("\n".join(differences))
-    print(f"{name}: as declared")
+def torch_row(found: Iterable[Export]) -> Torch:
+    """Return the measured row. Opsets with a gap are no range: then it has the longest part without one."""
+    tried = list(found)
+    legacy, dynamo = (
+        _range(one.opset for one in tried if one.exporter == exporter and one.runs) for exporter in TORCH_EXPORTERS
+    )
+    reason = "" if dynamo else "wrote none of the opsets that were tried"
+    return Torch(legacy=legacy, dynamo=dynamo, no_dynamo=reason, label=_range(one.opset for one in tried if one.label))
 
 
-def torch_differences(version: str, found: Sequence[Export]) -> list[str]:
-    """Return how the measured exports differ from the row of a torch, with the measured row last."""
-    if (row := TORCH.get(version)) is None:
-        row_text = torch_row(version, found)
-        return [f"torch {version} has no row. Add to TORCH in pipeline/opmatrix/matrix/cells.py: {row_text}"]
+def source(version: str, row: Torch | Ort) -> str:
+    """Return a row as opmatrix.matrix.cells contains it: ``"1.33": Ort(ir=14, opset=27)``."""
+    if isinstance(row, Ort):
+        return f'"{version}": Ort(ir={row.ir}, opset={row.opset})'
+    parts = [f"{name}={opsets!r}" for name in ("legacy", "dynamo", "label") if (opsets := getattr(row, name))]
+    return f'"{version}": Torch({", ".join([*parts, *(["no_dynamo=..."] if row.no_dynamo else [])])})'
+
+
+def torch_differences(version: str, found: Sequence[Export], row: Torch) -> list[str]:
+    """Return how the measured exports differ from a row, with the measured row last."""
     declared: Mapping[str, Iterable[int]] = {"legacy": row.legacy, "dynamo": row.dynamo}
     differences = []
     for one in found:
@@ -55,38 +58,28 @@ def torch_differences(version: str, found: Sequence[Export]) -> list[str]:
             )
         if one.runs and one.ir != ir_version(one.exporter, one.opset):
             differences.append(f"{name}: IR version {one.ir}, declared: {ir_version(one.exporter, one.opset)}")
-    return [*differences, *([f"The row that was measured: {torch_row(version, found)}"] if differences else [])]
+    return [*differences, *([_correct(version, torch_row(found))] if differences else [])]
 
 
-def torch_row(version: str, found: Iterable[Export]) -> str:
-    """Return the measured row of TORCH as Python source."""
-    tried = list(found)
-    parts = []
-    for exporter in ("legacy", "dynamo"):
-        if runs := [one.opset for one in tried if one.exporter == exporter and one.runs]:
-            parts.append(f"{exporter}={_range(runs)}")
-        elif exporter == "dynamo":
-            parts.append("no_dynamo=...")
-    if label := [one.opset for one in tried if one.label]:
-        parts.append(f"label={_range(label)}")
-    return f'"{version}": Torch({", ".join(parts)})'
-
-
-def ort_differences(version: str, *, ir: int, opset: int) -> list[str]:
-    """Return how the newest IR version and opset that an ONNX Runtime reads differ from its row."""
-    found = f'"{version}": Ort(ir={ir}, opset={opset})'
-    if (row := ORT.get(version)) is None:
-        return [f"ONNX Runtime {version} has no row. Add to ORT in pipeline/opmatrix/matrix/cells.py: {found}"]
+def ort_differences(version: str, found: Ort, row: Ort) -> list[str]:
+    """Return how the newest IR version and opset that an ONNX Runtime reads differ from a row, with the measured row
+    last."""
     differences = []
-    if ir != row.ir:
-        differences.append(f"ONNX Runtime {version} reads IR versions up to {ir}, declared: {row.ir}")
-    if opset != row.opset:
-        differences.append(f"ONNX Runtime {version} reads opsets up to {opset}, declared: {row.opset}")
-    return [*differences, *([f"The row that was measured: {found}"] if differences else [])]
+    if found.ir != row.ir:
+        differences.append(f"ONNX Runtime {version} reads IR versions up to {found.ir}, declared: {row.ir}")
+    if found.opset != row.opset:
+        differences.append(f"ONNX Runtime {version} reads opsets up to {found.opset}, declared: {row.opset}")
+    return [*differences, *([_correct(version, found)] if differences else [])]
 
 
-def _range(opsets: Sequence[int]) -> str:
-    first, last = min(opsets), max(opsets)
-    if len(opsets) == last + 1 - first:
-        return f"range({first}, {last + 1})"
-    return f"{tuple(sorted(opsets))}  # no range: opmatrix.matrix.cells cannot say this yet"
+def _correct(version: str, row: Torch | Ort) -> str:
+    return f"The row that was measured: {source(version, row)}"
+
+
+def _range(opsets: Iterable[int]) -> range:
+    """Return the longest run of consecutive opsets, of equal ones the newest."""
+    best = now = range(0)
+    for opset in sorted({*opsets}):
+        now = range(now.start, opset + 1) if now and opset == now.stop else range(opset, opset + 1)
+        best = max(best, now, key=len) if len(now) != len(best) else now
+    return best

@@ -11,7 +11,7 @@ from pathlib import Path
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.torch_signature import OWN_ORT, has_kernel
 from opmatrix.errors import UsageError
-from opmatrix.matrix.cells import ORT
+from opmatrix.matrix.cells import rows
 from opmatrix.model_check import finding
 from opmatrix.model_check.finding import Finding
 from opmatrix.project.paths import Paths
@@ -68,22 +68,21 @@ def parse_version(version: str) -> tuple[int, int]:
     if not (found := re.fullmatch(r"(\d+)\.(\d+)(\.\w+)*", version)):
         raise UsageError(f"--ort {version}: no version of ONNX Runtime; write it like 1.18")
     wanted = int(found[1]), int(found[2])
-    if wanted < min(map(numbers, ORT)):
-        raise UsageError(
-            f"--ort {version}: versions before {next(iter(ORT))} are not supported; known: {', '.join(ORT)}"
-        )
+    known = [*rows().ort]
+    if wanted < numbers(known[0]):
+        raise UsageError(f"--ort {version}: versions before {known[0]} are not supported; known: {', '.join(known)}")
     return wanted
 
 
 def version_findings(ir: int, opset: int, *, ort: str) -> Iterator[Finding]:
     """Yield why an ONNX Runtime, which need not be installed, does not read a model; a version without a row of
     matrix/cells.py is judged by its neighbours."""
-    wanted = parse_version(ort)
-    older = [name for name in ORT if numbers(name) <= wanted][-1]
-    newer = next((name for name in ORT if numbers(name) >= wanted), None)
+    wanted, known = parse_version(ort), rows().ort
+    older = [name for name in known if numbers(name) <= wanted][-1]
+    newer = next((name for name in known if numbers(name) >= wanted), None)
     for found, what, limit in ((opset, "opset", "opset"), (ir, "IR version", "ir")):
-        low = getattr(ORT[older], limit)
-        high = getattr(ORT[newer], limit) if newer else None
+        low = getattr(known[older], limit)
+        high = getattr(known[newer], limit) if newer else None
         if found <= low:
             continue
         if high is not None and found > high:
@@ -103,7 +102,8 @@ def version_findings(ir: int, opset: int, *, ort: str) -> Iterator[Finding]:
 
 
 def _remedy(what: str, limit: int, found: int) -> str:
-    first = next((name for name, row in ORT.items() if found <= (row.opset if what == "opset" else row.ir)), None)
+    limits = {name: row.opset if what == "opset" else row.ir for name, row in rows().ort.items()}
+    first = next((name for name, newest in limits.items() if found <= newest), None)
     install = f", or install ONNX Runtime {first} or newer" if first else ""
     if what == "opset":
         return f"Export at opset {limit} or below{install}"

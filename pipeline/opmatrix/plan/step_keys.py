@@ -29,7 +29,7 @@ from opmatrix.declaration.torch_signature import (
     is_classic,
     is_own,
 )
-from opmatrix.matrix.cells import Cell, Choice
+from opmatrix.matrix.cells import Cell, Choice, unshipped_rows
 from opmatrix.project.paths import DATA_SET, PACKAGE, Paths
 from opmatrix.project.settings import Versions
 from opmatrix.spec import Lowering, OpSpec, as_data, shape_of
@@ -421,6 +421,8 @@ def make_step(
         reads = [*reads, *(plan.layout.installed_version(environment, package) for package in uses)]
     else:
         config |= {package: getattr(plan.versions, package) for package in uses}
+    if own := unshipped_rows(cell.torch if cell else check.torch if check else None, cell.ort if cell else None):
+        config["rows"] = own
     config = {"code": digest(stage or group, *code), **config}
     parts = tuple(part for part in config.values() if isinstance(part, Fingerprint))
     return Step(

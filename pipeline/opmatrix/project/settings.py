@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import sys
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,13 +21,12 @@ from typing import Any
 from opmatrix.errors import ToolchainError, UsageError
 from opmatrix.matrix.cells import (
     EXPORTERS,
-    ORT,
-    TORCH,
     TORCH_EXPORTERS,
     Cell,
     Choice,
     Exporter,
     choose_cells,
+    rows,
     why_unsupported,
 )
 from opmatrix.project.paths import Paths
@@ -134,7 +134,7 @@ def default_opsets(paths: Paths) -> Mapping[Exporter, Sequence[int]]:
         opsets = named.get(exporter)
         if not isinstance(opsets, list) or not all(isinstance(o, int) for o in opsets):
             raise UsageError(f"{where}: {exporter}: found {opsets!r}, allowed: a list of opsets such as [18, 20]")
-        torches = tuple(TORCH) if exporter in TORCH_EXPORTERS else (None,)
+        torches = tuple(rows().torch) if exporter in TORCH_EXPORTERS else (None,)
         for opset in opsets:
             if all(reasons := [why_unsupported(exporter, opset, torch) for torch in torches]):
                 raise UsageError(f"{where}: {exporter}: {reasons[-1]}")
@@ -150,6 +150,13 @@ def chosen_cells(paths: Paths, choice: Choice = Choice(), *, versions: Versions 
     return tuple(found)
 
 
+def pinned_versions(paths: Paths, factor: str) -> list[str]:
+    """Return the versions of torch or ONNX Runtime for which the project itself has pins."""
+    folder, _ = paths.requirements
+    names = [path.name for path in folder.glob(f"{factor}[0-9]*.txt")] if folder.is_dir() else []
+    return [found[1] for name in sorted(names) if (found := re.fullmatch(rf"{factor}(\d+\.\d+)\.txt", name))]
+
+
 def with_environment(
     paths: Paths, *, versions: Versions | None = None
 ) -> tuple[Mapping[str, bool], Mapping[str, bool]]:
@@ -161,4 +168,4 @@ def with_environment(
         pinned = [v for v in known if v == main or all(p.is_file() for p in paths.pins(f"{factor}{v}"))]
         return {v: v == main or paths.stamp(f"{factor}{v}").is_dir() for v in pinned}
 
-    return found("torch", TORCH, minor(versions.torch)), found("ort", ORT, minor(versions.onnxruntime))
+    return found("torch", rows().torch, minor(versions.torch)), found("ort", rows().ort, minor(versions.onnxruntime))

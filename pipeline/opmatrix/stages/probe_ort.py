@@ -1,5 +1,4 @@
-"""Measure which IR versions and opsets the running ONNX Runtime reads and which dtypes it carries, and compare that
-with the tables of cells and of dtypes."""
+"""Measure which IR versions and opsets the running ONNX Runtime reads and which dtypes it carries."""
 
 from __future__ import annotations
 
@@ -9,8 +8,8 @@ import onnxruntime
 from onnx import TensorProto, helper
 
 from opmatrix.files import write_text
-from opmatrix.matrix import dtypes
-from opmatrix.matrix.probe_rows import conclude, ort_differences
+from opmatrix.matrix.cells import Ort
+from opmatrix.matrix.probe_rows import source
 from opmatrix.ort_checks import probe_dtypes
 from opmatrix.ort_checks.sessions import OrtSessions, RefusedError
 from opmatrix.project.paths import Paths
@@ -21,19 +20,14 @@ _TRIED = 40  # higher than any opset or IR version that an ONNX Runtime reads
 
 
 def run(layout: Paths) -> None:
-    """Write the newest IR version and opset that it reads. Raises ProbeError with each difference and the right row."""
+    """Write the newest IR version and opset that it reads, and why it does not carry a dtype."""
     version = minor(onnxruntime.__version__)
     ir = max((version for version in range(3, _TRIED) if _reads(ir=version, opset=_OLDEST)), default=0)
     opset = max((opset for opset in range(_OLDEST, _TRIED) if _reads(ir=ir, opset=opset)), default=0)
-    carried = probe_dtypes.measure(layout)
-    write_text(layout.probe_result(f"ort{version}-dtypes"), json.dumps(carried, indent=1) + "\n")
-    differences = [
-        *ort_differences(version, ir=ir, opset=opset),
-        *dtypes.differences(carried, version=version),
-    ]
-    conclude(
-        layout.probe_result(f"ort{version}"), {"ir": ir, "opset": opset}, differences, name=f"ONNX Runtime {version}"
-    )
+    name = f"ort{version}"
+    write_text(layout.probe_result(f"{name}-dtypes"), json.dumps(probe_dtypes.measure(layout), indent=1) + "\n")
+    write_text(layout.probe_result(name), json.dumps({"ir": ir, "opset": opset}, indent=1) + "\n")
+    print(f"ONNX Runtime {source(version, Ort(ir=ir, opset=opset))}")
 
 
 def _reads(*, ir: int, opset: int) -> bool:
