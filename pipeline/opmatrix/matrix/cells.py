@@ -61,6 +61,7 @@ ORT: Mapping[str, Ort] = {
     "1.21": Ort(ir=10, opset=22, python="3.13"),
     "1.24": Ort(ir=13, opset=25),
     "1.31": Ort(ir=13, opset=26),
+    "1.32": Ort(ir=14, opset=28),
 }
 NODE_OPSETS = range(7, 26)
 # The newest CPython in which this project's tests have run: for newer ones the pins resolve, and nothing is measured.
