@@ -66,9 +66,11 @@ def test_an_old_glibc(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.mark == "wrong" and "needs glibc 2.28 or newer, and this system has glibc 2.17" in found.text
 
 
-def test_a_python_that_is_too_new(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "version_info", (3, 14, 0, "final", 0))
-    assert "allowed: CPython 3.11 to 3.13 -> Install one of these" in texts(machine.python(), "wrong")
+def test_a_python_that_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "version_info", (3, 10, 9, "final", 0))
+    assert "allowed: CPython 3.11 or newer -> Install one" in texts(machine.python(), "wrong")
+    monkeypatch.setattr(sys, "version_info", (3, 15, 0, "final", 0))
+    assert not texts(machine.python(), "wrong")
 
 
 # The compiler, ninja and headers.
@@ -192,7 +194,7 @@ def test_no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_versions_that_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     real = metadata.version
-    planted = {"onnx": "1.14.1", "doit": "0.38.0", "onnxruntime": "1.99.0", "tox": None, "onnxruntime-gpu": "1"}
+    planted = {"onnx": "1.14.1", "doit": "0.38.0", "onnxruntime": "1.15.1", "tox": None, "onnxruntime-gpu": "1"}
 
     def other(name: str) -> str:
         if planted.get(name, "") is None:
@@ -204,7 +206,7 @@ def test_versions_that_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     problems = texts(found, "wrong")
     assert "onnx 1.14.1 is too old: opmatrix needs >=1.19 -> pip install 'onnx>=1.19'" in problems
     assert re.search(r"doit 0\.38\.0 is too new: opmatrix needs .*<0\.38", problems)
-    assert "onnxruntime 1.99 has no row in the matrix -> Install onnxruntime 1.16, 1.18" in problems
+    assert "onnxruntime 1.15.1 is too old: opmatrix needs >=1.21 -> pip install 'onnxruntime>=1.21'" in problems
     assert "without tox, needed only for: choose cells with tox" in texts(found, "note")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ import pytest
 from opmatrix.environments import bootstrap, matrix_env
 from opmatrix.environments.bootstrap import SetupError
 from opmatrix.errors import Cause, NoEnvironmentError, UsageError
+from opmatrix.matrix import cells
+from opmatrix.matrix.cells import rows
 from opmatrix.project.paths import Paths
 from opmatrix.stages import environment as stage
 
@@ -154,7 +157,7 @@ def test_an_unknown_environment_is_an_error(layout: Paths, name: str, message: s
 
 
 def test_a_row_without_pins_is_an_error(layout: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(matrix_env._PYTHONS, "torch2.14", "3.13")
+    monkeypatch.setattr(cells, "_rows", replace(rows(), torch={**rows().torch, "2.14": rows().torch["2.13"]}))
     with pytest.raises(UsageError, match=r"environment torch2.14: its pins are missing, requirements/torch2.14.txt"):
         stage.run(layout, "torch2.14")
 

@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from opmatrix.errors import UsageError
 from opmatrix.matrix.cells import (
+    ORT,
+    TORCH,
     Cell,
     Choice,
     Exporter,
@@ -11,6 +15,7 @@ from opmatrix.matrix.cells import (
     choose_cells,
     choose_opsets,
     ir_version,
+    nearest_older,
     why_unreadable,
     why_unsupported,
 )
@@ -79,13 +84,27 @@ def test_unsupported_cells_have_a_reason(torch: str | None, exporter: Exporter, 
     assert why_unsupported(exporter, opset, torch) == reason
 
 
-def test_a_version_without_a_row_is_an_error() -> None:
+@pytest.mark.parametrize("version", ["2.14", "2.99", "3.0"])
+def test_a_torch_without_a_row_is_as_the_nearest_older_one(version: str) -> None:
+    assert why_unsupported("legacy", 20, version) is None
+    said = why_unsupported("dynamo", 17, version)
+    assert said == f"the dynamo exporter of torch {version} writes opsets 18 to 25, not 17"
+
+
+def test_an_onnx_runtime_without_a_row_is_as_the_nearest_older_one() -> None:
+    assert why_unreadable(cell("node-opset19-ort1.17")) is None
+    assert why_unreadable(cell("node-opset20-ort1.17")) == "ONNX Runtime 1.17 reads opsets up to 19, not 20"
+    assert why_unreadable(cell("node-opset25-ort2.0")) is None
+
+
+@pytest.mark.parametrize(("factor", "version"), [("torch", "1.12"), ("ort", "1.15"), ("torch", "main")])
+def test_a_version_older_than_all_rows_is_an_error(factor: str, version: str) -> None:
+    table: Mapping[str, object] = TORCH if factor == "torch" else ORT
+    title = {"torch": "torch", "ort": "ONNX Runtime"}[factor]
     with pytest.raises(
-        UsageError, match=r"^torch 2\.14: it has no row in pipeline/opmatrix/matrix/cells\.py, .* opmatrix probe torch`"
+        UsageError, match=f"^{title} {version} is too old; allowed: .* and newer. To see .* opmatrix doc"
     ):
-        why_unsupported("legacy", 18, "2.14")
-    with pytest.raises(UsageError, match=r"^ort 1\.17: it has no row"):
-        why_unreadable(cell("node-opset18-ort1.17"))
+        nearest_older(factor, table, version)
 
 
 @pytest.mark.parametrize(

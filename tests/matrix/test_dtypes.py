@@ -51,7 +51,6 @@ def test_each_difference_is_named() -> None:
     assert differences(found, version="2.13") == [
         "ONNX Runtime, 2.13: int8 is not supported: type 3 is not supported; declared: from 1.16 on",
         "legacy exporter, 2.13: uint16 is supported; declared: nowhere",
-        "Correct SINCE in pipeline/opmatrix/matrix/dtypes.py",
     ]
     assert differences({"float8_e5m2": {"torch": ""}}, version="2.0")[0].endswith("is supported; declared: from 2.6 on")
 

@@ -1,11 +1,12 @@
-"""The output of a probe: every difference from the table, and the corrected row."""
+"""The output of a probe: the measured row, and every difference from the declared one."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from opmatrix.matrix.cells import ORT, TORCH, ir_version
-from opmatrix.matrix.probe_rows import Export, ort_differences, torch_differences, torch_row
+from opmatrix.matrix.cells import ORT, TORCH, Ort, ir_version
+from opmatrix.matrix.probe_rows import Export, ort_differences, source, torch_differences, torch_row
 
 
 def declared(version: str) -> list[Export]:
@@ -18,16 +19,20 @@ def declared(version: str) -> list[Export]:
     return found + [Export(exporter="dynamo", opset=o, ir=10) for o in row.dynamo]
 
 
+def differences(version: str, found: Sequence[Export]) -> list[str]:
+    return torch_differences(version, found, TORCH[version])
+
+
 def test_no_difference() -> None:
-    assert torch_differences("2.13", declared("2.13")) == []
-    assert torch_differences("1.13", declared("1.13")) == []
-    assert all(ort_differences(v, ir=row.ir, opset=row.opset) == [] for v, row in ORT.items())
+    assert differences("2.13", declared("2.13")) == []
+    assert differences("1.13", declared("1.13")) == []
+    assert all(ort_differences(version, row, row) == [] for version, row in ORT.items())
 
 
 def test_a_legal_opset_that_does_not_run() -> None:
     found = declared("2.13")
     found[-1] = replace(found[-1], wrong="it wrote opset 18")
-    assert torch_differences("2.13", found) == [
+    assert differences("2.13", found) == [
         "torch 2.13, dynamo exporter, opset 25: declared legal, and it wrote opset 18",
         'The row that was measured: "2.13": Torch(legacy=range(7, 21), dynamo=range(18, 25), label=range(21, 24))',
     ]
@@ -35,7 +40,7 @@ def test_a_legal_opset_that_does_not_run() -> None:
 
 def test_an_illegal_opset_that_runs() -> None:
     found = [replace(one, wrong="", ir=10) if one.wrong else one for one in declared("2.13")]
-    lines = [line for line in torch_differences("2.13", found) if "illegal" in line]
+    lines = [line for line in differences("2.13", found) if "illegal" in line]
     assert lines == [
         "torch 2.13, legacy exporter, opset 24: declared illegal, and it runs",
         "torch 2.13, dynamo exporter, opset 17: declared illegal, and it runs",
@@ -45,24 +50,24 @@ def test_an_illegal_opset_that_runs() -> None:
 def test_a_label_and_an_ir_version() -> None:
     found = declared("2.13")
     found[0], found[14] = replace(found[0], ir=4), replace(found[14], label=False, wrong="it raised ValueError")
-    lines = torch_differences("2.13", found)
+    lines = differences("2.13", found)
     assert lines[0] == "torch 2.13, legacy exporter, opset 7: IR version 4, declared: 3"
     assert lines[1] == "torch 2.13, legacy exporter, opset 21: its nodes are not of an older opset; declared otherwise"
 
 
-def test_a_new_version_gets_its_row() -> None:
-    (lines,) = torch_differences("2.17", declared("2.13"))
-    assert lines.startswith("torch 2.17 has no row. Add to TORCH in pipeline/opmatrix/matrix/cells.py: ")
-    assert eval(lines.partition('"2.17": ')[2], {"Torch": type(TORCH["2.13"]), "range": range}) == TORCH["2.13"]
-    assert ort_differences("1.33", ir=13, opset=27) == [
-        'ONNX Runtime 1.33 has no row. Add to ORT in pipeline/opmatrix/matrix/cells.py: "1.33": Ort(ir=13, opset=27)'
-    ]
+def test_the_measured_row() -> None:
+    row = torch_row(declared("2.13"))
+    assert row == TORCH["2.13"]
+    assert source("2.17", row) == '"2.17": Torch(legacy=range(7, 21), dynamo=range(18, 26), label=range(21, 24))'
+    assert source("1.33", Ort(ir=13, opset=27)) == '"1.33": Ort(ir=13, opset=27)'
+    assert source("1.13", torch_row(declared("1.13"))) == '"1.13": Torch(legacy=range(7, 18), no_dynamo=...)'
 
 
-def test_a_torch_without_a_dynamo_exporter() -> None:
-    assert torch_row("1.13", declared("1.13")) == '"1.13": Torch(legacy=range(7, 18), no_dynamo=...)'
+def test_of_opsets_with_gaps_the_row_has_the_longest_part() -> None:
+    assert torch_row(one for one in declared("2.13") if one.opset not in (9, 20, 25)).legacy == range(10, 20)
+    assert torch_row(one for one in declared("2.13") if one.opset not in (21, 22)).dynamo == range(23, 26)
 
 
 def test_an_onnx_runtime_that_reads_more() -> None:
-    lines = ort_differences("1.18", ir=10, opset=22)
+    lines = ort_differences("1.18", Ort(ir=10, opset=22), ORT["1.18"])
     assert lines[0] == "ONNX Runtime 1.18 reads opsets up to 22, declared: 21"

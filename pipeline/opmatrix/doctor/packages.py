@@ -11,12 +11,10 @@ from pathlib import Path
 
 from opmatrix.doctor.machine import from_message
 from opmatrix.errors import ToolchainError
-from opmatrix.matrix.cells import rows
 from opmatrix.model_check.finding import Finding, note, ok, wrong
 from opmatrix.project.paths import PACKAGE
 from opmatrix.project.settings import PACKAGES
 from opmatrix.toolchain import find_tools
-from opmatrix.version import minor, older
 
 # Parts of opmatrix that need more packages: what they are for.
 _EXTRAS = {"tox": "choose cells with tox", "mutate": "doit mutate"}
@@ -56,7 +54,6 @@ def packages(install: str) -> Iterator[Finding]:
     if found:
         yield ok("packages", ", ".join(f"{name} {version}" for name, version in found.items()))
     yield from _files(found)
-    yield from _rows(found)
     yield from _extras(required)
 
 
@@ -109,15 +106,6 @@ def _files(found: dict[str, str]) -> Iterator[Finding]:
             check()
         except ToolchainError as error:
             yield from_message("packages", str(error))
-
-
-def _rows(found: dict[str, str]) -> Iterator[Finding]:
-    """Find versions that are too old for the table of legal cells, or that nobody has measured."""
-    for name, table in (("torch", rows().torch), ("onnxruntime", rows().ort)):
-        oldest, *_, newest = table
-        if name in found and older(found[name], oldest):
-            yield wrong("packages", f"{name} {minor(found[name])} is too old; allowed: {oldest} and newer",
-                        f"pip install '{name}>={newest}'")  # fmt: skip
 
 
 def _extras(required: list[str]) -> Iterator[Finding]:
