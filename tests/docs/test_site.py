@@ -15,7 +15,10 @@ from tests.support.projects import write_files
 
 BUILDER = Path(os.environ.get("TOX_ENV_DIR", "/nowhere")) / "bin/sphinx-build"
 SOUND = "[file](../run), [folder](../ops), [page](other.md#a-heading), [other](../ops/x/README.md), [here](#faults)"
-pytestmark = pytest.mark.skipif(not BUILDER.is_file(), reason="needs Sphinx: ./run tox run -e docs")
+pytestmark = [
+    pytest.mark.independent,
+    pytest.mark.skipif(not BUILDER.is_file(), reason="needs Sphinx: ./run tox run -e docs"),
+]
 
 
 def build(folder: Path, text: str, *, others: str = "other\nglossary\n", **environment: str) -> tuple[int, str]:

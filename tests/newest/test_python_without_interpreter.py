@@ -1,0 +1,57 @@
+"""A CPython that no machine here has: its packages resolve, and their libraries have what opmatrix's link against.
+
+Nothing is loaded, so its cells are not measured; docs/matrix.md says so.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from opmatrix.environments.bootstrap import TORCH_INDEX
+from opmatrix.matrix.cells import ORT, TORCH
+from opmatrix.toolchain.elf_symbols import read_symbols, torch_shims
+from tests.newest.test_newest import STRICT
+from tests.support.projects import ROOT
+
+PYTHON = "3.14"
+LOCKS = [*(f"torch{v}" for v, row in TORCH.items() if row.python == PYTHON),
+         *(f"ort{v}" for v, row in ORT.items() if row.python == PYTHON), "main"]  # fmt: skip
+
+pytestmark = pytest.mark.newest
+
+
+def pip(command: str, *arguments: str | Path) -> None:
+    fixed = ["--python-version", PYTHON, "--only-binary", ":all:", "--no-deps", "--quiet"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", command, *fixed, *map(str, arguments)], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_the_pins_have_wheels(lock: str, tmp_path: Path) -> None:
+    pip("install", "--dry-run", "--require-hashes", "--target", tmp_path, "-r", ROOT / f"requirements/{lock}.txt")
+
+
+def test_onnx_runtime_has_the_library(tmp_path: Path) -> None:
+    pip("download", "--dest", tmp_path, "onnxruntime")
+    (wheel,) = tmp_path.glob("*.whl")
+    named = f"onnxruntime/capi/onnxruntime_pybind11_state.cpython-{PYTHON.replace('.', '')}-x86_64-linux-gnu.so"
+    assert named in zipfile.ZipFile(wheel).namelist()
+
+
+@pytest.mark.skipif(not STRICT, reason="downloads 900 MB: `tox run -m nightly`")
+def test_torch_exports_what_libraries_need(tmp_path: Path) -> None:
+    newest = [*TORCH][-1]
+    index = os.environ.get("OPMATRIX_TORCH_INDEX", TORCH_INDEX)
+    pip("download", "--dest", tmp_path, *(["--index-url", index] if index else []), f"torch=={newest}.*")
+    (wheel,) = tmp_path.glob("*.whl")
+    library = zipfile.ZipFile(wheel).extract("torch/lib/libtorch_cpu.so", tmp_path)
+    exported = read_symbols(Path(library)).defined
+    assert torch_shims("2.9") and torch_shims("2.9") <= exported and torch_shims(newest) <= exported

@@ -1,0 +1,67 @@
+"""Which tests run each night instead of for each change: `tox run -m nightly`. Each rarely fails, and takes long.
+
+A pattern names tests as pytest prints them, without "tests/". Of each kind, every change still runs one test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+
+NIGHTLY = (
+    # Pages that are followed command by command; every change follows those below, to which README sends.
+    "docs/test_pages.py::test_a_page_is_true[*",
+    "docs/test_pages.py::test_a_page_begins_alike_in_a_clone_and_with_the_installed_package[*",
+    # Projects with operators of others, verified by an installed opmatrix; every change verifies ops/.
+    "examples/test_borrowed.py::*",
+    "examples/test_originals.py::test_every_cell_is_verified[*",
+    "examples/test_originals.py::test_a_kernel_at_v4[*",
+    "examples/test_originals.py::test_the_original_node_runs[*",
+    # Programs that measure; every change runs those of its cost and of its size.
+    "benchmarks/test_benchmarks.py::test_a_program_runs[*",
+    "benchmarks/test_mistakes.py::*",
+    # Other versions; every change runs torch 1.13 and 2.6 (own libraries; without and with the dynamo exporter).
+    "other_versions/*::*[2.0*",
+    "other_versions/*::*[2.9*",
+    "other_versions/*::*[2.15*",
+    "other_versions/*::*[1.21]",
+    "wheel/test_use.py::test_one_wheel_serves_*",
+    # One capability of a declaration, once more with a second binding, exporter, dtype or fault.
+    "operators/*::test_the_classic_binding_computes_the_same",
+    "operators/test_written_schema.py::test_no_exporter_drops_another_value[*",
+    "torch_checks/test_failing_gradients.py::test_a_gradient_of_each_kind_of_schema_replays[*",
+    "torch_checks/test_failing_gradients.py::test_a_gradient_that_is_wrong_in_one_call_replays[*",
+    "torch_checks/test_compat.py::test_the_rows_of_an_operator_without_a_fault",
+    "native/test_simd.py::test_vectors[*",
+    "native/test_simd.py::test_errors_of_functions[*",
+    "toolchain/test_compile.py::test_a_damaged_record_of_an_earlier_run_compiles_everything[*",
+    "report/in_browser/*::test_axe_finds_nothing*",
+    "wheel/test_use.py::test_the_wheel_has_types",
+    "wheel/test_pack.py::test_equal_content_gives_equal_bytes",
+)
+KEPT = (
+    "docs/test_pages.py::*[docs/quick-start.md]",
+    "docs/test_pages.py::*[docs/project.md]",
+    "docs/test_pages.py::*[docs/check.md]",
+    "docs/test_pages.py::*[docs/how-to/optional-inputs.md]",
+    "benchmarks/test_benchmarks.py::test_a_program_runs[against]",
+    "benchmarks/test_benchmarks.py::test_a_program_runs[structure]",
+    "benchmarks/test_mistakes.py::test_the_last_screen_names_the_mistake[compile-error]",
+    "wheel/test_use.py::test_one_wheel_serves_older_onnx_runtimes[1.16]",
+    "operators/test_optional_attributes.py::test_the_classic_binding_computes_the_same",
+    "operators/test_written_schema.py::test_no_exporter_drops_another_value[dynamo-inplace=True*",
+    "torch_checks/test_failing_gradients.py::*[in_torch-rms_scale]",
+    "torch_checks/test_failing_gradients.py::*[strides]",
+    "native/test_simd.py::*[g++-3]",
+    "toolchain/test_compile.py::*[made.json]",
+    "report/in_browser/*::test_axe_finds_nothing*[light-1280]",
+)
+
+
+def is_nightly(test: str) -> bool:
+    """Return whether a test, ``docs/test_pages.py::test_a_page_is_true[docs/ship.md]``, runs each night alone."""
+    return _is_in(NIGHTLY, test) and not _is_in(KEPT, test)
+
+
+def _is_in(patterns: Iterable[str], test: str) -> bool:
+    return any(fnmatchcase(test, pattern.replace("[", "[[]")) for pattern in patterns)
