@@ -71,7 +71,7 @@ class Resume:
 
 
 def without_group(name: str) -> str:
-    """Return the name of a test without the group that xdist appends: ``test_page[x]`` for ``test_page[x]@tests/a.py``."""
+    """Return the name of a test without the group that xdist appends: ``a.py::test`` for ``a.py::test@a.py``."""
     return name.rpartition("@")[0] if name.rfind("@") > name.rfind("]") else name
 
 

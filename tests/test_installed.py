@@ -101,7 +101,7 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tools() -> str:
     """Return the folder with the packages of requirements/wheel.txt, or skip the test that asks for it."""
     if not (folder := os.environ.get("OPMATRIX_TOOLS")):
-        pytest.skip("OPMATRIX_TOOLS names no folder with requirements/wheel.txt; `./run tox run -e wheel` makes one")
+        pytest.skip("OPMATRIX_TOOLS names no folder with requirements/wheel.txt; `./run tox run -e tests` makes one")
     return folder
 
 

@@ -1,4 +1,4 @@
-"""A shared cache in S3: the package s3fs and moto's server, which `./run tox run -e cache` has."""
+"""A shared cache in S3: the package s3fs and moto's server, which `./run tox run -e tests` has."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ print(json.dumps(report))
 def environ() -> Mapping[str, str]:
     tools = os.environ.get(TOOLS)
     if not tools or not Path(tools, "s3fs").is_dir():
-        pytest.skip(f"{TOOLS} names no folder with requirements/cache.txt; `./run tox run -e cache` makes one")
+        pytest.skip(f"{TOOLS} names no folder with requirements/cache.txt; `./run tox run -e tests` makes one")
     return {**os.environ, **SECRETS, "PYTHONPATH": f"{ROOT / 'pipeline'}:{tools}"}
 
 

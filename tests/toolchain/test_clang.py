@@ -1,4 +1,4 @@
-"""clang compiles what g++ compiles, with the same warnings as errors: `./run tox run -e clang`."""
+"""clang compiles what g++ compiles, with the same warnings as errors: the marker `clang`."""
 
 from __future__ import annotations
 

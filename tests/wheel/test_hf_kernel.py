@@ -23,7 +23,7 @@ from opmatrix.wheel.settings import Dist
 from tests.support.projects import ROOT, Project
 from tests.wheel.shipping import Environment, other_python
 
-TOOLS = "OPMATRIX_TOOLS"  # a folder of packages with `kernels`: `tox run -e wheel` sets it
+TOOLS = "OPMATRIX_TOOLS"  # a folder of packages with `kernels`: `tox run -e tests` sets it
 DIST = Dist(
     name="my_ops", version="1.2", operators=(), summary="Mine.", license="MIT", licenses=(), third_party={}
 )  # fmt: skip
@@ -47,7 +47,7 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> Environment:
 def with_kernels(folder: Path, *, behind: Path) -> Environment:
     packages = os.environ.get(TOOLS)
     if not packages:
-        pytest.skip(f"{TOOLS} names no folder with requirements/wheel.txt; `./run tox run -e wheel` makes one")
+        pytest.skip(f"{TOOLS} names no folder with requirements/wheel.txt; `./run tox run -e tests` makes one")
     subprocess.run([str(behind), "-m", "venv", "--without-pip", "--symlinks", str(folder)], check=True)
     ask = [str(behind), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
     theirs = subprocess.run(ask, capture_output=True, text=True, check=True).stdout.strip()
