@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import CodeType, FrameType
 
 _SOON = 0.001  # seconds
 
@@ -31,10 +32,16 @@ def interruptible() -> Iterator[None]:
 
     def dropped(found: sys.UnraisableHookArgs) -> None:
         if found.exc_type is KeyboardInterrupt:
-            signal.signal(signal.SIGALRM, signal.default_int_handler)
+            signal.signal(signal.SIGALRM, again)
             signal.setitimer(signal.ITIMER_REAL, _SOON)  # not at once: the callback has not returned
         else:
             shown(found)
+
+    def again(number: int, frame: FrameType | None) -> None:
+        if _is_in(dropped.__code__, frame):  # what that raises is lost: on a busy machine it takes longer than _SOON
+            signal.setitimer(signal.ITIMER_REAL, _SOON)
+        else:
+            signal.default_int_handler(number, frame)
 
     handlers = {number: signal.signal(number, signal.default_int_handler) for number in ending_signals()}
     shown, sys.unraisablehook = sys.unraisablehook, dropped
@@ -45,3 +52,10 @@ def interruptible() -> Iterator[None]:
         sys.unraisablehook = shown
         for number, handler in handlers.items():
             signal.signal(number, handler)
+
+
+def _is_in(code: CodeType, frame: FrameType | None) -> bool:
+    """Return whether a function with this code runs in `frame` or has called what does."""
+    while frame and frame.f_code is not code:
+        frame = frame.f_back
+    return frame is not None
