@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import select
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from tests.incremental.conftest import wait_for
 from tests.support import screen
 
 
@@ -28,6 +32,11 @@ def test_a_line_that_is_written_over(tmp_path: Path) -> None:
     assert seen.lines == ("done",)
 
 
-def test_a_command_without_end(tmp_path: Path) -> None:
+def test_a_command_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def select_later(*arguments: Any) -> Any:
+        wait_for((tmp_path / "printed").exists)
+        return select.select(*arguments)
+
+    monkeypatch.setattr(screen, "select", SimpleNamespace(select=select_later))
     with pytest.raises(TimeoutError, match="it printed:\nhello"):
-        screen.run(["sh", "-c", "echo hello; sleep 60"], cwd=tmp_path, seconds=0.5)
+        screen.run(["sh", "-c", "echo hello; touch printed; sleep 1000"], cwd=tmp_path, seconds=0.1)

@@ -74,12 +74,12 @@ def test_runs_share_a_server(kept: KeptServers, tmp_path: Path) -> None:
         for number in range(2):
             log = tmp_path / f"log{number}"
             pool = Pool(Paths(tmp_path), entry="test_kept_servers:entry", lock=lock.fileno(), kept=resident.server)
-            assert pool.run(["say"], server="any", log=log, seconds=20).done
+            assert pool.run(["say"], server="any", log=log, seconds=500).done
             pool.close()
     server = kept.get("any").process
     assert [(tmp_path / f"log{n}").read_text().split()[-1] for n in range(2)] == [str(server)] * 2
     theirs.close()
-    thread.join(10)
+    thread.join()
     assert wishes == [Wishes(servers=("any",), reads=("third_party",)), None, None]
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from opmatrix.engine.lock import LockedError, hold, kill_command, left_over, remedy
+from tests.incremental.conftest import wait_for
 
 # Holds the lock, starts a child that inherits it, and is killed.
 KILLED = """
@@ -18,7 +19,8 @@ import os, signal, subprocess, sys
 from pathlib import Path
 from opmatrix.engine.lock import hold
 with hold(Path(sys.argv[1])) as descriptor:
-    subprocess.Popen(["sleep", "0.5"], pass_fds=(descriptor,))
+    child = subprocess.Popen(["sleep", "0.5"], pass_fds=(descriptor,), stdout=subprocess.DEVNULL)
+    print(child.pid, flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -34,13 +36,15 @@ def test_one_holder_at_a_time(tmp_path: Path) -> None:
 def test_processes_that_a_killed_run_left_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The process that the file names has ended: to kill it would be no remedy."""
     path = tmp_path / "lock"
-    script = KILLED.replace('"0.5"', '"30"')
-    subprocess.run([sys.executable, "-c", script, str(path)], check=False)
+    script = KILLED.replace('"0.5"', '"1000"')
+    killed = subprocess.run([sys.executable, "-c", script, str(path)], stdout=subprocess.PIPE, text=True)
     ended = path.read_text().strip()
+    # The kernel sets the arguments of a process after it has told its parent that the program begins.
+    wait_for(lambda: Path(f"/proc/{killed.stdout.strip()}/cmdline").read_bytes() != b"")
     with pytest.raises(LockedError) as info, hold(path, patience=0.2):
         pass
     found = re.fullmatch(
-        rf"run {ended} has ended, and a process that it started still holds {path}: process (\d+) \(sleep 30\)\.\n"
+        rf"run {ended} has ended, and a process that it started still holds {path}: process (\d+) \(sleep 1000\)\.\n"
         r"The lock frees itself when it ends\. Wait, or stop it: kill (\d+)\n"
         r"That is safe: a step that did not end runs again\. Then repeat your command, which ran nothing\.",
         str(info.value),

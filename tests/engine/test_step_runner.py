@@ -30,5 +30,5 @@ def test_the_step_with_the_lowest_rank_gets_the_next_core() -> None:
             thread.start()
             wait_for(lambda count=count: len(cores._waiting) == count)
     for thread in threads:
-        thread.join(10)
+        thread.join()
     assert ran == ["data:b", "data:d", "data:c", "data:a"]

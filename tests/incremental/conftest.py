@@ -92,10 +92,7 @@ def do_and_back(source, target):
 
 def do_slow(source, target):
     Path("slow.pid").write_text(str(os.getpid()))
-    for _ in range(600):
-        if Path("go").exists(): break
-        time.sleep(0.05)
-    else: raise SystemExit("nothing wrote the file go")
+    while not Path("go").exists(): time.sleep(0.01)
     do_copy(source, target)
 
 def do_gobble(source, target):
@@ -164,7 +161,7 @@ def do_half(source, target):  # killed in the middle of writing
         file.write(text[: len(text) // 2])
         file.flush()
         Path("slow.pid").write_text(str(os.getpid()))
-        time.sleep(60)
+        time.sleep(1000)
 
 def do_meddle(source, target):  # writes what another step has written
     do_copy(source, target)
@@ -284,17 +281,18 @@ class Project:
             env=self._environment(environment),
             capture_output=True,
             text=True,
-            timeout=60,
         )
 
-    def popen(self, *arguments: str, before: Sequence[str] = (), **environment: str) -> subprocess.Popen[str]:
+    def popen(
+        self, *arguments: str, before: Sequence[str] = (), stderr: int = subprocess.STDOUT, **environment: str
+    ) -> subprocess.Popen[str]:
         self._write_steps()
         process = subprocess.Popen(
             [*before, *_command(arguments)],
             cwd=self.root,
             env=self._environment(environment),
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stderr=stderr,
             text=True,
             preexec_fn=hear_interrupts,
         )
@@ -383,10 +381,9 @@ def _command(arguments: tuple[str, ...]) -> list[str]:
     return [sys.executable, "-m", "doit", *arguments]
 
 
-def wait_for(condition: Callable[[], bool], *, seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
+def wait_for(condition: Callable[[], bool]) -> None:
+    """Wait without a limit: a busy machine takes longer, and pytest ends a test that hangs."""
     while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
         time.sleep(0.01)
 
 

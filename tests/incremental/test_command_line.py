@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 import sys
-from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from opmatrix.commands.help import EXIT_CODES
 from opmatrix.engine.doit_tasks import GROUPS
 from opmatrix.engine.lock import hold
 from tests.incremental.conftest import REPOSITORY, Project
+from tests.support.screen import read_all
 
 pytestmark = pytest.mark.incremental
 CODES = {code for code, _ in EXIT_CODES}
@@ -190,7 +190,7 @@ def test_colours(project: Project, colours: bool) -> None:
         stdout=theirs,
         stderr=theirs,
     )
-    process.wait(timeout=60)
+    process.wait()
     os.close(theirs)
     shown = read_all(ours)
     assert "1 step" in shown
@@ -242,15 +242,6 @@ def test_help_shows_the_completion_command_of_this_project(project: Project) -> 
     assert "source <(./run doit tabcompletion)" in project.doit("help").stdout
 
 
-def read_all(terminal: int) -> str:
-    """Return what was printed in a terminal whose programs have ended; one call of read may return a part of it."""
-    parts = []
-    with os.fdopen(terminal, "rb", buffering=0) as printed, suppress(OSError):  # EIO at the end
-        while part := printed.read(1 << 16):
-            parts.append(part)
-    return b"".join(parts).decode()
-
-
 def test_bash_uses_the_completions(project: Project) -> None:
     """In a terminal: readline decides what is replaced, and treats "@" as part of the word."""
     project.step("verify:good-custom@cell-opset18", "copy", "build/good", "build/verified")
@@ -268,7 +259,7 @@ def test_bash_uses_the_completions(project: Project) -> None:
     # Each TAB completes a part; Ctrl-A and "echo " make the line harmless.
     os.write(ours, b"source <(doit tabcompletion)\n")
     os.write(ours, b"doit verify:good-c\t\t\x01echo =\x05=\nexit\n")
-    shell.wait(timeout=60)
+    shell.wait()
     os.close(theirs)
     shown = read_all(ours)
     assert "=doit verify:good-custom@cell-opset=" in shown.replace("\r", "").split("\n"), shown

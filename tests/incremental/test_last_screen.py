@@ -167,7 +167,7 @@ def watched(real: RealProject) -> Iterator[Watched]:
         preexec_fn=hear_interrupts,
     )
     made = Watched(process)
-    made.await_verdicts(1, seconds=60)
+    made.await_verdicts(1)
     yield made
     made.end(signal.SIGKILL)
 
@@ -177,17 +177,17 @@ def test_watch_shows_the_verdict_of_each_save(real: RealProject, watched: Watche
     assert re.search(r"^OK in [\d.]+ s: all up to date$", watched.text, re.MULTILINE), watched.text
     with edited(real.root / KERNEL, "(x - shift) * factor + bias", "(x - shift) * factor - bias"):
         line = line_of(real.root / KERNEL, "void group_norm(")
-        watched.await_verdicts(2, seconds=60)
+        watched.await_verdicts(2)
     lines = watched.last_turn()
     assert len(lines) <= 10, watched.text
     assert lines[0].endswith(f" {KERNEL} saved") and lines[1] == f"FAILED {KERNEL}:{line}", watched.text
     assert "elements differ" in watched.text
     assert "  Replay: python -m opmatrix register group_norm --part kernel --case seed" in lines
-    watched.await_verdicts(3, seconds=60)
+    watched.await_verdicts(3)
     assert re.fullmatch(r"OK in [\d.]+ s: 2 steps ran", watched.last_turn()[-1]), watched.text
     with edited(real.root / "pipeline/opmatrix/errors.py", "class UsageError(", "class UsageError(("):
         wait_for(lambda: "pipeline/opmatrix/errors.py:" in watched.text)
         assert watched.text.count("; opmatrix waits until that is done\n") == 1
-    watched.await_verdicts(4, seconds=60)
+    watched.await_verdicts(4)
     assert "pipeline/opmatrix/errors.py has changed: opmatrix starts anew\n" in watched.text
     assert watched.end() == 130 and processes(real.root) == []

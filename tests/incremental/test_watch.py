@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.incremental.conftest import Project, hear_interrupts, wait_for
+from tests.support.screen import read_all
 from tests.support.watched import Watched
 
 pytestmark = pytest.mark.incremental
@@ -90,7 +91,7 @@ def as_git_checkout(path: Path, text: str) -> None:
 def test_each_way_to_save_gives_one_turn(watched: Watched, project: Project, source: Path) -> None:
     assert project.ran() == ["a.so", "a.pb"]
     ways = [in_place, rename_over, as_vim, deleted_and_back, emptied_and_written, as_git_checkout]
-    for number in range(30):
+    for number in range(300):
         text, before = f"text {number}", len(watched.saved())
         ways[0](source, text)
         wait_for(lambda: watched.idle() and project.read("build/a.pb") == text.upper())  # noqa: B023 - called at once
@@ -148,7 +149,7 @@ def test_a_turn_waits_for_another_doit(project: Project, source: Path) -> None:
     assert f"process {other.pid} (" in watched.text and watched.verdicts() == 1
     project.write("go", "")
     watched.await_verdicts(2)
-    assert other.communicate(timeout=60) and other.returncode == 0 and project.read("build/a.pb") == "TWO"
+    assert other.communicate() and other.returncode == 0 and project.read("build/a.pb") == "TWO"
     assert watched.end() == 130
 
 
@@ -174,9 +175,7 @@ def test_a_signal_ends_all_at_once(project: Project, source: Path, number: int, 
     project.step("verify:a", "spawn", "native/a/kernel.h", "build/a.txt", server=server)
     watched = watch(project, "-n", "2")
     wait_for(lambda: (project.root / "slow.pid").is_file() and project.read("slow.pid") != "")
-    began = time.monotonic()
-    assert watched.end(number) == 130
-    assert time.monotonic() - began < 60  # the step takes 1000 s
+    assert watched.end(number) == 130  # pytest ends a test before the step, which takes 1000 s
     wait_for(left(project))
     assert "interrupted; what had finished is kept" in watched.text and "Traceback" not in watched.text
 
@@ -209,19 +208,24 @@ def test_the_terminal_ends_all(project: Project, source: Path, how: str) -> None
     wait_for(lambda: (project.root / "slow.pid").is_file() and project.read("slow.pid") != "")
     if how == "Ctrl-C":
         os.write(ours, b"\x03")
-        assert process.wait(60) == 130
-        assert b"interrupted; what had finished is kept" in os.read(ours, 1 << 16).replace(b"\r\n", b"\n")
-    os.close(ours)
-    assert process.wait(60) == 130
+        assert process.wait() == 130
+        assert "interrupted; what had finished is kept" in read_all(ours)
+    else:
+        os.close(ours)
+        assert process.wait() == 130
     wait_for(left(project))
 
 
 def test_events_for_programs(project: Project, source: Path) -> None:
-    watched = watch(project, "-r", "jsonl")
+    process = project.popen("watch", "-r", "jsonl", stderr=subprocess.PIPE)
+    watched = Watched(process)
     wait_for(lambda: watched.text.count('"finish"') == 1)
     source.write_text("two")
     wait_for(lambda: watched.text.count('"finish"') == 2)
     assert watched.end() == 130
+    assert process.stderr
+    with process.stderr as errors:  # of a turn that has finished, whose process has not ended yet, too
+        assert errors.read() in ("", "\ninterrupted; what had finished is kept\n")
     events = [json.loads(line) for line in watched.text.splitlines()]
     assert [event["files"] for event in events if event["event"] == "saved"] == [["native/a/kernel.h"]]
     ended = [event["step"] for event in events if event["event"] == "end" and event["outcome"] == "succeeded"]
@@ -256,7 +260,7 @@ def test_settings_that_are_half_written(watched: Watched, project: Project) -> N
 
 def test_a_project_that_is_removed_ends_it(watched: Watched, project: Project) -> None:
     moved = project.root.rename(project.root.with_name("moved"))  # at once: a turn may begin in what is left of it
-    assert watched.process.wait(60) == 1
+    assert watched.process.wait() == 1
     watched.end()
     assert f"doit watch: the project's folder '{project.root}' is gone" in watched.text
     assert "Traceback" not in watched.text

@@ -11,6 +11,7 @@ import subprocess
 import termios
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,7 +70,7 @@ def run(
     os.close(theirs)
     try:
         output = _read(ours, until=time.monotonic() + seconds)
-        code = process.wait(timeout=60)
+        code = process.wait()
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
@@ -88,6 +89,15 @@ def shown(output: str, *, code: int = 0, columns: int = COLUMNS, lines: int = LI
     while rows and not rows[-1]:
         rows.pop()
     return Seen(code, last, tuple(rows), _ESCAPES.sub("", output).replace("\r\n", "\n"))
+
+
+def read_all(terminal: int) -> str:
+    """Return what was printed in a terminal whose programs have ended; one call of read may return a part of it."""
+    parts = []
+    with os.fdopen(terminal, "rb", buffering=0) as printed, suppress(OSError):  # EIO at the end
+        while part := printed.read(1 << 16):
+            parts.append(part)
+    return b"".join(parts).decode()
 
 
 def _read(terminal: int, *, until: float) -> str:

@@ -30,8 +30,9 @@ class Watched:
     def verdicts(self) -> int:
         return len(_VERDICT.findall(self.text))
 
-    def await_verdicts(self, count: int, *, seconds: float = 20) -> None:
-        wait_for(lambda: self.verdicts() >= count, seconds=seconds)
+    def await_verdicts(self, count: int) -> None:
+        wait_for(lambda: self.verdicts() >= count or not self._reader.is_alive())
+        assert self.verdicts() >= count, self.text
 
     def saved(self) -> list[str]:
         """Return what the first line of each turn names."""
@@ -48,6 +49,6 @@ class Watched:
     def end(self, number: int = signal.SIGINT) -> int:
         if self.process.poll() is None:
             self.process.send_signal(number)
-        code = self.process.wait(60)
-        self._reader.join(10)
+        code = self.process.wait()
+        self._reader.join()
         return code
