@@ -26,6 +26,11 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
         "dynamo": "the same of the dynamo exporter",
         "node": "the same of one-node models, of operators that exist in ONNX alone",
     },
+    "tool.opmatrix.matrix": {
+        "torch, ort": "rows of versions that opmatrix has not measured, as `opmatrix probe` writes them ([the matrix]"
+        "(../matrix.md#what-is-legal))",
+        "onnx, onnxscript, python": "the newest that `opmatrix probe` has measured here",
+    },
     "tool.opmatrix.limits": {
         "seconds": "how long a step may run, and how long `doit bench` waits for one peer",
         "megabytes": "how much memory a step may hold, with all that it starts",

@@ -22,7 +22,6 @@ from opmatrix.project.paths import Paths
 from opmatrix.step_log import capture_stdout, last_running, now_running, read_log
 from tests.incremental.conftest import wait_for
 
-
 LONG = 1000  # seconds: longer than pytest lets a test take
 
 
@@ -113,7 +112,9 @@ def test_a_step_that_floods_its_log_is_stopped(pool: Pool, tmp_path: Path, serve
 
 
 def test_output_goes_to_the_log_below_the_command(pool: Pool, tmp_path: Path, server: str | None) -> None:
-    pool.run(["say", "two words", "ü"], server=server, log=tmp_path / "log", seconds=LONG, environment={"COLUMNS": "99"})
+    pool.run(
+        ["say", "two words", "ü"], server=server, log=tmp_path / "log", seconds=LONG, environment={"COLUMNS": "99"}
+    )
     assert (tmp_path / "log").read_text() == f"$ python -m opmatrix say 'two words' 'ü'\ntwo words ü\n99 1 {tmp_path}\n"
 
 

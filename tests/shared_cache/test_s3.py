@@ -18,6 +18,7 @@ from tests.support.nginx import free_port
 from tests.support.projects import ROOT
 
 TOOLS = "OPMATRIX_TOOLS"
+pytestmark = pytest.mark.tools
 SECRETS = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing", "AWS_DEFAULT_REGION": "us-east-1"}
 
 USE = """
