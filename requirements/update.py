@@ -140,6 +140,10 @@ def write(change: Change, root: Path, pinned: Pinned) -> None:
     pin = re.compile(rf"^{change.package}=={old}(?=\s|\+|$)", re.MULTILINE)
     for path in files:
         path.write_text(pin.sub(f"{change.package}=={change.new}", path.read_text()))
+    if change.package in COMMON:
+        newest = re.compile(rf'^(NEWEST = .*"{change.package}": )"[\d.]+"', re.MULTILINE)
+        minor = "{0.major}.{0.minor}".format(Version(change.new))
+        (root / MATRIX).write_text(newest.sub(rf'\g<1>"{minor}"', (root / MATRIX).read_text()))
 
 
 def _add_row(change: Change, root: Path, *, like: Row, row: Row) -> None:

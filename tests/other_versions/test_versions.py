@@ -60,6 +60,21 @@ def test_a_cell_declared_unsupported_that_works_is_a_failure(tmp_path: Path) -> 
     assert said in done.stdout
 
 
+def test_a_cell_that_works_beyond_the_nearest_older_row_is_verified(tmp_path: Path) -> None:
+    """ONNX Runtime 1.31 without a row, and with 1.24 as if it read opset 17 at most."""
+    project = RealProject.make(tmp_path)
+    path = project.root / "pipeline/opmatrix/matrix/cells.py"
+    text = (
+        path.read_text()
+        .replace('    "1.31": Ort(ir=13, opset=26),\n', "")
+        .replace("Ort(ir=13, opset=25)", "Ort(ir=13, opset=17)")
+    )
+    path.write_text(text)
+    done = project.run("verify:group_norm-custom@torch2.13-legacy-opset18-ort1.31")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "not measured: onnxruntime 1.31 is used as 1.24. To measure: opmatrix probe" in done.stdout
+
+
 def test_an_export_by_hand(project: Project, needs: Needs) -> None:
     """A build of torch 2.15 for CUDA warns that it has no triton, in the process that first imports its counter."""
     needs("torch2.15")

@@ -87,7 +87,9 @@ def test_a_newer_python_is_named(paths: Paths, monkeypatch: pytest.MonkeyPatch) 
     assert "python 3.99 is used as 3.13" in measured.unmeasured(measured.read(paths), installed())
 
 
-def test_the_pinned_versions_are_measured(paths: Paths) -> None:
+def test_the_pinned_versions_are_measured(paths: Paths, root: Path) -> None:
+    pins = (root / "requirements/main.in").read_text()
+    assert all(f"\n{name}=={cells.NEWEST[name]}." in pins for name in ("onnx", "onnxscript"))
     assert measured.unmeasured(measured.use_rows(paths, installed()), installed()) == ""
 
 
@@ -107,7 +109,7 @@ def test_the_rows_of_the_project_count(paths: Paths) -> None:
         == "ONNX Runtime 1.31 reads opsets up to 25, not 26"
     )
     assert cells.unshipped_rows("2.99", "1.16") == [
-        str(Torch(legacy=range(7, 21), dynamo=range(18, 27), label=range(21, 24), python=cells.PYTHON))
+        str(Torch(legacy=range(7, 21), dynamo=range(18, 27), label=range(21, 24), python=cells.NEWEST["python"]))
     ]
     assert cells.unshipped_rows("2.13", "1.18") == []
 
@@ -178,7 +180,7 @@ def test_a_row_is_written_and_all_else_stays(tmp_path: Path, before: str) -> Non
         path.write_text(before)
     measured.write(paths, LINES)
     found = measured.read(paths)
-    assert found.ort["1.33"] == Ort(ir=14, opset=27, python=cells.PYTHON) and found.newest == {"onnx": "1.24"}
+    assert found.ort["1.33"] == Ort(ir=14, opset=27, python=cells.NEWEST["python"]) and found.newest == {"onnx": "1.24"}
     after, was = tomllib.loads(path.read_text()), tomllib.loads(before)
     for text in (line for line in before.splitlines() if line.startswith(("#", "[tool", "a =", 'ort."1.40"'))):
         assert text in path.read_text()
@@ -233,7 +235,7 @@ def probed(command: Any, ort: dict[str, int], version: str) -> list[probe.Probed
 
 def test_a_new_version_is_written_into_the_project(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
     command._write(probed(command, {"ir": 15, "opset": 30}, "1.98"))
-    assert measured.read(command._paths).ort == {"1.98": Ort(ir=15, opset=30, python=cells.PYTHON)}
+    assert measured.read(command._paths).ort == {"1.98": Ort(ir=15, opset=30, python=cells.NEWEST["python"])}
     said = capsys.readouterr().out
     assert 'wrote in pyproject.toml, [tool.opmatrix.matrix]:\n  ort."1.98" = { ir = 15, opset = 30 }\n' in said
     assert "note: ONNX Runtime, 1.98: uint16 is not supported: no such type; declared: from 1.16 on" in said

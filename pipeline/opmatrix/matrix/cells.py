@@ -64,8 +64,8 @@ ORT: Mapping[str, Ort] = {
     "1.32": Ort(ir=14, opset=28),
 }
 NODE_OPSETS = range(7, 26)
-# The newest CPython in which this project's tests have run: for newer ones the pins resolve, and nothing is measured.
-PYTHON = "3.13"
+# The newest versions of what has no rows, with which the rows are measured; requirements/update.py raises the first two.
+NEWEST = {"onnx": "1.23", "onnxscript": "0.7", "python": "3.13"}
 # A value of the doit variables torch and ort: all versions whose environment exists, the main one included.
 MADE = "made"
 
@@ -77,10 +77,11 @@ _FIRST_IR = ((21, 10), (19, 9), (15, 8), (12, 7), (11, 6), (10, 5), (9, 4), (0, 
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """The rows of both tables, oldest first."""
+    """The rows of both tables, oldest first. `guessed`: versions, as ``ort1.33``, with the nearest older row."""
 
     torch: Mapping[str, Torch]
     ort: Mapping[str, Ort]
+    guessed: frozenset[str] = frozenset()
 
 
 _rows = Rows(torch=TORCH, ort=ORT)  # of this process: see `use_rows`
@@ -224,6 +225,11 @@ def why_unreadable(cell: Cell) -> str | None:
             f"ONNX Runtime {cell.ort} reads IR versions up to {row.ir}, and the {cell.exporter} exporter writes {found}"
         )
     return None
+
+
+def is_measured(ort: str) -> bool:
+    """Return whether the limits of an ONNX Runtime are measured; otherwise it may read more than its row says."""
+    return ort in _rows.ort and f"ort{ort}" not in _rows.guessed
 
 
 def ir_version(exporter: Exporter, opset: int) -> int:

@@ -22,7 +22,7 @@ from typing import Any
 from opmatrix.errors import UsageError
 from opmatrix.files import write_text
 from opmatrix.matrix import cells
-from opmatrix.matrix.cells import ORT, PYTHON, TORCH, Ort, Rows, Torch, nearest_older
+from opmatrix.matrix.cells import NEWEST, ORT, TORCH, Ort, Rows, Torch, nearest_older
 from opmatrix.project.paths import Paths, shipped
 from opmatrix.project.settings import Versions, pinned_versions, settings
 from opmatrix.version import minor, numbers, older
@@ -32,7 +32,6 @@ MEASURE = "opmatrix probe"
 _OPSETS = ("legacy", "dynamo", "label")
 _FACTORS = ("torch", "ort")
 _PACKAGES = {"torch": "torch", "ort": "onnxruntime"}
-_NEWEST = ("onnx", "onnxscript", "python")
 _NO_DYNAMO = "wrote none of the opsets that `opmatrix probe` tried"
 
 
@@ -49,15 +48,15 @@ def read(paths: Paths) -> Measured:
     """Return the table of the project. Raises UsageError for a value that is not allowed."""
     found = settings(paths, "matrix") if _may_have_table(paths) else {}
     for name in found:
-        if name not in (*_FACTORS, *_NEWEST):
-            allowed = ", ".join((*_FACTORS, *_NEWEST))
+        if name not in (*_FACTORS, *NEWEST):
+            allowed = ", ".join((*_FACTORS, *NEWEST))
             raise UsageError(f"pyproject.toml: {TABLE}: unknown name {name!r}; allowed: {allowed}. `{MEASURE}` writes "
                              "this table")  # fmt: skip
     rows: dict[str, Any] = {factor: found.get(factor, {}) for factor in _FACTORS}
     for factor, table in rows.items():
         if not isinstance(table, dict) or not all(map(_is_version, table)):
             raise _wrong(factor, table, f'rows of minor versions, such as {factor}."1.33"')
-    newest = {name: found[name] for name in _NEWEST if name in found}
+    newest = {name: found[name] for name in NEWEST if name in found}
     for name, version in newest.items():
         if not _is_version(version):
             raise _wrong(name, version, 'a minor version such as "1.24"')
@@ -76,11 +75,14 @@ def use_rows(paths: Paths, versions: Versions | None = None) -> Measured:
     """
     found = read(paths)
     tables: dict[str, dict[str, Any]] = {"torch": {**TORCH, **found.torch}, "ort": {**ORT, **found.ort}}
+    guessed = set()
     for factor, table in tables.items():
         measured = dict(_sorted(table))
-        named = [*pinned_versions(paths, factor), *([_installed(factor, versions)] if versions else [])]
+        named = {*pinned_versions(paths, factor), *([_installed(factor, versions)] if versions else [])}
         table.update({version: nearest_older(factor, measured, version) for version in named})
-    cells.use_rows(Rows(**{factor: dict(_sorted(table)) for factor, table in tables.items()}))
+        guessed |= {f"{factor}{version}" for version in named - measured.keys()}
+    rows = {factor: dict(_sorted(table)) for factor, table in tables.items()}
+    cells.use_rows(Rows(**rows, guessed=frozenset(guessed)))
     return found
 
 
@@ -91,8 +93,8 @@ def unmeasured(found: Measured, versions: Versions) -> str:
         known, version = {*shipped_rows, *getattr(found, factor)}, _installed(factor, versions)
         if version not in known and (nearest := max((v for v in known if older(v, version)), key=numbers, default="")):
             unknown.append(f"{_PACKAGES[factor]} {version} is used as {nearest}")
-    for name in _NEWEST:
-        version, newest = _installed(name, versions), _newest(name, found)
+    for name in NEWEST:
+        version, newest = _installed(name, versions), {**NEWEST, **found.newest}[name]
         if older(newest, version):
             unknown.append(f"{name} {version} is used as {newest}")
     return f"not measured: {', '.join(unknown)}. To measure: {MEASURE}" if unknown else ""
@@ -100,26 +102,13 @@ def unmeasured(found: Measured, versions: Versions) -> str:
 
 def newer(found: Measured, versions: Versions) -> dict[str, str]:
     """Return the lines of the table for what has no rows and is installed in a newer version than was measured."""
-    now = {name: _installed(name, versions) for name in _NEWEST}
-    return {name: f'"{version}"' for name, version in now.items() if older(_newest(name, found), version)}
+    now = {name: _installed(name, versions) for name in NEWEST}
+    return {name: f'"{version}"' for name, version in now.items() if older({**NEWEST, **found.newest}[name], version)}
 
 
 def is_checkout(paths: Paths) -> bool:
     """Return whether the project is the checkout of this opmatrix, whose rows are in opmatrix.matrix.cells."""
     return paths.root / "requirements" == shipped("requirements")
-
-
-def _newest(name: str, found: Measured) -> str:
-    """Return the newest measured version of what has no rows: that of the project or, by default, of opmatrix."""
-    if name in found.newest:
-        return found.newest[name]
-    if name == "python":
-        return PYTHON
-    # Each row of torch is measured with the onnx and the onnxscript that are pinned beside it.
-    pins = shipped("requirements") / f"torch{[*TORCH][-1]}.txt"
-    version = re.search(rf"^{name}==(\S+)", pins.read_text(encoding="utf-8"), re.MULTILINE)
-    assert version, pins
-    return minor(version[1])
 
 
 def _installed(name: str, versions: Versions) -> str:
@@ -167,7 +156,7 @@ def _fields(where: str, row: object, allowed: tuple[str, ...]) -> dict[str, Any]
 
 def _python() -> str:
     """Return the newest CPython that may have wheels: a version that was measured here runs in this Python."""
-    return max((PYTHON, f"{sys.version_info[0]}.{sys.version_info[1]}"), key=numbers)
+    return max((NEWEST["python"], f"{sys.version_info[0]}.{sys.version_info[1]}"), key=numbers)
 
 
 def _is_version(value: object) -> bool:

@@ -23,7 +23,7 @@ from opmatrix.declaration.model_inputs import case_arguments
 from opmatrix.declaration.torch_signature import has_function_body, has_kernel, model_dtypes
 from opmatrix.errors import DataError, UsageError, VerifyError, did_you_mean
 from opmatrix.files import sha256
-from opmatrix.matrix.cells import Cell
+from opmatrix.matrix.cells import Cell, is_measured
 from opmatrix.ort_checks import inferred_shapes
 from opmatrix.ort_checks.crowd import run_concurrently
 from opmatrix.ort_checks.fuzz import Fuzz
@@ -329,7 +329,7 @@ class CellVerifier:
         except VerifyError as error:
             yield from (self._not_run(model, case, error) for case in asked)
             return
-        if declared := self.operator.why_unreadable(self.cell):
+        if is_measured(self.cell.ort) and (declared := self.operator.why_unreadable(self.cell)):
             detail = case_message.reads_although_unreadable(declared)
             yield from (_result(model, case, "failed", detail) for case in asked)
             return
