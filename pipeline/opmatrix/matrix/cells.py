@@ -64,7 +64,7 @@ ORT: Mapping[str, Ort] = {
     "1.32": Ort(ir=14, opset=28),
 }
 NODE_OPSETS = range(7, 26)
-# The newest versions of what has no rows, with which the rows are measured; requirements/update.py raises the first two.
+# The newest versions of what has no rows, with which all rows are measured; requirements/update.py raises two of them.
 NEWEST = {"onnx": "1.23", "onnxscript": "0.7", "python": "3.13"}
 # A value of the doit variables torch and ort: all versions whose environment exists, the main one included.
 MADE = "made"
