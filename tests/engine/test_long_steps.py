@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import io
 import os
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -29,35 +32,49 @@ def task(name: str) -> StepTask:
 
 
 def printed(seconds: dict[str, float], monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return the lines of steps that run one after another, if a line is due every 0.2 s."""
-    monkeypatch.setattr(progress_reporter, "EVERY", 0.2)
-    monkeypatch.setattr(progress_reporter, "_LONG", 0.02)
-    written = io.StringIO()
+    """Return the lines of steps that run one after another. Time passes only where the thread that prints waits, which
+    is this one here."""
+    now, written = [100.0], io.StringIO()
+    monkeypatch.setattr(progress_reporter, "time", SimpleNamespace(monotonic=lambda: now[0]))
     reporter = Progress(written, {"failure_verbosity": 0, "show_out": True})
-    for name, duration in seconds.items():
-        reporter.execute_task(task(name))
-        time.sleep(duration)
-        reporter.add_success(task(name))
-    reporter.complete_run()
-    before = written.getvalue()
-    time.sleep(0.3)
-    assert written.getvalue() == before, "nothing is printed after the end"
-    return [line for line in before.splitlines() if "so far" in line]
+    reporter._lines = threading.Thread()  # which does not start
+
+    def run() -> Iterator[None]:
+        for name, duration in seconds.items():
+            reporter.execute_task(task(name))
+            ends = now[0] + duration
+            while now[0] < ends:
+                yield
+            reporter.add_success(task(name))
+        reporter.execute_task(task("at the end"))
+        now[0] += 1000
+        reporter.complete_run()
+        yield
+
+    def wait(passed: float) -> bool:
+        now[0] += passed
+        return next(steps, "over") == "over"
+
+    steps = run()
+    next(steps)
+    monkeypatch.setattr(reporter._ended_all, "wait", wait)
+    reporter._print_long_steps()
+    assert written.getvalue().endswith("0 steps, all up to date\n"), "nothing is printed after the end"
+    return [line for line in written.getvalue().splitlines() if "so far" in line]
 
 
 def test_a_line_now_and_then(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder.write_text("$ python -m opmatrix data a\n# at case one\n# now 3 of 9 cases\nprinted\n# now 4 of 9 ca")
     os.utime(folder, (time.time() + 5, time.time() + 5))
-    lines = printed({"a": 0.9, "b": 0.1}, monkeypatch)
-    assert 2 <= len(lines) <= 4
-    assert set(lines) == {"[0/0] 0s so far data:a: 3 of 9 cases"} or "1s so far" in lines[-1]
+    lines = printed({"a": 45, "b": 5}, monkeypatch)
+    assert lines == [f"[0/0] {seconds}s so far data:a: 3 of 9 cases" for seconds in (10, 20, 30, 40)]
 
 
 def test_short_steps_print_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert printed({"a": 0.1, "b": 0.1, "c": 0.1}, monkeypatch) == []
+    assert printed({"a": 9, "b": 9, "c": 9}, monkeypatch) == []
 
 
 def test_the_log_of_an_earlier_run_is_not_shown(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder.write_text("# at case one\n")
     os.utime(folder, (1, 1))
-    assert {line.partition("data:a")[2] for line in printed({"a": 0.5}, monkeypatch)} == {""}
+    assert {line.partition("data:a")[2] for line in printed({"a": 45}, monkeypatch)} == {""}

@@ -112,10 +112,9 @@ def test_a_step_that_floods_its_log_is_stopped(pool: Pool, tmp_path: Path, serve
 
 
 def test_output_goes_to_the_log_below_the_command(pool: Pool, tmp_path: Path, server: str | None) -> None:
-    pool.run(
-        ["say", "two words", "ü"], server=server, log=tmp_path / "log", seconds=LONG, environment={"COLUMNS": "99"}
-    )
-    assert (tmp_path / "log").read_text() == f"$ python -m opmatrix say 'two words' 'ü'\ntwo words ü\n99 1 {tmp_path}\n"
+    log = tmp_path / "log"
+    pool.run(["say", "two words", "ü"], server=server, log=log, seconds=LONG, environment={"COLUMNS": "99"})
+    assert log.read_text() == f"$ python -m opmatrix say 'two words' 'ü'\ntwo words ü\n99 1 {tmp_path}\n"
 
 
 def test_a_step_inherits_nothing_from_its_server(pool: Pool, tmp_path: Path, server: str | None) -> None:

@@ -15,6 +15,7 @@ import pytest
 from opmatrix.errors import UsageError
 from opmatrix.shared_cache import http_store, stores
 from opmatrix.shared_cache.stores import Store, StoreError, open_store
+from tests.incremental.conftest import wait_for
 from tests.support.small_servers import CacheServer, cache_server, read_request, socket_server
 
 A = "a" * 64
@@ -144,7 +145,7 @@ def answers(content: bytes) -> Callable[[socket.socket], None]:
     return answer
 
 
-LONG = 60  # seconds for which a slow server goes on: a client with a limit gives it up at once, also on a busy machine
+LONG = 60  # seconds for which a slow server goes on, and then closes the connection, which is another error
 
 
 def drip(connection: socket.socket) -> None:
@@ -171,10 +172,8 @@ def silent(connection: socket.socket) -> None:
 def test_a_slow_server_is_an_error_in_time(answer: Callable[[socket.socket], None], opened: Opened) -> None:
     with socket_server(answer) as url:
         store = opened(url, timeout=0.3)
-        begin = time.monotonic()
         with pytest.raises(StoreError, match=f"^{url}: no answer "):
             store.get("ac", A)
-        assert time.monotonic() - begin < LONG / 4
         store.close()
 
 
@@ -185,10 +184,7 @@ def test_no_thread_is_left_when_a_store_is_closed(opened: Opened) -> None:
             store.get("ac", A)
         assert [t for t in threading.enumerate() if t.name == "shared-cache"]
         store.close()
-        deadline = time.monotonic() + LONG / 4
-        while [t for t in threading.enumerate() if t.name == "shared-cache"] and time.monotonic() < deadline:
-            time.sleep(0.02)
-        assert [t for t in threading.enumerate() if t.name == "shared-cache"] == []
+        wait_for(lambda: not [t for t in threading.enumerate() if t.name == "shared-cache"])
 
 
 def head(text: str) -> bytes:
@@ -243,7 +239,6 @@ def test_a_refused_upload_is_an_error_with_the_servers_reason(opened: Opened) ->
         connection.recv(1000)
         connection.sendall(b"HTTP/1.1 413 Request Entity Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
         connection.shutdown(socket.SHUT_WR)
-        time.sleep(0.3)
 
     message = "PUT of /cas/ is answered with 413 .*nginx: client_max_body_size"
     with socket_server(refuse) as url, pytest.raises(StoreError, match=message):
@@ -285,9 +280,7 @@ def test_a_name_server_that_does_not_answer_is_an_error_in_time(
 ) -> None:
     """No time limit of a socket covers it."""
     waiting = threading.Event()
-    monkeypatch.setattr(http_store.socket, "getaddrinfo", lambda *_: waiting.wait(LONG))
-    begin = time.monotonic()
+    monkeypatch.setattr(http_store.socket, "getaddrinfo", lambda *_: waiting.wait())
     with pytest.raises(StoreError, match=r"^http://cache.example.com: no answer within 0.2 s$"):
         opened("http://cache.example.com", timeout=0.2).get("ac", A)
-    assert time.monotonic() - begin < LONG / 4
     waiting.set()

@@ -30,7 +30,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nginx]:
 
 @pytest.fixture
 def store(server: Nginx) -> Iterator[Store]:
-    store = open_store(f"{server.url}/team/x", timeout=20)
+    store = open_store(f"{server.url}/team/x", timeout=300)
     yield store
     store.close()
 
@@ -77,7 +77,7 @@ def test_eight_threads(store: Store) -> None:
 def test_a_server_that_is_restarted(tmp_path: Path) -> None:
     port = free_port()
     with nginx(tmp_path, port=port) as server:
-        store = open_store(server.url, timeout=20)
+        store = open_store(server.url, timeout=300)
         store.put("ac", KEY, ENTRY)
     with pytest.raises(StoreError, match=rf"^http://127.0.0.1:{port}: Connection refused$"):
         store.get("ac", KEY)
@@ -89,7 +89,7 @@ def test_a_server_that_is_restarted(tmp_path: Path) -> None:
 def test_a_kept_connection_that_a_new_server_does_not_know(tmp_path: Path) -> None:
     port = free_port()
     with nginx(tmp_path, port=port) as server:
-        store = open_store(server.url, timeout=20)
+        store = open_store(server.url, timeout=300)
         store.put("ac", KEY, ENTRY)
     with nginx(tmp_path, port=port):
         assert store.get("ac", KEY) == ENTRY
@@ -99,13 +99,13 @@ def test_a_kept_connection_that_a_new_server_does_not_know(tmp_path: Path) -> No
 def test_what_nginx_refuses_has_a_remedy(tmp_path: Path) -> None:
     small = SERVER.replace("client_max_body_size 2g", "client_max_body_size 1k")
     with nginx(tmp_path / "small", server=small) as server:
-        store = open_store(server.url, timeout=20)
+        store = open_store(server.url, timeout=300)
         with pytest.raises(StoreError, match=r"PUT of /cas/ is answered with 413 .* nginx: client_max_body_size"):
             store.put("cas", DIGEST, BLOB)
         store.put("ac", KEY, ENTRY)
         store.close()
     with nginx(tmp_path / "reads", server=SERVER.replace("dav_methods PUT;", "")) as server:
-        store = open_store(server.url, timeout=20)
+        store = open_store(server.url, timeout=300)
         with pytest.raises(StoreError, match=r'PUT of /ac/ is answered with 405 .* or mode = "read"'):
             store.put("ac", KEY, ENTRY)
         store.close()
@@ -114,10 +114,10 @@ def test_what_nginx_refuses_has_a_remedy(tmp_path: Path) -> None:
 def test_everyone_reads_and_one_user_writes(tmp_path: Path) -> None:
     (tmp_path / "passwords").write_text("ci:{PLAIN}secret\n")
     with nginx(tmp_path, server=WITH_PASSWORDS) as server:
-        writer = open_store(server.url.replace("//", "//ci:secret@"), timeout=20)
+        writer = open_store(server.url.replace("//", "//ci:secret@"), timeout=300)
         writer.put("ac", KEY, ENTRY)
         writer.close()
-        reader = open_store(server.url, timeout=20)
+        reader = open_store(server.url, timeout=300)
         assert reader.get("ac", KEY) == ENTRY
         with pytest.raises(StoreError, match=r"PUT of /ac/ is answered with 401 Unauthorized. Set user:password@ in"):
             reader.put("ac", KEY, b"")
@@ -133,12 +133,12 @@ def test_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = SERVER.replace("8080;", f"8080 ssl; ssl_certificate {tmp_path}/cert.pem; "
                           f"ssl_certificate_key {tmp_path}/key.pem;")  # fmt: skip
     with nginx(tmp_path, server=text, scheme="https") as server:
-        store = open_store(server.url, timeout=20)
+        store = open_store(server.url, timeout=300)
         with pytest.raises(StoreError, match=r"CERTIFICATE_VERIFY_FAILED.*self.signed certificate"):
             store.get("ac", KEY)
         store.close()
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert.pem"))
-        store = open_store(server.url, timeout=20)
+        store = open_store(server.url, timeout=300)
         store.put("cas", DIGEST, BLOB)
         assert store.get("cas", DIGEST) == BLOB
         store.close()

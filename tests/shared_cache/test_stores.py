@@ -22,7 +22,7 @@ A, B = "a" * 64, "b" * 64
 
 @pytest.mark.parametrize("kind", ["ac", "cas"])
 def test_a_folder_returns_what_was_stored(tmp_path: Path, kind: Kind) -> None:
-    store = open_store((tmp_path / "new ö/cache").as_uri(), timeout=5)
+    store = open_store((tmp_path / "new ö/cache").as_uri(), timeout=60)
     assert store.get(kind, A) is None
     store.put(kind, A, b"\0first")
     store.put(kind, A, b"second")
@@ -52,7 +52,7 @@ def test_an_old_file_that_is_read_is_marked_as_used(tmp_path: Path) -> None:
     assert path.stat().st_mtime == pytest.approx(recent)  # reads write nothing but once an hour
     os.utime(path, (old, old))
     store.get("cas", A)
-    assert path.stat().st_mtime == pytest.approx(time.time(), abs=30)
+    assert path.stat().st_mtime > recent
 
 
 def test_writers_of_one_entry_never_show_a_part_of_it(tmp_path: Path) -> None:
@@ -60,15 +60,16 @@ def test_writers_of_one_entry_never_show_a_part_of_it(tmp_path: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from opmatrix.shared_cache.folder_store import FolderStore\n"
         "store = FolderStore(Path(sys.argv[1]))\n"
-        "for n in range(150): store.put('cas', 'a' * 64, sys.argv[2].encode() * 200_000)\n"
+        "while not Path(sys.argv[1], 'stop').exists(): store.put('cas', 'a' * 64, sys.argv[2].encode() * 200_000)\n"
     )
     writers = [subprocess.Popen([sys.executable, "-c", program, str(tmp_path), letter]) for letter in "xy"]
-    store, seen = FolderStore(tmp_path), set()
-    while any(writer.poll() is None for writer in writers):
-        seen.add(store.get("cas", A))
-    assert [writer.returncode for writer in writers] == [0, 0]
-    assert {b"x" * 200_000, b"y" * 200_000} <= seen | {store.get("cas", A)} <= {None, b"x" * 200_000, b"y" * 200_000}
-    assert len([*tmp_path.rglob("*")]) == 2  # cas/, and the one file
+    store, seen, whole = FolderStore(tmp_path), list[bytes | None](), {b"x" * 200_000, b"y" * 200_000}
+    while len(seen) < 300 or not whole <= {*seen}:
+        seen.append(store.get("cas", A))
+    (tmp_path / "stop").touch()
+    assert [writer.wait() for writer in writers] == [0, 0]
+    assert {*seen} <= {None, *whole}
+    assert len([*tmp_path.rglob("*")]) == 3  # cas/, the one file, and stop
 
 
 def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,7 +78,7 @@ def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path, monkeypatch
         raise OSError(28, "No space left on device", str(path))
 
     monkeypatch.setattr(folder_store, "_write", full)
-    store = open_store(tmp_path.as_uri(), timeout=5)
+    store = open_store(tmp_path.as_uri(), timeout=60)
     (tmp_path / "ac").mkdir()
     with pytest.raises(StoreError, match=r"cannot write '.*': No space left on device.*folder of the shared cache"):
         store.put("ac", A, b"content")
@@ -86,23 +87,21 @@ def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path, monkeypatch
 
 def test_a_file_in_place_of_a_folder_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    store = open_store((tmp_path / "file").as_uri(), timeout=5)
+    store = open_store((tmp_path / "file").as_uri(), timeout=60)
     assert store.get("ac", A) is None
     with pytest.raises(StoreError, match=r"cannot write '.*/file/ac': Not a directory. It is the folder of the shared"):
         store.put("ac", A, b"")
     (tmp_path / "ac" / A).mkdir(parents=True)
     with pytest.raises(StoreError, match=r"cannot read '.*' of the shared cache: Is a directory"):
-        open_store(tmp_path.as_uri(), timeout=5).get("ac", A)
+        open_store(tmp_path.as_uri(), timeout=60).get("ac", A)
 
 
 def test_a_folder_that_does_not_answer_is_an_error_in_time(tmp_path: Path) -> None:
     """As one on a network file system whose server is gone: a FIFO without a writer blocks as well."""
     (tmp_path / "ac").mkdir()
     os.mkfifo(tmp_path / "ac" / A)
-    begin = time.monotonic()
-    with pytest.raises(StoreError, match=r"^file:///.*: no answer within 0.2 s$"):
+    with pytest.raises(StoreError, match=r"^file:///.*: no answer within 0.2 s$"):  # without a limit, it never ends
         open_store(tmp_path.as_uri(), timeout=0.2).get("ac", A)
-    assert time.monotonic() - begin < 30  # without a limit, it never ends
     os.close(os.open(tmp_path / "ac" / A, os.O_RDWR | os.O_NONBLOCK))
 
 
@@ -114,9 +113,7 @@ def test_a_process_ends_while_a_store_does_not_answer(tmp_path: Path) -> None:
         f"try: open_store(sys.argv[1], timeout=0.1).get('ac', {A!r})\n"
         "except StoreError: print('error')"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program, tmp_path.as_uri()], capture_output=True, text=True, timeout=20
-    )
+    done = subprocess.run([sys.executable, "-c", program, tmp_path.as_uri()], capture_output=True, text=True)
     assert (done.stdout, done.stderr, done.returncode) == ("error\n", "", 0)
 
 
@@ -131,7 +128,7 @@ def test_a_process_without_another_thread_has_an_error(tmp_path: Path, monkeypat
 
 
 def test_threads_share_a_store(tmp_path: Path) -> None:
-    store = open_store(tmp_path.as_uri(), timeout=10)
+    store = open_store(tmp_path.as_uri(), timeout=60)
     digests = [f"{n:064x}" for n in range(200)]
 
     def work(own: list[str]) -> None:
@@ -180,14 +177,14 @@ def test_a_missing_package_is_an_error_with_the_command(monkeypatch: pytest.Monk
 
 
 def test_fsspec_returns_what_was_stored() -> None:
-    store = open_store("memory://cache/of/a/test", timeout=5)
+    store = open_store("memory://cache/of/a/test", timeout=60)
     assert store.get("ac", A) is None
     store.put("ac", A, b"\0entry")
     assert (store.get("ac", A), store.get("cas", A)) == (b"\0entry", None)
 
 
 def test_an_error_of_fsspec_is_a_store_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    store = open_store("memory://cache/of/a/test", timeout=5)
+    store = open_store("memory://cache/of/a/test", timeout=60)
 
     def refuse(*_: object, **__: object) -> bytes:
         raise RuntimeError("no\nroom")
