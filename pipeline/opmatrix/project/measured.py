@@ -118,12 +118,12 @@ def _installed(name: str, versions: Versions) -> str:
 
 
 def _may_have_table(paths: Paths) -> bool:
-    """Return False if no line of pyproject.toml names `matrix`: tomllib costs each command 2 ms."""
+    """Return False if `matrix` is no key in pyproject.toml: tomllib costs each command 2 ms."""
     try:
         text = (paths.root / "pyproject.toml").read_text(encoding="utf-8")
     except FileNotFoundError:
         return False
-    return bool(re.search(r"^[^#\n]*\bmatrix\b", text, re.MULTILINE))
+    return bool(re.search(r"""^[^#\n]*\bmatrix["']?\s*[].=]""", text, re.MULTILINE))
 
 
 def _torch(where: str, row: object) -> Torch:
