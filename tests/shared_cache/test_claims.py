@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from opmatrix.shared_cache import claims, client
+from opmatrix.shared_cache import claims
 from opmatrix.shared_cache.claims import Claims
-from opmatrix.shared_cache.client import Client
-from opmatrix.shared_cache.settings import CacheSettings
-from opmatrix.shared_cache.stores import Kind
+from tests.incremental.conftest import wait_for
 
 
 class Entries:
@@ -34,27 +31,75 @@ class Entries:
         return lambda: self.results.get(key)
 
 
+class Clock:
+    """The seconds for which runs sleep while they wait. With `watching`, a number of runs that wait: those between the
+    beats of the one that computes, each after a look of every run that waits. A busy machine adds none."""
+
+    def __init__(self) -> None:
+        self.waited = self.beaten = 0.0
+        self.watching, self.looked = 0, set[threading.Thread]()
+
+    def monotonic(self) -> float:
+        return self.beaten if self.watching else self.waited
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(0.001)
+        if threading.current_thread().name != "claims":
+            self.waited += seconds
+            self.looked.add(threading.current_thread())
+            return
+        wait_for(lambda: len(self.looked) >= self.watching)
+        self.looked.clear()
+        self.beaten += seconds
+
+
 @pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, seconds in {"BEAT": 0.05, "DEAD": 0.5, "_POLL": 0.01}.items():
-        monkeypatch.setattr(claims, name, seconds)
+def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
+    made = Clock()
+    with monkeypatch.context() as patched:
+        patched.setattr(claims, "time", made)
+        yield made
+    made.watching = 0  # so that no thread waits any longer
 
 
-def test_of_runs_that_begin_together_one_computes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claims, "_SETTLED", 0.5)  # a busy machine may delay a thread between two requests
-    monkeypatch.setattr(claims, "DEAD", 1.5)
-    store, computed, taken = Entries(), list[int](), list[str | None]()
+def seconds_waited(store: Entries, clock: Clock, *, longest: float = 60) -> float:
+    """Return after how many seconds another run may compute the step."""
+    began = clock.waited
+    assert Claims(store).take("key", store.look("key"), longest=longest) is None
+    return clock.waited - began
+
+
+def test_of_runs_that_begin_together_one_computes(clock: Clock) -> None:
+    all_looked, all_claimed = threading.Barrier(5), threading.Barrier(5)
+
+    class Together(Entries):
+        """All runs find no claim, and claim the step, before one of them reads its claim again."""
+
+        def get_entry(self, key: str) -> bytes | None:
+            found = super().get_entry(key)
+            if threading.current_thread() in {*threads} - claimed:
+                all_looked.wait()
+            return found
+
+        def put_entry(self, key: str, content: bytes) -> None:
+            super().put_entry(key, content)
+            if threading.current_thread() in {*threads} - claimed:
+                all_claimed.wait()
+                claimed.add(threading.current_thread())
+
+    clock.watching, claimed = 4, set[threading.Thread]()
+    store, computed, taken = Together(), list[int](), list[str | None]()
 
     def run(number: int) -> None:
         mine = Claims(store)
-        if (found := mine.take("key", store.look("key"), longest=60)) is None:
+        if (found := mine.take("key", store.look("key"), longest=1e9)) is None:
             computed.append(number)
-            time.sleep(2)  # longer than DEAD: the claim is alive
+            wait_for(lambda: clock.beaten > 2 * claims.DEAD)  # the claim is alive
             store.results["key"] = "result"
             mine.release("key")
         taken.append(found)
 
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(5)]
+    threads = [threading.Thread(target=run, args=(number,), daemon=True) for number in range(5)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -68,38 +113,30 @@ def test_a_result_that_came_meanwhile_is_taken() -> None:
     assert Claims(store).take("key", store.look("key"), longest=60) == "result"
 
 
-def test_the_claim_of_a_killed_run_ends() -> None:
+def test_the_claim_of_a_killed_run_ends(clock: Clock) -> None:
     killed = Claims(store := Entries())
     assert killed.take("key", store.look("key"), longest=60) is None
     killed._mine.clear()  # it beats no more, as a killed process
-    began = time.monotonic()
-    assert Claims(store).take("key", store.look("key"), longest=60) is None
-    assert 0.4 < time.monotonic() - began < 30
+    assert claims.DEAD < seconds_waited(store, clock, longest=600) < 600
 
 
-def test_nobody_waits_for_a_step_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claims, "DEAD", 60)
+def test_nobody_waits_for_a_step_that_failed(clock: Clock) -> None:
     failing = Claims(store := Entries())
     assert failing.take("key", store.look("key"), longest=60) is None
     failing.release("key")
-    began = time.monotonic()
-    assert Claims(store).take("key", store.look("key"), longest=60) is None
-    assert time.monotonic() - began < 30
+    assert seconds_waited(store, clock) < claims.DEAD
 
 
-def test_nobody_waits_for_a_step_whose_result_is_stored_and_of_no_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claims, "DEAD", 60)
+def test_nobody_waits_for_a_step_whose_result_is_stored_and_of_no_use(clock: Clock) -> None:
     done = Claims(store := Entries())
     assert done.take("key", store.look("key"), longest=60) is None
     over = done.end("key")
     assert over and done.end("key") is None
     store.put_entry(*over)
-    began = time.monotonic()
-    assert Claims(store).take("key", store.look("key"), longest=60) is None
-    assert time.monotonic() - began < 30
+    assert seconds_waited(store, clock) < claims.DEAD
 
 
-def test_no_beat_comes_after_the_end_of_a_claim() -> None:
+def test_no_beat_comes_after_the_end_of_a_claim(clock: Clock) -> None:
     """Another run would wait for a step that failed."""
     beating, go = threading.Event(), threading.Event()
 
@@ -107,18 +144,19 @@ def test_no_beat_comes_after_the_end_of_a_claim() -> None:
         def put_entry(self, key: str, content: bytes) -> None:
             if self.entries and not go.is_set():  # the first beat
                 beating.set()
-                go.wait(60)
+                go.wait()
             super().put_entry(key, content)
 
     failing = Claims(store := Slow())
     assert failing.take("key", store.look("key"), longest=60) is None
-    assert beating.wait(60)
+    beating.wait()
     ends = threading.Thread(target=failing.release, args=("key",))
     ends.start()
     time.sleep(0.05)
     go.set()
     ends.join()
-    time.sleep(0.1)  # two beats
+    before = clock.beaten
+    wait_for(lambda: clock.beaten > before + 2 * claims.BEAT)
     claim = failing._read("key")
     assert claim and claim.over
 
@@ -130,14 +168,11 @@ def test_a_run_does_not_wait_for_itself() -> None:
     assert mine.take("key", store.look("key"), longest=60) is None, "such as a second run of the step in doit watch"
 
 
-def test_a_claim_that_never_ends_delays_a_run_by_the_time_limit_of_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_claim_that_never_ends_delays_a_run_by_the_time_limit_of_the_step(clock: Clock) -> None:
     """Who can write to the store can write claims, which nobody signs."""
-    monkeypatch.setattr(claims, "DEAD", 60)
     hostile = Claims(store := Entries())
     assert hostile.take("key", store.look("key"), longest=60) is None
-    began = time.monotonic()
-    assert Claims(store).take("key", store.look("key"), longest=1) is None
-    assert 1 <= time.monotonic() - began < 30
+    assert 1 <= seconds_waited(store, clock, longest=1) < claims.DEAD
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff", b"{}"])
@@ -147,36 +182,8 @@ def test_a_claim_that_cannot_be_read_is_none(content: bytes) -> None:
     assert Claims(store).take("key", store.look("key"), longest=60) is None
 
 
-def test_without_a_store_every_run_computes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claims, "DEAD", 60)
+def test_without_a_store_every_run_computes(clock: Clock) -> None:
     store = Entries()
-    assert Claims(store).take("other", store.look("other"), longest=60) is None
+    assert Claims(store).take("key", store.look("key"), longest=60) is None
     store.lost = True
-    began = time.monotonic()
-    assert Claims(store).take("other", store.look("other"), longest=60) is None
-    assert time.monotonic() - began < 30
-
-
-def test_a_store_that_is_far_away_is_not_slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing asks for a claim ahead of need, so each request takes as long as the way to the store."""
-
-    class Far:
-        url = "https://far.example"
-
-        def get(self, kind: Kind, digest: str, largest: int | None = None) -> bytes | None:
-            time.sleep(0.2)
-            return None
-
-        def put(self, kind: Kind, digest: str, content: bytes) -> None:
-            time.sleep(0.2)
-
-        def close(self) -> None: ...
-
-    monkeypatch.setattr(client, "PATIENCE", 0.6)
-    warned: list[str] = []
-    far = Client(CacheSettings(url=Far.url, mode="write"), Far(), root=tmp_path, warn=warned.append)
-    for _ in range(4):
-        far.get_entry("key")
-        far.put_entry("key", b"claim")
-    far.close()
-    assert not warned
+    assert seconds_waited(store, clock) == 0
