@@ -14,6 +14,7 @@ import pytest
 
 from opmatrix.engine import progress_reporter
 from opmatrix.engine.doit_tasks import StepTask
+from opmatrix.engine.forecast import Expected
 from opmatrix.engine.progress_reporter import Progress
 from opmatrix.project.paths import Paths
 from opmatrix.step import Step
@@ -68,6 +69,16 @@ def test_a_line_now_and_then(folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
     os.utime(folder, (time.time() + 5, time.time() + 5))
     lines = printed({"a": 45, "b": 5}, monkeypatch)
     assert lines == [f"[0/0] {seconds}s so far data:a: 3 of 9 cases" for seconds in (10, 20, 30, 40)]
+
+
+def test_the_live_line_shows_how_far_long_steps_are(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder.write_text("# now 3 of 9 cases\n")
+    monkeypatch.setattr(progress_reporter, "time", SimpleNamespace(monotonic=lambda: 110.0))
+    reporter = Progress(io.StringIO(), {"failure_verbosity": 0, "show_out": True})
+    reporter._running = {"data:a": 100.0, "data:b": 108.5}
+    for usual, shown in ((None, ""), (30.0, " of about 0:30"), (5.0, "")):
+        reporter._expected = Expected({"data:a": usual}, {}, 2) if usual else None
+        assert reporter._long_steps() == [f"data:a 0:10{shown}: 3 of 9 cases"]
 
 
 def test_short_steps_print_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,13 +53,18 @@ def task_steps():
 """
 
 FAKE = """
-import ctypes, os, subprocess, sys, time
+import ctypes, itertools, os, subprocess, sys, time
 from contextlib import suppress
 from pathlib import Path
 from opmatrix.commands.run import Run as RealRun
 
 class Run(RealRun):
     entry = "fake:main"
+
+    def _open_shared(self, *arguments, **options):  # a busy machine makes any store slow
+        from opmatrix.shared_cache import client
+        client.PATIENCE = float(os.environ.get("FAKE_PATIENCE", 500))
+        return super()._open_shared(*arguments, **options)
 
 def main(arguments):
     with open("ran", "a") as log:
@@ -127,24 +132,22 @@ def do_inspect(source, target):
     found += [resource.getrlimit(resource.RLIMIT_NOFILE)]
     Path(target).write_text(repr(found))
 
-def do_core(source, target):  # takes the cores that it was given, and notes when
-    jobs = os.environ["OPMATRIX_JOBS"]
-    began = time.monotonic()
-    time.sleep(0.2)
-    with open("cores", "a") as log:
-        print(jobs, began, time.monotonic(), file=log)
+def do_core(source, target, least="1"):  # takes the cores that it was given until steps have taken so many at once
+    jobs = int(os.environ["OPMATRIX_JOBS"])
+    with open("cores", "a") as log: print(jobs, file=log)
+    while max(itertools.accumulate(map(int, Path("cores").read_text().splitlines()))) < int(least): time.sleep(0.01)
+    with open("cores", "a") as log: print(-jobs, file=log)
     do_copy(source, target)
 
 def do_nap(source, target, seconds="0.1"):
     time.sleep(float(seconds))
     do_copy(source, target)
 
-def do_count(source, target, seconds):
+def do_count(source, target):  # is in its middle until the file go is there
     from opmatrix.progress import Progress
-    progress, ends = Progress(), time.monotonic() + float(seconds)
-    while (left := ends - time.monotonic()) > 0:
-        done = int(10 - 10 * left / float(seconds))
-        progress.show(f"{done} of 10 parts", done, 10)
+    progress = Progress()
+    while not Path("go").exists():
+        progress.show("5 of 10 parts", 5, 10)
         time.sleep(0.05)
     do_copy(source, target)
 
@@ -204,7 +207,7 @@ def do_segfault(source, target):
 def do_hang(source, target):
     Path("slow.pid").write_text(str(os.getpid()))
     print("last words")
-    while True: pass
+    time.sleep(1000)
 
 def do_spawn(source, target):
     process = subprocess.Popen(["sleep", "1000"], start_new_session=True)

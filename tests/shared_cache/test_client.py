@@ -65,7 +65,9 @@ def made(store: SlowStore, warnings: list[str]) -> Client:
     return Client(CacheSettings(url=store.url, mode="write"), store, root=Path("/project"), warn=warnings.append)
 
 
-def test_what_a_step_waits_for_is_asked_before_what_steps_will_need(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_step_waits_for_is_asked_before_what_steps_will_need(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "_THREADS", 1)
     needed = threading.Event()
     store = SlowStore(needed.wait)
