@@ -93,7 +93,7 @@ def test_a_source_is_reverted_after_a_kill_during_a_write(chain: Project) -> Non
     process = chain.start()
     wait_for(lambda: chain.read("build/a.g") != "HELLO ")
     process.kill()
-    process.communicate(timeout=20)
+    process.communicate()
     wait_for(lambda: chain.processes() == [])
     chain.write("a.txt", "hello # one")
     chain.steps[0]["command"] = command
@@ -120,7 +120,7 @@ def test_killed_at_random_moments(project: Project, number: signal.Signals) -> N
             time.sleep(0.005)
         time.sleep(dice.uniform(0, 0.8))
         process.send_signal(number)
-        output, _ = process.communicate(timeout=20)
+        output, _ = process.communicate()
         wait_for(lambda: project.processes() == [])
         assert "Traceback" not in output, output
         done = {name.partition(":")[2] for name in recorded(project)}
@@ -138,7 +138,7 @@ def test_a_killed_step_is_a_failed_step(project: Project) -> None:
     project.step("compile:b", "copy", "a.txt", "build/b.so", server="onnx")
     process = project.start()
     os.kill(int(project.read("slow.pid")), signal.SIGKILL)
-    output, _ = process.communicate(timeout=20)
+    output, _ = process.communicate()
     assert process.returncode == 1 and "compile:a: died of SIGKILL after" in output
     assert (project.root / "build/b.so").exists()
 
@@ -163,7 +163,7 @@ def test_two_runs_at_once(project: Project, task: str) -> None:
     assert second.returncode == 3
     assert second.stderr.startswith(f"another run is at work in {project.root}/build: process {first.pid} (")
     project.write("go", "")
-    first.communicate(timeout=20)
+    first.communicate()
     assert first.returncode == 0
     assert project.doit(task).returncode == 0
     project.ran()
@@ -252,7 +252,7 @@ def inside(project: Project, script: str) -> subprocess.CompletedProcess[str]:
     doit = f"PYTHONDONTWRITEBYTECODE=1 PYTHONPATH={REPOSITORY / 'pipeline'} {sys.executable} -m doit"
     return subprocess.run(
         ["unshare", "-rm", "sh", "-c", script.replace("DOIT", doit)],
-        cwd=project.root, capture_output=True, text=True, timeout=60,
+        cwd=project.root, capture_output=True, text=True,
     )  # fmt: skip
 
 

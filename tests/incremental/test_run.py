@@ -50,11 +50,11 @@ def test_steps_that_die_do_not_stop_the_others(project: Project, server: str | N
     cells(project, a="throw", b="abort", c="segfault", d="hang", e="verify")
     for step in project.steps[:-1]:
         step["server"] = server
-    project.steps[3]["seconds"] = 0.5
+    project.steps[3]["seconds"] = 3
     done = project.doit()
     assert done.returncode == 1
     assert verdict(project, "e") == {"outcome": "verified"}
-    expected = {"a": "out of cheese", "b": "SIGABRT", "c": "SIGSEGV", "d": "did not end within 0.5 s"}
+    expected = {"a": "out of cheese", "b": "SIGABRT", "c": "SIGSEGV", "d": "did not end within 3 s"}
     for name, text in expected.items():
         found = verdict(project, name)
         assert (found["op"], found["lowering"], found["outcome"]) == (name, "custom", "failed")
@@ -166,7 +166,7 @@ def test_a_killed_run_keeps_finished_steps_and_leaves_no_process(
     project.step("compile:a", "spawn", "build/a.g", "build/a.so")
     process = project.start(*options)
     process.send_signal(number)
-    output, _ = process.communicate(timeout=20)
+    output, _ = process.communicate()
     wait_for(lambda: project.processes() == [] and not alive(project.read("left.pid")))
     assert process.returncode == (-9 if number == signal.SIGKILL else 130)
     assert number == signal.SIGKILL or "interrupted; what had finished is kept" in output
@@ -182,7 +182,7 @@ def test_a_run_under_nohup_outlives_its_terminal(project: Project) -> None:
     process = project.start(before=("nohup",))
     process.send_signal(signal.SIGHUP)
     project.write("go", "")
-    output, _ = process.communicate(timeout=60)
+    output, _ = process.communicate()
     assert process.returncode == 0, output
     assert (project.root / "build/a.pb").exists()
 
@@ -211,7 +211,7 @@ def test_a_killed_server_is_a_failed_step(project: Project) -> None:
     child = project.read("slow.pid")
     server = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[1]
     os.kill(int(server), signal.SIGKILL)
-    output, _ = process.communicate(timeout=20)
+    output, _ = process.communicate()
     assert "the onnx server ended while the step ran" in output and process.returncode == 1
     assert (project.root / "build/b.so").exists(), "the server was not started again"
     assert not alive(child)
@@ -233,11 +233,11 @@ def test_a_server_that_still_imports_ends_with_the_run(
     project: Project, number: signal.Signals, options: tuple[str, ...]
 ) -> None:
     project.step("data:b", "copy", "a.txt", "build/b.pb", server="onnx")
-    text = "import os, pathlib, time; pathlib.Path('slow.pid').write_text(str(os.getpid())); time.sleep(60)"
+    text = "import os, pathlib, time; pathlib.Path('slow.pid').write_text(str(os.getpid())); time.sleep(1000)"
     project.write("onnx/__init__.py", text)
     process = project.start(*options)
     process.send_signal(number)
-    process.communicate(timeout=20)
+    process.communicate()
     wait_for(lambda: project.processes() == [])
 
 
@@ -264,7 +264,7 @@ def test_the_second_of_two_runs_names_the_first(project: Project) -> None:
     assert project.doit("clean").returncode == 3
     assert project.doit("list").returncode == 0
     project.write("go", "")
-    first.communicate(timeout=20)
+    first.communicate()
     assert first.returncode == 0
     assert project.doit().stdout == "1 step, all up to date\n"
 

@@ -51,7 +51,7 @@ class Traveller:
             self._bring(Path(path))
         self._name_handwritten()
         log = self.folder / "build/log/step.log"
-        ending = self.pool.run(step.command, server=step.server_name, log=log, seconds=100)
+        ending = self.pool.run(step.command, server=step.server_name, log=log, seconds=500)
         if not ending.done:
             yield f"{step.task} failed: {log.read_text()[-500:]}"
             return
