@@ -33,7 +33,7 @@ def test_what_a_killed_worker_ran_runs_on_another(tmp_path: Path, shop: Shop) ->
         found.kill("one")
         wait_for(lambda: "b.npz" in found.peek("two"))
         found.let_go("two")
-        out, _ = process.communicate(timeout=60)
+        out, _ = process.communicate()
         assert process.returncode == 0, out
         assert shop.read("build/b.onnx") == shop.read("build/b.npz") == "HELLO # A REMARK"
         assert shop.ran() == ["a.h"]
@@ -46,7 +46,7 @@ def test_a_run_whose_only_worker_is_killed_goes_on_here(tmp_path: Path, shop: Sh
         wait_for(lambda: "b.npz" in found.peek("one"))
         (shop.root / "go").touch()
         found.kill("one")
-        out, _ = process.communicate(timeout=60)
+        out, _ = process.communicate()
     assert process.returncode == 0, out
     assert "ran here: no worker is there" in out
     assert shop.read("build/b.onnx") == "HELLO # A REMARK"
@@ -59,7 +59,7 @@ def test_a_run_whose_scheduler_is_killed_goes_on_here(tmp_path: Path, shop: Shop
         wait_for(lambda: "b.npz" in found.peek("one"))
         (shop.root / "go").touch()
         found.scheduler.kill()
-        out, _ = process.communicate(timeout=60)
+        out, _ = process.communicate()
     assert process.returncode == 0, out
     assert out.count("the workers are left out from here on: ") == 1
     assert "Traceback" not in out
@@ -75,7 +75,7 @@ def test_a_worker_with_a_full_disk_loses_nothing(tmp_path: Path, shop: Shop) -> 
     with cluster(tmp_path / "dask") as found:
         found.start("small", before=mount)
         process = shop.popen("--on", found.address, **shop.caching())
-        out, _ = process.communicate(timeout=60)
+        out, _ = process.communicate()
         assert process.returncode == 0, out
         assert "the worker small refused" in out and "data:b: its disk is full" in out
         assert (shop.root / "build/b.npz").stat().st_size == 4 << 20

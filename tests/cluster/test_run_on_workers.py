@@ -145,7 +145,7 @@ def test_ctrl_c_ends_the_step_on_the_worker(here: Cluster, shop: Shop) -> None:
     wait_for(lambda: "b.onnx" in here.peek("one"))
     step = here.slow_step("one")
     process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate()
     assert process.returncode == 130, out
     assert "Traceback" not in out and "left out" not in out, out
     wait_for(lambda: not step.exists())
@@ -173,7 +173,7 @@ def test_sources_that_change_meanwhile_are_refused(here: Cluster, shop: Shop) ->
     wait_for(lambda: "b.g" in here.peek("one"))
     shop.write("b.txt", "edited meanwhile")
     here.let_go("one")
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate()
     assert "refused 1 step: data:b: it would be made from something else (there -> here): b.txt" in out
     assert shop.read("build/b.npz") == "EDITED MEANWHILE"
     assert process.returncode == 0
@@ -205,7 +205,7 @@ def test_ctrl_c_in_a_terminal_ends_the_workers_that_the_run_started(shop: Shop) 
     process = shop.popen("--on", "local:2", before=["setsid"], OPMATRIX_CACHE="")
     wait_for(lambda: any(path.read_text() for path in shop.root.glob("build/workers/**/slow.pid")))
     os.killpg(process.pid, signal.SIGINT)
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate()
     assert process.returncode == 130, out
     assert out.endswith("interrupted; what had finished is kept\n") and "Traceback" not in out, out
     wait_for(lambda: processes(shop.root) == [])

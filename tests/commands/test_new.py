@@ -6,7 +6,6 @@ import fcntl
 import os
 import pty
 import re
-import select
 import signal
 import subprocess
 import sys
@@ -144,23 +143,22 @@ class Terminal:
         os.write(self._master, text.encode())
 
     def press_until_it_ends(self, key: str) -> None:
-        """Press a key again if it arrived between the question and the read, which CPython then does not leave."""
+        """Press a key again if it arrived between the question and the read, which CPython then does not leave; not
+        soon, since a second one would interrupt the end."""
         for _ in range(20):
             self.type(key)
             with suppress(subprocess.TimeoutExpired):
-                self.process.wait(1)
+                self.process.wait(20)
                 return
 
     def end(self) -> int:
         while self._more():
             pass
         os.close(self._master)
-        return self.process.wait(20)
+        return self.process.wait()
 
     def _more(self) -> bool:
         """Read the new output; return False at its end."""
-        if not select.select([self._master], [], [], 20)[0]:
-            return False
         try:
             more = os.read(self._master, 4096)
         except OSError:  # the other end is closed

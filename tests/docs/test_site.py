@@ -36,9 +36,7 @@ def build(folder: Path, text: str, *, others: str = "other\nglossary\n", **envir
     shutil.copy(ROOT / "docs/conf.py", folder / "docs")
     shutil.copytree(ROOT / "docs/site", folder / "docs/site", ignore=shutil.ignore_patterns("*.py", "__pycache__"))
     command = [str(BUILDER), "-W", "-n", "--keep-going", "-q", "-E", "-c", "docs", ".", "build"]
-    done = subprocess.run(
-        command, cwd=folder, env=os.environ | environment, capture_output=True, text=True, timeout=120
-    )
+    done = subprocess.run(command, cwd=folder, env=os.environ | environment, capture_output=True, text=True)
     return done.returncode, done.stderr
 
 

@@ -8,7 +8,6 @@ import platform
 import re
 import shutil
 import sys
-import time
 import venv
 from pathlib import Path
 from types import SimpleNamespace
@@ -175,11 +174,9 @@ TIMEOUT = (
 def test_an_index_that_does_not_answer_is_not_asked_again(paths: VenvPaths, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PIP_TIMEOUT", raising=False)
     monkeypatch.delenv("PIP_DEFAULT_TIMEOUT", raising=False)
-    pip = stub_pip(paths, f"cat <<'END'\n{TIMEOUT}\nEND\nsleep 60")
-    began = time.monotonic()
+    pip = stub_pip(paths, f"cat <<'END'\n{TIMEOUT}\nEND\nsleep 1000")
     with pytest.raises(SetupError, match=r"no network: pip cannot reach mirror\.example \(timed out\)"):
         pip.install("-r", str(bootstrap.LOCK))
-    assert time.monotonic() - began < 20
     arguments = stub_pip(paths, 'echo "$@" > "$0.calls"')
     arguments.install("numpy")
     assert " numpy --timeout 10" in (paths.root / "pip.sh.calls").read_text()

@@ -80,7 +80,6 @@ def write(folder: Path, name: str, proto: Any) -> None:
     (folder / name).write_bytes(proto.SerializeToString())
 
 
-@pytest.mark.timeout(60)
 def test_tensors_without_names_are_taken_in_order(tmp_path: Path) -> None:
     folder = tmp_path / "test_data_set_0"
     for index in (0, 1):

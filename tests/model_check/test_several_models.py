@@ -39,7 +39,7 @@ def check(folder: Path, *words: str) -> tuple[int, str]:
     """Return the exit code and the output of `opmatrix check` in a folder without a project."""
     process = started(folder, *words)
     try:
-        output, errors = process.communicate(timeout=120)
+        output, errors = process.communicate()
     finally:
         process.kill()
     return process.returncode, output + errors
@@ -137,7 +137,7 @@ def test_sigterm_ends_it_as_ctrl_c(tmp_path: Path) -> None:
     try:
         wait_for(runs)
         process.terminate()
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate()
     finally:
         process.kill()
     assert (process.returncode, errors) == (130, "interrupted\n")

@@ -37,7 +37,7 @@ def run(folder: Path, source: str, *arguments: str, static: bool = True) -> subp
     path.write_text(source)
     flags = ("-static",) if static else ()
     subprocess.run(["g++", "-std=c++20", "-O1", "-march=x86-64-v4", *flags, path, "-o", program], check=True)
-    return subprocess.run([*COMMAND, program, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    return subprocess.run([*COMMAND, program, *arguments], cwd=ROOT, capture_output=True, text=True)
 
 
 def test_a_program_has_its_arguments_avx_512_and_its_exit_code(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ class Project:
 
     @classmethod
     def copy(
-        cls, folder: Path, *, operators: Sequence[str] = ("group_norm",), seconds: int = 60, megabytes: int = 8000
+        cls, folder: Path, *, operators: Sequence[str] = ("group_norm",), seconds: int = 300, megabytes: int = 8000
     ) -> Project:
         """Copy the handwritten files of some operators; `seconds` and `megabytes` are the limits of a step."""
         for part in (

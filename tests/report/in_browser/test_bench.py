@@ -46,7 +46,7 @@ return [inner.width, inner.height, found];"""
 
 def shows(page: Page, start: str) -> None:
     """Wait until the first plot's line of text begins so: it is drawn in the next frame."""
-    WebDriverWait(page.driver, 10).until(
+    WebDriverWait(page.driver, 300).until(
         lambda _: page.texts("#bench output")[0].startswith(start), f"{page.texts('#bench output')[0]!r}, not {start!r}"
     )
 
@@ -67,7 +67,7 @@ def shown_with(driver: webdriver.Chrome, folder: Path, *found: Mapping[str, Any]
     driver.get(address)
     page = Page(driver, address)
     if page.all("#bench .plots"):
-        WebDriverWait(driver, 10).until(
+        WebDriverWait(driver, 300).until(
             lambda _: len(page.all("#bench .plots canvas")) == len(page.all("#bench .plot"))
         )
     assert driver.get_log("browser") == []
@@ -179,7 +179,7 @@ def test_the_pointer_reads_a_point_and_the_choices_change_the_plots(driver: webd
     page.all("#bench .plot")[0].send_keys(Keys.ARROW_RIGHT, Keys.ARROW_DOWN)
     shows(page, "n100000_float32, ORT library: 200 µs")
     Select(page.one('#bench select[aria-label="dtype of the times"]')).select_by_visible_text("float64")
-    WebDriverWait(driver, 10).until(lambda _: len(marks(page, "Time", "--dtype-float32")) == 1)
+    WebDriverWait(driver, 300).until(lambda _: len(marks(page, "Time", "--dtype-float32")) == 1)
 
 
 def test_the_table_has_every_value_and_every_reason(driver: webdriver.Chrome, tmp_path: Path) -> None:
@@ -218,6 +218,6 @@ def test_axe_finds_nothing_in_the_times(driver: webdriver.Chrome, tmp_path: Path
     with emulated(driver, width=width, scheme=scheme):
         page = shown_with(driver, tmp_path, timed.document(), second)
         page.run("document.querySelectorAll('#bench details').forEach((d) => { d.open = true; })")
-        WebDriverWait(driver, 10).until(lambda _: len(page.all("#bench .plots canvas")) == 6)
+        WebDriverWait(driver, 300).until(lambda _: len(page.all("#bench .plots canvas")) == 6)
         assert page.run("return document.documentElement.scrollWidth <= innerWidth")
         assert findings(driver) == []

@@ -227,7 +227,7 @@ def test_the_address_holds_the_view(shown: Page) -> None:
     shown.chip("torch", "null")
     shown.chip("torch", "2.6")
     shown.one("td.verified").click()
-    WebDriverWait(shown.driver, 10).until(lambda driver: "cell=" in driver.current_url)
+    WebDriverWait(shown.driver, 300).until(lambda driver: "cell=" in driver.current_url)
     hash_, number, opened = shown.run("return location.hash"), shown.shown(), shown.opened()
     shown.driver.get("about:blank")
     shown.driver.get(shown.address + hash_)
