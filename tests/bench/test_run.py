@@ -106,7 +106,7 @@ def hangs(x: Any) -> None:
 
 
 BENCH = Bench("""
-LIMIT = "\n[tool.opmatrix.limits]\nseconds = 10\n"
+LIMIT = "\n[tool.opmatrix.limits]\nseconds = 30\n"
 
 
 def test_a_peer_that_does_not_return_is_stopped(project: Path) -> None:
@@ -123,9 +123,9 @@ def test_a_peer_that_does_not_return_is_stopped(project: Path) -> None:
         edited(path, "\n    ),\n    peers=(", f"{rows}\n    ),\n    peers=(\n        {peer}"),
         edited(project / "pyproject.toml", "[tool.opmatrix]", f"{LIMIT}\n[tool.opmatrix]"),
     ):
-        done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(command, cwd=project, capture_output=True, text=True)
     assert done.returncode == 18 and done.stderr == (
-        "passes: hang, 1 thread: the peer 'hangs' of ops/passes/bench.py did not return within 10 s and was stopped; "
+        "passes: hang, 1 thread: the peer 'hangs' of ops/passes/bench.py did not return within 30 s and was stopped; "
         "later rows are left out. Fix it, or raise `seconds` in [tool.opmatrix.limits] of pyproject.toml\n"
     )
     found: dict[str, Any] = json.loads(Paths(project).bench_record("passes").read_text())
@@ -147,13 +147,13 @@ STOPPED = (
     ids=["module", "flops", "exit"],
 )
 def test_a_file_that_does_not_return_is_stopped(project: Path, old: str, new: str, error: str) -> None:
-    limit = "\n[tool.opmatrix.limits]\nseconds = 2\n\n[tool.opmatrix]"
+    limit = f"\n[tool.opmatrix.limits]\nseconds = {2 if error == STOPPED else 300}\n\n[tool.opmatrix]"
     with (
         edited(project / "ops/passes/bench.py", old, new),
         edited(project / "pyproject.toml", "[tool.opmatrix]", limit),
     ):
         command = [sys.executable, "-m", "opmatrix", "bench", "passes"]
-        done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, cwd=project, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (18, "", f"ops/passes/bench.py{error}\n")
 
 

@@ -145,8 +145,7 @@ def test_a_job_that_is_killed_is_repeated(jobs: list[Job], tmp_path: Path) -> No
     task_of = {step["writes"][0]: f"{step['group']}:{step['name']}" for step in jobs[1].steps}
     processes = [job.begin("--shard", shard) for job, shard in zip(jobs, SHARDS, strict=True)]
     cells = {task for task in task_of.values() if task.startswith("verify:")}
-    own = lambda: {task_of[path] for path in computed(jobs[1:2])} & cells & stored(tmp_path / "store")  # noqa: E731
-    wait_for(lambda: bool(own()))
+    wait_for(lambda: bool(cells & {task_of[path] for path in computed(jobs[1:2])} & stored(tmp_path / "store")))
     os.killpg(processes[1].pid, signal.SIGKILL)
     processes.pop(1).communicate()
     ended(processes)
