@@ -7,7 +7,6 @@ import os
 import re
 import sys
 import threading
-import time
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,16 +14,18 @@ from pathlib import Path
 
 import pytest
 
+from opmatrix import progress
 from opmatrix.environments.bootstrap import Pip, PipWork, VenvPaths
-from opmatrix.step_log import LOGGED
+from opmatrix.step_log import LOGGED, now_doing
+from tests.incremental.conftest import wait_for
 
 WHEEL = "slow_package-1.0-py3-none-any.whl"
-SECONDS = 3.0  # of the download
 
 
 @contextmanager
-def slow_index(folder: Path) -> Iterator[str]:
-    """Serve a package index with one wheel of 4 MB, slowly; yield its address."""
+def slow_index(folder: Path, shown: list[str]) -> Iterator[str]:
+    """Serve a package index with one wheel of 4 MB, half of it when `shown` has two times that are left; yield its
+    address."""
     wheel = folder / WHEEL
     files = {
         "slow_package/data.bin": os.urandom(4_000_000),
@@ -45,11 +46,11 @@ def slow_index(folder: Path) -> Iterator[str]:
             self.send_header("Content-Type", "application/zip" if body is content else "text/html")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            step = 100_000
-            for start in range(0, len(body), step):
-                self.wfile.write(body[start : start + step])
-                if body is content:
-                    time.sleep(SECONDS * step / len(body))
+            half = len(body) // 2
+            self.wfile.write(body[:half])
+            if body is content:
+                wait_for(lambda: sum("left" in line for line in shown) >= 2)
+            self.wfile.write(body[half:])
 
         def log_message(self, *_: object) -> None: ...
 
@@ -72,18 +73,21 @@ def test_a_download_shows_its_megabytes(
     (tmp_path / "pins.txt").write_text("slow-package==1.0\n")
     paths = VenvPaths(root=tmp_path)
     command = (sys.executable, "-m", "pip")
-    with slow_index(tmp_path) as index, paths.lock.open("w") as lock:
+    shown: list[str] = []
+    monkeypatch.setattr(progress, "now_doing", lambda line: (shown.append(line), now_doing(line)))
+    with slow_index(tmp_path, shown) as index, paths.lock.open("w") as lock:
         pip = Pip(paths=paths, command=command, lock=lock.fileno())
         arguments = ("--index-url", index, "--no-deps", "--no-cache-dir", "--target", str(tmp_path / "into"))
         pip.install(*arguments, "-r", str(tmp_path / "pins.txt"))
-    shown = [line for line in capfd.readouterr().out.splitlines() if "slow_package 1.0: " in line]
+    marks = [line for line in capfd.readouterr().out.splitlines() if "slow_package 1.0: " in line]
     found = [
-        re.fullmatch(r"# now slow_package 1\.0: (\d) of 4 MB(?:, about 0:0\d left)?; package 1 of 1", s) for s in shown
+        re.fullmatch(r"# now slow_package 1\.0: (\d) of 4 MB(?:, about \d+:\d\d left)?; package 1 of 1", s)
+        for s in marks
     ]
     megabytes = [int(match[1]) for match in found if match]
-    assert len(megabytes) == len(shown) and len(megabytes) >= 2
+    assert len(megabytes) == len(marks) and len(megabytes) >= 2
     assert megabytes == sorted(megabytes) and 0 < megabytes[-1] <= 4
-    assert any("left" in line for line in shown)
+    assert any("left" in line for line in marks)
 
 
 @pytest.mark.parametrize(
