@@ -74,7 +74,12 @@ def test_a_download_shows_its_megabytes(
     paths = VenvPaths(root=tmp_path)
     command = (sys.executable, "-m", "pip")
     shown: list[str] = []
-    monkeypatch.setattr(progress, "now_doing", lambda line: (shown.append(line), now_doing(line)))
+
+    def show(line: str) -> None:
+        shown.append(line)
+        now_doing(line)
+
+    monkeypatch.setattr(progress, "now_doing", show)
     with slow_index(tmp_path, shown) as index, paths.lock.open("w") as lock:
         pip = Pip(paths=paths, command=command, lock=lock.fileno())
         arguments = ("--index-url", index, "--no-deps", "--no-cache-dir", "--target", str(tmp_path / "into"))
