@@ -10,11 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 from tests.nightly import is_nightly
 
-# Markers in the order in which tests run; "" is any other test.
-LONG_FIRST = ("independent", "slow", "")
+# Files whose tests share nothing, so that several processes may run them.
+INDEPENDENT = (
+    "tests/benchmarks/test_benchmarks.py",
+    "tests/benchmarks/test_mistakes.py",
+    "tests/docs/test_pages.py",
+    "tests/docs/test_site.py",
+)
+# Files whose tests build this checkout, one after the other.
+OF_CHECKOUT = ("tests/operators/test_cells.py", "tests/test_readme.py")
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -27,20 +35,33 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Resume(Path(path), controller=not hasattr(config, "workerinput")), "resume")
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist appends the group to the name
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Give each test its process and its place: the tests of a file share what they make, so one process runs them,
-    unless the file is `independent`. Long files come first, so that both processes are busy to the end."""
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of the night, and put those first that take long, so that both processes are busy to the end."""
     for item in items:
         if is_nightly(item.nodeid.removeprefix("tests/")):
             item.add_marker("nightly")
-        if not item.get_closest_marker("independent"):
-            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
     items.sort(key=_place)
 
 
 def _place(item: pytest.Item) -> int:
-    return next(n for n, name in enumerate(LONG_FIRST) if not name or item.get_closest_marker(name))
+    return 0 if item.nodeid.startswith(INDEPENDENT) else 1 if item.get_closest_marker("slow") else 2
+
+
+class Groups(LoadScopeScheduling):
+    """Gives the tests of a file to one process, since they share what they make, and those of some files one by one.
+
+    As xdist 3.8's ``--dist loadgroup``, which pytest 9.2 breaks: it no longer takes names that a plugin changes.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        if nodeid.startswith(INDEPENDENT):
+            return nodeid
+        file = nodeid.partition("::")[0]
+        return OF_CHECKOUT[0] if file in OF_CHECKOUT else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Groups:
+    return Groups(config, log)
 
 
 class Resume:
@@ -57,7 +78,6 @@ class Resume:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(f"{self._commit}\n")
 
-    @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         left = [item for item in items if item.nodeid not in self._passed]
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid in self._passed])
@@ -67,12 +87,7 @@ class Resume:
         ended = report.when == "call" or report.skipped
         if self._controller and ended and not report.failed:
             with self._path.open("a") as file:
-                file.write(f"{without_group(report.nodeid)}\n")
-
-
-def without_group(name: str) -> str:
-    """Return the name of a test without the group that xdist appends: ``a.py::test`` for ``a.py::test@a.py``."""
-    return name.rpartition("@")[0] if name.rfind("@") > name.rfind("]") else name
+                file.write(f"{report.nodeid}\n")
 
 
 @pytest.fixture(scope="session")

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
 from tests import conftest
-from tests.conftest import Resume, pytest_collection_modifyitems, without_group
+from tests.conftest import Groups, Resume, pytest_collection_modifyitems
 from tests.nightly import KEPT, NIGHTLY, is_nightly
 
 ROOT = Path(__file__).parents[1]
@@ -39,34 +43,49 @@ class Item:
     def get_closest_marker(self, name: str) -> bool:
         return name in self.markers
 
-    def add_marker(self, marker: Any) -> None:
-        self.markers.add(marker if isinstance(marker, str) else f"{marker.name}={marker.args[0]}")
+    def add_marker(self, marker: str) -> None:
+        self.markers.add(marker)
 
 
-def test_files_stay_together_and_long_ones_come_first() -> None:
+def test_long_tests_come_first_and_those_of_the_night_are_marked() -> None:
     items: list[Any] = [
         Item("tests/a.py::test_one"),
         Item("tests/b.py::test_slow", "slow"),
-        Item("tests/docs/test_pages.py::test_a_page_is_true[docs/ship.md]", "independent"),
+        Item("tests/docs/test_pages.py::test_a_page_is_true[docs/ship.md]"),
         Item("tests/a.py::test_two"),
     ]
-    pytest_collection_modifyitems(SimpleNamespace(), items)  # type: ignore[arg-type]  # it reads none of it
-    assert [item.nodeid.partition("/")[2][0] for item in items] == ["d", "b", "a", "a"]
-    assert items[0].markers == {"independent", "nightly"}
-    assert items[1].markers == {"slow", "xdist_group=tests/b.py"}
-    assert items[2].markers == items[3].markers == {"xdist_group=tests/a.py"}
+    pytest_collection_modifyitems(items)
+    assert [item.nodeid[6] for item in items] == ["d", "b", "a", "a"]
+    assert [item.markers for item in items] == [{"nightly"}, {"slow"}, set(), set()]
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"),
+    ("name", "scope"),
     [
-        ("tests/a.py::test_x@tests/a.py", "tests/a.py::test_x"),
-        ("tests/a.py::test_x[op@torch2.13]@tests/a.py", "tests/a.py::test_x[op@torch2.13]"),
-        ("tests/a.py::test_x[op@torch2.13]", "tests/a.py::test_x[op@torch2.13]"),
+        ("tests/a.py::test_x[op@torch2.13::y]", "tests/a.py"),
+        ("tests/docs/test_pages.py::test_x[docs/a.md]", "tests/docs/test_pages.py::test_x[docs/a.md]"),
+        ("tests/test_readme.py::test_x", "tests/operators/test_cells.py"),
+        ("tests/operators/test_cells.py::test_x", "tests/operators/test_cells.py"),
     ],
 )
-def test_the_group_of_a_test(name: str, expected: str) -> None:
-    assert without_group(name) == expected
+def test_the_tests_of_a_file_run_in_one_process(name: str, scope: str) -> None:
+    groups = Groups.__new__(Groups)
+    assert groups._split_scope(name) == scope
+
+
+def test_the_processes_of_a_run(tmp_path: Path) -> None:
+    """With xdist and pytest as they are installed: two files are divided, and no file is."""
+    (tmp_path / "conftest.py").write_text((ROOT / "tests/conftest.py").read_text())
+    test = "def test_{}(record_property):\n    import os; record_property('process', os.getpid())\n"
+    for name in ("test_one.py", "test_two.py"):
+        (tmp_path / name).write_text("".join(map(test.format, range(4))))
+    options = ["-c", os.devnull, "--rootdir", tmp_path, "-n", "2", "--dist", "loadscope"]
+    command = [sys.executable, "-m", "pytest", *options, "--junitxml", tmp_path / "found.xml", tmp_path]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    cases = [*ElementTree.parse(tmp_path / "found.xml").iter("testcase")]
+    used = {(case.get("classname"), found.get("value")) for case in cases for found in case.iter("property")}
+    assert len(cases) == 8 and len(used) == 2
 
 
 def passed(name: str, *, failed: bool = False) -> Any:
@@ -84,10 +103,10 @@ def test_a_run_goes_on_at_the_same_commit_alone(tmp_path: Path, monkeypatch: pyt
     path, commit = tmp_path / "nightly/tests", ["abc"]
     monkeypatch.setattr(conftest.subprocess, "run", lambda *_, **__: SimpleNamespace(stdout=f"{commit[0]}\n"))
     first = Resume(path, controller=True)
-    first.pytest_runtest_logreport(passed("a::x@a"))
-    first.pytest_runtest_logreport(passed("a::y@a", failed=True))
+    first.pytest_runtest_logreport(passed("a::x"))
+    first.pytest_runtest_logreport(passed("a::y", failed=True))
     assert left(path, ["a::x", "a::y", "b::z"]) == ["a::y", "b::z"]
-    Resume(path, controller=True).pytest_runtest_logreport(passed("a::y@a"))
+    Resume(path, controller=True).pytest_runtest_logreport(passed("a::y"))
     assert left(path, ["a::x", "a::y", "b::z"]) == ["b::z"]
     for other in ("abc-dirty", "def", "abc"):
         commit[0] = other

@@ -12,7 +12,7 @@ import pytest
 
 from tests.incremental.conftest import REPOSITORY
 
-pytestmark = [pytest.mark.incremental, pytest.mark.independent]
+pytestmark = pytest.mark.incremental
 
 BENCHMARKS = REPOSITORY / "benchmarks"
 PARTS = {"measuring", "plot", "toy"}  # modules that the programs import

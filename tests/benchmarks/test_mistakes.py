@@ -20,7 +20,7 @@ sys.path.insert(0, str(REPOSITORY / "benchmarks"))
 
 import mistakes
 
-pytestmark = [pytest.mark.incremental, pytest.mark.independent]
+pytestmark = pytest.mark.incremental
 
 # The command that meets a mistake in a project where nothing is built, in place of the usual one.
 ALONE: dict[str, tuple[str, ...]] = {

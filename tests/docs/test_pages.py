@@ -14,8 +14,6 @@ from tests.docs.project import with_wheel
 from tests.docs.walk import walk
 from tests.support.wheels import build_wheel
 
-pytestmark = pytest.mark.independent
-
 
 def to_walk() -> Iterator[Page]:
     """Yield the pages with steps; a page that breaks the convention fails in a test of its own."""

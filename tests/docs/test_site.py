@@ -16,7 +16,7 @@ from tests.support.projects import write_files
 BUILDER = Path(os.environ.get("TOX_ENV_DIR", "/nowhere")) / "bin/sphinx-build"
 SOUND = "[file](../run), [folder](../ops), [page](other.md#a-heading), [other](../ops/x/README.md), [here](#faults)"
 pytestmark = [
-    pytest.mark.independent,
+    pytest.mark.tools,
     pytest.mark.skipif(not BUILDER.is_file(), reason="needs Sphinx: ./run tox run -e docs"),
 ]
 

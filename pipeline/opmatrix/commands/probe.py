@@ -41,7 +41,7 @@ class Probe(Run):
     """Run the steps of the group `probe`, which measure, and compare the tables with what they measured."""
 
     name = GROUP
-    doc_purpose = "measure opsets, IR versions and dtypes of torch and ONNX Runtime; write rows of new versions"
+    doc_purpose = "measure what torch and ONNX Runtime support, and write rows of new versions"
     doc_usage = ""
     doc_description = (
         f"Exports and runs tiny models at every opset. In a project, {measured.TABLE} of pyproject.toml then has a row "
