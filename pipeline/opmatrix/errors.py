@@ -113,7 +113,7 @@ class NoEnvironmentError(OpmatrixError, exit_code=13, of_machine=True):
 
 
 class ProbeError(OpmatrixError, exit_code=14):
-    """What `doit probe` measured differs from the table of legal cells, or could not be measured."""
+    """What `doit probe` measures differs from the table of legal cells, or is not measured."""
 
 
 class DistError(OpmatrixError, exit_code=16):
