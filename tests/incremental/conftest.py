@@ -136,6 +136,7 @@ def do_core(source, target, least="1"):  # takes the cores that it was given unt
     jobs = int(os.environ["OPMATRIX_JOBS"])
     with open("cores", "a") as log: print(jobs, file=log)
     while max(itertools.accumulate(map(int, Path("cores").read_text().splitlines()))) < int(least): time.sleep(0.01)
+    time.sleep(0.2)  # in which others take what is free
     with open("cores", "a") as log: print(-jobs, file=log)
     do_copy(source, target)
 

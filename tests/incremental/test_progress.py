@@ -169,7 +169,7 @@ def test_no_more_cores_than_requested(project: Project) -> None:
     """With 6: a compile step may start 3 processes if cores are free, and other steps get the rest."""
     for i in range(3):
         for group, target in (("compile", f"build/c{i}"), ("data", f"build/d{i}")):
-            project.step(f"{group}:{i}", "core", "a.txt", target)["command"].append("4")
+            project.step(f"{group}:{i}", "core", "a.txt", target)["command"].append("6")
     assert project.doit("-n", "6").returncode == 0, "free cores are used"
     taken = [*map(int, project.read("cores").splitlines())]
     assert max(accumulate(taken)) <= 6
