@@ -32,8 +32,8 @@ def test_a_signal_in_a_destructor_is_not_the_last() -> None:
     began = time.process_time()
     with pytest.raises(TooSlow), cpu_limit(0.01):
         Slow()
-        spin(10)
-    assert time.process_time() - began < 5
+        spin(1000)
+    assert time.process_time() - began < 500
 
 
 def test_what_is_fast_goes_through_and_the_timer_is_off() -> None:
