@@ -25,6 +25,7 @@ NIGHTLY = (
     "other_versions/*::*[2.9*",
     "other_versions/*::*[2.15*",
     "other_versions/*::*[1.21]",
+    "other_versions/test_versions.py::test_both_exporters_of_several_torches_give_the_same_nodes",
     "other_versions/test_versions.py::test_one_library_serves_every_onnx_runtime",
     "wheel/test_use.py::test_one_wheel_serves_*",
     # One capability of a declaration, once more with a second binding, exporter, dtype or fault.
