@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Generator
@@ -26,12 +27,8 @@ OF_CHECKOUT = ("tests/operators/test_cells.py", "tests/test_readme.py")
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--resume", metavar="FILE", help="leave out what passed at this commit, as FILE lists it")
-
-
 def pytest_configure(config: pytest.Config) -> None:
-    if path := config.getoption("--resume"):
+    if path := os.environ.get("OPMATRIX_RESUME"):  # an option of a conftest.py is unknown to the processes of xdist
         config.pluginmanager.register(Resume(Path(path), controller=not hasattr(config, "workerinput")), "resume")
 
 
@@ -65,7 +62,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Groups:
 
 
 class Resume:
-    """Keeps the names of the tests that passed at a commit, and leaves them out of the next run at that commit."""
+    """Keeps the names of the tests that passed at a commit, and leaves them out of the next run at that commit. The file
+    is named by OPMATRIX_RESUME."""
 
     def __init__(self, path: Path, *, controller: bool) -> None:
         described = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
