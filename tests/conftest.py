@@ -62,8 +62,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Groups:
 
 
 class Resume:
-    """Keeps the names of the tests that passed at a commit, and leaves them out of the next run at that commit. The file
-    is named by OPMATRIX_RESUME."""
+    """Keeps the names of the tests that passed at a commit in a file, and leaves them out of the next run there."""
 
     def __init__(self, path: Path, *, controller: bool) -> None:
         described = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
@@ -80,6 +79,10 @@ class Resume:
         left = [item for item in items if item.nodeid not in self._passed]
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid in self._passed])
         items[:] = left
+
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and self._passed:  # nothing is left
+            session.exitstatus = pytest.ExitCode.OK
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         ended = report.when == "call" or report.skipped
