@@ -99,6 +99,13 @@ def left(path: Path, names: list[str]) -> list[str]:
     return [item.nodeid for item in items]
 
 
+def ended(path: Path) -> int:
+    """Return the exit code of a run without tests."""
+    session: Any = SimpleNamespace(exitstatus=5)
+    Resume(path, controller=False).pytest_sessionfinish(session, 5)
+    return int(session.exitstatus)
+
+
 def test_a_run_goes_on_at_the_same_commit_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, commit = tmp_path / "nightly/tests", ["abc"]
     monkeypatch.setattr(conftest.subprocess, "run", lambda *_, **__: SimpleNamespace(stdout=f"{commit[0]}\n"))
@@ -108,6 +115,7 @@ def test_a_run_goes_on_at_the_same_commit_alone(tmp_path: Path, monkeypatch: pyt
     assert left(path, ["a::x", "a::y", "b::z"]) == ["a::y", "b::z"]
     Resume(path, controller=True).pytest_runtest_logreport(passed("a::y"))
     assert left(path, ["a::x", "a::y", "b::z"]) == ["b::z"]
+    assert [ended(path), ended(tmp_path / "other")] == [0, 5], "nothing is left, and nothing was found"
     for other in ("abc-dirty", "def", "abc"):
         commit[0] = other
         Resume(path, controller=True)
