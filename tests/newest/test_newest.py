@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -73,11 +74,11 @@ def test_the_quick_start_with_the_newest_packages(tmp_path: Path, monkeypatch: p
     constraints = tmp_path / "constraints.txt"
     constraints.write_text("".join(f"{name}=={version.partition('+')[0]}\n" for name, version in pins().items()))
     new: list[str] = []
-    said = attempt(lambda: Installation.make(tmp_path / "newest", wheel), tmp_path / "with-newest", new)
+    said = attempt(partial(Installation.make, tmp_path / "newest", wheel), tmp_path / "with-newest", new)
     print(*new, sep="\n")
 
     def pinned() -> str:
-        install = lambda: Installation.make(tmp_path / "pinned", wheel, constraints=constraints)  # noqa: E731
+        install = partial(Installation.make, tmp_path / "pinned", wheel, constraints=constraints)
         return attempt(install, tmp_path / "with-pinned", [])
 
     judge(said, new, pinned, strict=STRICT)

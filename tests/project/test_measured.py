@@ -206,7 +206,7 @@ def test_a_written_row_is_read_again() -> None:
         given = tomllib.loads(text)["x"]
         read = measured._torch("x", given) if isinstance(row, Torch) else measured._ort("x", given)
         reason = {"no_dynamo": row.no_dynamo} if isinstance(row, Torch) else {}
-        assert replace(read, python=row.python, **reason) == row  # type: ignore[type-var]
+        assert replace(read, python=row.python, **reason) == row
 
 
 # The command, without the steps that measure.
