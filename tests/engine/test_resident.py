@@ -95,3 +95,20 @@ def test_a_turn_that_does_not_hear_it_must_end_is_killed(start: Start) -> None:
     watched = start(turn=f"signal.signal(signal.SIGINT, signal.SIG_IGN); {BEGAN}; time.sleep(1000)")
     watched.end(signal.SIGINT)
     assert watched.text == "130 True\n", "which is interrupted, as one that ends in time"
+
+
+def test_settings_that_are_broken_before_the_first_turn_has_ended(tmp_path: Path, start: Start) -> None:
+    """Only a usage error of the command line ends the process."""
+    project, second = tmp_path / "project", tmp_path / "second"
+    name = "Path('../second').write_text(str(os.getpid()))"
+    watched = start(
+        turn=f"{BEGAN}\n    if Path('broken').exists():\n        {name}\n        return 2\n    time.sleep(1000)",
+        say="print(files[0].name, flush=True)",
+    )
+    (project / "broken").touch()
+    (project / "pyproject.toml").write_text("# saved")
+    wait_for(lambda: second.exists() and second.read_text() != "")
+    wait_for(lambda: not Path("/proc", second.read_text()).exists())
+    (project / "ops/spec.py").write_text("# saved")
+    wait_for(lambda: "spec.py\n" in watched.text or watched.process.poll() is not None)
+    assert watched.process.poll() is None, watched.text

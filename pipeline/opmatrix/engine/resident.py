@@ -51,6 +51,7 @@ class Loop:
         self._servers = KeptServers(paths, entry=entry)
         self._ahead: tuple[str, ...] = ()  # the servers that the steps of the last turn may need
         self._reads: tuple[str, ...] = ()  # folders and files outside ops/ and native/ that the steps read
+        self._first = True  # whether the command line may be wrong: no turn ended, and nothing was saved
         self._process: int | None = None  # the turn that runs
         self._requests: socket.socket | None = None  # its messages
         self._signals: list[int] = []  # those that ask this process to end
@@ -81,7 +82,7 @@ class Loop:
                 self._servers.close()
 
     def _wait(self) -> int:
-        first, looks_again = True, False
+        looks_again = False
         self._watch()
         self._begin()
         while not self._signals:
@@ -93,9 +94,9 @@ class Loop:
             if self._requests in ready:
                 self._answer()
             if (code := self._ended()) is not None:
-                if first and code == UsageError.exit_code:
+                if self._first and code == UsageError.exit_code:
                     return code
-                first = False
+                self._first = False
                 self._servers.start(self._ahead)  # one may have crashed
             if self._watcher in ready:
                 self._await_quiet()
@@ -149,6 +150,7 @@ class Loop:
         now = self._settled(sources.marks)
         if saved := changed(self._seen, now):
             self._stop_turn()
+            self._first = False
             self._seen = now
             self._say([Path(path) for path in saved])
             self._begin()
