@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeVar, cast
 
 from opmatrix.errors import UsageError, did_you_mean
@@ -99,9 +99,12 @@ def use_rows(used: Rows) -> None:
 
 
 def unshipped_rows(torch: str | None, ort: str | None) -> list[str]:
-    """Return the rows of two versions that are not in TORCH and ORT: results depend on them, as on this module."""
+    """Return the rows of two versions that are not in TORCH and ORT: results depend on them, as on this module.
+
+    Without `python`, which chooses cells and changes no result.
+    """
     found = (_rows.torch.get(torch or ""), TORCH.get(torch or "")), (_rows.ort.get(ort or ""), ORT.get(ort or ""))
-    return [str(used) for used, shipped in found if used and used != shipped]
+    return [str(replace(used, python="")) for used, shipped in found if used and used != shipped]
 
 
 def environment_names() -> list[str]:
