@@ -184,24 +184,39 @@ void normalize(const T* x, std::int64_t count, std::int64_t room, const Line<T, 
   }
 }
 
-/// The same for a T of two bytes, in float by `rough`. Where the bias cancels the product, errors of float would be
-/// left: there in double, by the line that `exact` returns.
+/// Whether the errors of float in these results, of a T of two bytes, are at most 0.05 units in the last place of T:
+/// not where the bias cancels the product.
+template <typename T, typename V>
+[[gnu::always_inline]] inline auto exact_enough(V found, V bias) {
+  constexpr float kLeast = 0x1p-18F / std::numeric_limits<T>::epsilon();
+  return simd::abs(found) >= simd::abs(bias) * kLeast;
+}
+
+/// Normalizes 2 * N elements of a T of two bytes in float by `rough`, and in double by the line that `exact` returns
+/// where float is not exact enough.
+template <int N, typename T, typename Exact>
+[[gnu::always_inline]] inline void normalize_some(const T* x, const Line<T, float>& rough, const Exact& exact, T* y) {
+  const auto bias = simd::broadcast<float, N>(rough.bias);
+  const auto from = simd::load_pair<float, N>(x);
+  const simd::Pair<float, N> found = {rough(from.a), rough(from.b)};
+  simd::store_pair(y, found);
+  if (!simd::all(exact_enough<T>(found.a, bias) & exact_enough<T>(found.b, bias)))
+    normalize<false>(x, 2 * N, 2 * N, exact(), y);
+}
+
+/// The same for `count` elements. `room` and the next group are as in `normalize`.
 template <typename T, typename Exact>
 [[gnu::always_inline]] inline void normalize_in_float(const T* x, std::int64_t count, std::int64_t room,
                                                       const Line<T, float>& rough, const Exact& exact,
                                                       T* __restrict__ y) {
-  constexpr std::int64_t kStep = 2 * kFloats;
-  // From here on, the errors of float are at most 0.05 units in the last place of T.
-  constexpr float kLeast = 0x1p-18F / std::numeric_limits<T>::epsilon();
-  const auto least = simd::abs(simd::broadcast(rough.bias)) * kLeast;
   std::int64_t i = 0;
-  for (; i + kStep <= count; i += kStep) {
+  for (; i + 2 * kFloats <= count; i += 2 * kFloats) {
     __builtin_prefetch(x + i + rough.ahead);
-    const auto from = simd::load_pair<float>(x + i);
-    const simd::Pair<float> found = {rough(from.a), rough(from.b)};
-    simd::store_pair(y + i, found);
-    if (!simd::all((simd::abs(found.a) >= least) & (simd::abs(found.b) >= least)))
-      normalize<false>(x + i, kStep, kStep, exact(), y + i);
+    normalize_some<kFloats>(x + i, rough, exact, y + i);
+  }
+  if (i + kFloats <= count) {
+    normalize_some<kFloats / 2>(x + i, rough, exact, y + i);
+    i += kFloats;
   }
   if (i < count) normalize<false>(x + i, count - i, room - i, exact(), y + i);
 }
@@ -268,11 +283,35 @@ void normalize_group(const T* x, std::int64_t channels, std::int64_t pixels, con
     const auto factors = simd::convert<float>(line.factor);
     const auto biases = simd::convert<float>(line.bias - line.factor * (m.mean - static_cast<double>(near)));
     const bool fits = sizeof(T) == 2 && fits_float(rate, line.factor);
+    // Channels of 4 to 16 elements are common, as in the last layers for images: their loops are without inner ones.
+    const auto exact = [&](int k) __attribute__((always_inline)) {
+      return Line<T, double>{unit, line.shift[k], step, line.factor[k], line.bias[k], count};
+    };
+    if constexpr (sizeof(T) == 2 && kFloats >= 8) {
+      if (fits && pixels == 16) {
+        for (int k = 0; k < kLanes && k < left; ++k) {
+          const Line<T, float> rough = {1, near, 1, factors[k], biases[k], count};
+          const std::int64_t begin = (c + k) * pixels;
+          normalize_some<8>(x + begin, rough, [&] { return exact(k); }, y + begin);
+        }
+        continue;
+      }
+    }
     for (int k = 0; k < kLanes && k < left; ++k) {
       const std::int64_t begin = (c + k) * pixels;
-      const auto one = [&] { return Line<T, double>{unit, line.shift[k], step, line.factor[k], line.bias[k], count}; };
+      const auto one = [&] { return exact(k); };
       if (pixels <= kLanes && begin + kLanes <= count) {
+        if constexpr (sizeof(T) == 2) {
+          const auto found = (simd::load<float, kLanes>(x + begin) - near) * factors[k] + biases[k];
+          simd::store(y + begin, found);
+          if (fits && simd::all(exact_enough<T>(found, simd::broadcast<float, kLanes>(biases[k])))) continue;
+        }
         simd::store(y + begin, one()(simd::load<double>(x + begin)));
+        continue;
+      }
+      if (sizeof(T) > 2 && !kPast && pixels == 2 * kLanes) {
+        simd::store(y + begin, one()(simd::load<double>(x + begin)));
+        simd::store(y + begin + kLanes, one()(simd::load<double>(x + begin + kLanes)));
         continue;
       }
       if constexpr (sizeof(T) == 2) {
