@@ -2,6 +2,7 @@
 
     ./run python benchmarks/kernels.py                        all operators, 15 minutes
     ./run python benchmarks/kernels.py group_norm --threads 1
+    ./run python benchmarks/kernels.py group_norm --threads 1 --level 3   operators and torch at x86-64-v3, AVX2
     ./run python benchmarks/kernels.py --plot docs/images     also draws the ratios, by the number of elements
 
 The operators are compiled from the working tree, in a folder of their own. Each part is a process in which an operator
@@ -48,6 +49,7 @@ SHAPES = (
 MEANS = (0.0, 1.0, 1000.0)
 COUNTS = (1, 10, 100, 1000, 5000, 30000)
 FLOOR = measuring.ROOT / "benchmarks/peer/kernels_floor.cc"
+LEVELS = {"2": "default", "3": "avx2", "4": "avx512"}  # of x86-64: torch's names
 SIZES = (1000, 30_000, 1_000_000, 8_000_000)
 Call = Callable[[], Any]
 
@@ -483,6 +485,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; without, all")
     parser.add_argument("--threads", type=int, nargs="*", default=[1, 2])
+    parser.add_argument("--level", choices=LEVELS, help="of x86-64, for operators and torch; default: the processor's")
     parser.add_argument("--seconds", type=float, default=0.5, help="for each row")
     parser.add_argument("--plot", type=Path, metavar="FOLDER")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all ratios")
@@ -503,6 +506,8 @@ def main() -> int:
     unknown = [part for part in options.parts if part not in PARTS]
     if unknown:
         parser.error(f"unknown part {unknown[0]!r}. Parts are {', '.join(PARTS)}")
+    if options.level:
+        os.environ |= {"OPMATRIX_CPU_LEVEL": options.level, "ATEN_CPU_CAPABILITY": LEVELS[options.level]}
     parts = options.parts or list(PARTS)
     names = [name for name in OPERATORS if any(part.startswith(name) for part in parts)]
     results: list[Result] = []
