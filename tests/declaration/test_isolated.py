@@ -15,6 +15,7 @@ import pytest
 from opmatrix.declaration import isolated
 from opmatrix.declaration.isolated import read_operators
 from opmatrix.declaration.load import load_operators
+from opmatrix.interrupts import interruptible
 from opmatrix.processes import children
 from opmatrix.project.paths import Paths
 from opmatrix.spec import as_data
@@ -224,7 +225,7 @@ def test_ctrl_c_ends_the_reading(layout: Paths) -> None:
     there = children(os.getpid())
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
     try:
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(KeyboardInterrupt), interruptible():  # in a callback of the fork, Python drops it
             read_operators(layout)
     finally:
         signal.signal(signal.SIGINT, before)

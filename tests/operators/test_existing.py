@@ -43,7 +43,7 @@ def pipeline(project: Project, *arguments: str) -> subprocess.CompletedProcess[s
 
 
 def ran(done: subprocess.CompletedProcess[str]) -> set[str]:
-    return set(re.findall(r"^\[\d+/\d+\] [\d.]+s (\S+)", done.stdout, flags=re.MULTILINE))
+    return set(re.findall(r"^\[\d+/\d+\] \d+\.\ds (\S+)", done.stdout, flags=re.MULTILINE))
 
 
 def test_every_cell_is_verified(project: Project) -> None:

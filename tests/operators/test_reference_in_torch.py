@@ -20,7 +20,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 
 def ran(output: str) -> set[str]:
-    return set(re.findall(r"^\[\d+/\d+\] [\d.]+s (\w[\w-]*)", output, flags=re.MULTILINE))
+    return set(re.findall(r"^\[\d+/\d+\] \d+\.\ds (\w[\w-]*)", output, flags=re.MULTILINE))
 
 
 def test_the_report_says_in_which_torch_the_reference_was_computed(project: Project) -> None:

@@ -229,8 +229,9 @@ def test_a_node_that_no_library_registers(layout: Paths) -> None:
 def test_a_domain_that_the_model_does_not_import(layout: Paths) -> None:
     proto = model("custom")
     del proto.opset_import[1]
+    proto.graph.node[0].domain = "new.domain"  # ONNX Runtime has another message where a session has loaded the domain
     write_model(layout, "decomposed", proto)
-    assert "a node of the domain 'test.domain', but no opset import of it" in refused(layout)[1]
+    assert "a node of the domain 'new.domain', but no opset import of it" in refused(layout)[1]
 
 
 def test_a_missing_and_a_damaged_model(layout: Paths) -> None:

@@ -121,6 +121,15 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Paths:
     return layout
 
 
+@pytest.fixture(autouse=True)
+def time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine, too, has the time to shrink all that it finds."""
+    from opmatrix.torch_checks import property_test
+
+    for name in ("SECONDS", "CRASH_SECONDS", "ALL_CRASH_SECONDS", "OVER_SECONDS"):
+        monkeypatch.setattr(property_test, name, 500)
+
+
 def measured(layout: Paths) -> list[dict[str, Any]]:
     """Return what the report has of the last failing search."""
     (path,) = layout.register_manifest("gate", "search", torch="2.13").parent.glob("*.mismatches.json")
