@@ -106,14 +106,55 @@ def lose_a_header(command: Command) -> None:
         pytest.param(another(installed=VERSIONS.__class__(**vars(VERSIONS) | {"torch": "2.14.0"})), id="torch"),
         pytest.param(another(toolchain=TOOLS.__class__(**vars(TOOLS) | {"compiler_identity": "two"})), id="compiler"),
         pytest.param(lose_a_header, id="headers_lost"),
-        pytest.param(lambda c: c.layout.plan().write_bytes(b"no plan"), id="damaged"),
-        pytest.param(lambda c: c.layout.plan().write_bytes(b"[" * 100_000), id="nested_without_end"),
-        pytest.param(lambda c: c.layout.plan().write_bytes(c.layout.plan().read_bytes()[:-9]), id="cut"),
     ],
 )
 def test_a_change_of_the_inputs_of_a_plan_plans_anew(command: Command, change: Callable[[Command], None]) -> None:
     change(command)
     assert command.plans_anew()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(lambda plan: b"no plan", id="foreign"),
+        pytest.param(lambda plan: b"", id="empty"),
+        pytest.param(lambda plan: b"\0" * len(plan), id="zeros_after_a_power_failure"),
+        pytest.param(lambda plan: plan[:512] + b"\0" * (len(plan) - 512), id="a_lost_block"),
+        pytest.param(lambda plan: plan + b"\n", id="longer"),
+        pytest.param(lambda plan: plan + plan, id="twice"),
+        pytest.param(lambda plan: plan.partition(b"\n")[2], id="without_the_digest"),
+        pytest.param(lambda plan: plan.replace(b'"my_op"', b'"my_po"'), id="another_operator"),
+        pytest.param(lambda plan: plan.replace(b'"seconds":0.5', b'"seconds":1.5'), id="another_limit"),
+        pytest.param(lambda plan: plan.partition(b"\n")[0] + b"\n" + b"[" * 100_000, id="nested_without_end"),
+    ],
+)
+def test_a_damaged_plan_is_made_anew(command: Command, damage: Callable[[bytes], bytes]) -> None:
+    command.layout.plan().write_bytes(damage(command.layout.plan().read_bytes()))
+    assert command.plans_anew() and not command.plans_anew()
+
+
+@pytest.fixture
+def small(command: Command, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """A command that looks at no file of the package: a thousand of them take no time."""
+    monkeypatch.setattr(plan_cache, "_marks", lambda paths: {})
+    assert command.plans_anew() and not command.plans_anew()
+    return command
+
+
+def test_a_flipped_bit_anywhere_in_a_plan_makes_it_anew(small: Command) -> None:
+    whole = small.layout.plan().read_bytes()
+    for at in range(len(whole)):
+        small.layout.plan().write_bytes(whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])
+        assert small.plans_anew(), f"bit {at % 8} of byte {at}"
+    assert not small.plans_anew()
+
+
+def test_a_plan_cut_off_anywhere_is_made_anew(small: Command) -> None:
+    whole = small.layout.plan().read_bytes()
+    for length in range(len(whole)):
+        small.layout.plan().write_bytes(whole[:length])
+        assert small.plans_anew(), f"{length} bytes of {len(whole)}"
+    assert not small.plans_anew()
 
 
 def test_a_plan_that_something_else_wrote_runs_no_code(command: Command) -> None:

@@ -4,11 +4,13 @@ A plan depends on the content of declarations, cases and settings, on the names 
 package, and on what is installed, declared third-party headers included. It does not depend on the content of other
 inputs of steps: an edited kernel keeps the plan.
 
-The file is JSON and not a pickle: every doit command reads it, and reading a pickle can run any code.
+The file is JSON and not a pickle: every doit command reads it, and reading a pickle can run any code. Its first line
+is a digest of what the plan depends on and of the rest of the file, so a damaged plan is made anew.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import time
@@ -42,7 +44,7 @@ def load_or_plan(paths: Paths, *, choice: Choice, environ: Mapping[str, str]) ->
     choice = choice.normalized(torch=minor(versions.torch), ort=minor(versions.onnxruntime))
     path = paths.plan(str(choice))
     marks = _marks(paths)
-    key = (
+    key = repr((
         str(paths.root),
         choice,
         astuple(versions),
@@ -52,21 +54,29 @@ def load_or_plan(paths: Paths, *, choice: Choice, environ: Mapping[str, str]) ->
         with_environment(paths, versions=versions) if MADE in vars(choice).values() else None,
         commit(paths.root),
         marks,
-    )
-    with suppress(Exception):  # a missing, damaged or older cache
-        cached = json.loads(path.read_bytes())
-        known = [(folder, distribution) for folder, distribution in cached["declared"]]
-        if cached["key"] == repr(key) and cached["headers"] == repr(_headers(paths, known)):
-            return [_step(step) for step in cached["steps"]]
+    ))  # fmt: skip
+    with suppress(OSError):  # there is none, or it cannot be read
+        digest, _, content = path.read_bytes().partition(b"\n")
+        if digest == _digest(key, content):
+            cached = json.loads(content)
+            known = [(folder, distribution) for folder, distribution in cached["declared"]]
+            if cached["headers"] == repr(_headers(paths, known)):
+                return [_step(step) for step in cached["steps"]]
     steps, declared = _plan(paths, choice=choice, environ=environ, versions=versions, toolchain=toolchain)
     # An operator may fail for a reason outside the key, such as a module elsewhere that it imports or a busy machine.
     failed = any(step.group == "declaration" for step in steps)
     if not failed and all(settled(found, read_at) for found in marks.values() if found):
         with suppress(OSError):  # a checkout that is not writable has no cache
             headers = repr(_headers(paths, declared))
-            content = {"key": repr(key), "declared": declared, "headers": headers, "steps": [*map(_as_json, steps)]}
-            write_bytes(path, json.dumps(content, separators=(",", ":")).encode())
+            cached = {"declared": declared, "headers": headers, "steps": [*map(_as_json, steps)]}
+            content = json.dumps(cached, separators=(",", ":")).encode()
+            write_bytes(path, _digest(key, content) + b"\n" + content)
     return steps
+
+
+def _digest(key: str, content: bytes) -> bytes:
+    """Return the first line of a cached plan."""
+    return hashlib.sha256(key.encode() + content).hexdigest().encode()
 
 
 def _as_json(step: Step) -> dict[str, Any]:
