@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import builtins
+import keyword
 import re
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -51,11 +54,11 @@ def test_every_schema_of_torch_is_read_as_torch_reads_it(torch: Any) -> None:
     assert len(schemas) > 2000
     types = 0
     for text in schemas:
-        ours = torch_schema_parser.parse(text)
         try:
             theirs = torch._C.parse_schema(text)
         except RuntimeError:  # torch does not parse every schema that it prints
             continue
+        ours = torch_schema_parser.parse(text)
         assert (f"{ours.namespace}::{ours.name}", ours.overload) == (theirs.name, theirs.overload_name)
         assert len(ours.arguments) == len(theirs.arguments), text
         for mine, argument in zip(ours.arguments, theirs.arguments, strict=True):
@@ -105,3 +108,48 @@ def test_both_parsers_refuse_invalid_schemas(text: str, torch: Any) -> None:
         torch_schema_parser.parse(text)
     with pytest.raises(RuntimeError):
         torch._C.parse_schema(text)
+
+
+WORDS = sorted({*keyword.kwlist, *keyword.softkwlist, *dir(builtins), "self", "out", "exec", "elif", "lambda", "Mean"})
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        "my::f(Tensor x, int {}) -> Tensor", "my::{}(Tensor x) -> Tensor", "{}::f(Tensor x) -> Tensor",
+        "my::f.{}(Tensor x) -> Tensor", "my::f(Tensor x) -> Tensor {}",
+    ],
+)  # fmt: skip
+def test_both_parsers_take_the_same_words_as_names(schema: str, torch: Any) -> None:
+    taken: list[list[str]] = []
+    for parse in (torch_schema_parser.parse, torch._C.parse_schema):
+        taken.append([])
+        for word in WORDS:
+            with suppress(UsageError, RuntimeError):
+                parse(schema.format(word))
+                taken[-1].append(word)
+    assert taken[0] == taken[1]
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [
+        "int n=-9223372036854775808", "int n=9223372036854775807", "int n=9223372036854775808", "float n=inf",
+        "float n=-inf", "float n=nan", "float n=1e400", "float n=1e308", "float n=5e-324", "float n=2.3e-308",
+        "float n=2.2e-308", "float n=0e-999", "float n=.5", "float n=5.", "float n=+1", "int n=-0", "float n=-0.0",
+        "float n=99999999999999999999", "float[] n=[1e-320]", "int[] n=[99999999999999999999]", "int n=foo",
+        "str s='??='", "str s='\\n\\t\\a\\b\\f\\v'", "str s='\\r'", "str s='\\x41'", "str s='\\u00e9'",
+        "str s='\u00e9'", "str s='\\123'", "str s='\\12'", "str s='\\0'", "str s='a  b'", "str s='\\e'", "str s='a#b'",
+        "bool b=true",
+    ],
+)  # fmt: skip
+def test_both_parsers_read_the_same_defaults(argument: str, torch: Any) -> None:
+    text = f"my::f(Tensor x, {argument}) -> Tensor"
+    try:
+        theirs = torch._C.parse_schema(text).arguments[1].default_value
+    except (RuntimeError, ValueError, IndexError):
+        with pytest.raises(UsageError):
+            torch_schema_parser.parse(text)
+        return
+    ours = torch_schema_parser.parse(text).arguments[1].default
+    assert (float(ours) if isinstance(theirs, float) else ours) == plain(theirs)  # type: ignore[arg-type]  # a number

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from opmatrix.declaration.python_source import bracket
 from opmatrix.declaration.size_expressions import Term
 from opmatrix.declaration.size_rules import around, code, further_input
+from opmatrix.declaration.torch_signature import to_float32
 from opmatrix.spec import DType, Input, OpSpec
 
 CPP_TYPES: Mapping[DType, str] = {
@@ -40,17 +42,39 @@ def call(head: str, arguments: Sequence[str], *, tail: str = "") -> str:
 
 
 def quoted(text: str) -> str:
-    """Return `text` as a C++ string literal."""
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    """Return `text` as a C++ string literal of its bytes in UTF-8, in ASCII alone.
+
+    Three octal digits end an escape whatever follows, and no "??" is left of which C++17 makes a trigraph.
+    """
+    shown = {ord("\\"): "\\\\", ord('"'): '\\"', ord("\n"): "\\n"}
+    pieces = (
+        shown.get(b) or (chr(b) if 32 <= b < 127 else f"\\{b:03o}") for b in text.encode("utf-8", "surrogateescape")
+    )
+    return '"' + "".join(pieces).replace("??", "?\\?") + '"'
 
 
 def literal(value: Any, suffix: str = "") -> str:
-    """Return a C++ literal: 1e-05f, 0.0, 3, true, "string"; `suffix` is that of a float."""
+    """Return a C++ literal: 1e-05f, 0.0, 3, true, "string"; `suffix` is that of a float, "f" for one of 32 bits."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
         return quoted(value)
-    return str(value) if isinstance(value, int) else f"{value!r}{suffix}"
+    if isinstance(value, int):  # of 2**63 without its sign there is no literal
+        return "INT64_MIN" if value == -(2**63) else str(value)
+    if suffix:  # g++ warns of what rounds to zero or to infinity
+        value = {0.0: math.copysign(0.0, value), math.inf: math.inf, -math.inf: -math.inf}.get(_rounded(value), value)
+    if not math.isfinite(value):
+        sign = "-" if math.copysign(1, value) < 0 else ""
+        return f"{sign}__builtin_inf{suffix}()" if math.isinf(value) else f'{sign}__builtin_nan{suffix}("")'
+    return f"{value!r}{suffix}"
+
+
+def _rounded(value: float) -> float:
+    """Return a float rounded to 32 bits."""
+    try:
+        return to_float32(value)
+    except OverflowError:
+        return math.copysign(math.inf, value)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -140,6 +140,4 @@ def _limit(limit: Limit, code: SizeCode) -> str:
 
 
 def _number(value: float) -> str:
-    if isinstance(value, int) and value == -(2**63):
-        return "INT64_MIN"
     return f"{value}u" if isinstance(value, int) and value >= 2**63 else literal(value)

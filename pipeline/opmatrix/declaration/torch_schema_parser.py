@@ -7,7 +7,9 @@ accepts every schema; callers reject what cannot be declared, with `refuse`, whi
 from __future__ import annotations
 
 import ast
+import math
 import re
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -16,16 +18,29 @@ from typing import NamedTuple, NoReturn, TypeVar
 from opmatrix.errors import UsageError
 
 _TOKEN = re.compile(
-    r"""\s*(?:(?P<mark>::|->|\.\.\.|[()\[\].,*=?!|])
+    r"""\s*(?:(?P<mark>::|->|\.\.\.|[()\[\],*=?!|]|\.(?!\d))
     |(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)
     |(?P<word>[A-Za-z_]\w*)
     |(?P<text>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')
     |(?P<other>\S))""",
-    re.VERBOSE,
+    re.VERBOSE | re.ASCII,
 )
+_STRING = r"""("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')"""
+# The words that torch's lexer takes for tokens of TorchScript (torch/csrc/jit/frontend/lexer.h), wherever they are.
+WORDS_OF_TORCH = frozenset(
+    """
+    Ellipsis False None True and as assert break class continue def del elif else for global if import in is not or
+    pass raise return while with
+    """.split()  # noqa: SIM905 - as words they fit on two lines
+)
+# What torch reads behind a backslash in a string: one of these, or three octal digits.
+_ESCAPE = re.compile(r"""\\(?:[abfntv\\'"]|[01][0-7]{2})""")
 
 # Of a letter that `Tensor!` gets, which is none in a schema.
 WITHOUT_LETTER = "$"
+
+# The types of values that are no objects of torch, whose names are other words.
+_OF_VALUES = ("float", "int", "bool", "str", "Scalar", "SymInt")
 
 T = TypeVar("T")
 Value = None | bool | int | float | str | tuple["Value", ...]
@@ -148,7 +163,9 @@ def no_argument(result: Type, schema: Schema) -> str:
 
 def parse(text: str) -> Schema:
     """Parse a schema. Raises UsageError with the position of a syntax error."""
-    return _Parser(" ".join(text.split())).schema()
+    pieces = re.split(_STRING, text)  # at odd places a string, which keeps its spaces
+    spaced = [piece if n % 2 else re.sub(r"\s+", " ", piece) for n, piece in enumerate(pieces)]
+    return _Parser("".join(spaced).strip()).schema()
 
 
 class _Token(NamedTuple):
@@ -172,7 +189,7 @@ class _Parser:
         namespace, name = "", self._word("the operator's name, 'namespace::name'")
         if self._take("::"):
             namespace, name = name, self._word("the operator's name behind its namespace")
-        overload = self._word("the overload's name") if self._take(".") else ""
+        overload = self._overload() if self._take(".") else ""
         self._expect("(", "the arguments")
         arguments = tuple(a for a in self._list(self._argument, ")", "argument") if a)
         for before, argument in pairwise(arguments):
@@ -189,6 +206,11 @@ class _Parser:
             text=self._text, namespace=namespace, name=name, overload=overload, arguments=arguments,
             results=tuple(r for r in results if r), results_at=results_at, more=more, more_results=self._more,
         )  # fmt: skip
+
+    def _overload(self) -> str:
+        if self._token.text == "default" or self._token.text.startswith("__"):
+            self._fail("the overload's name, which torch takes neither as 'default' nor with '__' in front")
+        return self._word("the overload's name")
 
     def _list(self, item: Callable[[], T], closing: str, what: str) -> list[T]:
         """Read up to and with the closing bracket; the opening one is read."""
@@ -219,7 +241,7 @@ class _Parser:
         type_, at = self._type(), self._token.at
         name = self._word(f"the name of the argument of type {type_.name}")
         given = self._take("=")
-        default = self._value() if given else None
+        default = self._value(type_) if given else None
         if given and (length := re.fullmatch(r".*\[(\d+)\]", type_.name)) and not isinstance(default, tuple | None):
             if len(length[1]) > 4 or int(length[1]) > _LONGEST:
                 why = f"has a default for each of {length[1][:20]} items, allowed: at most {_LONGEST}"
@@ -271,22 +293,50 @@ class _Parser:
         self._expect(")", "the end of an alias such as (a!)")
         return found
 
-    def _value(self) -> Value:
+    def _value(self, of: Type) -> Value:
+        """Return the default of an argument of a type, as torch reads it."""
         if self._take("["):
-            return tuple(self._list(self._value, "]", "item"))
+            return tuple(self._list(lambda: self._value(of), "]", "item"))
         kind, text, _ = self._token
-        if kind not in ("number", "text", "word"):
+        if kind == "number":
+            found = self._number(text, of)
+        elif kind == "text":
+            found = self._string(text)
+        elif kind == "word":
+            named: dict[str, Value] = {"None": None, "True": True, "False": False}
+            if of.element in _OF_VALUES and text not in named and text != "Mean":
+                self._fail("a default that torch reads: a number in digits, a string in quotes, True, False, None or a "
+                           "list of them")  # fmt: skip
+            found = named.get(text, Word(text))
+        else:
             self._fail("a default: a number, a string in quotes, True, False, None or a list of them")
-        if kind == "word":
-            self._next += 1
-            named: dict[str, Value] = {"None": None, "True": True, "False": False, "true": True, "false": False}
-            return named.get(text, Word(text))
-        try:
-            found: Value = ast.literal_eval(text.lstrip("+") if kind == "number" else text)
-        except (SyntaxError, ValueError):  # such as "\x", 012, or 5,000 digits
-            self._fail("a default that is also a literal of Python")
         self._next += 1
         return found
+
+    def _number(self, text: str, of: Type) -> Value:
+        """Return a number that torch reads: by std::stod where the type is float or the number no int, else stoll."""
+        if text.startswith("+"):
+            self._fail("a number without '+', which torch does not read")
+        whole = text.lstrip("-").isdigit()
+        if of.element == "float" or not whole:
+            value = float(text)
+            lost = abs(value) < sys.float_info.min and re.match(r"[-.0]*[1-9]", text) is not None
+            if lost or math.isinf(value):
+                self._fail(f"a number that torch reads: 0, or {sys.float_info.min} to {sys.float_info.max}, or such a "
+                           "negative one")  # fmt: skip
+            return int(text) if whole else value
+        if len(text) > 20 or not -(2**63) <= int(text) < 2**63:
+            self._fail("an int of 64 bits")
+        return int(text)
+
+    def _string(self, text: str) -> Value:
+        rest = _ESCAPE.sub("", text)
+        if "\\" in rest:
+            self._fail("a string with the escapes that torch reads: a backslash before a, b, f, n, t, v, a quote, a "
+                       "backslash, or three octal digits up to 177")  # fmt: skip
+        if "\n" in rest or "\0" in (found := ast.literal_eval(text)):
+            self._fail("a string in one line, and without a NUL, at which the text of a kernel ends")
+        return str(found)
 
     @property
     def _token(self) -> _Token:
@@ -304,6 +354,8 @@ class _Parser:
     def _word(self, what: str, *, kind: str = "word") -> str:
         if self._token.kind != kind:
             self._fail(what)
+        if self._token.text in WORDS_OF_TORCH:
+            self._fail(f"{what}; the word is a keyword of TorchScript, and torch reads it nowhere as a name. Rename it")
         self._next += 1
         return self._tokens[self._next - 1].text
 

@@ -68,6 +68,9 @@ class Argument:
 def _torch_literal(value: AttributeValue) -> str:
     if isinstance(value, tuple):
         return "[" + ", ".join(map(_torch_literal, value)) + "]"
+    if isinstance(value, str):  # torch reads no \x01
+        escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+        return "'" + "".join(c if c.isprintable() or c > "\x7f" else f"\\{ord(c):03o}" for c in escaped) + "'"
     return repr(value)
 
 

@@ -10,6 +10,8 @@ from dataclasses import replace
 from opmatrix.declaration import torch_schema_parser
 from opmatrix.declaration.torch_schema_parser import Parameter, Schema, Type, Value
 from opmatrix.declaration.torch_signature import FIXED, is_fixed, is_written, seeds, torch_schema
+from opmatrix.declaration.validation.attribute_values import value_mistake
+from opmatrix.declaration.validation.mistake import duplicates
 from opmatrix.declaration.validation.operator import CPP_KEYWORDS, TAKEN
 from opmatrix.declaration.variadic_outputs import variadic_output
 from opmatrix.errors import UsageError, did_you_mean
@@ -253,6 +255,8 @@ def _refused(schema: Schema) -> Iterator[tuple[int, str]]:
         yield schema.text.index("..."), "any number of arguments of any kind; name each: an operator has a fixed schema"
     for argument in schema.arguments:
         yield from _refused_argument(argument)
+    for twice in duplicates([a.name for a in schema.arguments]):
+        yield [a.at for a in schema.arguments if a.name == twice][1], f"{twice!r} a second time; rename one"
     variadic = [a for a in schema.arguments if a.type.name == "Tensor[]"]
     for argument in variadic[1:]:
         yield argument.type.at, f"{argument.name!r} follows {variadic[0].name!r}, of which there are any number too: " \
@@ -276,18 +280,30 @@ def _refused_argument(argument: Parameter) -> Iterator[tuple[int, str]]:
     elif found.name in _GENERATORS:
         if argument.default is not None:
             yield argument.at, f"{argument.name!r} has a default, and a generator can only have the default None"
-    elif _is_constant(argument) or is_fixed(argument) or found.name in OPTIONAL:
+    elif _is_constant(argument) or is_fixed(argument):
         return
     elif found.name.removesuffix("?") in FIXED:
         allowed = "no default, or None" if found.name.endswith("?") else "no default"
         yield argument.at, f"{argument.name!r} has a default, allowed: {allowed}; fixed= of TorchOp then has its one " \
             "legal value"  # fmt: skip
+    elif found.name in OPTIONAL:
+        yield from _refused_default(argument)
     elif _without_length(found.name) not in KINDS:
         yield at, why_no_type(found)
     elif found.name == "str[]" and argument.has_default:
         yield argument.at, f"{argument.name!r} has a default, and torch takes none of str[]: write str[], or str[]?"
     elif argument.has_default and argument.default is None:
         yield argument.at, f"{argument.name!r} cannot be None: it is {found.name}"
+    else:
+        yield from _refused_default(argument)
+
+
+def _refused_default(argument: Parameter) -> Iterator[tuple[int, str]]:
+    """Yield why an attribute cannot have the default of an argument."""
+    kind, value = _kind(argument), argument.default
+    given = kind is not None and value is not None
+    if given and (why := value_mistake(Attribute(name=argument.name, kind=kind), value)):  # type: ignore[arg-type]  # judged there
+        yield argument.at, f"the default of {argument.name!r}: {why}"
 
 
 def why_no_type(found: Type) -> str:

@@ -17,6 +17,9 @@ from opmatrix.declaration.torch_signature import (
     torch_name,
     torch_parts,
 )
+from opmatrix.declaration.torch_signature import (
+    torch_schema as derived_schema,
+)
 from opmatrix.declaration.validation.attribute_values import value_mistake
 from opmatrix.declaration.validation.mistake import Mistake, duplicates, not_one_of
 from opmatrix.errors import UsageError, did_you_mean
@@ -34,6 +37,7 @@ def torch_schema(spec: OpSpec) -> Iterator[Mistake]:
                           "derived schema has the input's own name")  # fmt: skip
     yield from _writes(spec)
     if spec.torch is None or not spec.torch.schema:
+        yield from _derived(spec)
         if spec.torch and spec.torch.fixed:
             yield Mistake("torch.fixed", f"found {dict(spec.torch.fixed)}, allowed with torch.schema, which has the "
                           "arguments; a derived schema has inputs and attributes alone")  # fmt: skip
@@ -58,6 +62,15 @@ def torch_schema(spec: OpSpec) -> Iterator[Mistake]:
             kind = f"inputs[{spec.inputs.index(part)}]" if isinstance(part, Input) else _path(spec, part)
             yield Mistake(kind, f"torch.schema has no argument {name!r}{did_you_mean(name, found)}. Give it the "
                           "argument's name as torch_name, or add the argument")  # fmt: skip
+
+
+def _derived(spec: OpSpec) -> Iterator[Mistake]:
+    """Yield that torch cannot read the schema that follows from the declaration: a name or a default in it."""
+    if spec.torch and not spec.torch.overrides:
+        try:
+            torch_schema_parser.parse(derived_schema(spec))
+        except UsageError as error:
+            yield Mistake("torch", f"the schema that follows from the declaration: {error}")
 
 
 def _path(spec: OpSpec, part: Attribute) -> str:
