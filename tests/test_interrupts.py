@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from opmatrix import interrupts
-from opmatrix.interrupts import interruptible
+from opmatrix.interrupts import code_of, interruptible
 
 LONG = 60.0  # seconds, in which an interrupt comes at once
 NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -39,8 +39,9 @@ class Dropping:
 
 @pytest.mark.parametrize("number", NUMBERS)
 def test_a_signal_is_an_interrupt(number: signal.Signals) -> None:
-    with pytest.raises(KeyboardInterrupt), interruptible():
+    with pytest.raises(KeyboardInterrupt) as caught, interruptible():
         signal.raise_signal(number)
+    assert code_of(caught.value) == 128 + number, "as a shell has it"
 
 
 def test_a_command_under_nohup_outlives_its_terminal() -> None:
@@ -53,9 +54,10 @@ def test_a_command_under_nohup_outlives_its_terminal() -> None:
 
 @pytest.mark.parametrize("number", NUMBERS)
 def test_an_interrupt_that_python_drops_comes_again(number: signal.Signals, capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(KeyboardInterrupt), interruptible():
+    with pytest.raises(KeyboardInterrupt) as caught, interruptible():
         Dropping(number)
         time.sleep(LONG)
+    assert code_of(caught.value) == 128 + number
     assert capfd.readouterr().err == ""
 
 

@@ -10,8 +10,27 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import CodeType, FrameType
+from typing import NoReturn
 
 _SOON = 0.001  # seconds
+
+
+class Interrupted(KeyboardInterrupt):
+    """What a signal raises that ends a command as Ctrl-C does."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+
+def exit_code(number: int) -> int:
+    """Return the exit code of a command that a signal ended, as a shell has it."""
+    return 128 + number
+
+
+def code_of(error: KeyboardInterrupt) -> int:
+    """Return the exit code of a command that an interrupt ended: 130, 143 of SIGTERM, 129 of SIGHUP."""
+    return exit_code(error.number if isinstance(error, Interrupted) else signal.SIGINT)
 
 
 def ending_signals() -> tuple[signal.Signals, ...]:
@@ -23,27 +42,31 @@ def ending_signals() -> tuple[signal.Signals, ...]:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Raise KeyboardInterrupt in the block for `ending_signals` too, and once more where Python drops it. Only in the
-    main thread, which alone gets signals.
+    """Raise Interrupted in the block for `ending_signals`, and that or KeyboardInterrupt once more where Python drops
+    it. Only in the main thread, which alone gets signals.
 
     Python prints what a callback raises, such as one of a fork, of an import's weak reference, or `__del__`, and goes
     on (tried: 3.8 to 3.13): a command that was asked to end would run to its end.
     """
 
+    number_of_dropped = int(signal.SIGINT)
+
     def dropped(found: sys.UnraisableHookArgs) -> None:
-        if found.exc_type is KeyboardInterrupt:
+        nonlocal number_of_dropped
+        if issubclass(found.exc_type, KeyboardInterrupt):
+            number_of_dropped = getattr(found.exc_value, "number", signal.SIGINT)
             signal.signal(signal.SIGALRM, again)
             signal.setitimer(signal.ITIMER_REAL, _SOON)  # not at once: the callback has not returned
         else:
             shown(found)
 
-    def again(number: int, frame: FrameType | None) -> None:
+    def again(_: int, frame: FrameType | None) -> None:
         if _is_in(dropped.__code__, frame):  # what that raises is lost: on a busy machine it takes longer than _SOON
             signal.setitimer(signal.ITIMER_REAL, _SOON)
         else:
-            signal.default_int_handler(number, frame)
+            _interrupt(number_of_dropped, frame)
 
-    handlers = {number: signal.signal(number, signal.default_int_handler) for number in ending_signals()}
+    handlers = {number: signal.signal(number, _interrupt) for number in ending_signals()}
     shown, sys.unraisablehook = sys.unraisablehook, dropped
     try:
         yield
@@ -52,6 +75,10 @@ def interruptible() -> Iterator[None]:
         sys.unraisablehook = shown
         for number, handler in handlers.items():
             signal.signal(number, handler)
+
+
+def _interrupt(number: int, _: FrameType | None) -> NoReturn:
+    raise Interrupted(number)
 
 
 def _is_in(code: CodeType, frame: FrameType | None) -> bool:

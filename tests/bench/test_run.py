@@ -176,7 +176,7 @@ def test_sigterm_ends_it_as_ctrl_c(project: Path) -> None:
             _, error = process.communicate()
         finally:
             process.kill()
-    assert process.returncode == 130
+    assert process.returncode == 143
     assert error == "interrupted; the operators that were timed before are kept\n"
     wait_for(lambda: processes(project) == [])
 

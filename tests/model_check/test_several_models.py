@@ -140,7 +140,7 @@ def test_sigterm_ends_it_as_ctrl_c(tmp_path: Path) -> None:
         _, errors = process.communicate()
     finally:
         process.kill()
-    assert (process.returncode, errors) == (130, "interrupted\n")
+    assert (process.returncode, errors) == (143, "interrupted\n")
     assert [path.name for path in tmp_path.iterdir()] == ["m.onnx"]
     wait_for(lambda: processes(tmp_path) == [])
 

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 from opmatrix.commands.base import CommandBase, option, report_again
 from opmatrix.engine.lock import hold
 from opmatrix.errors import BenchError, OpmatrixError, UsageError, print_error, printable
-from opmatrix.interrupts import interruptible
+from opmatrix.interrupts import code_of, interruptible
 from opmatrix.project.paths import Paths
 
 if TYPE_CHECKING:
     from opmatrix.declaration.load import Operator
 
-INTERRUPTED = 130
 BUDGET = 3.0
 
 
@@ -68,9 +67,9 @@ class Bench(CommandBase):
                         print_error(error)
                         code = error.exit_code
                     failed = failed or code
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as error:
             print("interrupted; the operators that were timed before are kept", file=sys.stderr, flush=True)
-            return INTERRUPTED
+            return code_of(error)
         return failed
 
     def _operators(self, names: Sequence[str]) -> list[Operator]:

@@ -19,7 +19,7 @@ from opmatrix.commands.base import CommandBase, as_typed, option
 from opmatrix.commands.help import doit_command
 from opmatrix.engine.lock import hold
 from opmatrix.errors import OpmatrixError, ToolchainError, UsageError, print_error
-from opmatrix.interrupts import interruptible
+from opmatrix.interrupts import code_of, interruptible
 from opmatrix.project.format import FORMAT
 from opmatrix.project.measured import use_rows
 from opmatrix.project.paths import Paths
@@ -89,9 +89,9 @@ class Check(CommandBase):
         except OpmatrixError as error:
             print_error(error)
             return UsageError.exit_code
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as error:
             print("interrupted", file=sys.stderr, flush=True)
-            return 130
+            return code_of(error)
 
     @contextmanager
     def _paths_of(self, *, project: bool) -> Iterator[Paths]:

@@ -35,7 +35,8 @@ EXIT_CODES = (
     ("1", "a step failed, a cell is wrong, `doit check` found a fault, a score is too low"),
     ("2", "usage error: an unknown command, option, task, operator or cell; nothing ran"),
     ("3", "an invalid declaration or setting, or another run in this folder; nothing ran"),
-    ("130", "interrupted; the results of finished steps are kept"),
+    ("130", "interrupted, by Ctrl-C; the results of finished steps are kept"),
+    ("143, 129", "interrupted, by SIGTERM or SIGHUP; likewise"),
 )
 VARIABLES = (
     ("NO_COLOR", "no colours, where it is set to anything; FORCE_COLOR: colours in a pipe as well"),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from opmatrix.commands.base import CommandBase, option, report_again
 from opmatrix.engine.lock import hold
 from opmatrix.errors import OpmatrixError, UsageError, print_error, printable
-from opmatrix.interrupts import interruptible
+from opmatrix.interrupts import code_of, interruptible
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import settings
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from opmatrix.report.mutation_scores import MutationScore
 
 COUNT = 60
-INTERRUPTED = 130
 
 
 class Mutate(CommandBase):
@@ -63,9 +62,9 @@ class Mutate(CommandBase):
         except OpmatrixError as error:
             print_error(error)
             return error.exit_code
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as error:
             print("interrupted; the mutants that were tried are kept", file=sys.stderr, flush=True)
-            return INTERRUPTED
+            return code_of(error)
         if below:
             print_error(
                 f"doit mutate: the score of {', '.join(below)} is below {least:.1%}, the minimum in pyproject.toml"

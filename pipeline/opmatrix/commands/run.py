@@ -23,7 +23,7 @@ from opmatrix.engine.progress_reporter import StepReporter
 from opmatrix.engine.remove_stale import collect_removed
 from opmatrix.engine.step_runner import StepRunner, ThreadRunner
 from opmatrix.errors import UsageError, many
-from opmatrix.interrupts import interruptible
+from opmatrix.interrupts import code_of, interruptible
 from opmatrix.project.measured import read, unmeasured
 from opmatrix.project.settings import installed
 
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from opmatrix.engine.kept_servers import Resident
     from opmatrix.engine.shared_results import SharedResults
 
-INTERRUPTED = 130
 KEPT = "interrupted; what had finished is kept"
 STRICT = {
     "name": "strict",
@@ -105,10 +104,10 @@ class Run(LockedCommand, DoitRun):
         try:
             with interruptible():  # doit then closes the state, and the runner ends the servers
                 return super().execute(params, args)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as error:
             if not self.resident:  # which prints why it ends a run
                 print(KEPT, file=sys.stderr)
-            return INTERRUPTED
+            return code_of(error)
 
     def _execute(
         self,

@@ -17,7 +17,7 @@ from doit import doit_cmd
 from doit.cmd_run import opt_num_process
 
 from opmatrix.commands.base import CommandBase
-from opmatrix.commands.run import INTERRUPTED, KEPT, Run
+from opmatrix.commands.run import KEPT, Run
 from opmatrix.errors import ToolchainError, UsageError, print_error, printable
 from opmatrix.terminal_text import for_shell, width_of, wrapped
 
@@ -105,7 +105,7 @@ class Watch(CommandBase):
             print("watching what the steps read, in ops/, native/ and the settings; Ctrl-C ends", flush=True)
         loop = Loop(self._paths, entry=run.entry, turn=turn, say=self._say, note=self._note)
         code = loop.run()
-        if code == INTERRUPTED and loop.interrupted:
+        if loop.interrupted:
             print(f"\n{KEPT}", file=sys.stderr)
         return code
 

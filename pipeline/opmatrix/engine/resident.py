@@ -23,12 +23,11 @@ from opmatrix.engine.kept_servers import KeptServers, Resident
 from opmatrix.engine.saved_files import GONE, Marks, Watcher, changed, of_paths, of_program, of_project, unsettled
 from opmatrix.errors import OpmatrixError, UsageError
 from opmatrix.files import mark
-from opmatrix.interrupts import ending_signals
+from opmatrix.interrupts import code_of, ending_signals, exit_code
 from opmatrix.processes import die_with_parent
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import PACKAGES
 
-INTERRUPTED = 130
 _LOOK = 1.0  # seconds between two looks at what is installed
 _PATIENCE = 3.0  # seconds that a turn has to end
 _DEATHS = 3  # of the process that watches, one after the other
@@ -76,7 +75,7 @@ class Loop:
                 raise
             finally:
                 code = self._stop_turn()
-                self.interrupted = code == INTERRUPTED or code == -signal.SIGKILL
+                self.interrupted = code in (exit_code(signal.SIGINT), -signal.SIGKILL)
                 if self._watcher:
                     self._watcher.close()
                 self._servers.close()
@@ -107,7 +106,7 @@ class Loop:
                 looks_again = False
             elif not ready and installed_packages(self._paths.root) != self._installed:
                 self._stale()
-        return INTERRUPTED
+        return exit_code(self._signals[0])
 
     # What was saved.
 
@@ -234,8 +233,8 @@ class Loop:
             self._watcher.leave()
             self._servers.leave()
             code = self._turn(resident)
-        except KeyboardInterrupt:
-            code = INTERRUPTED
+        except KeyboardInterrupt as error:
+            code = code_of(error)
         except SystemExit as end:
             code = end.code if isinstance(end.code, int) else int(end.code is not None)
         except BaseException:

@@ -31,7 +31,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import IO
 
-from opmatrix.interrupts import interruptible
+from opmatrix.interrupts import code_of, interruptible
 from opmatrix.progress import Progress, time_left
 from opmatrix.toolchain import debian_package
 
@@ -44,7 +44,6 @@ NEEDED_BYTES = 2_000_000_000  # 1.3 GB installed, and the downloads
 CONNECT_SECONDS = 10  # for an answer of a package index; pip's own 15 three times are most of a minute
 
 WRONG_FILE, NO_NETWORK, PIP_FAILED, WRONG_MACHINE, NO_COMPILER, DISK_FULL = 65, 69, 70, 71, 73, 74
-INTERRUPTED = 130
 
 
 class SetupError(Exception):
@@ -98,9 +97,9 @@ def main() -> int:
     except SetupError as failure:
         say(str(failure))
         return failure.code
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         say("interrupted; the next ./run starts clean")
-        return INTERRUPTED
+        return code_of(error)
     except OSError as err:
         if err.errno == errno.ENOSPC:
             say(str(_disk_full(paths)))
