@@ -248,7 +248,7 @@ class Index:
 
     def lock(self, path: Path) -> None:
         """Make a lock anew by the command in its first lines, which it keeps."""
-        text = path.read_text()
+        text = path.read_text(encoding="utf-8")
         head = "".join(re.findall(r"\A(?:#.*\n)+", text))
         if not (found := re.search(r"^# +uv (pip compile .*)", head, re.MULTILINE)):
             raise UpdateError(f"{PINS / path.name} does not say by which command uv makes it")
@@ -258,7 +258,7 @@ class Index:
             index = "" if self.url else self.environ.get("OPMATRIX_TORCH_INDEX", asked[at + 1])
             asked[at : at + 2] = ["--extra-index-url", index] if index else []
         self._uv([*asked, "--no-header", "--quiet"], cwd=path.parents[1])
-        path.write_text(head + path.read_text())
+        path.write_text(head + path.read_text(encoding="utf-8"), encoding="utf-8")
 
     def _uv(self, asked: Sequence[str], *, cwd: Path | None = None, given: str = "") -> str:
         # To pip all sources are equal; uv takes the first that has the package, where nothing else is asked for.

@@ -177,7 +177,7 @@ def many(path: Path) -> Path:
 
     found = records(OPERATORS)
     report = document(found, ENVIRONMENTS, checks=checks())
-    path.write_text(html_page.render(report, found, [BACKGROUND] * len(found), checks()))
+    path.write_text(html_page.render(report, found, [BACKGROUND] * len(found), checks()), encoding="utf-8")
     return path
 
 

@@ -3,7 +3,9 @@ import sys
 
 from opmatrix.cli import main
 from opmatrix.step_log import SAY_DONE
+from opmatrix.utf8 import use_utf8
 
+use_utf8()
 process, status = os.getpid(), main()
 # The stage `sanitize` waits for this. Exit code 0 is not enough: any code that a stage runs may call exit.
 if SAY_DONE in os.environ and status == 0 and os.getpid() == process:

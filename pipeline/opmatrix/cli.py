@@ -215,7 +215,7 @@ def _check_models(_: Paths, *, jobs: Path) -> None:
     """
     from opmatrix.model_check import check_parts, finding  # only this stage needs them
 
-    for job in json.loads(jobs.read_text()):
+    for job in json.loads(jobs.read_text(encoding="utf-8")):
         folder = Path(job["folder"])
         folder.mkdir(parents=True, exist_ok=True)  # shows where the process died
         options = {name: tuple(words) for name, words in job["options"].items()}

@@ -42,7 +42,7 @@ def reached(module: str) -> tuple[Path, ...]:
 @cache
 def _imports(path: Path) -> tuple[str, ...]:
     names: list[str] = []
-    for package, members, plain in _IMPORT.findall(path.read_text()):
+    for package, members, plain in _IMPORT.findall(path.read_text(encoding="utf-8")):
         names.append(package or plain)
         if (file := _file(names[-1])) and file.name == "__init__.py":  # a name that it imports may be a module
             names += [f"{package}.{name}" for name in _NAME.findall(members)]

@@ -30,7 +30,7 @@ def name(level: int) -> str:
 def of_processor() -> tuple[int, ...]:
     """Return the levels that this processor has; none where it is unknown."""
     try:
-        found = re.search(r"^flags\s*:(.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+        found = re.search(r"^flags\s*:(.*)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE)
     except OSError:
         found = None
     return _of_flags({*found[1].split()} if found and os.uname().machine == "x86_64" else set())

@@ -17,7 +17,7 @@ _PR_SET_PDEATHSIG = 1
 def memory(process: int) -> int:
     """Return the resident memory of a process and its descendants in bytes. Shared pages count once per process."""
     try:
-        pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
+        pages = int(Path(f"/proc/{process}/statm").read_text(encoding="utf-8").split()[1])
     except (OSError, IndexError):  # it has ended
         return 0
     return pages * _PAGE + sum(map(memory, children(process)))
@@ -27,7 +27,7 @@ def cpu_seconds(process: int) -> float:
     """Return the CPU seconds of all threads of a process and of its descendants that run."""
     try:
         # After the name in parentheses, from the state on: utime and stime are the 12th and the 13th field (proc(5)).
-        ticks = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[11:13]
+        ticks = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[11:13]
     except OSError:  # it has ended
         return 0.0
     return sum(map(int, ticks)) / _TICKS + sum(map(cpu_seconds, children(process)))

@@ -261,7 +261,7 @@ def read_check(path: Path) -> CheckRecord:
 
 def read_any(path: Path) -> Found:
     """Read what `write` wrote. Raises FileNotFoundError, or ValueError for anything else."""
-    head, cases = split(path.read_text())
+    head, cases = split(path.read_text(encoding="utf-8"))
     try:
         return made_of(json.loads(head), read_cases(cases))
     except ValueError as error:

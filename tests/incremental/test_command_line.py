@@ -242,6 +242,39 @@ def test_help_shows_the_completion_command_of_this_project(project: Project) -> 
     assert "source <(./run doit tabcompletion)" in project.doit("help").stdout
 
 
+@pytest.mark.parametrize(
+    ("locale", "command"),
+    [
+        ({"LC_ALL": "C", "PYTHONUTF8": "0"}, ["doit"]),
+        ({"LC_ALL": "C", "PYTHONUTF8": "0"}, ["doit", "-n", "2"]),
+        ({"LC_ALL": "C", "PYTHONUTF8": "0"}, ["doit", "why"]),
+        ({"LC_ALL": "C", "PYTHONUTF8": "0"}, ["doit", "list", "--status"]),
+        ({"LC_ALL": "C", "PYTHONUTF8": "0"}, ["doit", "ignore", "data:größe"]),
+        ({"LC_ALL": "C", "PYTHONUTF8": "0"}, ["doit", "forget", "data:größe"]),
+        ({"LC_ALL": "C", "PYTHONUTF8": "0"}, ["opmatrix.doctor"]),
+        ({"LC_ALL": "C", "PYTHONUTF8": "0"}, ["opmatrix", "operator-pages"]),
+        ({"LC_ALL": "POSIX", "PYTHONUTF8": "0"}, ["doit"]),
+        ({"LC_ALL": "", "LC_CTYPE": "C", "LANG": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, ["doit"]),
+        ({"LC_ALL": "en_US.ISO-8859-1", "PYTHONUTF8": "0"}, ["doit"]),
+    ],
+    ids=lambda value: " ".join(value if isinstance(value, list) else map("=".join, value.items())),
+)
+def test_a_locale_without_utf_8(tmp_path: Path, locale: dict[str, str], command: list[str]) -> None:
+    """Names, contents, settings and what is printed have other characters than ASCII."""
+    (root := tmp_path / "größe µ").mkdir()
+    project = Project(root)
+    project.write("pyproject.toml", f"# größe\n{project.read('pyproject.toml')}")
+    project.write("größe.txt", "größe µ")
+    project.step("data:größe", "copy", "größe.txt", "build/größe.pb")
+    project._write_steps()
+    done = subprocess.run(
+        [sys.executable, "-m", *command], cwd=root, env=project._environment(locale), capture_output=True
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    if command[:2] in (["doit"], ["doit", "-n"]):
+        assert project.read("build/größe.pb") == "größe µ".upper()
+
+
 def test_bash_uses_the_completions(project: Project) -> None:
     """In a terminal: readline decides what is replaced, and treats "@" as part of the word."""
     project.step("verify:good-custom@cell-opset18", "copy", "build/good", "build/verified")

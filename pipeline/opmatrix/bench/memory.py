@@ -19,7 +19,7 @@ def peak(call: Callable[[], Any]) -> int | None:
     """
     ctypes.CDLL(None).malloc_trim(0)
     try:
-        Path("/proc/self/clear_refs").write_text(_RESET)
+        Path("/proc/self/clear_refs").write_text(_RESET, encoding="utf-8")
         before = _status("VmRSS")
         result = call()
         after = _status("VmHWM")
@@ -30,7 +30,7 @@ def peak(call: Callable[[], Any]) -> int | None:
 
 
 def _status(name: str) -> int:
-    found = re.search(rf"^{name}:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.MULTILINE)
+    found = re.search(rf"^{name}:\s+(\d+) kB", Path("/proc/self/status").read_text(encoding="utf-8"), re.MULTILINE)
     if found is None:
         raise OSError(f"/proc/self/status has no {name}")
     return int(found[1]) * 1024

@@ -40,7 +40,7 @@ def build(paths: Paths) -> Path:
 
 def _cpu_lines() -> list[str]:
     try:
-        text = Path("/proc/cpuinfo").read_text()
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:  # a container may hide it
         return []
     return text.partition("\n\n")[0].splitlines()

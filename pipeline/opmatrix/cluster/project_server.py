@@ -185,7 +185,11 @@ class ProjectServer:
             if not ending.done:
                 if shutil.disk_usage(root).free < _ROOM:
                     raise RefusedError(f"its disk is full: '{root}'", broken=True)
-                files = {entries.relative(p, root): Path(p).read_text() for p in step.records if Path(p).is_file()}
+                files = {
+                    entries.relative(p, root): Path(p).read_text(encoding="utf-8")
+                    for p in step.records
+                    if Path(p).is_file()
+                }
                 return {"ending": vars(ending), "log": log.read_text(errors="replace"), "files": files}
             if missing := [path for path in step.writes if not Path(path).is_file()]:
                 raise RefusedError(f"the step ended well, but did not write {entries.relative(missing[0], root)}")

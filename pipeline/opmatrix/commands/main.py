@@ -23,6 +23,7 @@ from opmatrix.commands.help import print_versions
 from opmatrix.errors import OpmatrixError, UsageError, end_if_unread, print_error
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import find_root
+from opmatrix.utf8 import use_utf8
 
 COMMANDS: Mapping[str, str] = {
     "run": "opmatrix.commands.run:Run",
@@ -112,11 +113,13 @@ def hand_over() -> NoReturn:
     the project before the commands are loaded."""
     if Path(sys.argv[0]).stem not in ("doit", "__main__"):
         raise UsageError("this is a project of opmatrix; in Python use opmatrix.commands.main.Program().run([...])")
+    use_utf8()
     sys.exit(Program().run(sys.argv[1:]))
 
 
 def main() -> int:
     """Run `opmatrix COMMAND`: as `doit COMMAND`, but some commands also outside a project."""
+    use_utf8()
     arguments = sys.argv[1:]
     try:
         if not Path("dodo.py").is_file() and not (arguments and arguments[0] in _ANYWHERE):

@@ -111,7 +111,7 @@ def mistakes(layout: Paths, spec: OpSpec) -> Iterator[str]:
 
 def _read(path: Path, version: int) -> Schema:
     """Return a published schema. Raises OSError or ValueError where it is missing or damaged."""
-    found: Schema = json.loads(path.read_text())
+    found: Schema = json.loads(path.read_text(encoding="utf-8"))
     wanted = {"domain", "op_type", "since_version", "domain_versions", "torch", "types", *_PARTS}
     whole = isinstance(found, dict) and found.keys() - {_LATER} == wanted and found["since_version"] == version
     if not whole or not all(isinstance(found[kind], dict) for kind in ("types", *_PARTS)):

@@ -167,7 +167,7 @@ class Count:
 
 def _first_line(path: Path) -> str:
     try:
-        return path.read_text().partition("\n")[0].strip()
+        return path.read_text(encoding="utf-8").partition("\n")[0].strip()
     except OSError:
         return ""
 

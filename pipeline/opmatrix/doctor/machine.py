@@ -160,7 +160,7 @@ def _compile(command: Sequence[str], *flags: str, text: str = _PROGRAM) -> str:
     """Compile and link a program; return the first error, or "" if there is none."""
     with tempfile.TemporaryDirectory(prefix="opmatrix-doctor-") as folder:
         source = Path(folder, "program.cc")
-        source.write_text(text)
+        source.write_text(text, encoding="utf-8")
         kind = ["-std=c++20", "-fPIC", "-shared"] if text is _PROGRAM else []
         said, code = _output([*command, *kind, *flags, str(source), "-o", str(source.with_suffix(".so"))])
         return said.replace(f"{folder}/", "") if code else ""

@@ -129,7 +129,7 @@ def _head(path: Path) -> Mapping[str, Any]:
     from opmatrix.verdict import split
 
     try:
-        found = json.loads(split(path.read_text())[0])
+        found = json.loads(split(path.read_text(encoding="utf-8"))[0])
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -219,6 +219,6 @@ def leave_verdict(step: Step, failure: StepFailed | StepBlocked) -> None:
 def _outcome(path: Path) -> str | None:
     """Return the outcome that a verdict or a check record claims."""
     try:
-        return str(json.loads(path.read_text())["outcome"])
+        return str(json.loads(path.read_text(encoding="utf-8"))["outcome"])
     except (OSError, ValueError, KeyError, TypeError):
         return None

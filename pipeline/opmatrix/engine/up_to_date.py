@@ -157,7 +157,7 @@ class State(Dependency):
         discovered: list[str] = []
         if task.step.discovered_inputs:
             with suppress(OSError, UnicodeDecodeError):
-                discovered = Path(task.step.discovered_inputs).read_text().splitlines()
+                discovered = Path(task.step.discovered_inputs).read_text(encoding="utf-8").splitlines()
         return self._digests({*task.file_dep, *discovered}, digest), self._outputs(task, digest)
 
     def unchanged(self, known: _Digests) -> bool:

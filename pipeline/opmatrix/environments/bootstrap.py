@@ -133,7 +133,7 @@ def make(paths: VenvPaths, environ: Mapping[str, str], *, lock: int) -> None:
     venv.create(paths.environment, symlinks=True)
     with tempfile.TemporaryDirectory(prefix="opmatrix-pip-") as folder:
         pip = Pip(paths=paths, command=find_pip(paths, Path(folder)), lock=lock)
-        say(f"installing the {len(requirements(LOCK.read_text()))} packages of {LOCK}")
+        say(f"installing the {len(requirements(LOCK.read_text(encoding='utf-8')))} packages of {LOCK}")
         # --no-deps: the lock file is complete, except for what main.in leaves out on purpose.
         pip.install("--require-hashes", "--no-deps", "-r", str(LOCK))
         install_torch(pip, environ.get("OPMATRIX_TORCH_INDEX"))
@@ -519,7 +519,7 @@ def _relative(file: Path, paths: VenvPaths) -> str:
 @contextlib.contextmanager
 def only_one(path: Path) -> Iterator[int]:
     """Hold the lock, so that two first calls do not write one environment."""
-    with path.open("w") as file:
+    with path.open("w", encoding="utf-8") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

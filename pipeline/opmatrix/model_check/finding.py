@@ -49,5 +49,5 @@ def write(path: Path, findings: Sequence[Finding], **more: Any) -> None:
 
 def read(path: Path) -> tuple[list[Finding], Mapping[str, Any]]:
     """Read what `write` wrote. Raises FileNotFoundError."""
-    data = json.loads(path.read_text())
+    data = json.loads(path.read_text(encoding="utf-8"))
     return [Finding(**found) for found in data.pop("findings")], data

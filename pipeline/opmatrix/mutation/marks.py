@@ -42,7 +42,7 @@ def read_marks(path: Path, mutants: Sequence[Mutant]) -> dict[str, Mark]:
     reason, a mark whose mutant is gone or has another change, more marks than `MOST` allows.
     """
     try:
-        read = tomllib.loads(path.read_text())
+        read = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

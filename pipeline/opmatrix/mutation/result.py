@@ -36,7 +36,7 @@ class Result:
 def read(path: Path) -> dict[str, Result]:
     """Return the results in a file of `write` by the keys of mutants: none where it is missing or damaged."""
     try:
-        return {str(key): _result(data) for key, data in json.loads(path.read_text()).items()}
+        return {str(key): _result(data) for key, data in json.loads(path.read_text(encoding="utf-8")).items()}
     except (OSError, ValueError, TypeError, AttributeError):
         return {}
 

@@ -115,7 +115,7 @@ class Bench:
         output = read_output(log)
         if signal.SIGXCPU.name in output:  # a process of its own that the gate started ran into the limit
             return Tried(passed=False, stopped=True, why=f"took more than {seconds} CPU seconds", cpu=ending.cpu)
-        known: Mapping[str, Any] = json.loads(said.read_text()) if said.is_file() else {}
+        known: Mapping[str, Any] = json.loads(said.read_text(encoding="utf-8")) if said.is_file() else {}
         died = death_message(ending, seconds=seconds, megabytes=self.limits.megabytes)
         at = last_running(read_log(log))
         how = f"{died}, at {at}" if died and at else died

@@ -47,7 +47,7 @@ def _without(name: str, problem: str) -> Times:
 
 def _read(path: Path, root: Path, name: str) -> Times:
     """Return the times in a file, or the problem with them. Raises an error for a damaged file."""
-    data = json.loads(path.read_text())
+    data = json.loads(path.read_text(encoding="utf-8"))
     if data["schema"] != SCHEMA:
         return _without(
             name, f"the times are in another format: schema {data['schema']!r}, this opmatrix reads {SCHEMA}"

@@ -76,7 +76,7 @@ def _read(path: Path) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
     """Return the records in a file by ``case/model``, and what it has of all cases; none where it is missing or
     damaged."""
     try:
-        content = json.loads(path.read_text())
+        content = json.loads(path.read_text(encoding="utf-8"))
         return {f"{one['case']}/{one['model']}": one for one in content["mismatches"]}, content.get("over") or {}
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return {}, {}

@@ -93,7 +93,7 @@ class ReadCache:
             self._now[name] = known
             return known[1], known[2]
         read_at = time.time_ns()
-        data, text = split(Path(path).read_text())
+        data, text = split(Path(path).read_text(encoding="utf-8"))
         number = self._texts.number(text)
         self._changed = True
         if now and settled(now, read_at):

@@ -107,7 +107,7 @@ def _valid(records: object, fields: Sequence[str]) -> bool:
 def is_wrong(path: Path) -> bool:
     """Return whether the report in a file has a wrong cell or check. Reads only its first lines."""
     try:
-        with path.open() as file:
+        with path.open(encoding="utf-8") as file:
             lines = [line for line in islice(file, _HEAD) if line.startswith(_COUNTS)]
     except FileNotFoundError:
         return False

@@ -66,7 +66,7 @@ def discovered(step: Step) -> list[str]:
     """Return the inputs that a step found when it last ran."""
     if step.discovered_inputs:
         with suppress(OSError, UnicodeDecodeError):
-            return Path(step.discovered_inputs).read_text().splitlines()
+            return Path(step.discovered_inputs).read_text(encoding="utf-8").splitlines()
     return []
 
 

@@ -57,7 +57,7 @@ def _read_wheel(listed: Path, *, unverified: bool) -> dict[str, bytes]:
     """Return the files of the wheel that dist has built. Raises DistError if there is none."""
     command = "doit dist --unverified" if unverified else "doit dist"
     try:
-        path = Path(listed.read_text().splitlines()[0])
+        path = Path(listed.read_text(encoding="utf-8").splitlines()[0])
         with zipfile.ZipFile(path) as archive:
             return {name: archive.read(name) for name in archive.namelist()}
     except (FileNotFoundError, IndexError) as error:

@@ -142,5 +142,5 @@ def _previous(layout: Paths, report: Document) -> Document | None:
 
 def _read(path: Path) -> Document | None:
     with suppress(FileNotFoundError, UnicodeDecodeError):
-        return parse(path.read_text())
+        return parse(path.read_text(encoding="utf-8"))
     return None

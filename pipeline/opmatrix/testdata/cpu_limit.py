@@ -75,7 +75,7 @@ def cpu_limit(seconds: float) -> Iterator[None]:
 def memory_limit(megabytes: int) -> Iterator[None]:
     """Let an allocation in the block raise MemoryError once the process has so much more memory than before."""
     before = resource.getrlimit(resource.RLIMIT_AS)
-    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    used = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[0]) * resource.getpagesize()
     wanted = used + (megabytes << 20)
     soft = wanted if before[0] == resource.RLIM_INFINITY else min(wanted, before[0])
     resource.setrlimit(resource.RLIMIT_AS, (soft, before[1]))

@@ -53,7 +53,7 @@ def read_judges(manifest: Path) -> dict[Path, Judge]:
     Raises DataError where that is missing or damaged.
     """
     try:
-        judged_in = json.loads(manifest.read_text())["judged_in"]
+        judged_in = json.loads(manifest.read_text(encoding="utf-8"))["judged_in"]
         return {manifest.parent / folder: Judge(**judge) for folder, judge in judged_in.items()}
     except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
         problem = "is missing or damaged"
@@ -63,7 +63,7 @@ def read_judges(manifest: Path) -> dict[Path, Judge]:
 def read_reference(manifest: Path) -> str:
     """Return what the reference of an operator is written in, ``numpy`` or ``torch 2.13.0``; "" without the record."""
     try:
-        return str(json.loads(manifest.read_text()).get("reference", ""))
+        return str(json.loads(manifest.read_text(encoding="utf-8")).get("reference", ""))
     except (OSError, ValueError, AttributeError):
         return ""
 

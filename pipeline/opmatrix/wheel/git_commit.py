@@ -42,6 +42,6 @@ def dirty(root: Path, paths: Sequence[Path]) -> bool | None:
 
 def _text(path: Path) -> str | None:
     try:
-        return path.read_text().strip() or None
+        return path.read_text(encoding="utf-8").strip() or None
     except (FileNotFoundError, NotADirectoryError):
         return None

@@ -409,7 +409,7 @@ def reads(node: Any) -> Iterator[str]:
 
 
 def main(side: str, path: str) -> None:
-    job = json.loads(Path(path).read_text())
+    job = json.loads(Path(path).read_text(encoding="utf-8"))
     sys.path[:0] = [job["folder"]]
     sys.path += job["packages"]
     blocked = (*_CHECKOUT, *(["torch"] if side == "ort" else []))

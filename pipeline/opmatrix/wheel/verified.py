@@ -99,7 +99,7 @@ def _compare(paths: Paths, known: Mapping[str, str], what: str, since: str) -> N
 
 def _read(paths: Paths, path: Path) -> Any:
     try:
-        return json.loads(path.read_text())
+        return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise DistError(f"{_shown(paths, path)} is missing or damaged. {RUN}") from error
 
