@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
+from onnx import helper
 
-from tests.model_check.models import CHAIN, checked, model, wrong
+from tests.model_check.models import CHAIN, checked, model, one, wrong
 from tests.support.projects import Project, edited
 
 pytestmark = [pytest.mark.compile, pytest.mark.ort, pytest.mark.slow]
@@ -52,6 +54,34 @@ def test_a_wrong_kernel_in_the_middle_of_a_chain_is_named(kernel: Project) -> No
     assert code == 1
     assert "1 nodes, custom: 1 test.customop::CustomOpOne" in text or "1 node, custom" in text
     assert wrong(text) == ["agrees", "first node"]
+
+
+@pytest.mark.parametrize(
+    "kernel", [("custom_op_one", "add(x.data[i], y.data[i])", "add(x.data[i], y.data[i]) + (i == 5)")], indirect=True
+)
+@pytest.mark.parametrize("expected", ["none", "of the kernel"])
+def test_a_wrong_kernel_in_a_function_is_named_with_its_call(kernel: Project, tmp_path: Path, expected: str) -> None:
+    """Where the expected outputs are those of the kernel, too, such as torch's, its nodes are compared nevertheless."""
+    made = model(helper.make_node("wrap", ["x"], ["y"], domain="local"))
+    made.opset_import.add(domain="local", version=1)
+    imports = [helper.make_opsetid(domain, version) for domain, version in (("", 18), ("test.customop", 1))]
+    body = [helper.make_node("Neg", ["a"], ["c"]), one("c", "b")]
+    made.functions.append(helper.make_function("local", "wrap", ["a"], ["b"], body, imports))
+    options = []
+    if expected == "of the kernel":
+        x = np.zeros((1, 4, 2), np.float32)
+        y = x.copy()
+        y.flat[5] = 1
+        np.savez(tmp_path / "both.npz", x=x, y=y)
+        options = ["--inputs", str(tmp_path / "both.npz")]
+    code, text = checked(kernel, made, *options)
+    assert code == 1 and wrong(text) == ["first node"], text
+    assert "test.customop::CustomOpOne 'one_b' in local::wrap (gives 'y'): 1 of " in text
+    assert (
+        "custom: 1 test.customop::CustomOpOne (ops/custom_op_one); calls of the model's functions: 1 local::wrap"
+        in text
+    )
+    assert ("✓ agrees" in text) == (expected == "of the kernel")
 
 
 @pytest.mark.parametrize(

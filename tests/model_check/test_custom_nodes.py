@@ -13,9 +13,10 @@ import pytest
 from onnx import ModelProto, NodeProto, TensorProto, defs, helper, numpy_helper
 
 from opmatrix.declaration.load import Operator, load_operators
-from opmatrix.model_check import custom_nodes
+from opmatrix.model_check import import_faults
 from opmatrix.model_check.custom_nodes import Builtin, node_faults, node_findings, used_operators
 from opmatrix.model_check.finding import Finding
+from opmatrix.model_check.inline_functions import inline
 from opmatrix.model_check.session_needs import needed_libraries
 from opmatrix.project.paths import Paths
 from opmatrix.spec import OpSpec
@@ -34,7 +35,8 @@ def specs(operators: tuple[Operator, ...]) -> list[OpSpec]:
 
 
 def findings_of(made: ModelProto, specs: list[OpSpec], builtin: Builtin) -> Iterator[Finding]:
-    return node_findings(made, specs, node_faults(made, specs, builtin))
+    found = inline(made, specs)
+    return node_findings(found, specs, node_faults(found, specs, builtin))
 
 
 def norm(op_type: str = "mygroupnorm", *, inputs: str = "x groups scale bias", **more: Any) -> NodeProto:
@@ -253,7 +255,7 @@ def test_a_node_in_a_branch_is_checked(specs: list[OpSpec]) -> None:
     node = helper.make_node("If", ["c"], ["y"], then_branch=branch, else_branch=branch)
     found = list(findings_of(model(node), specs, BUILTIN))
     assert [f.mark for f in found] == ["wrong"]
-    (nodes,) = node_faults(model(node), specs, BUILTIN).values()
+    (nodes,) = node_faults(inline(model(node), specs), specs, BUILTIN).values()
     assert [n.name for n in nodes] == ["norm", "norm"]
 
 
@@ -261,9 +263,9 @@ def test_schemas_are_read_once_for_all_unknown_nodes(specs: list[OpSpec], monkey
     """Reading them takes 40 ms, which was once a minute for 566 nodes."""
     read, reads = defs.get_all_schemas_with_history, itertools.count()
     monkeypatch.setattr(defs, "get_all_schemas_with_history", lambda: (next(reads), read())[1])
-    custom_nodes.onnx_schemas.cache_clear()
+    import_faults.onnx_schemas.cache_clear()
     made = model(*(helper.make_node(f"Unknown{n}", ["x"], ["y"]) for n in range(1000)))
-    (nodes,) = node_faults(made, specs, BUILTIN).values()
+    (nodes,) = node_faults(inline(made, specs), specs, BUILTIN).values()
     assert len(nodes) == 1000
     assert next(reads) == 1
 
@@ -273,7 +275,7 @@ def test_a_function_of_the_model_needs_no_operator(specs: list[OpSpec]) -> None:
     body = [helper.make_node("Add", ["a", "a"], ["b"])]
     made.functions.append(helper.make_function("local", "Twice", ["a"], ["b"], body, [helper.make_opsetid("", 18)]))
     (found,) = findings_of(made, specs, BUILTIN)
-    assert (found.mark, found.text) == ("ok", "2 nodes, custom: 1 local::Twice (a function of the model)")
+    assert (found.mark, found.text) == ("ok", "1 node, none custom; calls of the model's functions: 1 local::Twice")
 
 
 def libraries(layout: Paths, operators: tuple[Operator, ...], *names: str) -> tuple[list[str], list[Finding]]:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import cast
 
-from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, defs, helper
+from onnx import AttributeProto, FunctionProto, ModelProto, NodeProto, TensorProto, helper
 
 from opmatrix.declaration.isolated import read_operators
 from opmatrix.declaration.load import Declared
@@ -20,16 +20,14 @@ from opmatrix.lowering.graph import qualified
 from opmatrix.model_check import finding
 from opmatrix.model_check.finding import Finding
 from opmatrix.model_check.graph_walk import domain_of, node_label, nodes, opsets, spec_of
+from opmatrix.model_check.import_faults import NodeFault, import_faults, onnx_schemas, unknown_overload
+from opmatrix.model_check.inline_functions import Inlined
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Attribute, AttributeValue, OpSpec, Output
 from opmatrix.testdata.onnx_dataset import to_array
 
 Builtin = Collection[tuple[str, str]]
 """Domain and op type of each operator that ONNX Runtime implements."""
-
-NodeFault = tuple[str, str]
-"""What is wrong, and the remedy."""
-
 
 # Their outputs are random unless they have a seed; onnx and ONNX Runtime draw other numbers from equal seeds.
 RANDOM = frozenset(
@@ -65,31 +63,36 @@ def used_operators(model: ModelProto, operators: Sequence[OpSpec]) -> tuple[OpSp
 
 
 def foreign_operators(model: ModelProto, operators: Sequence[OpSpec], builtin: Builtin) -> set[tuple[str, str]]:
-    """Return domain and op type of the nodes that neither ONNX, ONNX Runtime, the model nor this project defines."""
-    known = {(f.domain, f.name) for f in model.functions} | {(o.onnx.domain, o.onnx.op_type) for o in operators}
+    """Return domain and op type of the nodes that neither ONNX, ONNX Runtime nor this project defines."""
+    known = {(o.onnx.domain, o.onnx.op_type) for o in operators}
     found = {(n.domain, n.op_type) for n in nodes(model) if n.domain not in ONNX_DOMAINS}
     return {key for key in found if key not in known and key not in builtin}
 
 
-def node_faults(model: ModelProto, operators: Sequence[OpSpec], builtin: Builtin) -> dict[NodeFault, list[NodeProto]]:
+def node_faults(found: Inlined, operators: Sequence[OpSpec], builtin: Builtin) -> dict[NodeFault, list[NodeProto]]:
     """Return each fault of the nodes, with the nodes that have it."""
     faults: dict[NodeFault, list[NodeProto]] = {}
-    imported = opsets(model)
-    functions = {(f.domain, f.name) for f in model.functions}
-    for node in nodes(model):
-        for fault in _faults(node, imported, functions, operators, builtin):
+    imported = opsets(found.model)
+    for node, fault in import_faults(found, operators):
+        faults.setdefault(fault, []).append(node)
+    for node in nodes(found.model):
+        for fault in _faults(node, imported, found.original.functions, operators, builtin):
             faults.setdefault(fault, []).append(node)
     return faults
 
 
 def node_findings(
-    model: ModelProto, operators: Sequence[OpSpec], faults: Mapping[NodeFault, Sequence[NodeProto]]
+    found: Inlined, operators: Sequence[OpSpec], faults: Mapping[NodeFault, Sequence[NodeProto]]
 ) -> Iterator[Finding]:
-    """Yield each of the faults once, or one "ok" finding where there is none."""
+    """Yield each of the faults once, or one "ok" finding where there is none, and the functions without a call."""
     for (text, remedy), (first, *others) in faults.items():
         yield finding.wrong("nodes", f"{node_label(first)}{_further_nodes(first, others)}: {text}", remedy)
     if not faults:
-        yield finding.ok("nodes", _summary(model, operators))
+        yield finding.ok("nodes", _summary(found, operators))
+    if found.uncalled:
+        names = ", ".join(found.uncalled[:5])
+        count = many(len(found.uncalled), "function")
+        yield finding.note("nodes", f"{count} of the model without a call, whose nodes are not checked: {names}")
 
 
 def _further_nodes(first: NodeProto, others: Sequence[NodeProto]) -> str:
@@ -101,32 +104,29 @@ def _further_nodes(first: NodeProto, others: Sequence[NodeProto]) -> str:
     return f" (and {len(others)} more node{'s' * (len(others) > 1)}{among})"
 
 
-def _summary(model: ModelProto, operators: Sequence[OpSpec]) -> str:
-    """Return the number of nodes, and where each custom operator is from."""
-    origins = {f"{f.domain}::{f.name}": "a function of the model" for f in model.functions}
-    origins |= {f"{o.onnx.domain}::{o.onnx.op_type}": f"ops/{o.name}" for o in operators}
-    counts = Counter(qualified(n) for n in nodes(model) if n.domain not in ONNX_DOMAINS)
+def _summary(found: Inlined, operators: Sequence[OpSpec]) -> str:
+    """Return the number of nodes, where each custom operator is from, and the calls of functions."""
+    origins = {f"{o.onnx.domain}::{o.onnx.op_type}": f"ops/{o.name}" for o in operators}
+    counts = Counter(qualified(n) for n in nodes(found.model) if n.domain not in ONNX_DOMAINS)
     builtin = "ONNX Runtime's own"
     custom = [f"{count} {name} ({origins.get(name, builtin)})" for name, count in sorted(counts.items())]
-    total = sum(1 for _ in nodes(model))
-    return f"{many(total, 'node')}, " + (f"custom: {', '.join(custom)}" if custom else "none custom")
+    total = sum(1 for _ in nodes(found.model))
+    calls = ", ".join(f"{count} {name}" for name, count in sorted(found.calls.items()))
+    functions = f"; calls of the model's functions: {calls}" if calls else ""
+    return f"{many(total, 'node')}, " + (f"custom: {', '.join(custom)}" if custom else "none custom") + functions
 
 
 def _faults(
     node: NodeProto,
     imported: Mapping[str, int],
-    functions: Collection[tuple[str, str]],
+    functions: Sequence[FunctionProto],
     operators: Sequence[OpSpec],
     builtin: Builtin,
 ) -> Iterator[NodeFault]:
-    """Yield the faults of one node."""
+    """Yield the faults of one node, but for those of its imports. `functions`: of the model."""
     operator = spec_of(node, operators)
-    body = (node.domain, node.op_type) in functions
     domain = domain_of(node)
-    if domain not in imported:
-        again = "Export it again with the domain's version (custom_opsets), or add helper.make_opsetid"
-        yield f"the model does not import its domain {node.domain!r}", again
-    elif operator and imported[domain] not in operator.onnx.versions:
+    if operator and imported.get(domain, operator.onnx.since_version) not in operator.onnx.versions:
         versions = ", ".join(map(str, operator.onnx.versions))
         yield (
             f"the model imports version {imported[domain]} of {domain!r}, and ops/{operator.name} has: {versions}",
@@ -137,10 +137,10 @@ def _faults(
         yield f"ops/{operator.name} has no node of its own: it is written as nodes of {names}", "Export it again"
     elif operator:
         yield from _declaration_faults(node, operator, imported.get("", 0), imported.get(domain, 1))
-    elif not body and node.domain in ONNX_DOMAINS:
+    elif node.domain in ONNX_DOMAINS:
         yield from _onnx_faults(node, imported.get(domain, 0), operators)
-    elif not body and (node.domain, node.op_type) not in builtin:
-        yield _unknown_operator(node, operators, builtin)
+    elif (node.domain, node.op_type) not in builtin:
+        yield unknown_overload(node, functions) or _unknown_operator(node, operators, builtin)
 
 
 def _unknown_operator(node: NodeProto, operators: Sequence[OpSpec], builtin: Builtin) -> NodeFault:
@@ -172,15 +172,6 @@ def _onnx_faults(node: NodeProto, opset: int, operators: Sequence[OpSpec]) -> It
         yield f"the model has opset {opset}, and the operator begins at {first}", f"Export at opset {first} or above"
     elif history[max(version for version in history if version <= opset)].deprecated:
         yield f"no operator of opset {opset} any more", "Export it again; onnx.version_converter may do as well"
-
-
-@cache
-def onnx_schemas() -> dict[tuple[str, str], dict[int, defs.OpSchema]]:
-    """Return every schema of ONNX by domain and op type, then by its first version."""
-    found: dict[tuple[str, str], dict[int, defs.OpSchema]] = {}
-    for schema in defs.get_all_schemas_with_history():  # takes 40 ms
-        found.setdefault((schema.domain, schema.name), {})[schema.since_version] = schema
-    return found
 
 
 def _near(found: str, allowed: Iterable[str]) -> str:

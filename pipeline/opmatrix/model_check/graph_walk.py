@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from onnx import GraphProto, ModelProto, NodeProto, OperatorSetIdProto
+from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto
 
 from opmatrix.lowering.graph import STANDARD, qualified
 from opmatrix.spec import OpSpec
 
+ORIGIN = "opmatrix.origin"
+"""The key in the metadata of a node from a function: its value is the label of the node, with its call."""
+
 
 def node_label(node: NodeProto) -> str:
-    """Return a node's op type, and its name, or that of its first output."""
+    """Return a node's op type, and its name, or that of its first output; of a node from a function, also its call."""
+    for entry in node.metadata_props:
+        if entry.key == ORIGIN:
+            return str(entry.value)
     label = repr(node.name) if node.name else f"(gives {next(iter(node.output), '')!r})"
     return f"{qualified(node)} {label}"
 
@@ -54,11 +60,20 @@ def captured(node: NodeProto) -> set[str]:
     return found
 
 
-def opsets(model: ModelProto) -> dict[str, int]:
-    """Return the imported version of each domain."""
-    return {domain_of(o): o.version for o in model.opset_import}
+def value_names(graph: GraphProto) -> set[str]:
+    """Return the names of all values of a graph and its subgraphs."""
+    found = {v.name for v in (*graph.input, *graph.output, *graph.initializer)}
+    found |= {s.values.name for s in graph.sparse_initializer}
+    for node in graph.node:
+        found.update(node.input, node.output, *map(value_names, subgraphs(node)))
+    return found
 
 
-def domain_of(found: NodeProto | OperatorSetIdProto) -> str:
+def opsets(found: ModelProto | FunctionProto) -> dict[str, int]:
+    """Return the version of each domain that a model or a function imports."""
+    return {domain_of(o): o.version for o in found.opset_import}
+
+
+def domain_of(found: NodeProto | OperatorSetIdProto | FunctionProto) -> str:
     """Return the domain, "" for "ai.onnx" too."""
     return "" if found.domain in STANDARD else found.domain

@@ -10,11 +10,9 @@ from onnx import ModelProto, NodeProto, ValueInfoProto, helper
 def one_node(
     node: NodeProto, model: ModelProto, inputs: Sequence[ValueInfoProto], outputs: Sequence[ValueInfoProto]
 ) -> ModelProto:
-    """Return a model of one node, with the opset imports and the functions of its model."""
+    """Return a model of one node, with the opset imports of its model, which has no functions."""
     graph = helper.make_graph([node], "node", inputs, outputs)
-    return helper.make_model(
-        graph, opset_imports=model.opset_import, ir_version=model.ir_version, functions=model.functions
-    )
+    return helper.make_model(graph, opset_imports=model.opset_import, ir_version=model.ir_version)
 
 
 def for_reference(node: NodeProto, model: ModelProto, inputs: Sequence[str], outputs: Sequence[str]) -> ModelProto:

@@ -13,8 +13,9 @@ from onnxruntime.capi import onnxruntime_pybind11_state as _state
 
 from opmatrix.declaration.torch_signature import ONNX_DOMAINS
 from opmatrix.errors import one_line
-from opmatrix.model_check.custom_nodes import onnx_schemas
 from opmatrix.model_check.graph_walk import domain_of, node_label, nodes, opsets
+from opmatrix.model_check.import_faults import onnx_schemas
+from opmatrix.model_check.inline_functions import function_name
 from opmatrix.model_check.type_text import format_type
 
 # A version after which ONNX Runtime's table of kernels has no end.
@@ -29,6 +30,7 @@ _BOUND = (
 )
 _TYPE = r"Type '([^']+)' of input parameter \(([^)]*)\) of operator \((\w+)\) in node \(([^)]*)\) is invalid"
 _INTERFACE = r"No corresponding Numpy type for Tensor Type\. (\w+)|Numpy_type \d+ can't be converted to MLDataType"
+_IMPORT = r"No opset import for domain '([^']*)'"
 _LOCALE = r"Failed to construct locale with name:([\w.-]+)"
 _UNSUPPORTED = r"(?i)[^.:]*\b(?:not|un)\s?(?:yet |currently )?(?:supported|implemented)\b[^.]*"
 _ELSEWHERE = "The model may be right. Replace the node by others, or run the model in another runtime"
@@ -59,6 +61,10 @@ def explain(model: ModelProto, error: str) -> Refusal | None:
     if found := re.search(_INTERFACE, error):
         dtype = f"the dtype {found[1]}" if found[1] else "the dtype of an input"
         return Refusal(text=f"the Python interface of {version} does not have {dtype}", missing=True)
+    if (found := re.search(_IMPORT, error)) and (by := [f for f in model.functions if found[1] in opsets(f)]):
+        text = f"{version} wants the model to import {found[1]!r}, which its function {function_name(by[0])} imports"
+        imported = f"add it to the imports of the model, too: version {opsets(by[0])[found[1]]}"
+        return Refusal(text=text, remedy=f"The model may be right. For ONNX Runtime, {imported}", missing=True)
     if found := re.search(_LOCALE, error):
         text = f"this machine has no locale {found[1]}, which a StringNormalizer needs"
         return Refusal(text=text, remedy=f"Install it, such as with: locale-gen {found[1]}", missing=True)

@@ -18,7 +18,9 @@ from onnx import ModelProto, NodeProto, ValueInfoProto, helper, numpy_helper
 
 from opmatrix.errors import VerifyError
 from opmatrix.files import write_bytes
+from opmatrix.model_check import finding
 from opmatrix.model_check.custom_nodes import random_nodes
+from opmatrix.model_check.finding import Finding
 from opmatrix.model_check.float64_judge import Difference, Judgement, judge
 from opmatrix.model_check.graph_walk import captured, node_label, walk
 from opmatrix.model_check.one_node import for_reference, one_node
@@ -119,6 +121,21 @@ def inner_values(
         raise VerifyError(f"with its data the model is larger than the 2 GB of protobuf ({error})") from error
     session = runtime.sessions(content, settings=[PLAIN])[PLAIN]
     return dict(zip(wanted, call(session, fed), strict=True))
+
+
+def differs_inlined(
+    path: str, inlined: ModelProto, fed: Mapping[str, Array], runtime: OrtSessions, limits: Mapping[str, Tolerance]
+) -> Iterator[Finding]:
+    """Yield the first output of the model in `path` that ONNX Runtime computes otherwise than without functions."""
+    names = [o.name for o in inlined.graph.output]
+    theirs = inner_values(inlined, names, fed, runtime)
+    ours = call(runtime.sessions(path, settings=[PLAIN])[PLAIN], fed)
+    for name, value in zip(names, ours, strict=True):
+        found = compare_value(name, value, theirs[name], limits)
+        if not found.ok:
+            text = f"ONNX Runtime computes other outputs where the nodes of the functions replace their calls: {found}"
+            yield finding.wrong("agrees", text, "Inline the functions: onnx.inliner.inline_local_functions(model)")
+            return
 
 
 def _compare(

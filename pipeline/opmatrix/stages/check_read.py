@@ -26,6 +26,7 @@ from opmatrix.model_check.custom_nodes import (
 )
 from opmatrix.model_check.finding import Finding
 from opmatrix.model_check.graph_walk import node_label, nodes, opsets
+from opmatrix.model_check.inline_functions import CycleError, Inlined, InlineError, inline, or_as_it_is
 from opmatrix.model_check.session_needs import NeededLibraries, needed_libraries, parse_version, version_findings
 from opmatrix.model_check.shape_inference import checker_findings, inference_findings, schemas
 from opmatrix.project.paths import Paths
@@ -48,7 +49,8 @@ def run(layout: Paths, *, model: Path, ort: str, libraries: Sequence[Path], into
         declared = declared_operators(layout)
         operators = declared.operators
         specs = [o.spec for o in operators]
-        needed = needed_libraries(layout, [o for o in operators if o.spec in used_operators(proto, specs)])
+        used = used_operators(or_as_it_is(proto, specs), specs)
+        needed = needed_libraries(layout, [o for o in operators if o.spec in used])
         findings = [*_unusable(declared.failed), *_findings(proto, model, specs, needed, ort, libraries)]
     except OpmatrixError as mistake:
         error = str(mistake)
@@ -92,12 +94,30 @@ def _findings(
     libraries: Sequence[Path],
 ) -> Iterator[Finding]:
     imported = opsets(proto)
-    known = builtin()
+    try:
+        yield from _of_nodes(inline(proto, specs), path, specs, needed, libraries)
+    except CycleError as error:
+        yield finding.wrong("nodes", str(error), "Export it again")
+    except InlineError as error:
+        yield finding.note("nodes", f"the nodes are not checked: {error}")
+    for version in dict.fromkeys(v for v in (minor(onnxruntime.__version__), ort) if v):
+        wrong = list(version_findings(proto.ir_version, imported.get("", 0), ort=version))
+        yield from wrong
+        if not wrong:
+            text = f"opset {imported.get('', 0)}, IR version {proto.ir_version}: ONNX Runtime {version} reads them"
+            yield finding.ok("versions", text)
+
+
+def _of_nodes(
+    inlined: Inlined, path: Path, specs: Sequence[OpSpec], needed: NeededLibraries, libraries: Sequence[Path]
+) -> Iterator[Finding]:
+    """Yield the findings for the nodes, their libraries and their types."""
+    proto, known = inlined.model, builtin()
     if libraries:
         theirs = foreign_operators(proto, specs, known)
         known |= theirs
-    faults = node_faults(proto, specs, known)
-    of_nodes = list(node_findings(proto, specs, faults))
+    faults = node_faults(inlined, specs, known)
+    of_nodes = list(node_findings(inlined, specs, faults))
     yield from of_nodes
     if libraries:
         yield from _foreign(proto, theirs, libraries)
@@ -105,18 +125,12 @@ def _findings(
     external = list(_external_data(proto, path))
     yield from external
     faulty = {node_label(node) for group in faults.values() for node in group}
-    found = schemas(used_operators(proto, specs), imported)
+    found = schemas(used_operators(proto, specs), opsets(proto))
     types = list(inference_findings(proto, found, faulty=faulty, builtin=known))
     # The checker of onnx would only repeat what is already wrong.
     if all(f.mark != "wrong" for f in (*of_nodes, *external, *types)):
-        yield from checker_findings(proto, path, found)
+        yield from checker_findings(inlined.with_called, path, found)
     yield from types
-    for version in dict.fromkeys(v for v in (minor(onnxruntime.__version__), ort) if v):
-        wrong = list(version_findings(proto.ir_version, imported.get("", 0), ort=version))
-        yield from wrong
-        if not wrong:
-            text = f"opset {imported.get('', 0)}, IR version {proto.ir_version}: ONNX Runtime {version} reads them"
-            yield finding.ok("versions", text)
 
 
 def _foreign(proto: ModelProto, operators: Builtin, libraries: Sequence[Path]) -> Iterator[Finding]:

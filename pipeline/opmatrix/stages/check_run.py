@@ -17,6 +17,7 @@ from opmatrix.model_check.default_tolerances import tolerances
 from opmatrix.model_check.finding import Finding
 from opmatrix.model_check.float64_judge import explained_by_rounding
 from opmatrix.model_check.graph_walk import node_label
+from opmatrix.model_check.inline_functions import or_as_it_is
 from opmatrix.model_check.model_inputs import ModelInputs, drawn_inputs, given_inputs
 from opmatrix.model_check.run_model import PLAIN, Runs, compare_settings, compare_with_expected
 from opmatrix.model_check.run_model import run as run_model
@@ -47,12 +48,13 @@ def run(
     findings: list[Finding] = []
     known: dict[str, Any] = {"error": "", "missing": False, "inputs": "", "shapes": []}
     try:
-        proto = onnx.load_model(model, load_external_data=False)
+        original = onnx.load_model(model, load_external_data=False)
         specs = [o.spec for o in declared_operators(layout).operators]
+        proto = or_as_it_is(original, specs)
         chosen = parse_shapes(shapes)
         given = [] if chosen else given_inputs(proto, model, inputs)
         runtime = OrtSessions(None, more=libraries)
-        runs = run_model(model, proto, runtime, given or drawn_inputs(proto, specs, chosen))
+        runs = run_model(model, original, runtime, given or drawn_inputs(proto, specs, chosen))
         findings.append(runs.finding)
         known["missing"] = runs.missing
         compared = list(_compared(proto, runs, tolerances(rtol, atol), of, _Original(against, runtime)))
