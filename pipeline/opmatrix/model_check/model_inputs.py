@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ from onnx import ModelProto, ValueInfoProto
 from opmatrix.errors import UsageError, did_you_mean
 from opmatrix.export.signature import element_dtype
 from opmatrix.model_check import data_sets
-from opmatrix.model_check.drawn_inputs import Shapes, draw
+from opmatrix.model_check.drawn_inputs import Shapes, draw, require_drawable
+from opmatrix.model_check.open_sizes import Sizes, dims, is_name, search
 from opmatrix.model_check.type_text import format_type, format_value
 from opmatrix.spec import OpSpec
 from opmatrix.testdata.arrays import dtype_name
@@ -23,7 +25,7 @@ from opmatrix.testdata.arrays import dtype_name
 class ModelInputs:
     """Inputs by name, the expected outputs as far as they are known, and where the inputs come from, for messages.
 
-    `file`: the .npz file or the folder of the data set. `shapes`: of drawn inputs.
+    `file`: the .npz file or the folder of the data set. `shapes` and `sizes`: of drawn inputs, and of their open axes.
     """
 
     inputs: Mapping[str, Any]
@@ -31,6 +33,7 @@ class ModelInputs:
     source: str
     file: Path | None = None
     shapes: Shapes = field(default_factory=dict)
+    sizes: Sizes = field(default_factory=dict)
 
     @property
     def drawn(self) -> bool:
@@ -39,6 +42,9 @@ class ModelInputs:
     def __str__(self) -> str:
         arrays = ", ".join(f"{name} {format_value(a)}" for name, a in self.inputs.items())
         return f"inputs {self.source}" + (f": {arrays}" if arrays else "")
+
+
+DrawnInputs = Generator[ModelInputs, bool | None, None]
 
 
 def given_inputs(model: ModelProto, path: Path, given: Path | None) -> list[ModelInputs]:
@@ -61,12 +67,29 @@ def given_inputs(model: ModelProto, path: Path, given: Path | None) -> list[Mode
     return found
 
 
-def drawn_inputs(model: ModelProto, operators: Sequence[OpSpec], shapes: Shapes) -> Iterator[ModelInputs]:
-    """Yield random inputs for `opmatrix.model_check.drawn_inputs.draw`'s shapes; the first that the model computes with
-    count."""
-    for drawn in draw(inputs(model), shapes, model, operators):
-        axes = "".join(f", {name} = {size}" for name, size in drawn.sizes.items())
-        yield ModelInputs(inputs=drawn.inputs, source=f"chosen at random{axes}", shapes=drawn.shapes)
+def drawn_inputs(model: ModelProto, operators: Sequence[OpSpec], given: Shapes) -> DrawnInputs:
+    """Yield random inputs of the shapes in `given`, and of the sizes that `open_sizes.search` tries for each other open
+    axis. Each is answered with whether the model computes with it. Raises UsageError where none can be drawn."""
+    wanted = inputs(model)
+    require_drawable(given, wanted)
+    known = {d: n for v in wanted for d, n in zip(dims(v), given.get(v.name, ()), strict=False) if isinstance(d, str)}
+    tries = search(model, wanted, known)
+    ran: bool | None = None
+    drawn = False
+    with suppress(StopIteration):
+        while True:
+            sizes = tries.send(ran)
+            try:
+                arrays = draw(wanted, given, sizes, model, operators)
+            except UsageError:
+                if not drawn:
+                    raise
+                ran = False  # too large with these sizes
+                continue
+            drawn = True
+            axes = "".join(f", {name} = {size}" for name, size in sizes.items() if is_name(name))
+            shapes = {name: array.shape for name, array in arrays.items()}
+            ran = yield ModelInputs(inputs=arrays, source=f"chosen at random{axes}", shapes=shapes, sizes=sizes)
 
 
 def find_inputs(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,10 @@ from onnx import ModelProto
 from opmatrix.errors import many
 from opmatrix.model_check import finding
 from opmatrix.model_check.finding import Finding
-from opmatrix.model_check.model_inputs import ModelInputs
+from opmatrix.model_check.model_inputs import DrawnInputs, ModelInputs
 from opmatrix.model_check.ort_refusals import explain, failing_node
+from opmatrix.model_check.size_findings import Try, output_findings, size_findings
+from opmatrix.model_check.type_text import format_value
 from opmatrix.ort_checks.sessions import OrtSessions, RefusedError, call
 from opmatrix.spec import Tolerance
 from opmatrix.testdata.arrays import dtype_name
@@ -33,9 +35,12 @@ _OPTIMISATION = (
 
 @dataclass(frozen=True, kw_only=True)
 class Runs:
-    """The finding of the runs, and the outputs by setting of each input; `missing`: ONNX Runtime lacks a kernel."""
+    """The finding of the runs, and the outputs by setting of each input; `missing`: ONNX Runtime lacks a kernel.
+
+    `sizes`: the findings on open sizes."""
 
     finding: Finding
+    sizes: Sequence[Finding] = ()
     answers: Sequence[tuple[ModelInputs, Answers]] = ()
     missing: bool = False
 
@@ -44,40 +49,61 @@ class Runs:
         return self.finding.mark == "ok"
 
 
-def run(path: Path, model: ModelProto, runtime: OrtSessions, given: Iterable[ModelInputs]) -> Runs:
-    """Make a session per setting, and run each once with each input; of drawn ones with the first that it takes."""
+def run(path: Path, model: ModelProto, runtime: OrtSessions, given: Iterable[ModelInputs] | DrawnInputs) -> Runs:
+    """Make a session per setting, and run each once with each input; drawn ones are told whether it computed."""
     try:
         sessions = runtime.sessions(str(path), settings=[OPTIMISED, PLAIN])
     except RefusedError as error:
         return _refused(model, error, "refuses the model")
+    tries: list[Try] = []
     done: list[tuple[ModelInputs, Answers]] = []
     first: Runs | None = None
     took = 0.0
-    for fed in given:
+    feeds = iter(given)
+    fed = next(feeds, None)
+    while fed is not None:
         answers: dict[str, Sequence[Any]] = {}
         began = time.perf_counter()
+        problem = where = ""
         try:
             for setting, session in sessions.items():
                 answers[setting] = call(session, {name: _copied(value) for name, value in fed.inputs.items()})
+            took = took or time.perf_counter() - began
+            done.append((fed, answers))
         except RefusedError as error:
-            node = failing_node(model, str(error.__cause__))
+            problem = str(error.__cause__)
+            node = failing_node(model, problem)
             where = f" at {node}" if node else ""
             what = f"fails{where} ({PLAIN if answers else OPTIMISED}), {fed}"
             failed = _refused(model, error, what, _DRAWN if fed.drawn else "")
             if not fed.drawn:
                 return failed
             first = first or failed
-            continue
-        took = time.perf_counter() - began
-        done.append((fed, answers))
         if fed.drawn:
+            tries.append(Try(fed=fed, error=problem, where=where))
+        try:
+            fed = feeds.send(not problem) if isinstance(feeds, Generator) else next(feeds, None)
+        except StopIteration:
             break
     if not done:
         return first or Runs(finding=finding.wrong("runs", "there is nothing to run it with"))
-    also = f" and {many(len(done) - 1, 'further data set')}" if done[1:] else ""
     milliseconds = f"{took / len(sessions) * 1000:.2g} ms"
-    text = f"in ONNX Runtime {onnxruntime.__version__}, optimised and not, {milliseconds}; {done[0][0]}{also}"
-    return Runs(finding=finding.ok("runs", text), answers=done)
+    text = f"in ONNX Runtime {onnxruntime.__version__}, optimised and not, {milliseconds}; {done[0][0]}{_also(done)}"
+    sizes = [*size_findings(model, tries)]
+    contradicting = (list(output_findings(model, fed, answers[PLAIN])) for fed, answers in done)
+    sizes += next((found for found in contradicting if found), [])
+    return Runs(finding=finding.ok("runs", text), sizes=sizes, answers=done)
+
+
+def _also(done: Sequence[tuple[ModelInputs, Answers]]) -> str:
+    """Return how many further data sets there were, or the further sizes."""
+    further = [fed for fed, _ in done[1:]]
+    if not further:
+        return ""
+    if not further[0].drawn:
+        return f" and {many(len(further), 'further data set')}"
+    shapes = (", ".join(f"{name} {format_value(array)}" for name, array in fed.inputs.items()) for fed in further)
+    return f"; and with {'; '.join(shapes)}"
 
 
 def _refused(model: ModelProto, error: RefusedError, what: str, remedy: str = "") -> Runs:

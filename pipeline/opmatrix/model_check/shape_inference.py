@@ -17,6 +17,7 @@ from opmatrix.export.signature_gates import registered
 from opmatrix.model_check import finding
 from opmatrix.model_check.finding import Finding
 from opmatrix.model_check.graph_walk import node_label
+from opmatrix.model_check.open_sizes import dims, open_symbols
 from opmatrix.model_check.type_text import format_type
 from opmatrix.spec import OpSpec
 
@@ -194,12 +195,14 @@ def _unknown(found: TypeProto | None) -> str:
 
 
 def _differing(model: ModelProto, known: Mapping[str, TypeProto]) -> Iterator[Finding]:
-    """Yield the outputs whose types in the model differ from the inferred ones."""
+    """Yield the outputs whose types in the model differ from the inferred ones. A name of an input's axis says that it
+    is no fixed size."""
+    symbols = {*open_symbols(model.graph.input)}
     made = {value.name: "the model" for value in (*model.graph.input, *model.graph.initializer)}
     made |= {name: node_label(node) for node in model.graph.node for name in node.output}
     for output in model.graph.output:
         inferred = known.get(output.name)
-        if inferred is None or _unknown(inferred) or _unknown(output.type) or _fits(output, inferred):
+        if inferred is None or _unknown(inferred) or _unknown(output.type) or _fits(output, inferred, symbols):
             continue
         yield finding.wrong(
             QUESTION,
@@ -210,12 +213,13 @@ def _differing(model: ModelProto, known: Mapping[str, TypeProto]) -> Iterator[Fi
         )
 
 
-def _fits(output: ValueInfoProto, inferred: TypeProto) -> bool:
+def _fits(output: ValueInfoProto, inferred: TypeProto, symbols: Collection[str]) -> bool:
     stated, found = output.type.tensor_type, inferred.tensor_type
     if stated.elem_type != found.elem_type or len(stated.shape.dim) != len(found.shape.dim):
         return False
-    pairs = zip(stated.shape.dim, found.shape.dim, strict=True)
-    return all(a.dim_value == b.dim_value for a, b in pairs if a.HasField("dim_value") and b.HasField("dim_value"))
+    pairs = zip(dims(output), found.shape.dim, strict=True)
+    sizes = [(dim, d.dim_value) for dim, d in pairs if d.HasField("dim_value")]
+    return all(dim == size if isinstance(dim, int) else dim not in symbols for dim, size in sizes)
 
 
 def _in_function_body(error: Exception) -> bool:

@@ -55,7 +55,7 @@ def run(
         given = [] if chosen else given_inputs(proto, model, inputs)
         runtime = OrtSessions(None, more=libraries)
         runs = run_model(model, original, runtime, given or drawn_inputs(proto, specs, chosen))
-        findings.append(runs.finding)
+        findings += [runs.finding, *runs.sizes]
         known["missing"] = runs.missing
         compared = list(_compared(proto, runs, tolerances(rtol, atol), of, _Original(against, runtime)))
         wrong = next((at for at, found in enumerate(compared) if any(f.mark == "wrong" for f in found)), None)
