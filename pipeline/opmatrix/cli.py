@@ -29,7 +29,7 @@ from opmatrix.project.measured import use_rows
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import chosen_cells, find_root, installed
 from opmatrix.spec import Lowering
-from opmatrix.step_log import LOGGED, log_cause
+from opmatrix.step_log import LOGGED, dropped, log_cause
 from opmatrix.terminal_text import for_stderr
 from opmatrix.wheel import settings
 
@@ -78,10 +78,11 @@ def _run(arguments: Sequence[str]) -> None:
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # ONNX Runtime reads it on import
     # doit checked the declaration before it planned this step, and records no step whose declaration changed since.
     checked = LOGGED in os.environ
-    if "operator" in options:
-        options["operator"] = load_operator(paths, options["operator"], checked=checked)
-    if "operators" in options:
-        options["operators"] = [load_operator(paths, operator) for operator in options["operators"]]
+    with dropped():  # doit has read these files: what they print is not of the step
+        if "operator" in options:
+            options["operator"] = load_operator(paths, options["operator"], checked=checked)
+        if "operators" in options:
+            options["operators"] = [load_operator(paths, operator) for operator in options["operators"]]
     run = _SPECIAL.get(name) or _module(name).run
     run(paths, **options)
 
@@ -181,7 +182,8 @@ def _wheel_stage(stage: str, paths: Paths, **options: bool) -> None:
 
 def _report(paths: Paths, *, checked: bool, shard: str, **choice: str) -> None:
     cells = chosen_cells(paths, Choice(**choice))
-    found = load_operators(paths, checked=True) if checked else read_operators(paths).operators
+    with dropped():
+        found = load_operators(paths, checked=True) if checked else read_operators(paths).operators
     operators = {operator.name: operator for operator in found}
     expected = [
         (operator.name, lowering, cell)

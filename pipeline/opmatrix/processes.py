@@ -1,5 +1,5 @@
 """Find the child processes of a process and their memory in Linux's /proc; let a process end with its parent, kill a
-process group or a session."""
+process group, a session, or all that a process started."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ import signal
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import NoReturn
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_HEARD = (signal.SIGTERM, signal.SIGCHLD)  # by a supervisor
 
 
 def memory(process: int) -> int:
@@ -56,6 +59,67 @@ def die_with_parent(number: int = signal.SIGKILL) -> None:
     import ctypes
 
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of all orphaned descendants, even of daemons."""
+    import ctypes
+
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def fork_supervised() -> int:
+    """Fork as os.fork does, with a supervisor in between: return 0 in the child, the supervisor's process here.
+
+    The supervisor ends as the child does, and at SIGTERM. First it kills all that the child started, also in sessions
+    of their own. Both end with the thread that called this.
+    """
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, (*_HEARD, signal.SIGINT, signal.SIGHUP))
+    try:
+        parent = os.getpid()
+        if supervisor := os.fork():
+            return supervisor
+        os.setpgid(0, 0)  # Ctrl-C reaches only the parent
+        die_with_parent(signal.SIGTERM)
+        adopt_orphans()
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        if os.getppid() != parent:
+            os._exit(1)
+        if child := os.fork():
+            _supervise(child)
+        die_with_parent()
+        return 0
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+
+def _supervise(child: int) -> NoReturn:
+    os.closerange(0, os.sysconf("SC_OPEN_MAX"))  # such as the pipe of the child, and the lock of the build folder
+    ended = None
+    while ended is None and signal.sigwait(_HEARD) != signal.SIGTERM:
+        ended = _reap(child)
+    while left := children(os.getpid()):
+        for process in left:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        _reap(child)
+        time.sleep(0.001)
+    code = os.waitstatus_to_exitcode(ended) if ended is not None else -signal.SIGTERM
+    if code < 0:
+        if code not in (-signal.SIGKILL, -signal.SIGSTOP):
+            signal.signal(-code, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [-code])
+        os.kill(os.getpid(), -code)
+    os._exit(code)
+
+
+def _reap(child: int) -> int | None:
+    """Wait for all processes that have ended, and return the status of the child if it is one of them."""
+    found = None
+    with suppress(ChildProcessError):
+        while (ended := os.waitpid(-1, os.WNOHANG)) != (0, 0):
+            found = ended[1] if ended[0] == child else found
+    return found
 
 
 def kill_group(process: int) -> None:

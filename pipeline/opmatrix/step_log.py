@@ -91,6 +91,30 @@ def detail(text: str) -> None:
 
 
 @contextmanager
+def dropped() -> Iterator[None]:
+    """Drop what is printed in a step, also by C++; let it through where the stage runs by hand."""
+    if LOGGED not in os.environ:
+        yield
+        return
+    streams = (sys.stdout, sys.stderr)
+    for stream in streams:
+        stream.flush()
+    outside = [os.dup(number) for number in (1, 2)]
+    null = os.open(os.devnull, os.O_WRONLY)
+    for number in (1, 2):
+        os.dup2(null, number)
+    try:
+        yield
+    finally:
+        for stream in streams:
+            stream.flush()
+        for number, kept in zip((1, 2), outside, strict=True):
+            os.dup2(kept, number)
+            os.close(kept)
+        os.close(null)
+
+
+@contextmanager
 def capture_stdout() -> Iterator[None]:
     """Pass standard output, that of C++ too, to `detail`: an exporter that fails first prints a whole graph."""
     sys.stdout.flush()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -64,10 +65,10 @@ def clock(layout: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(isolated, "time", SimpleNamespace(monotonic=monotonic))
 
 
-def mistakes(layout: Paths) -> list[str]:
+def mistakes(layout: Paths, *, megabytes: float = 200) -> list[str]:
     """Return the mistakes of group_norm; the other operator is read, and no process is left."""
     before = children(os.getpid())
-    found = read_operators(layout, seconds=300, megabytes=200)
+    found = read_operators(layout, seconds=300, megabytes=megabytes)
     assert [o.name for o in found.operators] == ["other"]
     assert children(os.getpid()) == before
     (name,) = found.failed
@@ -220,7 +221,8 @@ def test_a_number_of_numpy_arrives_as_a_plain_one(layout: Paths) -> None:
 
 
 def test_ctrl_c_ends_the_reading(layout: Paths) -> None:
-    press = "import os, signal\nos.kill(os.getppid(), signal.SIGINT)\nwhile True: pass"
+    waits = f"open('/proc/{os.getpid()}/stat').read().rpartition(')')[2].split()[0] == 'S'"
+    press = f"import os, signal\nwhile not {waits}: 0\nos.kill({os.getpid()}, signal.SIGINT)\nwhile True: pass"
     layout.spec("group_norm").write_text(press)
     there = children(os.getpid())
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
@@ -232,11 +234,84 @@ def test_ctrl_c_ends_the_reading(layout: Paths) -> None:
     assert children(os.getpid()) == there
 
 
-def test_the_child_ends_by_itself_where_its_parent_was_killed(layout: Paths) -> None:
-    layout.spec("group_norm").write_text("import signal, os\nos.kill(os.getpid(), signal.SIGALRM)")
-    assert mistakes(layout) == [f"ops/group_norm/spec.py: died of SIGALRM {ONLY}"]
-    layout.spec("group_norm").write_text("import signal\nassert not 1 <= signal.alarm(0) <= 305, 'an alarm is set'")
-    assert mistakes(layout) == ["ops/group_norm/spec.py:2: AssertionError: an alarm is set"]
+LEAVE = "import os, subprocess, sys; p = subprocess.Popen(['sleep', '1000'], start_new_session={0}).pid\n"
+NOTE = "open('left', 'a').write(f'{p} ')\n"
+DAEMON = """import os
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        open('left', 'a').write(f'{os.getpid()} ')
+        for n in range(3): os.close(n)
+        while True: __import__('time').sleep(100)
+    os._exit(0)
+os.wait()
+while not os.path.exists('left') or not open('left').read(): 0
+"""
+
+
+@pytest.mark.parametrize("file", ["spec.py", "cases.py"])
+@pytest.mark.parametrize(
+    ("code", "usable"),
+    [
+        pytest.param(LEAVE.format(True) + NOTE, True, id="a_session_of_its_own"),
+        pytest.param(LEAVE.format("False, process_group=0") + NOTE, True, id="a_group_of_its_own"),
+        pytest.param(DAEMON, True, id="a_daemon"),
+        pytest.param(LEAVE.format(True) + NOTE + "os._exit(0)\n", False, id="and_exits"),
+        pytest.param(LEAVE.format(True) + NOTE + "os.abort()\n", False, id="and_crashes"),
+        pytest.param(DAEMON + "os._exit(0)\n", False, id="a_daemon_and_exits"),
+        pytest.param(LEAVE.format(True) + NOTE + HANGS + "while True: 0\n", False, id="and_hangs"),
+        pytest.param("".join((LEAVE.format(True), NOTE)) * 20, True, id="many"),
+        pytest.param(LEAVE.format(True) + NOTE + "raise SystemExit\n", False, id="and_raises"),
+    ],
+)
+def test_what_a_file_starts_ends_with_the_reading(layout: Paths, file: str, code: str, usable: bool) -> None:
+    path = layout.op("group_norm") / file
+    path.write_text(f"{code}\n{path.read_text()}")
+    if usable:
+        assert read_operators(layout).failed == {}
+    else:
+        mistakes(layout)
+    left = Path("left").read_text().split()
+    assert left and not [process for process in left if Path("/proc", process).exists()]
+
+
+def test_what_a_file_starts_ends_with_a_killed_command(layout: Paths) -> None:
+    layout.spec("group_norm").write_text(LEAVE.format(True) + NOTE + HANGS + "while True: __import__('time').sleep(9)")
+    process = os.fork()
+    if process == 0:
+        read_operators(layout)
+        os._exit(0)
+    while not Path("hangs").is_file() or not Path("hangs").read_text():
+        time.sleep(0.01)
+    os.kill(process, signal.SIGKILL)
+    os.waitpid(process, 0)
+    while [one for one in (*Path("left").read_text().split(), Path("hangs").read_text()) if is_alive(one)]:
+        time.sleep(0.01)
+
+
+def is_alive(process: str) -> bool:
+    with suppress(OSError):
+        return Path("/proc", process, "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+@pytest.mark.parametrize("file", ["spec.py", "cases.py"])
+@pytest.mark.parametrize(
+    "code",
+    [
+        pytest.param("print('x' * 2 * 10**8)", id="one_text"),
+        pytest.param("for _ in range(1000): print('x' * 10**6)", id="many_texts"),
+        pytest.param("while True: print('x' * 10**6)", id="endless"),
+        pytest.param("import sys\nsys.stderr.write('x' * 2 * 10**8)", id="stderr"),
+        pytest.param("import os\nwhile os.write(1, b'x' * 10**6): 0", id="without_python"),
+        pytest.param("import subprocess\nsubprocess.run(['yes'])", id="of_a_program"),
+        pytest.param("try:\n  print('x' * 2 * 10**8)\nexcept OSError: 0", id="caught"),
+    ],
+)
+def test_a_file_that_prints_without_end_is_named(layout: Paths, file: str, code: str) -> None:
+    path = layout.op("group_norm") / file
+    path.write_text(f"{code}\n{path.read_text()}")
+    assert mistakes(layout, megabytes=2000) == [f"ops/group_norm/{file}: printed more than 100 MB {ONLY}"]
 
 
 def test_an_operator_at_which_a_child_died_is_read_once(layout: Paths) -> None:

@@ -2,7 +2,8 @@
 
 spec.py and cases.py are code of the project: they can end the process, never end, or take all memory. A child reads one
 operator after the other and sends each through a pipe. When it dies, exceeds a limit, or stops answering, the operator
-that it was at has failed, and another child goes on with the rest. What a file prints is lost.
+that it was at has failed, and another child goes on with the rest. What a file prints is lost, and what it starts ends
+with the child.
 
 Such an operator may take all of `SECONDS`. So this process does not read it again before its files change, nor do steps
 of doit: they are forks of the process that planned them.
@@ -11,10 +12,12 @@ of doit: they are forks of the process that planned them.
 from __future__ import annotations
 
 import dataclasses
+import fcntl
 import io
 import marshal
 import os
 import pickle
+import resource
 import select
 import signal
 import sys
@@ -28,12 +31,14 @@ from typing import Any, NoReturn
 from opmatrix import spec
 from opmatrix.declaration.load import Declared, Operator, declared, operator_names, read, unknown_operator
 from opmatrix.errors import SpecError
-from opmatrix.processes import kill_group, memory, signal_name
+from opmatrix.processes import fork_supervised, memory, signal_name
 from opmatrix.project.paths import Paths
+from opmatrix.step_log import MOST_BYTES
 
 SECONDS = 30  # for one operator; the slowest of this repository takes 2 ms, an import of torch 2 s
 MEGABYTES = 2000  # for the child and its processes, in addition to the memory of this process
 _POLL = 0.05  # seconds between two checks of the child while it sends nothing
+_READ = "while it was read. It only has to define values"
 _LENGTH = 8  # bytes of the length before each message
 
 Result = tuple[str, Operator | None, list[str]]  # the folder, and the operator or its mistakes
@@ -116,7 +121,7 @@ def _until_death(child: _Child, layout: Paths, names: Sequence[str], seconds: fl
             while isinstance(message := child.receive(deadline), str):
                 at = message
             if isinstance(message, _Death):
-                death = name, None, [f"{at}: {message.how} while it was read. It only has to define values"]
+                death = name, None, [f"{at}: {message.how} {_READ}"]
                 _deaths[layout.op(name)] = marks, death
                 yield death
                 return
@@ -138,11 +143,11 @@ class _Child:
 
     def __init__(self, layout: Paths, names: Sequence[str], *, seconds: float, megabytes: float) -> None:
         self._seconds, self._megabytes = seconds, megabytes
-        self._memory = memory(os.getpid()) + megabytes * 1e6
+        self._memory = 2 * memory(os.getpid()) + megabytes * 1e6  # its supervisor has as much as this process
         self._pipe, writing = os.pipe()
-        self._process: int | None = os.fork()
+        self._process: int | None = fork_supervised()
         if self._process == 0:
-            _serve(layout, names, writing, seconds)
+            _serve(layout, names, writing)
         os.close(writing)
         self._buffer = bytearray()
         self._poll = select.poll()
@@ -196,13 +201,12 @@ class _Child:
         os.close(self._pipe)
         if self._process:
             with suppress(ProcessLookupError):
-                os.kill(self._process, signal.SIGKILL)  # it may not lead its group yet
-            kill_group(self._process)
+                os.kill(self._process, signal.SIGTERM)
             with suppress(ChildProcessError):
                 os.waitpid(self._process, 0)
 
 
-def _serve(layout: Paths, names: Sequence[str], pipe: int, seconds: float) -> NoReturn:
+def _serve(layout: Paths, names: Sequence[str], pipe: int) -> NoReturn:
     """Read the operators in this process, which was forked for it, and exit."""
     status, process = 1, os.getpid()
 
@@ -216,21 +220,43 @@ def _serve(layout: Paths, names: Sequence[str], pipe: int, seconds: float) -> No
     try:
         _prepare(pipe)
         for name in names:
-            signal.alarm(int(seconds) + 5)  # ends this process even if its parent was killed
-            send(_result(*read(layout, name, at=lambda file: send(pickle.dumps(file)))))
+            send(_result(*_read(layout, name, at=lambda file: send(pickle.dumps(file)))))
         status = 0
     finally:
         os._exit(status)
 
 
+def _read(layout: Paths, name: str, at: Callable[[str], object]) -> tuple[Operator | None, list[str]]:
+    """Return what `read` does, or that a file printed too much: it would in each step, which then has no room."""
+    begun, wrong = list[str](), list[str]()
+
+    def look() -> None:
+        with suppress(OSError, ValueError):  # it printed too much, or closed it
+            sys.stdout.flush()
+        with suppress(OSError):
+            if os.fstat(1).st_size >= MOST_BYTES:
+                wrong.append(f"{begun[-1]}: printed more than {MOST_BYTES / 1e6:g} MB {_READ}")
+            os.ftruncate(1, 0)
+
+    def begin(file: str) -> None:
+        look()
+        begun.append(file)
+        at(file)
+
+    operator, mistakes = read(layout, name, at=begin)
+    look()
+    return (None, wrong) if wrong else (operator, mistakes)
+
+
 def _prepare(pipe: int) -> None:
-    os.setpgid(0, 0)  # Ctrl-C reaches only the parent, which ends this process
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD, signal.SIGALRM):
         signal.signal(number, signal.SIG_DFL)
-    null = os.open(os.devnull, os.O_RDWR)
-    for standard in (0, 1, 2):
-        os.dup2(null, standard)
+    printed = os.memfd_create("printed")
+    fcntl.fcntl(printed, fcntl.F_SETFL, os.O_APPEND)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (MOST_BYTES, MOST_BYTES))
+    for source, standard in ((os.open(os.devnull, os.O_RDONLY), 0), (printed, 1), (printed, 2)):
+        os.dup2(source, standard)
     os.closerange(3, pipe)
     os.closerange(pipe + 1, os.sysconf("SC_OPEN_MAX"))  # such as the lock of the build folder
     sys.stdin, sys.stdout = os.fdopen(0), os.fdopen(1, "w")  # pytest and doit have others

@@ -17,8 +17,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from opmatrix.engine.step_process import DONE, Entry, adopt_orphans, run_step
-from opmatrix.processes import children, cpu_seconds, kill_group, memory
+from opmatrix.engine.step_process import DONE, Entry, run_step
+from opmatrix.processes import adopt_orphans, children, cpu_seconds, kill_group, memory
 from opmatrix.step_log import MOST_BYTES, shorten
 
 _LAST = 1.0  # seconds before the limit of a step, of which its message says whether it computed or waited

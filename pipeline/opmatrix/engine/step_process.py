@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 import os
 import resource
@@ -22,8 +21,6 @@ Entry = Callable[[Sequence[str]], int]
 # A step writes this to its pipe after its entry returned 0. Exit code 0 is not enough: any code that a step runs, such
 # as a kernel, may end the process with 0.
 DONE = b"done"
-
-_PR_SET_CHILD_SUBREAPER = 36
 
 
 def find_function(name: str) -> Any:
@@ -89,8 +86,3 @@ def _prepare_child(log: str, server: int, say_done: int) -> None:
     sys.stdout = os.fdopen(1, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
     sys.stderr = os.fdopen(2, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
     faulthandler.enable(sys.stderr)
-
-
-def adopt_orphans() -> None:
-    """Become the parent of all orphaned descendants, even of daemons."""
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
