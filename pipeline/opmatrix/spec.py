@@ -516,6 +516,10 @@ class OpSpec(metaclass=_KeepsMistakes):
     reference: Literal["numpy", "torch"] = "numpy"
     """What ops/<name>/reference.py is written in. `torch`: it takes and returns tensors, and runs in a process of its
     own, which must not call the operator."""
+    dependent_reference: str = ""
+    """Why reference.py may use what it judges, such as ``"calls the C++ library that the kernel wraps"``: files of
+    native/ and build/, libraries of its own, other processes. The report then has "reference: not independent". Empty:
+    it may not."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,6 +20,7 @@ from typing import cast
 from opmatrix.engine.fork_server import Server
 from opmatrix.engine.step_process import Entry, find_entry
 from opmatrix.processes import die_with_parent
+from opmatrix.testdata import process_traces
 
 PRELOADS: Mapping[str, tuple[str, ...]] = {
     "onnx": ("opmatrix.stages.data", "opmatrix.stages.export_node"),
@@ -90,6 +91,7 @@ def _prepare(name: str, entry: str) -> tuple[Entry | None, str]:
         for call in WARM_UPS.get(name, ()):
             cast(Callable[[], None], find_entry(call))()
         function = find_entry(entry)
+        process_traces.start()
     except Exception as error:
         import traceback
 

@@ -115,7 +115,7 @@ class OperatorKeys:
 
     @cached_property
     def _interface(self) -> dict[str, Any]:
-        left_out = ("tolerances", "lowerings", "min_opset", "kernel", "headers", "reference")
+        left_out = ("tolerances", "lowerings", "min_opset", "kernel", "headers", "reference", "dependent_reference")
         return {field: value for field, value in as_data(self.spec).items() if field not in left_out}
 
     @cached_property
@@ -170,7 +170,8 @@ class OperatorKeys:
         """
         program = PACKAGE / "torch_library/reference_process.py"
         in_torch = {"code": (program,), "evaluated_in": f"torch {self.plan.versions.torch}"}
-        return in_torch if self.spec.reference == "torch" else {}
+        why = self.spec.dependent_reference
+        return (in_torch if self.spec.reference == "torch" else {}) | ({"dependent": why} if why else {})
 
     @cached_property
     def export_key(self) -> Fingerprint:
@@ -269,6 +270,12 @@ class OperatorPlan:
     def backward_key(self) -> Mapping[str, Any]:
         """The fields of a step that calls that operator."""
         return {"backward": self.backward.keys.runtime_key} if self.backward else {}
+
+    @property
+    def reference_files(self) -> tuple[Path, ...]:
+        """reference.py, and what it may run if it is declared to be not independent."""
+        own = self.layout.own_sources(self.name) if self.spec.dependent_reference else ()
+        return (self.layout.reference(self.name), *own)
 
     @cached_property
     def torch_op(self) -> tuple[Path, ...]:

@@ -309,7 +309,7 @@ def _data(op: OperatorPlan) -> Step:
     calls = [op.layout.reference_calls(op.name)] if op.spec.reference == "torch" else []
     return op.step(
         "data",
-        reads=[op.layout.reference(op.name), *op.vectors],
+        reads=[*op.reference_files, *op.vectors],
         writes=[op.layout.data_manifest(op.name), *op.data_files, *calls],
         server="onnx",
         spec=op.keys.runtime_key,
@@ -324,7 +324,7 @@ def _cases(op: OperatorPlan) -> Step:
     spec, record = op.spec, op.layout.cases_record(op.name)
     return op.step(
         "cases",
-        reads=[op.layout.reference(op.name), op.layout.data_manifest(op.name)],
+        reads=[*op.reference_files, op.layout.data_manifest(op.name)],
         after=[f"data:{op.name}"],
         writes=[record],
         server="onnx",
@@ -345,7 +345,7 @@ def _draw_inputs(op: OperatorPlan) -> Step:
     record = [op.layout.drawn_record(op.name)] if searched else []
     return op.step(
         "draw-inputs",
-        reads=[op.layout.reference(op.name)],
+        reads=op.reference_files,
         writes=[op.layout.drawn_inputs(op.name), *record],
         server="onnx",
         verdict=record[0] if searched else None,

@@ -36,6 +36,7 @@ def run(layout: Paths, operator: Operator) -> None:
     ]
     path = layout.cases(spec.name).relative_to(layout.root)
     problems = [f"{path}: {line}" for line in hollow_proof.problems(spec, found)]
+    reference.require_independent()
     idle = hollow_proof.idle(found)
     if idle:
         step_log.detail(f"note: every expected element is 0 or NaN, or there is none, in case {', '.join(idle)}")
@@ -49,6 +50,7 @@ def run(layout: Paths, operator: Operator) -> None:
         check=CASES,
         outcome=outcome,
         detail="\n".join(problems),
+        weak=(f"reference: not independent: {why}",) if (why := spec.dependent_reference) else (),
         results=tuple(
             {"model": one.model.name, "case": one.case.name}
             | ({"note": "every expected element is 0 or NaN, or there is none"} if one.case.name in idle else {})

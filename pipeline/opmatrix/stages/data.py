@@ -77,6 +77,8 @@ def run(layout: Paths, operator: Operator) -> None:
     if in_torch:
         in_torch.write(layout.reference_calls(operator.name))
     written_in = f"torch {in_torch.version}" if in_torch else "numpy"
+    if spec.dependent_reference:
+        written_in += ", not independent"
     _write_manifest(layout.data_manifest(operator.name), made, judges, reference=written_in)
 
 

@@ -48,6 +48,7 @@ def run(layout: Paths, operator: Operator, *, seed: str = "") -> None:
         if search_yield.measure(operator, Drawn(cases=cases, dropped={}))["weak"]:  # once more, maybe by bad luck
             cases += drawing.small(layout, f"{seed} more")
         cases += drawing.large(layout, seed)
+    reference.require_independent()
     if searches_in_onnx_runtime(operator.spec):  # that in torch has a record of its own
         found = search_yield.measure(operator, Drawn(cases=cases, dropped=drawing.dropped, too_slow=drawing.too_slow))
         record = CheckRecord(

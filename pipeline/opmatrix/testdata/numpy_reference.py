@@ -40,15 +40,16 @@ class Reference:
 
     def __init__(self, paths: Paths, spec: OpSpec) -> None:
         """Load it. Raises DataError where the file is missing, raises, or has no such function."""
-        self._spec = spec
+        self._paths, self._spec = paths, spec
         self._path = paths.reference(spec.name)
         self._shown = str(self._path.relative_to(paths.root))
-        self._audit = reference_audit.watch(paths, spec.name)
+        self._audit = reference_audit.watch(paths, spec.name, declared=bool(spec.dependent_reference))
         if spec.reference == "torch":
             self._function: Callable[..., Any] = torch_reference.function(paths, spec, self._audit.found)
             return
         try:
-            module = load_module(self._path, "reference")
+            with self._audit.watching():
+                module = load_module(self._path, "reference")
         except FileNotFoundError as error:
             raise DataError(f"{self._shown}: missing; it defines {spec.name}() in NumPy") from error
         except Exception as error:  # a user's module may raise anything
@@ -56,7 +57,14 @@ class Reference:
         function = getattr(module, spec.name, None)
         if not callable(function):
             raise DataError(f"{self._shown}: no function named {spec.name}(); the operator's name is expected")
-        self._function = function
+        self._function = self._watched(function)
+
+    def _watched(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*inputs: Any, **attributes: Any) -> Any:
+            with self._audit.watching():
+                return function(*inputs, **attributes)
+
+        return call
 
     def __call__(
         self,
@@ -124,7 +132,11 @@ class Reference:
         )
 
     def require_independent(self) -> None:
-        """Raise DataError if it opened what it should judge, even if it caught the exception for that."""
+        """Raise DataError if it used what it should judge, even if it caught the exception for that."""
+        if self._spec.reference == "torch":
+            self._audit.found.extend(torch_reference.traces(self._paths, self._spec))
+        else:
+            self._audit.finish()
         if self._audit.found:
             raise DataError("\n".join(dict.fromkeys(self._audit.found)))
 

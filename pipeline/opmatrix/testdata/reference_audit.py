@@ -1,86 +1,176 @@
-"""Refuse what a reference must not open: what this build made, and the runtimes that it judges.
+"""Refuse what a reference must not use: the code under test, what the build made of it, and who could run it.
 
-An audit hook of Python sees every import, every library that ctypes opens and every file, however it is spelled. A hook
-stays for the life of the process; it looks only at what code of a reference.py does, itself or through others.
+An audit hook of Python sees every import, every library that ctypes opens, every file, process and connection, however
+it is spelled. A hook stays for the life of the process. While a reference is loaded or called, all that happens is its
+own, in whatever thread; later, what its threads do, and what code of its file does. `opmatrix.testdata.process_traces`
+finds what no hook sees.
 """
 
 from __future__ import annotations
 
 import functools
 import os
+import shlex
+import stat
 import sys
-from collections.abc import Mapping
+import threading
+import weakref
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
 from opmatrix.project.paths import Paths
+from opmatrix.testdata.process_traces import Traces, is_installed
 
 # Modules that a reference must not import, and why.
 REFUSED: Mapping[str, str] = {
     "torch": "it runs the kernel under test, and its own operators are compared with the reference",
     "onnxruntime": "it runs the models under test",
 }
-_EVENTS = frozenset({"import", "ctypes.dlopen", "open"})
+_STARTS = frozenset({"subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "os.forkpty"})
+_ASKS = frozenset({"socket.connect", "socket.bind", "socket.sendto", "socket.sendmsg"})
+_COPIES = frozenset({"os.link", "os.symlink", "os.rename"})
+_EVENTS = frozenset({"import", "ctypes.dlopen", "ctypes.dlsym", "open"}) | _STARTS | _ASKS | _COPIES
+# Functions of C that do the same as one of these events, of which no other event tells.
+_IN_C = frozenset({
+    "dlopen", "dlmopen", "dlsym", "open", "open64", "openat", "fopen", "fopen64", "mmap", "mmap64", "shm_open", "syscall",
+    "system", "popen", "fork", "vfork", "clone", "execv", "execve", "execvp", "posix_spawn", "posix_spawnp", "socket",
+    "connect",
+})  # fmt: skip
+# The one module of Python's own that starts processes to find a library of the system.
+_FINDS_LIBRARIES = "ctypes/util.py"
+
+_REMEDY = "Write the reference in NumPy, from the definition"
+_OR_DECLARE = f'{_REMEDY}, or declare dependent_reference="why" in spec.py, which the report shows'
 
 
 class NotIndependentError(Exception):
-    """A reference opens what it should judge. Not part of opmatrix.errors: user code may catch it."""
+    """A reference uses what it should judge. Not part of opmatrix.errors: user code may catch it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Audit:
-    """What one reference.py opened although it must not: a line each, also where its code caught the exception."""
+    """What one reference.py did although it must not: a line each, also where its code caught the exception."""
 
     path: str  # as in its code objects
     shown: str
-    build: Path
-    refused: Mapping[str, str] = field(default_factory=lambda: REFUSED)
+    root: Path
+    under_test: Mapping[Path, str]  # the folders that it must not open, and why
+    refused: Mapping[str, str]
+    declared: bool  # that it is not independent
+    before: Traces
     found: list[str] = field(default_factory=list)
+    allowed: list[str] = field(default_factory=list)  # processes that it started and may start
+    threads: weakref.WeakSet[threading.Thread] = field(default_factory=weakref.WeakSet)  # that it started
 
-    def look(self, event: str, args: tuple[Any, ...], line: int) -> None:
-        """Raise NotIndependentError if an event is refused; add it to `found`."""
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Take all that happens for what the reference does; later, what the threads do that it started."""
+        threads = {*threading.enumerate()}
+        _running.append((self, threading.get_ident()))
+        try:
+            yield
+        finally:
+            _running.pop()
+            self.threads.update(threading.enumerate() if threading.active_count() != len(threads) else ())
+            self.threads.difference_update(threads)
+
+    def look(self, event: str, args: tuple[Any, ...], *, raises: bool) -> None:
+        """Add an event that is refused to `found`, and raise NotIndependentError. Not in a thread that the reference
+        started: it would wait forever for what the thread should give it."""
         if why := self._problem(event, args):
-            self.found.append(f"{self.shown}:{line}: {why}")
-            raise NotIndependentError(why)
+            self.found.append(f"{self._place()}: {why}")
+            if raises:
+                raise NotIndependentError(why)
+
+    def finish(self) -> None:
+        """Add to `found` what no hook sees."""
+        traces = () if self.declared else Traces.now().since(self.before, self.root, waited=bool(self.allowed))
+        self.found.extend(f"{self.shown}: after it ran, the process {trace}. {_OR_DECLARE}" for trace in traces)
+
+    def _place(self) -> str:
+        """Return the line of the reference that runs, or that of a module of the project that it uses."""
+        frames = list(_frames())
+        if frame := next((f for f in frames if f.f_code.co_filename == self.path), None):
+            return f"{self.shown}:{frame.f_lineno}"
+        for frame in frames:
+            path = Path(frame.f_code.co_filename)
+            if path.is_relative_to(self.root) and not is_installed(path, self.root) and not _is_ours(path):
+                return f"{self.shown}, in {path.relative_to(self.root)}:{frame.f_lineno}"
+        return self.shown
 
     def _problem(self, event: str, args: tuple[Any, ...]) -> str:
-        if event == "import":
-            name = str(args[0]).partition(".")[0]
-            if name not in self.refused:
-                return ""
+        if event == "import" and (name := str(args[0]).partition(".")[0]) in self.refused:
             other = ', or with reference="torch" in spec.py' if name == "torch" else ""
             return f"imports {name}: {self.refused[name]}. {_REMEDY}{other}"
-        if not isinstance(args[0], str | bytes | os.PathLike):  # a descriptor, or None for the program itself
+        if self.declared:
             return ""
-        path = Path(os.fsdecode(args[0])).resolve()
-        if not path.is_relative_to(self.build):
+        if event in _STARTS:
+            why = f"{_started(event, args)}, which may run the kernel. {_OR_DECLARE}"
+            if _finds_library():
+                self.allowed.append(why)
+            return "" if _finds_library() else why
+        if event in _ASKS:
+            return f"asks another process ({event}), which may run the kernel. {_OR_DECLARE}"
+        if event == "ctypes.dlsym":
+            name = str(args[1])
+            return f"calls {name}() of C, of which Python sees no more. {_OR_DECLARE}" if name in _IN_C else ""
+        if event == "import":  # of an extension module it has the file
+            return self._of_path("loads", args[1], library=True) if args[1] else ""
+        if event == "ctypes.dlopen":
+            return self._of_path("loads", args[0], library=True)
+        for name in args[: 2 if event in _COPIES else 1]:
+            if why := self._of_path("opens", name, library=False):
+                return why
+        return ""
+
+    def _of_path(self, verb: str, name: Any, *, library: bool) -> str:
+        if not isinstance(name, str | bytes | os.PathLike):  # a descriptor, or None for the program itself
             return ""
-        verb = "loads" if event == "ctypes.dlopen" else "opens"
-        shown = f"{self.build.name}/{path.relative_to(self.build)}"
-        return f"{verb} {shown}, which this build made, so it agrees with any fault. {_REMEDY}"
+        given = os.fsdecode(name)
+        path = Path(given).resolve()
+        for folder, why in self.under_test.items():
+            if path.is_relative_to(folder) or (self.root / given).resolve().is_relative_to(folder):
+                inside = path if path.is_relative_to(folder) else (self.root / given).resolve()
+                return f"{verb} {inside.relative_to(folder.parent)}, {why}, so it agrees with any fault. {_OR_DECLARE}"
+        if library and "/" in given and not is_installed(path, self.root):
+            return f"{verb} {given}, allowed: libraries of the system and of installed packages. {_OR_DECLARE}"
+        if not library and _is_pipe(path):
+            return f"{verb} {given}, a pipe to another process, which may run the kernel. {_OR_DECLARE}"
+        return ""
 
 
-_REMEDY = "Write the reference in NumPy, from the definition"
 _audits: dict[str, Audit] = {}
+_running: list[tuple[Audit, int]] = []  # and the thread that calls the reference
 
 
-def watch(paths: Paths, operator: str, *, torch: bool = False) -> Audit:
-    """Refuse from now on what the reference of an operator must not open; `torch`: it may import torch."""
+def watch(paths: Paths, operator: str, *, torch: bool = False, declared: bool = False) -> Audit:
+    """Refuse from now on what the reference of an operator must not use. `torch`: it may import torch. `declared`: the
+    declaration says that it is not independent, so that only imports are refused."""
     _install()
     path = paths.reference(operator)
-    refused = {name: why for name, why in REFUSED.items() if not (torch and name == "torch")}
-    made = Audit(path=str(path), shown=str(path.relative_to(paths.root)), build=paths.build.resolve(), refused=refused)
+    made = Audit(
+        path=str(path),
+        shown=str(path.relative_to(paths.root)),
+        root=paths.root.resolve(),
+        under_test={
+            paths.build.resolve(): "which this build made",
+            paths.native.resolve(): "which is the code under test",
+        },
+        refused={name: why for name, why in REFUSED.items() if not (torch and name == "torch")},
+        declared=declared,
+        before=Traces.before(),
+    )
     _audits[made.path] = made
     return made
 
 
 def refuse(audit: Audit, why: str) -> NoReturn:
     """Raise NotIndependentError for what the code of a reference does now; add it to `found`, with its line."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame and frame.f_code.co_filename != audit.path:
-        frame = frame.f_back
+    frame = next((frame for frame in _frames() if frame.f_code.co_filename == audit.path), None)
     audit.found.append(f"{audit.shown}{f':{frame.f_lineno}' if frame else ''}: {why}")
     raise NotIndependentError(why)
 
@@ -93,9 +183,45 @@ def _install() -> None:
 def _hook(event: str, args: tuple[Any, ...]) -> None:
     if not _EVENTS or event not in _EVENTS:  # Python clears the variables of modules as it ends
         return
-    frame = sys._getframe(1)
+    if _running:
+        running, caller = _running[-1]
+        running.look(event, args, raises=threading.get_ident() == caller)
+    elif audit := next(filter(None, (_audits.get(frame.f_code.co_filename) for frame in _frames())), None):
+        audit.look(event, args, raises=True)
+    else:
+        thread = vars(threading)["_active"].get(threading.get_ident())  # current_thread() would add an unknown one
+        for one in _audits.values():
+            if thread in one.threads:
+                one.look(event, args, raises=False)
+
+
+def _frames() -> Iterator[FrameType]:
+    """Yield the frames of this thread, the innermost first."""
+    frame: FrameType | None = sys._getframe(1)
     while frame:
-        if audit := _audits.get(frame.f_code.co_filename):
-            audit.look(event, args, frame.f_lineno)
-            return
-        frame = frame.f_back  # type: ignore[assignment]  # None ends the loop
+        yield frame
+        frame = frame.f_back
+
+
+def _is_ours(path: Path) -> bool:
+    return path.is_relative_to(Path(__file__).parents[1])
+
+
+def _is_pipe(path: Path) -> bool:
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError):  # the reference finds that out itself
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+
+
+def _finds_library() -> bool:
+    return any(frame.f_code.co_filename.endswith(_FINDS_LIBRARIES) for frame in _frames())
+
+
+def _started(event: str, args: tuple[Any, ...]) -> str:
+    """Return ``starts a process (c++ -shared kernel.cc)``."""
+    given = args[1] if event == "subprocess.Popen" and len(args) > 1 else args[0] if args else event
+    words = given if isinstance(given, list | tuple) else [given]
+    text = shlex.join(os.fsdecode(w) if isinstance(w, bytes | os.PathLike) else str(w) for w in words)
+    return f"starts a process ({text if len(text) <= 80 else text[:77] + '...'})"

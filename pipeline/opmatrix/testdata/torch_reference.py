@@ -42,7 +42,8 @@ _Described = tuple[str, tuple[int, ...]] | None  # of an array in the file, its 
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """A call of a function of reference.py. `optional`: it may be missing."""
+    """A call of a function of reference.py, or, without a name, the question what it left in its process. `optional`:
+    the function may be missing."""
 
     function: str
     inputs: Sequence[Any]
@@ -88,6 +89,11 @@ def gradient(paths: Paths, spec: OpSpec) -> Callable[..., Outputs] | None:
     return call if of(paths, spec).has(name) else None  # type: ignore[return-value]  # not None where it exists
 
 
+def traces(paths: Paths, spec: OpSpec) -> tuple[str, ...]:
+    """Return what a reference that was called left in its process although it must not."""
+    return of(paths, spec).traces()
+
+
 def version(paths: Paths, spec: OpSpec) -> str:
     """Return the version of torch that evaluates the reference."""
     return of(paths, spec).version
@@ -97,19 +103,20 @@ def of(paths: Paths, spec: OpSpec) -> _Reference:
     """Return the reference of an operator; one process serves all users within this one."""
     refused = [override.name for override in spec.torch.overrides] if spec.torch else []
     own = [spec.torch.name] if spec.torch else []
-    return _reference(paths, spec.name, tuple(dict.fromkeys([*own, *refused])), os.getpid())
+    arguments = ("dependent" if spec.dependent_reference else "independent", *dict.fromkeys([*own, *refused]))
+    return _reference(paths, spec.name, arguments, os.getpid())
 
 
 @functools.cache
-def _reference(paths: Paths, operator: str, refused: tuple[str, ...], process: int) -> _Reference:
-    return _Reference(paths, operator, refused)
+def _reference(paths: Paths, operator: str, arguments: tuple[str, ...], process: int) -> _Reference:
+    return _Reference(paths, operator, arguments)
 
 
 class _Reference:
     """The reference of one operator: its process, and what it computed."""
 
-    def __init__(self, paths: Paths, operator: str, refused: tuple[str, ...]) -> None:
-        self._paths, self._operator, self._refused = paths, operator, refused
+    def __init__(self, paths: Paths, operator: str, arguments: tuple[str, ...]) -> None:
+        self._paths, self._operator, self._arguments = paths, operator, arguments
         self._shown = str(paths.reference(operator).relative_to(paths.root))
         self._process: subprocess.Popen[bytes] | None = None
         self._version = ""
@@ -144,6 +151,10 @@ class _Reference:
         if self._keeps and answer.outputs is not None:
             self._computed[key] = answer.outputs
         return answer.outputs
+
+    def traces(self) -> tuple[str, ...]:
+        """Return what it left in its process, if that was started."""
+        return self._ask(Call(function="", inputs=(), attributes={}, optional=True)).found if self._process else ()
 
     def record(self) -> None:
         """Keep from now on what is computed, for `write`, and compute all anew."""
@@ -182,7 +193,7 @@ class _Reference:
 
     def _start(self) -> subprocess.Popen[bytes]:
         python = os.environ.get(MAIN_PYTHON, sys.executable)
-        command = [python, "-m", MODULE, str(self._paths.root), self._operator, *self._refused]
+        command = [python, "-m", MODULE, str(self._paths.root), self._operator, *self._arguments]
         limit = resource.getrlimit(resource.RLIMIT_AS)
         resource.setrlimit(resource.RLIMIT_AS, (limit[1], limit[1]))  # a limit of this process is not that of torch
         try:

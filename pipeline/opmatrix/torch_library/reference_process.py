@@ -37,10 +37,11 @@ from opmatrix.torch_library.case_tensors import as_array, as_tensor
 class Evaluator:
     """The functions of one reference.py, on tensors."""
 
-    def __init__(self, paths: Paths, operator: str, refused: frozenset[str]) -> None:
-        """Load it; `refused` are the torch operators that it must not call, such as ``my_ops::group_norm``."""
+    def __init__(self, paths: Paths, operator: str, refused: frozenset[str], *, declared: bool) -> None:
+        """Load it; `refused` are the torch operators that it must not call, such as ``my_ops::group_norm``.
+        `declared`: that it is not independent."""
         self._path = paths.reference(operator)
-        self._audit = reference_audit.watch(paths, operator, torch=True)
+        self._audit = reference_audit.watch(paths, operator, torch=True, declared=declared)
         self._refused = refused
         self._called = False
         _refuse_unloaded(refused, self._audit)
@@ -51,6 +52,8 @@ class Evaluator:
         """Call a function. Whatever it raises is in the answer, except what ends the process."""
         began, known = time.process_time(), len(self._audit.found)
         outputs, error, kind = None, "", ""
+        if not call.function:
+            self._audit.finish()
         try:
             outputs = self._outputs(call)
         except TooSlow:
@@ -101,7 +104,7 @@ class Evaluator:
 
     @contextmanager
     def _watched(self) -> Iterator[None]:
-        with _Functions(self._refuse), _Dispatched(self._refuse):
+        with _Functions(self._refuse), _Dispatched(self._refuse), self._audit.watching():
             yield
 
     def _refuse(self, name: str) -> None:
@@ -170,14 +173,14 @@ def _as_tensors(argument: Any, seen: set[int]) -> Any:
     return as_tensor(argument if own else argument.copy())
 
 
-def main(root: str, operator: str, *refused: str) -> None:
+def main(root: str, operator: str, declared: str, *refused: str) -> None:
     """Answer calls until standard input ends."""
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what the reference prints belongs to the log
     torch.set_num_threads(1)
     loaded, error = None, ""
     try:
-        loaded = Evaluator(Paths(Path(root)), operator, frozenset(refused))
+        loaded = Evaluator(Paths(Path(root)), operator, frozenset(refused), declared=declared == "dependent")
     except Exception as raised:  # a user's module may raise anything
         path = Paths(Path(root)).reference(operator)
         shown = path.relative_to(root)

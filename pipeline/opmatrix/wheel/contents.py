@@ -74,7 +74,14 @@ def declaration(spec: OpSpec, package: str) -> str:
     """Return the text of a module that defines SPEC, without the fields that only compiling and testing need."""
     text = source(
         dataclasses.replace(
-            spec, tolerances={}, kernel=None, headers=(), discontinuous="", full_range=False, reference="numpy"
+            spec,
+            tolerances={},
+            kernel=None,
+            headers=(),
+            discontinuous="",
+            full_range=False,
+            reference="numpy",
+            dependent_reference="",
         )
     )
     imports = f"from {package}._opmatrix.spec import {', '.join(names(text))}"
