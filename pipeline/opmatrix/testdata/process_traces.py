@@ -90,7 +90,7 @@ def _python_folders() -> tuple[Path, ...]:
 
 def _mapped() -> Iterator[str]:
     """Yield the files whose code this process can run, and shared memory."""
-    for line in Path("/proc/self/maps").read_text(errors="surrogateescape").splitlines():
+    for line in Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape").splitlines():
         _, rights, _, _, inode, *name = line.split(maxsplit=5)
         if name and inode != "0" and ("x" in rights or name[0].startswith(_SHARED_MEMORY)):
             yield name[0]

@@ -36,9 +36,9 @@ _COPIES = frozenset({"os.link", "os.symlink", "os.rename"})
 _EVENTS = frozenset({"import", "ctypes.dlopen", "ctypes.dlsym", "open"}) | _STARTS | _ASKS | _COPIES
 # Functions of C that do the same as one of these events, of which no other event tells.
 _IN_C = frozenset({
-    "dlopen", "dlmopen", "dlsym", "open", "open64", "openat", "fopen", "fopen64", "mmap", "mmap64", "shm_open", "syscall",
-    "system", "popen", "fork", "vfork", "clone", "execv", "execve", "execvp", "posix_spawn", "posix_spawnp", "socket",
-    "connect",
+    "dlopen", "dlmopen", "dlsym", "open", "open64", "openat", "fopen", "fopen64", "mmap", "mmap64", "shm_open",
+    "system", "popen", "fork", "vfork", "clone", "execv", "execve", "execvp", "posix_spawn", "posix_spawnp", "syscall",
+    "socket", "connect",
 })  # fmt: skip
 # The one module of Python's own that starts processes to find a library of the system.
 _FINDS_LIBRARIES = "ctypes/util.py"
