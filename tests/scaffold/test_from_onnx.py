@@ -78,6 +78,19 @@ def test_a_name_that_cannot_be_a_variable_is_that_of_the_node_alone() -> None:
     assert not [*declaration(made.spec, "fast_thing")]
 
 
+@pytest.mark.parametrize("name", ["None", "lambda", "True", "await", "from", "is", "int", "namespace", "xor"])
+def test_a_keyword_is_the_name_of_an_attribute_in_the_node_alone(name: str) -> None:
+    """The first two are handed examples of issue 33."""
+    (attribute,) = draft(node(value("x"), **{name: ("int", 2)})).spec.attributes
+    assert (attribute.name, attribute.onnx_name) == (f"{name}_", name)
+
+
+@pytest.mark.parametrize("name", ["lambda", "is", "int", "await", "not"])
+def test_a_value_whose_name_is_a_keyword_gets_another(name: str) -> None:
+    spec = draft(node(value(name), value(f"layer.{name}"), outputs=[value(name)])).spec
+    assert [part.name for part in (*spec.inputs, *spec.outputs)] == ["x", "x1", "y"]
+
+
 def test_a_name_that_is_not_utf8_is_one_sentence(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     graph = helper.make_graph([helper.make_node("F", ["x"], ["name"], domain="acme")], "g", [], [])

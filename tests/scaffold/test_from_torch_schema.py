@@ -259,13 +259,20 @@ def test_all_reasons_are_reported_at_once() -> None:
     ("schema", "reason"),
     [
         ("my::f(Tensor f) -> Tensor", "'f': means something else in generated code"),
-        ("my::compile(Tensor x) -> Tensor", "a group of steps"),
     ],
 )
 def test_schemas_that_validation_rejects(schema: str, reason: str) -> None:
     with pytest.raises(UsageError, match="cannot be declared so:") as raised:
         from_schema(schema, domain="my.domain")
     assert reason in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["compile", "torch", "lambda", "std", "declaration"])
+def test_an_operator_whose_name_is_reserved_gets_another(name: str) -> None:
+    spec = from_schema(f"my::{name}(Tensor x) -> Tensor", domain="my.domain").spec
+    assert (spec.name, spec.torch) == (f"{name}_op", TorchOp(name=f"my::{name}"))
+    with pytest.raises(UsageError, match=f"name: found '{name}', "):
+        from_schema("my::f(Tensor x) -> Tensor", domain="my.domain", name=name)
 
 
 def test_an_argument_that_may_be_none_is_an_optional_attribute() -> None:

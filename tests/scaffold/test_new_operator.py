@@ -5,12 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from opmatrix.errors import UsageError
 from opmatrix.project.paths import Paths
-from opmatrix.scaffold import render_files, write
+from opmatrix.scaffold import new_operator, render_files, write
 from opmatrix.scaffold.draft import Draft
 from opmatrix.scaffold.from_torch_schema import from_schema
 
@@ -169,3 +170,37 @@ def test_a_formatter_that_fails_changes_nothing(
 def test_a_project_without_a_clang_format_file_keeps_the_kernel_unformatted(layout: Paths) -> None:
     files = render_files.render(draft())
     assert write.formatted(layout.root, files)["native/one/kernel.h"] == files["native/one/kernel.h"]
+
+
+def nodes_of(*operators: str) -> dict[str, list[dict[str, Any]]]:
+    """Return a node for each ``domain::OpType``, as from_onnx.by_operator does."""
+    one = {"name": "v", "dtype": "float32", "shape": [2]}
+    common = {"name": "n", "imported": 1, "inputs": [one], "outputs": [one], "attributes": {}}
+    return {o: [common | dict(zip(("domain", "op_type"), o.split("::"), strict=True))] for o in operators}
+
+
+@pytest.mark.parametrize(
+    ("operators", "folders"),
+    [
+        (["my.dom::FooBar", "my.dom::Foobar", "my.dom::foo_bar"], ["foo_bar", "foobar", "foo_bar_2"]),  # handed
+        (["my.dom::Foo", "your.dom::Foo"], ["foo", "foo_2"]),  # handed
+        (["a::Foo", "b::Foo", "c::Foo"], ["foo", "foo_2", "foo_3"]),
+        (["a::Foo_2", "a::Foo", "b::Foo"], ["foo_2", "foo", "foo_3"]),
+        (["a::HTTPGet", "a::HttpGet"], ["http_get", "http_get_2"]),
+        (["a::Int", "a::IntOp"], ["int_op", "int_op_2"]),
+        (["a::_X", "a::X_", "a::x"], ["x", "x_2", "x_3"]),
+        (["a::" + "L" * 150, "a::" + "l" * 151], ["l" * 90, "l" * 90 + "_2"]),
+        (["a::_", "a::__"], ["op", "op_2"]),
+    ],
+)
+def test_each_operator_has_a_folder_of_its_own(operators: list[str], folders: list[str], layout: Paths) -> None:
+    made = [*new_operator.each(nodes_of(*operators), "m.onnx", "")]
+    assert [d.spec.name for d in made] == folders
+    assert [f"{d.spec.onnx.domain}::{d.spec.onnx.op_type}" for d in made] == operators
+    add(layout, *made)
+    assert sorted(p.name for p in (layout.root / "ops").iterdir()) == sorted(folders)
+
+
+def test_the_folder_that_is_another_operators_is_named() -> None:
+    _, second = new_operator.each(nodes_of("my.dom::Foo", "your.dom::Foo"), "m.onnx", "")
+    assert "your.dom::Foo is in ops/foo_2/, because ops/foo/ is that of my.dom::Foo" in second.notes

@@ -11,7 +11,7 @@ import onnx_ir
 import torch
 from numpy.typing import ArrayLike
 from onnx import defs
-from onnxscript import values
+from onnxscript import evaluator, values
 
 from opmatrix.declaration.known_sizes import Known
 from opmatrix.declaration.torch_signature import Constant, dtype_of, torch_arguments
@@ -47,9 +47,12 @@ class DynamoGraph(Emitter):
     def op(self, name: str, *inputs: Value | None, outputs: int = 1, **attributes: Any) -> Any:
         domain, op_type, version, written = self._node(name, len(inputs), attributes)
         schema = _node_schema(domain, op_type, version, inputs=len(inputs), outputs=outputs, attributes=written)
-        return values.Op(values.Opset(domain, version), op_type, schema)(
-            *inputs, **{a.name: _attribute(a) for a in written}
-        )
+        op = values.Op(values.Opset(domain, version), op_type, schema)
+        attributes_of_node = {a.name: _attribute(a) for a in written}
+        recorder: Any = evaluator.default()  # as Op.__call__ does, which takes no attribute named "self"
+        if hasattr(recorder, "eval"):  # torch 2.6 to 2.13
+            return recorder.eval(schema, inputs, attributes_of_node)
+        return recorder.eval_op(op, inputs, attributes_of_node)
 
     def constant(self, value: ArrayLike, dtype: DType) -> Value:
         return self.op("Constant", value_t=numpy_dtype(dtype).type(value))
@@ -178,7 +181,8 @@ def _node_schema(
         op_type,
         domain,
         version,
-        inputs=[defs.OpSchema.FormalParameter(f"i{n}", f"I{n}", param_option=optional) for n in range(inputs)],
+        # A name that no attribute has: torch would take the attribute for the input.
+        inputs=[defs.OpSchema.FormalParameter(f"{n}", f"I{n}", param_option=optional) for n in range(inputs)],
         outputs=[defs.OpSchema.FormalParameter(f"o{n}", f"O{n}") for n in range(outputs)],
         type_constraints=[(f"I{n}", _TENSORS, "") for n in range(inputs)]
         + [(f"O{n}", _TENSORS, "") for n in range(outputs)],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -9,6 +10,7 @@ from itertools import chain, count
 
 from opmatrix.declaration import validation
 from opmatrix.declaration.torch_signature import ONNX_DOMAINS, dtype_of, is_required
+from opmatrix.declaration.validation.operator import CPP_KEYWORDS
 from opmatrix.declaration.variadic_outputs import sure_inputs
 from opmatrix.errors import UsageError
 from opmatrix.spec import AttributeKind, AttributeValue, DType, Input, Model, OpSpec, Output, SameAs, Tolerance
@@ -86,9 +88,16 @@ def shape_rule(inputs: Iterable[Input], declared: str) -> SameAs:
     return SameAs(input=next((i for i in required if i.type == declared), required[0]).name)
 
 
-def operator_name(name: str) -> str:
+def snake_case(name: str) -> str:
     """Return ``scale_shift`` for ``ScaleShift``."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower().strip("_")
+
+
+def operator_name(name: str) -> str:
+    """Return ``scale_shift`` for ``ScaleShift``, and ``signed_op`` for a name that no operator can have."""
+    found = re.sub(r"[^a-z0-9]+", "_", snake_case(name))[:90].strip("_")
+    found = found if found[:1].isalpha() else f"op_{found}".strip("_")
+    return f"{found}_op" if keyword.iskeyword(found) or found in CPP_KEYWORDS or is_reserved(found) else found
 
 
 def op_type_of(name: str) -> str:

@@ -19,8 +19,8 @@ from opmatrix.scaffold.draft import (
     finished,
     is_reserved,
     op_type_of,
-    operator_name,
     shape_rule,
+    snake_case,
     unused,
 )
 from opmatrix.scaffold.from_torch_schema import KINDS, TENSORS, parts, refused_results, why_no_type
@@ -84,12 +84,12 @@ def from_aten(described: Mapping[str, Any], qualified: str, *, domain: str, name
         outputs = tuple(measured(o, sample) for o, sample in zip(outputs, runs["outputs"], strict=True))
     if not name:
         is_free = re.fullmatch(r"[a-z][a-z0-9_]*", schema.name) and not is_reserved(schema.name)
-        name = schema.name if is_free else f"aten_{operator_name(schema.name)}"
+        name = schema.name if is_free else f"aten_{snake_case(schema.name)}"
     spec = OpSpec(
         name=name,
         summary=f"{schema.name} of each element, as torch has it." if formula else SUMMARY,
         torch=TorchOp(name=schema.qualified, overrides=(Override(name=schema.qualified),)),
-        onnx=OnnxOp(domain=domain, op_type=op_type or op_type_of(operator_name(name).removeprefix("aten_"))),
+        onnx=OnnxOp(domain=domain, op_type=op_type or op_type_of(snake_case(name).removeprefix("aten_"))),
         types={"T": FLOATS},
         inputs=inputs,
         attributes=attributes,

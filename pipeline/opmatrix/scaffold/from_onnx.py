@@ -72,7 +72,7 @@ def by_operator(described: Mapping[str, Any], shown: str, *, op_type: str = "") 
 def from_nodes(nodes: Sequence[Node], *, shown: str, name: str = "") -> Draft:
     """Return one operator without torch, from its nodes. Raises UsageError with everything that is undeclarable."""
     first = nodes[0]
-    name = name or _operator_name(first["op_type"])
+    name = name or operator_name(first["op_type"])
     qualified = _qualified(first)
     if refused := [*dict.fromkeys(_refused(nodes))]:
         raise UsageError("\n".join([f"{shown}: {qualified} cannot be declared:", *(f"  {why}" for why in refused)]))
@@ -116,12 +116,6 @@ def from_nodes(nodes: Sequence[Node], *, shown: str, name: str = "") -> Draft:
         sizes=sizes,
     )
     return finished(draft)
-
-
-def _operator_name(op_type: str) -> str:
-    """Return ``fast_thing`` for ``FastThing``, and ``signed_op`` for a name that no operator can have."""
-    name = operator_name(op_type)
-    return f"{name}_op" if keyword.iskeyword(name) or name in CPP_KEYWORDS or is_reserved(name) else name
 
 
 def _shape_rule(
@@ -310,7 +304,8 @@ def _value_name(value: str, other: str) -> str:
 
 def _is_allowed(name: str) -> bool:
     """Return whether an input or attribute may have this name."""
-    return name.isidentifier() and name not in CPP_KEYWORDS and name not in TAKEN and not is_reserved(name)
+    keywords = keyword.iskeyword(name) or name in CPP_KEYWORDS
+    return name.isidentifier() and not keywords and name not in TAKEN and not is_reserved(name)
 
 
 def _doc(nodes: Sequence[Node], side: str, index: int) -> str:

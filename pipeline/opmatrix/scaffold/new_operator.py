@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from opmatrix.declaration.placeholders import MARK, marked_lines
 from opmatrix.errors import ToolchainError, UsageError, many
 from opmatrix.project.paths import Paths
 from opmatrix.scaffold import from_aten, from_onnx, render_files, write
-from opmatrix.scaffold.draft import Draft
+from opmatrix.scaffold.draft import Draft, operator_name, unused
 from opmatrix.scaffold.prompt import Request, check
 
 
@@ -52,7 +53,20 @@ def _from_onnx(paths: Paths, request: Request) -> tuple[Draft, ...]:
     if request.schema:
         (nodes_of_one,) = new.values()
         return (from_onnx.from_nodes_and_schema(nodes_of_one, request.schema, shown=path.name, name=request.name),)
-    return tuple(from_onnx.from_nodes(of_one, shown=path.name, name=request.name) for of_one in new.values())
+    return tuple(each(new, path.name, request.name))
+
+
+def each(nodes: Mapping[str, Sequence[from_onnx.Node]], shown: str, name: str) -> Iterator[Draft]:
+    """Yield an operator for each type of node, each with a folder of its own, also where their names are alike."""
+    owners: dict[str, str] = {}
+    for qualified, of_one in nodes.items():
+        wanted = name or operator_name(of_one[0]["op_type"])
+        draft = from_onnx.from_nodes(of_one, shown=shown, name=unused(wanted, owners))
+        if wanted in owners:
+            note = f"{qualified} is in ops/{draft.spec.name}/, because ops/{wanted}/ is that of {owners[wanted]}"
+            draft = replace(draft, notes=(*draft.notes, note))
+        owners[draft.spec.name] = qualified
+        yield draft
 
 
 def _run_process(module: str, argument: str, *, cwd: Path) -> Mapping[str, Any]:

@@ -5,16 +5,27 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import onnx
-from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, TypeProto, ValueInfoProto, shape_inference
+from onnx import (
+    AttributeProto,
+    FunctionProto,
+    GraphProto,
+    NodeProto,
+    TensorProto,
+    TypeProto,
+    ValueInfoProto,
+    shape_inference,
+)
 
 from opmatrix.declaration.validation.operator import TENSOR_DTYPES
 from opmatrix.scaffold.draft import domain_owner
 
+_MOST_CALLS = 10_000  # of functions, which shape inference follows one by one
 MOST_ELEMENTS = 1000  # of a tensor attribute: cases.py has them as numbers
 
 
@@ -27,18 +38,20 @@ def describe(path: str) -> dict[str, Any]:
     domains = sorted({o.domain for o in model.opset_import})
     if not model.HasField("graph"):
         return {"error": "it contains no graph"}
-    with suppress(Exception):  # of any type; shapes and dtypes that are not inferred stay unknown
-        model = shape_inference.infer_shapes(model)
-    functions = {(f.domain, f.name) for f in model.functions}
+    reader = _Reader({(f.domain, f.name, f.overload): f for f in model.functions})
     imported = {o.domain: o.version for o in model.opset_import}
-    described = [*_of_graph(model.graph, {}), *(_described(n, {}) for f in model.functions for n in f.node)]
-    nodes = [
-        n | {"imported": imported.get(n["domain"], 1)}
-        for n in described
-        if not domain_owner(n["domain"]) and (n["domain"], n["op_type"]) not in functions
-    ]
+    try:
+        if reader.calls() < _MOST_CALLS:
+            with suppress(Exception):  # of any type; shapes and dtypes that are not inferred stay unknown
+                model = shape_inference.infer_shapes(model)
+        described = [*reader.of_graph(model.graph, _Scope(values={}, attributes={}, imported=imported))]
+        described += reader.of_uncalled()
+    except RecursionError as error:
+        return {"error": str(error)}
+    known = {(domain, name) for domain, name, _ in reader.functions}
+    nodes = [n for n in described if not domain_owner(n["domain"]) and (n["domain"], n["op_type"]) not in known]
     misplaced = dict.fromkeys(n["op_type"] for n in described if domain_owner(n["domain"]) == "ONNX" and _is_unknown(n))
-    named = sorted(f"{d}::{n}" for d, n in functions)
+    named = sorted(f"{d}::{n}" for d, n in known)
     return {"nodes": nodes, "domains": domains, "functions": named, "misplaced": [*misplaced]}
 
 
@@ -46,19 +59,101 @@ def _is_unknown(node: dict[str, Any]) -> bool:
     return not onnx.defs.has(node["op_type"], "" if node["domain"] == "ai.onnx" else node["domain"])
 
 
-def _of_graph(graph: GraphProto, outer: dict[str, dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    values = outer | {v.name: _value(v) for v in (*graph.input, *graph.value_info, *graph.output)}
-    values |= {i.name: {"dtype": _dtype(i.data_type), "shape": list(i.dims)} for i in graph.initializer}
-    for node in graph.node:
-        if node.op_type == "Constant" and not node.domain and node.output:
-            for attribute in node.attribute:
-                if attribute.name == "value":
-                    values[node.output[0]] = {"dtype": _dtype(attribute.t.data_type), "shape": list(attribute.t.dims)}
-    for node in graph.node:
-        yield _described(node, values)
-        for attribute in node.attribute:
-            for inner in (*([attribute.g] if attribute.type == AttributeProto.GRAPH else []), *attribute.graphs):
-                yield from _of_graph(inner, values)
+_Key = tuple[str, str, str]  # domain, name and overload of a function
+_UNKNOWN: Mapping[str, Any] = {"dtype": None, "shape": None}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Scope:
+    """What a node can refer to: values, the attributes of the function that it is in, and versions of domains."""
+
+    values: Mapping[str, Mapping[str, Any]]
+    attributes: Mapping[str, AttributeProto]
+    imported: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """Describes nodes, those of a function once for each way in which it is called."""
+
+    functions: Mapping[_Key, FunctionProto]
+    called: dict[_Key, set[str]] = field(default_factory=dict)
+
+    def of_graph(self, graph: GraphProto, scope: _Scope) -> Iterator[dict[str, Any]]:
+        values = {**scope.values, **{v.name: _value(v) for v in (*graph.input, *graph.value_info, *graph.output)}}
+        values |= {i.name: {"dtype": _dtype(i.data_type), "shape": list(i.dims)} for i in graph.initializer}
+        for node in graph.node:
+            if node.op_type == "Constant" and not node.domain and node.output:
+                for attribute in node.attribute:
+                    if attribute.name == "value":
+                        of_tensor = {"dtype": _dtype(attribute.t.data_type), "shape": list(attribute.t.dims)}
+                        values[node.output[0]] = of_tensor
+        yield from self._of_nodes(graph.node, replace(scope, values=values))
+
+    def _of_nodes(self, nodes: Iterable[NodeProto], scope: _Scope) -> Iterator[dict[str, Any]]:
+        for node in nodes:
+            attributes = _resolved(node.attribute, scope.attributes)
+            described = _described(node, attributes, scope)
+            yield described
+            if (key := (node.domain, node.op_type, node.overload)) in self.functions:
+                yield from self._of_call(key, attributes, described["inputs"])
+            for inner in _graphs(attributes.values()):
+                yield from self.of_graph(inner, scope)
+
+    def _of_call(
+        self, key: _Key, given: Mapping[str, AttributeProto], inputs: Sequence[Any]
+    ) -> Iterator[dict[str, Any]]:
+        found = [one and {"dtype": one["dtype"], "shape": one["shape"]} for one in inputs]
+        call = repr((sorted((n, a.SerializeToString()) for n, a in given.items()), found))
+        if call in (calls := self.called.setdefault(key, set())):
+            return
+        calls.add(call)
+        function = self.functions[key]
+        values = {name: one for name, one in zip(function.input, found, strict=False) if one}
+        values |= {v.name: _value(v) for v in function.value_info}
+        known = {a.name: a for a in function.attribute_proto} | dict(given)
+        imported = {o.domain: o.version for o in function.opset_import}
+        scope = _Scope(values=values, attributes=known, imported=imported)
+        yield from self._of_nodes(function.node, scope)
+
+    def calls(self) -> int:
+        """Return how often functions are called if each is called once, with the calls that follow from each."""
+        known: dict[_Key, int] = {}
+
+        def count(key: _Key, callers: tuple[_Key, ...]) -> int:
+            if key in callers:
+                raise RecursionError(f"the function {key[0]}::{key[1]} calls itself, which ONNX forbids")
+            if key not in known:
+                called = [(n.domain, n.op_type, n.overload) for n in _with_inner(self.functions[key].node)]
+                known[key] = sum(1 + count(one, (*callers, key)) for one in called if one in self.functions)
+            return known[key]
+
+        return sum(count(key, ()) for key in self.functions)
+
+    def of_uncalled(self) -> Iterator[dict[str, Any]]:
+        """Yield the nodes of functions that no node calls, without the attributes that only a call has."""
+        for key in self.functions:
+            if key not in self.called:
+                yield from self._of_call(key, {}, [])
+
+
+def _graphs(attributes: Iterable[AttributeProto]) -> Iterator[GraphProto]:
+    for attribute in attributes:
+        yield from (attribute.g,) if attribute.type == AttributeProto.GRAPH else attribute.graphs
+
+
+def _with_inner(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
+    """Yield nodes, and those of the graphs in their attributes."""
+    for node in nodes:
+        yield node
+        for graph in _graphs(node.attribute):
+            yield from _with_inner(graph.node)
+
+
+def _resolved(written: Iterable[AttributeProto], known: Mapping[str, AttributeProto]) -> dict[str, AttributeProto]:
+    """Return attributes with the values of those of the function that they refer to, without those that it lacks."""
+    found = {a.name: known.get(a.ref_attr_name) if a.ref_attr_name else a for a in written}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _value(value: ValueInfoProto) -> dict[str, Any]:
@@ -82,15 +177,15 @@ def _dtype(number: int) -> str | None:
     return name.replace("float8e", "float8_e")
 
 
-def _described(node: NodeProto, values: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    unknown = {"dtype": None, "shape": None}
+def _described(node: NodeProto, attributes: Mapping[str, AttributeProto], scope: _Scope) -> dict[str, Any]:
     return {
         "name": node.name,
         "domain": node.domain,
         "op_type": node.op_type,
-        "inputs": [{"name": n, **values.get(n, unknown)} if n else None for n in node.input],
-        "outputs": [{"name": n, **values.get(n, unknown)} if n else None for n in node.output],
-        "attributes": {a.name: _attribute(a) for a in node.attribute},
+        "inputs": [{"name": n, **scope.values.get(n, _UNKNOWN)} if n else None for n in node.input],
+        "outputs": [{"name": n, **scope.values.get(n, _UNKNOWN)} if n else None for n in node.output],
+        "attributes": {name: _attribute(value) for name, value in attributes.items()},
+        "imported": scope.imported.get(node.domain, 1),
     }
 
 
