@@ -136,3 +136,48 @@ def test_outputs_in_a_npz_file_are_the_expected_ones(tmp_path: Path) -> None:
 def test_an_input_that_is_no_tensor_cannot_be_drawn() -> None:
     with pytest.raises(UsageError, match="input 'x' is no tensor but of unknown type: what it takes cannot be drawn"):
         shapes(helper.make_value_info("x", TypeProto()))
+
+
+def put(folder: Path, *names: str) -> Path:
+    """Write X as the input or output that each name says, and return the path of a model in that folder."""
+    for name in names:
+        (folder / name).parent.mkdir(exist_ok=True)
+        tensor_name = "y" if "output" in name else "x"
+        (folder / name).write_bytes(numpy_helper.from_array(X, tensor_name).SerializeToString())
+    return folder / "m.onnx"
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("m_output_0.pb",),  # as those of the light models in the wheel of onnx
+        ("m_input_0.pb", "m_output_0.pb"),
+        ("first_input_0.pb", "second_input_0.pb"),
+        ("output_0.pb",),
+        ("test_data_set_0/output_0.pb",),
+        ("test_data_set_0/notes.txt",),
+        ("test_data_set_0/input_1.pb",),
+        ("other.onnx", "test_data_set_0/input_0.pb"),
+    ],
+)
+def test_a_folder_without_inputs_of_the_model_is_no_data_set(names: Sequence[str], tmp_path: Path) -> None:
+    path = put(tmp_path, *names)
+    wanted = (tensor("other_input", "N", 4),) if "other.onnx" in names else (tensor("x", "N", 3),)
+    assert given_inputs(model(*wanted), path, None) == []
+    assert find_inputs(model(*wanted), path, None, []).drawn
+
+
+def test_a_data_set_of_the_only_model_that_does_not_fit_is_refused(tmp_path: Path) -> None:
+    path = put(tmp_path, "test_data_set_0/input_0.pb", "m.onnx")
+    with pytest.raises(UsageError, match=r"test_data_set_0: 'a' is float32\[1, 3\], the model takes float32\[N, 4\]"):
+        given_inputs(model(tensor("a", "N", 4)), path, None)
+    put(tmp_path, "other.onnx")
+    assert given_inputs(model(tensor("a", "N", 4)), path, None) == []
+
+
+def test_a_model_without_inputs_has_a_data_set_of_outputs(tmp_path: Path) -> None:
+    path = put(tmp_path, "output_0.pb")
+    constant = helper.make_node("Constant", [], ["y"], value_float=1.0)
+    graph = helper.make_graph([constant], "graph", [], [helper.make_tensor_value_info("y", F, [1, 3])])
+    (found,) = given_inputs(helper.make_model(graph), path, None)
+    assert found.expected["y"].tolist() == X.tolist() and found.inputs == {}

@@ -84,8 +84,11 @@ class Check(CommandBase):
                     f"{function.model!r}: a function is checked in a project, with its operators, and there is none in "
                     f"{str(here)!r}. Outside, check .onnx files; a new project: opmatrix new --project DIR"
                 )
-            with interruptible(), self._paths_of(project=found) as paths:
-                return _check(requests, paths, project=found)
+            if found:
+                with interruptible():
+                    return _check(requests, self._paths, _printer(), project=True)
+            with interruptible(), _empty_project() as (paths, printer):
+                return _check(requests, paths, printer, project=False)
         except OpmatrixError as error:
             print_error(error)
             return UsageError.exit_code
@@ -93,29 +96,31 @@ class Check(CommandBase):
             print("interrupted", file=sys.stderr, flush=True)
             return code_of(error)
 
-    @contextmanager
-    def _paths_of(self, *, project: bool) -> Iterator[Paths]:
-        """Yield the paths of the project, or of an empty one in a new folder, which is removed if nothing is in it that
-        a message names."""
-        if project:
-            yield self._paths
-            return
-        root = Path(tempfile.mkdtemp(prefix="opmatrix-check-"))
-        (root / "dodo.py").touch()
-        (root / "pyproject.toml").write_text(f"[tool.opmatrix]\nformat = {FORMAT}\n")
-        try:
-            yield Paths(root)
-        finally:
-            if not (root / "named").exists():
-                shutil.rmtree(root, ignore_errors=True)
+
+def _printer(watched: str = "") -> FindingPrinter:
+    from opmatrix.model_check.print_findings import FindingPrinter  # not for every command, either
+
+    return FindingPrinter(sys.stdout, watched=watched)
 
 
-def _check(requests: Sequence[CheckRequest], paths: Paths, *, project: bool) -> int:
+@contextmanager
+def _empty_project() -> Iterator[tuple[Paths, FindingPrinter]]:
+    """Yield a project in a new folder, which is removed if nothing is in it that a message of the printer names."""
+    root = Path(tempfile.mkdtemp(prefix="opmatrix-check-"))
+    printer = _printer(str(root))
+    (root / "dodo.py").touch()
+    (root / "pyproject.toml").write_text(f"[tool.opmatrix]\nformat = {FORMAT}\n", encoding="utf-8")
+    try:
+        yield Paths(root), printer
+    finally:
+        if not printer.mentioned:
+            shutil.rmtree(root, ignore_errors=True)
+
+
+def _check(requests: Sequence[CheckRequest], paths: Paths, printer: FindingPrinter, *, project: bool) -> int:
     """Check the models and return the exit code. One prints its findings, several a line each."""
     from opmatrix.commands.check_run import TOGETHER, ModelChecks
-    from opmatrix.model_check.print_findings import FindingPrinter
 
-    printer = FindingPrinter(sys.stdout, watched=str(paths.root))
     command = f"{doit_command(paths.root)} check" if project else "opmatrix check"
     code = 0
     with hold(paths.lock) as lock, ModelChecks(paths, lock=lock, command=command, project=project) as checks:
@@ -130,8 +135,6 @@ def _check(requests: Sequence[CheckRequest], paths: Paths, *, project: bool) -> 
             checks.check(requests[0], printer.print_titled)
             printer.print_summary()
             code = int(printer.counts["wrong"] > 0)
-    if printer.mentioned:
-        (paths.root / "named").touch()
     return code
 
 

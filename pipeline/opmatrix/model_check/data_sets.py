@@ -36,7 +36,7 @@ def read_npz(path: Path) -> Values:
 
 def folders(path: Path) -> list[Path]:
     """Return the data sets in a folder, in order: its own .pb files, or test_data_set_0, test_data_set_1 and so on."""
-    if any(path.glob("*put_0.pb")):
+    if any((path / f"{kind}_0.pb").is_file() for kind in ("input", "output")):
         return [path]
     found = [p for p in path.glob(f"{DATA_SET}*") if p.is_dir() and p.name.removeprefix(DATA_SET).isdigit()]
     return sorted(found, key=lambda p: int(p.name.removeprefix(DATA_SET)))

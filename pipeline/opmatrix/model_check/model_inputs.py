@@ -49,7 +49,7 @@ DrawnInputs = Generator[ModelInputs, bool | None, None]
 
 def given_inputs(model: ModelProto, path: Path, given: Path | None) -> list[ModelInputs]:
     """Return the inputs in `given`, a .npz file or a folder of data sets; without it, in the data sets next to the
-    model, if it has any. Raises UsageError where they do not fit the model."""
+    model, if they are of this model. Raises UsageError where they do not fit the model."""
     wanted, outputs = inputs(model), list(model.graph.output)
     if given and not given.is_dir():
         arrays = data_sets.read_npz(given)
@@ -61,8 +61,15 @@ def given_inputs(model: ModelProto, path: Path, given: Path | None) -> list[Mode
         raise UsageError(f"--inputs {given}: no input_0.pb and no test_data_set_0 in that folder")
     found = []
     for folder in folders:
-        values, expected = data_sets.read_folder(folder, wanted, outputs)
-        fed = _fit(values, wanted, folder.name)
+        try:
+            values, expected = data_sets.read_folder(folder, wanted, outputs)
+            if not given and wanted and not values:
+                continue  # outputs alone
+            fed = _fit(values, wanted, folder.name)
+        except UsageError:
+            if given or not any(other for other in path.parent.glob("*.onnx") if other.name != path.name):
+                raise
+            continue  # of another model in that folder
         found.append(ModelInputs(inputs=fed, expected=expected, source=f"from {folder.name}", file=folder))
     return found
 
