@@ -37,7 +37,9 @@ def write_parts(path: Path, contents: Sequence[bytes | memoryview]) -> None:
             for content in contents:
                 file.write(content)
         temporary.replace(path)
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, OSError):
+            error.filename = str(path)  # an error of a write names none
         temporary.unlink(missing_ok=True)
         raise
 
@@ -58,6 +60,17 @@ def _has(path: Path, contents: Sequence[bytes | memoryview]) -> bool:
 def write_text(path: Path, text: str) -> None:
     """Call `write_bytes` with the text in UTF-8."""
     write_bytes(path, text.encode())
+
+
+def write_list(path: Path, listed: Iterable[Path | str], *, root: Path) -> None:
+    """Write paths, one per line; those below `root` relative to it, so that the list is right after a move."""
+    write_text(path, "".join(f"{str(one).removeprefix(f'{root}/')}\n" for one in listed))
+
+
+def read_list(path: Path | str, *, root: Path | str) -> list[str]:
+    """Return the absolute paths that `write_list` wrote. Raises OSError, UnicodeDecodeError."""
+    lines = Path(path).read_text(encoding="utf-8").splitlines()
+    return [line if line.startswith("/") else f"{root}/{line}" for line in lines]
 
 
 def mark(path: str) -> Mark | None:

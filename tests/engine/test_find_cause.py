@@ -42,6 +42,25 @@ def step(group: str, **fields: object) -> Step:
     return Step(group=group, **whole)  # type: ignore[arg-type]  # fields of several types
 
 
+@pytest.mark.parametrize(
+    ("group", "said"),
+    [
+        ("data", "cannot write 'build/data/relu/input_0.pb': No space left on device. Is the folder writable, and is "
+         "there space left?"),
+        ("export", "failed with exit code 1, and could not write to its log 'build/log/export/relu.log'. Is the folder "
+         "writable, and is there space left?"),
+        ("compile", "ninja: error: writing 'kernel.o.rsp': No space left on device"),
+        ("compile", "cc1plus: fatal error: error writing to /tmp/ccX.s: No space left on device"),
+        ("verify", "cannot write 'build': Disk quota exceeded. Is the folder writable, and is there space left?"),
+        ("cases", "[Errno 30] Read-only file system: 'build/cases/relu/record.json'"),
+        ("register", "RuntimeError: [Errno 5] Input/output error"),
+    ],
+)  # fmt: skip
+def test_a_full_disk_is_the_fault_of_no_file(root: Path, group: str, said: str) -> None:
+    found = find_cause(step(group), [said], root=root)
+    assert (found.where, found.begins, found.sentence) == ("", "", said)
+
+
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     for name, text in {

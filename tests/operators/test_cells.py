@@ -17,6 +17,7 @@ import pytest
 
 from opmatrix import verdict
 from opmatrix.declaration.load import Operator, load_operators, operator_names
+from opmatrix.files import read_list
 from opmatrix.matrix.cells import Cell
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import chosen_cells, installed
@@ -61,7 +62,7 @@ def unexpected(records: Iterable[str], valid: Iterable[str]) -> set[str]:
 def test_the_report_has_these_cells_and_only_valid_ones_of_earlier_runs(
     records: dict[str, dict[str, Any]],
 ) -> None:
-    listed = map(Path, LAYOUT.verdict_list.read_text().splitlines())
+    listed = map(Path, read_list(LAYOUT.verdict_list, root=LAYOUT.root))
     verdicts = map(verdict.read_any, listed)
     assert not unexpected(records, map(str, verdicts))
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from opmatrix.errors import Cause, one_line, without_colours
+from opmatrix.errors import Cause, is_of_disk, one_line, without_colours
 from opmatrix.step import Step
 
 _LONGEST = 400  # characters of a sentence: the rest is in the details
@@ -38,7 +38,7 @@ def find_cause(step: Step, output: Sequence[str], *, root: Path, told: Cause | N
         found = in_output(lines, root)
         cause = replace(found, file=cause.file or found.file, line=cause.line if cause.file else found.line,
                         command=cause.command or found.command)  # fmt: skip
-    if not cause.file:
+    if not cause.file and not is_of_disk(cause.sentence):
         file, line, begins = _usual_place(step, root)
         cause = replace(cause, file=file, line=line, begins=begins)
     # The cell of a case is in the command; equal failures in other cells have the same cause.

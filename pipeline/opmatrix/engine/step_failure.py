@@ -157,7 +157,9 @@ def failure_of(step: Step, ending: Ending, log: Path) -> StepFailed:
         lines = _without_stack(lines, Path.cwd())[-_TAIL:]
     output = "\n".join(line if len(line) <= _LINE else f"{line[:_LINE]} ..." for line in lines)
     if not (how := death_message(ending, seconds=step.seconds, megabytes=step.megabytes)):
-        full = "" if read_log(log) else f", and could not write to its log. {REMEDY}"  # its first line is the command
+        full = (
+            "" if read_log(log) else f", and could not write to its log '{log}'. {REMEDY}"
+        )  # its first line is the command
         told = logged_cause(read_log(log))
         return StepFailed(
             step, summary=f"failed with exit code {ending.status}{full}", output=output, log=log, told=told

@@ -164,7 +164,7 @@ class StepRunner(Runner):
         if not self._seconds and not self._failures and self.dep_manager.get_status(task, {}).status == "up-to-date":
             return
         from opmatrix.engine.earlier_verdicts import valid_earlier_verdicts
-        from opmatrix.files import write_text  # imported here, as in `_pool`
+        from opmatrix.files import write_list  # imported here, as in `_pool`
         from opmatrix.report import origins
         from opmatrix.report.history import write_seconds
 
@@ -175,7 +175,7 @@ class StepRunner(Runner):
         write_seconds(self._layout, self.dep_manager.journal.durations())
         origins.write(self._layout, self.dep_manager.journal.origins())
         listed = sorted(covered)  # so that the order does not depend on the choice of cells
-        write_text(Path(task.step.discovered_inputs), "".join(f"{path}\n" for path in listed))
+        write_list(Path(task.step.discovered_inputs), listed, root=self._layout.root)
         if (stale := earlier.stale) and self._step_reporter:
             names = ", ".join(stale[:3]) + (f" and {len(stale) - 3} more" if len(stale) > 3 else "")
             self._step_reporter.note(f"not in the report, for what earlier runs verified is out of date: {names}")

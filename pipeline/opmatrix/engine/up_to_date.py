@@ -20,7 +20,7 @@ from doit.task import Task
 from opmatrix.engine.database import Journal
 from opmatrix.engine.doit_tasks import REPORT, StepTask
 from opmatrix.engine.file_hashes import Fingerprints
-from opmatrix.files import Mark, mark
+from opmatrix.files import Mark, mark, read_list
 
 _Digests = Mapping[str, str | None]
 _Digest = Callable[[str], str | None]
@@ -39,7 +39,7 @@ class State(Dependency):
         super().__init__(lambda *_, **__: journal, journal.name)
         self.journal = journal
         self._tasks = tasks
-        self._prefix = f"{root}/"
+        self._root, self._prefix = root, f"{root}/"
         self._files = Fingerprints(journal.files)
         self._cache_digests = True  # until a step begins: a file that several steps read is then hashed once
         self._cached: dict[str, str | None] = {}
@@ -157,7 +157,7 @@ class State(Dependency):
         discovered: list[str] = []
         if task.step.discovered_inputs:
             with suppress(OSError, UnicodeDecodeError):
-                discovered = Path(task.step.discovered_inputs).read_text(encoding="utf-8").splitlines()
+                discovered = read_list(task.step.discovered_inputs, root=self._root)
         return self._digests({*task.file_dep, *discovered}, digest), self._outputs(task, digest)
 
     def unchanged(self, known: _Digests) -> bool:

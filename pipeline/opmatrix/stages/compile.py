@@ -22,7 +22,7 @@ from opmatrix.declaration.torch_signature import (
     stable_abi_since,
 )
 from opmatrix.errors import CompileError, colours_wanted, missing, without_colours
-from opmatrix.files import sha256, write_text
+from opmatrix.files import sha256, write_list, write_text
 from opmatrix.project.paths import Paths
 from opmatrix.spec import OpSpec
 from opmatrix.step_log import LOGGED, detail
@@ -177,7 +177,7 @@ def _list_headers(layout: Paths, folder: Path, *, toolchain: Toolchain, torch: T
     # With the marks of what ninja built: files from a shared cache, put in their place, are newer than ninja's records.
     built = {path.name: _mark(path) for pattern in ("*.o", "*.so") for path in folder.glob(pattern)}
     write_text(folder / OTHERS, json.dumps({path: _mark(Path(path)) for path in others} | built))
-    write_text(folder / HEADERS, "".join(f"{path.removeprefix(f'{layout.root}/')}\n" for path in others))
+    write_list(folder / HEADERS, others, root=layout.root)
 
 
 def _mark(path: Path) -> list[int] | None:

@@ -22,7 +22,7 @@ from opmatrix.declaration.backward_operator import backward_of
 from opmatrix.declaration.load import Operator, load_operator
 from opmatrix.declaration.torch_signature import callers_schema, has_torch_library, stable_abi_since
 from opmatrix.errors import DistError, missing
-from opmatrix.files import write_bytes, write_text
+from opmatrix.files import write_bytes, write_list, write_text
 from opmatrix.matrix.cells import Cell
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import chosen_cells, installed
@@ -76,7 +76,7 @@ def run(layout: Paths, dist: Dist, operators: Sequence[Operator], *, unverified:
         if other != path:  # an upload of build/dist/* must not contain an older wheel
             other.unlink()
     write_bytes(path, packed)
-    write_text(layout.unverified_list if unverified else layout.wheel_list, f"{path}\n")
+    write_list(layout.unverified_list if unverified else layout.wheel_list, [path], root=layout.root)
     write_text(layout.unverified_record if unverified else layout.dist_record, text)
     print(ran)
     print(f"{path.relative_to(layout.root)}: {len(packed):,} bytes, sha256 {_digest(packed)}")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from opmatrix.declaration.load import Operator, load_operator
 from opmatrix.errors import DistError, many, missing
-from opmatrix.files import digests_by_path, write_text
+from opmatrix.files import digests_by_path, read_list, write_list, write_text
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import chosen_cells, installed
 from opmatrix.wheel import kernel_folder
@@ -25,7 +25,7 @@ def run(layout: Paths, dist: Dist, operators: Sequence[Operator], *, unverified:
 
     With `unverified`, the wheel is the one that dist --unverified has built, and the folder is not run.
     """
-    wheel = _read_wheel(layout.unverified_list if unverified else layout.wheel_list, unverified=unverified)
+    wheel = _read_wheel(layout, unverified=unverified)
     files = kernel_folder.files(dist, [operator.spec for operator in operators], wheel)
     ran = "not verified: neither compared with what was verified nor run"
     if not unverified:
@@ -44,8 +44,7 @@ def run(layout: Paths, dist: Dist, operators: Sequence[Operator], *, unverified:
             )
             ran = run_unpacked.run_kernel(files, use)
     written = _replace(layout.kernel_folder, {Path(name): content for name, content in files.items()})
-    listed = "".join(f"{path}\n" for path in written)
-    write_text(layout.unverified_kernel_list if unverified else layout.kernel_list, listed)
+    write_list(layout.unverified_kernel_list if unverified else layout.kernel_list, written, root=layout.root)
     digests = digests_by_path(written, layout.root)
     record = "".join(f"{digest}  {path}\n" for path, digest in digests.items())
     write_text(layout.unverified_kernel_record if unverified else layout.kernel_record, record)
@@ -53,11 +52,11 @@ def run(layout: Paths, dist: Dist, operators: Sequence[Operator], *, unverified:
     print(f"{layout.kernel_folder.relative_to(layout.root)}: {many(len(written), 'file')} for kernels.get_local_kernel")
 
 
-def _read_wheel(listed: Path, *, unverified: bool) -> dict[str, bytes]:
+def _read_wheel(layout: Paths, *, unverified: bool) -> dict[str, bytes]:
     """Return the files of the wheel that dist has built. Raises DistError if there is none."""
     command = "doit dist --unverified" if unverified else "doit dist"
     try:
-        path = Path(listed.read_text(encoding="utf-8").splitlines()[0])
+        path = Path(read_list(layout.unverified_list if unverified else layout.wheel_list, root=layout.root)[0])
         with zipfile.ZipFile(path) as archive:
             return {name: archive.read(name) for name in archive.namelist()}
     except (FileNotFoundError, IndexError) as error:

@@ -12,7 +12,7 @@ from pathlib import Path
 from rich.console import Console
 
 from opmatrix.errors import ReportError, many
-from opmatrix.files import write_bytes, write_text
+from opmatrix.files import read_list, write_bytes, write_text
 from opmatrix.matrix.cells import Cell
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import installed
@@ -124,7 +124,7 @@ def _others(cache: ReadCache) -> Iterator[Found]:
     """Yield the other records that the engine lists: valid ones of earlier runs, and failures of steps."""
     known = frozenset(cache.asked)
     with suppress(FileNotFoundError):
-        for path in cache.layout.verdict_list.read_text().splitlines():
+        for path in read_list(cache.layout.verdict_list, root=cache.layout.root):
             if path not in known:
                 with suppress(FileNotFoundError, ValueError):  # removed or being written since the engine looked
                     found = cache.found(Path(path))
