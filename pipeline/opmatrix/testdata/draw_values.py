@@ -10,7 +10,7 @@ from hypothesis.strategies import DrawFn
 
 from opmatrix.declaration.torch_signature import is_parameter
 from opmatrix.declaration.value_rules import limit_expressions, names
-from opmatrix.spec import DType, Input, MemoryLayout, Nested, Random, Tensor, ValueRule, Values, given
+from opmatrix.spec import DType, Input, MemoryLayout, Nested, OpSpec, Random, Tensor, ValueRule, Values, given
 from opmatrix.testdata.attribute_candidates import STRINGS
 from opmatrix.testdata.draw_attributes import FAR
 from opmatrix.testdata.draw_frame import Frame, nested, pick
@@ -47,13 +47,17 @@ def tensor(draw: DrawFn, frame: Frame, part: Input, dtype: DType, shape: tuple[i
     return Random(shape=shape, mean=mean, deviation=deviation, specials=specials, layout=layout)
 
 
-# An embedded NUL, one at the end, characters of one to four bytes in UTF-8, and one that std::string allocates for.
-_DISTINCT = 256  # drawn strings of a tensor, after which they repeat
+_DISTINCT = 256  # drawn strings of all tensors of an example together; in each tensor they repeat
+
+
+def _distinct(spec: OpSpec) -> int:
+    """Return the share of one input: hypothesis drops an example of more than 8 kB of choices, and draws another."""
+    return max(1, _DISTINCT // sum("string" in spec.types.get(i.type, (i.type,)) for i in spec.inputs))
 
 
 def _strings(draw: DrawFn, frame: Frame, shape: tuple[int, ...]) -> Tensor:
     """Return strings: those of the cases, unusual ones, and such that are put together of both."""
-    count = math.prod(shape)
+    count, distinct = math.prod(shape), _distinct(frame.operator.spec)
     if not count or pick(draw, (False, False, False, True)):
         return Random(shape=shape)
     cases = [frame.template[1]] if frame.template else [c for m in frame.operator.models for c in m.cases]
@@ -65,7 +69,7 @@ def _strings(draw: DrawFn, frame: Frame, shape: tuple[int, ...]) -> Tensor:
     def word() -> str:
         return str(pick(draw, pick(draw, sources)))
 
-    drawn = [word() if pick(draw, (True, True, False)) else word() + word() for _ in range(min(count, _DISTINCT))]
+    drawn = [word() if pick(draw, (True, True, False)) else word() + word() for _ in range(min(count, distinct))]
     return Values(values=nested([drawn[n % len(drawn)] for n in range(count)], shape))
 
 
