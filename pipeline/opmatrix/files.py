@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import os
+import stat
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -93,12 +95,40 @@ def settled(file_mark: Mark, read_at: int) -> bool:
     return read_at - file_mark[1] > tick
 
 
-def sha256(path: Path) -> str:
-    """Return the digest of a file as hexadecimal digits."""
+def open_regular(path: Path | str) -> io.FileIO:
+    """Open a file for reading. Raises OSError for what is no regular file, such as a pipe, a device or a folder, and
+    does not wait for who writes it."""
+
+    def require(status: os.stat_result) -> None:
+        if stat.S_ISDIR(status.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", str(path))
+
+    require(os.stat(path))  # noqa: PTH116 - as above. Before it is opened: that may wind a tape, or start a watchdog
+    file = io.FileIO(path, opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
+    try:
+        require(os.fstat(file.fileno()))  # it may have been replaced
+    except OSError:
+        file.close()
+        raise
+    return file
+
+
+def parts_of(file: io.FileIO) -> Iterator[bytes]:
+    """Yield the bytes of a file, as many as it has now: those of /proc/kmsg, which has none, never end."""
+    left = os.fstat(file.fileno()).st_size
+    while left > 0 and (part := file.read(min(left, _READ))):
+        yield part
+        left -= len(part)
+
+
+def sha256(path: Path | str) -> str:
+    """Return the digest of a regular file as hexadecimal digits. Raises OSError for any other."""
     digest = hashlib.sha256()
-    with path.open("rb", buffering=0) as file:
-        while content := file.read(_READ):
-            digest.update(content)
+    with open_regular(path) as file:
+        for part in parts_of(file):
+            digest.update(part)
     return digest.hexdigest()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import threading
 import time
@@ -130,6 +131,65 @@ def test_an_input_that_a_step_discovers_must_be_the_same(tmp_path: Path, store: 
     clones[1].write("build/found", f"{header}\n")
     clones[1].run()
     assert "build" in clones[1].ran()
+
+
+@pytest.mark.parametrize(
+    ("found", "listed"),
+    [
+        pytest.param("", "/proc/kmsg", id="without_a_digest"),
+        pytest.param("TMP/pipe", None, id="pipe"),
+        pytest.param("TMP/folder", None, id="folder"),
+        pytest.param("TMP/zeros", None, id="endless"),
+        pytest.param("TMP/sparse", None, id="sparse"),
+        pytest.param("", "TMP/pipe", id="a_pipe_without_a_digest"),
+        pytest.param("", "TMP/zeros", id="endless_without_a_digest"),
+        pytest.param("TMP/" + "x" * 300, None, id="long_name"),
+        pytest.param("/dev/stdin", None, id="terminal"),
+        pytest.param("{packages}/../../../../../../../../../../../dev/zero", None, id="outside_of_packages"),
+    ],
+)
+def test_an_input_that_is_no_header_is_refused(tmp_path: Path, store: Path, found: str, listed: str | None) -> None:
+    """doit does not hang, not in later runs either, and computes the step."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "zeros").symlink_to("/dev/zero")
+    with (tmp_path / "sparse").open("wb") as file:
+        file.truncate(1 << 40)
+    clones = []
+    for name in ("first", "second"):
+        clones.append(clone := Clone(tmp_path / name, store.as_uri()))
+        step = clone.step("compile:a", "split", "names.txt", "build")
+        step.update(writes=["build/lib"], discovered_inputs="build/found", reads=["names.txt"])
+        clone.write("names.txt", "lib")
+    clones[0].write("build/found", "")
+    clones[0].run()
+    found, listed = (found if one is None else one for one in (found, listed))
+    tamper(store, found=found.replace("TMP", str(tmp_path)), listed=listed.replace("TMP", str(tmp_path)))
+    clones[1].run()
+    assert "build" in clones[1].ran()
+    clones[1].run("list", "--status")
+
+
+def tamper(store: Path, *, found: str, listed: str) -> None:
+    """Replace the inputs that compile:a found: those with a digest, that of no bytes, and those in its list."""
+    for action in (store / "ac").iterdir():
+        digest, _, told = action_result.decode(action.read_bytes())
+        line, _, content = (
+            (store / "cas" / digest).read_bytes().partition(b"\n")
+            if (store / "cas" / digest).exists()
+            else (b"", b"", b"")
+        )
+        if b'"build/found"' not in line:
+            continue
+        head = json.loads(line)
+        names = [name for name, *_ in head["files"]]
+        assert names == ["build/found", "build/lib"]
+        head["files"][0][1] = len(lines := f"{listed}\n".encode() if listed else b"")
+        head["found"] = {found: hashlib.sha256().hexdigest()} if found else {}
+        blob = json.dumps(head).encode() + b"\n" + lines + content
+        digest = hashlib.sha256(blob).hexdigest()
+        (store / "cas" / digest).write_bytes(blob)
+        action.write_bytes(action_result.encode(digest, len(blob), told))
 
 
 def test_links_and_modes_come_along(tmp_path: Path, store: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import tracemalloc
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -81,6 +83,7 @@ ENTRY = encode(DIGEST, 300, b"hello")
     [
         (b"", "the entry has 0 output files, not 1"),
         (ENTRY + ENTRY, "the entry has 2 output files, not 1"),
+        (ENTRY * 1000, "the entry has 2 output files, not 1"),
         (b"<html>404</html>", "no ActionResult"),
         (b"\x12\x05ab", "cut off: 4 bytes, expected 7 at least"),
         (b"\x10\x05", "a field has another type"),
@@ -94,6 +97,16 @@ ENTRY = encode(DIGEST, 300, b"hello")
 def test_another_entry_is_an_error(content: bytes, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         decode(content)
+
+
+@pytest.mark.parametrize("fields", [b"\x08\x00", ENTRY, b"\x2a\x00", b"\x98\x06\x00"])
+def test_an_entry_of_many_fields_takes_no_memory(fields: bytes) -> None:
+    tracemalloc.start()
+    with suppress(ValueError):
+        decode(fields * 20_000)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 200_000 + 3 * len(fields) * 20_000, "a list of the fields takes 2,000,000"
 
 
 def test_a_cut_entry_is_an_error_at_each_length() -> None:

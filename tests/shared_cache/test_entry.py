@@ -102,6 +102,7 @@ def test_the_blob_of_these_tests_is_taken(step: Step, tmp_path: Path) -> None:
     ("blob", "message"),
     [
         (b"", "damaged"),
+        (b" " * (1 << 24) + head(), "damaged: no line of at most 16,777,216 bytes"),
         (b"\x80\x04K\x01.", "damaged"),  # a pickle
         (b"[]\nabc", "damaged"),
         (b"[" * 100_000 + b"\nabc", "damaged"),

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import socket
 import stat
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -96,20 +99,68 @@ def test_a_file_in_place_of_a_folder_is_an_error(tmp_path: Path) -> None:
         open_store(tmp_path.as_uri(), timeout=60).get("ac", A)
 
 
-def test_a_folder_that_does_not_answer_is_an_error_in_time(tmp_path: Path) -> None:
-    """As one on a network file system whose server is gone: a FIFO without a writer blocks as well."""
-    (tmp_path / "ac").mkdir()
-    os.mkfifo(tmp_path / "ac" / A)
+def link(target: str) -> Callable[[Path], None]:
+    return lambda path: path.symlink_to(target)
+
+
+def bind(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(str(path))
+
+
+def sparse(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        pytest.param(link("/dev/zero"), "it is no regular file", id="zeros"),
+        pytest.param(link("/dev/urandom"), "it is no regular file", id="random"),
+        pytest.param(link("/dev/tty"), "it is no regular file", id="terminal"),
+        pytest.param(os.mkfifo, "it is no regular file", id="pipe"),
+        pytest.param(Path.mkdir, "Is a directory", id="folder"),
+        pytest.param(link("/proc/self/fd"), "Is a directory", id="folder_of_processes"),
+        pytest.param(bind, "it is no regular file", id="socket"),
+        pytest.param(link("."), "Is a directory", id="own_folder"),
+        pytest.param(lambda path: path.symlink_to(path.name), "Too many levels", id="loop"),
+        pytest.param(sparse, "has 1,099,511,627,776 bytes, allowed: ", id="sparse"),
+        pytest.param(link("/proc/kmsg"), None, id="log_of_the_kernel"),
+        pytest.param(link("/proc/self/maps"), None, id="file_without_a_size"),
+        pytest.param(link("nowhere"), None, id="nothing"),
+    ],
+)
+@pytest.mark.parametrize("kind", stores.KINDS)
+def test_only_regular_files_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Kind, make: Callable[[Path], None], message: str | None
+) -> None:
+    """Without waiting, and no more than a file has."""
+    monkeypatch.chdir(tmp_path)
+    Path(kind).mkdir()
+    make(Path(kind, "a" * 64))
+    store = FolderStore(tmp_path)
+    if message:
+        with pytest.raises(StoreError, match=message):
+            store.get(kind, "a" * 64)
+    else:
+        with suppress(StoreError):  # only root may open the kernel's
+            assert store.get(kind, "a" * 64) in (None, b"")
+
+
+def test_a_folder_that_does_not_answer_is_an_error_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one on a network file system whose server is gone."""
+    ended = threading.Event()
+    monkeypatch.setattr(folder_store, "read", lambda *_: ended.wait())
     with pytest.raises(StoreError, match=r"^file:///.*: no answer within 0.2 s$"):  # without a limit, it never ends
         open_store(tmp_path.as_uri(), timeout=0.2).get("ac", A)
-    os.close(os.open(tmp_path / "ac" / A, os.O_RDWR | os.O_NONBLOCK))
+    ended.set()
 
 
 def test_a_process_ends_while_a_store_does_not_answer(tmp_path: Path) -> None:
-    (tmp_path / "ac").mkdir()
-    os.mkfifo(tmp_path / "ac" / A)
     program = (
-        "import sys; from opmatrix.shared_cache.stores import *\n"
+        "import sys, time; from opmatrix.shared_cache import folder_store; from opmatrix.shared_cache.stores import *\n"
+        "folder_store.read = lambda *_: time.sleep(1000)\n"
         f"try: open_store(sys.argv[1], timeout=0.1).get('ac', {A!r})\n"
         "except StoreError: print('error')"
     )

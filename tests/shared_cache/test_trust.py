@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.shared_cache import action_result, signing
+from opmatrix.shared_cache import action_result, client, signing
 from opmatrix.shared_cache.client import Client
 from opmatrix.shared_cache.entry import Entry
 from opmatrix.shared_cache.settings import CacheSettings
@@ -228,6 +228,9 @@ def test_an_entry_of_a_giant_blob_is_not_taken(make: Make, size: int) -> None:
 @pytest.mark.parametrize("record", [
     '{"step": "x", "seconds": Infinity, "outputs": {}}', '{"step": "x", "seconds": NaN, "outputs": {}}',
     '{"step": "x", "seconds": -1, "outputs": {}}', '{"step": "x", "seconds": 1e300, "outputs": {}}',
+    f'{{"step": "x", "seconds": {"9" * 400}, "outputs": {{}}}}',
+    f'{{"step": "x", "seconds": -{"9" * 400}, "outputs": {{}}}}',
+    '{"step": "x", "seconds": "1e999", "outputs": {}}', '{"step": "x", "seconds": [], "outputs": {}}',
     '{"step": "x", "seconds": 1, "outputs": []}', '"\ud800"', "[" * 100_000, "9" * 5000, "{}", "",
     "\x80\x04K\x01.",  # a pickle
 ])  # fmt: skip
@@ -240,3 +243,51 @@ def test_a_record_that_is_none_costs_one_warning(make: Make, record: str) -> Non
     assert reader.warnings == [
         "the shared cache is left out from here on: memory://x answers with something else than results of steps"
     ]
+
+
+@pytest.mark.parametrize("step", [
+    "verify:x\nall right, sent by your CI", "compile:x\r\x1b[2K", "\u202ecompile:x", "x" * 10**6,
+    "a\u2028b\x85c\x0bd", "\n" * 9,
+])  # fmt: skip
+def test_the_name_of_a_step_is_a_part_of_one_line(make: Make, step: str) -> None:
+    writer = make(key="none")
+    writer.put()
+
+    def rename(digest: str, told: dict[str, str]) -> tuple[str, dict[str, str]]:
+        return digest, {"record": json.dumps(json.loads(told["record"]) | {"step": step})}
+
+    change(writer, rename)
+    (name,) = (key for key in writer.store.kept if key[0] == "cas")
+    writer.store.kept[name] = writer.store.kept[name][:-1] + b"?"
+    reader = make()
+    assert reader.fetch() is None
+    (said,) = reader.warnings
+    assert said.isprintable() and len(said) < 400 and said.endswith("the blob has another digest than its name")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ZeroDivisionError("by zero"), MemoryError(), KeyError("x"), RecursionError("deep"), OverflowError("too\nlarge"),
+        UnicodeDecodeError("ascii", b"\xff", 0, 1, "ordinal"), AssertionError("\x1b[2K"), OSError("gone"),
+    ],
+    ids=lambda error: type(error).__name__,
+)  # fmt: skip
+@pytest.mark.parametrize("kind", ["ac", "cas"])
+def test_every_thread_answers_whatever_a_store_raises(
+    make: Make, monkeypatch: pytest.MonkeyPatch, kind: str, error: Exception
+) -> None:
+    make(key="none").put()
+    got = Memory.get
+
+    def get(store: Memory, of: Kind, digest: str, largest: int | None = None) -> bytes | None:
+        if of == kind:
+            raise error
+        return got(store, of, digest, largest)
+
+    monkeypatch.setattr(Memory, "get", get)
+    monkeypatch.setattr(client, "PATIENCE", 1000.0)  # only an answer ends the wait
+    reader = make()
+    assert reader.fetch() is None and reader.fetch(OTHER) is None
+    (said,) = reader.warnings
+    assert said.startswith("the shared cache is left out from here on: ") and said.isprintable()

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
-from pathlib import Path
 
-from opmatrix.files import Mark, mark, settled
+from opmatrix.files import Mark, mark, settled, sha256
 
 
 class Fingerprints:
@@ -17,7 +15,8 @@ class Fingerprints:
         self.fresh: dict[str, tuple[Mark, str]] = {}
 
     def digest(self, path: str) -> str | None:
-        """Return the sha256 of a file, or None if there is no file. Raises OSError for an unreadable one."""
+        """Return the sha256 of a file, or None if there is no file. Raises OSError for one that cannot be
+        read, or is no regular file."""
         now = mark(path)
         if now is None:
             return None
@@ -25,8 +24,7 @@ class Fingerprints:
         if known and known[0] == now:
             return known[1]
         read_at = time.time_ns()
-        with Path(path).open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        digest = sha256(path)
         if settled(now, read_at):
             self._known[path] = self.fresh[path] = (now, digest)
         return digest

@@ -16,7 +16,7 @@ from opmatrix.engine.doit_tasks import ENVIRONMENT, HEADERS, StepTask
 from opmatrix.engine.file_hashes import Fingerprints
 from opmatrix.engine.step_failure import StepFailed
 from opmatrix.engine.up_to_date import State, step_detail
-from opmatrix.errors import Cause, many
+from opmatrix.errors import Cause, many, one_line, printable
 from opmatrix.files import write_text
 from opmatrix.project.paths import Paths
 from opmatrix.shared_cache import entry as entries
@@ -42,6 +42,7 @@ BUILDS = ("codegen", "compile", "export")
 """Those of them that are taken with `prove = "local"`: what is built, and then verified here. What says whether it is
 right is computed here: verdicts, records of checks, and the expected outputs with which they compare."""
 
+_LARGEST_FOUND = 1 << 26  # bytes of an input that a step found, such as a header
 _TIMEOUT = 30.0  # seconds of a request. A step waits for less: opmatrix.shared_cache.client.PATIENCE.
 
 
@@ -106,7 +107,7 @@ class SharedResults:
         return step.group in _OF_SEVERAL_RUNS and self._settings.mode == "write" and not self._only_shared
 
     def _take(self, task: StepTask, hit: Hit | None) -> Origin | None:
-        if hit is None or not self._has(hit.entry.found):
+        if hit is None or not self._has(hit.entry, task.step):
             return None
         entries.write(hit.entry, task.step, self._layout.root)
         origin = Origin(url=self._url, signer=hit.record.signer, seconds=hit.record.seconds)
@@ -237,15 +238,21 @@ class SharedResults:
         """Return whether a step's result may come from elsewhere."""
         return step.group in (SHARED if self._settings.prove == "shared" else BUILDS)
 
-    def _has(self, found: Mapping[str, str]) -> bool:
+    def _has(self, entry: Entry, step: Step) -> bool:
         """Return whether the inputs that a step found elsewhere are the same here, such as headers of the system."""
-        return all(self._is_same(path, digest) for path, digest in found.items())
+        lost = {*entries.listed(entry, step, self._layout.root)} - {*entry.found}  # they were not there any more
+        try:
+            return all(self._is_same(path, digest) for path, digest in entry.found.items()) and not any(
+                (self._layout.root / entries.here(path)).exists() for path in lost
+            )
+        except OSError:  # what cannot be read here, or is no file, is not the same
+            return False
 
     def _is_same(self, found: str, digest: str) -> bool:
         there = self._layout.root / (path := entries.here(found))
         if self._only_shared and not there.exists() and path.startswith(_ENVIRONMENTS):
             return True  # a header of a torch whose version is in the key
-        return there.is_file() and self._state.digest(path) == digest
+        return there.stat().st_size <= _LARGEST_FOUND and self._state.digest(path) == digest
 
     def _entry(self, task: StepTask) -> Entry:
         found = {path: self._state.digest(path) for path in entries.discovered(task.step)}
@@ -256,7 +263,7 @@ class SharedResults:
         """Return the failure of a step whose entry in the store is damaged, or has other files."""
         hit = self._client.fetch(key, step)
         damage = self._client.damage(key)
-        if not damage and (hit is None or not self._has(hit.entry.found)):
+        if not damage and (hit is None or not self._has(hit.entry, step)):
             with self._guard:
                 self._unknown += 1
             return None
@@ -305,7 +312,7 @@ def differences(here: Entry, there: Entry) -> list[str]:
     or both targets. The log does not count."""
     lines = [f"{path}: sha256 {one} here, {there.digests[path]} in the shared cache"
              for path, one in here.digests.items() if there.digests[path] != one]  # fmt: skip
-    lines += [f"{path}: points to {target} here, to {there.links[path]} in the shared cache"
+    lines += [f"{path}: points to {target} here, to {printable(one_line(there.links[path]))} in the shared cache"
               for path, target in here.links.items() if there.links[path] != target]  # fmt: skip
     modes = sorted(here.executable ^ there.executable)
     return lines + [f"{path}: may be executed only {'here' if path in here.executable else 'in the shared cache'}"

@@ -24,18 +24,30 @@ def encode(digest: str, size: int, stdout: bytes) -> bytes:
 
 def decode(content: bytes) -> tuple[str, int, bytes]:
     """Return what `encode` was given. Raises ValueError for anything else than one output file."""
-    result = list(_fields(content))
-    files = [value for number, value in result if number == 2]
+    files, told = _two(content, 2, 5)
     if len(files) != 1:
         raise ValueError(f"the entry has {len(files)} output files, not 1")
-    file = dict(_fields(_as_bytes(files[0])))
-    if file.get(1) != _PATH:
-        raise ValueError(f"the entry's output file is {file.get(1)!r}, not {_PATH!r}")
-    blob = dict(_fields(_as_bytes(file.get(2))))
-    digest, size = _as_bytes(blob.get(1)), blob.get(2, 0)  # proto3 leaves out a 0
+    path, blob = _two(_as_bytes(files[0]), 1, 2)
+    if _last(path) != _PATH:
+        raise ValueError(f"the entry's output file is {_last(path)!r}, not {_PATH!r}")
+    named, sizes = _two(_as_bytes(_last(blob)), 1, 2)
+    digest, size = _as_bytes(_last(named)), _last(sizes) or 0  # proto3 leaves out a 0
     if not _DIGEST.fullmatch(digest) or not isinstance(size, int) or size >= 1 << 63:
         raise ValueError(f"the entry's output file has no valid digest: {digest!r}, {size!r} bytes")
-    return digest.decode(), size, _as_bytes(dict(result).get(5, b""))
+    return digest.decode(), size, _as_bytes(_last(told) or b"")
+
+
+def _two(content: bytes, first: int, second: int) -> tuple[list[int | bytes], list[int | bytes]]:
+    """Return the values of two fields of a message, two of each at most: more take memory, and none is valid."""
+    found: dict[int, list[int | bytes]] = {first: [], second: []}
+    for number, value in _fields(content):
+        if number in found:
+            found[number] = [*found[number][-1:], value]
+    return found[first], found[second]
+
+
+def _last(values: list[int | bytes]) -> int | bytes | None:
+    return values[-1] if values else None
 
 
 def _as_bytes(value: int | bytes | None) -> bytes:

@@ -130,7 +130,7 @@ class Claims:
         try:
             found = json.loads(action_result.decode(content)[2])
             return _Claim(run=str(found["run"]), number=int(found["number"]), over=bool(found["over"]))
-        except (ValueError, LookupError, TypeError, RecursionError):
+        except (ValueError, LookupError, TypeError, RecursionError, OverflowError):
             return None
 
     def _write(self, key: str, claim: _Claim) -> None:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from opmatrix.errors import OpmatrixError
+from opmatrix.errors import OpmatrixError, one_line, printable
 from opmatrix.shared_cache import action_result, signing
 from opmatrix.shared_cache.entry import Entry, EntryError, pack, unpack
 from opmatrix.shared_cache.settings import CacheSettings
@@ -39,6 +39,7 @@ _NEEDED, _BLOB, _AHEAD, _END = range(4)
 _MOST_HELD = 256_000_000  # bytes of blobs that were fetched ahead of need
 _LARGEST = 2_000_000_000  # bytes of a blob
 _LONGEST = 1e6  # seconds of a step
+_SHOWN = 200  # characters of a step's name
 
 T = TypeVar("T")
 Key = str
@@ -67,7 +68,7 @@ class Client:
     """The shared cache of a run. Any thread may call it. `warn` takes one message about the store, at most."""
 
     def __init__(self, settings: CacheSettings, store: Store, *, root: Path, warn: Callable[[str], None]) -> None:
-        self._settings, self._store, self._root, self._warn = settings, store, root, warn
+        self._settings, self._store, self._root, self._say = settings, store, root, warn
         self._guard = threading.Lock()
         self._patience = PATIENCE
         self._late_until = 0.0  # up to when waits have used it
@@ -228,12 +229,12 @@ class Client:
             text, signature = str(both["record"]), both.get("signature")
             read = json.loads(text)
             outputs = {str(path): str(digest) for path, digest in read["outputs"].items()}
-            record = Record(step=str(read["step"]), seconds=float(read["seconds"]), outputs=outputs, blob=blob,
-                            size=size, signer=None)  # fmt: skip
+            record = Record(step=_line(str(read["step"])[:_SHOWN]), seconds=float(read["seconds"]), outputs=outputs,
+                            blob=blob, size=size, signer=None)  # fmt: skip
             if not 0 <= record.seconds < _LONGEST:
                 raise ValueError(f"{record.seconds} seconds")
             signed = signing.message(key=key, blob=blob, record=text.encode())
-        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError) as error:
             raise StoreError(f"{self._store.url} answers with something else than results of steps") from error
         if not 0 <= size <= _LARGEST:
             return None
@@ -304,13 +305,19 @@ class Client:
 
     def _ask(self, function: Callable[[], T]) -> T | None:
         """Call a function that asks the store; None if it fails, and the store is asked no more."""
-        if self._lost:
-            return None
+        return None if self._lost else self._tried(function)
+
+    def _tried(self, function: Callable[[], T]) -> T | None:
         try:
             return function()
         except (OpmatrixError, OSError) as error:
             self._give_up(str(error))
-            return None
+        except Exception as error:  # what nobody foresaw of an answer: the thread goes on, and a step does not wait
+            self._give_up(f"{self._store.url}: {type(error).__name__}: {error}")
+        return None
+
+    def _warn(self, text: str) -> None:
+        self._say(_line(text))
 
     def _give_up(self, why: str) -> None:
         with self._guard:
@@ -335,7 +342,12 @@ class Client:
 
     def _run(self) -> None:
         while work := self._work.get()[2]:
-            work()
+            self._tried(work)
+
+
+def _line(text: str) -> str:
+    """Return a text of others as one line without control characters."""
+    return printable(one_line(text))
 
 
 def _answer(future: Future[T], value: T) -> None:

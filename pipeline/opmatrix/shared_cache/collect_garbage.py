@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from opmatrix.shared_cache.action_result import decode
-from opmatrix.shared_cache.folder_store import PARTIAL
-from opmatrix.shared_cache.stores import Kind, StoreError
+from opmatrix.shared_cache.folder_store import PARTIAL, read
+from opmatrix.shared_cache.stores import LARGEST, Kind, StoreError, TooLargeError
 
 _T = TypeVar("_T")
 SETTLED = 3600
@@ -116,11 +116,11 @@ def _files(folder: Path, kind: Kind) -> tuple[dict[str, File], list[File]]:
 
 
 def _each(folder: Path) -> Iterator[File]:
-    def read() -> list[os.DirEntry[str]]:
+    def listed() -> list[os.DirEntry[str]]:
         with os.scandir(folder) as found:
             return list(found)
 
-    for entry in _tried(read, folder) or ():
+    for entry in _tried(listed, folder) or ():
         status = _tried(entry.stat, folder)  # None: removed meanwhile
         if status and entry.is_file():
             used = max(status.st_mtime, status.st_atime)
@@ -129,10 +129,10 @@ def _each(folder: Path) -> Iterator[File]:
 
 def _blob(path: Path) -> str | None:
     """Return the digest of the blob that an entry names, or None for an entry that cannot be read."""
-    content = _tried(path.read_bytes, path)
     try:
-        return decode(content)[0] if content is not None else None
-    except ValueError:
+        found = _tried(lambda: read(path, LARGEST["ac"]), path)
+        return decode(found[0])[0] if found else None
+    except (ValueError, TooLargeError):
         return None
 
 

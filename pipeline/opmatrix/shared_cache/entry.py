@@ -24,6 +24,7 @@ from opmatrix.step import Step
 
 _PACKAGES = sysconfig.get_path("purelib")
 _ANY = "{packages}/"
+_LONGEST_HEAD = 1 << 24  # bytes of the line of JSON
 
 
 class EntryError(ValueError):
@@ -51,6 +52,13 @@ class Entry:
         return {path: hashlib.sha256(content).hexdigest() for path, content in self.files.items()}
 
 
+def listed(entry: Entry, step: Step, root: Path) -> list[str]:
+    """Return the inputs that an entry says the step found, also those of which it has no digest."""
+    if not step.discovered_inputs:
+        return []
+    return entry.files[relative(step.discovered_inputs, root)].decode(errors="replace").splitlines()
+
+
 def relative(path: str, root: Path) -> str:
     """Return a path relative to the project, or as it is outside of it."""
     return path.removeprefix(f"{root}/")
@@ -58,8 +66,8 @@ def relative(path: str, root: Path) -> str:
 
 def outputs(step: Step, root: Path) -> tuple[str, ...]:
     """Return the files that an entry of a step holds: what it writes, and its list of discovered inputs."""
-    listed = [step.discovered_inputs] if step.discovered_inputs else []
-    return tuple(sorted({relative(path, root) for path in (*step.writes, *listed)}))
+    more = [step.discovered_inputs] if step.discovered_inputs else []
+    return tuple(sorted({relative(path, root) for path in (*step.writes, *more)}))
 
 
 def discovered(step: Step) -> list[str]:
@@ -101,11 +109,11 @@ def read(step: Step, root: Path, *, found: Mapping[str, str], log: str = "") -> 
 
 def write(entry: Entry, step: Step, root: Path) -> None:
     """Write the files and links of an entry. Each is replaced at once; one with equal content stays untouched."""
-    listed = relative(step.discovered_inputs, root) if step.discovered_inputs else None
+    of_list = relative(step.discovered_inputs, root) if step.discovered_inputs else None
     for path, content in entry.files.items():
         there = root / path
-        if path == listed:
-            content = _lines(map(here, content.decode(errors="replace").splitlines()))
+        if path == of_list:
+            content = _lines(map(here, listed(entry, step, root)))
         write_bytes(there, content)
         if os.access(there, os.X_OK) != (path in entry.executable):
             there.chmod(0o755 if path in entry.executable else 0o644)
@@ -129,13 +137,15 @@ def pack(entry: Entry) -> bytes:
 
 def unpack(blob: bytes, step: Step, root: Path) -> Entry:
     """Return the entry in a blob. Raises EntryError unless it holds exactly what the step writes."""
-    line, _, contents = blob.partition(b"\n")
+    end = blob.find(b"\n", 0, _LONGEST_HEAD)
     try:
-        head = json.loads(line)
-        files, executable = _files(head["files"], contents)
+        if end < 0:
+            raise ValueError(f"no line of at most {_LONGEST_HEAD:,} bytes")
+        head = json.loads(blob[:end])
+        files, executable = _files(head["files"], blob[end + 1 :])
         links, found, log = _texts(head["links"]), _texts(head["found"]), _text(head["log"])
         entry = Entry(files=files, executable=executable, links=links, found=found, log=log)
-    except (ValueError, LookupError, TypeError, RecursionError) as error:
+    except (ValueError, LookupError, TypeError, RecursionError, OverflowError) as error:
         raise EntryError(f"it is damaged: {error}") from error
     if set(files) != {*outputs(step, root)}:
         raise EntryError("it holds other files than the step writes")

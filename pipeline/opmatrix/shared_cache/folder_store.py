@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from opmatrix.errors import disk_fault
+from opmatrix.files import open_regular, parts_of
 from opmatrix.shared_cache.stores import LARGEST, Kind, StoreError, TooLargeError
 
 # A file is marked as used at most this often, in seconds: a mark is a write.
@@ -33,16 +34,11 @@ class FolderStore:
     def get(self, kind: Kind, digest: str, largest: int | None = None) -> bytes | None:
         path, most = self._root / kind / digest, LARGEST[kind] if largest is None else largest
         try:
-            with path.open("rb") as file:
-                status = os.fstat(file.fileno())
-                # Not read(most + 1): that takes the memory first.
-                content = file.read() if status.st_size <= most else b""
+            content, status = read(path, most)
         except OSError as error:
             if error.errno in _NOT_THERE:
                 return None
             raise StoreError(f"cannot read '{path}' of the shared cache: {error.strerror}") from error
-        if status.st_size > most:
-            raise TooLargeError(f"'{path}' of the shared cache has {status.st_size:,} bytes, allowed: {most:,}")
         if time.time() - max(status.st_mtime, status.st_atime) > USED_EVERY:
             _mark_used(path)
         return content
@@ -64,6 +60,15 @@ class FolderStore:
 
     def close(self) -> None:
         """Nothing is open."""
+
+
+def read(path: Path, most: int) -> tuple[bytes, os.stat_result]:
+    """Return the content of a file of at most so many bytes. Raises TooLargeError, and OSError for no regular file."""
+    with open_regular(path) as file:
+        status = os.fstat(file.fileno())
+        if status.st_size > most:
+            raise TooLargeError(f"'{path}' of the shared cache has {status.st_size:,} bytes, allowed: {most:,}")
+        return b"".join(parts_of(file)), status
 
 
 def _write(path: Path, content: bytes) -> None:
