@@ -42,7 +42,7 @@ def project(tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> Path
         ),
         (["verify", "grup_norm"], UsageError.exit_code, "there is: group_norm; did you mean 'group_norm'?"),
         (
-            ["export", "group_norm", "--cell", "torch2.13-legacy-opset21-ort1.31"],
+            ["sanitize", "group_norm", "--cell", "torch2.13-legacy-opset21-ort1.31"],
             UsageError.exit_code,
             "torch2.13-legacy-opset21-ort1.31: the legacy exporter of torch 2.13 writes opsets 7 to 20, not 21",
         ),

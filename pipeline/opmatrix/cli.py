@@ -18,6 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from opmatrix import judging_code
 from opmatrix.declaration.checks import checks as operator_checks
 from opmatrix.declaration.isolated import read_operators
 from opmatrix.declaration.load import Operator, load_operator, load_operators
@@ -78,12 +79,26 @@ def _run(arguments: Sequence[str]) -> None:
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # ONNX Runtime reads it on import
     # doit checked the declaration before it planned this step, and records no step whose declaration changed since.
     checked = LOGGED in os.environ
-    with dropped():  # doit has read these files: what they print is not of the step
-        if "operator" in options:
-            options["operator"] = load_operator(paths, options["operator"], checked=checked)
-        if "operators" in options:
-            options["operators"] = [load_operator(paths, operator) for operator in options["operators"]]
-    run = _SPECIAL.get(name) or _module(name).run
+    names = [*filter(None, [options.get("operator")]), *options.get("operators", ())]
+    if not names:
+        _call(name, paths, options)
+        return
+    _module(name)  # before code of the project could change what it imports
+    require_unchanged = judging_code.begin(paths.root, names)
+    try:
+        with dropped():  # doit has read these files: what they print is not of the step
+            if "operator" in options:
+                options["operator"] = load_operator(paths, options["operator"], checked=checked)
+            if "operators" in options:
+                options["operators"] = [load_operator(paths, operator) for operator in options["operators"]]
+        require_unchanged(declared=True)
+        _call(name, paths, options)
+    finally:
+        require_unchanged(last=True)  # also where a function that was replaced has raised
+
+
+def _call(stage: str, paths: Paths, options: Mapping[str, Any]) -> None:
+    run = _SPECIAL.get(stage) or _module(stage).run
     run(paths, **options)
 
 

@@ -14,6 +14,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from opmatrix import judging_code
 from opmatrix.files import write_text
 from opmatrix.matrix.cells import Cell
 from opmatrix.spec import Lowering
@@ -217,10 +218,12 @@ _CASES = '"cases": [\n'  # ends the first line of a verdict; a line for each cas
 
 
 def write(path: Path, found: Found) -> None:
-    """Write `found` to `path`, whole or not at all. JSON has no NaN and no infinity.
+    """Write `found` to `path`, whole or not at all. JSON has no NaN and no infinity. Raises SpecError in a process in
+    which code of the project has changed what judges.
 
     The cases of a verdict are the last key, and begin a line: in most cells of an operator they are equal as text.
     """
+    judging_code.require_unchanged()
     dumps = partial(json.dumps, allow_nan=False)
     if isinstance(found, CheckRecord):
         write_text(path, dumps(asdict(found)) + "\n")

@@ -413,3 +413,21 @@ def test_reading_declarations_imports_no_framework(root: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=root, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_tolerance_of_a_derived_class_is_its_number(tmp_path: Path) -> None:
+    """Where it is compared, it could be infinite."""
+    loose = "\nclass Loose(float):\n    def __mul__(self, other): return float('inf')\n    __rmul__ = __mul__\n"
+    text = (
+        SPEC
+        + loose
+        + (
+            "from dataclasses import replace\n"
+            "SPEC = replace(SPEC, tolerances={l: {d: Tolerance(rtol=Loose(t.rtol), atol=Loose(t.atol)) for d, t in m.items()}"
+            " for l, m in SPEC.tolerances.items()})\n"
+        )
+    )
+    found = load_operator(project(tmp_path, spec=text), "group_norm").spec.tolerances
+    assert {type(limit) for by_dtype in found.values() for t in by_dtype.values() for limit in (t.rtol, t.atol)} == {
+        float
+    }

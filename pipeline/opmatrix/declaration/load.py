@@ -35,7 +35,7 @@ from opmatrix.errors import SpecError, UsageError, did_you_mean, one_line, print
 from opmatrix.files import line_in, load_module
 from opmatrix.matrix.cells import Cell, why_unreadable, why_unsupported
 from opmatrix.project.paths import Paths
-from opmatrix.spec import Lowering, Model, OpSpec, as_data
+from opmatrix.spec import DType, Lowering, Model, OpSpec, Tolerance, as_data
 from opmatrix.version import older
 
 STRING_LISTS_SINCE = "1.25"  # the first ONNX Runtime that gives a kernel an attribute of the type STRINGS
@@ -260,7 +260,20 @@ def _read(layout: Paths, name: str, at: Callable[[str], object], *, checked: boo
     if mistakes:
         return None, mistakes
     published = published_schema.versions(layout, name)
+    spec = replace(spec, tolerances=_plain_tolerances(spec))
     return Operator(spec=spec, models=models, handwritten_files=written, published=published), []
+
+
+def _plain_tolerances(spec: OpSpec) -> Mapping[Lowering, Mapping[DType, Tolerance]]:
+    """Return the tolerances as plain numbers: one of a derived class may be another number where it is compared."""
+
+    def plain(limit: float) -> float:
+        return float.__float__(limit) if isinstance(limit, float) else int.__int__(limit)
+
+    return {
+        lowering: {d: Tolerance(rtol=plain(t.rtol), atol=plain(t.atol)) for d, t in by_dtype.items()}
+        for lowering, by_dtype in spec.tolerances.items()
+    }
 
 
 def _mistakes(layout: Paths, name: str, spec: Any, models: Any, written: frozenset[str]) -> list[str]:

@@ -17,6 +17,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import cast
 
+from opmatrix import judging_code
 from opmatrix.engine.fork_server import Server
 from opmatrix.engine.step_process import Entry, find_entry
 from opmatrix.processes import die_with_parent
@@ -92,6 +93,7 @@ def _prepare(name: str, entry: str) -> tuple[Entry | None, str]:
             cast(Callable[[], None], find_entry(call))()
         function = find_entry(entry)
         process_traces.start()
+        judging_code.record()
     except Exception as error:
         import traceback
 

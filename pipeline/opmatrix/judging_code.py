@@ -1,0 +1,315 @@
+"""Refuse code of a project that changes what judges it.
+
+spec.py, cases.py and reference.py are executed where outputs are compared: a line in them could replace a function that
+compares, here, in NumPy or in Python. `begin` remembers what the functions of this package use before these files are
+executed, `require_unchanged` compares. A fork server calls `record` once for all its steps, so that a step compares
+only the dictionaries that have changed since: CPython counts their changes.
+"""
+
+from __future__ import annotations
+
+import builtins
+import ctypes
+import functools
+import gc
+import itertools
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, is_dataclass
+from importlib import import_module
+from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+from opmatrix.errors import SpecError
+
+_PACKAGE = __name__.partition(".")[0]
+_FOLDER = str(Path(__file__).parent)
+_WHOLE = (_PACKAGE, "numpy")  # packages of which every function counts; of others, what this package uses
+_HEAP_TYPE = 1 << 9  # of type.__flags__: its attributes can be set
+_TAG = 3 * ctypes.sizeof(ctypes.c_void_p)  # where CPython 3.11 to 3.13 have the version of a dictionary (PEP 509)
+_EDITS = ("__code__", "__defaults__", "__kwdefaults__")
+_NOTHING = object()
+
+
+@dataclass(frozen=True)
+class _Watched:
+    """A dictionary of a module, a class or a constant, what its names stood for, and how to print them."""
+
+    shown: str
+    content: dict[str, Any]
+    before: Mapping[str, Any]
+    names: frozenset[str]  # that count
+
+    def changed(self) -> Iterator[tuple[str, Any]]:
+        """Yield the names that now stand for something else, with that."""
+        for name in self.names:
+            if (now := self.content.get(name, _NOTHING)) is not self.before[name]:
+                yield f"{self.shown}.{name}", now
+        if self.shown.startswith(f"{_PACKAGE}."):  # a name that hides a function of Python
+            for name in (self.content.keys() & vars(builtins).keys()) - self.before.keys():
+                yield f"{self.shown}.{name}", self.content[name]
+
+
+@dataclass(kw_only=True)
+class _Record:
+    watched: dict[int, _Watched] = field(default_factory=dict)  # by the identity of the dictionary
+    tags: list[ctypes.c_uint64] = field(default_factory=list)  # in the same order
+    versions: list[int] = field(default_factory=list)
+    modules: set[str] = field(default_factory=set)  # of `_WHOLE`, that are recorded
+    loaded: int = 0  # modules in sys.modules, which has them in the order in which they were loaded
+    edits: list[str] = field(default_factory=list)
+    root: Path | None = None
+    operators: tuple[str, ...] = ()
+    traced: tuple[Any, Any] = (None, None)
+
+
+_record = _Record()
+
+
+def record() -> None:
+    """Remember what judges now, for `begin` in this process or in a fork of it."""
+    _install()
+    for name in _newest_modules():
+        module, package = sys.modules[name], name.partition(".")[0]
+        if package in _WHOLE and isinstance(module, ModuleType):
+            _record.modules.add(name)
+            if package == _PACKAGE:
+                _add_module(module)
+            else:
+                _add(name, vars(module), lambda _, value: callable(value))
+    if _record.loaded != len(sys.modules):
+        _record.loaded = len(sys.modules)
+        _watch("sys.modules", sys.modules, {n: sys.modules[n] for n in _record.modules}, frozenset(_record.modules))
+        _add("builtins", vars(builtins))
+        if _has_tags():  # at once, so that they are next to each other: a fork copies each page that it touches
+            new = [*_record.watched][len(_record.tags) :]
+            _record.tags += [ctypes.c_uint64.from_address(key + _TAG) for key in new]
+    _record.versions = [tag.value for tag in _record.tags]
+
+
+def _newest_modules() -> list[str]:
+    """Return the modules that are loaded since `record`."""
+    return [*itertools.islice(reversed(sys.modules), max(0, len(sys.modules) - _record.loaded))]
+
+
+def begin(root: Path, operators: Iterable[str]) -> Callable[..., None]:
+    """Compare from now on. What has changed since `record` was changed by this package, and is remembered instead.
+
+    Returns `require_unchanged`, which then also compares this module. `last`: it is the last call.
+    """
+    for old in _changed_dictionaries():
+        names = old.names & old.content.keys()
+        _watch(old.shown, old.content, {name: old.content[name] for name in names}, names)
+    record()
+    _record.edits.clear()
+    _record.root, _record.operators, _record.traced = root, tuple(operators), (sys.gettrace(), sys.getprofile())
+    own, now, compares, place, message = dict(globals()), globals(), require_unchanged, _place, _message
+    code, record_now, count, error = compares.__code__, _record, len(_record.watched), SpecError
+
+    def require(*, declared: bool = False, last: bool = False) -> None:
+        same = record_now.root is root and len(record_now.watched) == count and compares.__code__ is code
+        try:
+            changed = [name for name in own if now.get(name) is not own[name]] if same else ["_record"]
+            if not changed:
+                compares(declared=declared)
+                return
+            record_now.root = root
+            where = place(changed[0], None)
+            raise error(message([f"{where}: replaces {__name__}.{changed[0]}"]))
+        finally:
+            if last:
+                record_now.root = None
+
+    return require
+
+
+def require_unchanged(*, declared: bool = False) -> None:
+    """Raise SpecError if code of the project has changed, since `begin`, what judges it. `declared`: only spec.py and
+    cases.py have been executed since."""
+    if _record.root is None:
+        return
+    found = [f"{place}: changes {what}" for place, what in map(_split, _record.edits)]
+    for watched in _changed_dictionaries():
+        found += [f"{_place(name, now)}: replaces {name}" for name, now in watched.changed()]
+    if declared:
+        found += [f"{_place(name, _NOTHING)}: replaces {name}" for name in _changed_late()]
+    if (sys.gettrace(), sys.getprofile()) != _record.traced:
+        found.append(f"{_place('settrace', _NOTHING)}: traces the functions of this process")
+    if found:
+        raise SpecError(_message(found))
+
+
+def _message(found: Iterable[str]) -> str:
+    why = (
+        "which judges the operator, so that any kernel could pass. "
+        "A file of an operator only defines values and functions of its own. Remove the change"
+    )
+    return "\n".join(f"{line}, {why}" for line in dict.fromkeys(found))
+
+
+def _split(edit: str) -> tuple[str, str]:
+    place, _, what = edit.partition(" ")
+    return place, what
+
+
+def _changed_dictionaries() -> list[_Watched]:
+    """Return the dictionaries that may have changed since `record`, by their versions where CPython has them."""
+    if not _record.tags:
+        return [*_record.watched.values()]
+    now = [tag.value for tag in _record.tags]
+    if now == _record.versions:
+        return []
+    everything = [*_record.watched.values()]
+    return [everything[n] for n, (a, b) in enumerate(zip(now, _record.versions, strict=True)) if a != b]
+
+
+def _add_module(module: ModuleType) -> None:
+    """Add a module of this package, its classes and constants, and what it uses of others."""
+    content = vars(module)
+    _add(module.__name__, content, lambda name, _: name != "__builtins__")
+    used = frozenset(_names_used(content))
+    for name, value in [*content.items()]:
+        if isinstance(value, ModuleType):
+            if value.__name__.partition(".")[0] != _PACKAGE:
+                _add_used(value, used)
+        elif isinstance(value, type):
+            _add_class(value)
+        elif name.lstrip("_").isupper():
+            if type(value) is dict:
+                _add(f"{module.__name__}.{name}", value)
+            elif is_dataclass(value):
+                _add(f"{module.__name__}.{name}", vars(value))
+
+
+def _add_used(module: ModuleType, names: frozenset[str]) -> None:
+    content = vars(module)
+    known = _record.watched.get(id(content))
+    used = frozenset(name for name in names & content.keys() if content[name] is not None)
+    _watch(module.__name__, content, dict(content), used | (known.names if known else used))
+    for name in used:
+        if isinstance(content[name], type):
+            _add_class(content[name])
+
+
+def _add_class(found: type) -> None:
+    if found.__flags__ & _HEAP_TYPE:
+        (content,) = gc.get_referents(vars(found))  # of a view of it
+        _add(f"{found.__module__}.{found.__qualname__}", content, lambda name, value: _is_code(value))
+
+
+def _is_code(value: object) -> bool:
+    return callable(value) or isinstance(value, property | staticmethod | classmethod | functools.cached_property)
+
+
+def _add(shown: str, content: dict[str, Any], counts: Callable[[str, Any], bool] = lambda *_: True) -> None:
+    if id(content) not in _record.watched:
+        names = frozenset(name for name, value in content.items() if isinstance(name, str) and counts(name, value))
+        _watch(shown, content, dict(content), names)
+
+
+def _watch(shown: str, content: dict[str, Any], before: Mapping[str, Any], names: frozenset[str]) -> None:
+    _record.watched[id(content)] = _Watched(shown, content, before, names)
+
+
+def _names_used(content: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the names of attributes in the functions of a module."""
+    for value in content.values():
+        for member in vars(value).values() if isinstance(value, type) else (value,):
+            function = getattr(member, "__func__", None) or getattr(member, "fget", None) or member
+            if isinstance(function, FunctionType) and function.__globals__ is content:
+                yield from _names_in(function.__code__)
+
+
+def _names_in(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names_in(constant)
+
+
+@functools.cache
+def _has_tags() -> bool:
+    """Return whether this Python counts the changes of a dictionary where `_TAG` says."""
+    if sys.implementation.name != "cpython" or not (3, 11) <= sys.version_info < (3, 14):
+        return False
+    tried: dict[str, int] = {"a": 1}
+    tag = ctypes.c_uint64.from_address(id(tried) + _TAG)
+    first = tag.value
+    again, tried["a"] = tag.value, 2
+    return first == again != tag.value
+
+
+def _changed_late() -> Iterator[str]:
+    """Yield what the declaration has changed in modules that it was the first to import: what differs from a fresh
+    import of those of this package, and functions of the project in those of others."""
+    late = [name for name in _newest_modules() if name.startswith(f"{_PACKAGE}.")]
+    for name in _newest_modules():
+        for key, value in vars(sys.modules[name]).items() if name.partition(".")[0] in _WHOLE else ():
+            if isinstance(value, FunctionType) and _is_project(Path(value.__code__.co_filename)):
+                yield f"{name}.{key}"
+    old = {name: sys.modules.pop(name) for name in late}
+    for name, module in old.items():
+        fresh = vars(import_module(name))
+        for key, value in fresh.items():
+            if not key.startswith("__") and _described(value) != _described(vars(module).get(key)):
+                yield f"{name}.{key}"
+
+
+def _described(value: object) -> object:
+    """Return what is the same of a function, a class or a constant in each import of its module."""
+    if isinstance(value, FunctionType):
+        return value.__code__, repr(value.__defaults__), repr(value.__kwdefaults__), value.__code__.co_filename
+    if isinstance(value, type):
+        return {k: _described(v) for k, v in vars(value).items() if isinstance(v, FunctionType | property | type(None))}
+    if isinstance(value, property):
+        return _described(value.fget)
+    return repr(value) if isinstance(value, int | float | str | tuple) else type(value).__name__
+
+
+@functools.cache
+def _install() -> None:
+    sys.addaudithook(_hook)
+
+
+def _hook(event: str, args: tuple[Any, ...]) -> None:
+    """Note a change of a function in place, which no dictionary shows, with the line that makes it."""
+    if event != "object.__setattr__" or _record.root is None or args[1] not in _EDITS:
+        return
+    frame, function = sys._getframe(1), args[0]
+    path = Path(frame.f_code.co_filename)
+    if _is_project(path) and function.__module__ in sys.modules and not _is_project_module(function.__module__):
+        shown = path.relative_to(_record.root)
+        _record.edits.append(f"{shown}:{frame.f_lineno} {function.__module__}.{function.__qualname__}.{args[1]}")
+
+
+def _is_project(path: Path) -> bool:
+    root = _record.root
+    installed = any(part in ("site-packages", "dist-packages") for part in path.parts) or path.is_relative_to(_FOLDER)
+    return root is not None and path.is_relative_to(root) and not installed
+
+
+def _is_project_module(name: str) -> bool:
+    return _is_project(Path(getattr(sys.modules[name], "__file__", None) or _FOLDER))
+
+
+def _place(name: str, now: object) -> str:
+    """Return the file and the line that replaced a name: the line that names it, in a file of the project."""
+    assert _record.root
+    last = re.escape(name.rpartition(".")[2])
+    files = [_record.root / "ops" / op / file for op in _record.operators for file in _FILES]
+    files += [Path(file) for module in [*sys.modules.values()] if (file := getattr(module, "__file__", None))]
+    if isinstance(now, FunctionType):  # which a file of the project defines
+        files.insert(0, Path(now.__code__.co_filename))
+    for pattern in (rf"\b{last}\b['\"\])]*\s*(=[^=]|,.*\))", rf"\b{last}\b"):
+        for path in filter(_is_project, files):
+            text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+            for number, line in enumerate(text.splitlines(), 1):
+                if re.search(pattern, line):
+                    return f"{path.relative_to(_record.root)}:{number}"
+    shown = " and ".join(_record.operators) or "*"
+    return f"ops/{shown}: a module that spec.py, cases.py or reference.py imports"
+
+
+_FILES = ("spec.py", "cases.py", "reference.py")

@@ -1,0 +1,186 @@
+"""A file of an operator that changes what judges it is refused, with its line, before anything is judged."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from opmatrix import cli, judging_code
+from tests.support import double
+from tests.support.forked import forked
+from tests.support.projects import write_files
+
+SPEC = """from dataclasses import replace; from tests.support import double
+
+{}
+SPEC = replace(double.SPEC, name="twice", lowerings=("custom",), tolerances={{"custom": double.TOLERANCES}})
+"""
+CASES = "from tests.support import double\n\n{}\nMODELS = double.OPERATOR.models\n"
+REFERENCE = double.REFERENCE.replace("double", "twice")
+
+
+def printed(root: Path, monkeypatch: pytest.MonkeyPatch, stage: str = "data", **files: str) -> str:
+    """Return what a stage prints that is run by hand, in a fork, with lines of its own in some files."""
+    texts = {"spec": SPEC, "cases": CASES, "reference": "\n\n{}\n" + REFERENCE}
+    write_files(
+        root,
+        {"native/twice/kernel.h": "", "dodo.py": "", "pyproject.toml": "[tool.opmatrix]\nformat = 1\n"}
+        | {f"ops/twice/{name}.py": text.format(files.get(name, "")) for name, text in texts.items()}
+        | {f"{name}.py": text for name, text in files.items() if name not in texts},
+    )
+    monkeypatch.chdir(root)
+    monkeypatch.syspath_prepend(root)
+    output = root / "printed"
+    assert not forked(partial(_run, stage), output)
+    return output.read_text()
+
+
+def _run(stage: str) -> None:
+    sys.stderr = sys.stdout
+    print("exit code", cli.main([stage, "twice"]))
+
+
+COMPARE = "import opmatrix.testdata.compare as c"
+# The lines, and what the message says is changed.
+CHANGES = {
+    "a function that compares": (f"{COMPARE}\nc.compare = lambda *a, **k: None", "opmatrix.testdata.compare.compare"),
+    "a name that was imported from it": (
+        "import opmatrix.testdata.truth as t\nt.compare = print",
+        "opmatrix.testdata.truth.compare",
+    ),
+    "its code": (
+        f"{COMPARE}\nc.compare.__code__ = (lambda actual, expected, *, tolerance: None).__code__",
+        "opmatrix.testdata.compare.compare.__code__",
+    ),
+    "its defaults": (
+        f"{COMPARE}\nc.elementwise.__kwdefaults__ = dict(tolerance=None)",
+        "opmatrix.testdata.compare.elementwise.__kwdefaults__",
+    ),
+    "a property": (
+        f"{COMPARE}\nc.Comparison.ok = property(lambda self: True)",
+        "opmatrix.testdata.compare.Comparison.ok",
+    ),
+    "a method": (
+        f"{COMPARE}\nsetattr(c.Comparison, '__init__', lambda self, **k: None)",
+        "opmatrix.testdata.compare.Comparison.__init__",
+    ),
+    "a constant": (
+        f"{COMPARE}\nobject.__setattr__(c.EXACT, 'rtol', 1e9)",
+        "opmatrix.testdata.compare.EXACT.rtol",
+    ),
+    "a table": (
+        "import opmatrix.testdata.numpy_reference as n\nn._ACCEPTED['i'] = 'fiu'",
+        "opmatrix.testdata.numpy_reference._ACCEPTED.i",
+    ),
+    "a name that hides a function of Python": (
+        f"{COMPARE}\nvars(c)['max'] = min",
+        "opmatrix.testdata.compare.max",
+    ),
+    "a function of Python": ("import builtins\nbuiltins.max = min", "builtins.max"),
+    "a function of NumPy": ("import numpy as np\nnp.abs = np.zeros_like", "numpy.abs"),
+    "a function inside NumPy": (
+        "import numpy._core.fromnumeric as f\nf._wrapreduction = print",
+        "numpy._core.fromnumeric._wrapreduction",
+    ),
+    "numpy.testing": (
+        "import numpy.testing\nnumpy.testing.assert_allclose = lambda *a, **k: None",
+        "numpy.testing.assert_allclose",
+    ),
+    "the code of a function of NumPy": (
+        "import numpy as np\nnp.isclose.__wrapped__.__code__ = (lambda *a, **k: True).__code__",
+        "numpy._core.numeric.isclose.__code__",
+    ),
+    "a function of the standard library": ("import math\nmath.isinf = print", "math.isinf"),
+    "a class of the standard library": (
+        "import pathlib\npathlib.Path.is_file = lambda self: True",
+        "pathlib.Path.is_file",
+    ),
+    "by unittest.mock": (
+        "from unittest import mock\nmock.patch('opmatrix.testdata.compare.compare').start()",
+        "opmatrix.testdata.compare.compare",
+    ),
+    "a module": (
+        "import sys, types\nsys.modules['opmatrix.testdata.compare'] = types.ModuleType('compare')",
+        "sys.modules.opmatrix.testdata.compare",
+    ),
+    "what writes verdicts": ("import opmatrix.verdict as v\nv.write = lambda *_: None", "opmatrix.verdict.write"),
+    "what compares functions": (
+        "import opmatrix.judging_code as j\nj.require_unchanged = lambda **_: None",
+        "opmatrix.judging_code.require_unchanged",
+    ),
+    "whether they are compared": (
+        "import opmatrix.judging_code as j\nj._record.root = None",
+        "opmatrix.judging_code._record",
+    ),
+    "a trace function": ("import sys\nsys.settrace(lambda *_: None)", "the functions of this process"),
+}
+REMEDY = (
+    ", which judges the operator, so that any kernel could pass. "
+    "A file of an operator only defines values and functions of its own. Remove the change"
+)
+
+
+@pytest.mark.parametrize("file", ["spec", "cases"])
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change(change: str, file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines, name = CHANGES[change]
+    found = printed(tmp_path, monkeypatch, **{file: lines})
+    assert f"ops/twice/{file}.py:4: " in found, found
+    assert f" {name}{REMEDY}" in found
+    assert "exit code 3" in found
+    assert not (tmp_path / "build/data").exists()
+
+
+# What `data` does not use when the reference is loaded, and what ends the reference itself.
+NOT_OF_DATA = ("numpy.testing", "what writes verdicts", "a function of the standard library", "a trace function")
+
+
+@pytest.mark.parametrize("change", [change for change in CHANGES if change not in NOT_OF_DATA])
+def test_a_change_by_the_reference(change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines, name = CHANGES[change]
+    found = printed(tmp_path, monkeypatch, reference=lines)
+    assert f"ops/twice/reference.py:4: changes {name}{REMEDY}" in found.replace("replaces", "changes")
+    assert "exit code 3" in found
+
+
+def test_a_change_by_a_module_that_the_declaration_imports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = printed(tmp_path, monkeypatch, spec="import patches", patches=f"{COMPARE}\nc.compare = print\n")
+    assert f"patches.py:2: replaces opmatrix.testdata.compare.compare{REMEDY}" in found
+
+
+def test_a_change_in_a_module_that_only_a_failure_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first to import it is the declaration; a stage would take it as it is."""
+    monkeypatch.delitem(sys.modules, "opmatrix.testdata.case_facts", raising=False)
+    late = "import opmatrix.testdata.case_facts as f\nf.of_cases = lambda *a, **k: {}"
+    found = printed(tmp_path, monkeypatch, cases=late)
+    assert f"ops/twice/cases.py:4: replaces opmatrix.testdata.case_facts.of_cases{REMEDY}" in found
+
+
+ALLOWED = {
+    "modules of NumPy": "import numpy.fft, numpy.polynomial",
+    "functions of its own": "import math, numpy as np\ndef compare(x): return abs(x)\nmax = np.maximum",
+    "NumPy's settings": "import numpy as np\nnp.set_printoptions(precision=3)\nnp.random.seed(1)",
+    "a module of opmatrix": "import opmatrix.testdata.case_facts, opmatrix.bench.spec",
+    "a class of its own": "import opmatrix.testdata.compare as c\nclass Mine(c.Comparison): ok = True",
+    "a class of the standard library": "import enum, pathlib\nclass Mine(pathlib.PurePath): pass",
+}
+
+
+@pytest.mark.parametrize("file", ["spec", "cases", "reference"])
+@pytest.mark.parametrize("what", ALLOWED)
+def test_what_a_file_may_do(what: str, file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert printed(tmp_path, monkeypatch, **{file: ALLOWED[what]}) == "exit code 0\n"
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_it_is_found_without_the_versions_of_dictionaries(
+    change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in CPython 3.14, which has none."""
+    monkeypatch.setattr(judging_code, "_has_tags", lambda: False)
+    lines, name = CHANGES[change]
+    found = printed(tmp_path, monkeypatch, cases=lines)
+    assert f" {name}{REMEDY}" in found
