@@ -75,6 +75,23 @@ def read_list(path: Path | str, *, root: Path | str) -> list[str]:
     return [line if line.startswith("/") else f"{root}/{line}" for line in lines]
 
 
+# A path with this lists names that a folder lacks: "/usr/local/include//math.h//stdio.h". Where one of them appears, it
+# is found in place of the file that was read. One look at the folder serves for all of its names.
+LACKS = "//"
+NONE = "none"  # of them is there
+
+
+def lacking(folder: str, names: Iterable[str]) -> str:
+    """Return the path that stands for names which a folder lacks."""
+    return LACKS.join((folder, *sorted(names)))
+
+
+def present(path: str) -> str:
+    """Return which of the names of `lacking` a folder has, in place of a digest, or NONE."""
+    folder, *names = path.split(LACKS)
+    return ", ".join(name for name in names if os.path.lexists(f"{folder}/{name}")) or NONE
+
+
 def mark(path: str) -> Mark | None:
     """Return the mark of a file, or None if there is no file."""
     try:
@@ -130,6 +147,14 @@ def sha256(path: Path | str) -> str:
         for part in parts_of(file):
             digest.update(part)
     return digest.hexdigest()
+
+
+def digest_of(path: str) -> str | None:
+    """Return the digest of a file, of `lacking` what `present` does, or None where there is no file to be read."""
+    try:
+        return present(path) if LACKS in path else sha256(path)
+    except OSError:
+        return None
 
 
 def digests_by_path(files: Iterable[Path], root: Path) -> dict[str, str]:

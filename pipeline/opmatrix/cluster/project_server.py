@@ -30,7 +30,7 @@ from opmatrix.engine.step_failure import read_output
 from opmatrix.engine.step_process import find_function
 from opmatrix.engine.step_runner import JOBS
 from opmatrix.errors import OpmatrixError, disk_fault
-from opmatrix.files import Mark, mark, sha256
+from opmatrix.files import Mark, digest_of, mark, sha256
 from opmatrix.matrix.cells import Choice
 from opmatrix.project.paths import Paths, cache_folder
 from opmatrix.shared_cache import entry as entries
@@ -193,7 +193,7 @@ class ProjectServer:
                 return {"ending": vars(ending), "log": log.read_text(errors="replace"), "files": files}
             if missing := [path for path in step.writes if not Path(path).is_file()]:
                 raise RefusedError(f"the step ended well, but did not write {entries.relative(missing[0], root)}")
-            found = {path: sha256(root / path) for path in entries.discovered(step) if (root / path).is_file()}
+            found = {path: digest for path in entries.discovered(step) if (digest := self._digest(path))}
             entry = entries.read(step, root, found=found, log=log.read_text(errors="replace"))
             client.store(request["key"], step, entry, seconds=ending.seconds)
             client.flush(_TIMEOUT)
@@ -232,10 +232,12 @@ class ProjectServer:
             why = client.damage(key) or f"{step.task} is not in the shared cache"
             raise RefusedError(why, broken=client.lost)
         for path, digest in hit.entry.found.items():
-            there = root / entries.here(path)
-            if not there.is_file() or sha256(there) != digest:
+            if self._digest(entries.here(path)) != digest:
                 raise RefusedError(f"{step.task} was made with another {path}")
         entries.write(hit.entry, step, root)
+
+    def _digest(self, path: str) -> str | None:
+        return digest_of(path if path.startswith("/") else f"{self._paths.root}/{path}")
 
     def _make(self, step: Step) -> None:
         """Run a step whose result does not travel: what this machine has."""

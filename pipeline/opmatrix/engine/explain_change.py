@@ -7,6 +7,8 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from opmatrix.files import LACKS
+
 Lookup = Callable[[str], str | None]
 
 _WIDTH = 60  # characters of an old or a new value in a sentence
@@ -35,9 +37,12 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any], lookup: Looku
 
 def _files(before: Mapping[str, str], now: Mapping[str, str | None]) -> Iterator[str]:
     edited = [path for path, digest in now.items() if path in before and before[path] != digest]
-    yield from _few([f"{path} {_short(before[path])} -> {_short(now[path])}" for path in edited])
-    yield from _few([f"{path} is new" for path in now if path not in before])
-    yield from _few([f"{path} is no longer read" for path in before if path not in now])
+    folders = {path: path.partition(LACKS)[0] for path in edited if LACKS in path}
+    yield from _few([f"{folder} has {now[path]}, found in place of a header that was read"
+                     for path, folder in folders.items()])  # fmt: skip
+    yield from _few([f"{path} {_short(before[path])} -> {_short(now[path])}" for path in edited if path not in folders])
+    yield from _few([f"{path} is new" for path in now if path not in before and LACKS not in path])
+    yield from _few([f"{path} is no longer read" for path in before if path not in now and LACKS not in path])
 
 
 def _outputs(before: Mapping[str, str], now: Mapping[str, str | None]) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from opmatrix.files import Mark, mark, settled, sha256
+from opmatrix.files import LACKS, NONE, Mark, mark, present, settled, sha256
 
 
 class Fingerprints:
@@ -15,16 +15,17 @@ class Fingerprints:
         self.fresh: dict[str, tuple[Mark, str]] = {}
 
     def digest(self, path: str) -> str | None:
-        """Return the sha256 of a file, or None if there is no file. Raises OSError for one that cannot be
-        read, or is no regular file."""
-        now = mark(path)
+        """Return the sha256 of a file, or None if there is no file; of `files.lacking`, what `present` does. Raises
+        OSError for one that cannot be read, or is no regular file."""
+        lacking = LACKS in path
+        now = mark(path.partition(LACKS)[0] if lacking else path)
         if now is None:
-            return None
+            return NONE if lacking else None
         known = self._known.get(path)
         if known and known[0] == now:
             return known[1]
         read_at = time.time_ns()
-        digest = sha256(path)
+        digest = present(path) if lacking else sha256(path)
         if settled(now, read_at):
             self._known[path] = self.fresh[path] = (now, digest)
         return digest

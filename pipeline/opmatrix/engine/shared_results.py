@@ -17,7 +17,7 @@ from opmatrix.engine.file_hashes import Fingerprints
 from opmatrix.engine.step_failure import StepFailed
 from opmatrix.engine.up_to_date import State, step_detail
 from opmatrix.errors import Cause, many, one_line, printable
-from opmatrix.files import write_text
+from opmatrix.files import LACKS, write_text
 from opmatrix.project.paths import Paths
 from opmatrix.shared_cache import entry as entries
 from opmatrix.shared_cache.claims import Claims
@@ -252,7 +252,7 @@ class SharedResults:
         there = self._layout.root / (path := entries.here(found))
         if self._only_shared and not there.exists() and path.startswith(_ENVIRONMENTS):
             return True  # a header of a torch whose version is in the key
-        return there.stat().st_size <= _LARGEST_FOUND and self._state.digest(path) == digest
+        return (LACKS in found or there.stat().st_size <= _LARGEST_FOUND) and self._state.digest(path) == digest
 
     def _entry(self, task: StepTask) -> Entry:
         found = {path: self._state.digest(path) for path in entries.discovered(task.step)}

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -22,13 +23,14 @@ from opmatrix.declaration.torch_signature import (
     stable_abi_since,
 )
 from opmatrix.errors import CompileError, colours_wanted, missing, without_colours
-from opmatrix.files import sha256, write_list, write_text
+from opmatrix.files import LACKS, present, sha256, write_list, write_text
 from opmatrix.project.paths import Paths
 from opmatrix.spec import OpSpec
 from opmatrix.step_log import LOGGED, detail
 from opmatrix.toolchain import compiler_output, digests, elf_symbols, ninja_file, ort_headers, third_party_headers
 from opmatrix.toolchain.find_tools import Toolchain, find_objcopy, find_toolchain
 from opmatrix.toolchain.run_ninja import run_ninja
+from opmatrix.toolchain.shadowed_headers import lacked, of_compiler
 from opmatrix.toolchain.torch_headers import TorchBuild, find_torch_build
 
 FINGERPRINTS = "sources.json"  # hashes of the sources that were compiled
@@ -116,7 +118,7 @@ def _build(
     write_text(path, text)
     _remove_stale_objects(layout, spec, folder)
     _ninja(layout, spec.name, toolchain, folder)
-    _list_headers(layout, folder, toolchain=toolchain, torch=torch, ort=found["path"])
+    _list_headers(layout, spec.name, folder, toolchain=toolchain, torch=torch, ort=found["path"], third_party=headers)
     return rewritten
 
 
@@ -139,8 +141,11 @@ def _remove_stale_objects(layout: Paths, spec: OpSpec, folder: Path) -> None:
     built = max((p.stat().st_mtime_ns for p in objects), default=0)
     changed = [p for p, digest in now.items() if before.get(p) != digest]
     unseen = any(p not in before or Path(p).stat().st_mtime_ns <= built for p in changed)
-    replaced = [folder / name for name, mark in others.items() if _mark(folder / name) != mark]
-    outdated = unseen or any(p.parent != folder for p in replaced)  # outside the folder are the system's headers
+    shadowed = any(present(path) != names for path, names in others.items() if LACKS in path)
+    replaced = [folder / name for name, mark in others.items() if LACKS not in name and _mark(folder / name) != mark]
+    outdated = (
+        unseen or shadowed or any(p.parent != folder for p in replaced)
+    )  # outside the folder are the system's headers
     for output in {*(objects if outdated else ()), *(p for p in replaced if p.parent == folder)}:
         output.unlink(missing_ok=True)
     write_text(path, json.dumps(now, indent=1))
@@ -165,9 +170,18 @@ def _message(layout: Paths, name: str, output: str) -> str:
     return first if colours_wanted() else without_colours(first)
 
 
-def _list_headers(layout: Paths, folder: Path, *, toolchain: Toolchain, torch: TorchBuild | None, ort: str) -> None:
-    """Record the system's headers that the compiler read, for doit. The headers of torch and of ONNX Runtime may be
-    anywhere: their versions and digests are inputs."""
+def _list_headers(
+    layout: Paths,
+    name: str,
+    folder: Path,
+    *,
+    toolchain: Toolchain,
+    torch: TorchBuild | None,
+    ort: str,
+    third_party: Sequence[Path],
+) -> None:
+    """Record the system's headers that the compiler read, and the names that would come before one, for doit. The
+    headers of torch and of ONNX Runtime may be anywhere: their versions and digests are inputs."""
     command = [toolchain.ninja, "-C", str(folder), "-t", "deps"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     read = {os.path.normpath(folder / line.strip()) for line in done.stdout.splitlines() if line.startswith("    ")}
@@ -176,8 +190,19 @@ def _list_headers(layout: Paths, folder: Path, *, toolchain: Toolchain, torch: T
     others = sorted(path for path in read if not path.startswith(own))
     # With the marks of what ninja built: files from a shared cache, put in their place, are newer than ninja's records.
     built = {path.name: _mark(path) for pattern in ("*.o", "*.so") for path in folder.glob(pattern)}
-    write_text(folder / OTHERS, json.dumps({path: _mark(Path(path)) for path in others} | built))
-    write_list(folder / HEADERS, others, root=layout.root)
+    system = [
+        *map(str, third_party),
+        ort,
+        *(map(str, torch.includes) if torch else ()),
+        *of_compiler(toolchain.compiler),
+    ]
+    known = list(map(str, (layout.generated(name), layout.include, layout.binding, layout.binding / "stable",
+                           layout.binding / "classic")))  # fmt: skip
+    search = list(dict.fromkeys([*known, str(layout.native), *system]))
+    absent = [*lacked(read, search, known=[*known, ort, *(map(str, torch.includes) if torch else ())])]
+    marks = {path: _mark(Path(path)) for path in others} | {path: present(path) for path in absent}
+    write_text(folder / OTHERS, json.dumps(marks | built))
+    write_list(folder / HEADERS, [*others, *absent], root=layout.root)
 
 
 def _mark(path: Path) -> list[int] | None:

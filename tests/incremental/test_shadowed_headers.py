@@ -1,0 +1,98 @@
+"""A header that comes to shadow one that was read is seen, wherever it appears in the search path."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from opmatrix.toolchain.shadowed_headers import lacked, of_compiler
+from tests.incremental.real import KERNEL, RealProject
+
+ONE, TWO = (f"inline constexpr double kVendor = {value};\n" for value in (1, 2))
+REAL = [pytest.mark.incremental, pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.mark.slow]
+
+
+@pytest.fixture
+def search(real: RealProject, tmp_path: Path) -> Iterator[Path]:
+    """Three folders of the compiler's search path: `first`, `second`, `third`; a kernel includes <vendor/value.h> and
+    <other.h> of the third."""
+    kernel = (real.root / KERNEL).read_text()
+    assert real.run("compile").returncode == 0
+    real.replace(KERNEL, "#pragma once\n", "#pragma once\n#include <other.h>\n")
+    real.replace(KERNEL, "return {mean + rest", "return {mean * kVendor + rest")
+    for name in ("second", "third/vendor"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "third/other.h").write_text("#include <vendor/value.h>\n")
+    (tmp_path / "third/vendor/value.h").write_text(ONE)
+    yield tmp_path
+    (real.root / KERNEL).write_text(kernel)
+    shutil.rmtree(real.root / "native/vendor", ignore_errors=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        pytest.param("second/vendor/value.h", "second has vendor", marks=REAL, id="in_a_new_folder"),
+        pytest.param("second/other.h", "second has other.h", marks=REAL, id="of_a_header_that_includes_it"),
+        pytest.param("first/vendor/value.h", "first has vendor", marks=REAL, id="in_a_folder_that_was_missing"),
+        pytest.param("native/vendor/value.h", "native has vendor", marks=REAL, id="in_the_project"),
+        pytest.param("second/limits", "second has limits", marks=REAL, id="of_the_standard_library"),
+        pytest.param("second/vendor/other.h", "second has vendor", marks=REAL, id="of_its_folder_alone"),
+        pytest.param("second/unrelated.h", "", marks=REAL, id="of_none"),
+    ],
+)
+def test_a_header_that_appears_earlier(real: RealProject, search: Path, name: str, shown: str) -> None:
+    environment = {"CPATH": os.pathsep.join(str(search / one) for one in ("first", "second", "third"))}
+    assert "compile" in real.ran(real.run("compile", **environment))
+    assert real.ran(real.run("compile", **environment)) == set()
+    before = real.layout.ort_library("group_norm").read_bytes()
+    path = (real.root if name.startswith("native/") else search) / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#include_next <limits>\n{TWO[:0]}" if name.endswith("limits") else TWO)
+    said = real.run("why", "compile", **environment).stdout
+    assert (f"{shown}, found in place of a header that was read" in said) == bool(shown), said
+    assert real.ran(real.run("compile", **environment)) == ({"compile"} if shown else set())
+    same = shown == "" or name.endswith("limits") or name == "second/vendor/other.h"
+    assert (real.layout.ort_library("group_norm").read_bytes() == before) == same
+    assert real.ran(real.run("compile", **environment)) == set()
+
+
+@pytest.mark.parametrize(
+    ("files", "read", "expected"),
+    [
+        ([], ["c/x.h"], ["a//x.h", "b//x.h"]),
+        (["a/y.h"], ["c/x.h", "b/z.h"], ["a//x.h//z.h", "b//x.h"]),
+        ([], ["c/deep/er/x.h"], ["a//deep", "b//deep"]),
+        (["a/deep/y.h"], ["c/deep/er/x.h"], ["a/deep//er", "b//deep"]),
+        (["a/deep/er/y.h"], ["c/deep/er/x.h"], ["a/deep/er//x.h", "b//deep"]),
+        (["a/x.h"], ["c/x.h"], ["b//x.h"]),
+        ([], ["a/x.h"], []),
+        ([], ["elsewhere/x.h"], []),
+        ([], ["known/x.h", "c/inner/x.h"], ["a//inner", "b//inner"]),
+    ],
+)
+def test_the_names_that_a_search_path_lacks(
+    tmp_path: Path, files: list[str], read: list[str], expected: list[str]
+) -> None:
+    for name in (*files, *read):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    search, known = ([str(tmp_path / name) for name in names] for names in (("known", "a", "b", "c"), ("known",)))
+    found = lacked([str(tmp_path / name) for name in read], search, known=known)
+    assert [path.removeprefix(f"{tmp_path}/") for path in found] == expected
+
+
+@pytest.mark.compile
+@pytest.mark.parametrize("compiler", ["g++", "clang++"])
+def test_the_search_path_of_a_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiler: str) -> None:
+    if not shutil.which(compiler):
+        pytest.skip(f"no {compiler}")
+    (tmp_path / "there").mkdir()
+    monkeypatch.setenv("CPLUS_INCLUDE_PATH", f"{tmp_path}/there:{tmp_path}/nowhere")
+    found = of_compiler([compiler])
+    assert f"{tmp_path}/there" in found and f"{tmp_path}/nowhere" in found
+    assert found.index("/usr/local/include") < found.index("/usr/include")
