@@ -14,7 +14,7 @@ from opmatrix.declaration.load import Operator
 from opmatrix.errors import DataError
 from opmatrix.project.paths import Paths
 from opmatrix.stages import cases, data, draw_inputs
-from opmatrix.testdata import reference_audit
+from opmatrix.testdata import process_traces, reference_audit
 from opmatrix.testdata.numpy_reference import Reference
 from opmatrix.verdict import read_check
 from tests.support import double
@@ -77,7 +77,7 @@ RUNS_IT: dict[str, tuple[str, str]] = {
         "starts a process (/bin/true)",
     ),
     "os.fork": ("import os; os.fork() or os._exit(0)", "starts a process (os.fork)"),
-    "pty": ("import pty; pty.fork()", "starts a process (os.forkpty)"),
+    "pty": ("import os, pty; pty.fork()[0] or os._exit(0)", "starts a process (os.forkpty)"),
     "a fork of multiprocessing": (
         "import multiprocessing; multiprocessing.get_context('fork').Process(target=print).start()",
         "starts a process (os.fork)",
@@ -161,6 +161,15 @@ def test_it_runs_the_kernel(way: str, tmp_path: Path, monkeypatch: pytest.Monkey
     assert expected in found
     assert WHAT_TO_DO in found
     gc.collect()
+
+
+def test_an_installed_copy_of_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a wheel that `doit dist` made: what is loaded from a package is a library of this build."""
+    installed = tmp_path.with_name(f"{tmp_path.name}_packages") / "my_ops/libmy_ops.so"
+    write_files(installed.parent, {installed.name: "no library"})
+    monkeypatch.setattr(process_traces, "_python_folders", lambda: (installed.parents[1],))
+    found = message(tmp_path, BODY.format(f"import ctypes; ctypes.CDLL({str(installed)!r})"))
+    assert f"loads {installed}, a copy of {LIBRARY}, which this build made, so it agrees with any fault. " in found
 
 
 def test_it_starts_a_process_when_it_is_imported(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from opmatrix.files import sha256
 from opmatrix.processes import children
 
 # Where a package manager or an administrator installs libraries.
@@ -65,6 +66,8 @@ class Traces:
                 yield f"shares memory with other processes ({path}), which may run the kernel"
             elif not is_installed(Path(path), root):
                 yield f"has loaded {path}, allowed: libraries of the system and of installed packages"
+            elif made := copied_from(Path(path), root):
+                yield f"has loaded {path}, a copy of {made}, which this build made, so it agrees with any fault"
         if self.children - before.children:
             yield "has a child process, which may run the kernel"
         elif (
@@ -79,6 +82,18 @@ def is_installed(path: Path, root: Path) -> bool:
     """Return whether a library belongs to the system, to Python or to an installed package, and not to a project."""
     inside = [folder for folder in (*_SYSTEM, *_python_folders()) if path.is_relative_to(folder)]
     return any(folder.is_relative_to(root) or not path.is_relative_to(root) for folder in inside)
+
+
+def copied_from(path: Path, root: Path) -> str:
+    """Return the library in the project's build/ of which an installed one is a copy, as from a wheel; or ""."""
+    if path.is_relative_to(Path(sys.base_prefix)) or any(map(path.is_relative_to, _SYSTEM)):
+        return ""
+    with suppress(OSError):  # the file is gone
+        size = path.stat().st_size
+        for made in (root / "build").rglob(f"*{path.suffix}"):
+            if made.is_file() and made.stat().st_size == size and sha256(made) == sha256(path):
+                return str(made.relative_to(root))
+    return ""
 
 
 @functools.cache

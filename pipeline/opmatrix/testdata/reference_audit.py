@@ -23,7 +23,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from opmatrix.project.paths import Paths
-from opmatrix.testdata.process_traces import Traces, is_installed
+from opmatrix.testdata.process_traces import Traces, copied_from, is_installed
 
 # Modules that a reference must not import, and why.
 REFUSED: Mapping[str, str] = {
@@ -138,12 +138,17 @@ class Audit:
                 return f"{verb} {inside.relative_to(folder.parent)}, {why}, so it agrees with any fault. {_OR_DECLARE}"
         if library and "/" in given and not is_installed(path, self.root):
             return f"{verb} {given}, allowed: libraries of the system and of installed packages. {_OR_DECLARE}"
+        if library and "/" in given and (made := copied_from(path, self.root)):
+            return (
+                f"{verb} {given}, a copy of {made}, which this build made, so it agrees with any fault. {_OR_DECLARE}"
+            )
         if not library and _is_pipe(path):
             return f"{verb} {given}, a pipe to another process, which may run the kernel. {_OR_DECLARE}"
         return ""
 
 
 _audits: dict[str, Audit] = {}
+_looking: set[int] = set()  # threads in which an audit looks
 _running: list[tuple[Audit, int]] = []  # and the thread that calls the reference
 
 
@@ -181,17 +186,26 @@ def _install() -> None:
 
 
 def _hook(event: str, args: tuple[Any, ...]) -> None:
-    if not _EVENTS or event not in _EVENTS:  # Python clears the variables of modules as it ends
-        return
+    if not _EVENTS or event not in _EVENTS or (thread := threading.get_ident()) in _looking:
+        return  # also where Python ends and clears the variables of modules
+    _looking.add(thread)  # what an audit itself opens
+    try:
+        _look(event, args, thread)
+    finally:
+        _looking.discard(thread)
+
+
+def _look(event: str, args: tuple[Any, ...], thread: int) -> None:
+    """Give an event to the audit of the reference that causes it, if one does."""
     if _running:
         running, caller = _running[-1]
-        running.look(event, args, raises=threading.get_ident() == caller)
+        running.look(event, args, raises=thread == caller)
     elif audit := next(filter(None, (_audits.get(frame.f_code.co_filename) for frame in _frames())), None):
         audit.look(event, args, raises=True)
     else:
-        thread = vars(threading)["_active"].get(threading.get_ident())  # current_thread() would add an unknown one
+        started = vars(threading)["_active"].get(thread)  # current_thread() would add an unknown one
         for one in _audits.values():
-            if thread in one.threads:
+            if started in one.threads:
                 one.look(event, args, raises=False)
 
 
