@@ -106,9 +106,10 @@ def _python_folders() -> tuple[Path, ...]:
 def _mapped() -> Iterator[str]:
     """Yield the files whose code this process can run, and shared memory."""
     for line in Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape").splitlines():
-        _, rights, _, _, inode, *name = line.split(maxsplit=5)
-        if name and inode != "0" and ("x" in rights or name[0].startswith(_SHARED_MEMORY)):
-            yield name[0]
+        if "xp " in line or "xs " in line or _SHARED_MEMORY in line:  # executable, or shared
+            _, _, _, _, inode, *name = line.split(maxsplit=5)
+            if name and inode != "0":
+                yield name[0]
 
 
 def _connections() -> Iterator[str]:

@@ -64,19 +64,20 @@ class Audit:
     before: Traces
     found: list[str] = field(default_factory=list)
     allowed: list[str] = field(default_factory=list)  # processes that it started and may start
+    known: weakref.WeakSet[threading.Thread]  # threads that there were before
+    others: int  # how many
     threads: weakref.WeakSet[threading.Thread] = field(default_factory=weakref.WeakSet)  # that it started
 
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Take all that happens for what the reference does; later, what the threads do that it started."""
-        threads = {*threading.enumerate()}
         _running.append((self, threading.get_ident()))
         try:
             yield
         finally:
             _running.pop()
-            self.threads.update(threading.enumerate() if threading.active_count() != len(threads) else ())
-            self.threads.difference_update(threads)
+            if threading.active_count() != self.others:
+                self.threads.update(set(threading.enumerate()).difference(self.known))
 
     def look(self, event: str, args: tuple[Any, ...], *, raises: bool) -> None:
         """Add an event that is refused to `found`, and raise NotIndependentError. Not in a thread that the reference
@@ -168,6 +169,8 @@ def watch(paths: Paths, operator: str, *, torch: bool = False, declared: bool = 
         refused={name: why for name, why in REFUSED.items() if not (torch and name == "torch")},
         declared=declared,
         before=Traces.before(),
+        known=weakref.WeakSet(threading.enumerate()),
+        others=threading.active_count(),
     )
     _audits[made.path] = made
     return made
@@ -200,9 +203,14 @@ def _look(event: str, args: tuple[Any, ...], thread: int) -> None:
     if _running:
         running, caller = _running[-1]
         running.look(event, args, raises=thread == caller)
-    elif audit := next(filter(None, (_audits.get(frame.f_code.co_filename) for frame in _frames())), None):
-        audit.look(event, args, raises=True)
-    else:
+        return
+    frame: FrameType | None = sys._getframe(2)
+    while frame:  # not a generator: each file that a stage opens comes here
+        if audit := _audits.get(frame.f_code.co_filename):
+            audit.look(event, args, raises=True)
+            return
+        frame = frame.f_back
+    if thread != threading.main_thread().ident:
         started = vars(threading)["_active"].get(thread)  # current_thread() would add an unknown one
         for one in _audits.values():
             if started in one.threads:
