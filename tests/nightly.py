@@ -30,6 +30,7 @@ NIGHTLY = (
     "wheel/test_use.py::test_one_wheel_serves_*",
     # One capability of a declaration, once more with a second binding, exporter, dtype or fault.
     "operators/*::test_the_classic_binding_computes_the_same",
+    "scaffold/test_generated_operators.py::*",
     "operators/test_backward_operator.py::*",
     "operators/test_emulated_levels.py::*[dual_residual]",
     "operators/test_four_bits_in_torch.py::test_calls_in_torch[*",
@@ -87,6 +88,8 @@ KEPT = (
     "operators/test_isolation.py::test_a_fault_in_one_kernel[throws]",
     "operators/test_isolation.py::test_a_fault_in_one_kernel[segfaults]",
     "operators/test_races.py::test_a_race_is_found[*",
+    "scaffold/test_generated_operators.py::test_each_*[0]",
+    "scaffold/test_generated_operators.py::*[kinds]",
     "operators/test_races.py::test_a_kernel_without_a_race",
     "operators/test_seeds.py::test_what_is_drawn_is_checked[not*",
     "operators/test_sides.py::*[ort]",

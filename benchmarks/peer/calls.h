@@ -2,7 +2,7 @@
 #pragma once
 
 #include "dual_residual.h"
-#include "group_norm.h"
+#include "compute.h"
 
 inline constexpr char kGroupNorm[] =
     "group_norm(Tensor x, Tensor num_groups, Tensor scale, Tensor bias, float eps) -> Tensor";

@@ -152,7 +152,7 @@ def test_limits_of_attributes_are_checked() -> None:
 
 def test_every_choice_of_dtypes_has_a_kernel_call() -> None:
     files = cpp_bindings.render(spec())
-    assert files["mix.h"].count("void compute(") == 6
+    assert files["compute.h"].count("void compute(") == 6
     assert "Kernel<double, std::int64_t>" in files["ort.cc"]
     assert "run<float, bool>(" in files["torch.cc"]
 

@@ -133,7 +133,7 @@ def test_the_unchanged_declaration_is_read(tmp_path: Path) -> None:
         ('name="bias", type="T"', 'name="T", type="T"', ["'T': means something else in generated code"]),
         ('op_type="mygroupnorm"', 'op_type="Constant"', ["onnx.op_type: found 'Constant', of which ONNX Runtime makes no custom op in any domain"]),
         ('op_type="mygroupnorm"', 'op_type="mygroupnorm", since_version=2', ["onnx.since_version: found 2, not supported yet, allowed: 1"]),
-        ('name="mynamespace::custom_group_norm"', 'name="mynamespace::double"', ["torch.name: found 'mynamespace::double', whose second part is a keyword of C++"]),
+        ('name="mynamespace::custom_group_norm"', 'name="mynamespace::while"', ["torch: the schema that follows from the declaration: the schema cannot be read:"]),
         ('dims=("C",), doc="one factor', 'same_as="xx", doc="one factor', ["inputs[2].same_as: found 'xx', allowed: x, num_groups; did you mean 'x'?"]),
         ('dims=("C",), doc="one factor', 'same_as="bias", doc="one factor', ["inputs[2].same_as: found 'bias', allowed: x, num_groups"]),
         ('dims=("C",), doc="one factor', 'dims=("C",), same_as="x", doc="one factor', ["inputs[2]: found dims=('C',) and same_as='x', allowed: one of both"]),

@@ -50,7 +50,7 @@ def test_the_binding_takes_each_argument_from_its_place() -> None:
         'torch::OptionalInput other("rows", "other", stack[3]);',
         "const bool is_signed = torch::to_bool(stack[4]);",
         "const double factor = torch::to_double(stack[0]);",
-        '    "pool.rows",\n    kSchema,\n    torch::call<torch::Value, pool, false>,\n',
+        '    "pool.rows",\n    kSchema,\n    torch::call<torch::Value, from_stack, false>,\n',
     ):
         assert line in text
 

@@ -39,7 +39,6 @@ from opmatrix.declaration.torch_signature import (
     onnx_name,
     torch_arguments,
     torch_name,
-    torch_operator_name,
     torch_qualified,
     torch_schema,
 )
@@ -56,8 +55,7 @@ def render(spec: OpSpec, written: Set[str] = ONLY_KERNEL) -> dict[str, str]:
             return spec.kernel or ""
         if file == "ort_library.cc":
             return ort_library(spec.uses or [spec.name])
-        template = "kernel.h.j2" if file == f"{spec.name}.h" else f"{file}.j2"
-        return _environment().get_template(template).render(variables)
+        return _environment().get_template(f"{file}.j2").render(variables)
 
     return {file: text(file) for file in generated_files.cpp_files(spec, written)}
 
@@ -196,7 +194,7 @@ def _torch(
     views: Sequence[str],
 ) -> dict[str, Any]:
     assert spec.torch is not None
-    namespace, _, function = torch_operator_name(spec).partition("::")
+    namespace = spec.torch.name.partition("::")[0]
     newer = any(i.kind == "variadic" for i in inputs) or any(o.variadic for o in outputs)
     newer = newer or any(a.is_list or a.is_text for a in attributes)
     fixed = [*_constants(spec)]
@@ -206,7 +204,6 @@ def _torch(
     checked, in_memory = shape_attributes(spec), spec.elementwise
     return {
         "namespace": namespace,
-        "function": function,
         "schema": torch_schema(spec).removeprefix(f"{namespace}::"),
         "header": "torch_outputs.h" if variadic_output(spec) else "torch_kinds.h" if more else "torch.h",
         "constants": fixed,
@@ -216,8 +213,8 @@ def _torch(
             quoted(namespace),
             quoted(torch_qualified(spec).partition("::")[2]),
             "kSchema",
-            f"torch::call<torch::Value, {function}, false>",
-            f"torch::call<torch::Value, {function}, true>",
+            "torch::call<torch::Value, from_stack, false>",
+            "torch::call<torch::Value, from_stack, true>",
             quoted(f"ops/{spec.name}/spec.py"),
             *since,
         ],

@@ -30,7 +30,7 @@ def python_files(spec: OpSpec) -> tuple[str, ...]:
 def cpp_files(spec: OpSpec, written: Set[str]) -> tuple[str, ...]:
     """Return the generated C++ files; the libraries are compiled from these and those that are `written` by hand."""
     inline = ("kernel.h",) if spec.kernel is not None else ()
-    kernel = (f"{spec.name}.h", "kernel.cc", "checks.h", *inline) if has_kernel_object(spec, written) else ()
+    kernel = ("compute.h", "kernel.cc", "checks.h", *inline) if has_kernel_object(spec, written) else ()
     own_ort = is_own(OWN_ORT, spec, written)
     ort = ("ort.cc",) if has_kernel(spec) and not own_ort else ()
     torch = ("torch.cc",) if has_torch_library(spec) and not is_own(OWN_TORCH, spec, written) else ()

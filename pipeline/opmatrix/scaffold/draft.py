@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from itertools import chain, count
 
@@ -93,11 +93,28 @@ def snake_case(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower().strip("_")
 
 
-def operator_name(name: str) -> str:
-    """Return ``scale_shift`` for ``ScaleShift``, and ``signed_op`` for a name that no operator can have."""
+def operator_name(name: str, used: Set[str] = frozenset()) -> str:
+    """Return ``scale_shift`` for ``ScaleShift``, and ``signed_op`` for a name that no operator can have: a keyword, one
+    that is reserved, or one that its generated code uses."""
     found = re.sub(r"[^a-z0-9]+", "_", snake_case(name))[:90].strip("_")
     found = found if found[:1].isalpha() else f"op_{found}".strip("_")
-    return f"{found}_op" if keyword.iskeyword(found) or found in CPP_KEYWORDS or is_reserved(found) else found
+    return found if is_variable(found) and not is_reserved(found) and found not in used else f"{found}_op"
+
+
+# Macros of C's headers in lower case; a name in capitals, or one that C++ reserves, may be another one.
+_MACROS = ("assert", "errno", "stdin", "stdout", "stderr", "unix", "linux", "i386", "major", "minor", "makedev")
+
+
+def is_variable(name: str) -> bool:
+    """Return whether a name can be that of a variable in C++ and in Python: an identifier, no keyword and no macro."""
+    macro = name in _MACROS or "__" in name or re.fullmatch(r"_[A-Z]\w*|[A-Z][A-Z0-9_]+", name)
+    return (
+        name.isascii()
+        and name.isidentifier()
+        and not keyword.iskeyword(name)
+        and name not in CPP_KEYWORDS
+        and not macro
+    )
 
 
 def op_type_of(name: str) -> str:

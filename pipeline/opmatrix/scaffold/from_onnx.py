@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import keyword
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,11 +10,22 @@ from typing import Any
 
 from opmatrix.declaration.torch_signature import DTYPES, is_required, onnx_name, to_float32
 from opmatrix.declaration.validation.mistake import WHY_NO_DTYPE
-from opmatrix.declaration.validation.operator import CPP_KEYWORDS, IDENTIFIER, TAKEN, TENSOR_DTYPES
+from opmatrix.declaration.validation.operator import IDENTIFIER, TAKEN, TENSOR_DTYPES
 from opmatrix.declaration.variadic_outputs import sure_inputs, variadic_output
 from opmatrix.errors import UsageError, did_you_mean, many
-from opmatrix.scaffold import from_torch_schema
-from opmatrix.scaffold.draft import FLOATS, SUMMARY, Draft, finished, is_reserved, operator_name, shape_rule, unused
+from opmatrix.scaffold import free_names, from_torch_schema
+from opmatrix.scaffold.draft import (
+    FLOATS,
+    SUMMARY,
+    Draft,
+    finished,
+    is_reserved,
+    is_variable,
+    operator_name,
+    shape_rule,
+    unused,
+)
+from opmatrix.scaffold.free_names import Used
 from opmatrix.spec import (
     Attribute,
     AttributeValue,
@@ -69,15 +79,18 @@ def by_operator(described: Mapping[str, Any], shown: str, *, op_type: str = "") 
     return nodes
 
 
-def from_nodes(nodes: Sequence[Node], *, shown: str, name: str = "") -> Draft:
-    """Return one operator without torch, from its nodes. Raises UsageError with everything that is undeclarable."""
+def from_nodes(nodes: Sequence[Node], *, shown: str, name: str = "", used: Used | None = None) -> Draft:
+    """Return one operator without torch, from its nodes. Raises UsageError with everything that is undeclarable.
+
+    No part has a name in `used`, by default those that the generated code of the operator uses.
+    """
     first = nodes[0]
     name = name or operator_name(first["op_type"])
     qualified = _qualified(first)
     if refused := [*dict.fromkeys(_refused(nodes))]:
         raise UsageError("\n".join([f"{shown}: {qualified} cannot be declared:", *(f"  {why}" for why in refused)]))
     types, declared = _types(nodes)
-    taken = {*types, name}
+    taken = {*types, name, *(used.words if used else ()), *(used.made if used else ())}
     attributes, guessed = _attributes(nodes, taken)
     inputs = tuple(_inputs(nodes, declared["inputs"], taken))
     outputs: list[Output] = []
@@ -104,6 +117,9 @@ def from_nodes(nodes: Sequence[Node], *, shown: str, name: str = "") -> Draft:
         outputs=tuple(outputs),
         tolerances={},
     )
+    if used is None:
+        marked, names = free_names.marked_nodes(spec)
+        return from_nodes(nodes, shown=shown, name=name, used=free_names.names_in_code([marked], names))
     given = first["attributes"]
     values = {a.name: _value(given[onnx_name(a)]) for a in attributes if onnx_name(a) in given}
     draft = Draft(
@@ -304,8 +320,7 @@ def _value_name(value: str, other: str) -> str:
 
 def _is_allowed(name: str) -> bool:
     """Return whether an input or attribute may have this name."""
-    keywords = keyword.iskeyword(name) or name in CPP_KEYWORDS
-    return name.isidentifier() and not keywords and name not in TAKEN and not is_reserved(name)
+    return is_variable(name) and name not in TAKEN and not is_reserved(name)
 
 
 def _doc(nodes: Sequence[Node], side: str, index: int) -> str:

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-import keyword
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from opmatrix.declaration import torch_schema_parser
 from opmatrix.declaration.torch_schema_parser import Parameter, Schema, Type, Value
-from opmatrix.declaration.torch_signature import FIXED, is_fixed, is_written, seeds, torch_schema
+from opmatrix.declaration.torch_signature import FIXED, is_composed, is_fixed, is_written, seeds, torch_schema
 from opmatrix.declaration.validation.attribute_values import value_mistake
 from opmatrix.declaration.validation.mistake import duplicates
-from opmatrix.declaration.validation.operator import CPP_KEYWORDS, TAKEN
+from opmatrix.declaration.validation.operator import INPUTS_OF_ONNX, TAKEN
 from opmatrix.declaration.variadic_outputs import variadic_output
 from opmatrix.errors import UsageError, did_you_mean
-from opmatrix.scaffold.draft import FLOATS, SUMMARY, Draft, finished, op_type_of, operator_name, shape_rule, unused
+from opmatrix.scaffold import free_names
+from opmatrix.scaffold.draft import (
+    FLOATS,
+    SUMMARY,
+    Draft,
+    finished,
+    is_variable,
+    op_type_of,
+    operator_name,
+    shape_rule,
+    unused,
+)
+from opmatrix.scaffold.free_names import NOTHING, Used
 from opmatrix.spec import Attribute, AttributeKind, Input, OnnxOp, OpSpec, Output, SameAs, TorchOp
 
 TENSORS = ("Tensor", "Tensor?", "Tensor[]")
@@ -62,23 +73,16 @@ def from_schema(text: str, *, domain: str, name: str = "", op_type: str = "") ->
     schema = torch_schema_parser.parse(text)
     if refused := [*_refused(schema)]:
         torch_schema_parser.refuse("the schema cannot be declared:", schema.text, refused)
-    variable = unused("T", [p.name for p in (*schema.arguments, *schema.results)])
-    inputs, attributes, outputs = parts(schema, variable, _kind)
-    name = name or operator_name(schema.name)
-    spec = OpSpec(
-        name=name,
-        summary=SUMMARY,
-        torch=TorchOp(name=schema.qualified),
-        onnx=OnnxOp(domain=domain, op_type=op_type or op_type_of(name)),
-        types={variable: FLOATS},
-        inputs=inputs,
-        attributes=attributes,
-        outputs=outputs,
-        tolerances={},
-    )
-    fixed = {a.name: _first_legal(a) for a in schema.arguments if is_fixed(a)}
-    if not _is_derived(schema, spec):
-        spec = replace(spec, torch=TorchOp(name=schema.qualified, schema=schema.text, fixed=fixed))
+    used = _names_in_code(schema)
+    name = name or operator_name(schema.name, used.words)
+    used = replace(used, words=used.words | {name})
+    tensors = sum(a.type.name == "Tensor" for a in schema.arguments)
+    taken = tensors < INPUTS_OF_ONNX.get(op_type_of(name), 0) or op_type_of(name) == "Constant"
+    onnx = OnnxOp(domain=domain, op_type=op_type or op_type_of(name) + "Op" * taken)
+    spec = _spec(schema, name, onnx, used)
+    if unpassable := [*_unpassable(schema, spec, used)]:
+        torch_schema_parser.refuse("the schema cannot be declared:", schema.text, unpassable)
+    fixed = spec.torch.fixed if spec.torch else {}
     constants = [a.name for a in schema.arguments if _is_constant(a)]
     notes = [f"{', '.join(constants)}: None is the only legal value"] if constants else []
     if fixed:
@@ -93,6 +97,45 @@ def from_schema(text: str, *, domain: str, name: str = "", op_type: str = "") ->
     if last := variadic_output(spec):
         notes.append(f"{last.name} has as many tensors as {last.variadic} says; change variadic= if another one does")
     return finished(Draft(spec=spec, notes=tuple(notes), origin=f"declared from {schema.text}"))
+
+
+def _spec(schema: Schema, name: str, onnx: OnnxOp, used: Used) -> OpSpec:
+    """Return the declaration of a schema without tolerances; no part has a name in `used`."""
+    variable = unused("T", [p.name for p in (*schema.arguments, *schema.results)])
+    inputs, attributes, outputs = parts(schema, variable, _kind, used)
+    spec = OpSpec(
+        name=name,
+        summary=SUMMARY,
+        torch=TorchOp(name=schema.qualified),
+        onnx=onnx,
+        types={variable: FLOATS},
+        inputs=inputs,
+        attributes=attributes,
+        outputs=outputs,
+        tolerances={},
+    )
+    return spec if _is_derived(schema, spec, used) else replace(spec, torch=_written(schema))
+
+
+def _written(schema: Schema) -> TorchOp:
+    fixed = {a.name: _first_legal(a) for a in schema.arguments if is_fixed(a)}
+    return TorchOp(name=schema.qualified, schema=schema.text, fixed=fixed)
+
+
+def _names_in_code(schema: Schema) -> Used:
+    """Return the names that the generated code of an operator uses, with its schema written and derived."""
+    text, names = free_names.marked_schema(schema)
+    marked = torch_schema_parser.parse(text)
+    spec = free_names.with_marks(_spec(marked, free_names.OPERATOR, OnnxOp(domain="d", op_type="O"), NOTHING))
+    return free_names.names_in_code([spec, replace(spec, torch=_written(marked))], names)
+
+
+def _unpassable(schema: Schema, spec: OpSpec, used: Used) -> Iterator[tuple[int, str]]:
+    """Yield the arguments whose own names the generated Python needs, and uses for something else."""
+    for a in schema.arguments:
+        needed = a.keyword or is_composed(spec) or a in only_written(schema)
+        if needed and a.name in used.python and a.name not in free_names.UNMARKED:
+            yield a.at, f"{a.name!r} names something else in generated code, allowed: another name"
 
 
 def only_written(schema: Schema) -> list[Parameter]:
@@ -128,7 +171,7 @@ def _first_legal(argument: Parameter) -> str | None:
     return None if argument.type.name.endswith("?") else FIXED[argument.type.name][0]
 
 
-def _is_derived(schema: Schema, spec: OpSpec) -> bool:
+def _is_derived(schema: Schema, spec: OpSpec, used: Used) -> bool:
     """Return whether the torch schema that follows from a declaration is this one: its arguments are equal."""
     try:
         derived = torch_schema_parser.parse(torch_schema(spec))
@@ -137,29 +180,37 @@ def _is_derived(schema: Schema, spec: OpSpec) -> bool:
     one, other = ([(a.type.name, a.name, a.default, a.has_default, a.keyword) for a in s.arguments]
                   for s in (schema, derived))  # fmt: skip
     written = any(is_written(a) for a in schema.arguments)
-    return one == other and not schema.overload and not written and all(_is_usable(a.name) for a in schema.arguments)
+    return (
+        one == other and not schema.overload and not written and all(_is_usable(a.name, used) for a in schema.arguments)
+    )
 
 
-def _is_usable(name: str) -> bool:
-    """Return whether generated code can have the name of an argument."""
-    return name.isidentifier() and not keyword.iskeyword(name) and name not in CPP_KEYWORDS and name not in TAKEN
+def _is_usable(name: str, used: Used) -> bool:
+    """Return whether generated code, which uses the names `used`, can have that of an argument."""
+    return is_variable(name) and name not in TAKEN and name not in used
 
 
 def parts(
-    schema: Schema, variable: str, kind_of: Callable[[Parameter], AttributeKind | None]
+    schema: Schema,
+    variable: str,
+    kind_of: Callable[[Parameter], AttributeKind | None],
+    used: Used = NOTHING,
 ) -> tuple[tuple[Input, ...], tuple[Attribute, ...], tuple[Output, ...]]:
     """Return the inputs, a variadic one last, the attributes and the outputs; tensors are of type `variable`.
 
-    `kind_of` returns None for a non-tensor argument that is left out. An unnamed result is named y.
+    `kind_of` returns None for a non-tensor argument that is left out. An unnamed result is named y. No part has a name
+    in `used`.
     """
+    arguments = [a.name for a in schema.arguments]
+    free = {a: a if _is_usable(a, used) else used.free(a, arguments) for a in arguments}
     out = only_written(schema)
     given = [a for a in schema.arguments if a.type.name in TENSORS and a not in out]
     tensors = sorted(given, key=lambda a: a.type.name == "Tensor[]")
     inputs = tuple(
         Input(
-            name=a.name if _is_usable(a.name) else f"{a.name}_",
+            name=free[a.name],
             type=variable,
-            torch_name=None if _is_usable(a.name) else a.name,
+            torch_name=None if free[a.name] == a.name else a.name,
             optional=a.type.name == "Tensor?",
             variadic=a.type.name == "Tensor[]",
             doc="TODO",
@@ -167,14 +218,13 @@ def parts(
         for a in tensors
     )
     numbers = [(a, kind_of(a)) for a in schema.arguments if a.type.name not in TENSORS]
-    names = [a.name for a in schema.arguments]
-    attributes = tuple(_attribute(a, kind, names) for a, kind in numbers if kind)
+    attributes = tuple(_attribute(a, kind, free) for a, kind in numbers if kind)
     in_place = [i for i, a in zip(inputs, tensors, strict=True) if is_written(a)]
     results = [r for r in schema.results if not is_written(r)]
     given_names = [*(i.name for i in inputs), *(a.name for a in attributes), *(a.name for a in out)]
     # torch names the results of a schema that it infers from a function as it does the arguments: _0, _1, ...
-    named_results = ["" if r.name in given_names else r.name for r in results]
-    taken = [*given_names, *named_results]
+    named_results = ["" if r.name in given_names or not _is_usable(r.name, used) else r.name for r in results]
+    taken = [*given_names, *named_results, *used.words, *used.made, *TAKEN]
     count = len(in_place) + len(out) + len(results)
     outputs = [Output(name=a.name, type=variable, shape=shape_rule(inputs, variable), doc="TODO") for a in out]
     for writes, named in [*((i.name, "") for i in in_place), *((None, r) for r in named_results)]:
@@ -215,11 +265,11 @@ def _as_float(value: Value) -> Value:
         return value
 
 
-def _attribute(argument: Parameter, kind: AttributeKind, taken: Sequence[str]) -> Attribute:
+def _attribute(argument: Parameter, kind: AttributeKind, free: Mapping[str, str]) -> Attribute:
     """Return the attribute for a non-tensor argument; an integer default of a float becomes a float."""
     if argument.type.name in _GENERATORS:  # without a default, so that None is torch's default generator
         return Attribute(
-            name=unused("seed", {*taken} - {argument.name}),
+            name=unused("seed", {*free, *free.values()} - {argument.name}),
             kind="int",
             minimum=0,
             torch_name=argument.name,
@@ -230,9 +280,8 @@ def _attribute(argument: Parameter, kind: AttributeKind, taken: Sequence[str]) -
         default = _as_float(default)
     if kind == "floats" and isinstance(default, tuple):
         default = tuple(map(_as_float, default))
-    name, owned, optional = argument.name, None, argument.type.name in OPTIONAL
-    if not _is_usable(name):  # torch and the node have the schema's name
-        name, owned = f"{name}_", name
+    name, optional = free[argument.name], argument.type.name in OPTIONAL
+    owned = None if name == argument.name else argument.name  # torch and the node have the schema's name
     default = None if optional else default  # of the node; torch may have another one
     return Attribute(
         name=name,
@@ -304,6 +353,8 @@ def _refused_default(argument: Parameter) -> Iterator[tuple[int, str]]:
     given = kind is not None and value is not None
     if given and (why := value_mistake(Attribute(name=argument.name, kind=kind), value)):  # type: ignore[arg-type]  # judged there
         yield argument.at, f"the default of {argument.name!r}: {why}"
+    elif isinstance(value, str) and not value.isprintable():
+        yield argument.at, f"the default of {argument.name!r}: found {value!r}, allowed: printable characters"
 
 
 def why_no_type(found: Type) -> str:

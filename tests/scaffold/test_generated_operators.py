@@ -1,0 +1,99 @@
+"""What `doit new` says passes, builds: schemas and nodes drawn from the grammars are refused, or generated right."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import onnx
+import pytest
+from onnx import helper
+
+from opmatrix.errors import UsageError
+from opmatrix.project.paths import Paths
+from opmatrix.scaffold import new_operator, onnx_process, render_files, write
+from opmatrix.scaffold.draft import Draft
+from opmatrix.scaffold.from_onnx import by_operator
+from opmatrix.scaffold.from_torch_schema import from_schema
+from tests.support.generated_operators import Library, node, schema, unlike
+from tests.support.projects import Project
+
+pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.mark.slow]
+
+SCHEMAS = range(40)  # libraries, of 50 schemas each
+NODES = range(10)  # libraries, of 50 nodes each
+OFTEN = 50
+
+
+def of_schemas(library: int) -> Iterator[Draft]:
+    """Yield the operators of those schemas that are not refused with their column."""
+    random = Random(f"schemas {library}")
+    for _ in range(OFTEN):
+        text = schema(random)
+        try:
+            yield from_schema(text, domain="my.domain")
+        except UsageError as error:
+            assert re.search(r"\^ column \d+: ", str(error)), f"{text}\n{error}"
+
+
+def of_nodes(library: int, folder: Path) -> Iterator[Draft]:
+    """Yield the operators of those nodes that are not refused by the names of the node and its part."""
+    random = Random(f"nodes {library}")
+    for number in range(OFTEN):
+        made, graph = node(random, number)
+        imports = [helper.make_opsetid("", 18), helper.make_opsetid(made.domain, random.choice((1, 3)))]
+        onnx.save(helper.make_model(graph, opset_imports=imports, ir_version=9), folder / "m.onnx")
+        try:
+            found = by_operator(onnx_process.describe(str(folder / "m.onnx")), "m.onnx")
+            yield from new_operator.each(found, "m.onnx", "")
+        except UsageError as error:
+            assert re.search(rf"{made.op_type}.* cannot be declared|cannot be declared so:", str(error)), (
+                f"{made}\n{error}"
+            )
+
+
+def tried(drafts: Iterator[Draft], folder: Path) -> Library:
+    """Write a library and check its types and its C++."""
+    library = Library(layout=Project.copy(folder / "project", operators=()).layout, drafts=unlike(drafts))
+    library.write()
+    assert len(library.drafts) > 10
+    assert library.type_errors() == ""
+    assert library.compile_errors(folder) == ""
+    return library
+
+
+@pytest.mark.parametrize("library", SCHEMAS)
+def test_each_schema_is_refused_with_its_column_or_compiles(library: int, tmp_path: Path) -> None:
+    tried(of_schemas(library), tmp_path)
+
+
+@pytest.mark.parametrize("library", NODES)
+def test_each_node_is_refused_or_compiles(library: int, tmp_path: Path) -> None:
+    tried(of_nodes(library, tmp_path), tmp_path)
+
+
+# Of each kind of fault one: these are verified for each change.
+KINDS = [
+    "my::k16(Tensor x, int self, int out) -> Tensor",  # a handed example of issue 33
+    "my::bytes(Tensor count, int text=-9223372036854775808, str strings='a\"b??/\\\\') -> Tensor",
+    "my::strings(Tensor create_kernel_v2, float errno=1e-46, str compute='%s') -> Tensor",
+    "my::math(Tensor std, int double, bool context=True) -> (Tensor, Tensor)",
+    "my::text(Tensor(a!) stack, Scalar TensorView=2) -> Tensor(a!)",
+]
+
+
+@pytest.mark.parametrize("part", ["kinds", *range(10)])
+def test_new_operators_are_verified(part: str | int, tmp_path: Path) -> None:
+    """Ten of ten libraries, and one of each kind."""
+    project = Project.copy(tmp_path, operators=())
+    texts = iter(KINDS)
+    made = (from_schema(text, domain="my.domain") for text in texts) if part == "kinds" else of_schemas(int(part))
+    drafts = unlike(made)[:10]
+    for draft in drafts:
+        write.write(Paths(tmp_path), render_files.render(draft))
+    done = project.doit("opsets=18")
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr
+    outcomes = {(r["op"], r["exporter"]): r["outcome"] for r in project.records().values()}
+    assert {*outcomes.values()} == {"verified"} and {op for op, _ in outcomes} == {d.spec.name for d in drafts}
