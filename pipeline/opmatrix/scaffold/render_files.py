@@ -146,7 +146,8 @@ def _copied(draft: Draft, output: Output) -> str:
         part = counter(draft.spec)
         count = output.variadic if isinstance(part, Attribute) and part.kind == "int" else f"len({output.variadic})"
         return f"[{source.name}.copy() for _ in range({count})]" if output.variadic else f"{source.name}.copy()"
-    dtype = f"{draft.first_input.name}.dtype" if output.type in draft.spec.types else f"np.{output.type}"
+    module = "ml_dtypes" if output.type.startswith(("bfloat", "float8", "int4", "uint4")) else "np"
+    dtype = f"{draft.first_input.name}.dtype" if output.type in draft.spec.types else f"{module}.{output.type}"
     shape = draft.sizes.get(output.name, f"{_shaped(draft, output)}.shape")
     if "string" in draft.spec.types.get(output.type, (output.type,)):
         return f'np.full({shape}, "", object)'
