@@ -34,6 +34,7 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
     "tool.opmatrix.limits": {
         "seconds": "how long a step may run, and how long `doit bench` waits for one peer",
         "megabytes": "how much memory a step may hold, with all that it starts",
+        "written": "how many megabytes a step may write to files, with all that it starts; 4000 without it",
     },
     "tool.opmatrix.cache": {
         "url": "where shared results are: `file:///FOLDER`, `https://HOST/PATH`, or what fsspec reaches",

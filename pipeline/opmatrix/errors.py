@@ -226,9 +226,9 @@ def print_error(error: object, *, change: Callable[[str], str] = str) -> None:
         print(f"More: `{doit} doctor` lists what this machine lacks, with each remedy", file=sys.stderr, flush=True)
 
 
-def many(count: int, noun: str) -> str:
-    """Return ``1 node`` or ``3 nodes``."""
-    return f"{count} {noun}{'s' * (count != 1)}"
+def many(count: int, noun: str, several: str = "") -> str:
+    """Return ``1 node`` or ``3 nodes``; `several` is a plural without -s."""
+    return f"{count} {noun}" if count == 1 else f"{count} {several or f'{noun}s'}"
 
 
 def did_you_mean(found: str, allowed: Iterable[str]) -> str:

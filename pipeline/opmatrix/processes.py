@@ -26,6 +26,31 @@ def memory(process: int) -> int:
     return pages * _PAGE + sum(map(memory, children(process)))
 
 
+def shared_memory_once(process: int) -> float:
+    """Return what `memory` does, but a page that processes share counts once among them all: forks share nearly all.
+    Takes a millisecond for each process."""
+    found = 0
+    with suppress(OSError):  # it has ended, or the Linux kernel is older than 4.14
+        rollup = Path(f"/proc/{process}/smaps_rollup").read_text(encoding="utf-8")
+        found = sum(int(line.split()[1]) * 1024 for line in rollup.splitlines() if line.startswith("Pss:"))
+    return found + sum(map(shared_memory_once, children(process)))
+
+
+def descendants(process: int) -> int:
+    """Return how many processes a process and its descendants have started that still run."""
+    found = children(process)
+    return len(found) + sum(map(descendants, found))
+
+
+def written(process: int) -> int:
+    """Return the bytes that a process and its descendants have written, to files and pipes, also through memory."""
+    counts = [0]
+    with suppress(OSError, ValueError):  # it has ended, or the Linux kernel does not count
+        lines = Path(f"/proc/{process}/io").read_text(encoding="utf-8").splitlines()
+        counts += [int(line.split()[1]) for line in lines if line.startswith(("wchar:", "write_bytes:"))]
+    return max(counts) + sum(map(written, children(process)))
+
+
 def cpu_seconds(process: int) -> float:
     """Return the CPU seconds of all threads of a process and of its descendants that run."""
     try:

@@ -49,6 +49,9 @@ class CheckKey(NamedTuple):
         return f"{name}@torch{self.torch}" if self.torch else name
 
 
+WRITTEN = 4000.0  # megabytes that a step may write, unless pyproject.toml names another limit
+
+
 @dataclass(frozen=True, kw_only=True)
 class Step:
     """One step. `opmatrix.plan.steps` plans it, `opmatrix.engine` runs it.
@@ -68,6 +71,7 @@ class Step:
     `verdict`: the file that gets the outcome of a step that dies, for the report: the verdict of its cell, or, without
     a cell, the record of `check` (without one: of the check that has the name of its group).
     `seconds`: the time limit. `megabytes`: the memory limit of the step and its child processes together.
+    `written`: how many megabytes they may write.
     """
 
     group: str
@@ -90,6 +94,7 @@ class Step:
     verdict: str | None = None
     seconds: float = 300
     megabytes: float = 8000
+    written: float = WRITTEN
 
     def __post_init__(self) -> None:
         if self.check is not None:  # a tuple in a step that was read from JSON

@@ -53,7 +53,7 @@ def task_steps():
 """
 
 FAKE = """
-import ctypes, itertools, os, subprocess, sys, time
+import ctypes, itertools, os, subprocess, sys, tempfile, time
 from contextlib import suppress
 from pathlib import Path
 from opmatrix.commands.run import Run as RealRun
@@ -108,6 +108,35 @@ def do_gobble(source, target):
 def do_gobble_below(source, target):
     print("last words", flush=True)
     subprocess.run([sys.executable, "-c", "kept = []\\nwhile True: kept.append(b'x' * (8 << 20))"])
+
+def do_fill(how, source, target):
+    print("last words", flush=True)
+    parts = [b"x" * (1 << 20)]
+    endless = itertools.repeat(parts[0])
+    if how == "one":
+        with open("filler", "wb") as file:
+            file.writelines(endless)
+    if how == "elsewhere":
+        with tempfile.TemporaryFile() as file:
+            while True: file.seek(0); file.writelines(parts)
+    if how == "again":
+        while True: Path(target).write_bytes(parts[0])
+    if how == "program":
+        subprocess.run(["sh", "-c", "while :; do head -c 1000000 /dev/zero > filler; done"])
+    if how == "fork":
+        if os.fork():
+            os.wait()
+        while True: Path("filler").write_bytes(parts[0])
+    if how == "without python":
+        file = os.open("filler", os.O_WRONLY | os.O_CREAT)
+        while True: os.pwrite(file, parts[0], 0)
+
+def do_forks(source, target):  # each shares the memory of the first
+    kept = b"x" * (150 << 20)
+    started = [os.fork() or time.sleep(1000) for _ in range(8)]
+    for _ in range(20):
+        time.sleep(0.05)
+    do_copy(source, target)
 
 def do_pollute(source, target):
     import random, resource, signal, onnx

@@ -44,6 +44,31 @@ def test_a_step_that_allocates_without_limit(project: Project, command: str, ser
     assert project.doit().returncode == 0
 
 
+@pytest.mark.parametrize("server", [None, "onnx"])
+@pytest.mark.parametrize("how", ["one", "elsewhere", "again", "program", "fork", "without python"])
+def test_a_step_that_writes_without_end(project: Project, how: str, server: str | None) -> None:
+    project.write("a.txt", "hello")
+    step = project.step(
+        f"verify:a-custom@{CELL}", "fill", "a.txt", "build/a.json", verdict="build/a.json", server=server, written=50
+    )
+    step["command"].insert(1, how)
+    project.step("data:b", "copy", "a.txt", "build/b", server=server)
+    done = project.doit()
+    assert done.returncode == 1 and (project.root / "build/b").exists()
+    found = json.loads(project.read("build/a.json"))
+    assert found["detail"].startswith("wrote more than 50 MB and was stopped\nlast words\n")
+    assert "The limit is `written` in [tool.opmatrix.limits] of pyproject.toml, in MB" in found["detail"]
+    assert project.processes() == []
+
+
+def test_processes_that_share_memory_are_not_counted_each(project: Project) -> None:
+    project.write("a.txt", "hello")
+    project.step("verify:a", "forks", "a.txt", "build/a.json", megabytes=700)
+    done = project.doit()
+    assert done.returncode == 0, done.stdout
+    assert project.processes() == []
+
+
 def test_a_step_that_prints_without_end(project: Project) -> None:
     project.write("a.txt", "hello")
     project.step(f"verify:a-custom@{CELL}", "flood", "a.txt", "build/a.json", verdict="build/a.json")

@@ -209,6 +209,7 @@ class ProjectServer:
             log=self._paths.log(step.task),
             seconds=step.seconds,
             megabytes=step.megabytes,
+            written=step.written,
             environment={JOBS: "1", settings.URL: self._url, settings.MODE: "read"},  # which has headers
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shlex
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -237,7 +238,9 @@ class ModelChecks:
         return Result(findings=findings, known=known, died=died)
 
     def _run(self, arguments: Sequence[str], log: Path, server: str | None = None) -> Ending:
-        return self._pool.run(arguments, server=server, log=log, seconds=self._seconds, megabytes=self._megabytes)
+        return self._pool.run(
+            arguments, server=server, log=log, seconds=self._seconds, megabytes=self._megabytes, written=math.inf
+        )
 
     def _failure(self, ending: Ending, log: Path, arguments: Sequence[str] = ()) -> str:
         """Return how a process failed, its log, and the command that runs it again."""

@@ -18,7 +18,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from opmatrix.engine.step_process import DONE, Entry, run_step
-from opmatrix.processes import adopt_orphans, children, cpu_seconds, kill_group, memory
+from opmatrix.processes import (
+    adopt_orphans,
+    children,
+    cpu_seconds,
+    descendants,
+    kill_group,
+    memory,
+    shared_memory_once,
+    written,
+)
 from opmatrix.step_log import MOST_BYTES, shorten
 
 _LAST = 1.0  # seconds before the limit of a step, of which its message says whether it computed or waited
@@ -36,13 +45,16 @@ class _Running:
     started: float
     limit: float
     memory: float  # limit, in bytes
+    written: float  # limit, in bytes
     stopped: str = ""
+    processes: int = 0  # that it had started and not ended, when it was stopped
     before: tuple[float, float] | None = None  # the time about `_LAST` seconds before the limit, and the CPU seconds
     last_cpu: tuple[float, float] | None = None  # CPU seconds since then, and in how many seconds
 
 
 class Server:
-    """Serves requests: JSON (arguments, log, seconds, megabytes, environment), with a pipe for the answer and the lock
+    """Serves requests: JSON (arguments, log, seconds, megabytes, written,
+    environment), with a pipe for the answer and the lock
     of the build folder. A step is killed when nobody can read its answer."""
 
     def __init__(self, requests: socket.socket, entry: Entry) -> None:
@@ -93,6 +105,7 @@ class Server:
             started=started,
             limit=started + request["seconds"],
             memory=request["megabytes"] * 1e6,
+            written=request["written"] * 1e6,
         )
         return True
 
@@ -124,6 +137,7 @@ class Server:
             "cpu": usage.ru_utime + usage.ru_stime,
             "memory": usage.ru_maxrss * 1024,
             "stopped": step.stopped,
+            "processes": step.processes,
         }
         if step.last_cpu:
             ending["last_cpu"] = step.last_cpu
@@ -147,8 +161,11 @@ class Server:
                 step.before = now, cpu_seconds(process)
             # No RLIMIT: torch reserves far more than it uses, and a kernel whose malloc fails does not print why. No
             # SIGABRT: to write a stack to the log takes more memory.
-            elif not step.stopped and memory(process) > step.memory:
-                step.stopped = "memory"
+            elif not step.stopped and memory(process) > step.memory and shared_memory_once(process) > step.memory:
+                step.stopped, step.processes = "memory", descendants(process)
+                kill_group(process)
+            elif not step.stopped and written(process) > step.written:
+                step.stopped, step.processes = "written", descendants(process)
                 kill_group(process)
             elif not step.stopped and _printed(process, step.log) > MOST_BYTES:
                 step.stopped = "log"

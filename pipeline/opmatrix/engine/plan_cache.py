@@ -104,7 +104,7 @@ def _plan(
 
     reading = start_reading(paths)  # on another core, while this process imports the rest
     from opmatrix.plan.steps import Plan, steps
-    from opmatrix.project.settings import chosen_cells, step_megabytes, step_seconds
+    from opmatrix.project.settings import chosen_cells, step_megabytes, step_seconds, step_written
     from opmatrix.wheel import settings
 
     declared = reading()
@@ -121,6 +121,7 @@ def _plan(
         dist=None if settings.unusable(paths, declared.failed) else settings.read(paths, operators),
         seconds=step_seconds(paths),
         megabytes=step_megabytes(paths),
+        written=step_written(paths),
     )
     return tuple(steps(plan)), [(h.folder, h.distribution) for o in operators for h in o.spec.headers]
 

@@ -23,6 +23,7 @@ from opmatrix.environments.reexec import python_path
 from opmatrix.errors import OpmatrixError
 from opmatrix.processes import kill_session
 from opmatrix.project.paths import Paths
+from opmatrix.step import WRITTEN
 
 _T = TypeVar("_T")
 
@@ -40,7 +41,8 @@ class Ending:
 
     `done`: the step reported that its entry returned 0; nothing else is a success. `status`: the exit code or minus
     the signal; 0 without `done` is a step whose code ended its process. `stopped`: the limit that it exceeded, "time",
-    "memory" or "log", or "". `memory`: the largest resident memory of a process of the step, in bytes. `last_cpu`:
+    "memory", "written" or "log", or "". `processes`: what it had started and not ended, when it was stopped for its
+    memory or what it wrote. `memory`: the largest resident memory of a process of the step, in bytes. `last_cpu`:
     before it was stopped for its time, CPU seconds, and in how many seconds.
     """
 
@@ -49,6 +51,7 @@ class Ending:
     cpu: float
     stopped: str
     memory: int = 0
+    processes: int = 0
     done: bool = False
     last_cpu: tuple[float, float] | None = None
 
@@ -122,6 +125,7 @@ class Pool:
         log: Path,
         seconds: float,
         megabytes: float = 8000,
+        written: float = WRITTEN,
         environment: Mapping[str, str] | None = None,
     ) -> Ending:
         """Run one step with `environment` added to that of its server, and wait. Raises ServerError, and OSError for a
@@ -133,7 +137,7 @@ class Pool:
             if name not in self._clients:
                 self._clients[name] = self._start(name)
             client = self._clients[name]
-        limits = {"seconds": seconds, "megabytes": megabytes}
+        limits = {"seconds": seconds, "megabytes": megabytes, "written": written}
         request = {"arguments": arguments, "log": str(log), "environment": environment or {}} | limits
         reading, writing = os.pipe()
         with os.fdopen(reading, "rb") as answer:

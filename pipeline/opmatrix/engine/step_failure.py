@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from doit.exceptions import TaskFailed
 
-from opmatrix.errors import REMEDY, Cause, without_colours
+from opmatrix.errors import REMEDY, Cause, many, without_colours
 from opmatrix.processes import signal_name
-from opmatrix.step import CheckKey, Step
+from opmatrix.step import WRITTEN, CheckKey, Step
 from opmatrix.step_log import MOST_BYTES, last_running, logged_cause, read_log, visible_lines
 
 if TYPE_CHECKING:
@@ -137,12 +137,14 @@ def replay_commands(failure: StepFailed) -> list[str]:
     return lines
 
 
-def death_message(ending: Ending, *, seconds: float, megabytes: float) -> str:
+def death_message(ending: Ending, *, seconds: float, megabytes: float, written: float = WRITTEN) -> str:
     """Return how a process died or at which limit it was stopped, or "" if it ended by itself."""
     if ending.stopped == "time":
         return f"did not end within {seconds:g} s and was stopped"
     if ending.stopped == "log":
         return f"printed more than {MOST_BYTES / 1e6:g} MB and was stopped"
+    if ending.stopped == "written":
+        return f"wrote more than {written:g} MB and was stopped"
     if ending.stopped:
         return f"took more than {megabytes:g} MB of memory and was stopped"
     if ending.status == 0:
@@ -156,7 +158,7 @@ def failure_of(step: Step, ending: Ending, log: Path) -> StepFailed:
     if step.server or ending.stopped == "log":
         lines = _without_stack(lines, Path.cwd())[-_TAIL:]
     output = "\n".join(line if len(line) <= _LINE else f"{line[:_LINE]} ..." for line in lines)
-    if not (how := death_message(ending, seconds=step.seconds, megabytes=step.megabytes)):
+    if not (how := death_message(ending, seconds=step.seconds, megabytes=step.megabytes, written=step.written)):
         full = (
             "" if read_log(log) else f", and could not write to its log '{log}'. {REMEDY}"
         )  # its first line is the command
@@ -168,6 +170,11 @@ def failure_of(step: Step, ending: Ending, log: Path) -> StepFailed:
     case = at.removeprefix(_CASE).partition(" ")[0] if at.startswith(_CASE) else ""  # what follows describes it
     summary, stopped = f"{how}, at {at}" if at else how, ending.stopped == "time"
     notes = [*_busy(ending.last_cpu), _LIMIT] if stopped else []
+    if ending.processes:
+        started = many(ending.processes, "process", "processes")
+        notes.append(f"It counts with {started} that it had started and not ended")
+    if ending.stopped == "written":
+        notes.append("The limit is `written` in [tool.opmatrix.limits] of pyproject.toml, in MB")
     return StepFailed(step, summary=summary, output=output, log=log, died=True, case=case, stopped=stopped, notes=notes)
 
 

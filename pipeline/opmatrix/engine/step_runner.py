@@ -265,6 +265,7 @@ class StepRunner(Runner):
                     log=log,
                     seconds=step.seconds,
                     megabytes=step.megabytes,
+                    written=step.written,
                     environment={JOBS: str(taken), **self._environment(task)},
                 )
         except (OpmatrixError, OSError) as error:

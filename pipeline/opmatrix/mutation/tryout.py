@@ -108,9 +108,10 @@ class Bench:
 
     def _tried(self, ending: Ending, log: Path, said: Path, seconds: int) -> Tried:
         late = ending.stopped == "time" or ending.status == -signal.SIGXCPU
-        if ending.done or late or ending.stopped == "memory":
+        if ending.done or late or ending.stopped in ("memory", "written"):
             why = f"took more than {seconds} CPU seconds" if late else ""
-            why = why or (f"took more than {self.limits.megabytes:g} MB of memory" if ending.stopped else "")
+            died = death_message(ending, seconds=seconds, megabytes=self.limits.megabytes)
+            why = why or ("" if ending.done else died.removesuffix(" and was stopped"))
             return Tried(passed=ending.done, stopped=not ending.done, why=why, cpu=ending.cpu)
         output = read_output(log)
         if signal.SIGXCPU.name in output:  # a process of its own that the gate started ran into the limit

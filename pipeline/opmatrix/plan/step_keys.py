@@ -33,7 +33,7 @@ from opmatrix.matrix.cells import Cell, Choice, unshipped_rows
 from opmatrix.project.paths import DATA_SET, PACKAGE, Paths
 from opmatrix.project.settings import Versions
 from opmatrix.spec import Lowering, OpSpec, as_data, shape_of
-from opmatrix.step import CheckKey, Config, Fingerprint, Server, Step, cell_step_name
+from opmatrix.step import WRITTEN, CheckKey, Config, Fingerprint, Server, Step, cell_step_name
 from opmatrix.toolchain import third_party_headers
 from opmatrix.toolchain.find_tools import Toolchain
 from opmatrix.version import minor
@@ -56,6 +56,7 @@ class Plan:
     choice: Choice = Choice()  # noqa: RUF009 - it is frozen
     seconds: float = 300
     megabytes: float = 8000
+    written: float = WRITTEN
 
     @cached_property
     def header_files(self) -> tuple[Path, ...]:
@@ -453,6 +454,7 @@ def make_step(
         verdict=str(verdict) if verdict else None,
         seconds=seconds or plan.seconds,
         megabytes=plan.megabytes,
+        written=plan.written,
     )
 
 

@@ -5,6 +5,7 @@ Imports no framework, runs nothing.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -136,7 +137,7 @@ def _environment(plan: Plan, name: str) -> Step:
     """Install another torch or ONNX Runtime in an environment of its own."""
     layout = plan.layout
     packages = (*_EXPORTING, "numpy", "hypothesis") if name.startswith("torch") else _VERIFYING
-    return make_step(
+    made = make_step(
         plan,
         "environment",
         name,
@@ -145,6 +146,7 @@ def _environment(plan: Plan, name: str) -> Step:
         writes=[*(layout.installed_version(name, package) for package in packages), layout.installed_packages(name)],
         seconds=_INSTALLING,
     )
+    return replace(made, written=math.inf)
 
 
 def _probes(plan: Plan) -> Iterator[Step]:

@@ -30,6 +30,7 @@ from opmatrix.matrix.cells import (
     why_unsupported,
 )
 from opmatrix.project.paths import Paths
+from opmatrix.step import WRITTEN
 from opmatrix.version import minor
 
 
@@ -117,6 +118,11 @@ def step_megabytes(paths: Paths) -> float:
     """Return the memory limit of a step: [tool.opmatrix.limits] megabytes, else half of the machine's memory."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return _limit(paths, "megabytes", memory // 2_000_000)
+
+
+def step_written(paths: Paths) -> float:
+    """Return how many megabytes a step may write: [tool.opmatrix.limits] written, else WRITTEN."""
+    return _limit(paths, "written", WRITTEN)
 
 
 def _limit(paths: Paths, name: str, default: float) -> float:
