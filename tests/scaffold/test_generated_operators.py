@@ -78,7 +78,7 @@ def test_each_node_is_refused_or_compiles(library: int, tmp_path: Path) -> None:
 KINDS = [
     "my::k16(Tensor x, int self, int out) -> Tensor",  # a handed example of issue 33
     "my::bytes(Tensor count, int text=-9223372036854775808, str strings='a\"b??/\\\\') -> Tensor",
-    "my::strings(Tensor create_kernel_v2, float errno=1e-46, str compute='%s') -> Tensor",
+    "my::strings(Tensor create_kernel_v2, float errno=1e-46, str run='%s') -> Tensor",
     "my::math(Tensor std, int double, bool context=True) -> (Tensor, Tensor)",
     "my::text(Tensor(a!) stack, Scalar TensorView=2) -> Tensor(a!)",
 ]

@@ -63,10 +63,18 @@ class ReferenceRun:
         defaults = {a.name: as_float32(a, a.default) for a in spec.attributes if a.optional or a.default is not None}
         declared = {onnx_name(a): a for a in spec.attributes}
 
-        def _run(_: OpRun, *inputs: Array | None, **attributes: Any) -> tuple[Array, ...]:
+        def _load_attributes(node: Any) -> None:
+            """Keep attributes apart: onnx sets them at the node, where one named "run" would replace its method."""
+            node.apart, node.attributes_names_, node.has_linked_attribute = {}, set(), False
+            if any(a.ref_attr_name for a in node.onnx_node.attribute):
+                OpRun._load_attributes(node)
+            else:
+                node.apart = {a.name: node._extract_attribute_value(a) for a in node.onnx_node.attribute}
+
+        def _run(node: Any, /, *inputs: Array | None, **linked: Any) -> tuple[Array, ...]:
             given = {
                 declared[n].name: _as_declared(declared[n], v)
-                for n, v in attributes.items()
+                for n, v in (node.apart | linked).items()
                 if n in declared and v is not None
             }
             taken, values = tuple(arguments(spec, _as_in_torch(spec, inputs))), defaults | given
@@ -77,7 +85,8 @@ class ReferenceRun:
             found_here = reference(taken, values, precision=self.precision if own else "declared dtype")
             return _as_in_node(spec, found_here)
 
-        return type(spec.onnx.op_type, (OpRun,), {"op_domain": spec.onnx.domain, "op_schema": None, "_run": _run})
+        own_methods = {"_run": _run, "_load_attributes": _load_attributes}
+        return type(spec.onnx.op_type, (OpRun,), {"op_domain": spec.onnx.domain, "op_schema": None, **own_methods})
 
 
 def _as_in_torch(spec: OpSpec, inputs: Sequence[Array | None]) -> list[Array | None]:
