@@ -288,7 +288,8 @@ def test_an_argument_that_python_needs_by_a_name_in_use_is_refused(name: str) ->
 
 
 @pytest.mark.parametrize(
-    "name", ["compile", "torch", "lambda", "std", "declaration", "double", "int", "run", "fail", "from_stack"]
+    "name",
+    ["compile", "torch", "lambda", "std", "declaration", "double", "int", "run", "fail", "from_stack", "offsetof"],
 )
 def test_an_operator_whose_name_is_reserved_gets_another(name: str) -> None:
     spec = from_schema(f"my::{name}(Tensor x) -> Tensor", domain="my.domain").spec

@@ -102,7 +102,10 @@ def operator_name(name: str, used: Set[str] = frozenset()) -> str:
 
 
 # Macros of C's headers in lower case; a name in capitals, or one that C++ reserves, may be another one.
-_MACROS = ("assert", "errno", "stdin", "stdout", "stderr", "unix", "linux", "i386", "major", "minor", "makedev")
+_MACROS = (
+    "assert", "errno", "stdin", "stdout", "stderr", "unix", "linux", "i386", "major", "minor", "makedev", "offsetof",
+    "va_arg", "va_copy", "va_end", "va_start", "setjmp", "signbit",
+)  # fmt: skip
 
 
 def is_variable(name: str) -> bool:
