@@ -15,6 +15,7 @@ from opmatrix.engine.server_pool import Pool
 from opmatrix.model_check import finding
 from opmatrix.model_check.arguments import CheckRequest
 from opmatrix.model_check.check_parts import PartCall, Result
+from opmatrix.model_check.outcome import judge
 from opmatrix.model_check.print_findings import FindingPrinter
 from opmatrix.project.paths import Paths
 
@@ -72,15 +73,27 @@ def test_a_part_without_an_answer_is_a_failure(
 
 
 @pytest.mark.parametrize(
-    ("part", "stopped", "mark"),
+    ("part", "ours", "mark"),
     [
+        (PartCall(name="compare"), False, "note"),  # a limit, or a crash in what the comparison computes more
         (PartCall(name="compare"), True, "note"),
-        (PartCall(name="compare"), False, "wrong"),  # a crash
-        (PartCall(name="compare", options=("--own",)), True, "wrong"),  # of a kernel of the project
-        (PartCall(name="run"), True, "wrong"),
+        (PartCall(name="compare", options=("--own",)), False, "wrong"),  # of a kernel of the project
+        (PartCall(name="compare", options=("--own",)), True, "note"),
+        (PartCall(name="run"), False, "wrong"),
+        (PartCall(name="run"), True, "note"),
+        (PartCall(name="read"), True, "note"),
     ],
 )
-def test_a_limit_of_the_comparison_is_no_fault_of_the_model(part: PartCall, stopped: bool, mark: str) -> None:
-    (found,) = _deaths(Result(died="did not end within 4 s and was stopped", stopped=stopped), part)
+def test_a_death_of_the_comparison_or_of_opmatrix_is_no_fault_of_the_model(
+    part: PartCall, ours: bool, mark: str
+) -> None:
+    (found,) = _deaths(Result(died="did not end within 4 s and was stopped", ours=ours), part)
     assert found.mark == mark and "the process did not end within 4 s" in found.text
+    assert judge([found], {})[0] == ("wrong" if mark == "wrong" else "unknown")
     assert _deaths(Result(), part) == []
+
+
+def test_a_model_that_opmatrix_cannot_check_is_unknown() -> None:
+    """A check without a result fails, but the model does not."""
+    found = finding.note("agrees", "opmatrix fails in check-read: the process failed: KeyError: 'a'")
+    assert judge([found, finding.wrong("check", "nothing was checked")], {}) == ("unknown", found.text)

@@ -226,16 +226,17 @@ class ModelChecks:
         arguments = [f"check-{part}", model, "--into", str(folder), *options]
         ending = self._run(arguments, log, server)
         died = "" if ending.done else self._failure(ending, log, arguments)
+        ours = ending.done or not self._death(ending)
         try:
             findings, known = finding.read(path)
         except (FileNotFoundError, ValueError):
             died = died or self._described("left no answer", log, arguments)
-            return Result(died=died, stopped=bool(ending.stopped))
+            return Result(died=died, ours=ours)
         if error := known.get("error"):
             raise UsageError(error)
         if not findings and not known.get("cells"):
             died = died or self._described("answered nothing", log, arguments)
-        return Result(findings=findings, known=known, died=died)
+        return Result(findings=findings, known=known, died=died, ours=ours)
 
     def _run(self, arguments: Sequence[str], log: Path, server: str | None = None) -> Ending:
         return self._pool.run(
@@ -244,8 +245,11 @@ class ModelChecks:
 
     def _failure(self, ending: Ending, log: Path, arguments: Sequence[str] = ()) -> str:
         """Return how a process failed, its log, and the command that runs it again."""
-        died = death_message(ending, seconds=self._seconds, megabytes=self._megabytes)
+        died = self._death(ending)
         return self._described(died or f"failed: {''.join(read_output(log).splitlines()[-1:])}", log, arguments)
+
+    def _death(self, ending: Ending) -> str:
+        return death_message(ending, seconds=self._seconds, megabytes=self._megabytes)
 
     def _described(self, how: str, log: Path, arguments: Sequence[str]) -> str:
         command = shlex.join(["python", "-m", "opmatrix", *arguments])
@@ -259,10 +263,12 @@ class ModelChecks:
 
 
 def _deaths(result: Result, part: PartCall) -> list[Finding]:
-    """Return that a part died, if it did. The comparison of standard nodes computes more than the model, in Python: a
-    limit that stops it says nothing about the model."""
+    """Return that a part died, if it did. An exception of opmatrix says nothing about the model, and neither does the
+    comparison of standard nodes, which computes more than the model, in Python."""
     if not result.died:
         return []
-    if part.name == "compare" and result.stopped and "--own" not in part.options:
+    if result.ours:
+        return [finding.note("agrees", f"opmatrix fails in check-{part.name}: the process {result.died}")]
+    if part.name == "compare" and "--own" not in part.options:
         return [finding.note("agrees", f"the nodes are not compared: the process {result.died}")]
     return [finding.wrong(_QUESTIONS[part.name], f"the process {result.died}")]

@@ -43,7 +43,7 @@ def parse(model: str, options: Mapping[str, Any], folder: Path, *, torch: Callab
     left_out: tuple[str, ...] = ()
     if is_file := path.exists() or not colon:
         _require_file(path, model)
-        model, stem = str(path.resolve()), path.stem
+        model, stem = str(path.absolute()), path.stem  # a link may have its data next to it, its target elsewhere
     else:
         if source.endswith(".py") and not (folder / source).is_file():
             raise UsageError(f"there is no file {source!r}, so no function {function!r} in it")

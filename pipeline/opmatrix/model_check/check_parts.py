@@ -32,12 +32,13 @@ class Link:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """What a part wrote, and how it died. A `Link` that failed has died. `stopped`: at a limit of time or memory."""
+    """What a part wrote, and how it died. A `Link` that failed has died. `ours`: by an exception of opmatrix, which
+    says nothing about the model."""
 
     findings: Sequence[Finding] = ()
     known: Mapping[str, Any] = field(default_factory=dict)
     died: str = ""
-    stopped: bool = False
+    ours: bool = False
 
     def wrong(self) -> set[str]:
         return {f.question for f in self.findings if f.mark == "wrong"}

@@ -18,6 +18,7 @@ from opmatrix.declaration.variadic_outputs import count, counter, reason, sure_i
 from opmatrix.errors import did_you_mean, many
 from opmatrix.lowering.graph import qualified
 from opmatrix.model_check import finding
+from opmatrix.model_check.external_data import is_external
 from opmatrix.model_check.finding import Finding
 from opmatrix.model_check.graph_walk import domain_of, node_label, nodes, opsets, spec_of
 from opmatrix.model_check.import_faults import NodeFault, import_faults, onnx_schemas, unknown_overload
@@ -39,11 +40,6 @@ RANDOM = frozenset(
 def declared_operators(paths: Paths) -> Declared:
     """Return the operators of the project, read once in a process."""
     return read_operators(paths)
-
-
-def is_external(tensor: TensorProto) -> bool:
-    """Return whether the values of a tensor are in another file, which a model may be read without."""
-    return bool(tensor.data_location == TensorProto.EXTERNAL)
 
 
 def random_nodes(model: ModelProto) -> Iterator[NodeProto]:

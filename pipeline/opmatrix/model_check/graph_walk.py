@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto
+from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto
 
 from opmatrix.lowering.graph import STANDARD, qualified
 from opmatrix.spec import OpSpec
@@ -48,6 +48,16 @@ def subgraphs(node: NodeProto) -> Iterator[GraphProto]:
         if attribute.HasField("g"):
             yield attribute.g
         yield from attribute.graphs
+
+
+def tensors(model: ModelProto) -> Iterator[TensorProto]:
+    """Yield the constants of the graph, its subgraphs and the model's functions."""
+    yield from model.graph.initializer
+    for node in nodes(model):
+        for graph in subgraphs(node):
+            yield from graph.initializer
+        for attribute in node.attribute:
+            yield from (attribute.t, *attribute.tensors) if attribute.HasField("t") else attribute.tensors
 
 
 def captured(node: NodeProto) -> set[str]:

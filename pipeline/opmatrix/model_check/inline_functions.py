@@ -1,7 +1,7 @@
-"""Put the nodes of a model's functions in place of their calls, as ONNX Runtime does. Imports onnx alone.
+"""Put the nodes of a model's functions in place of their calls, as ONNX Runtime does, and repair what it does.
 
 Each node is then checked, compared and named by itself, with the attributes and inputs of its call. onnx's own inliner
-(1.23) ignores the defaults of attributes, and its nodes do not show which call they are from.
+(1.23) ignores the defaults of attributes, and its nodes do not show which call they are from. Imports onnx alone.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from onnx import AttributeProto, FunctionProto, ModelProto, NodeProto, defs, hel
 from opmatrix.errors import VerifyError
 from opmatrix.lowering.graph import qualified
 from opmatrix.model_check.graph_walk import ORIGIN, domain_of, node_label, spec_of, subgraphs, value_names
+from opmatrix.model_check.repair_graph import make_dense, needs_repair, repair
 from opmatrix.spec import OpSpec
 
 MOST_NODES = 100_000  # of all calls together: functions that call each other twice make 2 ** depth
@@ -32,8 +33,8 @@ class CycleError(InlineError):
 
 @dataclass(frozen=True, kw_only=True)
 class Inlined:
-    """`model` has no functions, and imports the domains that the called ones import as well. `original` is the model
-    that was given, `calls` counts the calls of each function."""
+    """`model` has no functions, imports the domains that the called ones import as well, and is repaired. `original` is
+    the model that was given, `calls` counts the calls of each function."""
 
     model: ModelProto
     original: ModelProto
@@ -47,12 +48,13 @@ class Inlined:
         return [name for name in names if name not in self.calls]
 
     @property
-    def with_called(self) -> ModelProto:
-        """The model with no functions but those that are called."""
-        if not self.uncalled:
+    def to_check(self) -> ModelProto:
+        """The model for onnx.checker: with no functions but those that are called, and no sparse initializers."""
+        if not self.uncalled and not self.original.graph.sparse_initializer:
             return self.original
         made = ModelProto()
         made.CopyFrom(self.original)
+        make_dense(made.graph)
         del made.functions[:]
         made.functions.extend(self.called)
         return made
@@ -65,11 +67,11 @@ def function_name(found: FunctionProto | NodeProto) -> str:
 
 
 def inline(model: ModelProto, operators: Sequence[OpSpec]) -> Inlined:
-    """Return the model with the nodes of its functions in place of their calls. Raises InlineError.
+    """Return the model, repaired, with the nodes of its functions in place of their calls. Raises InlineError.
 
     A node of ONNX or of one of the `operators` calls no function: ONNX Runtime takes their kernels.
     """
-    if not model.functions:
+    if not model.functions and not needs_repair(model.graph):
         return Inlined(model=model, original=model, calls={})
     made = ModelProto()
     made.CopyFrom(model)
@@ -82,6 +84,7 @@ def inline(model: ModelProto, operators: Sequence[OpSpec]) -> Inlined:
         if domain_of(opset) not in imported:
             imported.add(domain_of(opset))
             made.opset_import.append(opset)
+    repair(made.graph)
     return Inlined(model=made, original=model, called=called, calls=inliner.calls)
 
 

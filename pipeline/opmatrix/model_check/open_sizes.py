@@ -15,7 +15,7 @@ from itertools import islice
 from onnx import ModelProto, TensorProto, ValueInfoProto
 
 from opmatrix.declaration.size_expressions import Size, Term, evaluate, parse, terms
-from opmatrix.model_check.custom_nodes import is_external
+from opmatrix.model_check.external_data import is_external
 from opmatrix.testdata.onnx_dataset import to_array
 
 Sizes = Mapping[str, int]

@@ -16,7 +16,7 @@ OUTCOMES: tuple[Outcome, ...] = ("right", "wrong", "disagree", "unknown", "unsup
 
 def judge(findings: Sequence[Finding], known: Mapping[str, Any]) -> tuple[Outcome, str]:
     """Return the outcome and its reason. `known`: what the parts of the check wrote beside their findings."""
-    wrong = [f for f in findings if f.mark == "wrong"]
+    wrong = [f for f in findings if f.mark == "wrong" and f.question != "check"]  # which concerns opmatrix
     notes = [f for f in findings if f.mark == "note"]
     if wrong:
         if known.get("missing") and all(f.question == "runs" for f in wrong):

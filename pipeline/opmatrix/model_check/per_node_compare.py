@@ -7,6 +7,7 @@ differs: the nodes after it compute correctly from wrong inputs. Of a standard n
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,10 +17,11 @@ import numpy as np
 from google.protobuf.message import EncodeError  # type: ignore[import-untyped]  # protobuf has no annotations
 from onnx import ModelProto, NodeProto, ValueInfoProto, helper, numpy_helper
 
-from opmatrix.errors import VerifyError
+from opmatrix.errors import VerifyError, one_line
 from opmatrix.files import write_bytes
 from opmatrix.model_check import finding
 from opmatrix.model_check.custom_nodes import random_nodes
+from opmatrix.model_check.external_data import is_readable
 from opmatrix.model_check.finding import Finding
 from opmatrix.model_check.float64_judge import Difference, Judgement, judge
 from opmatrix.model_check.graph_walk import captured, node_label, walk
@@ -27,7 +29,7 @@ from opmatrix.model_check.one_node import for_reference, one_node
 from opmatrix.model_check.run_model import PLAIN, compare_value
 from opmatrix.model_check.type_text import format_range
 from opmatrix.ort_checks.reference_evaluator import ReferenceRun
-from opmatrix.ort_checks.sessions import OrtSessions, call
+from opmatrix.ort_checks.sessions import OrtSessions, RefusedError, call
 from opmatrix.project.paths import DATA_SET
 from opmatrix.spec import OpSpec, Tolerance
 from opmatrix.testdata import onnx_dataset
@@ -90,24 +92,46 @@ def compare_nodes(
 
     With `own`, only those of `operators`, and those that have such a node in a subgraph.
     """
-    constants = {i.name: onnx_dataset.to_array(i) for i in model.graph.initializer}
+    constants = {i.name: onnx_dataset.to_array(i) for i in model.graph.initializer if is_readable(i)}
     outside = {*constants, *fed, ""}
     random = [id(node) for node in random_nodes(model)]
     nodes = [node for node in model.graph.node if not own or _has_operator(node, operators)]
     for start in range(0, len(nodes), BATCH):
         batch = nodes[start : start + BATCH]
         wanted = {name for node in batch for name in (*node.input, *captured(node), *node.output)} - outside
-        values = {**constants, **fed, **inner_values(model, sorted(wanted), fed, runtime)}
+        found, lacking = _available_values(model, sorted(wanted), fed, runtime)
+        values = {**constants, **fed, **found}
         for node in batch:
-            drawn = any(id(inner) in random for inner in walk([node]))
-            yield NodeComparison(node=node, inputs={}) if drawn else _compare(node, values, model, operators, limits)
+            needed = (*node.input, *sorted(captured(node)), *node.output)
+            if any(id(inner) in random for inner in walk([node])):
+                yield NodeComparison(node=node, inputs={})
+            elif why := next((f"ONNX Runtime gives no {n!r}: {lacking[n]}" for n in needed if n in lacking), ""):
+                yield NodeComparison(node=node, inputs={}, skipped=why)
+            else:
+                yield _compare(node, values, model, operators, limits)
+
+
+def _available_values(
+    model: ModelProto, wanted: Sequence[str], fed: Mapping[str, Array], runtime: OrtSessions
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return inner values, and why ONNX Runtime does not give the others, such as texts that are not UTF-8."""
+    try:
+        return inner_values(model, wanted, fed, runtime), {}
+    except RefusedError as error:
+        if len(wanted) == 1:
+            return {}, {wanted[0]: str(error)}
+    half = len(wanted) // 2
+    (first, lacking), (second, more) = (
+        _available_values(model, part, fed, runtime) for part in (wanted[:half], wanted[half:])
+    )
+    return first | second, lacking | more
 
 
 def inner_values(
     model: ModelProto, wanted: Sequence[str], fed: Mapping[str, Array], runtime: OrtSessions
 ) -> dict[str, Any]:
     """Return inner values from ONNX Runtime without optimisation, since a fused node would hide them. Raises
-    VerifyError."""
+    VerifyError, RefusedError where ONNX Runtime gives them not."""
     if not wanted:
         return {}
     widened = ModelProto()
@@ -138,6 +162,16 @@ def differs_inlined(
             return
 
 
+def passed_through(
+    model: ModelProto, fed: Mapping[str, Array], runtime: OrtSessions, limits: Mapping[str, Tolerance]
+) -> Iterator[Comparison]:
+    """Yield the comparison of each output that no node makes, but that is an input or a constant."""
+    known = {i.name: onnx_dataset.to_array(i) for i in model.graph.initializer if is_readable(i)} | dict(fed)
+    names = [o.name for o in model.graph.output if o.name in known]
+    for name, value in inner_values(model, names, fed, runtime).items():
+        yield compare_value(name, value, known[name], limits)
+
+
 def _compare(
     node: NodeProto, values: Mapping[str, Any], model: ModelProto, operators: Operators, limits: Mapping[str, Tolerance]
 ) -> NodeComparison:
@@ -145,23 +179,37 @@ def _compare(
     if node.op_type == "Constant":
         return NodeComparison(node=node, inputs=taken)
     try:
-        expected, judged_in = _evaluate(node, taken, model, operators)
+        return _compared(node, taken, values, model, operators, limits)
     except VerifyError as error:
         return NodeComparison(node=node, inputs=taken, skipped=str(error))
+    except Exception as error:  # of this code: it says nothing about the node, and the others are compared
+        traceback.print_exc()
+        why = f"opmatrix cannot compare it: {type(error).__name__}: {one_line(error)}"
+        return NodeComparison(node=node, inputs=taken, skipped=why)
+
+
+def _compared(
+    node: NodeProto,
+    taken: Mapping[str, Any],
+    values: Mapping[str, Any],
+    model: ModelProto,
+    operators: Operators,
+    limits: Mapping[str, Tolerance],
+) -> NodeComparison:
+    """Return the comparison with the reference. Raises VerifyError where there is none, or it fails."""
+    evaluated, judged_in = _evaluate(node, taken, model, operators)
+    expected = {name: want if isinstance(want, list | dict) else _as_array(want) for name, want in evaluated.items()}
     several = len(node.output) > 1
+    arrays = {name: want for name, want in expected.items() if not isinstance(want, list | dict)}
     found = [
-        replace(
-            compare_value(name, values[name], np.asarray(want), limits), subject=f"output {name!r}: " if several else ""
-        )
-        for name, want in expected.items()
-        if not isinstance(want, list | dict)
+        replace(compare_value(name, values[name], want, limits), subject=f"output {name!r}: " if several else "")
+        for name, want in arrays.items()
     ]
     if not found:
         return NodeComparison(node=node, inputs=taken)
     worst = max(found, key=lambda c: (bool(c.problem), c.tolerance_used))
     judgement = None
     if not worst.ok and not _has_operator(node, operators):
-        arrays = {name: np.asarray(want) for name, want in expected.items() if not isinstance(want, list | dict)}
         actual = {name: values[name] for name in arrays}
         judgement = judge(
             Difference(node=node, model=model, taken=taken, actual=actual, expected=arrays, limits=limits)
@@ -169,6 +217,12 @@ def _compare(
     return NodeComparison(
         node=node, inputs=taken, expected=expected, comparison=worst, judged_in=judged_in, judgement=judgement
     )
+
+
+def _as_array(value: Any) -> Array:
+    """Return a value as an array, texts as objects, as ONNX Runtime has them."""
+    array = np.asarray(value)
+    return array.astype(object) if array.dtype.kind in "US" else array
 
 
 def _has_operator(node: NodeProto, operators: Operators) -> bool:

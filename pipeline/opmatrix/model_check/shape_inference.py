@@ -18,12 +18,20 @@ from opmatrix.model_check import finding
 from opmatrix.model_check.finding import Finding
 from opmatrix.model_check.graph_walk import node_label
 from opmatrix.model_check.open_sizes import dims, open_symbols
+from opmatrix.model_check.repair_graph import is_sorted
 from opmatrix.model_check.type_text import format_type
 from opmatrix.spec import OpSpec
 
 QUESTION = "types and shapes"
 _VECTOR = 1 << 18  # elements of a vector whose values are propagated
 _ERRORS = (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, ValueError)
+
+# What the checker says of models that ONNX Runtime reads, as of a link among the files, and why.
+_READ_BY_ORT = {
+    "not compatible with the version imported by model": "ONNX Runtime takes that of the model; only dtypes differ",
+    "must be topologically sorted": "ONNX Runtime sorts the nodes of a graph, but not those of a branch or a function",
+    "TensorProto ( tensor name:": "ONNX Runtime reads every file within the folder of the model",
+}
 
 
 def schemas(operators: Sequence[OpSpec], imported: Mapping[str, int]) -> tuple[defs.OpSchema, ...]:
@@ -47,6 +55,13 @@ def checker_findings(model: ModelProto, path: Path | None, found: Sequence[defs.
             onnx.checker.check_model(str(path) if path and external else model, full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
         text = f"onnx.checker refuses the model: {_short(error).rstrip('.')}"
+        if _in_function_body(error):
+            yield finding.note(QUESTION, f"{text}. ONNX Runtime may read it")
+            return
+        if reads := next((why for words, why in _READ_BY_ORT.items() if words in text), ""):
+            in_graph = "topologically sorted" not in text or not is_sorted(model.graph.node)
+            yield finding.note(QUESTION, f"{text}. {reads}") if in_graph else finding.wrong(QUESTION, text)
+            return
         missing = "Field 'shape'" in text
         if _in_function_body(error):
             yield finding.note(QUESTION, f"{text}. ONNX Runtime may read it")

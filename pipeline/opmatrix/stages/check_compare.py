@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-import onnx
-
-from opmatrix.errors import OpmatrixError
+from opmatrix.errors import OpmatrixError, many, one_line
 from opmatrix.model_check import finding, first_wrong_node
 from opmatrix.model_check.against import first_change
 from opmatrix.model_check.arguments import parse_shapes
 from opmatrix.model_check.custom_nodes import declared_operators, used_operators
 from opmatrix.model_check.default_tolerances import tolerances
-from opmatrix.model_check.first_wrong_node import AGREES, QUESTION, first_wrong
+from opmatrix.model_check.external_data import load
+from opmatrix.model_check.first_wrong_node import AGREES, first_wrong
 from opmatrix.model_check.inline_functions import inline, or_as_it_is
 from opmatrix.model_check.model_inputs import find_inputs
-from opmatrix.model_check.per_node_compare import NodeComparison, compare_nodes, differs_inlined, write_one_node
+from opmatrix.model_check.per_node_compare import (
+    NodeComparison,
+    compare_nodes,
+    differs_inlined,
+    passed_through,
+    write_one_node,
+)
 from opmatrix.ort_checks.sessions import OrtSessions
 from opmatrix.project.paths import Paths
 from opmatrix.spec import OpSpec
+from opmatrix.testdata.compare import Comparison
 from opmatrix.testdata.numpy_reference import Reference
 
 PART = "compare.json"
@@ -41,12 +48,13 @@ def run(
 ) -> None:
     """Write the findings. `differs`: the outputs are not the expected ones. `own`: compare only the nodes of this
     project's operators."""
-    original = onnx.load_model(model)
     declared = [o.spec for o in declared_operators(layout).operators]
     specs: Sequence[OpSpec] = ()
     alone: Path | None = None
     nodes: list[NodeComparison] = []
+    passed: list[Comparison] = []
     try:
+        original = load(model)
         proto = inline(original, declared).model
         specs = used_operators(proto, declared)
         fed = find_inputs(proto, model, inputs, specs, parse_shapes(shapes))
@@ -56,23 +64,28 @@ def run(
         wrong = first_wrong(nodes, differs=differs)
         changed = None
         if against and not wrong:
-            before = or_as_it_is(onnx.load_model(against), declared)
+            before = or_as_it_is(load(against), declared)
             changed = first_change(proto, before, fed.inputs, runtime, limits, name=against.name)
         alone = write_one_node(wrong, proto, into / "first_node") if wrong else None
         findings = list(first_wrong_node.findings(nodes, specs, differs=differs and not changed, own=own))
         findings = [changed, *findings] if changed else findings
         if original.functions:
             findings += differs_inlined(str(model), proto, fed.inputs, runtime, limits)
+        passed = list(passed_through(proto, fed.inputs, runtime, limits))
+        findings += [finding.wrong(AGREES, f"not with the value of that name: {c}") for c in passed if not c.ok]
+        if not proto.graph.node:
+            findings.append(finding.ok(AGREES, f"with the values of their names: {many(len(passed), 'output')}"))
     except OpmatrixError as error:
-        if differs or own:
-            findings = [finding.wrong(QUESTION, f"cannot be found: {error}")]
-        else:  # nothing is known to be wrong in the model
-            findings = [finding.note(AGREES, f"the nodes cannot be compared: {error}")]
+        findings = [finding.note(AGREES, f"the nodes cannot be compared: {error}")]
+    except Exception as error:  # of this code, or of onnx's: it says nothing about the model
+        traceback.print_exc()
+        why = f"opmatrix fails with {type(error).__name__}: {one_line(error)}"
+        findings = [finding.note(AGREES, f"the nodes cannot be compared: {why}")]
     finding.write(
         into / PART,
         findings,
         alone=str(alone or ""),
-        judged=sum(n.comparison is not None for n in nodes),
+        judged=sum(n.comparison is not None for n in nodes) + len(passed),
         skipped=sum(bool(n.skipped) for n in nodes),
         disputed=sum(n.differs and not n.wrong for n in nodes),
     )

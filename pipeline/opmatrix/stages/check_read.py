@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -24,6 +23,7 @@ from opmatrix.model_check.custom_nodes import (
     node_findings,
     used_operators,
 )
+from opmatrix.model_check.external_data import external_data_findings, text_findings
 from opmatrix.model_check.finding import Finding
 from opmatrix.model_check.graph_walk import node_label, nodes, opsets
 from opmatrix.model_check.inline_functions import CycleError, Inlined, InlineError, inline, or_as_it_is
@@ -76,8 +76,8 @@ def _read(path: Path) -> ModelProto:
         found = onnx.load_model(path, load_external_data=False)
     except (DecodeError, OSError) as error:
         raise NoModelError(f"{path}: no ONNX model: {error}") from error
-    if not found.graph.node or not found.ir_version:
-        raise NoModelError(f"{path}: no ONNX model, or one without a node")
+    if not found.ir_version or not (found.graph.node or found.graph.output):
+        raise NoModelError(f"{path}: no ONNX model, or one without nodes and outputs")
     return found
 
 
@@ -122,14 +122,18 @@ def _of_nodes(
     if libraries:
         yield from _foreign(proto, theirs, libraries)
     yield from needed.findings
-    external = list(_external_data(proto, path))
+    yield from text_findings(proto)
+    if sparse := [tensor.values.name for tensor in inlined.original.graph.sparse_initializer]:
+        text = f"the constants {', '.join(map(repr, sparse[:5]))} are sparse, which the operators of ONNX do not take"
+        yield finding.note("nodes", f"{text}. ONNX Runtime makes them dense")
+    external = list(external_data_findings(proto, path))
     yield from external
     faulty = {node_label(node) for group in faults.values() for node in group}
     found = schemas(used_operators(proto, specs), opsets(proto))
     types = list(inference_findings(proto, found, faulty=faulty, builtin=known))
     # The checker of onnx would only repeat what is already wrong.
     if all(f.mark != "wrong" for f in (*of_nodes, *external, *types)):
-        yield from checker_findings(inlined.with_called, path, found)
+        yield from checker_findings(inlined.to_check, path, found)
     yield from types
 
 
@@ -147,16 +151,3 @@ def _foreign(proto: ModelProto, operators: Builtin, libraries: Sequence[Path]) -
 def builtin() -> set[tuple[str, str]]:
     """Return the operators that ONNX Runtime itself has."""
     return {(s.domain, s.name) for s in _state.get_all_operator_schema()}
-
-
-def _external_data(proto: ModelProto, path: Path) -> Iterator[Finding]:
-    """Yield the first missing file of external data."""
-    for tensor in proto.graph.initializer:
-        place = next((e.value for e in tensor.external_data if e.key == "location"), "")
-        if place and not os.path.isfile(path.parent / place):  # noqa: PTH113 - Path.is_file raises for a long name
-            yield finding.wrong(
-                "nodes",
-                f"the numbers of {tensor.name!r} are in {place!r}, which is not next to the model",
-                "Copy it along with the model, or save the model with its data within",
-            )
-            return
