@@ -10,7 +10,7 @@ from itertools import chain, count
 
 from opmatrix.declaration import validation
 from opmatrix.declaration.torch_signature import ONNX_DOMAINS, dtype_of, is_required
-from opmatrix.declaration.validation.operator import CPP_KEYWORDS
+from opmatrix.declaration.validation.operator import CPP_KEYWORDS, MACROS
 from opmatrix.declaration.variadic_outputs import sure_inputs
 from opmatrix.errors import UsageError
 from opmatrix.spec import AttributeKind, AttributeValue, DType, Input, Model, OpSpec, Output, SameAs, Tolerance
@@ -101,16 +101,9 @@ def operator_name(name: str, used: Set[str] = frozenset()) -> str:
     return found if is_variable(found) and not is_reserved(found) and found not in used else f"{found}_op"
 
 
-# Macros of C's headers in lower case; a name in capitals, or one that C++ reserves, may be another one.
-_MACROS = (
-    "assert", "errno", "stdin", "stdout", "stderr", "unix", "linux", "i386", "major", "minor", "makedev", "offsetof",
-    "va_arg", "va_copy", "va_end", "va_start", "setjmp", "signbit",
-)  # fmt: skip
-
-
 def is_variable(name: str) -> bool:
     """Return whether a name can be that of a variable in C++ and in Python: an identifier, no keyword and no macro."""
-    macro = name in _MACROS or "__" in name or re.fullmatch(r"_[A-Z]\w*|[A-Z][A-Z0-9_]+", name)
+    macro = name in MACROS or "__" in name or re.fullmatch(r"_[A-Z]\w*|[A-Z][A-Z0-9_]+", name)
     return (
         name.isascii()
         and name.isidentifier()

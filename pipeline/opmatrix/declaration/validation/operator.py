@@ -94,6 +94,12 @@ CPP_KEYWORDS = frozenset(
     """.split()  # noqa: SIM905 - a list of 97 strings is no easier to read
 )
 
+# Macros of C's headers in lower case; a name in capitals, or one that C++ reserves, may be another one.
+MACROS = (
+    "assert", "errno", "stdin", "stdout", "stderr", "unix", "linux", "i386", "major", "minor", "makedev", "offsetof",
+    "va_arg", "va_copy", "va_end", "va_start", "setjmp", "signbit",
+)  # fmt: skip
+
 
 def declaration(spec: OpSpec, folder: str) -> Iterator[Mistake]:
     """Yield the mistakes of a declaration whose field types are correct."""
@@ -114,8 +120,8 @@ def declaration(spec: OpSpec, folder: str) -> Iterator[Mistake]:
         yield Mistake("name", f"found {spec.name!r}, allowed: the folder's name {folder!r}")
     if meaning := next((m for m, names in RESERVED.items() if spec.name in names), None):
         yield Mistake("name", f"found {spec.name!r}, which is {meaning}; choose another name")
-    elif keyword.iskeyword(spec.name) or spec.name in CPP_KEYWORDS:
-        yield Mistake("name", f"found {spec.name!r}, a keyword of C++ or Python; choose another name")
+    elif keyword.iskeyword(spec.name) or spec.name in CPP_KEYWORDS or spec.name in MACROS:
+        yield Mistake("name", f"found {spec.name!r}, a keyword of C++ or Python, or a macro; choose another name")
 
 
 def _names(spec: OpSpec) -> Iterator[Mistake]:
