@@ -89,7 +89,7 @@ def test_generated_inputs_that_are_refused_have_a_remedy(project: Project) -> No
     [
         ("none.onnx", "there is no file 'none.onnx'"),
         ("text.onnx", "text.onnx: no ONNX model"),
-        ("empty.onnx", "empty.onnx: no ONNX model, or one without a node"),
+        ("empty.onnx", "empty.onnx: no ONNX model, or one without nodes and outputs"),
     ],
 )
 def test_a_file_that_is_no_model_is_refused_in_one_sentence(project: Project, name: str, words: str) -> None:

@@ -15,7 +15,7 @@ from google.protobuf.message import EncodeError  # type: ignore[import-untyped] 
 from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 from opmatrix.errors import UsageError
-from opmatrix.model_check import finding, outcome, per_node_compare
+from opmatrix.model_check import finding, node_values, outcome
 from opmatrix.model_check.finding import Finding
 from opmatrix.model_check.model_inputs import find_inputs
 from opmatrix.project.paths import Paths
@@ -199,7 +199,8 @@ def test_a_model_too_large_to_compare_is_not_wrong(
 
     path = tmp_path / "model.onnx"
     path.write_bytes(model().SerializeToString())
-    monkeypatch.setattr(per_node_compare, "ModelProto", Large)
+    monkeypatch.setattr(node_values, "ModelProto", Large)
+    monkeypatch.setattr(node_values.helper, "make_model", lambda *_, **__: Large())
     given: dict[str, Any] = dict.fromkeys(("inputs", "against", "rtol", "atol"))
     check_compare.run(
         Paths(tmp_path), model=path, libraries=(), shapes=(), differs=differs, own=False, into=tmp_path, **given

@@ -10,15 +10,13 @@ from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper
 from opmatrix.model_check import finding
 from opmatrix.model_check.finding import Finding
 from opmatrix.model_check.graph_walk import captured, node_label, opsets
-from opmatrix.model_check.per_node_compare import inner_values
+from opmatrix.model_check.node_values import BATCH, inner_values
 from opmatrix.model_check.run_model import compare_value
 from opmatrix.ort_checks.sessions import OrtSessions
 from opmatrix.spec import Tolerance
 from opmatrix.testdata.arrays import Array
 from opmatrix.testdata.compare import same_bytes
 from opmatrix.testdata.onnx_dataset import to_array
-
-BATCH = 50  # nodes per session, as in per_node_compare
 
 
 def first_change(

@@ -8,14 +8,14 @@ differs: the nodes after it compute correctly from wrong inputs. Of a standard n
 from __future__ import annotations
 
 import traceback
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from google.protobuf.message import EncodeError  # type: ignore[import-untyped]  # protobuf has no annotations
-from onnx import ModelProto, NodeProto, ValueInfoProto, helper, numpy_helper
+from onnx import ModelProto, NodeProto, helper, numpy_helper
 
 from opmatrix.errors import VerifyError, one_line
 from opmatrix.files import write_bytes
@@ -24,12 +24,13 @@ from opmatrix.model_check.custom_nodes import random_nodes
 from opmatrix.model_check.external_data import is_readable
 from opmatrix.model_check.finding import Finding
 from opmatrix.model_check.float64_judge import Difference, Judgement, judge
-from opmatrix.model_check.graph_walk import captured, node_label, walk
+from opmatrix.model_check.graph_walk import node_label, subgraphs, walk
+from opmatrix.model_check.node_values import inner_values, node_values, taken_names
 from opmatrix.model_check.one_node import for_reference, one_node
 from opmatrix.model_check.run_model import PLAIN, compare_value
 from opmatrix.model_check.type_text import format_range
 from opmatrix.ort_checks.reference_evaluator import ReferenceRun
-from opmatrix.ort_checks.sessions import OrtSessions, RefusedError, call
+from opmatrix.ort_checks.sessions import OrtSessions, call
 from opmatrix.project.paths import DATA_SET
 from opmatrix.spec import OpSpec, Tolerance
 from opmatrix.testdata import onnx_dataset
@@ -38,7 +39,8 @@ from opmatrix.testdata.compare import Comparison
 from opmatrix.testdata.numpy_reference import Reference
 from opmatrix.testdata.onnx_dataset import DataSet
 
-BATCH = 50  # nodes per session: the values of all nodes of a large model would not fit into memory
+_KEPT = 2  # differing nodes of each kind whose arrays are kept, for the messages
+_RUNS = 1000  # evaluators that are kept
 Operators = Sequence[tuple[OpSpec, Reference]]
 
 
@@ -92,59 +94,28 @@ def compare_nodes(
 
     With `own`, only those of `operators`, and those that have such a node in a subgraph.
     """
-    constants = {i.name: onnx_dataset.to_array(i) for i in model.graph.initializer if is_readable(i)}
-    outside = {*constants, *fed, ""}
-    random = [id(node) for node in random_nodes(model)]
-    nodes = [node for node in model.graph.node if not own or _has_operator(node, operators)]
-    for start in range(0, len(nodes), BATCH):
-        batch = nodes[start : start + BATCH]
-        wanted = {name for node in batch for name in (*node.input, *captured(node), *node.output)} - outside
-        found, lacking = _available_values(model, sorted(wanted), fed, runtime)
-        values = {**constants, **fed, **found}
-        for node in batch:
-            needed = (*node.input, *sorted(captured(node)), *node.output)
-            if any(id(inner) in random for inner in walk([node])):
-                yield NodeComparison(node=node, inputs={})
-            elif why := next((f"ONNX Runtime gives no {n!r}: {lacking[n]}" for n in needed if n in lacking), ""):
-                yield NodeComparison(node=node, inputs={}, skipped=why)
+    drawing = list(random_nodes(model))  # which keeps the objects, and so their ids
+    random = {id(node) for node in drawing}
+    references = References(model, operators)
+    kept: Counter[str] = Counter()
+    for part, values, lacking in node_values(model, fed, runtime):
+        for node in part:
+            if own and not _has_operator(node, operators):
+                continue
+            if random and any(id(inner) in random for inner in walk([node])):
+                found = NodeComparison(node=node, inputs={})
+            elif why := next((f"ONNX Runtime gives no {n!r}: {lacking[n]}" for n in _names(node) if n in lacking), ""):
+                found = NodeComparison(node=node, inputs={}, skipped=why)
             else:
-                yield _compare(node, values, model, operators, limits)
+                found = _compare(node, values, references, limits)
+            # Of most nodes the arrays are not needed any more.
+            outcome = found.judgement.outcome if found.judgement else str(found.differs)
+            kept[outcome] += found.differs
+            yield found if found.differs and kept[outcome] <= _KEPT else replace(found, inputs={}, expected={})
 
 
-def _available_values(
-    model: ModelProto, wanted: Sequence[str], fed: Mapping[str, Array], runtime: OrtSessions
-) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return inner values, and why ONNX Runtime does not give the others, such as texts that are not UTF-8."""
-    try:
-        return inner_values(model, wanted, fed, runtime), {}
-    except RefusedError as error:
-        if len(wanted) == 1:
-            return {}, {wanted[0]: str(error)}
-    half = len(wanted) // 2
-    (first, lacking), (second, more) = (
-        _available_values(model, part, fed, runtime) for part in (wanted[:half], wanted[half:])
-    )
-    return first | second, lacking | more
-
-
-def inner_values(
-    model: ModelProto, wanted: Sequence[str], fed: Mapping[str, Array], runtime: OrtSessions
-) -> dict[str, Any]:
-    """Return inner values from ONNX Runtime without optimisation, since a fused node would hide them. Raises
-    VerifyError, RefusedError where ONNX Runtime gives them not."""
-    if not wanted:
-        return {}
-    widened = ModelProto()
-    widened.CopyFrom(model)
-    before = {o.name: o for o in model.graph.output}
-    del widened.graph.output[:]
-    widened.graph.output.extend(before.get(name) or ValueInfoProto(name=name) for name in wanted)
-    try:
-        content = widened.SerializeToString()
-    except (EncodeError, ValueError) as error:  # each implementation of protobuf has its own
-        raise VerifyError(f"with its data the model is larger than the 2 GB of protobuf ({error})") from error
-    session = runtime.sessions(content, settings=[PLAIN])[PLAIN]
-    return dict(zip(wanted, call(session, fed), strict=True))
+def _names(node: NodeProto) -> list[str]:
+    return [*taken_names(node), *node.output]
 
 
 def differs_inlined(
@@ -173,13 +144,13 @@ def passed_through(
 
 
 def _compare(
-    node: NodeProto, values: Mapping[str, Any], model: ModelProto, operators: Operators, limits: Mapping[str, Tolerance]
+    node: NodeProto, values: Mapping[str, Any], references: References, limits: Mapping[str, Tolerance]
 ) -> NodeComparison:
-    taken = {n: values[n] for n in dict.fromkeys((*node.input, *sorted(captured(node)))) if n}
+    taken = {name: values[name] for name in taken_names(node)}
     if node.op_type == "Constant":
         return NodeComparison(node=node, inputs=taken)
     try:
-        return _compared(node, taken, values, model, operators, limits)
+        return _compared(node, taken, values, references, limits)
     except VerifyError as error:
         return NodeComparison(node=node, inputs=taken, skipped=str(error))
     except Exception as error:  # of this code: it says nothing about the node, and the others are compared
@@ -192,12 +163,12 @@ def _compared(
     node: NodeProto,
     taken: Mapping[str, Any],
     values: Mapping[str, Any],
-    model: ModelProto,
-    operators: Operators,
+    references: References,
     limits: Mapping[str, Tolerance],
 ) -> NodeComparison:
     """Return the comparison with the reference. Raises VerifyError where there is none, or it fails."""
-    evaluated, judged_in = _evaluate(node, taken, model, operators)
+    model, operators = references.model, references.operators
+    evaluated, judged_in = references.evaluate(node, taken)
     expected = {name: want if isinstance(want, list | dict) else _as_array(want) for name, want in evaluated.items()}
     several = len(node.output) > 1
     arrays = {name: want for name, want in expected.items() if not isinstance(want, list | dict)}
@@ -231,14 +202,33 @@ def _has_operator(node: NodeProto, operators: Operators) -> bool:
     return any((n.domain, n.op_type) in custom for n in walk([node]))
 
 
-def _evaluate(
-    node: NodeProto, taken: Mapping[str, Any], model: ModelProto, operators: Operators
-) -> tuple[dict[str, Any], str]:
-    """Return the outputs of a node's reference, and in which precision a reference.py was evaluated, "" for onnx's own.
-    Raises VerifyError where there is no reference, or it fails."""
-    outputs = [name for name in node.output if name]
-    run = ReferenceRun(for_reference(node, model, [*taken], outputs), operators)
-    return dict(zip(outputs, call(run, taken), strict=True)), str(run.judge or "")
+class References:
+    """Evaluates nodes with their references. Nodes that differ in their names alone share an evaluator."""
+
+    def __init__(self, model: ModelProto, operators: Operators) -> None:
+        self.model, self.operators = model, operators
+        self._runs: dict[bytes, ReferenceRun] = {}
+
+    def evaluate(self, node: NodeProto, taken: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+        """Return the outputs of a node's reference, and in which precision a reference.py was evaluated, "" for onnx's
+        own. Raises VerifyError where there is no reference, or it fails."""
+        outputs = [name for name in node.output if name]
+        if any(True for _ in subgraphs(node)) or self.operators:
+            run = ReferenceRun(for_reference(node, self.model, [*taken], outputs), self.operators)
+            return dict(zip(outputs, call(run, taken), strict=True)), str(run.judge or "")
+        names = {name: f"i{n}" for n, name in enumerate(taken)}
+        made = [f"o{n}" if name else "" for n, name in enumerate(node.output)]
+        same = NodeProto(op_type=node.op_type, domain=node.domain, attribute=node.attribute, overload=node.overload)
+        same.input.extend(names.get(name, "") for name in node.input)
+        same.output.extend(made)
+        key = same.SerializeToString(deterministic=True)
+        if len(self._runs) > _RUNS:
+            self._runs.clear()
+        if key not in self._runs:
+            one = for_reference(same, self.model, [*names.values()], [name for name in made if name])
+            self._runs[key] = ReferenceRun(one, ())
+        given = {names[name]: value for name, value in taken.items()}
+        return dict(zip(outputs, call(self._runs[key], given), strict=True)), ""
 
 
 def write_one_node(found: NodeComparison, model: ModelProto, folder: Path) -> Path | None:
