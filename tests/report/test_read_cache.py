@@ -46,9 +46,9 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     names: list[str] = []
     text_of = Path.read_text
 
-    def read_text(path: Path) -> str:
+    def read_text(path: Path, encoding: str | None = None) -> str:
         names.append(path.name)
-        return text_of(path)
+        return text_of(path, encoding)
 
     monkeypatch.setattr(read_cache, "settled", lambda *_: True)
     monkeypatch.setattr(Path, "read_text", read_text)
