@@ -81,7 +81,8 @@ def record() -> None:
                 _add(name, vars(module), lambda _, value: callable(value))
     if _record.loaded != len(sys.modules):
         _record.loaded = len(sys.modules)
-        _watch("sys.modules", sys.modules, {n: sys.modules[n] for n in _record.modules}, frozenset(_record.modules))
+        there = {n: sys.modules[n] for n in _record.modules & sys.modules.keys()}  # one may be gone
+        _watch("sys.modules", sys.modules, there, frozenset(there))
         _add("builtins", vars(builtins))
         if _has_tags():  # at once, so that they are next to each other: a fork copies each page that it touches
             new = [*_record.watched][len(_record.tags) :]
