@@ -42,6 +42,7 @@ def printed(root: Path, monkeypatch: pytest.MonkeyPatch, stage: str = "data", **
 
 def _run(stage: str) -> None:
     sys.stderr = sys.stdout
+    judging_code._record = judging_code._Record()  # as in a process that ran no other test
     print("exit code", cli.main([stage, "twice"]))
 
 

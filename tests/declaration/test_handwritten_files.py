@@ -117,8 +117,8 @@ def test_only_missing_files_are_generated() -> None:
     kernel = {"kernel.cc", "checks.h"}
     assert found == {
         "seed_norm": set(),
-        "damped": kernel | {"compute.h", "ort.cc", "ort_library.cc"},
-        "row_sums": kernel | {"compute.h", "torch.cc"},
+        "damped": kernel | {"compute.h", "damped.h", "ort.cc", "ort_library.cc"},
+        "row_sums": kernel | {"compute.h", "row_sums.h", "torch.cc"},
     }
     assert found == {name: set(generated_files.cpp_files(o.spec, o.handwritten_files)) for name, o in OPERATORS.items()}
 

@@ -53,6 +53,8 @@ def render(spec: OpSpec, written: Set[str] = ONLY_KERNEL) -> dict[str, str]:
     def text(file: str) -> str:
         if file == KERNEL:
             return spec.kernel or ""
+        if file == f"{spec.name}.h":
+            return '#include "compute.h"\n'
         if file == "ort_library.cc":
             return ort_library(spec.uses or [spec.name])
         return _environment().get_template(f"{file}.j2").render(variables)

@@ -31,9 +31,11 @@ def cpp_files(spec: OpSpec, written: Set[str]) -> tuple[str, ...]:
     """Return the generated C++ files; the libraries are compiled from these and those that are `written` by hand."""
     inline = ("kernel.h",) if spec.kernel is not None else ()
     kernel = ("compute.h", "kernel.cc", "checks.h", *inline) if has_kernel_object(spec, written) else ()
-    own_ort = is_own(OWN_ORT, spec, written)
+    own_ort, own_torch = (is_own(own, spec, written) for own in (OWN_ORT, OWN_TORCH))
+    if kernel and (own_ort or own_torch):
+        kernel = (*kernel, f"{spec.name}.h")  # for them: what it was before `compute.h`
     ort = ("ort.cc",) if has_kernel(spec) and not own_ort else ()
-    torch = ("torch.cc",) if has_torch_library(spec) and not is_own(OWN_TORCH, spec, written) else ()
+    torch = ("torch.cc",) if has_torch_library(spec) and not own_torch else ()
     return (*kernel, *ort, *torch, *(("ort_library.cc",) if has_ort_library(spec) and not own_ort else ()))
 
 
