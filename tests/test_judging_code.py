@@ -157,6 +157,7 @@ def test_a_change_by_a_module_that_the_declaration_imports(tmp_path: Path, monke
 def test_a_change_in_a_module_that_only_a_failure_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first to import it is the declaration; a stage would take it as it is."""
     monkeypatch.delitem(sys.modules, "opmatrix.testdata.case_facts", raising=False)
+    monkeypatch.delattr("opmatrix.testdata.case_facts", raising=False)
     late = "import opmatrix.testdata.case_facts as f\nf.of_cases = lambda *a, **k: {}"
     found = printed(tmp_path, monkeypatch, cases=late)
     assert f"ops/twice/cases.py:4: replaces opmatrix.testdata.case_facts.of_cases{REMEDY}" in found
