@@ -45,11 +45,19 @@ class _Watched:
     def changed(self) -> Iterator[tuple[str, Any]]:
         """Yield the names that now stand for something else, with that."""
         for name in self.names:
-            if (now := self.content.get(name, _NOTHING)) is not self.before[name]:
+            now = self.content.get(name, _NOTHING)
+            if now is not self.before[name] and not _wraps(now, self.before[name]):
                 yield f"{self.shown}.{name}", now
         if self.shown.startswith(f"{_PACKAGE}."):  # a name that hides a function of Python
             for name in (self.content.keys() & vars(builtins).keys()) - self.before.keys():
                 yield f"{self.shown}.{name}", self.content[name]
+
+
+def _wraps(now: Any, before: Any) -> bool:
+    """Return whether torch itself wraps a function of its own: `import torch._dynamo` does so with manual_seed."""
+    torch = sys.modules.get("torch")
+    file = getattr(getattr(now, "__code__", None), "co_filename", "")
+    return torch is not None and getattr(now, "__wrapped__", None) is before and file.startswith(torch.__path__[0])
 
 
 @dataclass(kw_only=True)
