@@ -123,13 +123,13 @@ def test_terms_that_cancel_explain_a_difference_of_their_size() -> None:
 @pytest.fixture
 def off_reference(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give onnx.reference an error of 0.5 in declared dtypes, and none in float64."""
-    evaluate = per_node_compare._References.evaluate
+    evaluate = per_node_compare.References.evaluate
 
     def wrong(*given: Any) -> Any:
         outputs, precision = evaluate(*given)
         return {name: value + value.dtype.type(1) for name, value in outputs.items()}, precision
 
-    monkeypatch.setattr(per_node_compare._References, "evaluate", wrong)
+    monkeypatch.setattr(per_node_compare.References, "evaluate", wrong)
 
 
 @pytest.mark.usefixtures("off_reference")
