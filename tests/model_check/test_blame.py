@@ -11,7 +11,11 @@ import onnx
 import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper, parser
 
-from opmatrix.model_check import per_node_compare
+from opmatrix.errors import VerifyError
+from opmatrix.model_check import finding, outcome, per_node_compare
+from opmatrix.model_check.float64_judge import Judgement
+from opmatrix.project.paths import Paths
+from opmatrix.stages import check_compare
 from tests.model_check.judged import judged
 
 pytestmark = pytest.mark.ort
@@ -291,23 +295,79 @@ class OursError(Exception):
     """Not one that opmatrix names."""
 
 
-@pytest.mark.parametrize("place", ["evaluate", "compare_nodes"])
-def test_an_exception_of_opmatrix_says_nothing_about_the_model(
-    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One at a node does not hide the comparison of the others."""
-    from opmatrix.stages import check_compare
+OURS = {  # where an exception of opmatrix is planted, and what is compared nevertheless
+    "evaluate": (per_node_compare.References, "node by node: 1 node"),
+    "compare_value": (per_node_compare, ""),
+    "compare_nodes": (check_compare, ""),
+    "first_wrong": (check_compare, ""),
+    "differs_inlined": (check_compare, "node by node: 2 nodes"),
+    "passed_through": (check_compare, "node by node: 2 nodes"),
+}
 
-    where: Any = per_node_compare.References if place == "evaluate" else check_compare
-    before = getattr(where, place)
+
+@pytest.mark.parametrize(("name", "where", "agrees"), [(name, *row) for name, row in OURS.items()], ids=OURS)
+def test_an_exception_of_opmatrix_says_nothing_about_the_model(
+    name: str, where: Any, agrees: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One at a node does not hide the comparison of the others. It is a fault, of opmatrix, and no agreement."""
+    before = getattr(where, name)
 
     def raises(*given: Any, **more: Any) -> Any:
-        if place == "compare_nodes" or given[1].op_type == "Exp":
+        if name != "evaluate" or given[1].op_type == "Exp":
             raise OursError("of ours")
         return before(*given, **more)
 
-    monkeypatch.setattr(where, place, raises)
+    monkeypatch.setattr(where, name, raises)
+    found = judged(
+        model("a = Exp (x) y = loc.f (a)", '<domain: "loc", opset_import: ["":17]> f (a) => (b) { b = Neg (a) }'),
+        tmp_path,
+    )
+    assert found.outcome == "unknown", found
+    faults = found.said("wrong").splitlines()
+    assert faults and all(line.startswith("check: opmatrix fails ") for line in faults)
+    assert all("OursError: of ours. This is no fault of the model: open an issue" in line for line in faults)
+    assert agrees in found.said("ok")
+
+
+def test_a_wrong_node_before_an_exception_of_opmatrix_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    evaluate = per_node_compare.References.evaluate
+
+    def raises(self: Any, node: Any, taken: Any) -> Any:
+        if node.op_type == "Neg":
+            raise OursError("of ours")
+        values, judge = evaluate(self, node, taken)
+        return {name: value + 1 for name, value in values.items()}, judge
+
+    monkeypatch.setattr(per_node_compare.References, "evaluate", raises)
+    monkeypatch.setattr(per_node_compare, "judge", lambda found: Judgement(outcome="wrong", text="planted"))
     found = judged(model("a = Exp (x) y = Neg (a)"), tmp_path)
-    assert found.outcome == "unknown" and not found.said("wrong"), found
-    assert "OursError: of ours" in found.said("note")
-    assert ("node by node: 1 node" in found.said("ok")) == (place == "evaluate")
+    assert found.outcome == "wrong" and found.reason.startswith("first node: Exp (gives 'a')"), found
+
+
+@pytest.mark.parametrize(("error", "mark"), [(OursError("of ours"), "wrong"), (VerifyError("it fails"), "note")])
+def test_a_node_of_the_project_that_is_not_compared_is_not_right(
+    error: Exception, mark: str, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the outputs of the model agree with the expected ones, which the same kernel may have computed."""
+
+    def raises(*_: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(per_node_compare.References, "evaluate", raises)
+    made = model("y = com.microsoft.Inverse (x)", inputs="float[3,3] x", outputs="float[3,3] y")
+    (tmp_path / "model.onnx").write_bytes(parser.parse_model(made.replace("loc", "com.microsoft")).SerializeToString())
+    given: dict[str, Any] = dict.fromkeys(("inputs", "against", "rtol", "atol"))
+    check_compare.run(
+        Paths(root),
+        model=tmp_path / "model.onnx",
+        libraries=(),
+        shapes=(),
+        differs=False,
+        own=True,
+        into=tmp_path,
+        **given,
+    )
+    findings, known = finding.read(tmp_path / check_compare.PART)
+    agreed = finding.ok("agrees", "with torch 2.13: 1 output")
+    assert outcome.judge([agreed, *findings], {"agrees": True, **known})[0] == "unknown"
+    assert [f.mark for f in findings if "fails" in f.text] == [mark]

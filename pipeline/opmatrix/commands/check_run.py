@@ -86,7 +86,7 @@ class ModelChecks:
         else:
             known = self._model(request.model, folder, request, title, shown, of="")
         if not any(f.mark != "note" for f in counted):
-            show(title, [finding.wrong("check", "nothing was checked")])
+            show(title, [finding.wrong(finding.CHECK, "nothing was checked")])
         return known
 
     def _folder(self, request: CheckRequest) -> Path:
@@ -268,7 +268,7 @@ def _deaths(result: Result, part: PartCall) -> list[Finding]:
     if not result.died:
         return []
     if result.ours:
-        return [finding.note("agrees", f"opmatrix fails in check-{part.name}: the process {result.died}")]
+        return [finding.ours(f"in check-{part.name}: the process {result.died}")]
     if part.name == "compare" and "--own" not in part.options:
         return [finding.note("agrees", f"the nodes are not compared: the process {result.died}")]
     return [finding.wrong(_QUESTIONS[part.name], f"the process {result.died}")]

@@ -14,6 +14,8 @@ from opmatrix.files import write_text
 Mark = Literal["ok", "wrong", "note"]
 """`note` is information that is no fault, such as a check that could not run."""
 
+CHECK = "check"  # the question of what concerns opmatrix and not the model
+
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
@@ -40,6 +42,12 @@ def note(question: str, text: str) -> Finding:
 
 def wrong(question: str, text: str, remedy: str = "") -> Finding:
     return Finding(question=question, mark="wrong", text=text, remedy=remedy)
+
+
+def ours(what: str) -> Finding:
+    """Return that opmatrix itself fails: it says nothing about the model, and so it is no agreement either."""
+    remedy = "This is no fault of the model: open an issue of opmatrix with this line and the model"
+    return wrong(CHECK, f"opmatrix fails {what}", remedy)
 
 
 def write(path: Path, findings: Sequence[Finding], **more: Any) -> None:

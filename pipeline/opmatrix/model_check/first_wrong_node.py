@@ -47,6 +47,9 @@ def findings(
     if disputed:
         more = f". {len(disputed) - 1} further, too" if disputed[1:] else ""
         yield finding.note(QUESTION if differs else AGREES, f"implementations disagree at {disputed[0]}{more}")
+    if failed := [n for n in nodes if n.failed]:
+        more = f", and at {many(len(failed) - 1, 'further node')}" if failed[1:] else ""
+        yield finding.ours(f"at {node_label(failed[0].node)}{more}: {failed[0].failed}")
     if skipped := [n for n in nodes if n.skipped]:
         names = ", ".join(sorted({qualified(n.node) for n in skipped})[:5])
         yield finding.note(

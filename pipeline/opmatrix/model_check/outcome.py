@@ -6,26 +6,29 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from opmatrix.errors import many
-from opmatrix.model_check.finding import Finding
+from opmatrix.model_check.finding import CHECK, Finding
 
 Outcome = Literal["right", "wrong", "disagree", "unknown", "unsupported", "unreadable"]
 """`disagree`: the implementations do, and none is known to be wrong. `unknown`: there is nothing to compare the outputs
-or a node with. `unsupported`: ONNX Runtime does not implement a node."""
+or a node with, or opmatrix fails. `unsupported`: ONNX Runtime does not implement a node."""
 OUTCOMES: tuple[Outcome, ...] = ("right", "wrong", "disagree", "unknown", "unsupported", "unreadable")
 
 
 def judge(findings: Sequence[Finding], known: Mapping[str, Any]) -> tuple[Outcome, str]:
     """Return the outcome and its reason. `known`: what the parts of the check wrote beside their findings."""
-    wrong = [f for f in findings if f.mark == "wrong" and f.question != "check"]  # which concerns opmatrix
+    ours = [f for f in findings if f.mark == "wrong" and f.question == CHECK]
+    wrong = [f for f in findings if f.mark == "wrong" and f.question != CHECK]
     notes = [f for f in findings if f.mark == "note"]
     if wrong:
         if known.get("missing") and all(f.question == "runs" for f in wrong):
             return "unsupported", str(wrong[0])
         chosen = next((f for f in wrong if f.question == "first node"), wrong[0])
         return "wrong", f"{chosen.question}: {chosen}"
+    if ours:
+        return "unknown", str(ours[0])
     if known.get("disputed"):
         return "disagree", next(str(f) for f in notes if f.question == "agrees")
-    if known.get("agrees"):
+    if known.get("agrees") and not known.get("skipped"):
         return "right", _agreement(findings)
     if known.get("skipped") or not known.get("judged"):
         return "unknown", next((str(f) for f in notes if f.question == "agrees"), "nothing to compare with")

@@ -50,7 +50,7 @@ class NodeComparison:
     a constant and for random values.
 
     `expected` are the outputs of the reference, `judged_in` is the precision in which a reference.py was evaluated.
-    `judgement`: of a standard node that differs from onnx.reference.
+    `judgement`: of a standard node that differs from onnx.reference. `failed`: the exception of opmatrix, instead.
     """
 
     node: NodeProto
@@ -60,6 +60,7 @@ class NodeComparison:
     judged_in: str = ""
     judgement: Judgement | None = None
     skipped: str = ""
+    failed: str = ""
 
     @property
     def wrong(self) -> bool:
@@ -155,8 +156,7 @@ def _compare(
         return NodeComparison(node=node, inputs=taken, skipped=str(error))
     except Exception as error:  # of this code: it says nothing about the node, and the others are compared
         traceback.print_exc()
-        why = f"opmatrix cannot compare it: {type(error).__name__}: {one_line(error)}"
-        return NodeComparison(node=node, inputs=taken, skipped=why)
+        return NodeComparison(node=node, inputs=taken, failed=f"{type(error).__name__}: {one_line(error)}")
 
 
 def _compared(
