@@ -406,7 +406,8 @@ STAGES: Mapping[str, Stage] = {
     ),
     "check-run": (
         "run a model in ONNX Runtime", _MODEL, _INTO,
-        _argument("--of", "the origin of the expected outputs, for messages", default=""), *_SESSION,
+        _argument("--of", "the origin of the expected outputs, for messages", default=""),
+        _argument("--died", "how a process died with the optimised graph: leave that out", default=""), *_SESSION,
     ),
     "check-compare": (
         "name the first node that differs from its reference", _MODEL, _INTO,

@@ -178,8 +178,16 @@ class ModelChecks:
                 show(result.findings)
                 continue
             result = self._part(part.name, model, folder, *part.options, server=server)
+            if part.name == "run" and result.killed:
+                result = self._as_it_is(result, part, model, folder, server)
             known |= result.known
             show([*self._with_replay(result, part), *_deaths(result, part)])
+
+    def _as_it_is(self, dead: Result, part: PartCall, model: str, folder: Path, server: str) -> Result:
+        """Return the result of a run that died, without the optimised graph; if that dies as well, the first one."""
+        (folder / "done").unlink(missing_ok=True)
+        again = self._part("run", model, folder, *part.options, "--died", f"the process {dead.died}", server=server)
+        return dead if again.died else again
 
     def _with_replay(self, result: Result, part: PartCall) -> list[Finding]:
         """Return the findings, the first node with the command that checks it alone."""
@@ -226,17 +234,17 @@ class ModelChecks:
         arguments = [f"check-{part}", model, "--into", str(folder), *options]
         ending = self._run(arguments, log, server)
         died = "" if ending.done else self._failure(ending, log, arguments)
-        ours = ending.done or not self._death(ending)
+        ours, killed = ending.done or not self._death(ending), ending.status < 0 and not ending.stopped
         try:
             findings, known = finding.read(path)
         except (FileNotFoundError, ValueError):
             died = died or self._described("left no answer", log, arguments)
-            return Result(died=died, ours=ours)
+            return Result(died=died, ours=ours, killed=killed)
         if error := known.get("error"):
             raise UsageError(error)
         if not findings and not known.get("cells"):
             died = died or self._described("answered nothing", log, arguments)
-        return Result(findings=findings, known=known, died=died, ours=ours)
+        return Result(findings=findings, known=known, died=died, ours=ours, killed=killed)
 
     def _run(self, arguments: Sequence[str], log: Path, server: str | None = None) -> Ending:
         return self._pool.run(

@@ -33,12 +33,13 @@ class Link:
 @dataclass(frozen=True, kw_only=True)
 class Result:
     """What a part wrote, and how it died. A `Link` that failed has died. `ours`: by an exception of opmatrix, which
-    says nothing about the model."""
+    says nothing about the model. `killed`: by a signal."""
 
     findings: Sequence[Finding] = ()
     known: Mapping[str, Any] = field(default_factory=dict)
     died: str = ""
     ours: bool = False
+    killed: bool = False
 
     def wrong(self) -> set[str]:
         return {f.question for f in self.findings if f.mark == "wrong"}

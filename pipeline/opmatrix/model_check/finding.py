@@ -14,7 +14,7 @@ from opmatrix.files import write_text
 Mark = Literal["ok", "wrong", "note"]
 """`note` is information that is no fault, such as a check that could not run."""
 
-CHECK = "check"  # the question of what concerns opmatrix and not the model
+CHECK, OPTIMIZER = "check", "optimizer"  # the questions of what concerns opmatrix or ONNX Runtime, and not the model
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from opmatrix.errors import many
-from opmatrix.model_check.finding import CHECK, Finding
+from opmatrix.model_check.finding import CHECK, OPTIMIZER, Finding
 
 Outcome = Literal["right", "wrong", "disagree", "unknown", "unsupported", "unreadable"]
 """`disagree`: the implementations do, and none is known to be wrong. `unknown`: there is nothing to compare the outputs
@@ -20,8 +20,10 @@ def judge(findings: Sequence[Finding], known: Mapping[str, Any]) -> tuple[Outcom
     wrong = [f for f in findings if f.mark == "wrong" and f.question != CHECK]
     notes = [f for f in findings if f.mark == "note"]
     if wrong:
-        if known.get("missing") and all(f.question == "runs" for f in wrong):
-            return "unsupported", str(wrong[0])
+        of_ort = {OPTIMIZER, "runs"} if known.get("missing") else {OPTIMIZER}
+        if all(f.question in of_ort for f in wrong):
+            agreement = "" if known.get("skipped") or known.get("disputed") else _agreement(findings)
+            return "unsupported", f"{wrong[0]}{f'. As it is, it agrees {agreement}' if agreement else ''}"
         chosen = next((f for f in wrong if f.question == "first node"), wrong[0])
         return "wrong", f"{chosen.question}: {chosen}"
     if ours:

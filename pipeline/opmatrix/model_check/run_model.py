@@ -14,12 +14,12 @@ from onnx import ModelProto
 
 from opmatrix.errors import many
 from opmatrix.model_check import finding
-from opmatrix.model_check.finding import Finding
+from opmatrix.model_check.finding import OPTIMIZER, Finding
 from opmatrix.model_check.model_inputs import DrawnInputs, ModelInputs
 from opmatrix.model_check.ort_refusals import explain, failing_node
 from opmatrix.model_check.size_findings import Try, output_findings, size_findings
 from opmatrix.model_check.type_text import format_value
-from opmatrix.ort_checks.sessions import OrtSessions, RefusedError, call
+from opmatrix.ort_checks.sessions import OrtSessions, RefusedError, Session, call
 from opmatrix.spec import Tolerance
 from opmatrix.testdata.arrays import dtype_name
 from opmatrix.testdata.compare import EXACT, Comparison, compare
@@ -27,21 +27,30 @@ from opmatrix.testdata.compare import EXACT, Comparison, compare
 OPTIMISED, PLAIN = "optimised", "not optimised"  # settings of opmatrix.ort_checks.sessions
 Answers = Mapping[str, Sequence[Any]]
 _DRAWN = "They are random: give their shapes with --shape, or inputs that it can compute with: --inputs FILE.npz"
-_OPTIMISATION = (
-    "An optimisation of ONNX Runtime changes the result: run it with a lower graph_optimization_level, and "
-    "report it there"
-)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """Inputs and the outputs by setting; `broken`: why the optimised graph has none, although the other one has."""
+
+    fed: ModelInputs
+    answers: Answers
+    broken: str = ""
+
+    @property
+    def outputs(self) -> Sequence[Any]:
+        """Those of the graph as it is, where ONNX Runtime takes it so."""
+        return self.answers[PLAIN if PLAIN in self.answers else OPTIMISED]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Runs:
-    """The finding of the runs, and the outputs by setting of each input; `missing`: ONNX Runtime lacks a kernel.
-
-    `sizes`: the findings on open sizes."""
+    """The finding of the runs, and each run; `missing`: ONNX Runtime lacks a kernel. `sizes`: the findings on open
+    sizes."""
 
     finding: Finding
     sizes: Sequence[Finding] = ()
-    answers: Sequence[tuple[ModelInputs, Answers]] = ()
+    done: Sequence[Run] = ()
     missing: bool = False
 
     @property
@@ -49,36 +58,53 @@ class Runs:
         return self.finding.mark == "ok"
 
 
-def run(path: Path, model: ModelProto, runtime: OrtSessions, given: Iterable[ModelInputs] | DrawnInputs) -> Runs:
-    """Make a session per setting, and run each once with each input; drawn ones are told whether it computed."""
-    try:
-        sessions = runtime.sessions(str(path), settings=[OPTIMISED, PLAIN])
-    except RefusedError as error:
-        return _refused(model, error, "refuses the model")
+def run(
+    path: Path, model: ModelProto, runtime: OrtSessions, given: Iterable[ModelInputs] | DrawnInputs, *, died: str = ""
+) -> Runs:
+    """Make a session per setting, and run each once with each input; drawn ones are told whether it computed.
+
+    `died`: how the process with a session of the optimised graph died, so that there is none here."""
+    sessions: dict[str, Session] = {}
+    broken = died
+    refusals: dict[str, RefusedError] = {}
+    for setting in (PLAIN,) if died else (OPTIMISED, PLAIN):
+        try:
+            sessions |= runtime.sessions(str(path), settings=[setting])
+        except RefusedError as error:
+            refusals[setting] = error
+    if not sessions:
+        return _refused(model, next(iter(refusals.values())), "refuses the model")
+    if OPTIMISED in refusals:
+        broken = f"it refuses the optimised graph: {refusals[OPTIMISED]}"
     tries: list[Try] = []
-    done: list[tuple[ModelInputs, Answers]] = []
+    done: list[Run] = []
     first: Runs | None = None
     took = 0.0
     feeds = iter(given)
     fed = next(feeds, None)
     while fed is not None:
         answers: dict[str, Sequence[Any]] = {}
+        errors: dict[str, RefusedError] = {}
         began = time.perf_counter()
         problem = where = ""
-        try:
-            for setting, session in sessions.items():
+        for setting, session in sessions.items():
+            try:
                 answers[setting] = call(session, {name: _copied(value) for name, value in fed.inputs.items()})
-            took = took or time.perf_counter() - began
-            done.append((fed, answers))
-        except RefusedError as error:
-            problem = str(error.__cause__)
+            except RefusedError as error:
+                errors[setting] = error
+        took = took or time.perf_counter() - began
+        if PLAIN in errors or not answers:
+            setting, refused = next(iter(errors.items()))
+            problem = str(refused.__cause__)
             node = failing_node(model, problem)
             where = f" at {node}" if node else ""
-            what = f"fails{where} ({PLAIN if answers else OPTIMISED}), {fed}"
-            failed = _refused(model, error, what, _DRAWN if fed.drawn else "")
+            failed = _refused(model, refused, f"fails{where} ({setting}), {fed}", _DRAWN if fed.drawn else "")
             if not fed.drawn:
                 return failed
             first = first or failed
+        else:
+            why = f"the optimised graph fails: {errors[OPTIMISED]}" if errors else broken
+            done.append(Run(fed=fed, answers=answers, broken=why))
         if fed.drawn:
             tries.append(Try(fed=fed, error=problem, where=where))
         try:
@@ -88,16 +114,19 @@ def run(path: Path, model: ModelProto, runtime: OrtSessions, given: Iterable[Mod
     if not done:
         return first or Runs(finding=finding.wrong("runs", "there is nothing to run it with"))
     milliseconds = f"{took / len(sessions) * 1000:.2g} ms"
-    text = f"in ONNX Runtime {onnxruntime.__version__}, optimised and not, {milliseconds}; {done[0][0]}{_also(done)}"
+    settings = f"{OPTIMISED} and not" if sessions.keys() == {OPTIMISED, PLAIN} else next(iter(sessions))
+    text = f"in ONNX Runtime {onnxruntime.__version__}, {settings}, {milliseconds}; {done[0].fed}{_also(done)}"
+    if PLAIN in refusals:
+        text += f". It refuses the graph as it is: {refusals[PLAIN]}"
     sizes = [*size_findings(model, tries)]
-    contradicting = (list(output_findings(model, fed, answers[PLAIN])) for fed, answers in done)
+    contradicting = (list(output_findings(model, run.fed, run.outputs)) for run in done)
     sizes += next((found for found in contradicting if found), [])
-    return Runs(finding=finding.ok("runs", text), sizes=sizes, answers=done)
+    return Runs(finding=finding.ok("runs", text), sizes=sizes, done=done)
 
 
-def _also(done: Sequence[tuple[ModelInputs, Answers]]) -> str:
+def _also(done: Sequence[Run]) -> str:
     """Return how many further data sets there were, or the further sizes."""
-    further = [fed for fed, _ in done[1:]]
+    further = [run.fed for run in done[1:]]
     if not further:
         return ""
     if not further[0].drawn:
@@ -146,21 +175,26 @@ def compare_with_expected(
         )
         yield finding.ok("agrees", f"with {of}: {many(len(known), 'output')}{limits_used}{some}")
         return
+    if bad == [OPTIMISED] and PLAIN in answers:
+        yield finding.wrong(OPTIMIZER, f"the optimised graph does not agree with {of}: {wrong[OPTIMISED][0]}")
+        yield from compare_with_expected(model, {PLAIN: answers[PLAIN]}, expected, limits, of=f"{of}, {PLAIN}")
+        return
     for comparison in wrong[bad[0]]:
         only = "" if len(bad) == len(answers) else f" (only where the graph is {bad[0]})"
         first = f", first at {comparison.first}" if comparison.first else ""
-        remedy = _OPTIMISATION if bad == [OPTIMISED] else ""
-        yield finding.wrong("agrees", f"not with {of}{only}: {comparison}{first}", remedy)
+        yield finding.wrong("agrees", f"not with {of}{only}: {comparison}{first}")
 
 
 def compare_settings(model: ModelProto, answers: Answers, limits: Mapping[str, Tolerance]) -> Iterator[Finding]:
-    """Yield the outputs in which the optimised graph differs from the graph as it is."""
+    """Yield the first output in which the optimised graph differs from the graph as it is."""
+    if answers.keys() != {OPTIMISED, PLAIN}:
+        return
     names = [o.name for o in model.graph.output]
     for name, optimised, plain in zip(names, answers[OPTIMISED], answers[PLAIN], strict=True):
         found = compare_value(name, optimised, plain, limits)
         if not found.ok:
-            text = f"the optimised graph does not agree with the graph as it is: {found}"
-            yield finding.wrong("agrees", text, _OPTIMISATION)
+            yield finding.wrong(OPTIMIZER, f"the optimised graph does not agree with the graph as it is: {found}")
+            return
 
 
 def compare_value(name: str, actual: Any, expected: Any, limits: Mapping[str, Tolerance]) -> Comparison:

@@ -76,25 +76,32 @@ class OrtSessions:
         return self._all_options(arena=False)
 
     def sessions(
-        self, model: bytes | str, *, settings: Sequence[str] | None = None, large: bool = False
+        self,
+        model: bytes | str,
+        *,
+        settings: Sequence[str] | None = None,
+        large: bool = False,
+        without: Sequence[str] = (),
     ) -> dict[str, Session]:
         """Return one session per setting; `model` as a path allows external data. Raises RefusedError.
 
-        `large`: they have no arena, which would keep the memory of all outputs until the session ends.
+        `large`: they have no arena, which would keep the memory of all outputs until the session ends. `without`: the
+        names of optimizers that are off.
         """
         options = self._options_for_large if large else self._options
         try:
-            return {name: self._session(model, options[name]) for name in settings or options}
+            return {name: self._session(model, options[name], without) for name in settings or options}
         except ORT_ERRORS as error:
             kind = TooNewError if re.search(_TOO_NEW, str(error)) else RefusedError
             raise kind(explain(str(error))) from error
 
-    def _session(self, model: bytes | str, options: ort.SessionOptions) -> Session:
-        made: Session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    def _session(self, model: bytes | str, options: ort.SessionOptions, without: Sequence[str]) -> Session:
+        off = {"disabled_optimizers": [*without]} if without else {}
+        made: Session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"], **off)
         if not needs_casts(made):
             return made
         edges = with_float_edges(model, made)
-        cast = ort.InferenceSession(edges, options, providers=["CPUExecutionProvider"])
+        cast = ort.InferenceSession(edges, options, providers=["CPUExecutionProvider"], **off)
         return CastSession(made, cast=cast)
 
 

@@ -14,11 +14,12 @@ from opmatrix.model_check import finding
 from opmatrix.model_check.arguments import parse_shapes, shape_words
 from opmatrix.model_check.custom_nodes import declared_operators, random_nodes
 from opmatrix.model_check.default_tolerances import tolerances
-from opmatrix.model_check.finding import Finding
+from opmatrix.model_check.finding import OPTIMIZER, Finding
 from opmatrix.model_check.float64_judge import explained_by_rounding
 from opmatrix.model_check.graph_walk import node_label
 from opmatrix.model_check.inline_functions import or_as_it_is
 from opmatrix.model_check.model_inputs import ModelInputs, drawn_inputs, given_inputs
+from opmatrix.model_check.ort_optimizer import named
 from opmatrix.model_check.run_model import PLAIN, Runs, compare_settings, compare_with_expected
 from opmatrix.model_check.run_model import run as run_model
 from opmatrix.ort_checks.sessions import OrtSessions, call
@@ -40,10 +41,12 @@ def run(
     atol: float | None,
     of: str,
     into: Path,
+    died: str = "",
 ) -> None:
     """Write the findings; `of` is the origin of the outputs in test_data_set_0, such as "torch 2.13", or "".
 
-    `against`: a model whose outputs are the expected ones.
+    `died`: how a process died with the optimised graph, which is left out. `against`: a model whose outputs are the
+    expected ones.
     """
     findings: list[Finding] = []
     known: dict[str, Any] = {"error": "", "missing": False, "inputs": "", "shapes": []}
@@ -54,14 +57,17 @@ def run(
         chosen = parse_shapes(shapes)
         given = [] if chosen else given_inputs(proto, model, inputs)
         runtime = OrtSessions(None, more=libraries)
-        runs = run_model(model, original, runtime, given or drawn_inputs(proto, specs, chosen))
+        runs = run_model(model, original, runtime, given or drawn_inputs(proto, specs, chosen), died=died)
         findings += [runs.finding, *runs.sizes]
         known["missing"] = runs.missing
-        compared = list(_compared(proto, runs, tolerances(rtol, atol), of, _Original(against, runtime)))
-        wrong = next((at for at, found in enumerate(compared) if any(f.mark == "wrong" for f in found)), None)
-        findings += compared[wrong or 0] if compared else []
+        limits = tolerances(rtol, atol)
+        compared = list(_compared(proto, runs, limits, of, _Original(against, runtime)))
+        at = next((at for at, found in enumerate(compared) if any(f.mark == "wrong" for f in found)), 0)
+        for found in compared[at] if compared else ():
+            by_optimizer = found.question == OPTIMIZER
+            findings.append(named(found, model, runtime, runs.done[at], limits) if by_optimizer else found)
         if runs.ok:
-            fed = runs.answers[wrong or 0][0]
+            fed = runs.done[at].fed
             known["inputs"] = str(fed.file or "")
             known["shapes"] = shape_words(fed.shapes)
     except VerifyError as mistake:  # a library that cannot be loaded
@@ -69,8 +75,7 @@ def run(
     except OpmatrixError as mistake:
         known["error"] = str(mistake)
     marks = {f.question: f.mark for f in findings}
-    # A finding with a remedy is the fault of an optimisation and not of a node.
-    differs = any(f.question == "agrees" and f.mark == "wrong" and not f.remedy for f in findings)
+    differs = any(f.question == "agrees" and f.mark == "wrong" for f in findings)
     finding.write(
         into / PART,
         findings,
@@ -106,17 +111,19 @@ def _compared(
     if runs.ok and (node := next(random_nodes(proto), None)):
         yield [finding.note("agrees", f"the outputs are random ({node_label(node)}), so they are not compared")]
         return
-    for fed, answers in runs.answers:
+    for run in runs.done:
+        fed, answers = run.fed, run.answers
+        broken = [finding.wrong(OPTIMIZER, run.broken)] if run.broken else []
         if original.path:
             expected, whom = original.outputs(fed), original.path.name
         else:
             expected, whom = fed.expected, of or fed.source.removeprefix("from ")
         if expected:
             found = list(compare_with_expected(proto, answers, expected, limits, of=whom))
-            outputs = {o.name: v for o, v in zip(proto.graph.output, answers[PLAIN], strict=True) if o.name in expected}
+            outputs = {o.name: v for o, v in zip(proto.graph.output, run.outputs, strict=True) if o.name in expected}
             differs = any(f.mark == "wrong" for f in found)
             if differs and explained_by_rounding(proto, fed.inputs, outputs, expected, limits):
                 found = [finding.ok("agrees", f"with {whom}, but for what the rounding of the inputs explains")]
-            yield found
+            yield [*broken, *found]
         else:
-            yield list(compare_settings(proto, answers, limits))
+            yield broken or list(compare_settings(proto, answers, limits))
