@@ -264,6 +264,39 @@ def test_unsorted_nodes_that_onnx_runtime_refuses_are_named_so(text: str, tmp_pa
     assert "must be topologically sorted" in found.reason
 
 
+BRANCH = "y = If (c) <then_branch = t () => (r) { NODES }, " + IF
+CYCLES = {
+    "of one": (model("a = Exp (x) y = Add (a, y)"), "Add (gives 'y') gives 'y' to itself"),
+    "of three behind others": (
+        model("a = Exp (x) b = Add (a, d) c = Neg (b) d = Abs (c) y = Neg (a)"),
+        "Add (gives 'b') gives 'b' to Neg (gives 'c') gives 'c' to Abs (gives 'd') gives 'd' to the first of these 3",
+    ),
+    "with a tail": (
+        model("y = Neg (d) b = Add (x, d) d = Abs (b)"),
+        "Abs (gives 'd') gives 'd' to Add (gives 'b') gives 'b' to the first of these 2",
+    ),
+    "in a branch": (
+        model(BRANCH.replace("NODES", "q = Neg (r) r = Abs (q)"), inputs="float[3] x, bool[1] c"),
+        "Neg (gives 'q') gives 'q' to Abs (gives 'r') gives 'r' to the first of these 2",
+    ),
+    "through a branch": (
+        model(BRANCH.replace("NODES", "r = Neg (z)") + " z = Abs (y)", inputs="float[3] x, bool[1] c"),
+        "If (gives 'y') gives 'y' to Abs (gives 'z') gives 'z' to the first of these 2",
+    ),
+    "through a function": (
+        model("y = loc.f (z) z = Abs (y)", '<domain: "loc", opset_import: ["":17]> f (a) => (b) { b = Neg (a) }'),
+        "Neg (gives 'b') in loc::f (gives 'y') gives 'y' to Abs (gives 'z') gives 'z' to the first of these 2",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "words"), CYCLES.values(), ids=CYCLES)
+def test_the_nodes_and_values_of_a_cycle_are_named(text: str, words: str, tmp_path: Path) -> None:
+    found = judged(text, tmp_path)
+    assert found.outcome == "wrong"
+    assert found.reason == f"nodes: a cycle, which ONNX forbids: {words}. No order of these nodes runs: cut it"
+
+
 def sparse(text: str, indices: list[Any], dims: list[int], *, constant: bool = False) -> ModelProto:
     made = parser.parse_model(text)
     parts = [numpy_helper.from_array(a, "w") for a in (np.float32([2, 3]), np.int64(indices))]

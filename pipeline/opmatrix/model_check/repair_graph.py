@@ -25,7 +25,7 @@ def repair(graph: GraphProto) -> None:
     """Sort the nodes of a graph and of its subgraphs, and make its sparse constants dense. A cycle stays."""
     make_dense(graph)
     if not is_sorted(graph.node):
-        nodes = _sorted(graph.node)
+        nodes, _ = _sorted(graph.node)
         del graph.node[:]
         graph.node.extend(nodes)
     for node in graph.node:
@@ -59,8 +59,20 @@ def _taken(node: NodeProto) -> Iterator[str]:
     yield from captured(node)
 
 
-def _sorted(nodes: Sequence[NodeProto]) -> list[NodeProto]:
-    """Return the nodes, each after those whose outputs it takes, else in their order; of a cycle, as they are."""
+def cycle(graph: GraphProto) -> list[tuple[NodeProto, str]]:
+    """Return the nodes of the first cycle of a graph or one of its subgraphs, each with the value that it gives to the
+    next, and the last to the first; [] where there is none."""
+    _, found = ([], []) if is_sorted(graph.node) else _sorted(graph.node)
+    if found:
+        pairs = zip(found, [*found[1:], found[0]], strict=True)
+        return [(node, next(o for o in node.output if o and o in _taken(then))) for node, then in pairs]
+    inner = (cycle(subgraph) for node in graph.node for subgraph in subgraphs(node))
+    return next((found for found in inner if found), [])
+
+
+def _sorted(nodes: Sequence[NodeProto]) -> tuple[list[NodeProto], list[NodeProto]]:
+    """Return the nodes, each after those whose outputs it takes, else in their order, and no others. Where there is a
+    cycle, return the nodes as they are, and those of a cycle, each before one that takes its output."""
     given = {output: at for at, node in enumerate(nodes) for output in node.output if output}
     before = [{given[name] for name in _taken(node) if name in given} for node in nodes]
     found: list[NodeProto] = []
@@ -76,11 +88,13 @@ def _sorted(nodes: Sequence[NodeProto]) -> list[NodeProto]:
                 done.add(at)
                 found.append(nodes[at])
             elif following in open_nodes:
-                return [*nodes]
+                around = [index for index, _ in stack]
+                start = around.index(following)
+                return [*nodes], [nodes[following], *(nodes[index] for index in reversed(around[start + 1 :]))]
             else:
                 open_nodes.add(following)
                 stack.append((following, iter(sorted(before[following] - done))))
-    return found
+    return found, []
 
 
 def _sparse_values(node: NodeProto) -> list[AttributeProto]:

@@ -27,6 +27,7 @@ from opmatrix.model_check.external_data import external_data_findings, text_find
 from opmatrix.model_check.finding import Finding
 from opmatrix.model_check.graph_walk import node_label, nodes, opsets
 from opmatrix.model_check.inline_functions import CycleError, Inlined, InlineError, inline, or_as_it_is
+from opmatrix.model_check.repair_graph import cycle
 from opmatrix.model_check.session_needs import NeededLibraries, needed_libraries, parse_version, version_findings
 from opmatrix.model_check.shape_inference import checker_findings, inference_findings, schemas
 from opmatrix.project.paths import Paths
@@ -128,6 +129,11 @@ def _of_nodes(
         yield finding.note("nodes", f"{text}. ONNX Runtime makes them dense")
     external = list(external_data_findings(proto, path))
     yield from external
+    if around := cycle(proto.graph):
+        labels = [f"{node_label(node)} gives {value!r}" for node, value in around]
+        chain = " to ".join([*labels, f"the first of these {len(labels)}" if labels[1:] else "itself"])
+        yield finding.wrong("nodes", f"a cycle, which ONNX forbids: {chain}", "No order of these nodes runs: cut it")
+        return
     faulty = {node_label(node) for group in faults.values() for node in group}
     found = schemas(used_operators(proto, specs), opsets(proto))
     types = list(inference_findings(proto, found, faulty=faulty, builtin=known))
