@@ -63,7 +63,8 @@ def _none_wrong(compared: Sequence[Comparison], nodes: Sequence[NodeComparison])
     if len(nodes) == 1:
         (only,) = nodes
         return (
-            f"{node_label(only.node)}, the only one, computes what its reference does with the same numbers",
+            f"{node_label(only.node)}, the only one, computes what its reference does with the same numbers: "
+            "two of three agree, and the expected outputs do not",
             "So its attributes, its constants or the opset are not those of the expected outputs, or see --rtol "
             "and --atol",
         )

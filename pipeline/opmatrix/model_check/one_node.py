@@ -18,7 +18,8 @@ def one_node(
 def for_reference(node: NodeProto, model: ModelProto, inputs: Sequence[str], outputs: Sequence[str]) -> ModelProto:
     """Return a model of one node, without types, that onnx.reference evaluates as ONNX describes the node.
 
-    onnx 1.23 evaluates each BatchNormalization of opset 7 to 13 as training. One output alone means inference.
+    onnx 1.23 evaluates each BatchNormalization of opset 7 to 13 as training. One output alone means inference. It lacks
+    DequantizeLinear before version 19, which computes the same for the dtypes of version 10.
     """
     infos = ([ValueInfoProto(name=name) for name in names] for names in (inputs, outputs))
     made = one_node(node, model, *infos)
@@ -31,4 +32,6 @@ def for_reference(node: NodeProto, model: ModelProto, inputs: Sequence[str], out
             epsilon = [a for a in node.attribute if a.name == "epsilon"]
             del changed.attribute[:]
             changed.attribute.extend(epsilon)
+    if node.domain in ("", "ai.onnx") and node.op_type == "DequantizeLinear" and imported:
+        imported.version = max(imported.version, 19)
     return made

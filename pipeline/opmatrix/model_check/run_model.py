@@ -46,12 +46,13 @@ class Run:
 @dataclass(frozen=True, kw_only=True)
 class Runs:
     """The finding of the runs, and each run; `missing`: ONNX Runtime lacks a kernel. `sizes`: the findings on open
-    sizes."""
+    sizes. `refused`: the inputs with which it fails for a reason that is not explained, None for any."""
 
     finding: Finding
     sizes: Sequence[Finding] = ()
     done: Sequence[Run] = ()
     missing: bool = False
+    refused: ModelInputs | None = None
 
     @property
     def ok(self) -> bool:
@@ -98,7 +99,7 @@ def run(
             problem = str(refused.__cause__)
             node = failing_node(model, problem)
             where = f" at {node}" if node else ""
-            failed = _refused(model, refused, f"fails{where} ({setting}), {fed}", _DRAWN if fed.drawn else "")
+            failed = _refused(model, refused, f"fails{where} ({setting}), {fed}", _DRAWN if fed.drawn else "", fed)
             if not fed.drawn:
                 return failed
             first = first or failed
@@ -135,11 +136,14 @@ def _also(done: Sequence[Run]) -> str:
     return f"; and with {'; '.join(shapes)}"
 
 
-def _refused(model: ModelProto, error: RefusedError, what: str, remedy: str = "") -> Runs:
+def _refused(
+    model: ModelProto, error: RefusedError, what: str, remedy: str = "", fed: ModelInputs | None = None
+) -> Runs:
     """Return the finding of an error: its cause in a standard node, else in the words of `OrtSessions`."""
     if refusal := explain(model, str(error.__cause__)):
         return Runs(finding=finding.wrong("runs", refusal.text, refusal.remedy), missing=refusal.missing)
-    return Runs(finding=finding.wrong("runs", f"ONNX Runtime {onnxruntime.__version__} {what}: {error}", remedy))
+    text = f"ONNX Runtime {onnxruntime.__version__} {what}: {error}"
+    return Runs(finding=finding.wrong("runs", text, remedy), refused=fed)
 
 
 def _copied(value: Any) -> Any:
