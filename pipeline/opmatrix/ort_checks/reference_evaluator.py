@@ -15,6 +15,7 @@ from opmatrix.declaration.torch_signature import as_float32, dtype_of, onnx_name
 from opmatrix.declaration.variadic_outputs import with_outputs
 from opmatrix.errors import VerifyError
 from opmatrix.export.model_gates import as_tuples
+from opmatrix.ort_checks.corrected_operators import CORRECTED
 from opmatrix.spec import Attribute, AttributeValue, OpSpec
 from opmatrix.testdata import truth
 from opmatrix.testdata.arrays import Array, cast
@@ -38,7 +39,7 @@ class ReferenceRun:
         """Raises VerifyError for a node that neither onnx.reference nor `operators` implements."""
         try:
             self._evaluator = ReferenceEvaluator(
-                model, new_ops=[self._op_run(*o, own=o is operators[0]) for o in operators]
+                model, new_ops=[*CORRECTED, *(self._op_run(*o, own=o is operators[0]) for o in operators)]
             )
         except Exception as error:  # the operators of ReferenceEvaluator may raise anything
             raise VerifyError(f"the reference evaluator cannot read the model: {error}") from error
