@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from onnx import helper, parser
 
-from opmatrix.model_check import inline_functions
+from opmatrix.model_check import inline_functions, per_node_compare
 from opmatrix.model_check.graph_walk import node_label
 from opmatrix.model_check.inline_functions import InlineError, inline
 from tests.model_check.judged import judged
@@ -181,8 +181,28 @@ def test_an_import_of_a_function_alone_is_a_limit_of_onnx_runtime(tmp_path: Path
     assert found.outcome == "unsupported"
     assert found.reason.endswith(
         "wants the model to import 'sub', which its function loc::f imports. The model may be right. For ONNX Runtime, "
-        "add it to the imports of the model, too: version 1"
+        "add it to the imports of the model, too: version 1. With its functions inlined, it agrees with "
+        "onnx.reference, node by node: 1 node"
     )
+
+
+def test_a_node_of_a_function_that_onnx_runtime_does_not_call_is_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a kernel of the project in a function that alone imports its domain."""
+    evaluate = per_node_compare.References.evaluate
+
+    def other(*given: Any) -> Any:
+        values, judge = evaluate(*given)
+        return {name: value + 1 for name, value in values.items()}, judge
+
+    monkeypatch.setattr(per_node_compare.References, "evaluate", other)
+    monkeypatch.setattr(per_node_compare, "judge", lambda found: None)
+    inner = '<domain: "sub", opset_import: ["":17]> h (a) => (b) { b = Neg (a) }'
+    outer = '<domain: "loc", opset_import: ["":17, "sub":1]> f (a) => (b) { b = sub.h (a) }'
+    found = judged(model("y = loc.f (x)", outer, inner), tmp_path)
+    assert found.outcome == "wrong"
+    assert found.reason.startswith("first node: Neg (gives 'b') in sub::h (gives 'b') in loc::f (gives 'y'): "), found
 
 
 def test_a_node_keeps_its_origin_in_its_label() -> None:

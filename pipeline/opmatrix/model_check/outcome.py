@@ -23,7 +23,8 @@ def judge(findings: Sequence[Finding], known: Mapping[str, Any]) -> tuple[Outcom
         of_ort = {OPTIMIZER, "runs"} if known.get("missing") else {OPTIMIZER}
         if all(f.question in of_ort for f in wrong):
             agreement = "" if known.get("skipped") or known.get("disputed") else _agreement(findings)
-            return "unsupported", f"{wrong[0]}{f'. As it is, it agrees {agreement}' if agreement else ''}"
+            how = "As it is" if wrong[0].question == OPTIMIZER else "With its functions inlined"
+            return "unsupported", f"{wrong[0]}{f'. {how}, it agrees {agreement}' if agreement else ''}"
         chosen = next((f for f in wrong if f.question == "first node"), wrong[0])
         return "wrong", f"{chosen.question}: {chosen}"
     if ours:
