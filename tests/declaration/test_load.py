@@ -78,6 +78,8 @@ def test_the_unchanged_declaration_is_read(tmp_path: Path) -> None:
         ('domain="mydomain"', 'domain="ai.onnx.ml"', ["onnx.domain: found 'ai.onnx.ml', which is ONNX's own"]),
         ("versions=(1, 2)", "versions=(0,)", ["onnx.versions: found (0,), allowed: from since_version=1 on"]),
         ("name=\"mynamespace::custom", "name=\"custom", ["torch.name: found 'custom_group_norm', allowed: 'namespace::name'"]),
+        ("name=\"mynamespace::custom_group_norm", "name=\"load_library::__x", ["torch.name: found the namespace 'load_library', allowed: one without '__' in front, and none of _dir"]),
+        ("name=\"mynamespace::custom_group_norm", "name=\"load_library::__x", ["torch.name: found the name '__x', allowed: one without '__' in front, and none of _dir, name: torch.ops has"]),
         ('name="bias", type', 'name="scale", type', ["inputs, attributes, outputs: 'scale' is declared twice"]),
         ('torch_name="eps"', 'torch_name="bias"', ["torch_name: two arguments of the torch schema are named 'bias'"]),
         ('torch_name="eps"', 'torch_name="eps", optional=True', ["attributes[0].default: found 1e-05 at an attribute that is optional, allowed: None, its default; or optional=False"]),

@@ -153,3 +153,14 @@ def test_both_parsers_read_the_same_defaults(argument: str, torch: Any) -> None:
         return
     ours = torch_schema_parser.parse(text).arguments[1].default
     assert (float(ours) if isinstance(theirs, float) else ours) == plain(theirs)  # type: ignore[arg-type]  # a number
+
+
+def test_every_name_that_torch_ops_has_itself_is_refused(torch: Any) -> None:
+    library = torch.library.Library("opmatrix_of_ops", "DEF")
+    library.define("one.some(Tensor x) -> Tensor")
+    namespace = torch.ops.opmatrix_of_ops
+    operators = (type(namespace), type(namespace.one), type(namespace.one.some))
+    for part, owner in (("namespace", torch.ops), ("name", namespace), ("overload", namespace.one)):
+        found = {name for name in {*object.__dir__(owner), *dir(type(owner))} if not name.startswith("__")}
+        own = {name for name in found if not isinstance(getattr(owner, name, None), operators)}
+        assert own and own <= {*torch_schema_parser.OWN_OF_OPS[part]}

@@ -81,6 +81,9 @@ def test_a_schema_that_fits_has_no_mistakes() -> None:
 
 
 MISTAKES = {
+    "my::shift.overloads(Tensor x, int[2] by, float eps) -> Tensor": (
+        "column 11: found the overload 'overloads', allowed: one without '__' in front, and none of _dir"
+    ),
     "my::shift(Tensor x, int[2] by=1, *, float eps=1e-05, float more) -> Tensor": (
         "column 60: no input and no attribute is named 'more', or has it as torch_name"
     ),

@@ -15,7 +15,7 @@ from onnx import TensorProto, numpy_helper
 from opmatrix.declaration.load import load_operator
 from opmatrix.errors import ExportError
 from opmatrix.lowering.call_lowering import Lowered, find
-from opmatrix.lowering.graph import UnsupportedModel, node_attributes, since_version
+from opmatrix.lowering.graph import UnsupportedModel, node_attributes, since_version, split
 from opmatrix.lowering.record_nodes import Tensor, record
 from opmatrix.project.paths import Paths
 from opmatrix.spec import OpSpec
@@ -62,6 +62,11 @@ def test_queries_and_constants(spec: OpSpec) -> None:
     assert value.dtype == np.float32
     assert constant.attribute[0].t.data_type == TensorProto.FLOAT
     assert list(add.output) == ["Y"]
+
+
+@pytest.mark.parametrize("op_type", ["_x", "__a__", "Ünï", "class"])
+def test_each_op_type_that_a_declaration_has_is_emitted(op_type: str) -> None:
+    assert op_type.isidentifier() and split(f"my.domain::{op_type}") == ("my.domain", op_type)
 
 
 @pytest.mark.parametrize(

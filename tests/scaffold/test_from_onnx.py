@@ -186,6 +186,11 @@ def test_inputs_of_one_name_get_numbers() -> None:
     assert [i.name for i in made.spec.inputs] == ["w", *(f"w_{n}" for n in range(2, 151))]
 
 
+def test_no_part_has_a_name_that_its_reference_uses() -> None:
+    (found,) = draft(node(value("np"), outputs=[value("out", I64)])).spec.inputs
+    assert found.name == "np_"  # it returns np.zeros(np_.shape, np.int64)
+
+
 def test_an_element_type_that_onnx_does_not_have_has_a_name(tmp_path: Path) -> None:
     made = helper.make_node("FastThing", ["x"], ["y"], domain="acme.ops")
     values = [helper.make_tensor_value_info(name, 99, [1]) for name in "xy"]

@@ -176,6 +176,10 @@ def test_a_written_argument_with_the_name_of_an_output_is_one() -> None:
 
 
 REFUSED = [
+    ("my::name(Tensor x) -> Tensor", 5, "found the name 'name', allowed: one without '__' in front, and none of _dir"),
+    ("load_library::f(Tensor x) -> Tensor", 1, "torch.ops has attributes of its own with these names"),
+    ("my::f.overloads(Tensor x) -> Tensor", 7, "found the overload 'overloads', allowed: one without '__' in front"),
+    ("my::__f__(Tensor x) -> Tensor", 5, "found the name '__f__', allowed: one without '__' in front"),
     ("my::f(Tensor(a!)? x, Tensor y) -> Tensor", 7, "Tensor(a!)? is written and may be absent, allowed: Tensor(a!)"),
     ("my::f(Tensor!? x, Tensor y) -> Tensor", 7, "Tensor!? is written and may be absent, allowed: Tensor!. For calls "),
     ("my::f(Tensor(a!)[] xs, Tensor y) -> ()", 7, "Tensor(a!)[] is written, allowed: an argument for each tensor"),
@@ -296,6 +300,22 @@ def test_an_operator_whose_name_is_reserved_gets_another(name: str) -> None:
     assert (spec.name, spec.torch) == (f"{name}_op", TorchOp(name=f"my::{name}"))
     with pytest.raises(UsageError, match=f"name: found '{name}', "):
         from_schema("my::f(Tensor x) -> Tensor", domain="my.domain", name=name)
+
+
+@pytest.mark.parametrize(
+    ("schema", "names"),
+    [
+        ("my::str(Tensor x, str a) -> Tensor", ["str_op", "x", "a", "y"]),
+        ("my::range(Tensor len, int range) -> Tensor[]", ["range_op", "len_", "range_", "y"]),
+        ("my::f(Tensor list, int NDArray, int ml_dtypes) -> Tensor[]", ["f", "list_", "NDArray_", "ml_dtypes", "y"]),
+    ],
+)
+def test_no_part_has_a_name_that_its_reference_uses(schema: str, names: list[str]) -> None:
+    spec = from_schema(schema, domain="my.domain").spec
+    assert [
+        spec.name,
+        *(part.name for parts in (spec.inputs, spec.attributes, spec.outputs) for part in parts),
+    ] == names
 
 
 def test_an_argument_that_may_be_none_is_an_optional_attribute() -> None:

@@ -17,7 +17,7 @@ from opmatrix.scaffold import new_operator, onnx_process, render_files, write
 from opmatrix.scaffold.draft import Draft
 from opmatrix.scaffold.from_onnx import by_operator
 from opmatrix.scaffold.from_torch_schema import from_schema
-from tests.support.generated_operators import Library, node, schema, unlike
+from tests.support.generated_operators import DOMAINS, OP_TYPES, Library, node, schema, unlike
 from tests.support.projects import Project
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.mark.slow]
@@ -25,15 +25,16 @@ pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.ma
 SCHEMAS = range(40)  # libraries, of 50 schemas each
 NODES = range(10)  # libraries, of 50 nodes each
 OFTEN = 50
+FILES = ("m.onnx", 'a"""b\\N.onnx', "\udcff\n.onnx")
 
 
 def of_schemas(library: int) -> Iterator[Draft]:
     """Yield the operators of those schemas that are not refused with their column."""
     random = Random(f"schemas {library}")
-    for _ in range(OFTEN):
-        text = schema(random)
+    for number in range(OFTEN):
+        text, op_type = schema(random), random.choice(OP_TYPES)
         try:
-            yield from_schema(text, domain="my.domain")
+            yield from_schema(text, domain=random.choice(DOMAINS), op_type=op_type and f"{op_type}{number}")
         except UsageError as error:
             assert re.search(r"\^ column \d+: ", str(error)), f"{text}\n{error}"
 
@@ -46,8 +47,9 @@ def of_nodes(library: int, folder: Path) -> Iterator[Draft]:
         imports = [helper.make_opsetid("", 18), helper.make_opsetid(made.domain, random.choice((1, 3)))]
         onnx.save(helper.make_model(graph, opset_imports=imports, ir_version=9), folder / "m.onnx")
         try:
-            found = by_operator(onnx_process.describe(str(folder / "m.onnx")), "m.onnx")
-            yield from new_operator.each(found, "m.onnx", "")
+            shown = random.choice(FILES)
+            found = by_operator(onnx_process.describe(str(folder / "m.onnx")), shown)
+            yield from new_operator.each(found, shown, "")
         except UsageError as error:
             assert re.search(rf"{made.op_type}.* cannot be declared|cannot be declared so:", str(error)), (
                 f"{made}\n{error}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import shutil
 import subprocess
 import sys
@@ -130,3 +131,9 @@ def test_a_new_operator_asks_for_the_values_of_indices() -> None:
     assert "TODO: the values of codes: " in render_files.render(replace(draft, spec=whole))["ops/segments/spec.py"]
     plain = from_schema("my::plain(Tensor x, Tensor weight) -> Tensor", domain="my.domain")
     assert "TODO: the values" not in render_files.render(plain)["ops/plain/spec.py"]
+
+
+def test_a_docstring_has_the_schema_as_it_is() -> None:
+    schema = """my::f(Tensor x, str a='\"\"\"', str b='\"\"\"\"\"', str c='\\\\N\\\\', str d="'") -> Tensor"""
+    doc = ast.get_docstring(ast.parse(render_files.render(from_schema(schema, domain="my.domain"))["ops/f/spec.py"]))
+    assert schema in (doc or "").replace("\n", " ")

@@ -32,6 +32,7 @@ _HANDED = "bytes count create_kernel_v2 text strings self class None lambda for 
 _ODD = [
     "errno", "NULL", "EOF", "stdin", "linux", "_In_", "__x__", "a__b", "_", "_0", "np", "Any", "NDArray", "range", "T",
     "INT_MAX", "I", "x_", "x_float", "y_sizes", "made_y", "math", "string", "Tensor", "True", "L" * 60, "nan", "inf",
+    "str", "len", "list", "ml_dtypes", "op", "overloads", "load_library", "__class__", "x_data",
 ]  # fmt: skip
 
 
@@ -64,7 +65,7 @@ _WRONG = [
     "foo",
 ]
 _STRINGS = [
-    "''", "'sum'", "'a\"b'", "'\\\\'", "'??/'", "'\\n'", "'\\001'", "'é'", '"\'"', "'%s {0}'", "'*/'",
+    "''", "'sum'", "'a\"b'", "'\\\\'", "'??/'", "'\\n'", "'\\001'", "'é'", '"\'"', "'%s {0}'", "'*/'", "'\"\"\"'",
 ]  # fmt: skip
 _DEFAULTS = {
     "int": _INTS, "float": _FLOATS, "bool": ["True", "False"], "str": _STRINGS, "Scalar": ["1", *_FLOATS],
@@ -100,8 +101,12 @@ def schema(random: Random) -> str:
         defaults = defaults or random.random() < 0.6
         arguments.append(f"{kind}{optional} {name(random)}" + f"={default}" * defaults)
     overload = f".{name(random)}" * (random.random() < 0.05)
-    return f"my::{name(random)}{overload}({', '.join(arguments)}) -> {random.choice(_RESULTS)}"
+    namespace = name(random) if random.random() < 0.05 else "my"
+    return f"{namespace}::{name(random)}{overload}({', '.join(arguments)}) -> {random.choice(_RESULTS)}"
 
+
+DOMAINS = ("my.dom", "a-b", "Ünï", "9", "_", "..", "my.dom")
+OP_TYPES = ("", "", "", "Ünï", "__a__", "class")
 
 _KINDS: dict[str, list[Any]] = {
     "float": [0.5, float("inf"), float("nan"), 1e-46, 3e38], "int": [0, -(2**63), 2**63 - 1], "floats": [[0.1, 2.0]],
@@ -130,7 +135,7 @@ def node(random: Random, number: int) -> tuple[NodeProto, GraphProto]:
         graph.output.append(
             helper.make_tensor_value_info(output, random.choice(_DTYPES), random.choice(([3, 4], [], None)))
         )
-    domain = random.choice(("my.dom", "a-b", "Ünï", "9", "x y", "my.dom"))
+    domain = random.choice((*DOMAINS, "x y"))
     made = helper.make_node(name(random), inputs, outputs, domain=domain)
     made.attribute.extend(helper.make_attribute(key, value) for key, value in given.items())
     graph.node.append(made)

@@ -33,6 +33,14 @@ WORDS_OF_TORCH = frozenset(
     pass raise return while with
     """.split()  # noqa: SIM905 - as words they fit on two lines
 )
+# Attributes of torch.ops, torch.ops.NAMESPACE and torch.ops.NAMESPACE.NAME themselves, beside those with __.
+OWN_OF_OPS = {
+    "namespace": ("_dir", "_higher_order_op_namespace", "higher_order", "import_module", "load_library",
+                  "loaded_libraries"),
+    "name": ("_dir", "name"),
+    "overload": ("_dir", "_has_torchbind_op_overload", "_is_protocol", "_op", "_overload_names", "_qualified_op_name",
+                 "_schemas", "op", "op_overloads", "overloads"),
+}  # fmt: skip
 # What torch reads behind a backslash in a string: one of these, or three octal digits.
 _ESCAPE = re.compile(r"""\\(?:[abfntv\\'"]|[01][0-7]{2})""")
 
@@ -159,6 +167,15 @@ def no_argument(result: Type, schema: Schema) -> str:
     written = [a for a in schema.arguments if "!" in a.type.alias and not a.type.alias.startswith(WITHOUT_LETTER)]
     allowed = ", ".join(f"{a.type.spelled}, which is {a.name}" for a in written)
     return f"{result.spelled} is not an argument, allowed: {allowed or 'Tensor'}"
+
+
+def why_not_in_ops(part: str, name: str) -> str:
+    """Return why no operator can have a name as its "namespace", "name" or "overload", and "" if it can."""
+    if name in OWN_OF_OPS[part] or name.startswith("__"):
+        others = ", ".join(OWN_OF_OPS[part])
+        return f"found the {part} {name!r}, allowed: one without '__' in front, and none of {others}: torch.ops has " \
+            "attributes of its own with these names"  # fmt: skip
+    return ""
 
 
 def parse(text: str) -> Schema:

@@ -179,7 +179,7 @@ def node_attributes(given: Mapping[str, Any]) -> tuple[NodeAttribute, ...]:
 
 def split(name: str) -> tuple[str, str]:
     """Return domain and op type of ``domain::Name``; ONNX's own domain is "". Raises ExportError if invalid."""
-    if not re.fullmatch(r"(?:[\w.\-]+::)?[A-Za-z]\w*", name):
+    if not re.fullmatch(r"(?:[\w.\-]+::)?[^\W\d]\w*", name):
         raise ExportError(f"{name!r} is not a name of an operator; write 'Name' or 'domain::Name'")
     domain, _, op_type = name.rpartition("::")
     return domain, op_type

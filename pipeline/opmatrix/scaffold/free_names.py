@@ -13,7 +13,9 @@ from dataclasses import dataclass, field, replace
 from opmatrix.codegen import cpp_bindings, python_modules
 from opmatrix.declaration.torch_schema_parser import Parameter, Schema
 from opmatrix.declaration.torch_signature import is_written
-from opmatrix.scaffold.draft import unused
+from opmatrix.errors import UsageError
+from opmatrix.scaffold import render_files
+from opmatrix.scaffold.draft import Draft, operator_name, unused
 from opmatrix.spec import Attribute, Input, OpSpec, Output, SameAs
 
 _MARK = re.compile(r"(?:out_)?zq(?:\d+|operator)qz")
@@ -31,6 +33,14 @@ class Used:
 
     def __contains__(self, name: str) -> bool:
         return name in self.words or name in self.made
+
+    def for_operator(self, requested: str, wanted: str) -> str:
+        """Return the requested name of an operator, or one that is made of the wanted one. Raises UsageError."""
+        if requested in self.words:
+            raise UsageError(
+                f"name: found {requested!r}, which generated code uses for something else; choose another name"
+            )
+        return requested or operator_name(wanted, self.words)
 
     def free(self, name: str, others: Iterable[str]) -> str:
         """Return the first of ``name_``, ``name_2`` and so on that neither the code nor another part has."""
@@ -52,6 +62,7 @@ def names_in_code(marked: Iterable[OpSpec], names: Mapping[str, str]) -> Used:
         texts.pop("ort_library.cc", "")  # where no part of an operator is visible
         words.update(*(re.findall(r"[A-Za-z_]\w*", _NOT_CPP.sub(" ", text)) for text in texts.values()))
         python.update(*(_python_names(text) for text in python_modules.render(spec).values()))
+        words.update(_python_names(render_files.reference(Draft(spec=spec))))
     words |= python
     made = {}
     for word in words:

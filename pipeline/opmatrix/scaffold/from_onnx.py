@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,11 +21,10 @@ from opmatrix.scaffold.draft import (
     finished,
     is_reserved,
     is_variable,
-    operator_name,
     shape_rule,
     unused,
 )
-from opmatrix.scaffold.free_names import Used
+from opmatrix.scaffold.free_names import NOTHING, Used
 from opmatrix.spec import (
     Attribute,
     AttributeValue,
@@ -85,20 +84,21 @@ def from_nodes(nodes: Sequence[Node], *, shown: str, name: str = "", used: Used 
     No part has a name in `used`, by default those that the generated code of the operator uses.
     """
     first = nodes[0]
-    name = name or operator_name(first["op_type"])
+    requested, free = name, used or NOTHING
+    name = free.for_operator(requested, first["op_type"])
     qualified = _qualified(first)
     if refused := [*dict.fromkeys(_refused(nodes))]:
         raise UsageError("\n".join([f"{shown}: {qualified} cannot be declared:", *(f"  {why}" for why in refused)]))
     types, declared = _types(nodes)
-    taken = {*types, name, *(used.words if used else ()), *(used.made if used else ())}
-    attributes, guessed = _attributes(nodes, taken)
-    inputs = tuple(_inputs(nodes, declared["inputs"], taken))
+    taken = {*types, name}
+    attributes, guessed = _attributes(nodes, taken, free)
+    inputs = tuple(_inputs(nodes, declared["inputs"], taken, free))
     outputs: list[Output] = []
     sizes: dict[str, tuple[int, ...]] = {}
     for index, type_ in enumerate(declared["outputs"]):
         value = next((part["name"] for part in _parts(nodes, "outputs", index) if part), "")
         other = f"y{index}" if len(declared["outputs"]) > 1 else "y"
-        taken.add(output := unused(_value_name(value, other), taken))
+        taken.add(output := _name(_value_name(value, other), taken, free))
         doc, optional = _doc(nodes, "outputs", index), not all(_parts(nodes, "outputs", index))
         shape = _shape_rule(nodes, inputs, index, type_)
         if optional and not isinstance(shape, SameAs):
@@ -119,7 +119,7 @@ def from_nodes(nodes: Sequence[Node], *, shown: str, name: str = "", used: Used 
     )
     if used is None:
         marked, names = free_names.marked_nodes(spec)
-        return from_nodes(nodes, shown=shown, name=name, used=free_names.names_in_code([marked], names))
+        return from_nodes(nodes, shown=shown, name=requested, used=free_names.names_in_code([marked], names))
     given = first["attributes"]
     values = {a.name: _value(given[onnx_name(a)]) for a in attributes if onnx_name(a) in given}
     draft = Draft(
@@ -303,11 +303,11 @@ def _types(nodes: Sequence[Node]) -> tuple[dict[str, tuple[DType, ...]], dict[st
     return types, declared
 
 
-def _inputs(nodes: Sequence[Node], declared: Sequence[str], taken: set[str]) -> Iterator[Input]:
+def _inputs(nodes: Sequence[Node], declared: Sequence[str], taken: set[str], used: Used) -> Iterator[Input]:
     for index, type_ in enumerate(declared):
         parts = _parts(nodes, "inputs", index)
         value = next((part["name"] for part in parts if part), "")
-        taken.add(name := unused(_value_name(value, f"x{index}" if index else "x"), taken))
+        taken.add(name := _name(_value_name(value, f"x{index}" if index else "x"), taken, used))
         yield Input(name=name, type=type_, optional=not all(parts), doc=_doc(nodes, "inputs", index))
 
 
@@ -316,6 +316,12 @@ def _value_name(value: str, other: str) -> str:
     last = re.split(r"[./:]", value)[-1]
     is_word = re.fullmatch(r"[a-z][a-z_]*", last) and _is_allowed(last) and last not in ("input", "output")
     return last if is_word else other
+
+
+def _name(wanted: str, taken: Collection[str], used: Used) -> str:
+    """Return a name, or one that is made of it if generated code or another part has it."""
+    name = unused(wanted, taken)
+    return used.free(wanted, taken) if name in used else name
 
 
 def _is_allowed(name: str) -> bool:
@@ -329,7 +335,7 @@ def _doc(nodes: Sequence[Node], side: str, index: int) -> str:
     return f"TODO; in the model of shape {' or '.join(dict.fromkeys(known))}" if known else "TODO"
 
 
-def _attributes(nodes: Sequence[Node], taken: set[str]) -> tuple[tuple[Attribute, ...], tuple[str, ...]]:
+def _attributes(nodes: Sequence[Node], taken: set[str], used: Used) -> tuple[tuple[Attribute, ...], tuple[str, ...]]:
     """Return the attributes, those of all nodes first, and the names of the others, whose default is unknown."""
     kinds = {key: value["kind"] for node in nodes for key, value in node["attributes"].items()}
     always = [key for key in kinds if all(key in n["attributes"] for n in nodes)]
@@ -337,8 +343,8 @@ def _attributes(nodes: Sequence[Node], taken: set[str]) -> tuple[tuple[Attribute
     found = []
     for key in (*always, *guessed):
         default = _ZEROS[kinds[key]] if key in guessed else None
-        usable = _is_allowed(key) and key not in taken
-        taken.add(name := key if usable else unused(f"{key}_", taken))
+        usable = _is_allowed(key) and key not in taken and key not in used
+        taken.add(name := key if usable else used.free(key, taken))
         onnx_name = None if usable else key
         tensor = _tensor_fields([n["attributes"][key] for n in nodes]) if kinds[key] == "tensor" else {}
         found.append(Attribute(name=name, kind=kinds[key], default=default, onnx_name=onnx_name, doc="TODO", **tensor))

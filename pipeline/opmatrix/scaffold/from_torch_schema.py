@@ -22,7 +22,6 @@ from opmatrix.scaffold.draft import (
     finished,
     is_variable,
     op_type_of,
-    operator_name,
     shape_rule,
     unused,
 )
@@ -74,7 +73,7 @@ def from_schema(text: str, *, domain: str, name: str = "", op_type: str = "") ->
     if refused := [*_refused(schema)]:
         torch_schema_parser.refuse("the schema cannot be declared:", schema.text, refused)
     used = _names_in_code(schema)
-    name = name or operator_name(schema.name, used.words)
+    name = used.for_operator(name, schema.name)
     used = replace(used, words=used.words | {name})
     tensors = sum(a.type.name == "Tensor" for a in schema.arguments)
     taken = tensors < INPUTS_OF_ONNX.get(op_type_of(name), 0) or op_type_of(name) == "Constant"
@@ -300,6 +299,12 @@ def _refused(schema: Schema) -> Iterator[tuple[int, str]]:
         yield 0, f"an operator of torch has a namespace: write 'my::{schema.name}'"
     if schema.namespace in ("aten", "prim", "prims"):
         yield 0, f"{schema.namespace} is torch's own: choose one of yours, or give --override {schema.qualified}"
+    at = 0
+    for part, name in (("namespace", schema.namespace), ("name", schema.name), ("overload", schema.overload)):
+        at = schema.text.index(name, at)
+        if why := torch_schema_parser.why_not_in_ops(part, name):
+            yield at, why
+        at += len(name)
     if schema.more:
         yield schema.text.index("..."), "any number of arguments of any kind; name each: an operator has a fixed schema"
     for argument in schema.arguments:

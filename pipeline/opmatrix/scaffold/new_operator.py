@@ -14,7 +14,7 @@ from opmatrix.declaration.placeholders import MARK, marked_lines
 from opmatrix.errors import ToolchainError, UsageError, many
 from opmatrix.project.paths import Paths
 from opmatrix.scaffold import from_aten, from_onnx, render_files, write
-from opmatrix.scaffold.draft import Draft, operator_name, unused
+from opmatrix.scaffold.draft import Draft, unused
 from opmatrix.scaffold.prompt import Request, check
 
 
@@ -60,9 +60,9 @@ def each(nodes: Mapping[str, Sequence[from_onnx.Node]], shown: str, name: str) -
     """Yield an operator for each type of node, each with a folder of its own, also where their names are alike."""
     owners: dict[str, str] = {}
     for qualified, of_one in nodes.items():
-        wanted = name or operator_name(of_one[0]["op_type"])
-        draft = from_onnx.from_nodes(of_one, shown=shown, name=unused(wanted, owners))
-        if wanted in owners:
+        draft = from_onnx.from_nodes(of_one, shown=shown, name=name)
+        if (wanted := draft.spec.name) in owners:
+            draft = from_onnx.from_nodes(of_one, shown=shown, name=unused(wanted, owners))
             note = f"{qualified} is in ops/{draft.spec.name}/, because ops/{wanted}/ is that of {owners[wanted]}"
             draft = replace(draft, notes=(*draft.notes, note))
         owners[draft.spec.name] = qualified

@@ -15,6 +15,7 @@ from opmatrix.declaration.declared_sizes import list_lengths
 from opmatrix.declaration.python_source import bracket, names, source
 from opmatrix.declaration.torch_signature import dtypes
 from opmatrix.declaration.variadic_outputs import counter, sure_inputs
+from opmatrix.errors import printable
 from opmatrix.scaffold.draft import VALUES, Draft, unused
 from opmatrix.spec import Attribute, AttributeKind, AttributeValue, Input, OpSpec, Output, SameAs
 
@@ -29,15 +30,18 @@ _TIED = re.compile(r"(?:^|_)(?:index|indices|idx|ids|offsets?|lengths?|ptr|posit
 
 def render(draft: Draft) -> dict[str, str]:
     """Return the text of every file of an operator by its path below the project's root."""
-    variables = {"draft": draft, "spec": draft.spec, "placeholder": placeholder(draft)}
-    made = {
-        "ops/{}/spec.py": variables | {"tied": _listed(tied_inputs(draft.spec))},
-        "ops/{}/cases.py": variables | _cases(draft),
-        "ops/{}/reference.py": variables | _reference(draft),
-        "ops/{}/README.md": variables | _readme(draft.spec),
-        "native/{}/kernel.h": variables | _kernel(draft),
+    return {
+        f"ops/{draft.spec.name}/spec.py": _text("spec.py", draft, {"tied": _listed(tied_inputs(draft.spec))}),
+        f"ops/{draft.spec.name}/cases.py": _text("cases.py", draft, _cases(draft)),
+        f"ops/{draft.spec.name}/reference.py": reference(draft),
+        f"ops/{draft.spec.name}/README.md": _text("README.md", draft, _readme(draft.spec)),
+        f"native/{draft.spec.name}/kernel.h": _text("kernel.h", draft, _kernel(draft)),
     }
-    return {path.format(draft.spec.name): _text(path.rpartition("/")[2], given) for path, given in made.items()}
+
+
+def reference(draft: Draft) -> str:
+    """Return the text of reference.py."""
+    return _text("reference.py", draft, _reference(draft))
 
 
 def tied_inputs(spec: OpSpec) -> list[str]:
@@ -80,12 +84,18 @@ def _listed(names: list[str]) -> str:
 @cache
 def _environment() -> jinja2.Environment:
     environment = jinja.environment("opmatrix.scaffold")
-    environment.filters["source"] = source
+    environment.filters |= {"source": source, "escaped": _escaped}
     environment.globals.update(cpp_type=cpp_type, quoted=cpp.quoted)
     return environment
 
 
-def _text(file: str, variables: Mapping[str, object]) -> str:
+def _escaped(text: str) -> str:
+    """Return a text as it is written within a docstring."""
+    return printable(text.replace("\\", r"\\").replace('""', r'"\"'))
+
+
+def _text(file: str, draft: Draft, more: Mapping[str, object]) -> str:
+    variables = {"draft": draft, "spec": draft.spec, "placeholder": placeholder(draft), **more}
     text = _environment().get_template(f"{file}.j2").render(variables)
     importing = "from opmatrix.spec import "
     return text.replace(f"{importing}*", importing + ", ".join(names(text))) if f"{importing}*" in text else text

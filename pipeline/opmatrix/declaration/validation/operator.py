@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 
 from opmatrix.declaration.schema_versions import MARK
 from opmatrix.declaration.size_rules import least
+from opmatrix.declaration.torch_schema_parser import why_not_in_ops
 from opmatrix.declaration.torch_signature import (
     DTYPES,
     KERNEL,
@@ -215,6 +216,9 @@ def _frameworks(spec: OpSpec) -> Iterator[Mistake]:
         yield Mistake("torch.batch", "allowed without torch.overrides: torch has the batching rule of its own operator")
     if spec.torch and not re.fullmatch(r"[A-Za-z_]\w*::[A-Za-z_]\w*", spec.torch.name):
         yield Mistake("torch.name", f"found {spec.torch.name!r}, allowed: 'namespace::name'")
+    elif spec.torch and not spec.torch.overrides:
+        for part, name in zip(("namespace", "name"), spec.torch.name.split("::"), strict=True):
+            yield from (Mistake("torch.name", why) for why in [why_not_in_ops(part, name)] if why)
 
 
 def _types(spec: OpSpec) -> Iterator[Mistake]:

@@ -82,6 +82,8 @@ def _places(spec: OpSpec, schema: Schema) -> Iterator[_Place]:
     qualified = schema.qualified if schema.namespace else f"{spec.torch.name.partition('::')[0]}::{schema.name}"
     if qualified != spec.torch.name:
         yield 0, f"the schema of {qualified}, allowed: {spec.torch.name}, which is torch.name"
+    if why := torch_schema_parser.why_not_in_ops("overload", schema.overload):
+        yield schema.text.index(".") + 1, why
     if schema.more:
         yield schema.text.index("..."), "any number of arguments of any kind, allowed: arguments with names"
     parts = {torch_name(part): part for part in torch_parts(spec)}
