@@ -241,6 +241,8 @@ ANY = model("float[N,L] x, float[N,M] z => float[N] y { y = Relu(x) }")
         lambda sizes: sizes["L"] >= 512 and sizes["M"] >= 512,
         lambda sizes: max(sizes.values()) <= 5,
         lambda sizes: sizes["N"] <= 4,
+        lambda sizes: sizes["N"] > 5,
+        lambda sizes: sizes["N"] > 8,
     ],
 )
 def test_each_open_size_has_two_values_above_two(runs: Callable[[Sizes], bool]) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from onnx import parser
 
+from opmatrix.model_check import per_node_compare
 from tests.model_check.judged import judged
 
 pytestmark = pytest.mark.ort
@@ -37,3 +39,48 @@ def test_an_output_that_nobody_takes_is_not_compared(taken: bool, tmp_path: Path
     text = f'<ir_version: 8, opset_import: ["":9]> g (float[3] x) => ({outputs}) {{ y, m = Dropout (x) }}'
     found = judged(text, tmp_path)
     assert found.outcome == ("disagree" if taken else "right"), found
+
+
+NO_TENSORS = {
+    "a sequence": ("seq(float[3]) y", "y = SequenceConstruct (x, x)"),
+    "a longer sequence": ("seq(float[3]) y", "a = SequenceConstruct (x) n = Neg (x) y = SequenceInsert (a, n)"),
+    "a map of a sequence": (
+        "seq(float[3]) y",
+        "a = SequenceConstruct (x, x) y = SequenceMap <body = b (float[3] i) => (float[3] o) { o = Neg (i) }> (a)",
+    ),
+    "none": ("seq(float) y", "y = SequenceEmpty ()"),
+    "an optional": ("optional(float[3]) y", "y = Optional (x)"),
+    "an element of an optional": ("float[3] y", "a = Optional (x) y = OptionalGetElement (a)"),
+    "whether an optional has one": ("bool y", "a = Optional (x) y = OptionalHasElement (a)"),
+}
+
+
+@pytest.mark.parametrize(("output", "nodes"), NO_TENSORS.values(), ids=NO_TENSORS)
+def test_what_is_no_tensor_is_compared(output: str, nodes: str, tmp_path: Path) -> None:
+    text = f'<ir_version: 8, opset_import: ["":18]> g (float[3] x) => ({output}) {{ {nodes} }}'
+    found = judged(text, tmp_path)
+    assert found.outcome == "right" and found.reason.startswith("with onnx.reference, node by node: "), found
+
+
+def test_a_sequence_that_differs_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    evaluate = per_node_compare.References.evaluate
+
+    def other(*given: Any) -> Any:
+        values, judge = evaluate(*given)
+        return {name: [2 * value for value in values] for name, values in values.items()}, judge
+
+    monkeypatch.setattr(per_node_compare.References, "evaluate", other)
+    text = '<ir_version: 8, opset_import: ["":18]> g (float[3] x) => (seq(float[3]) y) { y = SequenceConstruct (x, x) }'
+    found = judged(text, tmp_path)
+    assert found.outcome == "disagree"
+    assert "its outputs are no tensors to evaluate in float64" in found.reason
+
+
+def test_a_model_with_a_random_node_among_others_is_unknown(tmp_path: Path) -> None:
+    head = '<ir_version: 8, opset_import: ["":18]> g (float[3] x) => (float[3] y)'
+    text = f"{head} {{ r = RandomNormalLike (x) y = Add (x, r) }}"
+    found = judged(text, tmp_path)
+    assert (found.outcome, found.reason) == (
+        "unknown",
+        "the outputs are random (RandomNormalLike (gives 'r')), so they are not compared",
+    )

@@ -110,7 +110,7 @@ def search(model: ModelProto, wanted: Sequence[ValueInfoProto], given: Sizes) ->
         if all(changed[symbol] == base[symbol] for symbol in group):
             size = base[group[0]]
             others = dict.fromkeys(p[s] for s in group for p in plans if p[s] > 2)
-            for other in (*islice(others, _OTHERS), 3, 4):
+            for other in (*islice(others, _OTHERS), 3, 4, 11, 64):
                 if _is_other(other, size) and (yield from attempt({**base, **dict.fromkeys(group, other)})):
                     changed |= dict.fromkeys(group, other)
                     break

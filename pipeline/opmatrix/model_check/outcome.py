@@ -29,6 +29,8 @@ def judge(findings: Sequence[Finding], known: Mapping[str, Any]) -> tuple[Outcom
         return "wrong", f"{chosen.question}: {chosen}"
     if ours:
         return "unknown", str(ours[0])
+    if known.get("random"):
+        return "unknown", next(str(f) for f in notes if f.question == "agrees")
     if known.get("disputed"):
         return "disagree", next(str(f) for f in notes if f.question == "agrees")
     if known.get("agrees") and not known.get("skipped"):

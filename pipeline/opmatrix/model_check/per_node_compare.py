@@ -172,27 +172,33 @@ def _compared(
     """Return the comparison with the reference. Raises VerifyError where there is none, or it fails."""
     model, operators = references.model, references.operators
     evaluated, judged_in = references.evaluate(node, taken)
-    expected = {name: want if isinstance(want, list | dict) else _as_array(want) for name, want in evaluated.items()}
+    if node.op_type == "Optional":  # onnx.reference has a value of it as a list of one
+        evaluated = {n: want[0] if isinstance(want, list) and want else want for n, want in evaluated.items()}
+    expected = {name: want if _is_no_tensor(want) else _as_array(want) for name, want in evaluated.items()}
     several = len(node.output) > 1
     if not _has_operator(node, operators):  # a value that nobody takes may be one that ONNX does not describe
         expected = {name: want for name, want in expected.items() if name in references.taken} or expected
-    arrays = {name: want for name, want in expected.items() if not isinstance(want, list | dict)}
     found = [
         replace(compare_value(name, values[name], want, limits), subject=f"output {name!r}: " if several else "")
-        for name, want in arrays.items()
+        for name, want in expected.items()
     ]
     if not found:
         return NodeComparison(node=node, inputs=taken)
     worst = max(found, key=lambda c: (bool(c.problem), c.tolerance_used))
     judgement = None
     if not worst.ok and not _has_operator(node, operators):
-        actual = {name: values[name] for name in arrays}
-        judgement = judge(
-            Difference(node=node, model=model, taken=taken, actual=actual, expected=arrays, limits=limits)
-        )
+        actual = {name: values[name] for name in expected}
+        difference = Difference(node=node, model=model, taken=taken, actual=actual, expected=expected, limits=limits)
+        no_tensor = any(map(_is_no_tensor, (*actual.values(), *expected.values())))
+        unknown = Judgement(outcome="unknown", text="its outputs are no tensors to evaluate in float64")
+        judgement = unknown if no_tensor else judge(difference)
     return NodeComparison(
         node=node, inputs=taken, expected=expected, comparison=worst, judged_in=judged_in, judgement=judgement
     )
+
+
+def _is_no_tensor(value: Any) -> bool:
+    return isinstance(value, list | dict) or value is None
 
 
 def _as_array(value: Any) -> Array:

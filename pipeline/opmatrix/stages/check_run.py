@@ -68,6 +68,7 @@ def run(
                 runs = _vindicated(runs, agreeing(model, fed, runtime, specs, limits))
         findings += [runs.finding, *runs.sizes]
         known["missing"] = runs.missing
+        known["random"] = runs.ok and any(True for _ in random_nodes(proto))
         # ONNX Runtime may refuse calls of functions. Their nodes are compared in place of the calls, also then.
         known["ran"] = runs.ok or (bool(original.functions) and runs.refused is None)
         compared = list(_compared(proto, runs, limits, of, _Original(against, runtime)))
