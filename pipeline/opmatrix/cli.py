@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -228,25 +229,28 @@ def _report(paths: Paths, *, checked: bool, shard: str, **choice: str) -> None:
 def _check_models(_: Paths, *, jobs: Path) -> None:
     """Write the results of each part, as the part alone does, and then the file `done` into the folder of each model.
 
-    A model whose operators must be linked first, and a file that is no model, stay undone.
+    It takes models that no other process has taken, and lists their folders. SIGALRM ends it at the time limit of a
+    model. A model whose operators must be linked first stays undone.
     """
-    from opmatrix.model_check import check_parts, finding  # only this stage needs them
+    from opmatrix.model_check import check_parts, finding, limits  # only this stage needs them
 
-    for job in json.loads(jobs.read_text(encoding="utf-8")):
-        folder = Path(job["folder"])
-        folder.mkdir(parents=True, exist_ok=True)  # shows where the process died
-        options = {name: tuple(words) for name, words in job["options"].items()}
-        steps = check_parts.parts(check_parts.PartOptions(**options), of=job["of"])
-        result: check_parts.Result | None = None
-        with suppress(StopIteration):
-            while isinstance(part := steps.send(result) if result else next(steps), check_parts.PartCall):
-                _run([f"check-{part.name}", job["model"], "--into", str(folder), *part.options])
-                findings, known = finding.read(folder / f"{part.name}.json")
-                if known.get("error"):
-                    break
-                result = check_parts.Result(findings=findings, known=known)
-            continue
-        (folder / "done").touch()
+    with jobs.with_suffix(".taken").open("w", buffering=1, encoding="utf-8") as listed:
+        taken = filter(check_parts.take, json.loads(jobs.read_text(encoding="utf-8")))
+        for job in islice(taken, check_parts.TOGETHER):
+            folder = Path(job["folder"])
+            listed.write(f"{folder.name}\n")
+            options = {name: tuple(words) for name, words in job["options"].items()}
+            steps = check_parts.parts(check_parts.PartOptions(**options), of=job["of"])
+            result: check_parts.Result | None = None
+            with suppress(StopIteration), limits.ends_after(job["seconds"]):
+                while isinstance(part := steps.send(result) if result else next(steps), check_parts.PartCall):
+                    _run([f"check-{part.name}", job["model"], "--into", str(folder), *part.options])
+                    findings, known = finding.read(folder / f"{part.name}.json")
+                    if known.get("error"):
+                        raise StopIteration
+                    result = check_parts.Result(findings=findings, known=known)
+                continue
+            (folder / "done").touch()
 
 
 _SPECIAL: Mapping[str, Callable[..., None]] = {

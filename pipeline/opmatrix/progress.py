@@ -9,7 +9,9 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from threading import Event, Lock, Thread
 from typing import IO
 
 from opmatrix.step_log import LOGGED, now_doing
@@ -61,6 +63,33 @@ class Progress:
         self._shown = True
         width = shutil.get_terminal_size().columns - 1
         print(f"\r\x1b[K{line[:width]}", end="", file=self._stream, flush=True)
+
+
+@contextmanager
+def shown_by_thread(what: Callable[[], str], *, quiet: float) -> Iterator[Callable[[], AbstractContextManager[None]]]:
+    """Show in the block what work in this thread does, where it has no place for calls of `show`. Yields what removes
+    the line while something else is printed."""
+    progress, ended, printing = Progress(quiet=quiet), Event(), Lock()
+
+    def show() -> None:
+        while not ended.wait(_IN_TERMINAL):
+            with printing:
+                progress.show(what())
+
+    @contextmanager
+    def pausing() -> Iterator[None]:
+        with printing:
+            progress.clear()
+            yield
+
+    thread = Thread(target=show, daemon=True)
+    thread.start()
+    try:
+        yield pausing
+    finally:
+        ended.set()
+        thread.join()
+        progress.clear()
 
 
 def time_left(seconds: float, done: float, total: float) -> str:

@@ -6,12 +6,14 @@ import io
 import os
 import signal
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from opmatrix.commands.check_run import ModelChecks, _deaths
+from opmatrix.commands.check_several import SeveralChecks
 from opmatrix.engine.server_pool import Pool
 from opmatrix.model_check import finding
 from opmatrix.model_check.arguments import CheckRequest
@@ -79,11 +81,16 @@ def test_a_part_without_an_answer_is_a_failure(
     printed = io.StringIO()
     with (tmp_path / "lock").open("w") as lock:
         printer = FindingPrinter(printed)
-        checks = ModelChecks(Paths(tmp_path), lock=lock.fileno(), command="doit check")
-        checks._pool = Pool(Paths(tmp_path), entry="test_check_run:entry", lock=lock.fileno(), variables=path)
+        paths = Paths(tmp_path)
+        checks = ModelChecks(paths, lock=lock.fileno(), command="doit check")
+        checks._pool = Pool(paths, entry="test_check_run:entry", lock=lock.fileno(), variables=path)
         with checks:
-            checks.run_together([request])
-            checks.check(request, printer.print_titled)
+            several = SeveralChecks(paths, checks, [request], memory=4000)
+            several.start()
+            while several.left():
+                time.sleep(0.01)
+                for _, answer in several.known():
+                    printer.print(answer.findings)
     assert printer.counts["wrong"] >= 1
     assert message in printed.getvalue()
 

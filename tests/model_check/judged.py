@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from contextlib import chdir
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -40,7 +41,9 @@ def judged(made: ModelProto | str | bytes | Path, folder: Path, options: PartOpt
     (folder / "dodo.py").touch()
     (folder / "pyproject.toml").write_text(f"[tool.opmatrix]\nformat = {FORMAT}\n")
     into = folder / "into"
-    job = {"model": str(path), "folder": str(into), "options": asdict(options or PartOptions()), "of": ""}
+    shutil.rmtree(into, ignore_errors=True)
+    given = asdict(options or PartOptions())
+    job = {"model": str(path), "folder": str(into), "options": given, "of": "", "seconds": 0}
     (folder / "jobs.json").write_text(json.dumps([job]))
     with chdir(folder):
         cli._check_models(Paths(folder), jobs=folder / "jobs.json")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,55 +9,12 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx import TensorProto
 
-from tests.incremental.conftest import hear_interrupts, processes, wait_for
-from tests.support.projects import ROOT
+from tests.incremental.conftest import processes, wait_for
+from tests.model_check.outside import ENDLESS, I32, check, model, node, started
 
 pytestmark = pytest.mark.ort
-
-F, I32 = TensorProto.FLOAT, TensorProto.INT32
-
-
-def model(
-    *nodes: NodeProto, element: int = F, opset: int = 18, shape: list[Any] | None = None, **held: Any
-) -> ModelProto:
-    x = helper.make_tensor_value_info("x", element, ["N", 4] if shape is None else shape)
-    y = helper.make_tensor_value_info("y", element, None)
-    constants = [numpy_helper.from_array(np.asarray(v), n) for n, v in held.items()]
-    imports = [helper.make_opsetid("", opset), helper.make_opsetid("acme", 1)]
-    return helper.make_model(helper.make_graph(nodes, "g", [x], [y], constants), opset_imports=imports, ir_version=8)
-
-
-def node(op_type: str, *inputs: str, output: str = "y", **attributes: Any) -> NodeProto:
-    return helper.make_node(op_type, inputs, [output], f"{op_type}_{output}", **attributes)
-
-
-def check(folder: Path, *words: str) -> tuple[int, str]:
-    """Return the exit code and the output of `opmatrix check` in a folder without a project."""
-    process = started(folder, *words)
-    try:
-        output, errors = process.communicate()
-    finally:
-        process.kill()
-    return process.returncode, output + errors
-
-
-def started(folder: Path, *words: str) -> subprocess.Popen[str]:
-    """Start `opmatrix check` in a folder without a project."""
-    program = "import sys; from opmatrix.commands.main import main; sys.exit(main())"
-    environment = os.environ | {"NO_COLOR": "1", "PYTHONIOENCODING": "utf-8", "TMPDIR": str(folder)}
-    # Torch must not be needed: its import fails here.
-    (blocked := folder.parent / f"{folder.name}-blocked").mkdir(exist_ok=True)
-    (blocked / "torch.py").write_text("raise ImportError('torch is not needed')")
-    paths = [str(blocked), str(ROOT / "pipeline"), environment.get("PYTHONPATH", "")]
-    environment["PYTHONPATH"] = os.pathsep.join(paths)
-    return subprocess.Popen(
-        [sys.executable, "-c", program, "check", *words],
-        cwd=folder, env=environment, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=hear_interrupts,
-    )  # fmt: skip
-
 
 # The remainder of the smallest integer and -1 ends the process: SIGFPE in ONNX Runtime 1.31.
 CRASH = model(
@@ -76,6 +31,7 @@ CHAIN = (
     node("Tanh", "c"),
 )
 WEIGHT = np.float32([1, 2, 3, 4])
+ORDER = ["right", "crash", "random", "text", "missing", "mixed", "last"]
 
 
 def test_each_of_several_models_has_a_line(tmp_path: Path) -> None:
@@ -93,7 +49,9 @@ def test_each_of_several_models_has_a_line(tmp_path: Path) -> None:
     (tmp_path / "text.onnx").write_text("hello")
     names = [f"{name}.onnx" for name in models]
     code, text = check(tmp_path, *names[:3], "text.onnx", *names[3:])
-    lines = text.splitlines()
+    first, *others = text.splitlines()
+    models_of = sorted([first, *others[:6]], key=lambda line: ORDER.index(line[15:].partition(".")[0]))
+    lines = [*models_of, *others[6:]]
     assert [line[2:14].strip() for line in lines[:7]] == [
         "right", "wrong", "unknown", "unreadable", "unsupported", "wrong", "right",
     ]  # fmt: skip
@@ -120,15 +78,7 @@ def test_a_right_model_needs_no_torch_and_leaves_nothing_behind(tmp_path: Path) 
 
 def test_sigterm_ends_it_as_ctrl_c(tmp_path: Path) -> None:
     """While ONNX Runtime runs a loop without end. Its folder goes, too."""
-    values = {
-        "i": (TensorProto.INT64, []), "c": (TensorProto.BOOL, []), "v": (F, ["N", 4]),
-        "c_next": (TensorProto.BOOL, []), "v_next": (F, ["N", 4]),
-    }  # fmt: skip
-    made = [helper.make_tensor_value_info(name, *of) for name, of in values.items()]
-    again = [node("Identity", "c", output="c_next"), node("Identity", "v", output="v_next")]
-    body = helper.make_graph(again, "body", made[:3], made[3:])
-    endless = model(node("Loop", "often", "true", "x", body=body), often=np.int64(2**62), true=np.bool_(True))
-    onnx.save(endless, tmp_path / "m.onnx")
+    onnx.save(ENDLESS, tmp_path / "m.onnx")
     process = started(tmp_path, "m.onnx")
 
     def runs() -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -20,18 +21,22 @@ from opmatrix.commands.help import doit_command
 from opmatrix.engine.lock import hold
 from opmatrix.errors import OpmatrixError, ToolchainError, UsageError, print_error
 from opmatrix.interrupts import code_of, interruptible
+from opmatrix.progress import Progress, shown_by_thread
 from opmatrix.project.format import FORMAT
 from opmatrix.project.measured import use_rows
 from opmatrix.project.paths import Paths
-from opmatrix.project.settings import installed, is_project
+from opmatrix.project.settings import installed, is_project, step_megabytes
 from opmatrix.version import minor
 
 if TYPE_CHECKING:
     from opmatrix.commands.check_run import ModelChecks
+    from opmatrix.commands.check_several import Answer
     from opmatrix.model_check.arguments import CheckRequest
     from opmatrix.model_check.finding import Finding
     from opmatrix.model_check.print_findings import FindingPrinter
 
+_QUIET = 10.0  # seconds before progress is shown
+_POLL = 0.05  # seconds between two looks for lines that are known
 _NEEDED = ("onnx", "onnxruntime", "numpy", "rich", "jinja2")
 
 
@@ -59,6 +64,8 @@ class Check(CommandBase):
         option("opset", "of a function: the opset to export at", 18),
         option("rtol", "relative tolerance, for all floats; default: float32 1e-4, float64 1e-9, float16 1e-2"),
         option("atol", "absolute tolerance, for all floats; default: float32 1e-5, float64 1e-10, float16 1e-3"),
+        option("seconds", "time limit of each model; default: 120, or that of a step if it is less"),
+        option("megabytes", "memory limit of each model; default: 4000, or four times the model if that is more"),
     )
 
     def parse_execute(self, in_args: Sequence[str]) -> Any:
@@ -118,39 +125,76 @@ def _empty_project() -> Iterator[tuple[Paths, FindingPrinter]]:
 
 
 def _check(requests: Sequence[CheckRequest], paths: Paths, printer: FindingPrinter, *, project: bool) -> int:
-    """Check the models and return the exit code. One prints its findings, several a line each."""
-    from opmatrix.commands.check_run import TOGETHER, ModelChecks
+    """Check the models and return the exit code. One prints its findings, several a line each, as they are known."""
+    from opmatrix.commands.check_run import ModelChecks
 
     command = f"{doit_command(paths.root)} check" if project else "opmatrix check"
-    code = 0
     with hold(paths.lock) as lock, ModelChecks(paths, lock=lock, command=command, project=project) as checks:
         if requests[1:]:
-            for start in range(0, len(requests), TOGETHER):
-                chunk = requests[start : start + TOGETHER]
-                checks.run_together(chunk)
-                code = max(code, *(_line(request, checks, printer) for request in chunk))
-            printer.print_outcomes(command)
-        else:
-            checks.run_together(requests)
-            checks.check(requests[0], printer.print_titled)
-            printer.print_summary()
-            code = int(printer.counts["wrong"] > 0)
+            return _check_several(requests, paths, checks, printer, command)
+        return _check_one(requests[0], checks, printer)
+
+
+def _check_one(request: CheckRequest, checks: ModelChecks, printer: FindingPrinter) -> int:
+    """Print the findings of one model, each when it is known."""
+    checks.forget(request)
+    with shown_by_thread(lambda: checks.doing, quiet=_QUIET) as pausing:
+
+        def show(title: str, found: Sequence[Finding]) -> None:
+            with pausing():
+                printer.print_titled(title, found)
+
+        try:
+            checks.check(request, show)
+        except KeyboardInterrupt:
+            with pausing():
+                printer.print_interrupted(checks.doing)
+            raise
+    printer.print_summary()
+    return int(printer.counts["wrong"] > 0)
+
+
+def _check_several(
+    requests: Sequence[CheckRequest], paths: Paths, checks: ModelChecks, printer: FindingPrinter, command: str
+) -> int:
+    from opmatrix.commands.check_several import SeveralChecks, names
+
+    several = SeveralChecks(paths, checks, requests, memory=step_megabytes(paths))
+    progress = Progress(quiet=_QUIET)
+    code = 0
+
+    def show_known(**patience: float) -> None:
+        nonlocal code
+        for request, answer in several.known(**patience):
+            progress.clear()
+            code = max(code, _line(request, answer, printer))
+
+    several.start()
+    try:
+        while several.left():
+            time.sleep(_POLL)
+            show_known()
+            progress.show(str(several))
+    except KeyboardInterrupt:
+        show_known(patience=0)
+        printer.print_interrupted(names([request.asked for request in several.left()]))
+        raise
+    finally:
+        progress.clear()
+        printer.print_outcomes(command)
     return code
 
 
-def _line(request: CheckRequest, checks: ModelChecks, printer: FindingPrinter) -> int:
-    """Check one of several models, print its line, and return its exit code."""
+def _line(request: CheckRequest, answer: Answer, printer: FindingPrinter) -> int:
+    """Print the line of one of several models and return its exit code."""
     from opmatrix.model_check.outcome import judge
 
-    findings: list[Finding] = []
-    try:
-        known = checks.check(request, lambda _, found: findings.extend(found))
-    except UsageError as error:
-        printer.print_outcome(request.asked, "unreadable", str(error))
+    if answer.error:
+        printer.print_outcome(request.asked, "unreadable", answer.error)
         return UsageError.exit_code
-    outcome, text = judge(findings, known)
+    outcome, text = judge(answer.findings, answer.known)
     printer.print_outcome(request.asked, outcome, text)
-    return int(any(found.mark == "wrong" for found in findings))
+    return int(any(found.mark == "wrong" for found in answer.findings))
 
 
 def _require_packages() -> None:

@@ -1,22 +1,22 @@
-"""Run the parts of `doit check`, those of several models in one process, and print a finding for a part that dies."""
+"""Run the parts of `doit check` on one model, within its limits, and print a finding for a part that dies."""
 
 from __future__ import annotations
 
-import json
 import math
 import shlex
 import shutil
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from opmatrix.engine.server_pool import Ending, Pool
 from opmatrix.engine.step_failure import death_message, read_output
 from opmatrix.errors import UsageError
-from opmatrix.files import write_text
 from opmatrix.matrix.cells import rows
-from opmatrix.model_check import finding
+from opmatrix.model_check import finding, limits
 from opmatrix.model_check.arguments import CheckRequest
 from opmatrix.model_check.check_parts import Link, PartCall, Parts, Result, parts, run_parts
 from opmatrix.model_check.finding import Finding
@@ -24,22 +24,33 @@ from opmatrix.project.paths import Paths
 from opmatrix.project.settings import installed, step_megabytes, step_seconds
 from opmatrix.version import minor
 
-TOGETHER = 32  # models whose parts run in one process: so many results come at once
-_SERVER = "check"  # imports onnx and onnxruntime once for all models
+SERVER = "check"  # imports onnx and onnxruntime once for all models
 _QUESTIONS = {"read": "nodes", "run": "runs", "compare": "first node"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """The limits of one model: of its time over all processes, and of the memory of each."""
+
+    seconds: float
+    megabytes: float
 
 
 class ModelChecks:
     """The checks of models and functions. Each part is a process that imports torch or ONNX Runtime, never both.
 
-    The parts of several models run in one process, whose results are then taken instead of processes per part; where it
-    dies, the model at work is checked in processes of its own, which shows why.
+    Where a shared process (`check_several`) has written the result of a part, that is taken. Any thread may call
+    `check`. `doing`: the part that runs, for progress.
     """
 
     def __init__(self, paths: Paths, *, lock: int, command: str, project: bool = True) -> None:
         """`command` checks a model, such as "doit check"; without a `project`, paths are shown whole."""
         self._paths, self._command, self._project = paths, command, project
-        self._seconds, self._megabytes = step_seconds(paths), step_megabytes(paths)
+        self._limits: dict[str, Limits] = {}
+        self._until: dict[str, float] = {}  # when the time of each model is over
+        self._over: dict[str, tuple[Ending, Path]] = {}  # the processes that have spent it, and their logs
+        self._linking = Lock()
+        self.doing = ""
         self._pool = Pool(paths, entry="opmatrix.cli:main", lock=lock)
 
     def __enter__(self) -> ModelChecks:
@@ -49,29 +60,37 @@ class ModelChecks:
     def __exit__(self, *_: object) -> None:
         self._pool.close()
 
-    def run_together(self, requests: Sequence[CheckRequest]) -> None:
-        """Check up to `TOGETHER` models in as few processes as possible; `check` then takes the results."""
-        remaining = [r for r in requests if not r.function]
-        for request in remaining:
-            shutil.rmtree(self._folder(request), ignore_errors=True)
-        while remaining:
-            jobs = [
-                {"model": r.model, "folder": str(self._folder(r)), "options": asdict(r.parts), "of": ""}
-                for r in remaining
-            ]
-            path = self._paths.model_check("jobs.json")
-            write_text(path, json.dumps(jobs))
-            log = self._paths.log("check:models")
-            if self._run(["check-models", str(path)], log, _SERVER).done:
-                return
-            # The model at work is the first that has begun and has not ended.
-            begun = [n for n, r in enumerate(remaining) if self._folder(r).is_dir() and not self._done(r)]
-            remaining = remaining[begun[-1] + 1 :] if begun else []
+    def folder(self, request: CheckRequest) -> Path:
+        return self._paths.model_check(request.label)
 
-    def check(self, request: CheckRequest, show: Callable[[str, Sequence[Finding]], None]) -> Mapping[str, Any]:
+    def is_done(self, request: CheckRequest) -> bool:
+        """Return whether a shared process has checked a model."""
+        return (self.folder(request) / "done").exists()
+
+    def forget(self, request: CheckRequest) -> None:
+        """Remove the results of an earlier command."""
+        shutil.rmtree(self.folder(request), ignore_errors=True)
+
+    def limits(self, request: CheckRequest) -> Limits:
+        """Return the limits of a model: those that were given, or the default ones within those of a step."""
+        if request.label not in self._limits:
+            least = limits.MEGABYTES if request.function else limits.default_megabytes(Path(request.model))
+            seconds = request.seconds or min(limits.SECONDS, step_seconds(self._paths))
+            megabytes = request.megabytes or min(least, step_megabytes(self._paths))
+            self._limits[request.label] = Limits(seconds=seconds, megabytes=megabytes)
+        return self._limits[request.label]
+
+    def time_is_over(self, request: CheckRequest, ending: Ending, log: Path) -> None:
+        """Let `check` find that a shared process has spent the time of a model."""
+        self._over[request.label] = replace(ending, stopped="time"), log
+
+    def check(
+        self, request: CheckRequest, show: Callable[[str, Sequence[Finding]], None], *, spent: float = 0.0
+    ) -> Mapping[str, Any]:
         """Pass all findings to `show`, under the title of the model that they concern, and return what is known of it.
-        Raises UsageError for a file that is no model or a function that returns none."""
-        folder = self._folder(request)
+        `spent`: seconds of its time. Raises UsageError for a file that is no model or a function that returns none."""
+        folder = self.folder(request)
+        self._until[request.label] = time.monotonic() + self.limits(request).seconds - spent
         title = self._shown(request.model)
         counted: list[Finding] = []
 
@@ -88,12 +107,6 @@ class ModelChecks:
         if not any(f.mark != "note" for f in counted):
             show(title, [finding.wrong(finding.CHECK, "nothing was checked")])
         return known
-
-    def _folder(self, request: CheckRequest) -> Path:
-        return self._paths.model_check(request.label)
-
-    def _done(self, request: CheckRequest) -> bool:
-        return (self._folder(request) / "done").exists()
 
     def _function(
         self, request: CheckRequest, folder: Path, title: str, show: Callable[[str, Sequence[Finding]], None]
@@ -164,7 +177,7 @@ class ModelChecks:
         show: Callable[[Sequence[Finding]], None],
         known: dict[str, Any],
         *,
-        server: str = _SERVER,
+        server: str = SERVER,
     ) -> tuple[str, ...] | None:
         """Run parts, show their findings, and add what they know to `known`."""
         result: Result | None = None
@@ -214,50 +227,56 @@ class ModelChecks:
     def _link(self, names: Sequence[str]) -> Result:
         """Link operators that share a domain into one library."""
         log = self._paths.log(f"link-together:{self._paths.combined_folder(names).name}")
-        ending = self._run(["link-together", *names], log)
+        of_step = Limits(seconds=step_seconds(self._paths), megabytes=step_megabytes(self._paths))
+        with self._linking:  # models that need the same operators
+            ending = self.run(["link-together", *names], log, seconds=of_step.seconds, megabytes=of_step.megabytes)
         if ending.done:
             return Result()
-        died = read_output(log) or self._failure(ending, log)
+        died = read_output(log) or self._failure(ending, log, of_step)
         return Result(findings=[finding.wrong("libraries", died)], died=died)
 
     def _part(self, part: str, model: str, folder: Path, *options: str, server: str | None = None) -> Result:
         """Run one part in a server, None: the light one, unless its results are there. Raises UsageError if it cannot
         read the model. A part without results has died, with any exit code."""
         path = folder / f"{part}.json"
-        if (folder / "done").exists() and server == _SERVER:
-            findings, known = finding.read(path)
-            return Result(findings=findings, known=known)
-        path.unlink(missing_ok=True)
-        log = self._paths.log(
-            f"check:{folder.relative_to(self._paths.model_check('')).as_posix().replace('/', '-')}-{part}"
-        )
+        relative = folder.relative_to(self._paths.model_check(""))
+        label, limited = relative.parts[0], self._limits[relative.parts[0]]
         arguments = [f"check-{part}", model, "--into", str(folder), *options]
-        ending = self._run(arguments, log, server)
-        died = "" if ending.done else self._failure(ending, log, arguments)
-        ours, killed = ending.done or not self._death(ending), ending.status < 0 and not ending.stopped
+        log = self._paths.log(f"check:{relative.as_posix().replace('/', '-')}-{part}")
+        died, ours, stopped, killed = "", False, False, False
+        if server != SERVER or not path.is_file():
+            path.unlink(missing_ok=True)
+            self.doing = f"check-{part} of {self._shown(model)}"
+            if label in self._over:
+                ending, log = self._over[label]
+            else:
+                seconds = max(0.0, self._until[label] - time.monotonic())
+                ending = self.run(arguments, log, server, seconds=seconds, megabytes=limited.megabytes)
+            died = "" if ending.done else self._failure(ending, log, limited, arguments)
+            ours, stopped = ending.done or not death_message(ending, **vars(limited)), bool(ending.stopped)
+            killed = ending.status < 0 and not stopped
         try:
             findings, known = finding.read(path)
         except (FileNotFoundError, ValueError):
             died = died or self._described("left no answer", log, arguments)
-            return Result(died=died, ours=ours, killed=killed)
+            return Result(died=died, ours=ours, stopped=stopped, killed=killed)
         if error := known.get("error"):
             raise UsageError(error)
-        if not findings and not known.get("cells"):
+        if not findings and not known.get("cells") and "judged" not in known:  # there may be no node to compare
             died = died or self._described("answered nothing", log, arguments)
-        return Result(findings=findings, known=known, died=died, ours=ours, killed=killed)
+        return Result(findings=findings, known=known, died=died, ours=ours, stopped=stopped, killed=killed)
 
-    def _run(self, arguments: Sequence[str], log: Path, server: str | None = None) -> Ending:
-        return self._pool.run(
-            arguments, server=server, log=log, seconds=self._seconds, megabytes=self._megabytes, written=math.inf
-        )
+    def run(
+        self, arguments: Sequence[str], log: Path, server: str | None = None, *, seconds: float, megabytes: float
+    ) -> Ending:
+        return self._pool.run(arguments, server=server, log=log, seconds=seconds, megabytes=megabytes, written=math.inf)
 
-    def _failure(self, ending: Ending, log: Path, arguments: Sequence[str] = ()) -> str:
+    def _failure(self, ending: Ending, log: Path, limited: Limits, arguments: Sequence[str] = ()) -> str:
         """Return how a process failed, its log, and the command that runs it again."""
-        died = self._death(ending)
+        died = death_message(ending, **vars(limited))
+        if option := {"time": "--seconds", "memory": "--megabytes"}.get(ending.stopped):
+            died += f"; {option} sets the limit of a model, and --shape its sizes"
         return self._described(died or f"failed: {''.join(read_output(log).splitlines()[-1:])}", log, arguments)
-
-    def _death(self, ending: Ending) -> str:
-        return death_message(ending, seconds=self._seconds, megabytes=self._megabytes)
 
     def _described(self, how: str, log: Path, arguments: Sequence[str]) -> str:
         command = shlex.join(["python", "-m", "opmatrix", *arguments])
@@ -277,6 +296,8 @@ def _deaths(result: Result, part: PartCall) -> list[Finding]:
         return []
     if result.ours:
         return [finding.ours(f"in check-{part.name}: the process {result.died}")]
+    if part.name == "read" and result.stopped:
+        return [finding.note("agrees", f"the model is not checked: the process {result.died}")]
     if part.name == "compare" and "--own" not in part.options:
         return [finding.note("agrees", f"the nodes are not compared: the process {result.died}")]
     return [finding.wrong(_QUESTIONS[part.name], f"the process {result.died}")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,8 @@ class CheckRequest:
     """What the command line says of one model, which is written there as `asked`.
 
     `function`: `model` names a function, not a file. `label`: the folder of the results. `left_out`: why an exporter
-    cannot write the opset. `parts`: options for the processes that read and run the model.
+    cannot write the opset. `seconds` and `megabytes`: limits, None for the default ones. `parts`: options for the
+    processes that read and run the model.
     """
 
     asked: str
@@ -31,6 +33,8 @@ class CheckRequest:
     left_out: tuple[str, ...] = ()
     opset: int
     ort: str
+    seconds: float | None = None
+    megabytes: float | None = None
     parts: PartOptions = PartOptions()  # noqa: RUF009 - it is frozen
 
 
@@ -63,6 +67,8 @@ def parse(model: str, options: Mapping[str, Any], folder: Path, *, torch: Callab
         left_out=left_out,
         opset=options["opset"],
         ort=options["ort"],
+        seconds=_limit(options, "seconds"),
+        megabytes=_limit(options, "megabytes"),
         parts=PartOptions(
             ort=("--ort", options["ort"]) if options["ort"] else (),
             libraries=_files(folder, "library", options["library"]),
@@ -138,6 +144,14 @@ def _tolerance(options: Mapping[str, Any]) -> tuple[str, ...]:
                 raise UsageError(f"--{name} {options[name]}: write a number that is not negative, such as 1e-4")
             words += [f"--{name}", repr(number)]
     return tuple(words)
+
+
+def _limit(options: Mapping[str, Any], name: str) -> float | None:
+    given = options[name]
+    with suppress(ValueError):
+        if not given or 0 < float(given) < float("inf"):
+            return float(given) if given else None
+    raise UsageError(f"--{name} {given}: write a number above 0, such as 600")
 
 
 def _exporters(wanted: str, opset: int, torch: str) -> tuple[tuple[Exporter, ...], tuple[str, ...]]:

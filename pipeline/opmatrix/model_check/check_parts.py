@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from opmatrix.model_check.finding import Finding
 
+TOGETHER = 32  # models whose parts run in one process
 Name = Literal["read", "run", "compare"]
 
 
@@ -33,13 +35,14 @@ class Link:
 @dataclass(frozen=True, kw_only=True)
 class Result:
     """What a part wrote, and how it died. A `Link` that failed has died. `ours`: by an exception of opmatrix, which
-    says nothing about the model. `killed`: by a signal."""
+    says nothing about the model. `killed`: by a signal. `stopped`: at a limit."""
 
     findings: Sequence[Finding] = ()
     known: Mapping[str, Any] = field(default_factory=dict)
     died: str = ""
     ours: bool = False
     killed: bool = False
+    stopped: bool = False
 
     def wrong(self) -> set[str]:
         return {f.question for f in self.findings if f.mark == "wrong"}
@@ -58,6 +61,15 @@ class PartOptions:
     shapes: tuple[str, ...] = ()
     tolerance: tuple[str, ...] = ()
     against: tuple[str, ...] = ()
+
+
+def take(job: Mapping[str, Any]) -> bool:
+    """Make the folder of a model, and return whether no other process had made it."""
+    try:
+        Path(job["folder"]).mkdir(parents=True)
+    except FileExistsError:
+        return False
+    return True
 
 
 def parts(options: PartOptions, *, of: str) -> Parts:

@@ -70,6 +70,10 @@ class FindingPrinter:
         if any(self._outcomes[o] for o in OUTCOMES if _MARK_OF[o] == "wrong"):
             self._line(Text(f"The whole check of one: {command} MODEL"))
 
+    def print_interrupted(self, what: str) -> None:
+        """Print what was not judged when the command was interrupted."""
+        self._line(Text(f"interrupted, so not judged: {printable(what)}"))
+
     def _line(self, line: Text) -> None:
         self.mentioned |= bool(self._watched) and self._watched in line.plain
         self._console.print(line, soft_wrap=True)

@@ -1,0 +1,184 @@
+"""The limits of time and memory of a model in `opmatrix check`, and what a slow model and Ctrl-C leave to see."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import onnx
+import pytest
+
+from opmatrix.commands import check_run
+from opmatrix.commands.check import Check
+from opmatrix.commands.check_run import ModelChecks
+from opmatrix.commands.check_several import Answer, SeveralChecks
+from opmatrix.engine.server_pool import Ending
+from opmatrix.errors import UsageError
+from opmatrix.model_check.arguments import CheckRequest, parse
+from opmatrix.model_check.limits import MEGABYTES, default_megabytes
+from opmatrix.project.paths import Paths
+from tests.incremental.conftest import processes, wait_for
+from tests.model_check.outside import ENDLESS, EXPLODING, RIGHT, check, started
+
+MODELS = {"endless": ENDLESS, "right": RIGHT, "exploding": EXPLODING, "other": RIGHT}
+
+
+@pytest.fixture
+def names(tmp_path: Path) -> list[str]:
+    for name, made in MODELS.items():
+        onnx.save(made, tmp_path / f"{name}.onnx")
+    return [f"{name}.onnx" for name in MODELS]
+
+
+@pytest.mark.ort
+@pytest.mark.parametrize(
+    ("name", "limit", "message"),
+    [
+        ("endless", ("--seconds", "15"), "runs: the process did not end within 15 s and was stopped; --seconds sets"),
+        ("exploding", ("--megabytes", "900"), "took more than 900 MB of memory and was stopped; --megabytes sets"),
+    ],
+    ids=["time", "memory"],
+)
+def test_the_line_of_a_model_says_which_limit_it_exceeds(
+    tmp_path: Path, names: list[str], name: str, limit: Sequence[str], message: str
+) -> None:
+    code, text = check(tmp_path, f"{name}.onnx", "right.onnx", *limit)
+    line = next(line for line in text.splitlines() if f"{name}.onnx" in line)
+    assert "wrong" in line and message in line
+    assert "2 models: 1 right, 1 wrong" in text
+    assert code == 1
+
+
+@pytest.mark.ort
+def test_an_endless_model_hides_no_line_also_after_ctrl_c(tmp_path: Path, names: list[str]) -> None:
+    """Its own time is not over when the line of the one behind it is printed."""
+    process = started(tmp_path, names[0], names[1], names[3])
+    assert process.stdout
+    try:
+        known = [process.stdout.readline(), process.stdout.readline()]
+        process.send_signal(signal.SIGINT)
+        rest, errors = process.communicate()
+    finally:
+        process.kill()
+    assert [line[2:26] for line in known] == ["right        right.onnx:", "right        other.onnx:"]
+    assert "interrupted, so not judged: endless.onnx\n" in rest
+    assert "2 models: 2 right\n" in rest
+    assert (process.returncode, errors.splitlines()[-1:]) == (130, ["interrupted"])
+    wait_for(lambda: processes(tmp_path) == [])
+
+
+@pytest.mark.ort
+def test_ctrl_c_leaves_the_findings_of_one_model_and_says_what_was_not_judged(tmp_path: Path, names: list[str]) -> None:
+    process = started(tmp_path, names[0])
+    try:
+        wait_for(lambda: any(tmp_path.glob("opmatrix-check-*/build/log/check/*-run.log")))
+        process.send_signal(signal.SIGINT)
+        text, _ = process.communicate()
+    finally:
+        process.kill()
+    assert "  ✓ versions" in text
+    assert text.splitlines()[-1] == f"interrupted, so not judged: check-run of {tmp_path / 'endless.onnx'}"
+    assert process.returncode == 130
+
+
+def request(folder: Path, label: str = "model", **more: Any) -> CheckRequest:
+    (folder / "pyproject.toml").write_text("[tool.opmatrix]\nformat = 1\n")
+    path = folder / f"{label}.onnx"
+    path.touch()
+    return CheckRequest(
+        asked=path.name, model=str(path), label=label, function=False, ort="", opset=18, **{"megabytes": 1} | more
+    )
+
+
+def test_the_processes_of_a_model_share_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each part takes 40 of 100 seconds here; what an earlier process has spent counts, too."""
+    now, limits = [1000.0], []
+    monkeypatch.setattr(check_run, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    def run(_: object, arguments: list[str], *__: object, seconds: float, megabytes: float) -> Ending:
+        limits.append(seconds)
+        now[0] += 40
+        into, part = Path(arguments[3]), arguments[0].removeprefix("check-")
+        known = {"libraries": [], "link": [], "own": False, "ran": True, "agrees": False, "differs": False}
+        known |= {"inputs": "", "shapes": []}
+        check_run.finding.write(into / f"{part}.json", [check_run.finding.ok("nodes", part)], **known)
+        return Ending(status=0, seconds=40, cpu=40, stopped="", done=True)
+
+    monkeypatch.setattr(ModelChecks, "run", run)
+    with (tmp_path / "lock").open("w") as lock:
+        checks = ModelChecks(Paths(tmp_path), lock=lock.fileno(), command="doit check")
+        checks.check(request(tmp_path, seconds=100), lambda *_: None, spent=10)
+    assert limits == [90, 50, 10]
+
+
+def test_where_time_is_over_no_further_process_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ModelChecks, "run", lambda *_, **__: pytest.fail("it ran"))
+    found: list[Any] = []
+    with (tmp_path / "lock").open("w") as lock:
+        checks = ModelChecks(Paths(tmp_path), lock=lock.fileno(), command="doit check")
+        asked = request(tmp_path, seconds=7)
+        checks.time_is_over(asked, Ending(status=-14, seconds=7, cpu=7, stopped=""), tmp_path / "log")
+        checks.check(asked, lambda _, findings: found.extend(findings))
+    assert found[0].mark == "note"
+    assert "the model is not checked: the process did not end within 7 s and was stopped; --seconds" in found[0].text
+
+
+@pytest.mark.parametrize(
+    ("sizes", "megabytes"),
+    [
+        ({}, MEGABYTES),
+        ({"weights.bin": 2e9}, 8000),  # the model names it
+        ({"weights.bin": 2e9, "part.data": 1e9}, 12000),
+        ({"others.bin": 2e9}, MEGABYTES),
+        ({"other.onnx": 2e9}, MEGABYTES),
+    ],
+)
+def test_a_large_model_may_take_four_times_its_size(tmp_path: Path, sizes: dict[str, float], megabytes: float) -> None:
+    model = tmp_path / "model.onnx"
+    model.write_bytes(b"\x08\x08 weights.bin other.onnx part.data")
+    for name, size in sizes.items():
+        (tmp_path / name).touch()
+        os.truncate(tmp_path / name, int(size))  # takes no disk
+    assert default_megabytes(model) == pytest.approx(megabytes, abs=1e-3)
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "much"])
+@pytest.mark.parametrize("option", ["seconds", "megabytes"])
+def test_a_limit_is_a_number_above_0(tmp_path: Path, option: str, value: str) -> None:
+    (tmp_path / "m.onnx").touch()
+    options = {str(o["long"]): o["default"] for o in Check.cmd_options}
+    with pytest.raises(UsageError, match=f"--{option} {value}: write a number above 0, such as 600"):
+        parse("m.onnx", options | {option: value}, tmp_path, torch=str)
+
+
+def several(folder: Path, *labels: str) -> SeveralChecks:
+    checks = ModelChecks(Paths(folder), lock=0, command="doit check")
+    made = SeveralChecks(Paths(folder), checks, [request(folder, label) for label in labels], memory=1)
+    for label in labels:
+        checks.folder(request(folder, label)).mkdir(parents=True)
+    return made
+
+
+def test_lines_come_in_the_order_of_the_arguments_but_for_slow_models(tmp_path: Path) -> None:
+    made = several(tmp_path, "slow", "quick")
+    made._answers["quick"] = Answer(error="no model")
+    assert [*made.known(patience=60)] == []
+    assert str(made) == "1 of 2 models; at work: slow.onnx"
+    made._began["slow"] = time.monotonic() - 61
+    assert [r.label for r, _ in made.known(patience=60)] == ["quick"]
+    assert str(made) == "1 of 2 models; at work: slow.onnx"
+    made._answers["slow"] = Answer(error="no model")
+    assert [r.label for r, _ in made.known(patience=60)] == ["slow"]
+    assert made.left() == []
+
+
+def test_small_memory_lets_models_run_one_after_the_other(tmp_path: Path) -> None:
+    checks = ModelChecks(Paths(tmp_path), lock=0, command="doit check")
+    requests = [request(tmp_path, label, megabytes=size) for label, size in (("a", 3000), ("b", 4000))]
+    assert SeveralChecks(Paths(tmp_path), checks, requests, memory=7000)._at_once == 1
+    assert SeveralChecks(Paths(tmp_path), checks, requests, memory=8000)._at_once == 2
