@@ -65,7 +65,7 @@ PLANTED: Mapping[str, tuple[str, str, str, str, str, str]] = {
 
 def doit(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "doit", *arguments], cwd=root, capture_output=True, text=True, timeout=500
+        [sys.executable, "-m", "doit", *arguments], cwd=root, capture_output=True, text=True, timeout=3600
     )
 
 

@@ -139,7 +139,7 @@ class Project:
             env=os.environ | environment | {"PYTHONPATH": os.pathsep.join(path)},
             capture_output=True,
             text=True,
-            timeout=500,
+            timeout=3600,
         )
 
     def records(self) -> dict[str, dict[str, Any]]:
