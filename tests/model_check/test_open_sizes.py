@@ -200,6 +200,7 @@ OPEN: dict[str, ModelProto] = {
     ),
     "a square": model("float[N,A,B] x => float[N,A,B] y { t = Transpose<perm=[0,2,1]>(x) y = Add(x, t) }"),
     "features": model("float[N,D] x => float[N,2] y { y = MatMul(x, w) }", w=weights(28, 2)),
+    "as many features": model("float[N,D] x => float[N,D] y { a = MatMul(x, w) y = Relu(a) }", w=weights(28, 28)),
     "features of an image": model(
         "float[N,3,H,W] x => float[N,2] y { a = Flatten(x) y = Gemm(a, w) }", w=weights(3 * 224 * 224, 2)
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from opmatrix.model_check.finding import Finding
 from opmatrix.model_check.graph_walk import node_label
 from opmatrix.model_check.open_sizes import dims, open_symbols
 from opmatrix.model_check.repair_graph import is_sorted
+from opmatrix.model_check.size_findings import WITH_WEIGHTS
 from opmatrix.model_check.type_text import format_type
 from opmatrix.spec import OpSpec
 
@@ -131,7 +133,7 @@ def inference_findings(
                 "onnx knows no schema of it: declare the operator in ops/, or let the exporter write the types of its "
                 "outputs",
             )
-    differing = list(_differing(model, known))
+    differing = list(_differing(model, known, found))
     yield from differing
     if not every and not differing:
         outputs = ", ".join(f"{o.name} {format_type(known[o.name])}" for o in model.graph.output if o.name in known)
@@ -209,15 +211,19 @@ def _unknown(found: TypeProto | None) -> str:
     return ""  # a sequence, a map or an optional
 
 
-def _differing(model: ModelProto, known: Mapping[str, TypeProto]) -> Iterator[Finding]:
+def _differing(model: ModelProto, known: Mapping[str, TypeProto], found: Sequence[defs.OpSchema]) -> Iterator[Finding]:
     """Yield the outputs whose types in the model differ from the inferred ones. A name of an input's axis says that it
-    is no fixed size."""
+    is no fixed size, unless the nodes fix it, as the weights of a MatMul do."""
     symbols = {*open_symbols(model.graph.input)}
     made = {value.name: "the model" for value in (*model.graph.input, *model.graph.initializer)}
     made |= {name: node_label(node) for node in model.graph.node for name in node.output}
     for output in model.graph.output:
         inferred = known.get(output.name)
-        if inferred is None or _unknown(inferred) or _unknown(output.type) or _fits(output, inferred, symbols):
+        if inferred is None or _unknown(inferred) or _unknown(output.type):
+            continue
+        if _fits(output, inferred, symbols) or (
+            _fits(output, inferred, ()) and all(_is_fixed(model, *pair, found) for pair in _fixed(output, inferred))
+        ):
             continue
         yield finding.wrong(
             QUESTION,
@@ -235,6 +241,29 @@ def _fits(output: ValueInfoProto, inferred: TypeProto, symbols: Collection[str])
     pairs = zip(dims(output), found.shape.dim, strict=True)
     sizes = [(dim, d.dim_value) for dim, d in pairs if d.HasField("dim_value")]
     return all(dim == size if isinstance(dim, int) else dim not in symbols for dim, size in sizes)
+
+
+def _fixed(output: ValueInfoProto, inferred: TypeProto) -> Iterator[tuple[str, int]]:
+    """Yield the names of an output's axes for which a number is inferred, and the number."""
+    for dim, found in zip(dims(output), inferred.tensor_type.shape.dim, strict=True):
+        if isinstance(dim, str) and found.HasField("dim_value"):
+            yield dim, found.dim_value
+
+
+def _is_fixed(model: ModelProto, symbol: str, size: int, found: Sequence[defs.OpSchema]) -> bool:
+    """Return whether a node with weights refuses another size of the axes of this name."""
+    other = ModelProto()
+    other.CopyFrom(model)
+    for value in other.graph.input:
+        for dim in value.type.tensor_type.shape.dim:
+            if dim.dim_param == symbol:
+                dim.dim_value = size + 1
+    try:
+        _inferred(other, found)
+    except _ERRORS as error:
+        failing = re.findall(r"op_type:(\w+)", str(error))
+        return any(map(WITH_WEIGHTS.search, failing))
+    return False
 
 
 def _in_function_body(error: Exception) -> bool:

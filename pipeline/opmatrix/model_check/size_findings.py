@@ -23,7 +23,7 @@ _REMEDY = (
     "(Shape and Gather), not as numbers"
 )
 # Their weights fix sizes, whatever the model says of an input.
-_WITH_WEIGHTS = re.compile(r"Conv|MatMul|Gemm|LSTM|GRU|RNN|Norm|PRelu|Einsum|Attention")
+WITH_WEIGHTS = re.compile(r"Conv|MatMul|Gemm|LSTM|GRU|RNN|Norm|PRelu|Einsum|Attention")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +87,7 @@ def _is_of_weights(model: ModelProto, error: str) -> bool:
         return any(name in constants for name in node.input[1:])
 
     named = [node for node in nodes(model) if node.name and node.name == found[2]]
-    return bool(_WITH_WEIGHTS.search(found[1])) and (not named or any(map(weighted, named)))
+    return bool(WITH_WEIGHTS.search(found[1])) and (not named or any(map(weighted, named)))
 
 
 def output_findings(model: ModelProto, fed: ModelInputs, values: Sequence[Any]) -> Iterator[Finding]:
