@@ -8,10 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
+import numpy as np
 import pytest
 from onnx import helper
 
-from opmatrix.declaration.torch_signature import ONNX_DOMAINS, to_float32
+from opmatrix.declaration.torch_signature import DTYPES, ONNX_DOMAINS, to_float32
 from opmatrix.declaration.validation.operator import declaration
 from opmatrix.errors import UsageError
 from opmatrix.scaffold import onnx_process
@@ -189,6 +191,23 @@ def test_inputs_of_one_name_get_numbers() -> None:
 def test_no_part_has_a_name_that_its_reference_uses() -> None:
     (found,) = draft(node(value("np"), outputs=[value("out", I64)])).spec.inputs
     assert found.name == "np_"  # it returns np.zeros(np_.shape, np.int64)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "special"),
+    [("float16", True), ("float8_e5m2", True), ("float8_e4m3fn", False), ("float8_e5m2fnuz", False)],
+)
+def test_a_dtype_without_infinities_gets_none(dtype: str, special: bool) -> None:
+    assert ("math.inf" in render(draft(node(value("x", dtype))))["ops/fast_thing/cases.py"]) is special
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_reference_of_a_placeholder_gives_each_dtype(dtype: str) -> None:
+    found: dict[str, Any] = {}
+    exec(render(draft(node(value("x"), outputs=[value("out", dtype)])))["ops/fast_thing/reference.py"], found)
+    given = found["fast_thing"](np.ones((2, 3), np.float32))
+    assert given.shape == (2, 3)
+    assert given.dtype == (object if dtype == "string" else np.dtype(getattr(ml_dtypes, dtype, dtype)))
 
 
 def test_an_element_type_that_onnx_does_not_have_has_a_name(tmp_path: Path) -> None:

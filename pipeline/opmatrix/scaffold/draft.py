@@ -103,7 +103,9 @@ def operator_name(name: str, used: Set[str] = frozenset()) -> str:
 
 def is_variable(name: str) -> bool:
     """Return whether a name can be that of a variable in C++ and in Python: an identifier, no keyword and no macro."""
-    macro = name in MACROS or "__" in name or re.fullmatch(r"_[A-Z]\w*|[A-Z][A-Z0-9_]+", name)
+    macro = (
+        name in MACROS or "__" in name or re.fullmatch(r"(?:_[A-Z]|[A-Z][A-Z0-9]+_|[LMP]_)\w*|[A-Z][A-Z0-9_]+", name)
+    )
     return (
         name.isascii()
         and name.isidentifier()
