@@ -84,3 +84,54 @@ def test_a_model_with_a_random_node_among_others_is_unknown(tmp_path: Path) -> N
         "unknown",
         "the outputs are random (RandomNormalLike (gives 'r')), so they are not compared",
     )
+
+
+OLDER = {
+    **{
+        f"{op_type} of opset {opset}{axis}": (opset, f"y = {op_type} {axis} (x)", "float[2,3,4] x")
+        for op_type in ("Softmax", "LogSoftmax", "Hardmax")
+        for opset in (7, 11, 12, 13)
+        for axis in ("", "<axis = 0>", "<axis = 2>")
+    },
+    "RoiAlign of opset 10": (
+        10,
+        "r = Constant <value = float[1,4] {0, 0, 3, 3}> () b = Constant <value = int64[1] {0}> () "
+        "y = RoiAlign <output_height = 2, output_width = 2> (x, r, b)",
+        "float[1,2,5,5] x",
+    ),
+}
+
+
+@pytest.mark.parametrize(("opset", "nodes", "inputs"), OLDER.values(), ids=OLDER)
+def test_a_node_of_an_older_opset_is_compared_as_that(opset: int, nodes: str, inputs: str, tmp_path: Path) -> None:
+    made = parser.parse_model(f'<ir_version: 8, opset_import: ["":{opset}]> g ({inputs}) => (float y) {{ {nodes} }}')
+    made.graph.output[0].type.tensor_type.ClearField("shape")
+    found = judged(made, tmp_path)
+    assert found.outcome == "right", found
+
+
+IGNORED = {
+    "LSTM <hidden_size = 1, clip = 0.1> (x, w, r)": (4, "clip of LSTM"),
+    'LSTM <hidden_size = 1, activations = ["Relu", "Tanh", "Tanh"]> (x, w, r)': (4, "activations of LSTM"),
+    "GRU <hidden_size = 1, clip = 0.1> (x, w, r)": (3, "clip of GRU"),
+    "RNN <hidden_size = 1> (x, w, r, , n)": (1, "sequence_lens of RNN"),
+}
+
+
+@pytest.mark.parametrize(("node", "count", "words"), [(node, *row) for node, row in IGNORED.items()])
+def test_what_onnx_reference_ignores_is_no_disagreement(node: str, count: int, words: str, tmp_path: Path) -> None:
+    w, r = (f"{{{', '.join(['0.5'] * size)}}}" for size in (2 * count, count))
+    constants = f"<float[1,{count},2] w = {w}, float[1,{count},1] r = {r}, int32[2] n = {{3, 1}}>"
+    head = '<ir_version: 8, opset_import: ["":14]> g (float[3,2,2] x) => (float[3,1,2,1] y)'
+    made = parser.parse_model(f"{head} {constants} {{ y = {node} }}")
+    found = judged(made, tmp_path)
+    assert found.outcome == "unknown", found
+    assert f"onnx.reference ignores {words}" in found.reason
+
+
+def test_a_shape_that_onnx_infers_as_onnx_runtime_is_two_of_three(tmp_path: Path) -> None:
+    node = 'MaxPool <kernel_shape = [2, 2], auto_pad = "SAME_LOWER", strides = [2, 2]> (x)'
+    text = f'<ir_version: 8, opset_import: ["":17]> g (float[1,2,5,5] x) => (float[?,?,?,?] y) {{ y = {node} }}'
+    found = judged(text, tmp_path)
+    assert found.outcome == "disagree"
+    assert "onnx infers float32[1, 2, 3, 3], as ONNX Runtime: two of three agree" in found.reason

@@ -228,7 +228,9 @@ def _inferred_shape(found: Difference) -> str:
         (output,) = onnx.shape_inference.infer_shapes(made).graph.output
     except (VerifyError, RuntimeError, ValueError):
         return text
-    return f"{text}; onnx infers {format_type(output.type)}"
+    sizes = [d.dim_value if d.HasField("dim_value") else None for d in output.type.tensor_type.shape.dim]
+    two = f", as {ORT}: two of three agree" if sizes == [*actual[name].shape] else ""
+    return f"{text}; onnx infers {format_type(output.type)}{two}"
 
 
 def _widened(value: Any) -> Any:
