@@ -23,7 +23,8 @@ from opmatrix.scaffold.draft import (
     snake_case,
     unused,
 )
-from opmatrix.scaffold.from_torch_schema import KINDS, TENSORS, parts, refused_results, why_no_type
+from opmatrix.scaffold.from_torch_schema import parts
+from opmatrix.scaffold.schema_arguments import KINDS, TENSORS, refused_results, why_no_type
 from opmatrix.spec import AttributeKind, AttributeValue, FromKernel, OnnxOp, OpSpec, Output, Override, TorchOp
 
 _INVERSE = {"deviation": 0.1}  # inputs within [-1, 1]

@@ -9,11 +9,20 @@ from dataclasses import replace
 from typing import Any
 
 from opmatrix.declaration.torch_signature import DTYPES, is_required, onnx_name, to_float32
-from opmatrix.declaration.validation.mistake import WHY_NO_DTYPE
-from opmatrix.declaration.validation.operator import IDENTIFIER, TAKEN, TENSOR_DTYPES
+from opmatrix.declaration.validation.operator import TAKEN
 from opmatrix.declaration.variadic_outputs import sure_inputs, variadic_output
 from opmatrix.errors import UsageError, did_you_mean, many
 from opmatrix.scaffold import free_names, from_torch_schema
+from opmatrix.scaffold.described_nodes import (
+    ZEROS,
+    Node,
+    dtypes_of,
+    parts_of,
+    refused,
+    refused_dtypes,
+    refused_mixture,
+    who,
+)
 from opmatrix.scaffold.draft import (
     FLOATS,
     SUMMARY,
@@ -41,11 +50,7 @@ from opmatrix.spec import (
     SameAs,
 )
 
-Node = Mapping[str, Any]
 _LARGE = 1000  # elements of an output, from which on a placeholder makes another size
-_ZEROS: Mapping[str, AttributeValue] = {
-    "float": 0.0, "int": 0, "string": "", "floats": (), "ints": (), "strings": (),
-}  # fmt: skip
 
 
 def by_operator(described: Mapping[str, Any], shown: str, *, op_type: str = "") -> dict[str, list[Node]]:
@@ -87,8 +92,8 @@ def from_nodes(nodes: Sequence[Node], *, shown: str, name: str = "", used: Used 
     requested, free = name, used or NOTHING
     name = free.for_operator(requested, first["op_type"])
     qualified = _qualified(first)
-    if refused := [*dict.fromkeys(_refused(nodes))]:
-        raise UsageError("\n".join([f"{shown}: {qualified} cannot be declared:", *(f"  {why}" for why in refused)]))
+    if wrong := [*dict.fromkeys(refused(nodes))]:
+        raise UsageError("\n".join([f"{shown}: {qualified} cannot be declared:", *(f"  {why}" for why in wrong)]))
     types, declared = _types(nodes)
     taken = {*types, name}
     attributes, guessed = _attributes(nodes, taken, free)
@@ -96,10 +101,10 @@ def from_nodes(nodes: Sequence[Node], *, shown: str, name: str = "", used: Used 
     outputs: list[Output] = []
     sizes: dict[str, tuple[int, ...]] = {}
     for index, type_ in enumerate(declared["outputs"]):
-        value = next((part["name"] for part in _parts(nodes, "outputs", index) if part), "")
+        value = next((part["name"] for part in parts_of(nodes, "outputs", index) if part), "")
         other = f"y{index}" if len(declared["outputs"]) > 1 else "y"
         taken.add(output := _name(_value_name(value, other), taken, free))
-        doc, optional = _doc(nodes, "outputs", index), not all(_parts(nodes, "outputs", index))
+        doc, optional = _doc(nodes, "outputs", index), not all(parts_of(nodes, "outputs", index))
         shape = _shape_rule(nodes, inputs, index, type_)
         if optional and not isinstance(shape, SameAs):
             shape = shape_rule(inputs, type_)
@@ -138,7 +143,7 @@ def _shape_rule(
     nodes: Sequence[Node], inputs: Sequence[Input], index: int, declared: str
 ) -> SameAs | Dims | FromKernel:
     """Return a rule that the shapes in the model obey. One that the model does not tell is that of a placeholder."""
-    found = [(n, part["shape"]) for n, part in zip(nodes, _parts(nodes, "outputs", index), strict=True) if part]
+    found = [(n, part["shape"]) for n, part in zip(nodes, parts_of(nodes, "outputs", index), strict=True) if part]
     required = [(k, i) for k, i in enumerate(inputs) if is_required(i)]
     unknown = any(n["inputs"][k]["shape"] is None for n, _ in found for k, _ in required)
     if unknown or any(shape is None for _, shape in found) or len({len(shape) for _, shape in found}) != 1:
@@ -152,7 +157,7 @@ def _shape_rule(
 
 def _sizes(nodes: Sequence[Node], index: int) -> tuple[int, ...]:
     """Return the sizes that a placeholder gives an output: those of the model, 1 for an unknown one."""
-    shape = next(part["shape"] for part in _parts(nodes, "outputs", index) if part)
+    shape = next(part["shape"] for part in parts_of(nodes, "outputs", index) if part)
     sizes = tuple(d if isinstance(d, int) and d >= 0 else 1 for d in shape)
     return sizes if math.prod(sizes) <= _LARGE else (1,) * len(sizes)
 
@@ -171,26 +176,26 @@ def from_nodes_and_schema(nodes: Sequence[Node], schema: str, *, shown: str, nam
     variadic = any(i.variadic for i in spec.inputs)
     most, least = len(spec.inputs), len(sure_inputs(spec))
     for node in nodes:
-        wrong += _dtype_refused(node)
+        wrong += refused_dtypes(node)
         found = len(node["inputs"])
         if found < least or (found > most and not variadic):
             wrong.append(
-                f"{_who(node)} has {found} inputs, the schema {least}" + (f" to {most}" if most > least else "")
+                f"{who(node)} has {found} inputs, the schema {least}" + (f" to {most}" if most > least else "")
             )
         if len(node["outputs"]) > len(spec.outputs) and not variadic_output(spec):
-            wrong.append(f"{_who(node)} has {len(node['outputs'])} outputs, the schema {len(spec.outputs)}")
+            wrong.append(f"{who(node)} has {len(node['outputs'])} outputs, the schema {len(spec.outputs)}")
         declared = {onnx_name(a): a for a in spec.attributes}
         for key, value in node["attributes"].items():
             kind = value["kind"]
             if key not in declared:
-                wrong.append(f"{_who(node)} has an attribute {key!r}, the schema: {', '.join(declared) or 'none'}"
+                wrong.append(f"{who(node)} has an attribute {key!r}, the schema: {', '.join(declared) or 'none'}"
                              f"{did_you_mean(key, declared)}")  # fmt: skip
             elif kind != ("int" if declared[key].kind == "bool" else declared[key].kind):
-                wrong.append(f"{_who(node)} has {key!r} as {kind}, the schema as {declared[key].kind}")
+                wrong.append(f"{who(node)} has {key!r} as {kind}, the schema as {declared[key].kind}")
     if wrong:
         known = f"{shown}: the schema does not fit {first['domain']}::{first['op_type']}:"
         raise UsageError("\n".join([known, *(f"  {w}" for w in dict.fromkeys(wrong))]))
-    if mixed := [*_mixed(nodes)]:
+    if mixed := [*refused_mixture(nodes)]:
         raise UsageError("\n".join([f"{shown}: {_qualified(first)} cannot be declared:", *(f"  {m}" for m in mixed)]))
     return finished(replace(draft, spec=_with_types(spec, nodes)))
 
@@ -217,95 +222,22 @@ def _with_types(spec: OpSpec, nodes: Sequence[Node]) -> OpSpec:
     return replace(spec, types={variable: types["T"]}, inputs=inputs, outputs=tuple(outputs))
 
 
-def _who(node: Node) -> str:
-    given = next((output["name"] for output in node["outputs"] if output), "")
-    return f"node {node['name']!r}" if node["name"] else f"the node that gives {given!r}"
-
-
-def _refused(nodes: Sequence[Node]) -> Iterator[str]:
-    kinds: dict[str, str] = {}
-    for node in nodes:
-        yield from _dtype_refused(node)
-        for key, value in node["attributes"].items():
-            if value["kind"] == "bytes":
-                yield f"{_who(node)}: attribute {key!r} contains bytes that are not text (a NUL, or not UTF-8), and " \
-                    "a kernel gets an attribute as text: make it an input of uint8"  # fmt: skip
-            elif value["kind"] not in (*_ZEROS, "tensor"):
-                yield f"{_who(node)}: attribute {key!r} is of the kind {value['kind']}, not supported: leave it out"
-            elif kinds.setdefault(key, value["kind"]) != value["kind"]:
-                yield f"{_who(node)}: attribute {key!r} is of the kind {value['kind']}, elsewhere of {kinds[key]}"
-            elif not re.fullmatch(IDENTIFIER, key):
-                yield f"{_who(node)}: attribute {key!r} is not an identifier of ONNX: letters, digits and _"
-            elif value["kind"] == "tensor":
-                yield from _tensor_refused(nodes, node, key)
-        if not node["inputs"] or node["inputs"][0] is None:
-            yield f"{_who(node)} has no first input, and one is needed that is always there"
-        if not any(node["outputs"]):
-            yield f"{_who(node)} has no output"
-    if not any(all(_parts(nodes, "outputs", index)) for index in range(max(len(n["outputs"]) for n in nodes))):
-        yield "no output is one that all its nodes have, and an operator needs one that is always there"
-    yield from _mixed(nodes)
-
-
-def _dtype_refused(node: Node) -> Iterator[str]:
-    for part in (*node["inputs"], *node["outputs"]):
-        dtype = part and part["dtype"]
-        if dtype and dtype not in DTYPES:
-            yield f"{_who(node)}: {part['name']!r} is {dtype}, {WHY_NO_DTYPE.get(dtype, 'which no operator takes')}"
-
-
-def _tensor_refused(nodes: Sequence[Node], node: Node, key: str) -> Iterator[str]:
-    value = node["attributes"][key]
-    found = [n["attributes"][key] for n in nodes if key in n["attributes"]]
-    what = f"{_who(node)}: attribute {key!r} is a tensor"
-    if value["dtype"] not in TENSOR_DTYPES:
-        yield f"{what} of {value['dtype']}, not supported: {', '.join(TENSOR_DTYPES)} are"
-    elif value["value"] is None:
-        yield (f"{what} of {math.prod(value['shape'])} elements, or in another file: declare it by hand, with "
-               "Attribute(kind='tensor'), and give a model a smaller one")  # fmt: skip
-    elif len({(v["dtype"], len(v["shape"])) for v in found if v["kind"] == "tensor"}) > 1:
-        yield f"{what} of {value['dtype']} and rank {len(value['shape'])}, and elsewhere of another dtype or rank"
-    elif len(found) < len(nodes):
-        yield f"{what} that other nodes leave out, and each node must have it: make it an input"
-
-
-def _mixed(nodes: Sequence[Node]) -> Iterator[str]:
-    """Yield the inputs and outputs whose dtype differs between nodes, and not in the way of the first input."""
-    first = _dtypes(nodes, "inputs", 0)
-    for side in ("inputs", "outputs"):
-        for index in range(max(len(n[side]) for n in nodes)):
-            found = _dtypes(nodes, side, index)
-            clash = [(a, b) for a, b in zip(first, found, strict=True) if a and b and a != b]
-            if len({f for f in found if f}) > 1 and clash:
-                dtypes = " or ".join(sorted({f for f in found if f}))
-                yield f"{side[:-1]} {index} is {dtypes}, and not as the first input is: declare it by hand"
-
-
-def _parts(nodes: Sequence[Node], side: str, index: int) -> list[Mapping[str, Any] | None]:
-    """Return the input or output `index` of each node, None where it is absent."""
-    return [n[side][index] if index < len(n[side]) else None for n in nodes]
-
-
-def _dtypes(nodes: Sequence[Node], side: str, index: int) -> list[str | None]:
-    return [part["dtype"] if part else None for part in _parts(nodes, side, index)]
-
-
 def _types(nodes: Sequence[Node]) -> tuple[dict[str, tuple[DType, ...]], dict[str, list[str]]]:
     """Return T, of the first input, and the declared type of each input and output: T, or another dtype."""
-    seen = sorted({d for d in _dtypes(nodes, "inputs", 0) if d}, key=DTYPES.index)
+    seen = sorted({d for d in dtypes_of(nodes, "inputs", 0) if d}, key=DTYPES.index)
     types: dict[str, tuple[DType, ...]] = {"T": tuple(seen) or FLOATS}  # type: ignore[arg-type]  # all in DTYPES
     declared: dict[str, list[str]] = {}
     for side in ("inputs", "outputs"):
         declared[side] = []
         for index in range(max(len(n[side]) for n in nodes)):
-            own = {d for d in _dtypes(nodes, side, index) if d}
+            own = {d for d in dtypes_of(nodes, side, index) if d}
             declared[side].append("T" if own <= set(types["T"]) else next(iter(own)))
     return types, declared
 
 
 def _inputs(nodes: Sequence[Node], declared: Sequence[str], taken: set[str], used: Used) -> Iterator[Input]:
     for index, type_ in enumerate(declared):
-        parts = _parts(nodes, "inputs", index)
+        parts = parts_of(nodes, "inputs", index)
         value = next((part["name"] for part in parts if part), "")
         taken.add(name := _name(_value_name(value, f"x{index}" if index else "x"), taken, used))
         yield Input(name=name, type=type_, optional=not all(parts), doc=_doc(nodes, "inputs", index))
@@ -330,7 +262,7 @@ def _is_allowed(name: str) -> bool:
 
 
 def _doc(nodes: Sequence[Node], side: str, index: int) -> str:
-    shapes = [part["shape"] for part in _parts(nodes, side, index) if part and part["shape"] is not None]
+    shapes = [part["shape"] for part in parts_of(nodes, side, index) if part and part["shape"] is not None]
     known = [f"({', '.join('?' if d is None else str(d) for d in s)}{',' * (len(s) == 1)})" for s in shapes]
     return f"TODO; in the model of shape {' or '.join(dict.fromkeys(known))}" if known else "TODO"
 
@@ -342,7 +274,7 @@ def _attributes(nodes: Sequence[Node], taken: set[str], used: Used) -> tuple[tup
     guessed = tuple(key for key in kinds if key not in always)
     found = []
     for key in (*always, *guessed):
-        default = _ZEROS[kinds[key]] if key in guessed else None
+        default = ZEROS[kinds[key]] if key in guessed else None
         usable = _is_allowed(key) and key not in taken and key not in used
         taken.add(name := key if usable else used.free(key, taken))
         onnx_name = None if usable else key
@@ -390,7 +322,7 @@ def _seen(spec: OpSpec, node: Node, values: Mapping[str, AttributeValue]) -> Mod
         name="seen",
         types=dict.fromkeys(spec.types, dtype),
         attributes=dict(values),
-        absent=tuple(o.name for n, o in enumerate(spec.outputs) if not any(_parts([node], "outputs", n))),
+        absent=tuple(o.name for n, o in enumerate(spec.outputs) if not any(parts_of([node], "outputs", n))),
         cases=(Case(name="seen", inputs=dict(inputs)),),
         domain_version=spec.onnx.versions[-1],
     )
@@ -399,5 +331,5 @@ def _seen(spec: OpSpec, node: Node, values: Mapping[str, AttributeValue]) -> Mod
 def _notes(nodes: Sequence[Node], guessed: Sequence[str]) -> Iterator[str]:
     if guessed:
         yield f"{', '.join(guessed)}: left out by some nodes, and nothing defines what that means: write the default"
-    if not any(d for d in _dtypes(nodes, "inputs", 0)):
+    if not any(d for d in dtypes_of(nodes, "inputs", 0)):
         yield "the dtype of the first input is not in the model: float32 and float64 are declared"

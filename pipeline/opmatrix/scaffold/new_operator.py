@@ -14,6 +14,7 @@ from opmatrix.declaration.placeholders import MARK, marked_lines
 from opmatrix.errors import ToolchainError, UsageError, many
 from opmatrix.project.paths import Paths
 from opmatrix.scaffold import from_aten, from_onnx, render_files, write
+from opmatrix.scaffold.described_nodes import Node
 from opmatrix.scaffold.draft import Draft, unused
 from opmatrix.scaffold.prompt import Request, check
 
@@ -56,7 +57,7 @@ def _from_onnx(paths: Paths, request: Request) -> tuple[Draft, ...]:
     return tuple(each(new, path.name, request.name))
 
 
-def each(nodes: Mapping[str, Sequence[from_onnx.Node]], shown: str, name: str) -> Iterator[Draft]:
+def each(nodes: Mapping[str, Sequence[Node]], shown: str, name: str) -> Iterator[Draft]:
     """Yield an operator for each type of node, each with a folder of its own, also where their names are alike."""
     owners: dict[str, str] = {}
     for qualified, of_one in nodes.items():
