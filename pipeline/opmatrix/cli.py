@@ -70,6 +70,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(arguments: Sequence[str]) -> None:
     options = vars(_parser(arguments).parse_args(arguments))
     name = options.pop("stage")
+    if seconds := options.pop("seconds", None):
+        import_module("opmatrix.model_check.limits").begin(seconds)
     libraries = {kind: options.pop(kind, False) for kind in ("sanitized", "debug")}
     paths = Paths(find_root(Path.cwd()), **libraries)
     check_format(paths.root)
@@ -292,6 +294,7 @@ _SESSION = (
     _argument("--against", "a model whose values are the expected ones", type=Path),
     _argument("--rtol", type=float),
     _argument("--atol", type=float),
+    _argument("--seconds", "that the model has left", type=float),
 )  # fmt: skip
 _CHOICE = (
     _argument("--torch", "as doit's variable: default, all, or 2.9,2.13", default="default"),

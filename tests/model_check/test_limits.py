@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import onnx
 import pytest
+from onnx import NodeProto
 
 from opmatrix.commands import check_run
 from opmatrix.commands.check import Check
@@ -19,10 +22,15 @@ from opmatrix.commands.check_run import ModelChecks
 from opmatrix.commands.check_several import Answer, SeveralChecks
 from opmatrix.engine.server_pool import Ending
 from opmatrix.errors import UsageError
+from opmatrix.model_check import limits, per_node_compare, run_model
 from opmatrix.model_check.arguments import CheckRequest, parse
 from opmatrix.model_check.limits import MEGABYTES, default_megabytes
+from opmatrix.model_check.per_node_compare import References
+from opmatrix.ort_checks.reference_evaluator import ReferenceRun
+from opmatrix.ort_checks.sessions import OrtSessions
 from opmatrix.project.paths import Paths
 from tests.incremental.conftest import processes, wait_for
+from tests.model_check.judged import judged
 from tests.model_check.outside import ENDLESS, EXPLODING, RIGHT, check, started
 
 MODELS = {"endless": ENDLESS, "right": RIGHT, "exploding": EXPLODING, "other": RIGHT}
@@ -182,3 +190,69 @@ def test_small_memory_lets_models_run_one_after_the_other(tmp_path: Path) -> Non
     requests = [request(tmp_path, label, megabytes=size) for label, size in (("a", 3000), ("b", 4000))]
     assert SeveralChecks(Paths(tmp_path), checks, requests, memory=7000)._at_once == 1
     assert SeveralChecks(Paths(tmp_path), checks, requests, memory=8000)._at_once == 2
+
+
+CHAIN = """<ir_version: 8, opset_import: ["":18]> g (float[N] x) => (float[N] y) {
+    a = Neg (x) b = Abs (a) c = Tanh (b) y = Neg (c) }"""
+
+
+def test_a_node_with_a_slow_reference_is_not_compared_and_the_others_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evaluate = References.evaluate
+
+    def endless(self: References, node: NodeProto, taken: Any) -> Any:
+        while node.op_type == "Tanh":
+            pass
+        return evaluate(self, node, taken)
+
+    monkeypatch.setattr(References, "evaluate", endless)
+    monkeypatch.setattr(limits, "NODE_SECONDS", 0.5)
+    found = judged(CHAIN, tmp_path)
+    assert found.outcome == "unknown"
+    assert "1 node without a reference (Tanh): its reference takes more than 0.5 CPU s; --seconds" in found.reason
+    assert "with onnx.reference, node by node: 3 nodes" in found.said("ok")
+
+
+def test_where_the_time_is_over_the_nodes_before_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = iter([80, 70, 60, 50, 40, 9, 8, 7, 6])  # of which an eighth is kept; each node asks twice
+    monkeypatch.setattr(per_node_compare.time_limits, "seconds_left", lambda: next(left))
+    found = judged(CHAIN, tmp_path)
+    assert found.outcome == "unknown"
+    assert "2 nodes without a reference (Neg, Tanh): the time of the model is over" in found.reason
+    assert "with onnx.reference, node by node: 2 nodes" in found.said("ok")
+
+
+def test_where_a_run_takes_long_no_further_sizes_are_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = iter([100, 60])
+    monkeypatch.setattr(run_model, "seconds_left", lambda: next(left))
+    found = judged(CHAIN, tmp_path)
+    assert found.outcome == "right"
+    assert "sizes: no further sizes are tried, because a run takes too much of the model's time" in found.said("note")
+
+
+def test_work_grows_with_the_nodes_and_not_with_their_square(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counted are nodes in sessions of ONNX Runtime, bytes of their models, and evaluations by references."""
+    counts: Counter[str] = Counter()
+    sessions, run = OrtSessions.sessions, ReferenceRun.run
+
+    def counted(self: OrtSessions, model: bytes | str, **more: Any) -> Any:
+        content = model if isinstance(model, bytes) else Path(model).read_bytes()
+        counts.update(bytes=len(content), nodes=len(onnx.load_model_from_string(content).graph.node))
+        return sessions(self, model, **more)
+
+    def evaluated(self: ReferenceRun, *given: Any) -> Any:
+        counts["evaluations"] += 1
+        return run(self, *given)
+
+    monkeypatch.setattr(OrtSessions, "sessions", counted)
+    monkeypatch.setattr(ReferenceRun, "run", evaluated)
+    found = []
+    for count in (500, 1000, 2000):
+        counts.clear()
+        between = " ".join(f"t{n + 1} = Neg (t{n})" for n in range(count))
+        head = '<ir_version: 8, opset_import: ["":18]> g (float[N] x) => (float[N] y)'
+        assert judged(f"{head} {{ t0 = Abs (x) {between} y = Abs (t{count}) }}", tmp_path).outcome == "right"
+        found.append(dict(counts))
+    for before, after in pairwise(found):
+        assert all(after[what] < 2.2 * before[what] for what in before), found

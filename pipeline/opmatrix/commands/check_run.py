@@ -251,7 +251,8 @@ class ModelChecks:
                 ending, log = self._over[label]
             else:
                 seconds = max(0.0, self._until[label] - time.monotonic())
-                ending = self.run(arguments, log, server, seconds=seconds, megabytes=limited.megabytes)
+                known_limit = ["--seconds", f"{seconds:.1f}"] if part in ("run", "compare") else []
+                ending = self.run([*arguments, *known_limit], log, server, seconds=seconds, megabytes=limited.megabytes)
             died = "" if ending.done else self._failure(ending, log, limited, arguments)
             ours, stopped = ending.done or not death_message(ending, **vars(limited)), bool(ending.stopped)
             killed = ending.status < 0 and not stopped

@@ -2,31 +2,65 @@
 
 from __future__ import annotations
 
+import math
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from typing import NoReturn
 
 SECONDS = 120.0  # over all processes of a model
+NODE_SECONDS = 20.0  # CPU seconds of the comparison of one node
 MEGABYTES, TIMES = 4000.0, 4  # of memory, or so many times the model if that is more
+
+
+_until = math.inf
+
+
+class TooSlowError(BaseException):
+    """The block of `bounded` takes too long. Code that catches each Exception lets it through."""
+
+
+def begin(seconds: float) -> None:
+    """Let this process know how many seconds its model has left; 0: no limit."""
+    global _until
+    _until = time.monotonic() + seconds if seconds else math.inf
+
+
+def seconds_left() -> float:
+    """Return how many seconds the model has left."""
+    return _until - time.monotonic()
 
 
 @contextmanager
 def ends_after(seconds: float) -> Iterator[None]:
     """End this process by SIGALRM where the block takes longer, also in a kernel; 0 sets no limit."""
+    begin(seconds)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
+        begin(0)
 
 
-def seconds_left() -> float:
-    """Return how many seconds of the limit are left, infinity without one."""
-    left, _ = signal.getitimer(signal.ITIMER_REAL)
-    return left or float("inf")
+@contextmanager
+def bounded() -> Iterator[None]:
+    """Raise TooSlowError in the block, of Python code, where it takes more CPU seconds than one node may."""
+    seconds = max(0.001, min(NODE_SECONDS, seconds_left() / 4))
+
+    def stop(*_: object) -> NoReturn:
+        raise TooSlowError(f"its reference takes more than {seconds:.2g} CPU s; --seconds gives it a fourth of more")
+
+    signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def default_megabytes(model: Path) -> float:

@@ -20,6 +20,7 @@ from onnx import ModelProto, NodeProto, helper, numpy_helper
 from opmatrix.errors import VerifyError, one_line
 from opmatrix.files import write_bytes
 from opmatrix.model_check import finding
+from opmatrix.model_check import limits as time_limits
 from opmatrix.model_check.custom_nodes import random_nodes
 from opmatrix.model_check.external_data import is_readable
 from opmatrix.model_check.finding import Finding
@@ -40,6 +41,7 @@ from opmatrix.testdata.numpy_reference import Reference
 from opmatrix.testdata.onnx_dataset import DataSet
 
 _KEPT = 2  # differing nodes of each kind whose arrays are kept, for the messages
+_RESERVE = 8  # a part of the time, which is kept for what follows the nodes
 _RUNS = 1000  # evaluators that are kept
 Operators = Sequence[tuple[OpSpec, Reference]]
 
@@ -99,8 +101,15 @@ def compare_nodes(
     random = {id(node) for node in drawing}
     references = References(model, operators)
     kept: Counter[str] = Counter()
+    reserve, left = time_limits.seconds_left() / _RESERVE, [*reversed(model.graph.node)]
     for part, values, lacking in node_values(model, fed, runtime):
         for node in part:
+            if time_limits.seconds_left() < reserve:
+                late = "the time of the model is over; --seconds gives it more"
+                rest = (n for n in reversed(left) if not own or _has_operator(n, operators))
+                yield from (NodeComparison(node=n, inputs={}, skipped=late) for n in rest)
+                return
+            left.pop()
             if own and not _has_operator(node, operators):
                 continue
             if random and any(id(inner) in random for inner in walk([node])):
@@ -154,8 +163,9 @@ def _compare(
     if node.op_type == "Constant":
         return NodeComparison(node=node, inputs=taken)
     try:
-        return _compared(node, taken, values, references, limits)
-    except VerifyError as error:
+        with time_limits.bounded():
+            return _compared(node, taken, values, references, limits)
+    except (VerifyError, time_limits.TooSlowError) as error:
         return NodeComparison(node=node, inputs=taken, skipped=str(error))
     except Exception as error:  # of this code: it says nothing about the node, and the others are compared
         traceback.print_exc()

@@ -15,6 +15,7 @@ from onnx import ModelProto
 from opmatrix.errors import many
 from opmatrix.model_check import finding
 from opmatrix.model_check.finding import OPTIMIZER, Finding
+from opmatrix.model_check.limits import seconds_left
 from opmatrix.model_check.model_inputs import DrawnInputs, ModelInputs
 from opmatrix.model_check.ort_refusals import explain, failing_node
 from opmatrix.model_check.size_findings import Try, output_findings, size_findings
@@ -26,6 +27,8 @@ from opmatrix.testdata.compare import EXACT, Comparison, compare
 
 OPTIMISED, PLAIN = "optimised", "not optimised"  # settings of opmatrix.ort_checks.sessions
 Answers = Mapping[str, Sequence[Any]]
+_FOR_SIZES = 1 / 4  # of the time of a model
+_SLOW = "no further sizes are tried, because a run takes too much of the model's time; --seconds gives it more"
 _DRAWN = "They are random: give their shapes with --shape, or inputs that it can compute with: --inputs FILE.npz"
 
 
@@ -81,6 +84,7 @@ def run(
     done: list[Run] = []
     first: Runs | None = None
     took = 0.0
+    slow, whole = False, seconds_left()
     feeds = iter(given)
     fed = next(feeds, None)
     while fed is not None:
@@ -112,6 +116,9 @@ def run(
             fed = feeds.send(not problem) if isinstance(feeds, Generator) else next(feeds, None)
         except StopIteration:
             break
+        slow = bool(fed and fed.drawn and done) and seconds_left() < whole * (1 - _FOR_SIZES)
+        if slow:
+            break
     if not done:
         return first or Runs(finding=finding.wrong("runs", "there is nothing to run it with"))
     milliseconds = f"{took / len(sessions) * 1000:.2g} ms"
@@ -119,7 +126,7 @@ def run(
     text = f"in ONNX Runtime {onnxruntime.__version__}, {settings}, {milliseconds}; {done[0].fed}{_also(done)}"
     if PLAIN in refusals:
         text += f". It refuses the graph as it is: {refusals[PLAIN]}"
-    sizes = [*size_findings(model, tries)]
+    sizes = [finding.note("sizes", _SLOW)] if slow else [*size_findings(model, tries)]
     contradicting = (list(output_findings(model, run.fed, run.outputs)) for run in done)
     sizes += next((found for found in contradicting if found), [])
     return Runs(finding=finding.ok("runs", text), sizes=sizes, done=done)
