@@ -22,10 +22,11 @@ from typing import Any
 from opmatrix import judging_code
 from opmatrix.declaration.checks import checks as operator_checks
 from opmatrix.declaration.isolated import read_operators
-from opmatrix.declaration.load import Operator, load_operator, load_operators
+from opmatrix.declaration.load import Operator, load_operator, load_operators, operator_names
 from opmatrix.environments import reexec
 from opmatrix.errors import OpmatrixError, SpecError, UsageError, disk_fault, end_if_unread, print_error
 from opmatrix.matrix.cells import TORCH_EXPORTERS, Cell, Choice, why_unsupported
+from opmatrix.project import work_folder
 from opmatrix.project.format import check_format
 from opmatrix.project.measured import use_rows
 from opmatrix.project.paths import Paths
@@ -80,24 +81,43 @@ def _run(arguments: Sequence[str]) -> None:
     if version:
         reexec.in_environment(paths, arguments, factor=factor, version=version)
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # ONNX Runtime reads it on import
-    # doit checked the declaration before it planned this step, and records no step whose declaration changed since.
-    checked = LOGGED in os.environ
     names = [*filter(None, [options.get("operator")]), *options.get("operators", ())]
+    if name == "report":
+        names = [*operator_names(paths)]
     if not names:
         _call(name, paths, options)
         return
     _module(name)  # before code of the project could change what it imports
-    require_unchanged = judging_code.begin(paths.root, names)
-    try:
-        with dropped():  # doit has read these files: what they print is not of the step
-            if "operator" in options:
-                options["operator"] = load_operator(paths, options["operator"], checked=checked)
-            if "operators" in options:
-                options["operators"] = [load_operator(paths, operator) for operator in options["operators"]]
-        require_unchanged(declared=True)
-        _call(name, paths, options)
-    finally:
-        require_unchanged(last=True)  # also where a function that was replaced has raised
+    require_unchanged = _nothing_to_judge if name in _ONLY_WRITE else judging_code.begin(paths.root, names)
+    with work_folder.inside(paths.root):
+        try:
+            with dropped():  # doit has read these files: what they print is not of the step
+                _load(paths, options)
+            require_unchanged(declared=True)
+            _call(name, paths, options)
+        finally:
+            require_unchanged(last=True)  # also where a function that was replaced has raised
+
+
+def _load(paths: Paths, options: dict[str, Any]) -> None:
+    """Put operators in the place of their names, and those of the report."""
+    # doit checked the declaration before it planned this step, and records no step whose declaration changed since.
+    checked = LOGGED in os.environ
+    if "operator" in options:
+        options["operator"] = load_operator(paths, options["operator"], checked=checked)
+    if "operators" in options:
+        options["operators"] = [load_operator(paths, operator) for operator in options["operators"]]
+    if "checked" in options:  # of the report
+        of_doit = options.pop("checked")
+        options["found"] = load_operators(paths, checked=True) if of_doit else read_operators(paths).operators
+
+
+# What these stages write, other ones judge.
+_ONLY_WRITE = frozenset({"codegen", "adopt-case", "save-case", "bench"})
+
+
+def _nothing_to_judge(**_: bool) -> None:
+    pass
 
 
 def _call(stage: str, paths: Paths, options: Mapping[str, Any]) -> None:
@@ -198,10 +218,8 @@ def _wheel_stage(stage: str, paths: Paths, **options: bool) -> None:
     _module(stage).run(paths, dist, dist.chosen(operators), **options)
 
 
-def _report(paths: Paths, *, checked: bool, shard: str, **choice: str) -> None:
+def _report(paths: Paths, *, found: Sequence[Operator], shard: str, **choice: str) -> None:
     cells = chosen_cells(paths, Choice(**choice))
-    with dropped():
-        found = load_operators(paths, checked=True) if checked else read_operators(paths).operators
     operators = {operator.name: operator for operator in found}
     expected = [
         (operator.name, lowering, cell)

@@ -39,7 +39,8 @@ def layout(tmp_path: Path) -> Paths:
     return project(tmp_path)
 
 
-HANGS = "open('hangs', 'w').write(str(__import__('os').getpid()))\n"  # what a file does before it never ends
+# What a file does before it never ends, in the project: its own working folder goes with it.
+HANGS = "open(__file__.partition('/ops/')[0] + '/hangs', 'w').write(str(__import__('os').getpid()))\n"
 
 
 @pytest.fixture(autouse=True)
@@ -235,17 +236,18 @@ def test_ctrl_c_ends_the_reading(layout: Paths) -> None:
 
 
 LEAVE = "import os, subprocess, sys; p = subprocess.Popen(['sleep', '1000'], start_new_session={0}).pid\n"
-NOTE = "open('left', 'a').write(f'{p} ')\n"
+NOTE = "open(__file__.partition('/ops/')[0] + '/left', 'a').write(f'{p} ')\n"
 DAEMON = """import os
+left = __file__.partition('/ops/')[0] + '/left'
 if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
-        open('left', 'a').write(f'{os.getpid()} ')
+        open(left, 'a').write(f'{os.getpid()} ')
         for n in range(3): os.close(n)
         while True: __import__('time').sleep(100)
     os._exit(0)
 os.wait()
-while not os.path.exists('left') or not open('left').read(): 0
+while not os.path.exists(left) or not open(left).read(): 0
 """
 
 
@@ -417,3 +419,25 @@ def test_a_reference_that_is_a_folder(layout: Paths, file: str) -> None:
     assert mistakes(layout) == [
         f"ops/group_norm/{file}: found no file but a folder, a pipe or a broken link; replace it"
     ]
+
+
+WRITES = "open('left', 'w').close(); open('{marker}', 'w').close(); assert open('ops/other/spec.py').read()\n"
+ENDS = {
+    "at the end": "",
+    "by an exception": "raise RuntimeError\n",
+    "by a crash": "import os; os.kill(os.getpid(), 11)\n",
+    "by an exit": "import os; os._exit(0)\n",
+    "by the time limit": f"{HANGS}import time; time.sleep(1000)\n",
+    "with a process left": "import subprocess; subprocess.Popen(['sleep', '1000'], start_new_session=True)\n",
+}
+
+
+@pytest.mark.parametrize("file", ["spec", "cases"])
+@pytest.mark.parametrize("how", ENDS)
+def test_what_a_file_writes_by_a_relative_path_goes(how: str, file: str, layout: Paths) -> None:
+    marker, path = layout.root / "written", getattr(layout, file)("group_norm")
+    path.write_text(WRITES.format(marker=marker) + ENDS[how] + path.read_text())
+    read_operators(layout)
+    assert marker.exists()
+    assert {p.name for p in layout.root.iterdir()} - {"hangs"} == {"build", "native", "ops", "written"}
+    assert [*layout.work("").iterdir()] == []

@@ -86,8 +86,8 @@ def test_a_report_keeps_both_stacks_and_the_call() -> None:
 
 def test_a_program_that_fails(tmp_path: Path) -> None:
     with pytest.raises(SanitizeError, match="nothing to say\nit ended with 3"):
-        run_program([sys.executable, "-c", "print('nothing to say'); raise SystemExit(3)"], cwd=tmp_path)
+        run_program([sys.executable, "-c", "print('nothing to say'); raise SystemExit(3)"])
     with pytest.raises(SanitizeError, match="it died of SIGKILL"):
-        run_program([sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"], cwd=tmp_path)
-    said = run_program([sys.executable, "-c", "import os; print(1); print(os.environ['TSAN_OPTIONS'])"], cwd=tmp_path)
+        run_program([sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"])
+    said = run_program([sys.executable, "-c", "import os; print(1); print(os.environ['TSAN_OPTIONS'])"])
     assert said == thread_sanitizer.OPTIONS["TSAN_OPTIONS"]

@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import fcntl
 import io
+import itertools
 import marshal
 import os
 import pickle
@@ -32,6 +33,7 @@ from opmatrix import spec
 from opmatrix.declaration.load import Declared, Operator, declared, operator_names, read, unknown_operator
 from opmatrix.errors import SpecError
 from opmatrix.processes import fork_supervised, memory, signal_name
+from opmatrix.project import work_folder
 from opmatrix.project.paths import Paths
 from opmatrix.step_log import MOST_BYTES
 
@@ -47,6 +49,8 @@ Marks = tuple[tuple[int, int, int] | None, ...]
 
 # The operators at which a child died, by their folders, as their files were then.
 _deaths: dict[Path, tuple[Marks, Result]] = {}
+
+_numbers = itertools.count()  # of the children of this process
 
 
 def read_operators(layout: Paths, *, seconds: float = SECONDS, megabytes: float = MEGABYTES) -> Declared:
@@ -144,10 +148,12 @@ class _Child:
     def __init__(self, layout: Paths, names: Sequence[str], *, seconds: float, megabytes: float) -> None:
         self._seconds, self._megabytes = seconds, megabytes
         self._memory = 2 * memory(os.getpid()) + megabytes * 1e6  # its supervisor has as much as this process
+        self._work = layout.work(f"{os.getpid()}-{next(_numbers)}")
+        work_folder.make(self._work, layout.root)
         self._pipe, writing = os.pipe()
         self._process: int | None = fork_supervised()
         if self._process == 0:
-            _serve(layout, names, writing)
+            _serve(layout, names, writing, self._work)
         os.close(writing)
         self._buffer = bytearray()
         self._poll = select.poll()
@@ -204,9 +210,10 @@ class _Child:
                 os.kill(self._process, signal.SIGTERM)
             with suppress(ChildProcessError):
                 os.waitpid(self._process, 0)
+        work_folder.remove(self._work)
 
 
-def _serve(layout: Paths, names: Sequence[str], pipe: int) -> NoReturn:
+def _serve(layout: Paths, names: Sequence[str], pipe: int, work: Path) -> NoReturn:
     """Read the operators in this process, which was forked for it, and exit."""
     status, process = 1, os.getpid()
 
@@ -219,6 +226,7 @@ def _serve(layout: Paths, names: Sequence[str], pipe: int) -> NoReturn:
 
     try:
         _prepare(pipe)
+        os.chdir(work)
         for name in names:
             send(_result(*_read(layout, name, at=lambda file: send(pickle.dumps(file)))))
         status = 0

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from opmatrix.engine.step_process import DONE, Entry, run_step
+from opmatrix.engine.step_process import DONE, Entry, run_step, work_of
 from opmatrix.processes import (
     adopt_orphans,
     children,
@@ -28,6 +28,7 @@ from opmatrix.processes import (
     shared_memory_once,
     written,
 )
+from opmatrix.project import work_folder
 from opmatrix.step_log import MOST_BYTES, shorten
 
 _LAST = 1.0  # seconds before the limit of a step, of which its message says whether it computed or waited
@@ -60,6 +61,7 @@ class Server:
     def __init__(self, requests: socket.socket, entry: Entry) -> None:
         self._requests, self._entry = requests, entry
         self._running: dict[int, _Running] = {}
+        self._work: list[Path] = []  # folders of steps that have ended, until they are removed
         adopt_orphans()  # a process that a step leaves behind becomes a child of the server, even a daemon
         self._wake, wake = os.pipe()
         os.set_blocking(wake, False)
@@ -114,15 +116,23 @@ class Server:
             try:
                 process, status, usage = os.wait4(-1, os.WNOHANG)
             except ChildProcessError:
-                return
+                process = 0
             if process == 0:
-                return
+                return self._remove_work()
             if step := self._running.pop(process, None):
                 kill_group(process)
                 self._kill_left_behind()
+                self._remove_work(process)
                 with suppress(OSError):
                     shorten(step.log)
                 self._answer(step, status, usage)
+
+    def _remove_work(self, *ended: int) -> None:
+        """Remove the working folders of these steps too, now or when what they started writes no more."""
+        self._work += map(work_of, ended)
+        for folder in self._work:
+            work_folder.remove(folder)
+        self._work = [folder for folder in self._work if folder.exists()]
 
     def _answer(self, step: _Running, status: int, usage: resource.struct_rusage) -> None:
         said = b""
@@ -181,17 +191,16 @@ class Server:
                     os.kill(child, signal.SIGKILL)
 
     def _end(self) -> None:
-        for process in self._running:
+        for process in (ended := [*self._running]):
             kill_group(process)
         self._running.clear()
         deadline = time.monotonic() + 5
-        while time.monotonic() < deadline:
-            self._kill_left_behind()
-            try:
+        with suppress(ChildProcessError):
+            while time.monotonic() < deadline:
+                self._kill_left_behind()
                 if os.waitpid(-1, os.WNOHANG) == (0, 0):
                     time.sleep(0.002)
-            except ChildProcessError:
-                return
+        self._remove_work(*ended)
 
 
 def _unread(pipe: int) -> bool:

@@ -22,6 +22,7 @@ from opmatrix.engine.step_process import Entry, find_entry
 from opmatrix.environments.reexec import python_path
 from opmatrix.errors import OpmatrixError
 from opmatrix.processes import kill_session
+from opmatrix.project import work_folder
 from opmatrix.project.paths import Paths
 from opmatrix.step import WRITTEN
 
@@ -97,6 +98,7 @@ class Pool:
         their steps, whose end they would never read. If it ends, `run` starts another program instead."""
         if not self._prepared:
             self._prepared = True
+            work_folder.remove_left(self._paths)
             self._clients[LIGHT] = self._fork()
 
     @contextmanager

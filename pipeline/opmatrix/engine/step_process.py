@@ -10,10 +10,13 @@ import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, NoReturn
 
 from opmatrix.errors import disk_fault
 from opmatrix.processes import die_with_parent
+from opmatrix.project.paths import Paths
+from opmatrix.project.work_folder import WORK
 from opmatrix.step_log import LOGGED
 
 Entry = Callable[[Sequence[str]], int]
@@ -35,13 +38,18 @@ def find_entry(name: str) -> Entry:
     return entry
 
 
+def work_of(process: int) -> Path:
+    """Return the working folder of the step that a process runs."""
+    return Paths(Path.cwd()).work(str(process))
+
+
 def run_step(entry: Entry, request: Mapping[str, Any], server: int, say_done: int) -> NoReturn:
     """Run one step in this process, which was forked for it, and exit. Write `DONE` to the descriptor `say_done` if
     `entry` returned 0: not if it raised SystemExit, and not in a process that the step itself forked."""
     process, code, returned = os.getpid(), 1, False
     try:
         _prepare_child(request["log"], server, say_done)
-        os.environ.update(request["environment"] | {LOGGED: "1"})
+        os.environ.update(request["environment"] | {LOGGED: "1", WORK: str(work_of(process))})
         arguments: Sequence[str] = request["arguments"]
         print("$", shlex.join(["python", "-m", "opmatrix", *arguments]))
         code = entry(arguments)

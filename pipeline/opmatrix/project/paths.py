@@ -170,6 +170,9 @@ class Paths:
     sources_list = _fixed("build/sources.json")
     server_log = _fixed("build/server.log")
 
+    # The working folder of a step or a reader of declarations, by its process.
+    work = _named("build/work/{}")
+
     def plan(self, choice: str = "") -> Path:
         """The steps that the last command with these doit variables planned."""
         chosen = f"-{hashlib.sha256(choice.encode()).hexdigest()[:8]}" if choice else ""

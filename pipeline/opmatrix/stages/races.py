@@ -69,7 +69,7 @@ def _run(layout: Paths, operator: Operator, folder: Path, stamp: str = "") -> st
             write_text(stamped, "\n".join([stamp, *prefix]))
     kernel = layout.generated(name) / "kernel.cc"
     _compile([*command, str(kernel), *map(str, others), "-o", str(program)])
-    detail = run_program([*prefix, str(program), str(calls)], cwd=layout.root)
+    detail = run_program([*prefix, str(program), str(calls)])
     if left_out:
         detail += f"; too large for it: {', '.join(left_out)}"
     if not stamp:

@@ -23,6 +23,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from opmatrix.project.paths import Paths
+from opmatrix.project.work_folder import WORK
 from opmatrix.testdata.process_traces import Traces, copied_from, is_installed
 
 # Modules that a reference must not import, and why.
@@ -59,6 +60,7 @@ class Audit:
     shown: str
     root: Path
     under_test: Mapping[Path, str]  # the folders that it must not open, and why
+    work: Path  # its working folder, which is in build/ and which it may use
     refused: Mapping[str, str]
     declared: bool  # that it is not independent
     before: Traces
@@ -133,9 +135,9 @@ class Audit:
             return ""
         given = os.fsdecode(name)
         path = Path(given).resolve()
+        seen = [one for one in (path, (self.root / given).resolve()) if not one.is_relative_to(self.work)]
         for folder, why in self.under_test.items():
-            if path.is_relative_to(folder) or (self.root / given).resolve().is_relative_to(folder):
-                inside = path if path.is_relative_to(folder) else (self.root / given).resolve()
+            if inside := next((one for one in seen if one.is_relative_to(folder)), None):
                 return f"{verb} {inside.relative_to(folder.parent)}, {why}, so it agrees with any fault. {_OR_DECLARE}"
         if library and "/" in given and not is_installed(path, self.root):
             return f"{verb} {given}, allowed: libraries of the system and of installed packages. {_OR_DECLARE}"
@@ -166,6 +168,7 @@ def watch(paths: Paths, operator: str, *, torch: bool = False, declared: bool = 
             paths.build.resolve(): "which this build made",
             paths.native.resolve(): "which is the code under test",
         },
+        work=Path(os.environ.get(WORK, os.devnull)).resolve(),
         refused={name: why for name, why in REFUSED.items() if not (torch and name == "torch")},
         declared=declared,
         before=Traces.before(),

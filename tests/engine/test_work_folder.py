@@ -1,0 +1,149 @@
+"""The working folder of a step: what is written there goes, however its process ends."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from opmatrix.engine.server_pool import Pool, ServerError
+from opmatrix.project import work_folder
+from opmatrix.project.paths import Paths
+from tests.incremental.conftest import wait_for
+from tests.support.projects import write_files
+
+LONG = 1000  # seconds: longer than pytest lets a test take
+
+
+def entry(arguments: Sequence[str]) -> int:
+    """Run a step that writes by a relative path and then ends in some way."""
+    root = Path.cwd()
+    with work_folder.inside(root):
+        return _write(root, *arguments)
+
+
+def _write(root: Path, what: str) -> int:
+    Path("left").mkdir()
+    Path("left/file").write_text("x")
+    if what == "reads":
+        assert Path("top.txt").read_text() == Path("ops/double/table.txt").read_text() == "read"
+    if what in ("process", "again"):  # as of `sanitize`, whose processes run stages of their own
+        words = [sys.executable, "-c", "import test_work_folder, sys; sys.exit(test_work_folder.again())"]
+        return subprocess.run(words, cwd=root).returncode
+    if what == "fork":
+        if os.fork() == 0:
+            return 0
+        os.wait()
+    if what == "daemon":
+        subprocess.Popen(["sh", "-c", "while :; do touch more; done"], start_new_session=True)
+        wait_for(Path("more").exists)
+    if what == "elsewhere":
+        os.chdir("/")
+    (root / "written").write_text(str(Path("/proc/self/cwd").readlink()))
+    if what == "raises":
+        raise RuntimeError
+    if what == "exits":
+        os._exit(0)
+    if what == "crashes":
+        ctypes.string_at(0)
+    while what == "prints":
+        os.write(1, b"x" * 999_999 + b"\n")
+    if what in ("hangs", "hangs for long"):
+        time.sleep(LONG)
+    return 0
+
+
+def again() -> int:
+    """Run in a process of the step: in the same folder, which stays when this process ends."""
+    with work_folder.inside(Path.cwd()):
+        known = Path("left/file").is_file()
+    return 0 if known and Path(os.environ[work_folder.WORK], "left").is_dir() else 1
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    root = tmp_path / "project"
+    write_files(root, {"dodo.py": "", "top.txt": "read", "ops/double/table.txt": "read"})
+    return root
+
+
+@pytest.fixture
+def pool(project: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
+    monkeypatch.chdir(project)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), *sys.path]))
+    monkeypatch.setattr(sys, "path", [str(Path(__file__).parent), *sys.path])
+    (project / "build").mkdir()
+    lock = os.open(project / "build/lock", os.O_CREAT | os.O_RDWR)
+    made = Pool(Paths(project), entry="test_work_folder:entry", lock=lock)
+    made.prepare()
+    yield made
+    made.close()
+    os.close(lock)
+
+
+def left(root: Path) -> list[str]:
+    """Return what is in the project but was not there before."""
+    known = {"dodo.py", "top.txt", "ops", "build", "written"}
+    work = root / "build/work"
+    return sorted({p.name for p in root.iterdir()} - known) + (
+        [p.name for p in work.iterdir()] if work.is_dir() else []
+    )
+
+
+ENDS = {
+    "returns": (0, ""), "reads": (0, ""), "process": (0, ""), "fork": (0, ""), "daemon": (0, ""), "elsewhere": (0, ""),
+    "raises": (1, ""), "exits": (0, ""), "crashes": (-11, ""), "prints": (-9, "log"), "hangs": (-6, "time"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("server", [None, "any"])
+@pytest.mark.parametrize("what", ENDS)
+def test_nothing_stays_of_a_step(pool: Pool, project: Path, what: str, server: str | None) -> None:
+    ending = pool.run([what], server=server, log=project / "build/log/x", seconds=2 if what == "hangs" else LONG)
+    assert (ending.status, ending.stopped) == ENDS[what], (project / "build/log/x").read_text()
+    wait_for(lambda: left(project) == [])  # a daemon that is killed still ends
+    ran_in = (project / "written").read_text() if what != "process" else "/"
+    assert ran_in == "/" or ran_in.startswith(str(project / "build/work"))
+
+
+@pytest.mark.parametrize("server", [None, "any"])
+def test_nothing_stays_of_a_run_that_ends(pool: Pool, project: Path, server: str | None) -> None:
+    """As at Ctrl-C, which closes the sockets of the servers."""
+    log = project / "build/log/x"
+    step = threading.Thread(target=_run_until_the_server_ends, args=(pool, server, log), daemon=True)
+    step.start()
+    wait_for((project / "written").exists)
+    pool.close()
+    step.join()
+    assert left(project) == []
+
+
+def _run_until_the_server_ends(pool: Pool, server: str | None, log: Path) -> None:
+    with pytest.raises(ServerError):
+        pool.run(["hangs for long"], server=server, log=log, seconds=LONG)
+
+
+def test_the_next_run_removes_what_a_killed_server_left(pool: Pool, project: Path) -> None:
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    for name in (str(ended.pid), f"{ended.pid}-0", str(os.getpid())):
+        (project / "build/work" / name).mkdir(parents=True)
+    work_folder.remove_left(Paths(project))
+    assert left(project) == [str(os.getpid())]
+    pool.run(["returns"], server=None, log=project / "build/log/x", seconds=LONG)
+
+
+def test_a_link_is_removed_and_not_what_it_points_to(project: Path) -> None:
+    folder = project / "build/work/1"
+    work_folder.make(folder, project)
+    assert {p.name for p in folder.iterdir()} == {"top.txt", "ops"}
+    work_folder.make(folder, project)  # of a process that had the same number
+    work_folder.remove(folder)
+    assert (project / "ops/double/table.txt").read_text() == "read"
