@@ -67,7 +67,7 @@ def children(process: int) -> list[int]:
     with suppress(OSError):  # the process has ended
         for thread in Path(f"/proc/{process}/task").iterdir():
             with suppress(OSError):  # the thread has ended, or the Linux kernel has no CONFIG_PROC_CHILDREN
-                found += map(int, (thread / "children").read_text().split())
+                found += map(int, (thread / "children").read_text(encoding="utf-8").split())
     return found
 
 
@@ -173,7 +173,7 @@ def _session(leader: int) -> list[int]:
         if folder.name.isdigit():
             with suppress(OSError):  # the process has ended
                 # After the name in parentheses: state, parent, group, session (proc(5)).
-                state, _, _, session, *_ = (folder / "stat").read_text().rpartition(")")[2].split()
+                state, _, _, session, *_ = (folder / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
                 if int(session) == leader and state not in "ZX":
                     found.append(int(folder.name))
     return found

@@ -25,7 +25,7 @@ def build(paths: Paths) -> Path:
     """Return the library of both loops, compiled once for this machine. Raises ToolchainError."""
     compiler = find_compiler(os.environ)
     machine = " ".join(line for line in _cpu_lines() if line.startswith(("model name", "flags")))
-    key = hashlib.sha256(f"{SOURCE.read_text()}{compiler}{FLAGS}{machine}".encode()).hexdigest()[:16]
+    key = hashlib.sha256(f"{SOURCE.read_text(encoding='utf-8')}{compiler}{FLAGS}{machine}".encode()).hexdigest()[:16]
     library = paths.roofline(key)
     if not library.is_file():
         library.parent.mkdir(parents=True, exist_ok=True)

@@ -190,11 +190,15 @@ class ProjectServer:
                     for p in step.records
                     if Path(p).is_file()
                 }
-                return {"ending": vars(ending), "log": log.read_text(errors="replace"), "files": files}
+                return {
+                    "ending": vars(ending),
+                    "log": log.read_text(errors="replace", encoding="utf-8"),
+                    "files": files,
+                }
             if missing := [path for path in step.writes if not Path(path).is_file()]:
                 raise RefusedError(f"the step ended well, but did not write {entries.relative(missing[0], root)}")
             found = {path: digest for path in entries.discovered(step) if (digest := self._digest(path))}
-            entry = entries.read(step, root, found=found, log=log.read_text(errors="replace"))
+            entry = entries.read(step, root, found=found, log=log.read_text(errors="replace", encoding="utf-8"))
             client.store(request["key"], step, entry, seconds=ending.seconds)
             client.flush(_TIMEOUT)
             if client.lost:

@@ -52,7 +52,7 @@ def unpack(blob: bytes) -> dict[str, bytes]:
 def write(files: Mapping[str, bytes], paths: Paths) -> None:
     """Bring the sources of a worker up to date: write what changed, and remove files of earlier sources."""
     root, listed = paths.root, paths.sources_list
-    before = json.loads(listed.read_text()) if listed.is_file() else []
+    before = json.loads(listed.read_text(encoding="utf-8")) if listed.is_file() else []
     for path in {*before} - files.keys():
         (root / path).unlink(missing_ok=True)
     write_bytes(listed, json.dumps(sorted({*before, *files})).encode())  # first: a killed worker forgets no file

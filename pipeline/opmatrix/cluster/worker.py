@@ -194,7 +194,7 @@ class _Server:
     def _ended(self) -> dict[str, Any]:
         said = ""
         with suppress(OSError):
-            said = self._paths.server_log.read_text(errors="replace").strip().rpartition("\n")[2]
+            said = self._paths.server_log.read_text(errors="replace", encoding="utf-8").strip().rpartition("\n")[2]
         room = shutil.disk_usage(self._paths.root).free
         why = f": {said}" if said else f"; {room / 1e6:.0f} MB are free on its disk"
         return {"refused": f"the server of the project ended{why}", "broken": True}

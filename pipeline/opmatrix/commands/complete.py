@@ -36,7 +36,7 @@ class Complete(CommandBase, DoitCmdBase):
 
     def execute(self, params: Mapping[str, Any], args: Sequence[str]) -> int:
         if not params["line"]:
-            print((Path(__file__).parent / "completion" / params["shell"]).read_text(), end="")
+            print((Path(__file__).parent / "completion" / params["shell"]).read_text(encoding="utf-8"), end="")
             return 0
         if not Path("dodo.py").is_file():  # `opmatrix new`, where no project is yet
             return self._offer(params["line"], tasks=())

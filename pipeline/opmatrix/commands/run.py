@@ -203,7 +203,7 @@ class Run(LockedCommand, DoitRun):
 
     def _names_check(self) -> bool:
         path = self._paths.root / "pyproject.toml"
-        text = path.read_text() if path.is_file() else ""
+        text = path.read_text(encoding="utf-8") if path.is_file() else ""
         return '"check"' in text or "'check'" in text
 
     def _elsewhere(self, on: str, *, at_once: int, computes: bool) -> Elsewhere:

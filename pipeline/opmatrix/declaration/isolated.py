@@ -267,8 +267,8 @@ def _prepare(pipe: int) -> None:
         os.dup2(source, standard)
     os.closerange(3, pipe)
     os.closerange(pipe + 1, os.sysconf("SC_OPEN_MAX"))  # such as the lock of the build folder
-    sys.stdin, sys.stdout = os.fdopen(0), os.fdopen(1, "w")  # pytest and doit have others
-    sys.stderr = sys.stdout
+    sys.stdin = os.fdopen(0, encoding="utf-8")  # pytest and doit have others
+    sys.stdout = sys.stderr = os.fdopen(1, "w", encoding="utf-8")
 
 
 def _result(operator: Operator | None, mistakes: list[str]) -> bytes:

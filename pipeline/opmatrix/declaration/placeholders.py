@@ -26,14 +26,18 @@ def unfilled(layout: Paths, operator: str) -> dict[Path, list[int]]:
     """Return the marked lines of an operator's files, by file, without files that have none."""
     folders = (layout.op(operator), layout.kernel(operator).parent)
     files = sorted(path for folder in folders for name in _FILES if (path := folder / name).is_file())
-    found = {path: marked_lines(path.read_text(errors="replace")) for path in files}
+    found = {path: marked_lines(path.read_text(errors="replace", encoding="utf-8")) for path in files}
     return {path: lines for path, lines in found.items() if lines}
 
 
 def unfinished(layout: Paths, operator: str, *files: str) -> list[str]:
     """Return those of the files in ops/<name>/ that have a mark."""
     paths = [layout.op(operator) / file for file in files]
-    return [path.name for path in paths if path.is_file() and marked_lines(path.read_text(errors="replace"))]
+    return [
+        path.name
+        for path in paths
+        if path.is_file() and marked_lines(path.read_text(errors="replace", encoding="utf-8"))
+    ]
 
 
 def reminder(layout: Paths, operator: str) -> str:

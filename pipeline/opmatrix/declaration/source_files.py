@@ -69,4 +69,4 @@ def _is_named(folder: Path, name: str) -> bool:
     quoted = rf"[\"'</]{re.escape(name)}[\"'>]"
     named = re.compile(rf"^\s*(?:from|import)\b.*\b{stem}\b|{quoted}" if name.endswith(".py") else quoted, re.MULTILINE)
     files = (p for p in folder.parent.rglob("*") if p.suffix in (".py", *_CPP_SUFFIXES) and p != folder / name)
-    return any(named.search(p.read_text(errors="replace")) for p in files if p.is_file())
+    return any(named.search(p.read_text(errors="replace", encoding="utf-8")) for p in files if p.is_file())

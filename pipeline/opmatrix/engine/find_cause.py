@@ -98,7 +98,7 @@ def _usual_place(step: Step, root: Path) -> tuple[str, int, str]:
     """Return the file that decides what a step does, the line at which its function begins, and what this is."""
     for name, pattern, what in _places(step):
         if (root / name).is_file():
-            text = (root / name).read_text(errors="replace")
+            text = (root / name).read_text(errors="replace", encoding="utf-8")
             begins = re.search(pattern, text, re.MULTILINE) if pattern else None
             return name, text.count("\n", 0, begins.start("at")) + 1 if begins else 0, what
     return "", 0, ""

@@ -110,7 +110,7 @@ def held_by(path: Path) -> dict[int, str]:
     for process in Path("/proc").glob("[0-9]*"):
         try:
             if any(link.samefile(path) for link in (process / "fd").iterdir()):
-                found[int(process.name)] = (process / "cmdline").read_text().replace("\0", " ").strip()
+                found[int(process.name)] = (process / "cmdline").read_text(encoding="utf-8").replace("\0", " ").strip()
         except OSError:  # it has ended, or belongs to another user
             continue
     return found or {0: "a process of another user"}

@@ -100,7 +100,9 @@ def _prepare(name: str, entry: str) -> tuple[Entry | None, str]:
         traceback.print_exc()
         return None, f"{type(error).__name__}: {error}"
     tasks = Path("/proc/self/task").iterdir()
-    if threads := [(task / "comm").read_text().strip() for task in tasks if int(task.name) != os.getpid()]:
+    if threads := [
+        (task / "comm").read_text(encoding="utf-8").strip() for task in tasks if int(task.name) != os.getpid()
+    ]:
         return None, f"its imports started threads ({', '.join(threads)}), and the children of a fork would hang"
     return function, ""
 

@@ -256,7 +256,7 @@ class SharedResults:
 
     def _entry(self, task: StepTask) -> Entry:
         found = {path: self._state.digest(path) for path in entries.discovered(task.step)}
-        log = self._layout.log(task.name).read_text(errors="replace")
+        log = self._layout.log(task.name).read_text(errors="replace", encoding="utf-8")
         return entries.read(task.step, self._layout.root, found={p: d for p, d in found.items() if d}, log=log)
 
     def _compare(self, step: Step, key: Key, here: Entry) -> StepFailed | None:

@@ -249,7 +249,7 @@ class Pip:
             command += ["--timeout", str(CONNECT_SECONDS)]
         lines: list[str] = []
         with (
-            self.paths.log.open("a") as log,
+            self.paths.log.open("a", encoding="utf-8") as log,
             tempfile.TemporaryDirectory(prefix="opmatrix-downloads-") as folder,
             subprocess.Popen(
                 command,
@@ -323,7 +323,8 @@ class PipWork:
     @classmethod
     def of(cls, paths: VenvPaths, downloads: Path, arguments: Sequence[str]) -> PipWork:
         files = [paths.root / after for word, after in pairwise(arguments) if word == "-r"]
-        packages = len(set().union(*(requirements(file.read_text()) for file in files if file.is_file())))
+        texts = [file.read_text(encoding="utf-8") for file in files if file.is_file()]
+        packages = len(set().union(*map(requirements, texts)))
         found = cls(downloads=downloads, environment=paths.environment, packages=packages, before=0)
         return replace(found, before=found.installed())
 
@@ -473,7 +474,7 @@ def _no_network(text: str, paths: VenvPaths, arguments: Sequence[str], environ: 
     if host and host[1] not in index:  # another index, or a proxy
         index, setting = host[1], "pip's settings: pip config list"
     wanted = ", ".join(
-        f"the {len(requirements((paths.root / file).read_text()))} packages of {_relative(file, paths)}"
+        f"the {len(requirements((paths.root / file).read_text(encoding='utf-8')))} packages of {_relative(file, paths)}"
         for file in files
         if (paths.root / file).is_file()
     )

@@ -58,7 +58,7 @@ class Search:
         into.unlink(missing_ok=True)
         known: dict[str, Any] = {}
         if self.gate(bench, f"{OUTPUTS}:main", self.name, str(self.outputs), str(into)):
-            known |= json.loads(into.read_text())
+            known |= json.loads(into.read_text(encoding="utf-8"))
         for seed in self.seeds:
             self.draw(bench, seed)
             if message := self.failure(bench):

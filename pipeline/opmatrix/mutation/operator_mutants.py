@@ -34,16 +34,16 @@ def operator_mutants(layout: Paths, spec: OpSpec) -> list[Mutant]:
     found, constants = [], attribute_constants(spec)
     kernel, declaration = layout.kernel(spec.name), layout.spec(spec.name)
     if spec.kernel is not None:
-        above = lines_above(declaration.read_text(), spec.kernel, where=relative(declaration))
+        above = lines_above(declaration.read_text(encoding="utf-8"), spec.kernel, where=relative(declaration))
         inline = kernel_mutants(relative(declaration), spec.kernel, constants, tensor_shapes(spec))
         found += [dataclasses.replace(mutant, line=mutant.line + above) for mutant in inline]
     elif kernel.is_file():
-        found += kernel_mutants(relative(kernel), kernel.read_text(), constants, tensor_shapes(spec))
+        found += kernel_mutants(relative(kernel), kernel.read_text(encoding="utf-8"), constants, tensor_shapes(spec))
     names = {a.name: (a.name, torch_name(a), onnx_name(a)) for a in spec.attributes}
     defaults = {n: repr(value) for name, value in _constants(spec).items() for n in names[name]}
     for path in (declaration, layout.lowering(spec.name), layout.torch_op(spec.name)):
         if path.is_file():
-            found += python_mutants(relative(path), path.read_text(), defaults)
+            found += python_mutants(relative(path), path.read_text(encoding="utf-8"), defaults)
     return found
 
 
@@ -52,10 +52,10 @@ def not_mutated(layout: Paths, spec: OpSpec) -> str:
     path = layout.spec(spec.name) if spec.kernel is not None else layout.kernel(spec.name)
     if not path.is_file():
         return ""
-    lines = unparsed_lines(parse(path.read_text() if spec.kernel is None else spec.kernel))
+    lines = unparsed_lines(parse(path.read_text(encoding="utf-8") if spec.kernel is None else spec.kernel))
     if not lines:
         return ""
-    above = 0 if spec.kernel is None else lines_above(path.read_text(), spec.kernel, where=path.name)
+    above = 0 if spec.kernel is None else lines_above(path.read_text(encoding="utf-8"), spec.kernel, where=path.name)
     where = f"{path.relative_to(layout.root).as_posix()}:{lines[0] + above}"
     return (
         f"{where}: tree-sitter cannot read this as C++ ({many(len(lines), 'such place')} in the file), so nothing "

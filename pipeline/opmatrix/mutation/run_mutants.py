@@ -77,7 +77,7 @@ class Campaign:
         kernel = self.operator.spec.kernel
         if mutant.part == "kernel" and kernel is not None:
             return kernel
-        return (self.paths.root / mutant.path).read_text()
+        return (self.paths.root / mutant.path).read_text(encoding="utf-8")
 
     def target(self, mutant: Mutant) -> str:
         """Return the file of a shadow that has the changed text."""

@@ -70,7 +70,7 @@ class Shadow:
             if other != target:  # of another mutant
                 original = self.real.root / other.relative_to(self.root)
                 if original.is_file():
-                    write_text(other, original.read_text())
+                    write_text(other, original.read_text(encoding="utf-8"))
                 else:
                     other.unlink()
         if target.is_symlink():

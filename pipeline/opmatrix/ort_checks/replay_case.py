@@ -18,7 +18,7 @@ FOLDER = Path(__file__).resolve().parent
 
 def main() -> int:
     """Print a line for each output; return 1 where one differs, or ONNX Runtime runs what the reference rejects."""
-    case = json.loads((FOLDER / "case.json").read_text())
+    case = json.loads((FOLDER / "case.json").read_text(encoding="utf-8"))
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     if case["library"]:

@@ -65,7 +65,7 @@ class Shard:
 def own_verdicts(paths: Paths, shard: str) -> tuple[Shard, frozenset[str]]:
     """Return the shard, and the verdict files that the last `doit --shard` was about. Raises UsageError."""
     try:
-        return Shard.parse(shard), frozenset(paths.shard_list.read_text().splitlines())
+        return Shard.parse(shard), frozenset(paths.shard_list.read_text(encoding="utf-8").splitlines())
     except FileNotFoundError as error:
         raise UsageError(f"--shard {shard}: no shard ran here. Run: doit --shard {shard}") from error
 

@@ -19,7 +19,7 @@ UPDATE = "opmatrix update"
 def read_format(root: Path) -> int:
     """Return the format of the project in `root`, 0 where it names none. Raises UsageError if it is no number."""
     try:
-        text = (root / "pyproject.toml").read_text()
+        text = (root / "pyproject.toml").read_text(encoding="utf-8")
     except FileNotFoundError:
         return 0
     if f"[tool.opmatrix]\nformat = {FORMAT}\n" in text:  # as `opmatrix new` writes it; tomllib costs each command 2 ms

@@ -63,7 +63,7 @@ def is_project(folder: Path) -> bool:
     if not (folder / "dodo.py").is_file():
         return False
     try:
-        read = tomllib.loads((folder / "pyproject.toml").read_text())
+        read = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))
     except (OSError, tomllib.TOMLDecodeError):
         return False
     found: object = read.get("tool", {}).get("doit", {}).get("loader")
@@ -87,8 +87,8 @@ def lost_headers(paths: Paths) -> list[str]:
     """Return the headers of the headers stage that have since changed or gone: they are in a cache outside the
     checkout."""
     try:
-        folder = Path(json.loads(paths.ort_headers_place.read_text())["path"])
-        files = json.loads(paths.ort_headers.read_text())["files"]
+        folder = Path(json.loads(paths.ort_headers_place.read_text(encoding="utf-8"))["path"])
+        files = json.loads(paths.ort_headers.read_text(encoding="utf-8"))["files"]
         listed = {folder / name: digest for name, digest in files.items()}
     except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):  # no file, or an edited one
         return []  # the step writes it again
@@ -98,7 +98,7 @@ def lost_headers(paths: Paths) -> list[str]:
 def settings(paths: Paths, table: str) -> Mapping[str, Any]:
     """Return the table [tool.opmatrix.<table>] of the project's pyproject.toml, or an empty one. Raises UsageError."""
     try:
-        read = tomllib.loads((paths.root / "pyproject.toml").read_text())
+        read = tomllib.loads((paths.root / "pyproject.toml").read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except tomllib.TOMLDecodeError as error:

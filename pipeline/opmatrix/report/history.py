@@ -46,7 +46,7 @@ def _results(verdicts: Sequence[Verdict], checks: Sequence[CheckRecord]) -> dict
 
 def _read(layout: Paths) -> list[dict[str, Any]]:
     try:
-        lines = layout.report_history.read_text(errors="replace").splitlines()
+        lines = layout.report_history.read_text(errors="replace", encoding="utf-8").splitlines()
     except FileNotFoundError:
         return []
     runs = []
@@ -82,7 +82,7 @@ def write_seconds(layout: Paths, durations: Mapping[str, float]) -> None:
 def seconds(layout: Paths, operators: Set[str]) -> dict[str, Any]:
     """Return the seconds that the steps of each operator last took, by stage; none where the file is not valid."""
     try:
-        found = json.loads(layout.report_seconds.read_text())
+        found = json.loads(layout.report_seconds.read_text(encoding="utf-8"))
         return {op: {stage: float(took) for stage, took in found[op].items()} for op in sorted({*found} & operators)}
     except (OSError, ValueError, TypeError, AttributeError):
         return {}

@@ -44,11 +44,11 @@ def join(data: str, *, bench: bool = False) -> str:
         "script": scripts[-1],
         "data": in_script(data),
     }
-    return _SLOT.sub(lambda slot: parts[slot[1]], _PAGE.read_text())
+    return _SLOT.sub(lambda slot: parts[slot[1]], _PAGE.read_text(encoding="utf-8"))
 
 
 def _texts(*paths: Path) -> list[str]:
-    return [path.read_text() for path in paths]
+    return [path.read_text(encoding="utf-8") for path in paths]
 
 
 def _library(suffix: str) -> list[str]:
@@ -56,9 +56,9 @@ def _library(suffix: str) -> list[str]:
     found, licence = [], ""
     for path in VENDORED:
         if path.suffix == ".LICENSE":
-            licence = path.read_text().strip()
+            licence = path.read_text(encoding="utf-8").strip()
         elif path.suffix == suffix:
-            found.append(f"/*!\n{licence}\n*/\n{_SOURCE_MAP.sub('', path.read_text())}")
+            found.append(f"/*!\n{licence}\n*/\n{_SOURCE_MAP.sub('', path.read_text(encoding='utf-8'))}")
     return found
 
 

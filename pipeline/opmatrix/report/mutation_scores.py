@@ -62,7 +62,7 @@ def read_all(paths: Paths, operators: Iterable[str]) -> list[MutationScore]:
     found = []
     for name in sorted(operators):
         with suppress(OSError, ValueError, TypeError, KeyError):
-            data = json.loads(paths.mutation_score(name).read_text())
+            data = json.loads(paths.mutation_score(name).read_text(encoding="utf-8"))
             found.append(MutationScore(**data | {"survivors": tuple(data["survivors"])}))
     return found
 

@@ -22,7 +22,7 @@ def write(layout: Paths, origins: Origins) -> None:
 def read(layout: Paths) -> Origins:
     """Return the origins; none where the file is not valid."""
     try:
-        found = json.loads(layout.origins.read_text())
+        found = json.loads(layout.origins.read_text(encoding="utf-8"))
         return {step: (str(url), None if signer is None else str(signer)) for step, (url, signer) in found.items()}
     except (OSError, ValueError, TypeError, AttributeError):
         return {}

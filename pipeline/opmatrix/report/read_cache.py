@@ -50,7 +50,7 @@ class ReadCache:
         self._before: dict[str, list[Any]] = {}
         texts: list[str] = []
         with suppress(OSError, ValueError, LookupError, TypeError):
-            data = json.loads(layout.report_cache.read_text())
+            data = json.loads(layout.report_cache.read_text(encoding="utf-8"))
             if data["form"] == _FORM:
                 self._before, texts = data["files"], data["texts"]
         self._texts = _Texts(texts)

@@ -137,7 +137,7 @@ def _versions(layout: Paths, name: str) -> dict[str, str]:
     found = {}
     for package in PACKAGES:
         with suppress(FileNotFoundError):
-            found[package] = layout.installed_version(name, package).read_text().strip()
+            found[package] = layout.installed_version(name, package).read_text(encoding="utf-8").strip()
     found = {package: version for package, version in found.items() if version}
     return {"python": _python(layout, name), **found} if found else {}
 
@@ -145,7 +145,7 @@ def _versions(layout: Paths, name: str) -> dict[str, str]:
 def _python(layout: Paths, name: str) -> str:
     """Return the version that venv recorded when it created the environment."""
     with suppress(FileNotFoundError):
-        for line in (layout.environment(name) / "pyvenv.cfg").read_text().splitlines():
+        for line in (layout.environment(name) / "pyvenv.cfg").read_text(encoding="utf-8").splitlines():
             key, _, value = line.partition("=")
             if key.strip() == "version":
                 return value.strip()

@@ -52,7 +52,7 @@ def _installed_in(paths: Paths, environment: str) -> list[str]:
     if found := [folder.name.removesuffix(".dist-info") for folder in folders]:
         return found
     with suppress(FileNotFoundError):
-        return paths.installed_packages(environment).read_text().splitlines()
+        return paths.installed_packages(environment).read_text(encoding="utf-8").splitlines()
     return []
 
 

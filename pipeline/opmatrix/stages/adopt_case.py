@@ -19,7 +19,7 @@ def run(layout: Paths, operator: Operator, *, case: str) -> None:
     if any(c.name == case for m in operator.models for c in m.cases):
         raise UsageError(f"{shown} has the case {case!r} already")
     try:
-        problem, _, model = path.read_text().partition("\n")
+        problem, _, model = path.read_text(encoding="utf-8").partition("\n")
     except FileNotFoundError as error:
         known = ", ".join(sorted(p.stem for p in path.parent.glob("*.txt"))) or "none"
         raise UsageError(
@@ -27,7 +27,7 @@ def run(layout: Paths, operator: Operator, *, case: str) -> None:
             f"Search with: python -m opmatrix register {operator.name} --part search"
         ) from error
     try:
-        text = insert_into_models(cases.read_text(), model.strip(), problem)
+        text = insert_into_models(cases.read_text(encoding="utf-8"), model.strip(), problem)
     except ValueError as error:
         raise UsageError(f"{shown}: {error}. Add by hand: {model.strip()}") from error
     write_text(cases, text)

@@ -72,7 +72,7 @@ def _custom_nodes(manifest: Manifest, model: str) -> list[str]:
 def _read(layout: Paths, operator: Operator, lowering: Lowering, cell: Cell) -> Manifest:
     path = layout.manifest(operator.name, lowering, cell)
     try:
-        manifest: Manifest = json.loads(path.read_text())
+        manifest: Manifest = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         replay = f"python -m opmatrix export {operator.name} --lowering {lowering} --cell {cell}"
         raise ExportError(missing(path, run=replay)) from error

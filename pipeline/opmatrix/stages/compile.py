@@ -114,7 +114,7 @@ def _build(
     )
     write_text(folder / ninja_file.PLACES, places)
     path = folder / "build.ninja"
-    rewritten = not path.exists() or path.read_text() != text
+    rewritten = not path.exists() or path.read_text(encoding="utf-8") != text
     write_text(path, text)
     _remove_stale_objects(layout, spec, folder)
     _ninja(layout, spec.name, toolchain, folder)
@@ -131,7 +131,9 @@ def _remove_stale_objects(layout: Paths, spec: OpSpec, folder: Path) -> None:
     """
     path = folder / FINGERPRINTS
     try:
-        before, others = (json.loads(p.read_text()) if p.exists() else {} for p in (path, folder / OTHERS))
+        before, others = (
+            json.loads(p.read_text(encoding="utf-8")) if p.exists() else {} for p in (path, folder / OTHERS)
+        )
     except ValueError:  # damaged, as by a power failure: then each source counts as a new one
         before, others = {}, {}
     generated = (p for p in layout.generated(spec.name).iterdir() if p.suffix in (".h", ".cc"))
@@ -226,5 +228,5 @@ def _write_compile_commands(layout: Paths, toolchain: Toolchain, folder: Path) -
     every: list[Any] = []
     for path in sorted(folder.parent.glob(f"*/{COMMANDS}")):
         with suppress(ValueError):  # that of another operator is damaged
-            every += json.loads(path.read_text())
+            every += json.loads(path.read_text(encoding="utf-8"))
     write_text(layout.build / COMMANDS, json.dumps(every, indent=1) + "\n")

@@ -124,7 +124,10 @@ def _about(layout: Paths, operator: Operator) -> dict[str, Any]:
             "schema": callers_schema(spec),
             "since": stable_abi_since(spec) if has_torch_library(spec) else None,
             "gradient": bool(backward_of(spec))
-            or (path.is_file() and re.search(r"^def backward\b", path.read_text(), re.MULTILINE) is not None),
+            or (
+                path.is_file()
+                and re.search(r"^def backward\b", path.read_text(encoding="utf-8"), re.MULTILINE) is not None
+            ),
         }
         if spec.torch
         else None,

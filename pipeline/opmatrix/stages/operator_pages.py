@@ -15,7 +15,7 @@ def run(layout: Paths, *, into: Path | None = None) -> None:
     """Write operators.md into build/reference/, or into `into`."""
     found = load_operators(layout)
     paths = {operator.name: layout.op(operator.name) / "README.md" for operator in found}
-    readmes = {name: path.read_text() for name, path in paths.items() if path.is_file()}
+    readmes = {name: path.read_text(encoding="utf-8") for name, path in paths.items() if path.is_file()}
     page = (into or layout.reference_pages) / "operators.md"
     ops = os.path.relpath(layout.ops, page.parent)
     write_text(page, operators.render(found, readmes, ops=ops))

@@ -57,8 +57,8 @@ def run(layout: Paths, operator: Operator) -> None:
             text = published_schema.text(published_schema.schema(spec, version))
             _write_model(layout, operator, version, *chosen[version])
         else:
-            text = published_schema.text(published_schema.updated(json.loads(path.read_text()), spec))
-            if path.read_text() == text:
+            text = published_schema.text(published_schema.updated(json.loads(path.read_text(encoding="utf-8")), spec))
+            if path.read_text(encoding="utf-8") == text:
                 print(f"{shown}: published, and as declared")
                 continue
         write_text(path, text)

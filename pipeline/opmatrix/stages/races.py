@@ -55,7 +55,7 @@ def _run(layout: Paths, operator: Operator, folder: Path, stamp: str = "") -> st
     headers = third_party_headers.find(spec, layout.root)
     command = [*toolchain.compiler, *race_flags(layout, spec, headers)]
     left_out: Sequence[str] = ()
-    known = stamped.read_text().splitlines() if stamp and stamped.is_file() else []
+    known = stamped.read_text(encoding="utf-8").splitlines() if stamp and stamped.is_file() else []
     prefix = known[1:] if known[:1] == [stamp] else probe(toolchain.compiler, folder)
     others = {folder / "runtime.o": layout.binding / "runtime.cc", folder / "races.o": source}
     if known[:1] != [stamp]:

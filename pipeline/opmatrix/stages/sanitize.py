@@ -71,7 +71,9 @@ def _rows(layout: Paths, operator: Operator, detail: str, *, racing: bool) -> It
     if racing and detail:
         yield CaseResult(case=THREADS, model="", outcome="failed", detail=detail)
     elif racing:
-        yield CaseResult(case=THREADS, model="", **json.loads(layout.races_record(operator.name).read_text()))
+        yield CaseResult(
+            case=THREADS, model="", **json.loads(layout.races_record(operator.name).read_text(encoding="utf-8"))
+        )
 
 
 def commands(operator: Operator, cell: Cell) -> Iterator[tuple[str, ...]]:

@@ -227,7 +227,7 @@ def _drawn_name(layout: Paths, operator: Operator, lowering: Lowering, cell: Cel
     """Return the name of the drawn input that failed in a cell."""
     path = layout.mismatches(layout.verdict(operator.name, lowering, cell))
     try:
-        records = json.loads(path.read_text())["mismatches"]
+        records = json.loads(path.read_text(encoding="utf-8"))["mismatches"]
     except FileNotFoundError:
         records = []
     if found := [str(record["drawn"]) for record in records if "drawn" in record]:

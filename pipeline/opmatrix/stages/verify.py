@@ -433,7 +433,9 @@ class CellVerifier:
     def _manifest(self) -> Mapping[str, Any]:
         """The export's record of each model, such as why the lowering does not support it."""
         try:
-            manifest = json.loads(self.layout.manifest(self.operator.name, self.lowering, self.cell).read_text())
+            manifest = json.loads(
+                self.layout.manifest(self.operator.name, self.lowering, self.cell).read_text(encoding="utf-8")
+            )
         except FileNotFoundError:
             return {}
         models: Mapping[str, Any] = manifest["models"]

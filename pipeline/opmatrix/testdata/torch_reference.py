@@ -133,7 +133,7 @@ class _Reference:
     def has(self, name: str) -> bool:
         """Whether reference.py defines a function."""
         source = self._paths.reference(self._operator)
-        return source.is_file() and f"def {name}(" in source.read_text()
+        return source.is_file() and f"def {name}(" in source.read_text(encoding="utf-8")
 
     def outputs(self, call: Call, found: list[str]) -> Outputs | None:
         """Return the outputs of a call. Raises DataError where the reference raises, TooSlow where it is too slow."""

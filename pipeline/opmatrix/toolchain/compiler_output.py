@@ -225,7 +225,7 @@ def _shown(error: _Message, sources: Sources) -> Iterator[str]:
 def _source(place: Location) -> Iterator[str]:
     """Yield the line of a file as compilers show it, with a caret."""
     try:
-        lines = place.path.read_text(errors="replace").splitlines()
+        lines = place.path.read_text(errors="replace", encoding="utf-8").splitlines()
         text = lines[place.line - 1].replace("\t", " ")
     except (OSError, IndexError):
         return
@@ -279,7 +279,7 @@ def _last_use(symbol: str, layout: Paths, name: str) -> Location | None:
     word = re.compile(rf"\b{re.escape(function)}\b")
     place = None
     for path in sorted(p for p in layout.native_sources(name) if p.is_relative_to(layout.kernel(name).parent)):
-        for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
+        for number, line in enumerate(path.read_text(errors="replace", encoding="utf-8").splitlines(), 1):
             for match in word.finditer(line.partition("//")[0]):
                 place = Location(path=path, line=number, column=match.start() + 1)
     return place

@@ -32,7 +32,7 @@ def digest(compiler: Sequence[str], *, linker: str | None, environ: Mapping[str,
     asked = json.dumps([*compiler, linker, *(environ.get(name, "") for name in _SEARCHED)])
     path = cache / f"{hashlib.sha256(asked.encode()).hexdigest()[:16]}.json"
     with suppress(OSError, ValueError, TypeError, KeyError):  # none yet, or a damaged one
-        known = json.loads(path.read_text())
+        known = json.loads(path.read_text(encoding="utf-8"))
         if {*command} <= known["marks"].keys() and all(mark(p) == _mark(m) for p, m in known["marks"].items()):
             return str(known["digest"])
     files = [*command, *_found(compiler, linker, environ)]

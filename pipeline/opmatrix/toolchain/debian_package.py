@@ -58,7 +58,7 @@ def _sources(suite: str, folder: Path) -> list[str]:
     # apt ignores a mirror without that suite, or with another signature than Debian's.
     signed = f"[signed-by={KEYRING}] " if KEYRING.exists() else ""
     source = folder / "suite.list"
-    source.write_text("".join(f"deb {signed}{address} {suite} main\n" for address in mirrors()))
+    source.write_text("".join(f"deb {signed}{address} {suite} main\n" for address in mirrors()), encoding="utf-8")
     return ["-o", f"Dir::Etc::sourcelist={source}", "-o", "Dir::Etc::sourceparts=/dev/null"]
 
 

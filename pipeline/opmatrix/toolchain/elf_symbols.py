@@ -120,7 +120,7 @@ def version_text(version: tuple[int, ...]) -> str:
 @cache
 def torch_shims(target: str) -> frozenset[str]:
     """Return the C functions of torch `target` ("2.9") and newer; bindings call those of "newer" where they exist."""
-    return frozenset((SHIMS / f"{target}.txt").read_text().split())
+    return frozenset((SHIMS / f"{target}.txt").read_text(encoding="utf-8").split())
 
 
 def check_torch_library(path: Path, *, target: str) -> None:

@@ -74,7 +74,7 @@ def recorded(layout: Paths) -> Mapping[str, Any]:
     found = dict[str, Any]()
     for path in (layout.ort_headers, layout.ort_headers_place):
         try:
-            found |= json.loads(path.read_text())
+            found |= json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError as error:
             raise CompileError(missing(path, run="python -m opmatrix headers")) from error
     return found

@@ -23,7 +23,7 @@ def run_ninja(ninja: str, folder: Path, *, jobs: str) -> subprocess.CompletedPro
     """
     record, made = folder / MADE, dict[str, str]()
     with suppress(OSError, ValueError):
-        made = json.loads(record.read_text())
+        made = json.loads(record.read_text(encoding="utf-8"))
     for path, digest in _digests(folder).items():
         if made.get(path) != digest:
             (folder / path).unlink()

@@ -31,7 +31,7 @@ class UnsupportedError(Exception):
 def probe(compiler: Sequence[str], folder: Path) -> list[str]:
     """Return the words before a program that make it run: none, or ``setarch -R``. Raises UnsupportedError."""
     source, program = folder / "probe.cc", folder / "probe"
-    source.write_text("int main() {}\n")
+    source.write_text("int main() {}\n", encoding="utf-8")
     command = [*compiler, "-fsanitize=thread", str(source), "-o", str(program)]
     done = _output(command)
     if done.returncode != 0:

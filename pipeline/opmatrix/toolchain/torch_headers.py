@@ -67,7 +67,9 @@ def find_torch_build(place: Path) -> TorchBuild:
         raise ToolchainError(
             f"no torch in '{place}'. Give the folder of an environment that has torch, or its site-packages"
         )
-    found = re.search(r"^__version__ = ['\"](\S+)['\"]", (torch / "version.py").read_text(), re.MULTILINE)
+    found = re.search(
+        r"^__version__ = ['\"](\S+)['\"]", (torch / "version.py").read_text(encoding="utf-8"), re.MULTILINE
+    )
     if found is None:
         raise ToolchainError(f"'{torch / 'version.py'}' names no version. Reinstall torch.")
     include, c10, cpu = torch / "include", torch / "lib/libc10.so", torch / "lib/libtorch_cpu.so"

@@ -63,7 +63,7 @@ def _run(function: Callable[[Callable[[str], None]], bytes], writing: int, quiet
             null = os.open(os.devnull, os.O_WRONLY)
             os.dup2(null, 1)
             os.dup2(null, 2)
-            sys.stdout = sys.stderr = os.fdopen(null, "w", closefd=False)
+            sys.stdout = sys.stderr = os.fdopen(null, "w", closefd=False, encoding="utf-8")
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(seconds)
         answer = function(lambda text: _write(writing, f"{text}\n".encode()))

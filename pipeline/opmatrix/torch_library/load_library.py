@@ -101,7 +101,7 @@ def _load_library(layout: Paths, operator: Operator) -> None:
         raise RegisterError(missing(path, run=compile_command, problem=f"is missing{which}"))
     fits = f"torch {since} and newer"
     if own or one:
-        compiled_for = version.read_text().strip() if version.is_file() else "an unknown version"
+        compiled_for = version.read_text(encoding="utf-8").strip() if version.is_file() else "an unknown version"
         if compiled_for != torch_identity():
             raise RegisterError(
                 f"{path} is compiled for torch {compiled_for}, and this is {torch_identity()}; a library over torch's "

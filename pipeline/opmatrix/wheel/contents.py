@@ -61,7 +61,7 @@ def files(paths: Paths, dist: Dist, operators: Sequence[Operator], *, opmatrix: 
 def _operator_files(paths: Paths, operator: Operator, name: str, vendored: Mapping[str, str]) -> dict[str, str]:
     made = {
         file: vendored_modules.rewrite_handwritten(
-            path.read_text(), name, shown=str(path.relative_to(paths.root)), vendored=vendored
+            path.read_text(encoding="utf-8"), name, shown=str(path.relative_to(paths.root)), vendored=vendored
         )
         for file, path in inputs.of_operator(paths, operator).items()
     }

@@ -17,7 +17,7 @@ def commit(root: Path) -> str | None:
     if folder is None:
         return None
     if folder.is_file():  # a worktree or a submodule: the file holds the path of the folder
-        folder = (folder.parent / folder.read_text().removeprefix("gitdir:").strip()).resolve()
+        folder = (folder.parent / folder.read_text(encoding="utf-8").removeprefix("gitdir:").strip()).resolve()
     head = _text(folder / "HEAD")
     if head is None or not head.startswith("ref: "):
         return head

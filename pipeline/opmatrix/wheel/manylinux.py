@@ -25,7 +25,7 @@ def platform(libraries: Sequence[Symbols]) -> str:
     versions = {version for found in libraries for version in found.versions}
     symbols = {symbol for found in libraries for symbol in found.undefined | found.weak | found.versioned}
     left = {*needed, *versions}
-    for policy in json.loads(POLICY.read_text()):
+    for policy in json.loads(POLICY.read_text(encoding="utf-8")):
         left -= {*policy["versions"], *policy["libraries"]}
         left = {name for name in left if not name.startswith("ld-linux")}
         if not left and not symbols & {*policy["forbidden"]}:

@@ -127,7 +127,8 @@ class WheelRun:
             "torch": torch_qualified(spec) if served else None,
             "composed": callers_name(spec) if served and _is_called(spec) else None,
             "fake": bool(spec.torch and not spec.torch.overrides),
-            "gradient": served and bool(called or (path.is_file() and "\ndef backward(" in path.read_text())),
+            "gradient": served
+            and bool(called or (path.is_file() and "\ndef backward(" in path.read_text(encoding="utf-8"))),
             "torch_op": path.is_file(),
             "without": list(without_gradient(spec, called)) if called else [],
             "models": [self._model(operator, model, numbers, served=served) for model in operator.models],
@@ -239,7 +240,7 @@ def run_kernel(files: Mapping[str, bytes], use: WheelRun) -> str:
 def _run(use: WheelRun, sides: Iterable[str], *, what: str) -> str:
     path = use.folder / "job.json"
     job, programs = use.job(), [*sides]
-    path.write_text(json.dumps(job))
+    path.write_text(json.dumps(job), encoding="utf-8")
     for number, side in enumerate(programs, 1):
         _start(side, path, what, runs=_case_runs(job, side), which=f"{number} of {len(programs)}")
     problems = {f"{r.spec.name}-{r.case.name}": "\n".join(found) for r in use.runs if (found := list(r.problems()))}

@@ -25,11 +25,14 @@ def sources() -> tuple[Path, ...]:
 def render(package: str, *, version: str) -> dict[str, str]:
     """Return the files of `_opmatrix` by their paths below `package`, with an `__init__.py` in each folder."""
     head = f"# Of opmatrix {version}, which is under the Apache License 2.0: see LICENSE in this folder.\n"
-    copied = {path.relative_to(code_hash.PACKAGE): rewrite_imports(path.read_text(), package) for path in sources()}
+    copied = {
+        path.relative_to(code_hash.PACKAGE): rewrite_imports(path.read_text(encoding="utf-8"), package)
+        for path in sources()
+    }
     folders = {parent for path in copied for parent in path.parents}
     made = {folder / "__init__.py": f'"""Of opmatrix {version}."""\n' for folder in folders}
     return {f"{PACKAGE}/{path.as_posix()}": head + text for path, text in sorted({**copied, **made}.items())} | {
-        f"{PACKAGE}/LICENSE": LICENSE.read_text()
+        f"{PACKAGE}/LICENSE": LICENSE.read_text(encoding="utf-8")
     }
 
 
