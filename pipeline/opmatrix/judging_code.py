@@ -16,19 +16,21 @@ import itertools
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, is_dataclass
 from importlib import import_module
 from pathlib import Path
-from types import CodeType, FunctionType, ModuleType
+from types import CellType, CodeType, FunctionType, MappingProxyType, ModuleType
 from typing import Any
 
+from opmatrix import running_hooks
+from opmatrix.dict_versions import TAG, has_tags
 from opmatrix.errors import SpecError
 
 _PACKAGE = __name__.partition(".")[0]
 _FOLDER = str(Path(__file__).parent)
 _WHOLE = (_PACKAGE, "numpy")  # packages of which every function counts; of others, what this package uses
 _HEAP_TYPE = 1 << 9  # of type.__flags__: its attributes can be set
-_TAG = 3 * ctypes.sizeof(ctypes.c_void_p)  # where CPython 3.11 to 3.13 have the version of a dictionary (PEP 509)
 _EDITS = ("__code__", "__defaults__", "__kwdefaults__")
 _NOTHING = object()
 
@@ -41,6 +43,7 @@ class _Watched:
     content: dict[str, Any]
     before: Mapping[str, Any]
     names: frozenset[str]  # that count
+    closed: bool = False  # no other function may be added
 
     def changed(self) -> Iterator[tuple[str, Any]]:
         """Yield the names that now stand for something else, with that."""
@@ -48,9 +51,17 @@ class _Watched:
             now = self.content.get(name, _NOTHING)
             if now is not self.before[name] and not _wraps(now, self.before[name]):
                 yield f"{self.shown}.{name}", now
-        if self.shown.startswith(f"{_PACKAGE}."):  # a name that hides a function of Python
-            for name in (self.content.keys() & vars(builtins).keys()) - self.before.keys():
-                yield f"{self.shown}.{name}", self.content[name]
+        if self.closed or self.shown.startswith(f"{_PACKAGE}."):
+            for name in self.content.keys() - self.before.keys():
+                now = self.content[name]
+                if self._hides(name, now):
+                    yield f"{self.shown}.{name}", now
+
+    def _hides(self, name: str, now: Any) -> bool:
+        """Return whether a new name hides a function of Python, that of a base class, or a module."""
+        if "__path__" in self.before:
+            return now is not sys.modules.get(f"{self.shown}.{name}")
+        return name in vars(builtins) or (self.closed and _is_code(now))
 
 
 def _wraps(now: Any, before: Any) -> bool:
@@ -67,10 +78,11 @@ class _Record:
     versions: list[int] = field(default_factory=list)
     modules: set[str] = field(default_factory=set)  # of `_WHOLE`, that are recorded
     loaded: int = 0  # modules in sys.modules, which has them in the order in which they were loaded
+    cells: list[tuple[str, CellType, Any]] = field(default_factory=list)  # functions in closures of functions
     edits: list[str] = field(default_factory=list)
     root: Path | None = None
     operators: tuple[str, ...] = ()
-    traced: tuple[Any, Any] = (None, None)
+    hooks: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
 
 
 _record = _Record()
@@ -92,9 +104,9 @@ def record() -> None:
         there = {n: sys.modules[n] for n in _record.modules & sys.modules.keys()}  # one may be gone
         _watch("sys.modules", sys.modules, there, frozenset(there))
         _add("builtins", vars(builtins))
-        if _has_tags():  # at once, so that they are next to each other: a fork copies each page that it touches
+        if has_tags():  # at once, so that they are next to each other: a fork copies each page that it touches
             new = [*_record.watched][len(_record.tags) :]
-            _record.tags += [ctypes.c_uint64.from_address(key + _TAG) for key in new]
+            _record.tags += [ctypes.c_uint64.from_address(key + TAG) for key in new]
     _record.versions = [tag.value for tag in _record.tags]
 
 
@@ -110,17 +122,20 @@ def begin(root: Path, operators: Iterable[str]) -> Callable[..., None]:
     """
     for old in _changed_dictionaries():
         names = old.names & old.content.keys()
-        _watch(old.shown, old.content, {name: old.content[name] for name in names}, names)
+        _watch(old.shown, old.content, {**old.content}, names, closed=old.closed)
     record()
     _record.edits.clear()
-    _record.root, _record.operators, _record.traced = root, tuple(operators), (sys.gettrace(), sys.getprofile())
+    _record.root, _record.operators, _record.hooks = root, tuple(operators), running_hooks.now()
     own, now, compares, place, message = dict(globals()), globals(), require_unchanged, _place, _message
-    code, record_now, count, error = compares.__code__, _record, len(_record.watched), SpecError
+    code, record_now, error = compares.__code__, _record, SpecError
+    watched, versions = [*_record.watched.values()], [*_record.versions]
 
     def require(*, declared: bool = False, last: bool = False) -> None:
-        same = record_now.root is root and len(record_now.watched) == count and compares.__code__ is code
+        same = record_now.root is root and compares.__code__ is code and record_now.versions == versions
         try:
-            changed = [name for name in own if now.get(name) is not own[name]] if same else ["_record"]
+            changed = [name for name in own if now.get(name) is not own[name]]
+            if not same or [*record_now.watched.values()] != watched:
+                changed = ["_record"]
             if not changed:
                 compares(declared=declared)
                 return
@@ -139,13 +154,16 @@ def require_unchanged(*, declared: bool = False) -> None:
     cases.py have been executed since."""
     if _record.root is None:
         return
-    found = [f"{place}: changes {what}" for place, what in map(_split, _record.edits)]
+    found = [*_record.edits]
     for watched in _changed_dictionaries():
         found += [f"{_place(name, now)}: replaces {name}" for name, now in watched.changed()]
     if declared:
         found += [f"{_place(name, _NOTHING)}: replaces {name}" for name in _changed_late()]
-    if (sys.gettrace(), sys.getprofile()) != _record.traced:
-        found.append(f"{_place('settrace', _NOTHING)}: traces the functions of this process")
+    for name, cell, before in _record.cells:
+        if cell.cell_contents is not before:
+            found.append(f"{_place('cell_contents', cell.cell_contents)}: changes {name}.__closure__")
+    for name in running_hooks.left(_record.hooks, declared=declared):
+        found.append(f"{_place(name, _NOTHING)}: {running_hooks.MESSAGES[name]}")
     if found:
         raise SpecError(_message(found))
 
@@ -156,11 +174,6 @@ def _message(found: Iterable[str]) -> str:
         "A file of an operator only defines values and functions of its own. Remove the change"
     )
     return "\n".join(f"{line}, {why}" for line in dict.fromkeys(found))
-
-
-def _split(edit: str) -> tuple[str, str]:
-    place, _, what = edit.partition(" ")
-    return place, what
 
 
 def _changed_dictionaries() -> list[_Watched]:
@@ -205,21 +218,43 @@ def _add_used(module: ModuleType, names: frozenset[str]) -> None:
 def _add_class(found: type) -> None:
     if found.__flags__ & _HEAP_TYPE:
         (content,) = gc.get_referents(vars(found))  # of a view of it
-        _add(f"{found.__module__}.{found.__qualname__}", content, lambda name, value: _is_code(value))
+        shown = f"{found.__module__}.{found.__qualname__}"
+        _add(shown, content, lambda _, value: _is_code(value), closed=shown.startswith(f"{_PACKAGE}."))
 
 
 def _is_code(value: object) -> bool:
     return callable(value) or isinstance(value, property | staticmethod | classmethod | functools.cached_property)
 
 
-def _add(shown: str, content: dict[str, Any], counts: Callable[[str, Any], bool] = lambda *_: True) -> None:
-    if id(content) not in _record.watched:
-        names = frozenset(name for name, value in content.items() if isinstance(name, str) and counts(name, value))
-        _watch(shown, content, dict(content), names)
+def _add(
+    shown: str, content: dict[str, Any], counts: Callable[[str, Any], bool] = lambda *_: True, *, closed: bool = False
+) -> None:
+    known = _record.watched.get(id(content))
+    names = frozenset(name for name, value in content.items() if isinstance(name, str) and counts(name, value))
+    if known and names <= known.names:
+        return
+    _watch(shown, content, dict(content), names | (known.names if known else names), closed=closed)
+    for name, value in content.items():
+        if isinstance(value, FunctionType):
+            _add_parts(f"{shown}.{name}", value)
+        elif type(value).__name__ == "ufunc" and hasattr(value, "__dict__"):  # since NumPy 2.4
+            _add(f"{shown}.{name}", vars(value), closed=True)
 
 
-def _watch(shown: str, content: dict[str, Any], before: Mapping[str, Any], names: frozenset[str]) -> None:
-    _record.watched[id(content)] = _Watched(shown, content, before, names)
+def _add_parts(shown: str, function: FunctionType) -> None:
+    """Add what a function has that can be changed in place."""
+    if function.__kwdefaults__:
+        _add(f"{shown}.__kwdefaults__", function.__kwdefaults__)
+    for cell in function.__closure__ or ():
+        with suppress(ValueError):  # it is empty
+            if callable(cell.cell_contents):
+                _record.cells.append((shown, cell, cell.cell_contents))
+
+
+def _watch(
+    shown: str, content: dict[str, Any], before: dict[str, Any], names: frozenset[str], *, closed: bool = False
+) -> None:
+    _record.watched[id(content)] = _Watched(shown, content, MappingProxyType(before), names, closed)
 
 
 def _names_used(content: Mapping[str, Any]) -> Iterator[str]:
@@ -236,18 +271,6 @@ def _names_in(code: CodeType) -> Iterator[str]:
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield from _names_in(constant)
-
-
-@functools.cache
-def _has_tags() -> bool:
-    """Return whether this Python counts the changes of a dictionary where `_TAG` says."""
-    if sys.implementation.name != "cpython" or not (3, 11) <= sys.version_info < (3, 14):
-        return False
-    tried: dict[str, int] = {"a": 1}
-    tag = ctypes.c_uint64.from_address(id(tried) + _TAG)
-    first = tag.value
-    again, tried["a"] = tag.value, 2
-    return first == again != tag.value
 
 
 def _changed_late() -> Iterator[str]:
@@ -284,13 +307,20 @@ def _install() -> None:
 
 def _hook(event: str, args: tuple[Any, ...]) -> None:
     """Note a change of a function in place, which no dictionary shows, with the line that makes it."""
-    if event != "object.__setattr__" or _record.root is None or args[1] not in _EDITS:
+    if _record.root is None:
         return
-    frame, function = sys._getframe(1), args[0]
+    if event in running_hooks.EVENTS:
+        what = f"{running_hooks.OTHER} ({event})"
+    elif event == "object.__setattr__" and args[1] in _EDITS and args[0].__module__ in sys.modules:
+        what = f"changes {args[0].__module__}.{args[0].__qualname__}.{args[1]}"
+        if _is_project_module(args[0].__module__):
+            return
+    else:
+        return
+    frame = sys._getframe(1)
     path = Path(frame.f_code.co_filename)
-    if _is_project(path) and function.__module__ in sys.modules and not _is_project_module(function.__module__):
-        shown = path.relative_to(_record.root)
-        _record.edits.append(f"{shown}:{frame.f_lineno} {function.__module__}.{function.__qualname__}.{args[1]}")
+    if _is_project(path):
+        _record.edits.append(f"{path.relative_to(_record.root)}:{frame.f_lineno}: {what}")
 
 
 def _is_project(path: Path) -> bool:
