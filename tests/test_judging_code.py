@@ -150,7 +150,10 @@ CHANGES = {
 HOOKS = {
     "a trace function": ("import sys\nsys.settrace(lambda *_: None)", "traces the functions of this process"),
     "a profile function": ("import sys\nsys.setprofile(lambda *_: None)", "traces the functions of this process"),
-    "an audit hook": ("import sys\nsys.addaudithook(lambda *_: None)", f"{running_hooks.OTHER} (sys.addaudithook)"),
+    "an audit hook": (
+        "import sys\nsys.addaudithook(lambda *_: None)",
+        "lets code run in the middle of other code (sys.addaudithook)",
+    ),
     "a collection of garbage": ("import gc\ngc.callbacks.append(print)", f"{running_hooks.OTHER} (gc.callbacks)"),
     "a signal": (
         "\nimport signal; signal.signal(signal.SIGALRM, print)",

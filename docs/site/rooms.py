@@ -66,7 +66,7 @@ ROOMS = (
         name="values",
         holds="spec, errors, files, processes, step_log, version, CPU levels",
         modules=("spec", "errors", "files", "interrupts", "processes", "step_log", "progress", "terminal_text",
-                 "version", "cpu_levels", "utf8", "judging_code"),
+                 "version", "cpu_levels", "utf8", "judging_code", "dict_versions", "running_hooks"),
     ),
 )  # fmt: skip
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import _signal
 import gc
+import signal
 import sys
 from collections.abc import Iterator, Mapping
 
@@ -30,7 +30,7 @@ def now() -> dict[str, tuple[object, ...]]:
         "sys.monitoring": tuple(map(monitoring.get_tool, range(6))) if monitoring else (),
         "sys.meta_path": tuple(sys.meta_path),
         "gc.callbacks": tuple(gc.callbacks),
-        "signal.signal": tuple(map(_signal.getsignal, range(1, _signal.NSIG))),
+        "signal.signal": tuple(map(signal.getsignal, range(1, signal.NSIG))),
         "threading.Thread": tuple(sys._current_frames()),
     }
 
