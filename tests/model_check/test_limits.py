@@ -185,6 +185,21 @@ def test_lines_come_in_the_order_of_the_arguments_but_for_slow_models(tmp_path: 
     assert made.left() == []
 
 
+def test_where_all_that_run_are_slow_one_more_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[int] = []
+    monkeypatch.setattr(SeveralChecks, "_work", lambda _, number: started.append(number))
+    made = several(tmp_path, "a", "b", "c", "d")
+    for label in ("c", "d"):
+        (made._checks.folder(made._models[label])).rmdir()
+    made._at_once = 2
+    made.start()
+    made._began |= dict.fromkeys(("a", "b"), time.monotonic())
+    assert [*made.known()] == [] and made._threads == 2
+    made._began |= dict.fromkeys(("a", "b"), time.monotonic() - 60)
+    assert [*made.known()] == [] and made._threads == 3
+    assert [*made.known()] == [] and made._threads == 3, "the third one has not begun yet"
+
+
 def test_small_memory_lets_models_run_one_after_the_other(tmp_path: Path) -> None:
     checks = ModelChecks(Paths(tmp_path), lock=0, command="doit check")
     requests = [request(tmp_path, label, megabytes=size) for label, size in (("a", 3000), ("b", 4000))]

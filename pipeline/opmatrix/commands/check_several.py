@@ -53,12 +53,19 @@ class SeveralChecks:
             checks.forget(request)
         most = max(checks.limits(request).megabytes for request in self._models.values())
         # Two also on one core, so that an endless model does not hide the others.
-        self._at_once = int(max(1, min(max(2, len(os.sched_getaffinity(0))), len(self._models), memory // most)))
+        self._threads, self._at_once = (
+            0,
+            int(max(1, min(max(2, len(os.sched_getaffinity(0))), len(self._models), memory // most))),
+        )
 
     def start(self) -> None:
         """Start the threads that wait for the processes; these end with `ModelChecks`."""
-        for number in range(self._at_once):
-            Thread(target=self._work, args=(number,), daemon=True).start()
+        for _ in range(self._at_once):
+            self._start_one()
+
+    def _start_one(self) -> None:
+        Thread(target=self._work, args=(self._threads,), daemon=True).start()
+        self._threads += 1
 
     def known(self, *, patience: float = PATIENCE) -> Iterator[tuple[CheckRequest, Answer]]:
         """Yield the models whose answers have come since the last call, in the order in which they were given: those
@@ -66,6 +73,10 @@ class SeveralChecks:
         if self._failed:
             raise self._failed[0]
         now = time.monotonic()
+        running = self._running()
+        stuck = running and all(now - self._began.get(label, now) > PATIENCE for label in running)
+        if stuck and len(running) == self._threads < min(2 * self._at_once, len(self._left)):
+            self._start_one()  # models that are slow, such as endless ones, hold up the others no longer
         for label in self._taken():
             request = self._models[label]
             if label not in self._answers and not request.ort and self._checks.is_done(request):
@@ -82,10 +93,16 @@ class SeveralChecks:
 
     def __str__(self) -> str:
         """Return how many models are done and which ones run."""
-        waits = {label for label in self._left if label in self._answers or self._checks.is_done(self._models[label])}
-        running = [self._models[label].asked for label in self._taken() if label not in waits]
-        done = len(self._models) - len(self._left) + len(waits)
+        running, taken = self._running(), self._taken()
+        done = len(self._models) - len(self._left) + len(taken) - len(running)
+        running = [self._models[label].asked for label in running]
         return f"{done} of {many(len(self._models), 'model')}; at work: {names(running) or 'none'}"
+
+    def _running(self) -> list[str]:
+        return [
+            label for label in self._taken()
+            if label not in self._answers and not self._checks.is_done(self._models[label])
+        ]  # fmt: skip
 
     def _taken(self) -> list[str]:
         folder = self._paths.model_check("")
