@@ -102,7 +102,8 @@ def test_settings_that_are_broken_before_the_first_turn_has_ended(tmp_path: Path
     project, second = tmp_path / "project", tmp_path / "second"
     name = "Path('../second').write_text(str(os.getpid()))"
     watched = start(
-        turn=f"{BEGAN}\n    if Path('broken').exists():\n        {name}\n        return 2\n    time.sleep(1000)",
+        turn="broken = Path('broken').exists()  # as the turn begins: the test goes on when it has\n"
+        f"    {BEGAN}\n    if broken:\n        {name}\n        return 2\n    time.sleep(1000)",
         say="print(files[0].name, flush=True)",
     )
     (project / "broken").touch()
