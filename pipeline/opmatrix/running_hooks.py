@@ -19,6 +19,7 @@ MESSAGES = {
     "threading.Thread": "leaves a thread that runs",
 }
 EVENTS = ("sys.addaudithook",)  # of audit hooks, which see what nothing lists
+_getsignal = sys.modules["_signal"].getsignal  # that of `signal` makes an enum of each, which takes 10 times as long
 _OF_FILES = ("gc.callbacks", "signal.signal", "threading.Thread")  # stages have their own later
 
 
@@ -30,7 +31,7 @@ def now() -> dict[str, tuple[object, ...]]:
         "sys.monitoring": tuple(map(monitoring.get_tool, range(6))) if monitoring else (),
         "sys.meta_path": tuple(sys.meta_path),
         "gc.callbacks": tuple(gc.callbacks),
-        "signal.signal": tuple(map(signal.getsignal, range(1, signal.NSIG))),
+        "signal.signal": tuple(map(_getsignal, range(1, signal.NSIG))),
         "threading.Thread": tuple(sys._current_frames()),
     }
 

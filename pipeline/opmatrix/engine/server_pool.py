@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
+from opmatrix import judging_code
 from opmatrix.engine.fork_server import Server
 from opmatrix.engine.server_main import ENVIRONMENT
 from opmatrix.engine.step_process import Entry, find_entry
@@ -243,6 +244,7 @@ def _serve_forked(requests: socket.socket, entry: Entry, output: int) -> NoRetur
         for target in (1, 2):
             os.dup2(output, target)
         os.environ.update(ENVIRONMENT)
+        judging_code.record()  # once for all its steps
         Server(requests, entry).run()
     except BaseException:
         import traceback
