@@ -293,7 +293,7 @@ def test_tolerances_have_defaults_per_dtype_and_options() -> None:
 
 
 DEFAULTS: dict[str, Any] = {
-    "ort": "", "inputs": "", "shape": [], "library": [], "against": "",
+    "ort": "", "inputs": "", "shape": [], "library": [], "against": "", "seconds": "", "megabytes": "",
     "exporter": "both", "opset": 18, "rtol": "", "atol": ""
 }  # fmt: skip
 
