@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -20,12 +20,12 @@ from onnx import GraphProto, NodeProto, helper, numpy_helper
 from opmatrix.declaration.load import load_operator
 from opmatrix.declaration.validation.operator import CPP_KEYWORDS
 from opmatrix.project.paths import Paths, cache_folder
-from opmatrix.scaffold import render_files
+from opmatrix.scaffold import render_files, write
 from opmatrix.scaffold.draft import Draft
 from opmatrix.stages import codegen
 from opmatrix.toolchain import ort_headers
 from opmatrix.toolchain.torch_headers import find_torch_build
-from tests.support.projects import ROOT
+from tests.support.projects import ROOT, Project
 
 _PLAIN = "x y scale weight bias index axis dim mode eps alpha input other mask out result values n k size shape".split()  # noqa: SIM905
 _HANDED = "bytes count create_kernel_v2 text strings self class None lambda for is not".split()  # noqa: SIM905
@@ -190,6 +190,15 @@ class Library:
             command = [compiler, *flags, *places, "-isystem", str(ort_include()), str(folder / name)]
             found.append(subprocess.run(command, capture_output=True, text=True).stderr)
         return "".join(found)
+
+
+def outcomes(project: Project, drafts: Iterable[Draft], *choice: str) -> dict[tuple[str, str], str]:
+    """Write operators as `doit new` does, run doit, and return each outcome by operator and exporter."""
+    for draft in drafts:
+        write.write(project.layout, render_files.render(draft))
+    done = project.doit(*choice)
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr
+    return {(r["op"], r["exporter"]): r["outcome"] for r in project.records().values()}
 
 
 def ort_include() -> Path:

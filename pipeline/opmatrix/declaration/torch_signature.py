@@ -242,17 +242,26 @@ class Call:
         return positional, {name: value if n is None else inputs[n] for name, n, value in self.by_name}
 
 
+# Of a call by name, torch 1.13 takes `self` for the operator itself, and the dynamo exporter of 2.6 `out` for a tensor.
+BY_POSITION = ("self", "out")
+
+
 def call_of(spec: OpSpec, attributes: Mapping[str, Any]) -> Call:
-    """Return the call with `attributes`, by their names in torch; of a derived schema, inputs are given by position."""
+    """Return the call with `attributes`, by their names in torch; of a derived schema, inputs are given by position,
+    and attributes up to the last in BY_POSITION."""
     if written_schema(spec) is None:
-        by_name = tuple((name, None, value) for name, value in attributes.items())
-        return Call(by_position=tuple((n, None) for n in range(len(spec.inputs))), by_name=by_name)
+        given = [*attributes.items()]
+        count = max((n for n, (name, _) in enumerate(given, 1) if name in BY_POSITION), default=0)
+        return Call(
+            by_position=(*((n, None) for n in range(len(spec.inputs))), *((None, value) for _, value in given[:count])),
+            by_name=tuple((name, None, value) for name, value in given[count:]),
+        )
     arguments = torch_arguments(spec)
     indices = [spec.inputs.index(a.source) if isinstance(a.source, Input) else None for a in arguments]
-    given = [(a, index, attributes.get(a.name, a.default)) for a, index in zip(arguments, indices, strict=True)]
+    values = [(a, index, attributes.get(a.name, a.default)) for a, index in zip(arguments, indices, strict=True)]
     return Call(
-        by_position=tuple((index, value) for a, index, value in given if not a.keyword),
-        by_name=tuple((a.name, index, value) for a, index, value in given if a.keyword),
+        by_position=tuple((index, value) for a, index, value in values if not a.keyword),
+        by_name=tuple((a.name, index, value) for a, index, value in values if a.keyword),
     )
 
 

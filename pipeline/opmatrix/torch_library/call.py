@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from opmatrix.declaration.torch_signature import (
+    BY_POSITION,
     WrittenArgument,
     attribute_values,
     call_of,
@@ -81,9 +82,10 @@ def torch_call(spec: OpSpec, model: Model, inputs: Sequence[Any]) -> tuple[tuple
 
 def with_attributes(operator: Callable[..., Any], spec: OpSpec, model: Model) -> Callable[..., Any]:
     """Return the operator as a function of its inputs in the declared order."""
-    if written_schema(spec) is None:
-        return partial(operator, **torch_attributes(spec, model))
-    order = call_of(spec, torch_attributes(spec, model))
+    attributes = torch_attributes(spec, model)
+    if written_schema(spec) is None and not any(name in attributes for name in BY_POSITION):
+        return partial(operator, **attributes)
+    order = call_of(spec, attributes)
 
     def call(*inputs: Any) -> Any:
         positional, keywords = order(inputs)
@@ -185,7 +187,8 @@ class ComposedCall:
 
     def __call__(self, *inputs: Any, **others: Any) -> Any:
         """Call the operator with these inputs, and with `others` by the names of the schema."""
-        given = self.given(inputs) | others
+        given = self.given(inputs)
+        given.update(others)  # torch.export of 2.6 traces no `|`
         positional, by_name = self.ordered(given)
         return self.outputs(given, self.overload(*positional, **by_name))
 
