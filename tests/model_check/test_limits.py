@@ -47,19 +47,19 @@ def names(tmp_path: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("name", "limit", "message"),
     [
-        ("endless", ("--seconds", "15"), "runs: the process did not end within 15 s and was stopped; --seconds sets"),
+        ("endless", ("--seconds", "15"), "did not end within 15 s and was stopped; --seconds sets"),
         ("exploding", ("--megabytes", "900"), "took more than 900 MB of memory and was stopped; --megabytes sets"),
     ],
     ids=["time", "memory"],
 )
-def test_the_line_of_a_model_says_which_limit_it_exceeds(
+def test_the_line_of_a_model_says_which_limit_it_exceeds_and_blames_it_not(
     tmp_path: Path, names: list[str], name: str, limit: Sequence[str], message: str
 ) -> None:
-    code, text = check(tmp_path, f"{name}.onnx", "right.onnx", *limit)
+    """A busy machine may already spend 15 s on reading the model."""
+    _, text = check(tmp_path, f"{name}.onnx", "right.onnx", *limit)
     line = next(line for line in text.splitlines() if f"{name}.onnx" in line)
-    assert "wrong" in line and message in line
-    assert "2 models: 1 right, 1 wrong" in text
-    assert code == 1
+    assert "unknown" in line and message in line
+    assert " wrong" not in text
 
 
 @pytest.mark.ort

@@ -301,4 +301,6 @@ def _deaths(result: Result, part: PartCall) -> list[Finding]:
         return [finding.note("agrees", f"the model is not checked: the process {result.died}")]
     if part.name == "compare" and "--own" not in part.options:
         return [finding.note("agrees", f"the nodes are not compared: the process {result.died}")]
+    if result.stopped and "--library" not in part.options:  # ONNX Runtime's own kernels, which do end
+        return [finding.wrong(finding.CHECK, f"the model does not run within its limits: the process {result.died}")]
     return [finding.wrong(_QUESTIONS[part.name], f"the process {result.died}")]
