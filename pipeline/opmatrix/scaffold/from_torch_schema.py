@@ -31,6 +31,7 @@ from opmatrix.scaffold.schema_arguments import (
     is_constant,
     is_variadic,
     kind,
+    may_count,
     only_written,
     refused,
 )
@@ -186,7 +187,7 @@ _COUNTS = re.compile(r"count|chunks|num|sections|splits|parts|(?:^|_)n(?:_|$)")
 
 def _counter(inputs: Sequence[Input], attributes: Sequence[Attribute]) -> Input | Attribute | None:
     """Return what likely says how many tensors a variadic result has."""
-    counted = [a for a in attributes if a.kind in ("int", "ints") and not a.optional]
+    counted = [a for a in attributes if a.kind in ("int", "ints") and not a.optional and may_count(a.default)]
     likely = sorted(counted, key=lambda a: (_COUNTS.search(a.name) is None, a.kind == "int"))
     found: list[Input | Attribute] = [*(i for i in inputs if i.variadic), *likely]
     return next(iter(found), None)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from opmatrix.declaration import torch_schema_parser
-from opmatrix.declaration.torch_schema_parser import Parameter, Schema, Type
+from opmatrix.declaration.torch_schema_parser import Parameter, Schema, Type, Value
 from opmatrix.declaration.torch_signature import FIXED, is_fixed, is_written
 from opmatrix.declaration.validation.attribute_values import value_mistake
 from opmatrix.declaration.validation.mistake import duplicates
@@ -179,6 +179,11 @@ def why_no_type(found: Type) -> str:
     return f"{name} is not a type that can be declared, allowed: {ALLOWED}{did_you_mean(name, (*TENSORS, *KINDS))}"
 
 
+def may_count(default: Value) -> bool:
+    """Return whether an argument with this default, or with None, may give the number of outputs: that is 1 or more."""
+    return default != () and not (isinstance(default, int) and default < 1)
+
+
 def refused_results(schema: Schema, *, variadic: bool = False) -> Iterator[tuple[int, str]]:
     """Yield the position and the reason of each result that cannot be an output; `variadic`: the last may be a list."""
     if schema.more_results:
@@ -187,12 +192,13 @@ def refused_results(schema: Schema, *, variadic: bool = False) -> Iterator[tuple
         yield schema.results_at, "no result: an operator of ONNX has at least one output; if the operator writes an " \
             "argument, mark it: Tensor(a!)"  # fmt: skip
     written = [a.type.alias for a in schema.arguments]
-    kinds = {_without_length(a.type.name) for a in schema.arguments}
+    kinds = {_without_length(a.type.name) for a in schema.arguments if may_count(a.default)}
     for result in schema.results:
         found = result.type
         if variadic and result is schema.results[-1] and found.name == "Tensor[]" and not found.alias:
             if not kinds & {"Tensor[]", "int", "int[]"}:
-                yield found.at, "Tensor[] is any number of outputs, and no argument says how many: Tensor[], int, int[]"
+                yield found.at, "Tensor[] is any number of outputs, and no argument says how many: Tensor[], int, " \
+                    "int[], each without default or with one of 1 output or more"  # fmt: skip
             elif any(is_written(a) for a in schema.arguments):
                 yield found.at, "Tensor[] together with an argument that is written, allowed: Tensor"
             continue
