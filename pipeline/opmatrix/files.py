@@ -82,7 +82,7 @@ NONE = "none"  # of them is there
 
 
 def lacking(folder: str, names: Iterable[str]) -> str:
-    """Return the path that stands for names which a folder lacks."""
+    """Return one path that encodes a folder and names which it lacks."""
     return LACKS.join((folder, *sorted(names)))
 
 

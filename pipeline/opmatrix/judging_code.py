@@ -46,7 +46,7 @@ class _Watched:
     closed: bool = False  # no other function may be added
 
     def changed(self) -> Iterator[tuple[str, Any]]:
-        """Yield the names that now stand for something else, with that."""
+        """Yield the names that have another value now, with that value."""
         for name in self.names:
             now = self.content.get(name, _NOTHING)
             if now is not self.before[name] and not _wraps(now, self.before[name]):

@@ -120,9 +120,9 @@ def test_texts_that_are_not_utf8_are_no_fault_of_the_drawn_inputs(
     found = judged(made, tmp_path)
     assert found.outcome == outcome, found
     if outcome == "unsupported":
-        assert "computes a text that is not UTF-8, which its Python interface does not return" in found.reason
+        assert "computes a string that is not UTF-8, which its Python interface does not return" in found.reason
     if made.graph.initializer:
-        assert "nodes: the constant 's' has a text that is not UTF-8, which ONNX demands: b'" in found.said("note")
+        assert "nodes: the constant 's' has a string that is not UTF-8, which ONNX demands: b'" in found.said("note")
 
 
 NO_NODES = {
@@ -223,7 +223,7 @@ OUTSIDE = {
 @pytest.mark.parametrize(("made", "words"), OUTSIDE.values(), ids=OUTSIDE)
 def test_data_that_cannot_be_read_are_named(made: ModelProto, words: str, folder: Path) -> None:
     found = judged(made, folder)
-    assert f"nodes: the numbers of 'w' {words}" in found.said("wrong")
+    assert f"nodes: the values of 'w' {words}" in found.said("wrong")
 
 
 def sparse(text: str, indices: list[Any], dims: list[int], *, constant: bool = False) -> ModelProto:

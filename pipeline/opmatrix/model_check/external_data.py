@@ -22,9 +22,9 @@ from opmatrix.model_check.graph_walk import tensors
 
 
 def text_findings(model: ModelProto) -> Iterator[Finding]:
-    """Yield the first constant with a text that is not UTF-8."""
+    """Yield the first constant with a string that is not UTF-8."""
     if found := next((tensor for tensor in tensors(model) if not is_readable(tensor)), None):
-        text = f"the constant {found.name!r} has a text that is not UTF-8, which ONNX demands: "
+        text = f"the constant {found.name!r} has a string that is not UTF-8, which ONNX demands: "
         yield finding.note("nodes", text + repr(b" ".join(found.string_data)[:40]))
 
 
@@ -33,7 +33,7 @@ def external_data_findings(model: ModelProto, path: Path) -> Iterator[Finding]:
     for tensor in tensors(model):
         if is_external(tensor) and (fault := _fault(tensor, path)):
             text, remedy = fault
-            yield finding.wrong("nodes", f"the numbers of {tensor.name!r} {text}", remedy)
+            yield finding.wrong("nodes", f"the values of {tensor.name!r} {text}", remedy)
             return
 
 
@@ -43,7 +43,7 @@ def is_external(tensor: TensorProto) -> bool:
 
 
 def is_readable(tensor: TensorProto) -> bool:
-    """Return whether all texts of a tensor are UTF-8, which ONNX demands and ONNX Runtime does not."""
+    """Return whether all strings of a tensor are UTF-8, which ONNX demands and ONNX Runtime does not."""
     try:
         return all(text.decode() is not None for text in tensor.string_data)
     except UnicodeDecodeError:
@@ -55,7 +55,7 @@ def load(path: Path) -> ModelProto:
     model = onnx.load_model(path, load_external_data=False)
     for tensor in filter(is_external, tensors(model)):
         if fault := _fault(tensor, path):
-            raise VerifyError(f"the numbers of {tensor.name!r} {fault[0]}")
+            raise VerifyError(f"the values of {tensor.name!r} {fault[0]}")
         file, offset, length = _place(tensor, path)
         with file.open("rb") as opened:
             opened.seek(offset)

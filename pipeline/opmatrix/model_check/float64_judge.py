@@ -88,11 +88,11 @@ def judge(found: Difference) -> Judgement:
 
 
 def _same_numbers(found: Difference) -> bool:
-    """Return whether all texts are numbers, as of a Cast, and agree within the tolerance of the floats taken."""
+    """Return whether all strings are numbers, as of a Cast, and agree within the tolerance of the floats taken."""
     dtypes = [dtype_name(value) for value in found.taken.values() if _is_floating(value)]
     try:
         both = [{n: a.astype(np.float64) for n, a in of.items()} for of in (found.actual, found.expected)]
-    except ValueError:  # a text that is no number
+    except ValueError:  # a string that is no number
         return False
     limits = {"float64": found.limits[dtypes[0]]} if dtypes else {}
     return all(compare_value(name, value, both[1][name], limits).ok for name, value in both[0].items())

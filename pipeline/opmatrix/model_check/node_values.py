@@ -91,7 +91,7 @@ def _of_part(
 def _available_values(
     model: ModelProto, wanted: Sequence[str], fed: Mapping[str, Array], runtime: OrtSessions
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return inner values, and why ONNX Runtime does not give the others, such as texts that are not UTF-8."""
+    """Return inner values, and why ONNX Runtime does not give the others, such as strings that are not UTF-8."""
     try:
         return inner_values(model, wanted, fed, runtime), {}
     except RefusedError as error:

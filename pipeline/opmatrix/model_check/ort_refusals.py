@@ -62,7 +62,7 @@ def explain(model: ModelProto, error: str) -> Refusal | None:
         dtype = f"the dtype {found[1]}" if found[1] else "the dtype of an input"
         return Refusal(text=f"the Python interface of {version} does not have {dtype}", missing=True)
     if "codec can't decode byte" in error:
-        text = f"{version} computes a text that is not UTF-8, which its Python interface does not return"
+        text = f"{version} computes a string that is not UTF-8, which its Python interface does not return"
         return Refusal(text=text, remedy="Its interfaces for C and C++ do", missing=True)
     if (found := re.search(_IMPORT, error)) and (by := [f for f in model.functions if found[1] in opsets(f)]):
         text = f"{version} wants the model to import {found[1]!r}, which its function {function_name(by[0])} imports"

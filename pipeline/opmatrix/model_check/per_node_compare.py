@@ -212,7 +212,7 @@ def _is_no_tensor(value: Any) -> bool:
 
 
 def _as_array(value: Any) -> Array:
-    """Return a value as an array, texts as objects, as ONNX Runtime has them."""
+    """Return a value as an array, strings as objects, as ONNX Runtime has them."""
     array = np.asarray(value)
     return array.astype(object) if array.dtype.kind in "US" else array
 
