@@ -84,7 +84,7 @@ def _run(arguments: Sequence[str]) -> None:
     names = [*filter(None, [options.get("operator")]), *options.get("operators", ())]
     if name == "report":
         names = [*operator_names(paths)]
-    if not names:
+    elif not names:
         _call(name, paths, options)
         return
     _module(name)  # before code of the project could change what it imports

@@ -15,6 +15,7 @@ import pytest
 from tests.incremental.conftest import REPOSITORY, Project, hear_interrupts, processes, wait_for
 from tests.incremental.real import KERNEL, RealProject
 from tests.support import screen
+from tests.support.projects import Project as RealOperators
 from tests.support.projects import edited
 from tests.support.watched import Watched
 
@@ -192,3 +193,11 @@ def test_watch_shows_the_verdict_of_each_save(real: RealProject, watched: Watche
     watched.await_verdicts(4)
     assert "pipeline/opmatrix/errors.py has changed: opmatrix starts anew\n" in watched.text
     assert watched.end() == 130 and processes(real.root) == []
+
+
+def test_a_project_without_operators_says_what_to_do(tmp_path: Path) -> None:
+    files = RealOperators.copy(tmp_path, operators=())
+    seen = screen.run(DOIT, cwd=files.root)
+    assert seen.code == 1
+    why = "no operator in ops/ yet, so there is nothing to verify; `doit new` writes one"
+    assert f"\nFAILED report\n  {why}\n" in seen.text.replace("\r", "")

@@ -51,7 +51,7 @@ def run(
     cwd: Path,
     columns: int = COLUMNS,
     lines: int = LINES,
-    seconds: float = 300,
+    seconds: float = 3600,
     **environment: str,
 ) -> Seen:
     """Run a command in a terminal of its own, and return what it shows there. Raises TimeoutError."""
