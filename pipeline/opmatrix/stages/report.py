@@ -93,12 +93,9 @@ def run(
     write_text(html, page)
     console = Console()
     checks = checks_in_order(checks)
-    if not part and not asked and not any(c.outcome in WRONG for c in checks):
-        if not any(layout.ops.glob("*/spec.py")):
-            raise ReportError("no operator in ops/ yet, so there is nothing to verify; `doit new` writes one")
-        raise ReportError(
-            "no cell was asked for: no operator in ops/ can be used, or none has an opset from its min_opset on"
-        )
+    nothing = not part and not asked and not any(c.outcome in WRONG for c in checks)
+    if nothing and not checks:
+        raise _nothing_asked(layout)
     ran = os.environ[RAN].split(",") if RAN in os.environ else None
     terminal.show(asked, console, skipped_checks(checks), checks, ran=ran)
     if part:
@@ -108,10 +105,20 @@ def run(
         console.print(f"from earlier runs, not asked for in this one: {found}", highlight=False, soft_wrap=True)
     terminal.show_compat(records, console)
     console.print(str(html.relative_to(layout.root)), highlight=False, soft_wrap=True)
+    if nothing:
+        raise _nothing_asked(layout)
     if wrong := [*filter(None, (_wrong(asked, "cell"), _wrong(checks, "check")))]:
         path = data.relative_to(layout.root)
         verb = "is" if len(wrong) == 1 and wrong[0].startswith("1 ") else "are"
         raise ReportError(f"{' and '.join(wrong)} {verb} neither verified nor unsupported; all of it in {path}")
+
+
+def _nothing_asked(layout: Paths) -> ReportError:
+    if any(layout.ops.glob("*/spec.py")):
+        return ReportError(
+            "no cell was asked for: no operator in ops/ can be used, or none has an opset from its min_opset on"
+        )
+    return ReportError("no operator in ops/ yet, so there is nothing to verify; `doit new` writes one")
 
 
 def _wrong(records: Sequence[Found], noun: str) -> str:
