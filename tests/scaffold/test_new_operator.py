@@ -26,7 +26,8 @@ def add(layout: Paths, *drafts: Draft) -> None:
 
 
 def below(root: Path) -> list[str]:
-    return sorted(str(p.relative_to(root)) for p in root.rglob("*"))
+    """Return what is in a project, but for build/, where declarations are read."""
+    return sorted(found for p in root.rglob("*") if not (found := str(p.relative_to(root))).startswith("build"))
 
 
 @pytest.fixture
