@@ -88,6 +88,17 @@ def _run(arguments: Sequence[str]) -> None:
         _call(name, paths, options)
         return
     _module(name)  # before code of the project could change what it imports
+    try:
+        _run_watched(name, paths, names, options)
+    except SpecError:
+        # The report has the other operators too: this process is lost, and another one executes no declaration.
+        if name == "report" and "--checked" in arguments:
+            reexec.again([a for a in arguments if a != "--checked"])
+        raise
+
+
+def _run_watched(name: str, paths: Paths, names: Sequence[str], options: dict[str, Any]) -> None:
+    """Run a stage. Raises SpecError where code of its operators changes what judges them."""
     require_unchanged = _nothing_to_judge if name in _ONLY_WRITE else judging_code.begin(paths.root, names)
     with work_folder.inside(paths.root):
         try:

@@ -156,7 +156,8 @@ def do_inspect(source, target):
     import resource, signal, onnx
     mask = os.umask(0)
     os.umask(mask)
-    found = [sorted(os.environ.items()), os.getcwd(), mask, os.nice(0), sys.path, signal.getsignal(signal.SIGUSR1)]
+    variables = sorted((name, value) for name, value in os.environ.items() if name != "OPMATRIX_WORK")
+    found = [variables, os.getcwd(), mask, os.nice(0), sys.path, signal.getsignal(signal.SIGUSR1)]
     found += [onnx.defs.has("Polluted", "polluted"), hasattr(onnx, "polluted")]
     found += [resource.getrlimit(resource.RLIMIT_NOFILE)]
     Path(target).write_text(repr(found))

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NoReturn
 
 from opmatrix.errors import UsageError, missing
 from opmatrix.project.paths import MAIN_PYTHON, PACKAGE, Paths
@@ -34,6 +34,12 @@ def in_environment(paths: Paths, arguments: Sequence[str], *, factor: Factor, ve
     sys.stdout.flush()
     python = str(paths.python(name))
     os.execve(python, [python, "-m", "opmatrix", *arguments], {**os.environ, **python_path(paths, name)})
+
+
+def again(arguments: Sequence[str]) -> NoReturn:
+    """Start a stage's command in place of this process."""
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, "-m", "opmatrix", *arguments])
 
 
 def _running(factor: Factor) -> str:
