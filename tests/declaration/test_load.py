@@ -134,6 +134,7 @@ def test_the_unchanged_declaration_is_read(tmp_path: Path) -> None:
         ('name="bias", type="T"', 'name="len", type="T"', ["'len': means something else in generated code"]),
         ('name="bias", type="T"', 'name="T", type="T"', ["'T': means something else in generated code"]),
         ('op_type="mygroupnorm"', 'op_type="Constant"', ["onnx.op_type: found 'Constant', of which ONNX Runtime makes no custom op in any domain"]),
+        ('op_type="mygroupnorm"', 'op_type="Shape"', ["onnx.op_type: found 'Shape', whose nodes ONNX Runtime replaces by the shape of their input"]),
         ('op_type="mygroupnorm"', 'op_type="mygroupnorm", since_version=2', ["onnx.since_version: found 2, not supported yet, allowed: 1"]),
         ('name="mynamespace::custom_group_norm"', 'name="mynamespace::while"', ["torch: the schema that follows from the declaration: the schema cannot be read:"]),
         ('dims=("C",), doc="one factor', 'same_as="xx", doc="one factor', ["inputs[2].same_as: found 'xx', allowed: x, num_groups; did you mean 'x'?"]),

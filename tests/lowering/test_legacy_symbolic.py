@@ -87,3 +87,35 @@ def test_a_node_with_the_name_of_its_torch_operator() -> None:
         (node,) = onnx.load_model_from_string(file.getvalue()).graph.node
         assert (node.domain, node.op_type) == ("same_name", "twice")
         assert _registry().get_function_group("same_name::twice") is None
+
+
+def test_an_operator_whose_name_ends_with_an_underscore_beside_the_one_without() -> None:
+    """torch asks for the symbolic function of f for both."""
+    import torch
+
+    from opmatrix.export.exporter_warnings import collected
+    from opmatrix.lowering.call_lowering import Lowered
+    from opmatrix.lowering.legacy_symbolic import _registry, registered
+
+    library = torch.library.Library("pair", "DEF")
+    output = Output(name="y", type="float32", shape=SameAs(input="x"))
+    lowered = []
+    for name, op_type in (("f", "Without"), ("f_", "With")):
+        library.define(f"{name}(Tensor x) -> Tensor")
+        library.impl(name, lambda x: x + x, "CPU")
+        own = OpSpec(
+            name=op_type.lower(), summary="", torch=TorchOp(name=f"pair::{name}"),
+            onnx=OnnxOp(domain="pair", op_type=op_type), inputs=INPUTS[:1], outputs=(output,), tolerances={},
+        )  # fmt: skip
+        node = f"pair::{op_type}"
+        lowered.append(Lowered(spec=own, lowering="custom", function=lambda g, x, node=node: g.op(node, x)))
+
+    class Both(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> Any:
+            return torch.ops.pair.f(torch.ops.pair.f_(x))
+
+    file, domain = io.BytesIO(), {"pair": 1}
+    with collected(), registered(lowered[0], 17, domain, ["pair::f"]), registered(lowered[1], 17, domain, ["pair::f_"]):
+        torch.onnx.export(Both(), (torch.ones(2),), file, opset_version=17, custom_opsets=domain, dynamo=False)  # type: ignore[arg-type]  # a file object
+    assert [node.op_type for node in onnx.load_model_from_string(file.getvalue()).graph.node] == ["With", "Without"]
+    assert _registry().get_function_group("pair::f") is None

@@ -82,6 +82,8 @@ KINDS = [
     "my::strings(Tensor create_kernel_v2, float errno=1e-46, str run='%s') -> Tensor",
     "my::math(Tensor std, int double, bool context=True) -> (Tensor, Tensor)",
     "my::text(Tensor(a!) stack, Scalar TensorView=2) -> Tensor(a!)",
+    "my::stream_(Tensor x, Tensor y) -> Tensor",  # which torch takes for the in-place one of my::stream
+    "my::shape(Tensor x) -> Tensor",
 ]
 
 

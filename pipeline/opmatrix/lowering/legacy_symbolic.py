@@ -102,8 +102,11 @@ def registered(lowered: Lowered, opset: int, versions: Mapping[str, int], names:
     """Register a lowering as the symbolic function of the torch operators `names` for one export.
 
     Raises ExportError if one is registered for this opset already: torch calls only the last of two. Overloads of one
-    operator share theirs.
+    operator share theirs, and so do `my::f` and `my::f_`.
     """
+    own = f"{lowered.spec.onnx.domain}::{lowered.spec.onnx.op_type}"
+    is_function = own in names
+    names = [*map(_asked, names)]
     before = _own(names[0], opset)
     others = before.overloads if before else ()
     shares = bool(others) and torch_qualified(lowered.spec) not in [torch_qualified(one.spec) for one, _ in others]
@@ -115,9 +118,8 @@ def registered(lowered: Lowered, opset: int, versions: Mapping[str, int], names:
                 "export"
             )
     register(lowered, opset, versions, names, others)
-    own = f"{lowered.spec.onnx.domain}::{lowered.spec.onnx.op_type}"
     try:
-        with _taken_for_a_function(own, versions.get(lowered.spec.onnx.domain, 1)) if own in names else nullcontext():
+        with _taken_for_a_function(own, versions.get(lowered.spec.onnx.domain, 1)) if is_function else nullcontext():
             yield
     finally:
         if before and shares:
@@ -128,6 +130,12 @@ def registered(lowered: Lowered, opset: int, versions: Mapping[str, int], names:
             # With the empty group that torch keeps, the next export fails with "min() arg is an empty sequence".
             if (group := _registry().get_function_group(name)) is not None and not len(group._functions):
                 _registry()._registry.pop(name, None)
+
+
+def _asked(name: str) -> str:
+    """Return the name whose symbolic function torch asks for: it takes an operator that ends with an underscore for the
+    in-place one of another (`_run_symbolic_function`)."""
+    return name.removesuffix("_")
 
 
 @contextmanager
@@ -188,7 +196,9 @@ def register(
 
 def _call_overload(overloads: Sequence[tuple[Lowered, Any]], context: Any, *values: Any) -> Any:
     """Call the symbolic function of the only overload that takes the arguments: a node does not name its overload."""
-    fitting = [one for one in overloads if _may_take(one[0], values)]
+    called = context.original_node.kind()
+    named = [one for one in overloads if torch_qualified(one[0].spec).partition(".")[0] == called]
+    fitting = [one for one in named or overloads if _may_take(one[0], values)]
     if len(fitting) != 1:
         names = ", ".join(lowered.spec.name for lowered, _ in fitting or overloads)
         raise ExportError(

@@ -9,7 +9,7 @@ from dataclasses import replace
 from opmatrix.declaration import torch_schema_parser
 from opmatrix.declaration.torch_schema_parser import Parameter, Schema, Value
 from opmatrix.declaration.torch_signature import FIXED, is_composed, is_fixed, is_written, seeds, torch_schema
-from opmatrix.declaration.validation.operator import INPUTS_OF_ONNX, TAKEN
+from opmatrix.declaration.validation.operator import INPUTS_OF_ONNX, OF_ORT, TAKEN
 from opmatrix.declaration.variadic_outputs import variadic_output
 from opmatrix.errors import UsageError
 from opmatrix.scaffold import free_names
@@ -47,7 +47,7 @@ def from_schema(text: str, *, domain: str, name: str = "", op_type: str = "") ->
     name = used.for_operator(name, schema.name)
     used = replace(used, words=used.words | {name})
     tensors = sum(a.type.name == "Tensor" for a in schema.arguments)
-    taken = tensors < INPUTS_OF_ONNX.get(op_type_of(name), 0) or op_type_of(name) == "Constant"
+    taken = tensors < INPUTS_OF_ONNX.get(op_type_of(name), 0) or op_type_of(name) in OF_ORT
     onnx = OnnxOp(domain=domain, op_type=op_type or op_type_of(name) + "Op" * taken)
     spec = _spec(schema, name, onnx, used)
     if unpassable := [*_unpassable(schema, spec, used)]:

@@ -79,6 +79,12 @@ INPUTS_OF_ONNX: Mapping[str, int] = {
     "Where": 3,
 }  # fmt: skip
 
+# Op types that no custom op can have, whatever its domain (1.16 to 1.32).
+OF_ORT: Mapping[str, str] = {
+    "Constant": "of which ONNX Runtime makes no custom op in any domain",
+    "Shape": "whose nodes ONNX Runtime replaces by the shape of their input where it is known, in any domain",
+}
+
 # Dtypes of a tensor attribute.
 TENSOR_DTYPES: tuple[DType, ...] = (
     "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool",
@@ -207,9 +213,8 @@ def _frameworks(spec: OpSpec) -> Iterator[Mistake]:
     if fewest < (wanted := INPUTS_OF_ONNX.get(onnx.op_type, 0)):
         yield Mistake("onnx.op_type", f"found {onnx.op_type!r} with {many(fewest, 'input')}: ONNX Runtime takes such a "
                       f"node for ONNX's own, which has {wanted}, and ends the process; choose another one")  # fmt: skip
-    if onnx.op_type == "Constant":
-        yield Mistake("onnx.op_type", "found 'Constant', of which ONNX Runtime makes no custom op in any domain; "
-                      "choose another one")  # fmt: skip
+    if why := OF_ORT.get(onnx.op_type):
+        yield Mistake("onnx.op_type", f"found {onnx.op_type!r}, {why}; choose another one")
     if not onnx.versions or min(onnx.versions, default=0) < max(onnx.since_version, 1):
         yield Mistake("onnx.versions", f"found {onnx.versions}, allowed: from since_version={onnx.since_version} on")
     if spec.runtime == "contrib" and spec.torch and not (spec.torch.overrides or spec.torch.python):
