@@ -111,11 +111,15 @@ ROWS: dict[str, tuple[Callable[[RealProject], object], str]] = {
 def test_steps_that_run_after_a_change(real: RealProject, change: str) -> None:
     assert real.run().returncode == 0
     edit, expected = ROWS[change]
+    drawn = real.root / "build/draw/group_norm/drawn.cases"
+    before = drawn.read_bytes()
     edit(real)
     said = real.would_run()
     done = real.run()
     assert done.returncode == 0, done.stdout + done.stderr
-    assert real.ran(done) == expand(expected)
+    # Drawn again on a busy machine, fewer or more of the large inputs are computed in the time that they have.
+    of_others = {"report"} if drawn.read_bytes() != before else set()
+    assert real.ran(done) | of_others == expand(expected) | of_others
     assert said <= expand(expected)
 
 
