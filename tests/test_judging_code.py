@@ -199,8 +199,11 @@ def test_code_that_would_run_while_others_judge(
 
 @pytest.mark.parametrize("file", ["spec", "cases"])
 def test_a_change_of_what_reports(file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process reports then, so that the report has the other operators."""
     lines = "import opmatrix.verdict as v\nv.read = lambda path: None"
+    monkeypatch.setattr(cli.reexec, "again", lambda arguments: print("again:", *arguments))
     found = printed(tmp_path, monkeypatch, "report", **{file: lines})
+    assert "again: report" in found and "--checked" not in found
     assert f"ops/twice/{file}.py:4: replaces opmatrix.verdict.read{REMEDY}" in found, found
     assert not (tmp_path / "build/report").exists()
 
