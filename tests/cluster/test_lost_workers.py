@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -77,7 +78,8 @@ def test_a_worker_with_a_full_disk_loses_nothing(tmp_path: Path, shop: Shop) -> 
         process = shop.popen("--on", found.address, **shop.caching())
         out, _ = process.communicate()
         assert process.returncode == 0, out
-        assert "the worker small refused" in out and "data:b: its disk is full" in out
+        # data:b fills the disk, and a step beside it may be the first to say so
+        assert re.search(r"^the worker small refused \d steps?: \S+: (its disk is full|cannot write)", out, re.M), out
         assert (shop.root / "build/b.npz").stat().st_size == 4 << 20
         found.start("large")
         shutil.rmtree(shop.root / "build")

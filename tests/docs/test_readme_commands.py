@@ -53,7 +53,7 @@ def run(project: Project, without: Iterable[str] = ()) -> None:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    return Project.copy(tmp_path, seconds=300)
+    return Project.copy(tmp_path)
 
 
 @pytest.mark.timeout(1200)

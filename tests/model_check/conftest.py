@@ -14,7 +14,7 @@ OPERATORS = ("group_norm", "inverse", "custom_op_one", "custom_op_two")
 @pytest.fixture(scope="package")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """Return a project in which everything that a model needs is built."""
-    made = Project.copy(tmp_path_factory.mktemp("check"), operators=OPERATORS, seconds=300)
+    made = Project.copy(tmp_path_factory.mktemp("check"), operators=OPERATORS)
     done = made.doit("codegen", "compile")
     assert done.returncode == 0, done.stdout + done.stderr
     return made

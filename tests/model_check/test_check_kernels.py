@@ -109,7 +109,7 @@ def test_a_kernel_that_ends_the_process_with_0_is_a_finding(kernel: Project) -> 
     "kernel", [("custom_op_two", ROUNDED, BEFORE.format("while (i == 3) sched_yield()"))], indirect=True
 )
 def test_a_hang_is_a_finding(kernel: Project) -> None:
-    with edited(kernel.root / "pyproject.toml", "seconds = 300", "seconds = 15"):
+    with edited(kernel.root / "pyproject.toml", "seconds = 3600", "seconds = 15"):
         code, text = checked(kernel, model(*CHAIN))
     assert code == 1
     assert wrong(text) == ["runs"]

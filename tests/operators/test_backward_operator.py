@@ -64,7 +64,7 @@ for shifted in (True, False):
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    made = Project.copy(tmp_path_factory.mktemp("backward"), operators=(), seconds=300)
+    made = Project.copy(tmp_path_factory.mktemp("backward"), operators=())
     for part in ("ops", "native"):
         shutil.copytree(ROOT / "tests/projects/backward" / part, made.root / part, dirs_exist_ok=True)
     done = made.doit(*ONLY)

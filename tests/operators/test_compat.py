@@ -21,7 +21,7 @@ WORKS = ("torch.compile", "AOTInductor", "torch.vmap", "torch.autocast")
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """The group norm with the seeds' features only, verified at one opset."""
-    made = Project.copy(tmp_path_factory.mktemp("compat"), operators=(), seconds=300)
+    made = Project.copy(tmp_path_factory.mktemp("compat"), operators=())
     for folder in OPERATOR:
         shutil.copytree(ROOT / "tests/projects/minimal" / folder, made.root / folder)
     done = made.doit("opsets=18")

@@ -19,7 +19,7 @@ FAULTS = {
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    made = Project.copy(tmp_path_factory.mktemp("computed"), operators=(), seconds=300)
+    made = Project.copy(tmp_path_factory.mktemp("computed"), operators=())
     for name in FAULTS:
         for room in ("ops", "native"):
             shutil.copytree(ROOT / f"tests/projects/computed/{room}/{name}", made.root / room / name)

@@ -18,7 +18,7 @@ OPERATORS = with_levels(ROOT)
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """Return a project with the operators, compiled for all levels."""
-    made = Project.copy(tmp_path_factory.mktemp("levels"), operators=OPERATORS, seconds=300)
+    made = Project.copy(tmp_path_factory.mktemp("levels"), operators=OPERATORS)
     for name in OPERATORS:
         shutil.copy(ROOT / "ops" / name / "spec.py", made.root / "ops" / name)
     done = made.doit("-n", "2", "compile", "draw-inputs")

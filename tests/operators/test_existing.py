@@ -30,7 +30,7 @@ OPSETS = "opsets=18"
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """A project in which everything is built and verified; a test that edits it restores it."""
-    project = Project.copy(tmp_path_factory.mktemp("existing"), operators=(), seconds=300)
+    project = Project.copy(tmp_path_factory.mktemp("existing"), operators=())
     project.bring(*NAMES)
     done = project.doit("-n", "2", OPSETS)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -27,7 +27,7 @@ OPERATORS = sorted(path.name for path in (FOUR_BITS / "ops").iterdir())
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """The project, in which `doit` has run."""
-    made = Project.copy(tmp_path_factory.mktemp("four_bits"), operators=(), seconds=300)
+    made = Project.copy(tmp_path_factory.mktemp("four_bits"), operators=())
     shutil.copytree(FOUR_BITS, made.root, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
     done = made.doit("opsets=9,18,21")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -32,7 +32,7 @@ OPERATORS = ("dropout", "jitter", "numbers")
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    made = Project.copy(tmp_path_factory.mktemp("seeds"), operators=(), seconds=300)
+    made = Project.copy(tmp_path_factory.mktemp("seeds"), operators=())
     ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / "tests/projects/seeds", made.root, dirs_exist_ok=True, ignore=ignored)
     done = made.doit("opsets=18")

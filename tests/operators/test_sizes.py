@@ -325,7 +325,7 @@ def compiled(layout: Paths) -> None:
 
 def test_the_search_finds_a_kernel_that_takes_one_shape_for_another(tmp_path: Path) -> None:
     """Its declaration ties nothing, so that the shapes of both inputs are drawn apart."""
-    made = Project.copy(tmp_path, operators=(), seconds=300)
+    made = Project.copy(tmp_path, operators=())
     layout = made.layout
     for path, text in PRODUCT.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)

@@ -22,7 +22,7 @@ MODELS = (*MODELS, SMALL)
 
 @pytest.mark.deep
 def test_a_dtype_that_one_exporter_does_not_write(tmp_path: Path) -> None:
-    project = Project.copy(tmp_path, operators=(), seconds=300)
+    project = Project.copy(tmp_path, operators=())
     done = project.doit("new", "--schema", "my::same(Tensor x) -> Tensor", "--domain", "my.domain")
     assert done.returncode == 0, done.stdout + done.stderr
     spec, cases = (project.root / f"ops/same/{name}.py" for name in ("spec", "cases"))

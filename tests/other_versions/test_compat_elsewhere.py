@@ -17,7 +17,7 @@ pytestmark = [
 
 def test_each_torch_has_its_own_result(tmp_path: Path, needs: Needs) -> None:
     needs("torch1.13", "torch2.6", "torch2.15")
-    project = Project.copy(tmp_path, operators=("dual_residual",), seconds=300)
+    project = Project.copy(tmp_path, operators=("dual_residual",))
     (tmp_path / ".venv-matrix").symlink_to(ROOT / ".venv-matrix")
     project.replace("ops/dual_residual/spec.py", 'name="cst::dual_residual"', 'name="cst::dual_residual", batch="..."')
     done = project.doit("compat", "dual_residual", "torch=1.13,2.6,2.15")

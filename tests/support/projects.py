@@ -69,7 +69,7 @@ class Project:
 
     @classmethod
     def copy(
-        cls, folder: Path, *, operators: Sequence[str] = ("group_norm",), seconds: int = 300, megabytes: int = 8000
+        cls, folder: Path, *, operators: Sequence[str] = ("group_norm",), seconds: int = 3600, megabytes: int = 8000
     ) -> Project:
         """Copy the handwritten files of some operators; `seconds` and `megabytes` are the limits of a step."""
         for part in (
@@ -89,7 +89,7 @@ class Project:
     @classmethod
     def of(cls, name: str, folder: Path) -> Project:
         """Copy the project tests/projects/`name`."""
-        made = cls.copy(folder, operators=(), seconds=300)
+        made = cls.copy(folder, operators=())
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / "tests/projects" / name, folder, ignore=ignored, dirs_exist_ok=True)
         return made

@@ -39,7 +39,7 @@ VENDORED = "my_ops/_opmatrix/wheel_runtime/"
 @pytest.fixture(scope="module")
 def verified(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """The smallest project, with its wheel. It has one exporter; tests/test_installed.py ships with both."""
-    made = Project.copy(tmp_path_factory.mktemp("verified"), operators=(), seconds=300)
+    made = Project.copy(tmp_path_factory.mktemp("verified"), operators=())
     shutil.copytree(
         ROOT / "tests/projects/minimal", made.root, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__")
     )
