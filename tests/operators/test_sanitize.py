@@ -26,9 +26,7 @@ OPERATORS = [
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """A project with all operators, sanitized."""
-    project = Project.copy(
-        tmp_path_factory.mktemp("sanitized"), operators=operator_names(Project(ROOT).layout)
-    )
+    project = Project.copy(tmp_path_factory.mktemp("sanitized"), operators=operator_names(Project(ROOT).layout))
     done = project.doit("-n", "2", "opsets=18", "sanitize")
     assert done.returncode == 0, done.stdout + done.stderr
     return project
