@@ -78,7 +78,7 @@ def test_a_worker_with_a_full_disk_loses_nothing(tmp_path: Path, shop: Shop) -> 
         process = shop.popen("--on", found.address, **shop.caching())
         out, _ = process.communicate()
         assert process.returncode == 0, out
-        # data:b fills the disk, and a step beside it may be the first to say so
+        # data:b fills the disk, and a step beside it may be the first that is refused
         assert re.search(r"^the worker small refused \d steps?: \S+: (its disk is full|cannot write)", out, re.M), out
         assert (shop.root / "build/b.npz").stat().st_size == 4 << 20
         found.start("large")

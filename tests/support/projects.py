@@ -68,10 +68,8 @@ class Project:
         return Paths(self.root)
 
     @classmethod
-    def copy(
-        cls, folder: Path, *, operators: Sequence[str] = ("group_norm",), seconds: int = 3600, megabytes: int = 8000
-    ) -> Project:
-        """Copy the handwritten files of some operators; `seconds` and `megabytes` are the limits of a step."""
+    def copy(cls, folder: Path, *, operators: Sequence[str] = ("group_norm",), megabytes: int = 8000) -> Project:
+        """Copy the handwritten files of some operators. A step may take `megabytes`, and an hour on a busy machine."""
         for part in (
             "native/include",
             "native/binding",
@@ -82,7 +80,7 @@ class Project:
         compiled_once(folder)
         shutil.copy(ROOT / "dodo.py", folder / "dodo.py")
         settings = (ROOT / "pyproject.toml").read_text()
-        limits = f"\n[tool.opmatrix.limits]\nseconds = {seconds}\nmegabytes = {megabytes}\n"
+        limits = f"\n[tool.opmatrix.limits]\nseconds = 3600\nmegabytes = {megabytes}\n"
         (folder / "pyproject.toml").write_text(settings + limits)
         return cls(folder)
 
