@@ -29,6 +29,7 @@ namespace opmatrix::group_norm {
 using Doubles = simd::Vec<double>;
 inline constexpr int kLanes = simd::kLanes<double>;
 inline constexpr int kFloats = simd::kLanes<float>;
+inline constexpr int kLine = 64;  // bytes of a line of the cache
 
 struct Sums {
   double sum;
@@ -42,29 +43,45 @@ struct Moments {
 };
 
 /// Returns the sums of d and of d * d, where d is x[i] * unit - shift; x[i] where T has two bytes, as a double holds
-/// the square of that exactly.
+/// the square of that exactly. Of four bytes, unit is 1. Meanwhile the cache fetches what lies `ahead` bytes after each
+/// element.
 template <typename T>
-Sums sums(const T* x, std::int64_t count, double unit, double shift) {
+Sums sums(const T* x, std::int64_t count, double unit, double shift, std::int64_t ahead) {
   const auto of = [&](auto number) __attribute__((always_inline)) {
     if constexpr (sizeof(T) == 2) {
       return number;
+    } else if constexpr (sizeof(T) == 4) {
+      return number - shift;
     } else {
       return number * unit - shift;
     }
   };
   Doubles sums[4] = {};  // independent of each other, to hide the latency of an addition
   Doubles squares[4] = {};
-  const auto add = [&](const T* from, int chain) __attribute__((always_inline)) {
+  const auto add = [&](const auto* from, int chain) __attribute__((always_inline)) {
     const Doubles d = of(simd::load<double>(from));
     sums[chain] += d;
     squares[chain] += d * d;
   };
+  const auto add_four = [&](const auto* from) __attribute__((always_inline)) {
+    add(from, 0);
+    add(from + kLanes, 1);
+    add(from + 2 * kLanes, 2);
+    add(from + 3 * kLanes, 3);
+  };
+  constexpr std::int64_t kStep = 4 * kLanes;
   std::int64_t i = 0;
-  for (; i + 4 * kLanes <= count; i += 4 * kLanes) {
-    add(x + i, 0);
-    add(x + i + kLanes, 1);
-    add(x + i + 2 * kLanes, 2);
-    add(x + i + 3 * kLanes, 3);
+  for (; i + kStep <= count; i += kStep) {
+    const auto* next = reinterpret_cast<const char*>(x + i) + ahead;
+    for (std::size_t line = 0; line < kStep * sizeof(T); line += kLine) __builtin_prefetch(next + line);
+    if constexpr (sizeof(T) == 2) {
+      float some[kStep];  // converted by whole registers
+      simd::store(some, simd::load<float>(x + i));
+      simd::store(some + kFloats, simd::load<float>(x + i + kFloats));
+      add_four(some);
+    } else {
+      add_four(x + i);
+    }
   }
   for (; i + kLanes <= count; i += kLanes) add(x + i, 0);
   double sum = simd::sum((sums[0] + sums[1]) + (sums[2] + sums[3]));
@@ -79,7 +96,7 @@ Sums sums(const T* x, std::int64_t count, double unit, double shift) {
 
 /// The same in half the time. A float has 24 bits, and x[i] has 8: a sum of 8 numbers or squares is rounded only where
 /// these differ much, and then the error is small compared with their variance.
-inline Sums sums(const BFloat16* x, std::int64_t count, double unit, double shift) {
+inline Sums sums(const BFloat16* x, std::int64_t count, double unit, double shift, std::int64_t ahead) {
   constexpr std::int64_t kStep = 8 * kFloats;
   Doubles sum{};
   Doubles square{};
@@ -97,28 +114,29 @@ inline Sums sums(const BFloat16* x, std::int64_t count, double unit, double shif
     sum += simd::load<double>(parts) + simd::load<double>(parts + kLanes);
     square += simd::load<double>(parts + kFloats) + simd::load<double>(parts + kFloats + kLanes);
   }
-  const Sums rest = sums<BFloat16>(x + i, count - i, unit, shift);
+  const Sums rest = sums<BFloat16>(x + i, count - i, unit, shift, ahead);
   const Sums all = {rest.sum + simd::sum(sum), rest.square + simd::sum(square)};
   const bool in_range = all.square > 0x1p-80 && all.square < 0x1p120;  // of the squares in float; also for NaN
-  return in_range ? all : sums<BFloat16>(x, count, unit, shift);
+  return in_range ? all : sums<BFloat16>(x, count, unit, shift, ahead);
 }
 
 /// Returns mean and biased variance of x[0 .. count) * unit, count > 0, in one pass over blocks, which are joined as in
 /// T. Chan, G. Golub, R. LeVeque, Updating Formulae and a Pairwise Algorithm for Computing Sample Variances, 1979.
+/// `ahead` is as in `sums`.
 template <typename T>
-Moments moments(const T* x, std::int64_t count, double unit) {
-  constexpr std::int64_t kBlock = 1024;
+Moments moments(const T* x, std::int64_t count, double unit, std::int64_t ahead) {
+  constexpr std::int64_t kBlock = sizeof(T) == 4 ? 4096 : 1024;  // a double has 29 bits more than a float
   double mean = sizeof(T) == 2 ? 0 : x[0] * unit;
   if constexpr (sizeof(T) == sizeof(double)) {  // has no bits to spare where x[0] is far from the others
     const std::int64_t size = count < kBlock ? count : kBlock;
-    mean += sums(x, size, unit, mean).sum * (1 / static_cast<double>(size));  // need not wait for a division
+    mean += sums(x, size, unit, mean, 0).sum * (1 / static_cast<double>(size));  // need not wait for a division
   }
   double rest = 0;
   double square = 0;
   double lost = 0;  // what rounding cut from it
   for (std::int64_t begin = 0; begin < count; begin += kBlock) {
     const std::int64_t size = count - begin < kBlock ? count - begin : kBlock;
-    const Sums block = sums(x + begin, size, unit, mean);
+    const Sums block = sums(x + begin, size, unit, mean, ahead);
     const double offset = block.sum * (1 / static_cast<double>(size));
     const double apart = offset - rest;  // of the block's mean from that of the blocks before
     const double share = static_cast<double>(size) / static_cast<double>(begin + size);
@@ -156,11 +174,19 @@ struct Line {
   }
 };
 
+/// Calls f(0), f(1), ... f(kTimes - 1), without a loop.
+template <int kTimes>
+[[gnu::always_inline]] inline void repeat(const auto& f) {
+  if constexpr (kTimes > 1) repeat<kTimes - 1>(f);
+  f(kTimes - 1);
+}
+
 /// Normalizes x[0 .. count). A vector may reach into the next channel, which is written after this one: `room` elements
-/// are left in the group. Meanwhile the cache fetches the next group, so that its moments need not wait for memory;
-/// after the last group a prefetch reads nothing. kPast: stores past the cache.
+/// are left in the group. Meanwhile the second cache fetches the next group, so that its moments need not wait for
+/// memory, and the first keeps this one; after the last group a prefetch reads nothing. kPast: stores past the cache.
 template <bool kPast, typename T>
-void normalize(const T* x, std::int64_t count, std::int64_t room, const Line<T, double>& line, T* __restrict__ y) {
+[[gnu::always_inline]] inline void normalize(const T* x, std::int64_t count, std::int64_t room,
+                                             const Line<T, double>& line, T* __restrict__ y) {
   const auto some = [&](std::int64_t i) __attribute__((always_inline)) {
     const Doubles found = line(simd::load<double>(x + i));
     if constexpr (kPast) {
@@ -169,11 +195,11 @@ void normalize(const T* x, std::int64_t count, std::int64_t room, const Line<T, 
       simd::store(y + i, found);
     }
   };
+  constexpr int kStep = kLine / static_cast<int>(sizeof(T));
   std::int64_t i = 0;
-  for (; i + 2 * kLanes <= count; i += 2 * kLanes) {
-    __builtin_prefetch(x + i + line.ahead);
-    some(i);
-    some(i + kLanes);
+  for (; i + kStep <= count; i += kStep) {
+    __builtin_prefetch(x + i + line.ahead, 0, 2);
+    repeat<kStep / kLanes>([&](int k) __attribute__((always_inline)) { some(i + k * kLanes); });
   }
   for (; i + kLanes <= count; i += kLanes) some(i);
   if (i == count) return;
@@ -242,12 +268,14 @@ void normalize_group(const T* x, std::int64_t channels, std::int64_t pixels, con
   constexpr bool kDouble = sizeof(T) == sizeof(double);
   const std::int64_t count = channels * pixels;
   double unit = 1;
-  Moments m = moments(x, count, unit);
+  // Where y is stored in the cache, its lines are there before it is written.
+  const std::int64_t ahead = kPast ? 0 : reinterpret_cast<const char*>(y) - reinterpret_cast<const char*>(x);
+  Moments m = moments(x, count, unit, ahead);
   if (kDouble && !(m.variance + epsilon > 1e-280 && m.variance < 1e280)) {  // also for NaN
     // Squares overflow or vanish; in units of another power of two they do not. epsilon no longer counts: it is 0, or
     // next to nothing.
     unit = m.variance < 1 ? 0x1p600 : 0x1p-600;
-    m = moments(x, count, unit);
+    m = moments(x, count, unit, ahead);
     epsilon = 0;
   }
   const double rate = 1 / sqrt(m.variance + epsilon);
@@ -287,12 +315,16 @@ void normalize_group(const T* x, std::int64_t channels, std::int64_t pixels, con
     const auto exact = [&](int k) __attribute__((always_inline)) {
       return Line<T, double>{unit, line.shift[k], step, line.factor[k], line.bias[k], count};
     };
-    if constexpr (sizeof(T) == 2 && kFloats >= 8) {
+    if constexpr (sizeof(T) == 2) {
       if (fits && pixels == 16) {
+        constexpr int kWide = kFloats < 8 ? kFloats : 8;
         for (int k = 0; k < kLanes && k < left; ++k) {
           const Line<T, float> rough = {1, near, 1, factors[k], biases[k], count};
           const std::int64_t begin = (c + k) * pixels;
-          normalize_some<8>(x + begin, rough, [&] { return exact(k); }, y + begin);
+          repeat<8 / kWide>([&](int n) __attribute__((always_inline)) {
+            const std::int64_t from = begin + n * 2 * kWide;
+            normalize_some<kWide>(x + from, rough, [&] { return exact(k); }, y + from);
+          });
         }
         continue;
       }
@@ -300,12 +332,15 @@ void normalize_group(const T* x, std::int64_t channels, std::int64_t pixels, con
     for (int k = 0; k < kLanes && k < left; ++k) {
       const std::int64_t begin = (c + k) * pixels;
       const auto one = [&] { return exact(k); };
-      if (pixels <= kLanes && begin + kLanes <= count) {
-        if constexpr (sizeof(T) == 2) {
-          const auto found = (simd::load<float, kLanes>(x + begin) - near) * factors[k] + biases[k];
+      if constexpr (sizeof(T) == 2) {
+        constexpr int kFew = kLanes < 4 ? 4 : kLanes;
+        if (fits && pixels <= kFew && begin + kFew <= count) {
+          const auto found = (simd::load<float, kFew>(x + begin) - near) * factors[k] + biases[k];
           simd::store(y + begin, found);
-          if (fits && simd::all(exact_enough<T>(found, simd::broadcast<float, kLanes>(biases[k])))) continue;
+          if (simd::all(exact_enough<T>(found, simd::broadcast<float, kFew>(biases[k])))) continue;
         }
+      }
+      if (pixels <= kLanes && begin + kLanes <= count) {
         simd::store(y + begin, one()(simd::load<double>(x + begin)));
         continue;
       }
@@ -341,7 +376,7 @@ template <typename T>
 void group_norm(TensorView<const T> x, TensorView<const float> num_groups, TensorView<const T> scale,
                 TensorView<const T> bias, float epsilon, TensorView<T> y) {
   constexpr std::int64_t kElementsPerThread = 8192;  // for fewer, a thread costs more than it brings
-  constexpr std::int64_t kLarge = 1 << 23;           // bytes of y, more than the cache keeps until they are read
+  constexpr std::int64_t kLarge = 1 << 25;           // bytes of y, as many as the cache keeps until they are read
   const std::int64_t groups = checked_groups(num_groups.data[0], x.size(1));
   const std::int64_t channels = x.size(1) / groups;  // of one group
   const std::int64_t pixels = numel(x.sizes, 2);
@@ -351,7 +386,7 @@ void group_norm(TensorView<const T> x, TensorView<const float> num_groups, Tenso
   const auto bytes = static_cast<std::int64_t>(sizeof(T));
   const bool aligned =
       pixels * bytes % simd::kBytes == 0 && reinterpret_cast<std::uintptr_t>(y.data) % simd::kBytes == 0;
-  const bool past = sizeof(T) > 2 && aligned && x.numel() * bytes >= kLarge;
+  const bool past = sizeof(T) > 2 && aligned && x.numel() * bytes > kLarge;
   const auto normalize_groups = [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t group = begin; group < end; ++group) {
       const std::int64_t c = group % groups * channels;
