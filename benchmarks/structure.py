@@ -1,12 +1,13 @@
-"""The size and the shape of the package: lines, modules, rooms, the imports between rooms and their cycles.
+"""The size and the shape of the project: lines, modules, functions, rooms, their imports, and the circles of them.
 
     ./run python benchmarks/structure.py                    the working tree
-    ./run python benchmarks/structure.py d912c67 HEAD       revisions, then the working tree
+    ./run python benchmarks/structure.py 71b51ad8 HEAD      revisions, then the working tree
 
-git reads the revisions without a checkout. `code` is what pygount 3.2 counts (benchmarks/lines.py): no blank lines,
-comments, docstrings or lines with only brackets. A room is a folder or a module at the top of the package; an arrow
-means that one room imports another, anywhere in a file; a cycle is a group of rooms that import each other, directly or
-indirectly.
+git reads the revisions without a checkout. Lines are those of files that git has, blank ones and comments included. The
+core is the Python below pipeline/ without its folder `addons`; tests are the Python below tests/, and other sources and
+tables there. Vendored files and the generated pages of docs/reference are not counted. A room is a folder or a module
+at the top of the package, or an addon; an arrow means that one room imports another, anywhere in a file; a circle is a
+group of rooms, or of files, that import each other, directly or indirectly.
 """
 
 from __future__ import annotations
@@ -17,83 +18,128 @@ import io
 import statistics
 import subprocess
 import sys
-import tokenize
-from collections.abc import Iterator, Mapping, Sequence
+import tarfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from functools import cached_property
+from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from docs.site.imports import Arrow, Package, cycles  # noqa: E402  # docs/ is importable from the root alone
+from docs.site.imports import ADDONS, FOLDER, Package, cycles  # noqa: E402  # docs/ is importable from the root alone
 
-_LAYOUT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
-_WHITE = {"(", ")", "[", "]", "{", "}", ",", ":", ";", "pass"}  # pygount ignores a line of these only
+TEMPLATES = (".j2", ".html", ".css")
+DATA = (".toml", ".yaml", ".yml", ".json", ".txt", ".c", ".cc", ".h", ".cu")  # of tests
 
 
 @dataclass(frozen=True, kw_only=True)
 class Structure:
-    """What the command prints of one tree."""
+    """What is counted of one tree: the text of its files, by path."""
 
-    lines: int
-    code: int
-    modules: int
-    median: float
-    rooms: Sequence[str]
-    loose: int
-    arrows: Mapping[Arrow, Sequence[str]]
-    cycles: Sequence[Sequence[str]]
+    files: Mapping[str, str]
 
-    @classmethod
-    def of(cls, package: Package) -> Structure:
-        lengths = [text.count("\n") for text in package.modules.values()]
-        arrows = package.arrows()
-        return cls(
-            lines=sum(lengths),
-            code=sum(map(code_lines, package.modules.values())),
-            modules=len(lengths),
-            median=statistics.median(lengths),
-            rooms=sorted(package.rooms),
-            loose=len(package.loose()),
-            arrows=arrows,
-            cycles=cycles(arrows.keys()),
-        )
+    @cached_property
+    def package(self) -> Package:
+        return Package.of(self.python(FOLDER))
 
-    def row(self) -> dict[str, str]:
+    def python(self, folder: str) -> dict[str, str]:
         return {
-            "lines of Python": f"{self.lines:,}",
-            "lines of code": f"{self.code:,}",
-            "modules": f"{self.modules}",
-            "median lines of a module": f"{self.median:g}",
-            "rooms": f"{len(self.rooms)}",
-            "of them loose modules": f"{self.loose}",
-            "arrows between rooms": f"{len(self.arrows)}",
-            "cycles between rooms": f"{len(self.cycles)}",
-            "rooms in cycles": f"{sum(map(len, self.cycles))}",
+            path: text for path, text in self.files.items() if path.startswith(f"{folder}/") and path.endswith(".py")
         }
 
+    def lines(self, folder: str, *endings: str, without: str = "/ /") -> int:
+        """Return the lines of files below a folder with one of these endings, but for those below `without`."""
+        paths = (path for path in self.files if path.startswith(f"{folder}/") and path.endswith(endings))
+        return sum(self.files[path].count("\n") for path in paths if without not in path)
 
-def code_lines(text: str) -> int:
-    """Return the number of lines of code in a Python file."""
-    docstrings = set(_docstring_lines(ast.parse(text)))
-    found: set[int] = set()
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type not in _LAYOUT and token.string not in _WHITE:
-            found.update(range(token.start[0], token.end[0] + 1))
-    return len(found - docstrings)
+    def row(self) -> dict[str, str]:
+        package = self.package
+        texts = package.modules.values()
+        lengths = [text.count("\n") for text in texts]
+        trees = [ast.parse(text) for text in texts]
+        functions = [length(node) for tree in trees for node in functions_of(tree)]
+        imports = sum(length(node) for tree in trees for node in ast.walk(tree) if is_import(node))
+        arrows = package.arrows()
+        pages = [path for path in self.files if path.startswith("docs/") and path.endswith(".md")]
+        test_functions = [
+            node for text in self.python("tests").values() for node in functions_of(ast.parse(text))
+            if node.name.startswith("test_")
+        ]  # fmt: skip
+        return {
+            "core, lines": f"{self.lines(FOLDER, '.py', without=f'/{ADDONS}/'):,}",
+            "addons, lines": f"{self.lines(f'{FOLDER}/opmatrix/{ADDONS}', '.py'):,}",
+            "templates, lines": f"{self.lines(FOLDER, *TEMPLATES):,}",
+            "js, lines": f"{self.lines(FOLDER, '.js'):,}",
+            "tests, lines of Python": f"{self.lines('tests', '.py'):,}",
+            "tests, lines of other files": f"{self.lines('tests', *DATA):,}",
+            "test functions": f"{len(test_functions):,}",
+            "pages, lines": f"{sum(self.files[path].count(chr(10)) for path in pages):,}",
+            "pages": f"{len(pages)}",
+            "modules": f"{len(lengths)}",
+            "median lines of a module": f"{statistics.median(lengths):g}",
+            "functions": f"{len(functions):,}",
+            "median lines of a function": f"{statistics.median(functions or [0]):g}",
+            "functions in 1,000 lines": f"{1000 * len(functions) / sum(lengths):.0f}",
+            "imports, share of lines": f"{imports / sum(lengths):.1%}",
+            "rooms": f"{len([room for room in package.rooms if not room.startswith(ADDONS)])}",
+            "of them loose modules": f"{len(package.loose())}",
+            "arrows between rooms": f"{len(arrows)}",
+            "circles of rooms": f"{len(cycles(arrows))}",
+            "circles of files": f"{len(cycles(package.module_arrows()))}",
+        }
+
+    def circles(self) -> Iterator[str]:
+        """Yield the circles, and the imports that go both ways of those between rooms."""
+        arrows = self.package.arrows()
+        for group in cycles(arrows):
+            yield f"a circle of rooms: {', '.join(group)}"
+            for (importing, imported), lines in arrows.items():
+                if (imported, importing) in arrows and {importing, imported} <= {*group}:
+                    yield f"  {importing} -> {imported}: {lines[0]}"
+        for group in cycles(self.package.module_arrows()):
+            yield f"a circle of files: {', '.join(group)}"
 
 
-def _docstring_lines(tree: ast.Module) -> Iterator[int]:
-    """Yield the lines of docstrings. pygount counts a string below a field as code."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
-            yield from range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1)
+def functions_of(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
-def table(found: Mapping[str, Structure]) -> Iterator[str]:
+def is_import(node: ast.AST) -> bool:
+    return isinstance(node, ast.Import | ast.ImportFrom)
+
+
+def length(node: ast.AST) -> int:
+    """Return the lines of a statement, without its decorators."""
+    assert isinstance(node, ast.stmt)
+    return (node.end_lineno or node.lineno) - node.lineno + 1
+
+
+def at_revision(revision: str) -> dict[str, str]:
+    """Return the files of a git revision. Raises subprocess.CalledProcessError for an unknown one."""
+    command = ["git", "-C", str(ROOT), "archive", "--format=tar", revision]
+    packed = subprocess.run(command, capture_output=True, check=True).stdout
+    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+        members = [member for member in archive if member.isfile() and is_counted(member.name)]
+        return {m.name: file.read().decode() for m in members if (file := archive.extractfile(m))}
+
+
+def in_working_tree() -> dict[str, str]:
+    """Return the files of the working tree that git has or would add."""
+    command = ["git", "-C", str(ROOT), "ls-files", "-co", "--exclude-standard"]
+    names = subprocess.run(command, capture_output=True, check=True, text=True).stdout.splitlines()
+    return {n: (ROOT / n).read_text(encoding="utf-8") for n in names if is_counted(n) and (ROOT / n).is_file()}
+
+
+def is_counted(path: str) -> bool:
+    if not path.endswith((".py", ".md", ".js", *TEMPLATES, *DATA)) or path.startswith("docs/reference/"):
+        return False
+    parts = PurePosixPath(path).parts
+    return parts[0] in (FOLDER, "tests", "docs") and "vendored" not in parts
+
+
+def table(rows: Mapping[str, Mapping[str, str]], labels: Sequence[str]) -> Iterator[str]:
     """Yield the lines of the table, one column for each tree."""
-    rows = {name: one.row() for name, one in found.items()}
-    labels = list(next(iter(rows.values())))
     left = max(map(len, labels))
     widths = {name: max(len(name), *map(len, row.values())) for name, row in rows.items()}
     yield " " * left + "".join(f"  {name:>{widths[name]}}" for name in rows)
@@ -101,23 +147,24 @@ def table(found: Mapping[str, Structure]) -> Iterator[str]:
         yield f"{label:<{left}}" + "".join(f"  {row[label]:>{widths[name]}}" for name, row in rows.items())
 
 
+def structures(revisions: Iterable[str]) -> Iterator[tuple[str, Structure]]:
+    for revision in revisions:
+        try:
+            yield revision, Structure(files=at_revision(revision))
+        except subprocess.CalledProcessError as error:
+            sys.exit(f"structure.py: {revision}: {error.stderr.decode().strip()}")
+    yield "working tree", Structure(files=in_working_tree())
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("revisions", nargs="*", metavar="REV", help="a git revision")
-    found: dict[str, Structure] = {}
-    for revision in parser.parse_args().revisions:
-        try:
-            found[revision] = Structure.of(Package.at_revision(ROOT, revision))
-        except subprocess.CalledProcessError as error:
-            sys.exit(f"structure.py: {revision}: {error.stderr.decode().strip()}")
-    found["working tree"] = Structure.of(Package.in_folder(ROOT))
-    print(*table(found), sep="\n")
-    for name, structure in found.items():
-        for cycle in structure.cycles:
-            print(f"\na cycle in {name}: {', '.join(cycle)}")
-            for (importing, imported), lines in structure.arrows.items():
-                if (imported, importing) in structure.arrows and {importing, imported} <= {*cycle}:
-                    print(f"  {importing} -> {imported}: {lines[0]}")
+    trees = dict(structures(parser.parse_args().revisions))
+    rows = {name: tree.row() for name, tree in trees.items()}
+    print(*table(rows, list(rows["working tree"])), sep="\n")
+    for name, tree in trees.items():
+        for line in tree.circles():
+            print(f"{name}: {line}")
     return 0
 
 

@@ -1,20 +1,18 @@
 """The rooms of the package and the imports between them, read from source text. It executes and checks out nothing.
 
-A room is a folder at the top of the package, or a module there. An import anywhere in a file counts, also inside a
-function or for type checking alone: the file depends on the other room.
+A room is a folder at the top of the package, or a module there; in the folder `addons` each folder is one. An import
+anywhere in a file counts, also inside a function or for type checking alone: the file depends on the other room.
 """
 
 from __future__ import annotations
 
 import ast
-import io
-import subprocess
-import tarfile
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Collection, Iterator, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 FOLDER = "pipeline"
+ADDONS = "addons"
 Arrow = tuple[str, str]  # (importing room, imported room)
 
 
@@ -42,19 +40,10 @@ class Package:
         paths = sorted((root / FOLDER).rglob("*.py"))
         return cls.of({path.relative_to(root).as_posix(): path.read_text() for path in paths})
 
-    @classmethod
-    def at_revision(cls, root: Path, revision: str) -> Package:
-        """Return the package at a git revision. Raises subprocess.CalledProcessError for an unknown revision."""
-        command = ["git", "-C", str(root), "archive", "--format=tar", revision, FOLDER]
-        packed = subprocess.run(command, capture_output=True, check=True).stdout
-        with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
-            members = [m for m in archive if m.isfile() and m.name.endswith(".py")]
-            read = {m.name: file.read().decode() for m in members if (file := archive.extractfile(m))}
-        return cls.of(read)
-
     def room(self, module: str) -> str:
-        """Return the room of a module: "" for the package itself."""
-        return module.removeprefix(self.name).removeprefix(".").partition(".")[0]
+        """Return the room of a module: "" for the package itself, such as ``addons.check`` in the folder of addons."""
+        parts = module.removeprefix(self.name).removeprefix(".").split(".")
+        return ".".join(parts[: 2 if parts[0] == ADDONS else 1])
 
     @property
     def rooms(self) -> frozenset[str]:
@@ -66,13 +55,16 @@ class Package:
 
     def arrows(self) -> dict[Arrow, list[str]]:
         """Return the imports between rooms: for each arrow, the lines that make it, ``module imports module``."""
-        found: dict[Arrow, list[str]] = {}
-        for module, text in self.modules.items():
-            for imported in sorted(self._imported(text)):
-                arrow = self.room(module), self.room(imported)
-                if all(arrow) and arrow[0] != arrow[1]:
-                    found.setdefault(arrow, []).append(f"{module} imports {imported}")
-        return found
+        between: dict[Arrow, list[str]] = {}
+        for module, imported in self.module_arrows():
+            arrow = self.room(module), self.room(imported)
+            if all(arrow) and arrow[0] != arrow[1]:
+                between.setdefault(arrow, []).append(f"{module} imports {imported}")
+        return between
+
+    def module_arrows(self) -> list[Arrow]:
+        """Return the imports between modules: (importing module, imported module)."""
+        return [(module, to) for module, text in self.modules.items() for to in sorted(self._imported(text) - {module})]
 
     def _imported(self, text: str) -> set[str]:
         """Return the modules of this package that a file imports."""
@@ -107,10 +99,38 @@ def reachable(arrows: Set[Arrow]) -> set[Arrow]:
     return found
 
 
-def cycles(arrows: Set[Arrow]) -> list[tuple[str, ...]]:
-    """Return the groups of rooms in which every room reaches every other."""
-    closed = reachable(arrows)
-    groups = {tuple(sorted({a} | {b for x, b in closed if x == a and (b, a) in closed})) for a, c in closed if a == c}
+def cycles(arrows: Collection[Arrow]) -> list[tuple[str, ...]]:
+    """Return the groups of names in which every one reaches every other, in linear time.
+
+    R. Tarjan, Depth-first search and linear graph algorithms, 1972.
+    """
+    to: dict[str, list[str]] = {}
+    for a, b in arrows:
+        to.setdefault(a, []).append(b)
+    order: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    path: list[str] = []
+    groups: list[tuple[str, ...]] = []
+
+    def visit(name: str) -> None:
+        order[name] = lowest[name] = len(order)
+        path.append(name)
+        for other in to.get(name, ()):
+            if other not in order:
+                visit(other)
+            if other in lowest:
+                lowest[name] = min(lowest[name], lowest[other])
+        if lowest[name] == order[name]:
+            at = path.index(name)
+            if len(group := path[at:]) > 1 or name in to.get(name, ()):
+                groups.append(tuple(sorted(group)))
+            for done in group:
+                del lowest[done]
+            del path[at:]
+
+    for name in sorted(to):
+        if name not in order:
+            visit(name)
     return sorted(groups)
 
 

@@ -33,7 +33,7 @@ SMALLEST = {
     "sharing": (["--rounds", "1", "--smallest"], "nothing to do"),
     "schedule": (["--smallest"], "longest first"),
     "simd": (["--smallest"], "greatest error of exp_double"),
-    "structure": ([], "cycles between rooms"),
+    "structure": ([], "circles of files"),
     "watch": (["--rounds", "1", "--turns", "3", "--smallest"], "resident process: "),
     "whole": (["--rounds", "1", "--smallest"], "of that the exporters: "),
 }
@@ -70,6 +70,7 @@ def test_each_program_has_a_smallest_size() -> None:
         *SMALLEST,
         *PARTS,
         "faults",
+        "generated",
         "lines",
         "seeds",
         "careless",
@@ -97,6 +98,26 @@ def test_a_program_runs(program: str) -> None:
     arguments, word = SMALLEST[program]
     done = run(program, *arguments)
     assert done.returncode == 0 and word in done.stdout, done.stdout + done.stderr
+
+
+def test_generated_code_that_differs_is_printed() -> None:
+    program = (
+        "import sys, generated as g\n"
+        "generate = g.generate\n"
+        "def planted(operators, python, into, **options):\n"
+        "    code = generate(operators, python, into, **options)\n"
+        "    if into.name == 'now':\n"
+        "        name = min(code)\n"
+        "        code[name]['kernel.cc'] += b'int planted;\\n'\n"
+        "    return code\n"
+        "g.generate = planted\n"
+        "sys.argv = ['generated.py', 'HEAD', '--diff', '--here', '--only', 'tests/projects/minimal']\n"
+        "sys.exit(g.main())"
+    )
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=BENCHMARKS, capture_output=True, text=True, timeout=3600)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "+int planted;" in done.stdout and "files are equal to those of " in done.stdout
 
 
 def test_a_fault_that_changes_nothing_is_not_found() -> None:

@@ -168,12 +168,13 @@ def test_the_structure_of_revisions(root: Path, tmp_path: Path) -> None:
     write(tmp_path / "pipeline/opmatrix", {"a": "import opmatrix.b\n", "b": '"""Doc."""\n\nX = (\n    1,\n)\n'})
     done = structure(tmp_path, "HEAD")
     assert done.returncode == 0, done.stderr
-    printed = {line[:26].strip(): line[26:].split() for line in done.stdout.splitlines() if not line.startswith(" ")}
-    assert printed["lines of Python"] == ["3", "6"]
-    assert printed["lines of code"] == ["2", "3"], "no docstring, no blank line, no line of brackets alone"
+    printed = {line[:28].strip(): line[28:].split() for line in done.stdout.splitlines() if not line.startswith(" ")}
+    assert printed["core, lines"] == ["3", "6"]
     assert printed["rooms"] == ["2", "2"] and printed["arrows between rooms"] == ["2", "1"]
-    assert printed["cycles between rooms"] == ["1", "0"]
-    assert "a cycle in HEAD: a, b\n  a -> b: pipeline.a imports pipeline.b" in done.stdout
+    assert printed["circles of rooms"] == printed["circles of files"] == ["1", "0"]
+    assert printed["imports, share of lines"] == ["66.7%", "16.7%"]
+    assert "HEAD: a circle of rooms: a, b\nHEAD:   a -> b: pipeline.a imports pipeline.b" in done.stdout
+    assert "HEAD: a circle of files: pipeline.a, pipeline.b" in done.stdout
 
 
 def write(folder: Path, files: dict[str, str]) -> None:
