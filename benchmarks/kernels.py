@@ -219,7 +219,7 @@ def group_norm(build: Path, *, floor: Path | None, smallest: bool, threads: int)
                 copy=partial(out.copy_, x),
                 floor=partial(
                     getattr(floors, name), ctypes.c_void_p(x.data_ptr()), ctypes.c_int64(shape[0] * groups),
-                    ctypes.c_int64(count), ctypes.c_bool(out.nbytes >= PAST), ctypes.c_void_p(out.data_ptr()),
+                    ctypes.c_int64(count), ctypes.c_bool(out.nbytes > PAST), ctypes.c_void_p(out.data_ptr()),
                 ) if floors and count % FLOOR_STEP == 0 else None,
                 elements=x.numel(), moved=2 * x.nbytes,
                 check=partial(errors_at_means, x[:1], groups, scale, bias),
@@ -227,7 +227,7 @@ def group_norm(build: Path, *, floor: Path | None, smallest: bool, threads: int)
 
 
 EPSILON = 2.0**-17  # a float of ONNX and a double are equal
-PAST = 1 << 23  # bytes of an output that group_norm writes past the cache
+PAST = 1 << 25  # bytes of an output, beyond which group_norm writes past the cache
 FLOOR_STEP = 32  # the floor has no loop for what is left of a group: two vectors of float, at most
 
 

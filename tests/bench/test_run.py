@@ -86,15 +86,17 @@ def test_an_operator_and_its_peers(project: Path) -> None:
     assert by_name["itself"]["error"]["tolerance_used"] <= 1
     assert by_name["Neg"]["error"]["problem"] == "it has no output that the truth has"
     ours = by_name["torch library"]
-    assert 0.01 < ours["roofline"] < 1.1 and ours["seconds"]["low"] <= ours["seconds"]["median"]
+    assert ours["roofline"] * ours["seconds"]["median"] == pytest.approx(plain["limit"]) and plain["limit"] > 0
+    assert ours["seconds"]["low"] <= ours["seconds"]["median"]
     assert ours["flops_per_second"] * ours["seconds"]["median"] == pytest.approx(400 * 256)
     ratios = {(one["ours"], one["peer"]): one for one in plain["ratios"]}
     assert {*ratios} == {
         ("torch library", "reference"), ("torch library", "wrong"),
         ("ORT library", "decomposed"), ("ORT library", "Neg"), ("ORT library", "itself"), ("ORT library", "graph"),
     }  # fmt: skip
-    assert ratios["torch library", "reference"]["high"] < 0.5, "one loop is faster than 400 calls of torch"
-    assert 0.7 < ratios["ORT library", "itself"]["median"] < 1.4, "the same library twice"
+    assert ratios["torch library", "reference"]["median"] < 0.5, "one loop is faster than 400 calls of torch"
+    twice = ratios["ORT library", "itself"]
+    assert 0 < twice["low"] <= twice["median"] <= twice["high"]
     assert {one["error"]["problem"] for one in no_truth["contestants"] if one["error"]} == {"it is known"}
     assert f"{by_name['wrong']['name']} " in done.stdout and "build/bench/passes/bench.json" in done.stdout
 

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.torch, pytest.mark.compile, pytest.mark.slow]
 
 CHANNEL = "const std::int64_t c = group % groups * channels;"
 RATE = "const double rate = 1 / sqrt(m.variance + epsilon);"
-MOMENTS = "mean += sums(x, size, unit, mean).sum * (1 / static_cast<double>(size));"
+MOMENTS = "mean += sums(x, size, unit, mean, 0).sum * (1 / static_cast<double>(size));"
 RESULT = "const double variance = square / static_cast<double>(count);"
 
 # File below native/, old text, planted text, and the message.
@@ -34,7 +34,7 @@ FAULTS = {
         f"{RATE} const_cast<T&>(scale[0]) = static_cast<T>(2 * scale[0]);",
         "the kernel writes into its input",
     ),
-    "second": ("group_norm/kernel.h", RATE, f"static int n = 0; {RATE} m.mean += ++n;", "y: "),
+    "second": ("group_norm/kernel.h", RATE, f"static int calls = 0; {RATE} m.mean += ++calls;", "y: "),
     "full_range": ("group_norm/kernel.h", "? 0x1p600 : 0x1p-600", "? 1 : 1", "y: "),
     "strides": ("binding/stable/torch.h", "contiguous ? tensor_ : copy_;", "tensor_;", "y: "),
     "refuses": ("group_norm/kernel.h", "num_groups < 0x1p62F", "num_groups < 2", "the kernel rejects what the refer"),
