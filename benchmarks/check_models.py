@@ -3,12 +3,16 @@
     ./run python benchmarks/check_models.py
     ./run python benchmarks/check_models.py --wheels FOLDER
     ./run python benchmarks/check_models.py --sample 24
+    ./run python benchmarks/check_models.py --lines now.tsv --since before.tsv
 
 The models are those in the wheels that benchmarks/models.txt pins, which pip downloads into build/check-models, or
 which are in FOLDER: ONNX's backend test data, with expected outputs, and those of rapidocr-onnxruntime, magika and
 silero-vad, without. With --sample, so many of those that the installed onnx has, and nothing is downloaded.
 The tolerance is that of ONNX's own backend tests, rtol=1e-3. The outcomes are those of docs/check.md; CPU seconds count
 all processes.
+
+With --lines the outcome of each model is written to a file; with --since those that differ from such a file, as of
+another revision, are printed.
 
 Then one fault is planted in each of 60 models, which the check calls right without it:
 
@@ -320,6 +324,8 @@ def main() -> int:
     parser.add_argument("--wheels", type=Path, help="a folder with the wheels, instead of a download")
     parser.add_argument("--sample", type=int, help="so many models of the installed onnx, and nothing else")
     parser.add_argument("--faults", type=int, default=60, help="so many models with a fault")
+    parser.add_argument("--lines", type=Path, help="write the outcome of each model to this file")
+    parser.add_argument("--since", type=Path, help="print what differs from such a file")
     given = parser.parse_args()
     into = ROOT / "build/check-models"
     sources = of_installed(given.sample) if given.sample else unpacked(given.wheels, into)
@@ -331,6 +337,15 @@ def main() -> int:
         groups[name] = check(models, *options, folder=into)
         seconds[name] = cpu_of_children() - before
     print_table(groups, seconds)
+    outcomes = {f"{name}/{shown(line.model)}": line for name, lines in groups.items() for line in lines}
+    if given.lines:
+        rows = (f"{name}\t{line.outcome}\t{line.reason}\n" for name, line in sorted(outcomes.items()))
+        given.lines.write_text("".join(rows), encoding="utf-8")
+    if given.since:
+        for row in given.since.read_text(encoding="utf-8").splitlines():
+            name, outcome, reason = row.split("\t", 2)
+            if name in outcomes and outcomes[name].outcome != outcome:
+                print(f"{name}: {outcome} ({reason[:150]}) -> {outcomes[name].outcome} ({outcomes[name].reason[:150]})")
     fine = check_faults([line for lines in groups.values() for line in lines], given.faults, into / "faults", options)
     print(f"{time.perf_counter() - began:.0f} s of wall time")
     return 0 if fine else 1

@@ -21,6 +21,7 @@ SMALLEST = {
     "alarms": (["--smallest"], "a slowdown of 10% is found in 1 of 1\n"),
     "against": (["HEAD", "--smallest", "--only", "no-op"], "no-op"),
     "calls": (["--smallest"], "built-in: Add"),
+    "check_growth": (["--smallest"], "100 nodes"),
     "check_models": (["--sample", "16", "--faults", "8"], "and named"),
     "cluster": (["--rounds", "1", "--smallest", "--workers", "1"], "alone: none of "),
     "growth": (["--operators", "1", "--rounds", "1"], "1  default"),
