@@ -96,7 +96,6 @@ KEPT = (
     "operators/test_sides.py::*[torch]",
     "operators/test_value_rules.py::test_a_binding_that_forgets_a_check_is_found[end]",
     "torch_checks/test_property_test.py::test_a_wrong_kernel_is_found_and_its_input_shrunk[strides]",
-    "bench/test_run.py::test_a_planted_slowdown_is_found",
     "export/test_skip_decomposition.py::*[nms-custom]",
     "incremental/test_faults.py::test_killed_at_random_moments[2]",
     "mutation/test_run_mutants.py::test_what_becomes_of_a_planted_mutant[killed*",

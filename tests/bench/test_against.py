@@ -36,6 +36,37 @@ def test_a_row_that_is_slower_at_the_first_look_remains_so(monkeypatch: pytest.M
     assert (ort["slower"], ort["generations"]) == (False, LAST)
 
 
+def test_a_slowdown_is_found_in_the_library_that_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each process has addresses of its own, which change its times by some tenths of a percent; the times are fake."""
+    addresses = random.Random(0)
+
+    class Process:
+        def __init__(self, start: Any, **_: object) -> None:
+            (build,) = start.args
+            slower = 1.0 if build == OLD else 1.1
+            self.seconds = {"torch": slower * addresses.gauss(1, 0.003), "onnxruntime": addresses.gauss(1, 0.003)}
+
+        def __enter__(self) -> Process:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def ask(self, question: tuple[Any, ...], **_: object) -> Any:
+            if question == ("ours",):
+                return [Prepared(name=f"{side} library", side=side, calls=10) for side in ("torch", "onnxruntime")]
+            _, index, calls = question
+            return calls * self.seconds[("torch", "onnxruntime")[index]]
+
+    monkeypatch.setattr(against, "Forked", Process)
+    monkeypatch.setattr(against, "time", SimpleNamespace(monotonic=float))  # it stands still
+    builds: Any = (NEW, AGAIN, OLD)
+    torch, ort = against._row(JOB, builds, ROW, (), 1, rows=2, seed=0)
+    assert (torch["side"], torch["slower"]) == ("torch", True) and torch["ratio"] == pytest.approx(1.1, abs=0.01)
+    assert (ort["side"], ort["slower"], ort["undecided"]) == ("onnxruntime", False, False)
+    assert ort["ratio"] == pytest.approx(1.0, abs=0.01)
+
+
 @pytest.mark.parametrize(("lacks", "shown"), [(NEW, "this build"), (OLD, "the revision")])
 def test_a_library_that_one_build_lacks_is_named(lacks: int, shown: str, monkeypatch: pytest.MonkeyPatch) -> None:
     class Process:

@@ -94,9 +94,8 @@ def test_an_operator_and_its_peers(project: Path) -> None:
         ("torch library", "reference"), ("torch library", "wrong"),
         ("ORT library", "decomposed"), ("ORT library", "Neg"), ("ORT library", "itself"), ("ORT library", "graph"),
     }  # fmt: skip
-    assert ratios["torch library", "reference"]["median"] < 0.5, "one loop is faster than 400 calls of torch"
-    twice = ratios["ORT library", "itself"]
-    assert 0 < twice["low"] <= twice["median"] <= twice["high"]
+    for one in ratios.values():  # how large they are depends on the machine; test_rounds.py has fake times
+        assert 0 < one["low"] <= one["median"] <= one["high"]
     assert {one["error"]["problem"] for one in no_truth["contestants"] if one["error"]} == {"it is known"}
     assert f"{by_name['wrong']['name']} " in done.stdout and "build/bench/passes/bench.json" in done.stdout
 
@@ -195,6 +194,7 @@ def test_an_operator_is_not_slower_than_itself(project: Path) -> None:
     assert [(row["side"], row["slower"]) for row in found["against"]] == [("torch", False), ("onnxruntime", False)]
 
 
+@pytest.mark.deep  # real times: on a busy machine their noise can hide it; test_against.py has fake ones
 def test_a_planted_slowdown_is_found(project: Path) -> None:
     """10% more passes."""
     replace_in(project / "native/passes/kernel.h", "pass < 200", "pass < 220")
