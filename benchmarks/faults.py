@@ -26,7 +26,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from toy import Build, Ours, Plain
+from toy import HOUR, Build, Ours, Plain
 
 SOURCE, MIDDLE, LAST, OTHER = "a.txt", "build/generated/a/a.g", "build/compile/a/a.so", "build/generated/b/b.g"
 ALL = (MIDDLE, LAST, OTHER)
@@ -146,7 +146,7 @@ def two_at_once(build: Build) -> tuple[str, ...]:
     first = build.start()
     build.doit()
     build.write("go", "")
-    first.communicate(timeout=20)
+    first.communicate(timeout=HOUR)
     return MIDDLE, LAST
 
 

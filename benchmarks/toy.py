@@ -15,6 +15,7 @@ from typing import ClassVar
 
 from measuring import DOIT, ROOT, environment
 
+HOUR = 3600  # nothing waits as long, but on a busy machine all takes longer
 # Each step writes its source in capitals, without comments. Some files next to it make it wait, hang or fail.
 PROGRAM = """
 import sys, time
@@ -103,7 +104,7 @@ class Build:
 
     def doit(self) -> subprocess.CompletedProcess[str]:
         self._write_steps()
-        run = {"cwd": self.root, "env": self._environment(), "capture_output": True, "text": True, "timeout": 30}
+        run = {"cwd": self.root, "env": self._environment(), "capture_output": True, "text": True, "timeout": HOUR}
         return subprocess.run(DOIT, **run)
 
     def start(self) -> subprocess.Popen[str]:
@@ -114,7 +115,7 @@ class Build:
             DOIT, cwd=self.root, env=self._environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             start_new_session=True, preexec_fn=hear_interrupts,
         )  # fmt: skip
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + HOUR
         while not (self.root / "disturbed").exists() and time.monotonic() < deadline:
             time.sleep(0.01)
         return process
@@ -122,9 +123,8 @@ class Build:
     def stop(self, process: subprocess.Popen[str], number: signal.Signals) -> None:
         """Send a signal to doit, as Ctrl-C does to all processes in the foreground, and kill what still runs."""
         (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
-        process.communicate(timeout=20)
-        time.sleep(0.2)
-        for left in self._processes():
+        process.communicate(timeout=HOUR)
+        for left in self._left():
             self.killed += 1
             with suppress(ProcessLookupError):
                 os.kill(left, signal.SIGKILL)
@@ -154,6 +154,16 @@ class Build:
     def _environment(self) -> Mapping[str, str]:
         return {**environment(), "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
 
+    def _left(self) -> list[int]:
+        """Return the processes that go on after doit: a step that waits sleeps again and again. Others are ending."""
+        began: dict[int, int] = {}
+        while True:
+            now = {process: sleeps(process) for process in self._processes()}
+            began = now | began
+            if all(count - began[process] >= 100 for process, count in now.items()):
+                return [*now]
+            time.sleep(0.01)
+
     def _processes(self) -> list[int]:
         found = []
         for process in Path("/proc").glob("[0-9]*"):
@@ -173,6 +183,15 @@ class Ours(Build):
 
 class Plain(Build):
     name, dodo, state = "plain doit", PLAIN, ".doit.db*"
+
+
+def sleeps(process: int) -> int:
+    """Return how often a process has waited; 0 for one that has ended."""
+    with suppress(OSError):
+        for line in Path(f"/proc/{process}/status").read_text().splitlines():
+            if line.startswith("voluntary_ctxt_switches:"):
+                return int(line.split()[1])
+    return 0
 
 
 def hear_interrupts() -> None:

@@ -56,13 +56,11 @@ def project(tmp_path: Path) -> Project:
     return Project.copy(tmp_path)
 
 
-@pytest.mark.timeout(1200)
 def test_the_commands_work(project: Project) -> None:
     run(project, without=ELSEWHERE)
 
 
 @pytest.mark.deep
-@pytest.mark.timeout(3600)
 def test_all_commands_work_one_after_the_other(project: Project) -> None:
     run(project)
 

@@ -7,7 +7,7 @@ import pytest
 from tests.other_versions.conftest import Needs
 from tests.support.projects import Project
 
-pytestmark = [pytest.mark.matrix, pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.matrix, pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
 
 
 def test_a_model_runs_in_the_requested_version(project: Project, needs: Needs) -> None:

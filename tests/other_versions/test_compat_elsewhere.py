@@ -11,7 +11,7 @@ from tests.other_versions.conftest import Needs
 from tests.support.projects import ROOT, Project
 
 pytestmark = [
-    pytest.mark.matrix, pytest.mark.compile, pytest.mark.torch, pytest.mark.deep, pytest.mark.timeout(600),
+    pytest.mark.matrix, pytest.mark.compile, pytest.mark.torch, pytest.mark.deep,
 ]  # fmt: skip
 
 

@@ -29,7 +29,7 @@ assert translations(second) == translations(ONNXRegistry.from_torchlib()), "they
 print(len(second.functions), second.opset_version, ONNXRegistry.from_torchlib is dynamo_exporter.registry)
 """
 
-pytestmark = [pytest.mark.matrix, pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.matrix, pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
 
 
 def test_one_library_serves_every_onnx_runtime(project: Project, needs: Needs) -> None:

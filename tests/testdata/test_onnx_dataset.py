@@ -142,7 +142,6 @@ def test_a_value_may_not_change_in_a_cast(tmp_path: Path, body: str, problem: st
         data.run(layout, operator)
 
 
-@pytest.mark.timeout(60)
 def test_tensors_without_a_name_or_of_one_name_are_read_in_order(tmp_path: Path) -> None:
     """Others write such data sets; reading one never ended."""
     for index, name in enumerate(["", "", "x", "x"]):
