@@ -148,7 +148,7 @@ class Terminal:
         for _ in range(20):
             self.type(key)
             with suppress(subprocess.TimeoutExpired):
-                self.process.wait(20)
+                self.process.wait(300)
                 return
 
     def end(self) -> int:

@@ -189,7 +189,7 @@ def held(cores, task):
         granted.append(task.name)
         Path("granted").write_text(" ".join(granted))
         yield taken
-        for _ in range(6000):
+        while True:
             first = task.name in granted[:2]
             if len(cores._waiting) >= 6 if first else task.name in CHAIN or "compile:a" in asked: break
             time.sleep(0.01)
