@@ -61,7 +61,7 @@ def task_steps():
         group, _, operator = name.partition(":")
         reads, writes = (str(root / source),), (str(root / target),)
         command = (source, target, *flags)
-        steps.append(Step(group=group, name=operator, command=command, reads=reads, writes=writes))
+        steps.append(Step(group=group, name=operator, command=command, reads=reads, writes=writes, seconds=3600))
     return doit_tasks(steps)
 """
 PLAIN = """

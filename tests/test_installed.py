@@ -23,6 +23,7 @@ from onnx import TensorProto, helper
 from opmatrix.project.settings import installed
 from opmatrix.scaffold import new_project
 from opmatrix.version import minor
+from tests.support.projects import give_an_hour
 from tests.support.quick_start import fill_in
 from tests.support.wheels import build_wheel
 
@@ -132,6 +133,7 @@ def project(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("anywhere")
     run(folder, python.with_name("opmatrix"), "new", "--project", "my_ops")
     project = folder / "my_ops"
+    give_an_hour(project)
     run(project, python, "-m", "doit", "new", *SCHEMA)
     fill_in(project)
     assert "6 cells: 6 verified" in run(project, python, "-m", "doit")
@@ -304,6 +306,7 @@ def test_an_upgrade_changes_no_file(python: Path, wheel: Path, newer: Path, proj
 
 def test_an_operator_of_the_checkout_moves_to_a_project(python: Path, tmp_path: Path) -> None:
     run(tmp_path, python.with_name("opmatrix"), "new", "--project", "my_ops")
+    give_an_hour(tmp_path / "my_ops")
     for room in ("ops", "native"):
         shutil.copytree(ROOT / room / "group_norm", tmp_path / "my_ops" / room / "group_norm")
     assert "4 cells: 4 verified" in run(tmp_path / "my_ops", python, "-m", "doit", "opsets=18")

@@ -19,7 +19,7 @@ from opmatrix.project.paths import Paths
 from tests.bench.test_records import schema
 from tests.incremental.conftest import hear_interrupts, processes, wait_for
 from tests.support.json_schema import mistakes
-from tests.support.projects import ROOT, edited, replace_in
+from tests.support.projects import LIMITS, ROOT, edited, replace_in
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.mark.slow]
 
@@ -107,7 +107,7 @@ def hangs(x: Any) -> None:
 
 
 BENCH = Bench("""
-LIMIT = "\n[tool.opmatrix.limits]\nseconds = 30\n"
+LIMIT = LIMITS.replace("3600", "60")  # also of what is prepared before the peer is called
 
 
 def test_a_peer_that_does_not_return_is_stopped(project: Path) -> None:
@@ -122,11 +122,11 @@ def test_a_peer_that_does_not_return_is_stopped(project: Path) -> None:
     with (
         edited(path, "\nBENCH = Bench(", HANGS),
         edited(path, "\n    ),\n    peers=(", f"{rows}\n    ),\n    peers=(\n        {peer}"),
-        edited(project / "pyproject.toml", "[tool.opmatrix]", f"{LIMIT}\n[tool.opmatrix]"),
+        edited(project / "pyproject.toml", LIMITS, LIMIT),
     ):
         done = subprocess.run(command, cwd=project, capture_output=True, text=True)
     assert done.returncode == 18 and done.stderr == (
-        "passes: hang, 1 thread: the peer 'hangs' of ops/passes/bench.py did not return within 30 s and was stopped; "
+        "passes: hang, 1 thread: the peer 'hangs' of ops/passes/bench.py did not return within 60 s and was stopped; "
         "later rows are left out. Fix it, or raise `seconds` in [tool.opmatrix.limits] of pyproject.toml\n"
     )
     found: dict[str, Any] = json.loads(Paths(project).bench_record("passes").read_text())
@@ -148,10 +148,10 @@ STOPPED = (
     ids=["module", "flops", "exit"],
 )
 def test_a_file_that_does_not_return_is_stopped(project: Path, old: str, new: str, error: str) -> None:
-    limit = f"\n[tool.opmatrix.limits]\nseconds = {2 if error == STOPPED else 300}\n\n[tool.opmatrix]"
+    limit = LIMITS.replace("3600", "2") if error == STOPPED else LIMITS
     with (
         edited(project / "ops/passes/bench.py", old, new),
-        edited(project / "pyproject.toml", "[tool.opmatrix]", limit),
+        edited(project / "pyproject.toml", LIMITS, limit),
     ):
         command = [sys.executable, "-m", "opmatrix", "bench", "passes"]
         done = subprocess.run(command, cwd=project, capture_output=True, text=True)

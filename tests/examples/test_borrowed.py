@@ -14,7 +14,7 @@ import pytest
 
 from opmatrix.project.paths import Paths
 from tests.support.emulated_levels import differences, with_levels
-from tests.support.projects import ROOT
+from tests.support.projects import ROOT, give_an_hour
 from tests.wheel.shipping import Environment, other_python
 
 EXAMPLE = ROOT / "examples/borrowed"
@@ -29,6 +29,7 @@ pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
 def project(opmatrix: Environment, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the folder in which `doit` and `doit dist` have run."""
     copy = shutil.copytree(EXAMPLE, tmp_path_factory.mktemp("example") / "borrowed", ignore=MADE)
+    give_an_hour(copy)
     environ = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     for command in ((), ("dist",)):
         done = subprocess.run(

@@ -12,7 +12,7 @@ import pytest
 
 from opmatrix.project.paths import Paths
 from tests.support.emulated_levels import differences, with_levels
-from tests.support.projects import ROOT
+from tests.support.projects import ROOT, give_an_hour
 from tests.wheel.shipping import Environment
 
 EXAMPLE = ROOT / "examples/originals"
@@ -36,6 +36,7 @@ def doit(opmatrix: Environment, project: Path, *arguments: str) -> str:
 def project(opmatrix: Environment, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the folder in which `doit` has run."""
     copy = shutil.copytree(EXAMPLE, tmp_path_factory.mktemp("example") / "originals", ignore=MADE)
+    give_an_hour(copy)
     assert "TODO" not in doit(opmatrix, copy)
     return copy
 

@@ -48,7 +48,7 @@ def task_steps():
         step["operator"], step["lowering"] = operator, lowering or None
         with suppress(UsageError):
             step["cell"] = Cell.parse(cell if step["group"] == "verify" else f"{cell}-ort1.31")
-        steps.append(Step(**step | {"command": tuple(step["command"])}))
+        steps.append(Step(**{"seconds": 3600} | step | {"command": tuple(step["command"])}))  # on a busy machine
     return doit_tasks(steps)
 """
 

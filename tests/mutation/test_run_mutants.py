@@ -24,7 +24,7 @@ from opmatrix.mutation.run_mutants import Campaign, OriginalError
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import chosen_cells, installed
 from opmatrix.toolchain.find_tools import find_toolchain
-from tests.support.projects import ROOT
+from tests.support.projects import ROOT, give_an_hour
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.mark.slow]
 
@@ -77,6 +77,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Paths:
     shutil.copytree(ROOT / "tests/projects/planted", root, dirs_exist_ok=True, ignore=ignored)
     shutil.copy(ROOT / "dodo.py", root)
     (root / "pyproject.toml").write_text(SETTINGS)
+    give_an_hour(root)
     done = doit(root, NAME)
     assert done.returncode == 0, done.stdout + done.stderr
     return Paths(root)

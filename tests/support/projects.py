@@ -16,6 +16,7 @@ from typing import Any
 from opmatrix.project.paths import Paths
 
 ROOT = Path(__file__).parents[2]
+LIMITS = "[tool.opmatrix.limits]\nseconds = 3600\n"  # of this project, and of each that tests make
 
 
 def write_files(folder: Path, files: Mapping[str, str]) -> None:
@@ -30,6 +31,12 @@ def replace_in(path: Path, old: str, new: str) -> None:
     text = path.read_text()
     assert old in text, f"{old!r} is not in {path}"
     path.write_text(text.replace(old, new))
+
+
+def give_an_hour(root: Path) -> None:
+    """Let a step of a project take an hour, as those of this one may."""
+    path = root / "pyproject.toml"
+    path.write_text(f"{path.read_text()}\n{LIMITS}")
 
 
 @contextmanager
@@ -79,9 +86,9 @@ class Project:
                 shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
         compiled_once(folder)
         shutil.copy(ROOT / "dodo.py", folder / "dodo.py")
-        settings = (ROOT / "pyproject.toml").read_text()
-        limits = f"\n[tool.opmatrix.limits]\nseconds = 3600\nmegabytes = {megabytes}\n"
-        (folder / "pyproject.toml").write_text(settings + limits)
+        # The limits are the last table: tests append to it, and replace the tables before it.
+        settings = (ROOT / "pyproject.toml").read_text().replace(LIMITS, "")
+        (folder / "pyproject.toml").write_text(f"{settings}\n{LIMITS}megabytes = {megabytes}\n")
         return cls(folder)
 
     @classmethod
