@@ -20,6 +20,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from opmatrix.matrix import cells
 from opmatrix.project.settings import installed
 from opmatrix.scaffold import new_project
 from opmatrix.version import minor
@@ -31,7 +32,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGED = ("pipeline", "native", "requirements", "pyproject.toml", "README.md", "LICENSE")
 SCHEMA = ("--schema", "my::scale_shift(Tensor x, Tensor scale, float shift=0.0) -> Tensor", "--domain", "my.domain")
 MADE = ("build", ".tox", "__pycache__")
-TORCH = minor(installed().torch)
+TORCH, ORT = minor(installed().torch), minor(installed().onnxruntime)
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
@@ -302,6 +303,31 @@ def test_an_upgrade_changes_no_file(python: Path, wheel: Path, newer: Path, proj
     finally:
         install(wheel, python)
     assert "\nort1.99 " not in run(project, python, "-m", "tox", "list")
+
+
+def test_a_version_between_two_rows_is_measured_in_a_project(python: Path, wheel: Path, tmp_path: Path) -> None:
+    """As with an opmatrix that lacks the row of the installed ONNX Runtime, and has an older and a newer one."""
+    run(tmp_path, python.with_name("opmatrix"), "new", "--project", "my_ops")
+    project = tmp_path / "my_ops"
+    run(project, python, "-m", "doit", "new", *SCHEMA)
+    fill_in(project)
+    (table,) = python.parents[1].glob("lib/*/site-packages/opmatrix/matrix/cells.py")
+    row = next(line for line in table.read_text().splitlines() if line.startswith(f'    "{ORT}": Ort('))
+    older = [*cells.ORT][[*cells.ORT].index(ORT) - 1]
+    replace(table, f"{row}\n", "")
+    try:
+        line = f"not measured: onnxruntime {ORT} is used as {older}. To measure: opmatrix probe"
+        said = run(project, python, "-m", "doit", "opsets=18")
+        assert "2 cells: 2 verified" in said and said.count(line) == said.count("not measured") == 1
+        before = tomllib.loads((project / "pyproject.toml").read_text())
+        assert "wrote in pyproject.toml" in run(project, python.with_name("opmatrix"), "probe")
+        after = tomllib.loads((project / "pyproject.toml").read_text())
+        measured = {"ort": {ORT: {"ir": cells.ORT[ORT].ir, "opset": cells.ORT[ORT].opset}}}
+        assert after["tool"]["opmatrix"].pop("matrix") == measured and after == before
+        said = run(project, python, "-m", "doit", "opsets=18")
+        assert "verify:scale_shift" in said and "not measured" not in said
+    finally:
+        install(wheel, python)
 
 
 def test_an_operator_of_the_checkout_moves_to_a_project(python: Path, tmp_path: Path) -> None:

@@ -87,7 +87,11 @@ def use_rows(paths: Paths, versions: Versions | None = None) -> Measured:
 
 
 def unmeasured(found: Measured, versions: Versions) -> str:
-    """Return a line about the installed versions that nobody has measured, "" if there are none."""
+    """Return a line about the installed versions that nobody has measured, "" if there are none.
+
+    torch and ONNX Runtime have rows, so it also names a version between two rows. Of onnx, onnxscript and Python only
+    the newest measured version is known: it names newer ones alone.
+    """
     unknown = []
     for factor, shipped_rows in (("torch", TORCH), ("ort", ORT)):
         known, version = {*shipped_rows, *getattr(found, factor)}, _installed(factor, versions)
