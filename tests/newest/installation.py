@@ -30,6 +30,15 @@ np.testing.assert_allclose(y, expected.numpy(), rtol=1e-6, atol=1e-6)
 """
 
 
+def pins() -> dict[str, str]:
+    """Return the versions in which the tests of this repository run."""
+    lines = [
+        *(ROOT / "requirements/main.txt").read_text().split(),
+        *(ROOT / "requirements/torch-cpu.txt").read_text().split(),
+    ]
+    return {name: version for name, _, version in (line.partition("==") for line in lines) if version}
+
+
 class InstallationError(Exception):
     """A command of the user failed; the message is the command with the end of its output."""
 
@@ -57,9 +66,9 @@ class Installation:
     def follow(self, folder: Path) -> None:
         """Follow the quick start, make a wheel of its operator and use that. Raises InstallationError."""
         text = (ROOT / "docs" / PAGE).read_text()
-        pinned = {"torch": "2.13", "ort": "1.31"}
+        pinned = pins()
         for factor, package in (("torch", "torch"), ("ort", "onnxruntime")):
-            text = text.replace(f"{factor}{pinned[factor]}", f"{factor}{minor(self.packages[package])}")
+            text = text.replace(f"{factor}{minor(pinned[package])}", f"{factor}{minor(self.packages[package])}")
         try:
             walk(parse(f"docs/{PAGE}", text), folder, root=ROOT, prefix=self.folder)
         except PageError as error:

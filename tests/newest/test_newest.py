@@ -1,12 +1,14 @@
 """opmatrix's wheel with the newest packages that the index has today, as a new user gets it.
 
 `tox run -e newest`. What fails only with them fails in nightly (OPMATRIX_NEWEST=strict); in CI it is a notice, an
-expected failure that names the new packages, because no change of this repository has caused it.
+expected failure that names the new packages, because no change of this repository has caused it. What also fails with
+our pins is an error in both.
 """
 
 from __future__ import annotations
 
 import os
+import traceback
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -14,20 +16,11 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
-from tests.newest.installation import Installation, InstallationError
+from tests.newest.installation import Installation, InstallationError, pins
 from tests.support.projects import ROOT
 from tests.support.wheels import build_wheel
 
 STRICT = os.environ.get("OPMATRIX_NEWEST") == "strict"
-
-
-def pins() -> dict[str, str]:
-    """Return the versions in which the tests of this repository run."""
-    lines = [
-        *(ROOT / "requirements/main.txt").read_text().split(),
-        *(ROOT / "requirements/torch-cpu.txt").read_text().split(),
-    ]
-    return {name: version for name, _, version in (line.partition("==") for line in lines) if version}
 
 
 def newer(found: Mapping[str, str], pinned: Mapping[str, str]) -> list[str]:
@@ -43,13 +36,14 @@ def newer(found: Mapping[str, str], pinned: Mapping[str, str]) -> list[str]:
 def judge(newest: str, new: list[str], pinned: Callable[[], str], *, strict: bool) -> None:
     """Fail, or expect the failure, of a run with the newest packages; `pinned` runs with the pinned ones.
 
-    Both return the message of what failed, or "".
+    `newest` and what `pinned` returns are the message of what failed, or "". `new` is empty if the installation failed.
     """
     if not newest:
         return
-    if not strict and new and not (also := pinned()):
-        pytest.xfail(f"{', '.join(new)}; fails only with the newest packages:\n{newest}")
-    pytest.fail(newest if strict or not new else also, pytrace=False)
+    if not strict and not (also := pinned()):
+        named = ", ".join(new) or "no installed package is new"
+        pytest.xfail(f"{named}; fails only with the newest packages:\n{newest}")
+    pytest.fail(newest if strict else also, pytrace=False)
 
 
 def attempt(install: Callable[[], Installation], folder: Path, new: list[str]) -> str:
@@ -60,6 +54,8 @@ def attempt(install: Callable[[], Installation], folder: Path, new: list[str]) -
         made.follow(folder)
     except InstallationError as error:
         return str(error)
+    except Exception:  # such as a KeyError: a new package may have another name, or other files
+        return traceback.format_exc()
     return ""
 
 
@@ -69,7 +65,9 @@ def attempt(install: Callable[[], Installation], folder: Path, new: list[str]) -
 @pytest.mark.newest
 @pytest.mark.timeout(3600)  # as for a page; each command has its own limit
 def test_the_quick_start_with_the_newest_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))  # a new user has none
+    for variable, name in (("HOME", "home"), ("XDG_CACHE_HOME", "cache")):  # a new user has neither
+        (tmp_path / name).mkdir()
+        monkeypatch.setenv(variable, str(tmp_path / name))
     wheel = build_wheel(ROOT, tmp_path)
     constraints = tmp_path / "constraints.txt"
     constraints.write_text("".join(f"{name}=={version.partition('+')[0]}\n" for name, version in pins().items()))
@@ -92,11 +90,13 @@ def test_what_works_passes(strict: bool) -> None:
     judge("", ["onnx 2.0 is new"], lambda: "not run", strict=strict)
 
 
-def test_what_fails_only_with_new_packages_is_a_notice() -> None:
-    with pytest.raises(
-        pytest.xfail.Exception, match=r"^onnx 2\.0 is new; fails only with the newest packages:\nwrong$"
-    ):
-        judge("wrong", ["onnx 2.0 is new"], lambda: "", strict=False)
+@pytest.mark.parametrize(
+    ("new", "named"),
+    [(["onnx 2.0 is new"], r"onnx 2\.0 is new"), ([], "no installed package is new")],  # the latter: pip failed
+)
+def test_what_fails_only_with_new_packages_is_a_notice(new: list[str], named: str) -> None:
+    with pytest.raises(pytest.xfail.Exception, match=f"^{named}; fails only with the newest packages:\nwrong$"):
+        judge("wrong", new, lambda: "", strict=False)
 
 
 @pytest.mark.parametrize(
@@ -104,12 +104,25 @@ def test_what_fails_only_with_new_packages_is_a_notice() -> None:
     [
         (["onnx 2.0 is new"], "wrong too", False, "wrong too"),  # opmatrix itself is broken
         (["onnx 2.0 is new"], "", True, "wrong"),
-        ([], "", False, "wrong"),  # nothing is new, so nothing else is the cause
+        ([], "wrong too", False, "wrong too"),
     ],
 )
 def test_what_fails(new: list[str], also: str, strict: bool, said: str) -> None:
     with pytest.raises(pytest.fail.Exception, match=f"^{said}$"):
         judge("wrong", new, lambda: also, strict=strict)
+
+
+@pytest.mark.parametrize("error", [InstallationError("exit code 1"), KeyError("torch"), ValueError("too few")])
+def test_every_failure_is_judged(error: Exception, tmp_path: Path) -> None:
+    """Also one of the test itself, where a new package has another name than the test reads."""
+
+    class Failing(Installation):
+        def follow(self, folder: Path) -> None:
+            raise error
+
+    new: list[str] = []
+    said = attempt(lambda: Failing(tmp_path, {"onnx": "99.0"}), tmp_path, new)
+    assert str(error) in said and new == [f"onnx 99.0 is new (pinned: {pins()['onnx']})"]
 
 
 def test_the_new_packages() -> None:

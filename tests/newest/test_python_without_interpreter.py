@@ -16,7 +16,8 @@ import pytest
 from opmatrix.environments.bootstrap import TORCH_INDEX
 from opmatrix.matrix.cells import ORT, TORCH
 from opmatrix.toolchain.elf_symbols import read_symbols, torch_shims
-from tests.newest.test_newest import STRICT
+from tests.newest.installation import pins
+from tests.newest.test_newest import STRICT, judge, newer
 from tests.support.projects import ROOT
 
 PYTHON = "3.14"
@@ -26,31 +27,43 @@ LOCKS = [*(f"torch{v}" for v, row in TORCH.items() if row.python == PYTHON),
 pytestmark = pytest.mark.newest
 
 
-def pip(command: str, *arguments: str | Path) -> None:
+def pip(command: str, *arguments: str | Path) -> str:
+    """Run pip for that CPython; return its error, "" for none."""
     fixed = ["--python-version", PYTHON, "--only-binary", ":all:", "--no-deps", "--quiet"]
     done = subprocess.run(
         [sys.executable, "-m", "pip", command, *fixed, *map(str, arguments)], capture_output=True, text=True
     )
-    assert done.returncode == 0, done.stderr
+    return (done.stderr or f"exit code {done.returncode}") if done.returncode else ""
 
 
 @pytest.mark.parametrize("lock", LOCKS)
 def test_the_pins_have_wheels(lock: str, tmp_path: Path) -> None:
-    pip("install", "--dry-run", "--require-hashes", "--target", tmp_path, "-r", ROOT / f"requirements/{lock}.txt")
+    dry = ["--dry-run", "--require-hashes", "--target", tmp_path]
+    assert pip("install", *dry, "-r", ROOT / f"requirements/{lock}.txt") == ""
+
+
+def lacking(requirement: str, folder: Path, new: list[str]) -> str:
+    """Return why an ONNX Runtime cannot be used, or "". `new` gets its name if it is newer than the pinned one."""
+    if error := pip("download", "--dest", folder, requirement):
+        return error
+    (wheel,) = folder.glob("*.whl")
+    new += newer({"onnxruntime": wheel.name.split("-")[1]}, pins())
+    named = f"onnxruntime/capi/onnxruntime_pybind11_state.cpython-{PYTHON.replace('.', '')}-x86_64-linux-gnu.so"
+    return "" if named in zipfile.ZipFile(wheel).namelist() else f"{wheel.name} has no {named}"
 
 
 def test_onnx_runtime_has_the_library(tmp_path: Path) -> None:
-    pip("download", "--dest", tmp_path, "onnxruntime")
-    (wheel,) = tmp_path.glob("*.whl")
-    named = f"onnxruntime/capi/onnxruntime_pybind11_state.cpython-{PYTHON.replace('.', '')}-x86_64-linux-gnu.so"
-    assert named in zipfile.ZipFile(wheel).namelist()
+    new: list[str] = []
+    newest = lacking("onnxruntime", tmp_path / "newest", new)
+    pinned = f"onnxruntime=={pins()['onnxruntime']}"
+    judge(newest, new, lambda: lacking(pinned, tmp_path / "pinned", []), strict=STRICT)
 
 
 @pytest.mark.skipif(not STRICT, reason="downloads 900 MB: `tox run -m nightly`")
 def test_torch_exports_what_libraries_need(tmp_path: Path) -> None:
     newest = [*TORCH][-1]
     index = os.environ.get("OPMATRIX_TORCH_INDEX", TORCH_INDEX)
-    pip("download", "--dest", tmp_path, *(["--index-url", index] if index else []), f"torch=={newest}.*")
+    assert pip("download", "--dest", tmp_path, *(["--index-url", index] if index else []), f"torch=={newest}.*") == ""
     (wheel,) = tmp_path.glob("*.whl")
     library = zipfile.ZipFile(wheel).extract("torch/lib/libtorch_cpu.so", tmp_path)
     exported = read_symbols(Path(library)).defined
