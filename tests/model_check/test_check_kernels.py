@@ -7,10 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from onnx import helper
+from onnx import helper, parser
 
 from tests.model_check.models import CHAIN, checked, model, one, wrong
 from tests.support.projects import Project, edited
+from tests.support.quick_start import fill_in
 
 pytestmark = [pytest.mark.compile, pytest.mark.ort, pytest.mark.slow]
 
@@ -82,6 +83,31 @@ def test_a_wrong_kernel_in_a_function_is_named_with_its_call(kernel: Project, tm
         in text
     )
     assert ("✓ agrees" in text) == (expected == "of the kernel")
+
+
+# function_own_imports/pf_ref_noimport of ../shared/cases: the function alone imports the domain of the operator.
+OWN_IMPORT = """<ir_version: 8, opset_import: ["": 17, "loc": 1]>
+g (float[N] x, float[N] s) => (float[N] y) { y = loc.wrap <b: float = 2.0> (x, s) }
+<domain: "loc", opset_import: ["my.domain": 1, "": 17]>
+wrap <b> (x, s) => (y) { y = my.domain.ScaleShift <shift: float = @b> (x, s) }"""
+
+
+def test_a_kernel_whose_domain_only_a_function_imports_is_compared(tmp_path: Path) -> None:
+    """At 71b51ad8 it was wrong with any kernel: the model does not import the domain 'my.domain'."""
+    made = Project.copy(tmp_path, operators=())
+    schema = "my::scale_shift(Tensor x, Tensor scale, float shift=0.0) -> Tensor"
+    done = made.doit("new", "--schema", schema, "--domain", "my.domain")
+    assert done.returncode == 0, done.stdout + done.stderr
+    fill_in(tmp_path)
+    assert made.doit("codegen", "compile").returncode == 0
+    code, text = checked(made, parser.parse_model(OWN_IMPORT))
+    assert code == 0, text
+    assert "✓ agrees            with onnx.reference and the references of this project, node by node: 1 node\n" in text
+    made.replace("native/scale_shift/kernel.h", "+ summand", "- summand")
+    assert made.doit("compile").returncode == 0
+    code, text = checked(made, parser.parse_model(OWN_IMPORT))
+    assert code == 1 and wrong(text) == ["first node"], text
+    assert "my.domain::ScaleShift (gives 'y') in loc::wrap (gives 'y'): 3 of 3 elements differ" in text
 
 
 @pytest.mark.parametrize(
