@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
+import onnx
 import pytest
 
 from tests.model_check import handed
@@ -26,3 +28,11 @@ def lines(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def test_a_model_that_was_handed_in(name: str, lines: dict[str, str]) -> None:
     outcome, words = HANDED[name].before
     assert re.match(rf". {HANDED[name].line}", lines[name]), f"{lines[name]}\nat 71b51ad8: {outcome}: {words}"
+
+
+def test_inputs_are_drawn_where_a_folder_has_expected_outputs_alone(tmp_path: Path) -> None:
+    """As in the wheel of onnx. At 71b51ad8 exit code 2: nothing for the input 'data_0'."""
+    code, text = check(tmp_path, str(Path(onnx.__file__).parent / "backend/test/data/light/light_densenet121.onnx"))
+    assert code == 0, text
+    assert "inputs chosen at random: data_0 float32[1, 3, 224, 224]" in text
+    assert "✓ agrees            with onnx.reference, node by node: 1746 nodes" in text
