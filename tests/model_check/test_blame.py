@@ -174,19 +174,23 @@ INSIDE = {
 }
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "m"
-    (made / "sub").mkdir(parents=True)
+def write_data(folder: Path) -> None:
+    """Write what INSIDE and OUTSIDE name into a folder m of a model, and next to it."""
+    (folder / "sub").mkdir(parents=True)
     values = np.float32([1, 2, 3]).tobytes()
     for name in ("w.bin", "sub/w.bin", "../w.bin"):
-        (made / name).write_bytes(values)
-    (made / "long.bin").write_bytes(b"1234" + values)
-    (made / "short.bin").write_bytes(values[:8])
-    (made / "link.bin").symlink_to("w.bin")
-    (made / "away.bin").symlink_to("../w.bin")
-    os.link(made / "long.bin", made / "hard.bin")
-    return made
+        (folder / name).write_bytes(values)
+    (folder / "long.bin").write_bytes(b"1234" + values)
+    (folder / "short.bin").write_bytes(values[:8])
+    (folder / "link.bin").symlink_to("w.bin")
+    (folder / "away.bin").symlink_to("../w.bin")
+    os.link(folder / "long.bin", folder / "hard.bin")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_data(tmp_path / "m")
+    return tmp_path / "m"
 
 
 @pytest.mark.parametrize("made", INSIDE.values(), ids=INSIDE)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import onnx
 import pytest
+from onnx import parser
 
 from opmatrix.project.format import FORMAT
+from tests.model_check import handed, test_blame, test_functions
 from tests.model_check.test_hostile_models import HOSTILE, NO_MODELS
 from tests.model_check.test_open_sizes import BAKED_IN, OPEN
+from tests.model_check.test_order_of_nodes import UNSORTED
 from tests.model_check.test_several_models import CRASH, check, model, node
 
 pytestmark = pytest.mark.ort
@@ -21,23 +26,38 @@ def content(folder: Path) -> dict[str, tuple[int, bytes]]:
     return {name: (p.stat().st_mtime_ns, p.read_bytes()) if p.is_file() else (0, b"") for name, p in every.items()}
 
 
-def write_models(folder: Path) -> list[str]:
-    """Write a model of each kind, and return their paths."""
-    folder.mkdir()
-    made = {name: model for name, (model, _) in BAKED_IN.items()} | OPEN | {n: m for n, (m, _) in HOSTILE.items()}
-    made |= {"crash": CRASH, "random": model(node("RandomNormalLike", "x")), "text": text()}
-    files = {name: model.SerializeToString() for name, model in made.items()} | NO_MODELS
-    paths = [folder / f"{name.replace(' ', '_').replace(',', '')}.onnx" for name in files]
-    for path, bytes_ in zip(paths, files.values(), strict=True):
-        path.write_bytes(bytes_)
-    (folder / "text_output_0.pb").write_bytes(b"")
-    return [str(path) for path in paths]
-
-
 def text() -> onnx.ModelProto:
     found = model(node("Identity", "x"), element=onnx.TensorProto.STRING)
     found.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.STRING
     return found
+
+
+IN_BLAME = "TEXTS", "NOT_UTF8", "NO_NODES", "INSIDE", "OUTSIDE", "SPARSE"
+TABLES: Mapping[str, Mapping[str, Any]] = {
+    "": {"crash": CRASH, "random": model(node("RandomNormalLike", "x")), "text": text()},
+    "baked in ": BAKED_IN,
+    "open ": OPEN,
+    "hostile ": HOSTILE,
+    "no model ": NO_MODELS,
+    "unsorted ": UNSORTED,
+    "functions ": test_functions.RIGHT,
+    "wrong functions ": test_functions.WRONG,
+    **{f"{name} ": getattr(test_blame, name) for name in IN_BLAME},
+}
+
+
+def write_models(folder: Path) -> list[str]:
+    """Write a model of each kind, and return their paths."""
+    paths = [folder / path for path in handed.write(folder)]
+    test_blame.write_data(folder / "m")
+    for table, rows in TABLES.items():
+        for name, row in rows.items():
+            made = row[0] if isinstance(row, tuple) else row
+            made = parser.parse_model(made) if isinstance(made, str) else made
+            paths.append(folder / "m" / f"{table}{name}.onnx".replace(" ", "_").replace(",", ""))
+            paths[-1].write_bytes(made if isinstance(made, bytes) else made.SerializeToString())
+    (folder / "m/text_output_0.pb").write_bytes(b"")
+    return [str(path) for path in paths]
 
 
 @pytest.mark.parametrize("project", [False, True])
