@@ -129,6 +129,16 @@ def test_declared_outputs_that_differ_from_the_inferred_are_found(root: Path, ou
     assert text.endswith("and Relu 'relu_y' makes it float32[N, 4]")
 
 
+@pytest.mark.parametrize("custom", [False, True])
+def test_a_shape_rule_is_named_where_the_project_has_one(root: Path, custom: bool) -> None:
+    norm = helper.make_node("mygroupnorm", ["x", "n", "s", "b"], ["y"], domain="mydomain", name="norm")
+    constants = {name: np.ones(4, np.float32) for name in "sb"} | {"n": np.float32([2])}
+    made = model(norm if custom else relu("x", "y"), constants=constants, output=(F, ["N", 5]))
+    (found,) = inference_findings(made, schemas([load_operator(Paths(root), "group_norm").spec], {"mydomain": 1}))
+    rule = "fix the shape rule in ops/*/spec.py that is wrong, or " if custom else ""
+    assert found.remedy == f"The nodes compute another type than the exporter wrote: {rule}export it again"
+
+
 def test_the_checker_finds_what_inference_ignores() -> None:
     made = model(relu("x", "y"), relu("x", "y"))
     (found,) = checker_findings(made, None, ())

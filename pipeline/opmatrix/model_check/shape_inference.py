@@ -17,7 +17,7 @@ from opmatrix.errors import many, one_line
 from opmatrix.export.signature_gates import registered
 from opmatrix.model_check import finding
 from opmatrix.model_check.finding import Finding
-from opmatrix.model_check.graph_walk import node_label
+from opmatrix.model_check.graph_walk import node_label, nodes
 from opmatrix.model_check.open_sizes import dims, open_symbols
 from opmatrix.model_check.repair_graph import is_sorted
 from opmatrix.model_check.size_findings import WITH_WEIGHTS
@@ -217,6 +217,9 @@ def _differing(model: ModelProto, known: Mapping[str, TypeProto], found: Sequenc
     symbols = {*open_symbols(model.graph.input)}
     made = {value.name: "the model" for value in (*model.graph.input, *model.graph.initializer)}
     made |= {name: node_label(node) for node in model.graph.node for name in node.output}
+    declared = {(s.domain, s.name) for s in found}
+    has_custom = any((node.domain, node.op_type) in declared for node in nodes(model))
+    rule = "fix the shape rule in ops/*/spec.py that is wrong, or " if has_custom else ""
     for output in model.graph.output:
         inferred = known.get(output.name)
         if inferred is None or _unknown(inferred) or _unknown(output.type):
@@ -229,8 +232,7 @@ def _differing(model: ModelProto, known: Mapping[str, TypeProto], found: Sequenc
             QUESTION,
             f"the model says that output {output.name!r} is {format_type(output.type)}, "
             f"and {made[output.name]} makes it {format_type(inferred)}",
-            "The nodes compute another type than the exporter wrote: fix the shape rule in ops/*/spec.py "
-            "that is wrong, or export it again",
+            f"The nodes compute another type than the exporter wrote: {rule}export it again",
         )
 
 
