@@ -131,6 +131,7 @@ NO_NODES = {
     "both": model("", outputs="float[3] x, float[2] w", constants="<float[2] w = {1.0, 2.0}>"),
     "an input of open size": model("", inputs="float[N] x, int64[M, 2] i", outputs="int64[M, 2] i"),
     "a text": model("", inputs="string[2] x", outputs="string[2] x"),
+    "an input twice": model("", outputs="float[3] x, float[3] x"),
 }
 
 

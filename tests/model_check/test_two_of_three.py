@@ -29,6 +29,12 @@ OF_ONNX_RUNTIME = {
         '<domain: "loc", opset_import: ["":17, "loc":1]> g (a) => (c) { b = loc.f (a) c = Neg (b) }',
         '<domain: "loc", opset_import: ["":17]> f (a) => (a) { }',
     ),
+    "a function that nobody calls has no import": model(
+        "y = Neg (x)", '<domain: "loc", opset_import: ["":17]> f (a) => (b) { b = loc.g (a) }'
+    ),
+    "one that nobody calls is recursive": model(
+        "y = Neg (x)", '<domain: "loc", opset_import: ["":17, "loc":1]> f (a) => (b) { b = loc.f (a) }'
+    ),
 }
 
 
