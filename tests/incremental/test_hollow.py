@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -18,26 +19,43 @@ for name in ("ort_checks.judge_case", "torch_checks.kernel_check", "testdata.tru
     module = __import__("importlib").import_module(f"opmatrix.{name}"); module.compare = equal
 """
 AS_KERNEL = '''
-import ctypes, pathlib, subprocess, tempfile
+import ctypes, functools, pathlib, subprocess, tempfile
 
 import numpy as np
 
-SOURCE = """#include "{kernel}"
+SOURCE = """#include "group_norm/kernel.h"
 using namespace opmatrix;
-extern "C" void run(const float* x, const long* sizes, long rank, const float* g, const float* s, const float* b,
-                    float e, float* y) {{ /* calls group_norm */ }}"""
+void opmatrix::fail(std::initializer_list<Part>) { throw 1; }
+extern "C" int run(const float* x, const std::int64_t* sizes, std::int64_t rank, const float* num_groups,
+                   const float* scale, const float* bias, float epsilon, float* y) try {
+  const std::int64_t one = 1;
+  const Sizes channels = {sizes + 1, 1};
+  group_norm::group_norm({x, {sizes, rank}}, {num_groups, {&one, 1}}, {scale, channels}, {bias, channels}, epsilon,
+                         {y, {sizes, rank}});
+  return 0;
+} catch (int) { return 1; }
+"""
+
+
+@functools.cache
+def kernel():
+    native = pathlib.Path(__file__).parents[2] / "native"
+    with tempfile.TemporaryDirectory() as folder:
+        source, library = pathlib.Path(folder, "a.cc"), pathlib.Path(folder, "a.so")
+        source.write_text(SOURCE)
+        places = [f"-I{native}", f"-I{native}/include"]
+        subprocess.run(["c++", "-std=c++20", "-O2", "-shared", "-fPIC", source, "-o", library, *places], check=True)
+        return ctypes.CDLL(str(library)).run
 
 
 def group_norm(x, num_groups, scale, bias, *, epsilon):
-    root = pathlib.Path(__file__).parents[2]
-    with tempfile.TemporaryDirectory() as folder:
-        source, library = pathlib.Path(folder, "a.cc"), pathlib.Path(folder, "a.so")
-        source.write_text(SOURCE.format(kernel=root / "native/group_norm/kernel.h"))
-        subprocess.run(
-            ["c++", "-std=c++17", "-shared", "-fPIC", f"-I{root}/native/include", source, "-o", library], check=True
-        )
-        ctypes.CDLL(str(library))
-    return x
+    floats = [np.ascontiguousarray(a, np.float32) for a in (x, num_groups, scale, bias)]
+    given = [a.ctypes.data_as(ctypes.c_void_p) for a in floats]
+    sizes, y = (ctypes.c_int64 * x.ndim)(*x.shape), np.empty(x.shape, np.float32)
+    if kernel()(given[0], sizes, ctypes.c_int64(x.ndim), *given[1:], ctypes.c_float(epsilon),
+                y.ctypes.data_as(ctypes.c_void_p)):
+        raise ValueError("the kernel rejects it")
+    return y.astype(x.dtype)
 '''
 
 
@@ -56,8 +74,32 @@ def test_a_kernel_that_is_wrong_is_not_hidden_by_cases_that_switch_the_compariso
 
 def test_a_reference_that_compiles_the_kernel(tmp_path: Path) -> None:
     project = Project.of("minimal", tmp_path)
+    project.replace("native/group_norm/kernel.h", *WRONG)
+    done = project.doit("opsets=18")
+    assert done.returncode == 1 and "elements differ" in done.stdout, done.stdout
     project.layout.reference("group_norm").write_text(AS_KERNEL)
-    done = project.doit("data", "draw-inputs")
+    done = project.doit("opsets=18")
     assert done.returncode == 1, done.stdout
-    assert "ops/group_norm/reference.py:17: starts a process (c++ -std=c++17 -shared " in done.stdout
+    assert "ops/group_norm/reference.py:27: starts a process (c++ -std=c++20 " in done.stdout
     assert 'dependent_reference="why" in spec.py' in done.stdout
+
+
+def test_what_the_audit_of_references_prevents(tmp_path: Path) -> None:
+    """With the declaration that switches the audit off, the wrong kernel is right, and each output says why."""
+    project = Project.of("minimal", tmp_path)
+    project.replace("native/group_norm/kernel.h", *WRONG)
+    project.layout.reference("group_norm").write_text(AS_KERNEL)
+    project.replace(
+        "ops/group_norm/spec.py", "    tolerances=", '    dependent_reference="is the kernel",\n    tolerances='
+    )
+    done = project.doit("opsets=18")
+    assert done.returncode == 0, done.stdout
+    assert {record["outcome"] for record in project.records().values()} == {"verified"}
+    why = "reference: not independent: is the kernel"
+    assert "weak group_norm-cases" in done.stdout and why in done.stdout
+    report = json.loads(project.layout.report_data.read_text())
+    assert [check["check"] for check in report["checks"] if check["weak"] == [why]] == ["cases"]
+    assert why in (project.layout.report / "summary.md").read_text()
+    strict = project.doit("--strict", "opsets=18")
+    assert strict.returncode == 1, strict.stdout
+    assert f"--strict: 1 check weak:\ngroup_norm-cases\n  {why}" in strict.stderr
