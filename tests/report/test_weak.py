@@ -30,6 +30,13 @@ WHY = "the reference rejects 164 of 200 random inputs (82%), more than 50%. Decl
 WEAK = CheckRecord(
     op="op", check="search", torch="2.13", outcome="verified", results=({"check": "search"},), weak=(WHY,)
 )
+NOT_INDEPENDENT = CheckRecord(
+    op="op",
+    check="cases",
+    outcome="verified",
+    results=({"case": "a"},),
+    weak=("reference: not independent: calls the library that the kernel wraps",),
+)
 FAILED = CheckRecord(op="op", check="search", torch="2.13", outcome="failed", detail="y differs", weak=(WHY,))
 
 
@@ -38,22 +45,24 @@ def layout(tmp_path: Path) -> Paths:
     return Paths(tmp_path)
 
 
-def test_every_output_names_it() -> None:
-    data = document([], ENVIRONMENTS, checks=[WEAK])
-    assert data["check_counts"]["weak"] == 1 and data["checks"][0]["weak"] == [WHY]
+@pytest.mark.parametrize("weak", [WEAK, NOT_INDEPENDENT], ids=lambda weak: weak.check)
+def test_every_output_names_it(weak: CheckRecord) -> None:
+    name, why = str(weak), weak.weak[0]
+    data = document([], ENVIRONMENTS, checks=[weak])
+    assert data["check_counts"]["weak"] == 1 and data["checks"][0]["weak"] == [why]
     assert data["check_counts"]["verified"] == 1
     console = Console(record=True, width=200, force_terminal=True, color_system="standard", file=io.StringIO())
-    terminal.show([], console, checks=[WEAK])
+    terminal.show([], console, checks=[weak])
     shown = console.export_text(styles=True)
-    assert "\x1b[33m!\x1b[0m weak op-search@torch2.13" in shown and f"  {WHY}" in shown
-    assert totals([], [WEAK]) == "0 cells: none asked for; 1 check: 1 verified (1 weak)"
-    summary = markdown.render(data, [], checks=[WEAK])
-    assert "### Weak, and the remedy\n\n- ! `op-search@torch2.13`: the reference rejects 164 of 200" in summary
-    suite = ElementTree.fromstring(junit.render([], [WEAK]))
-    assert suite.findtext(".//testcase/system-out") == f"weak: {WHY}"
+    assert f"\x1b[33m!\x1b[0m weak {name}" in shown and f"  {why}" in shown
+    assert totals([], [weak]) == "0 cells: none asked for; 1 check: 1 verified (1 weak)"
+    summary = markdown.render(data, [], checks=[weak])
+    assert f"### Weak, and the remedy\n\n- ! `{name}`: {why}" in summary
+    suite = ElementTree.fromstring(junit.render([], [weak]))
+    assert suite.findtext(".//testcase/system-out") == f"weak: {why}"
     assert (suite.get("failures"), suite.get("errors")) == ("0", "0")
-    page = html_page.data(data, [], [], [WEAK])
-    assert [check["weak"] for check in page["checks"]] == [(WHY,)]
+    page = html_page.data(data, [], [], [weak])
+    assert [check["weak"] for check in page["checks"]] == [(why,)]
 
 
 def test_a_failed_check_is_not_weak() -> None:
@@ -82,17 +91,19 @@ def test_an_old_record_has_no_weakness(layout: Paths) -> None:
 
 
 def control(layout: Paths, found: CheckRecord) -> Any:
-    path = layout.check_record(*KEY)
+    key = CheckKey(found.op, found.check, torch=found.torch)
+    path = layout.check_record(*key)
     verdict.write(path, found)
-    step = Step(group="register", name="op-search", command=("register", "op"), check=KEY, verdict=str(path))
+    step = Step(group="register", name=f"op-{found.check}", command=("register", "op"), check=key, verdict=str(path))
     group = SimpleNamespace(task_dep=[step.task])
     return SimpleNamespace(selected_tasks=["register"], tasks={"register": group, step.task: StepTask(step)})
 
 
-def test_strict_refuses_a_weak_check(layout: Paths, capsys: pytest.CaptureFixture[str]) -> None:
-    assert _show_weak(control(layout, WEAK), strict=True)
+@pytest.mark.parametrize("weak", [WEAK, NOT_INDEPENDENT], ids=lambda weak: weak.check)
+def test_strict_refuses_a_weak_check(weak: CheckRecord, layout: Paths, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _show_weak(control(layout, weak), strict=True)
     message = "--strict: 1 check weak:"
-    assert capsys.readouterr().err == f"{message}\nop-search@torch2.13\n  {WHY}\n"
+    assert capsys.readouterr().err == f"{message}\n{weak}\n  {weak.weak[0]}\n"
     assert not _show_weak(control(layout, FAILED), strict=True)
     assert capsys.readouterr().err == ""
 
