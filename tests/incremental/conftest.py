@@ -53,9 +53,10 @@ def task_steps():
 """
 
 FAKE = """
-import ctypes, itertools, os, subprocess, sys, tempfile, time
+import ctypes, itertools, mmap, os, subprocess, sys, tempfile, time
 from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 from opmatrix.commands.run import Run as RealRun
 
 class Run(RealRun):
@@ -131,11 +132,24 @@ def do_fill(how, source, target):
         file = os.open("filler", os.O_WRONLY | os.O_CREAT)
         while True: os.pwrite(file, parts[0], 0)
 
-def do_forks(source, target):  # each shares the memory of the first
-    kept = b"x" * (150 << 20)
-    started = [os.fork() or time.sleep(1000) for _ in range(8)]
-    for _ in range(20):
-        time.sleep(0.05)
+def do_share(how, source, target):  # eight processes, or threads, with 150 MB that are the same for all
+    size = 150 << 20
+    if how in ("forks", "daemons", "sessions"): kept = bytearray(b"x") * size
+    if how == "threads": kept, threads = b"x" * size, [Thread(target=time.sleep, args=(2,)) for _ in range(8)]
+    if how == "shared memory": kept = mmap.mmap(-1, size)
+    if how == "a mapped file":
+        file = tempfile.TemporaryFile()
+        file.truncate(size)
+        kept = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
+    for _ in range(0 if how == "threads" else 8):
+        if os.fork(): continue
+        if how in ("daemons", "sessions"): os.setsid()
+        if how == "daemons" and os.fork(): os._exit(0)
+        sum(memoryview(kept)[::4096])  # where each page is asked for
+        time.sleep(1000)
+    if how == "threads":
+        for thread in threads: thread.start()
+    else: time.sleep(2)
     do_copy(source, target)
 
 def do_pollute(source, target):

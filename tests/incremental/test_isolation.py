@@ -61,9 +61,11 @@ def test_a_step_that_writes_without_end(project: Project, how: str, server: str 
     assert project.processes() == []
 
 
-def test_processes_that_share_memory_are_not_counted_each(project: Project) -> None:
+@pytest.mark.parametrize("how", ["forks", "daemons", "sessions", "a mapped file", "shared memory", "threads"])
+def test_processes_that_share_memory_are_not_counted_each(project: Project, how: str) -> None:
     project.write("a.txt", "hello")
-    project.step("verify:a", "forks", "a.txt", "build/a.json", megabytes=700)
+    step = project.step("verify:a", "share", "a.txt", "build/a.json", megabytes=700)
+    step["command"].insert(1, how)
     done = project.doit()
     assert done.returncode == 0, done.stdout
     assert project.processes() == []
