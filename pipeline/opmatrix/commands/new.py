@@ -28,8 +28,11 @@ class New(CommandBase):
     doc_description = (
         "Declaration, cases, reference, README and kernel: of a torch schema, of an operator of torch's own, or of "
         "the nodes of a model that ONNX Runtime does not have. Without any of them it prompts, in a terminal. Or, with "
-        "--project, the folder of a project for operators of your own. Nothing is overwritten. Exit codes: 0 written, "
-        "2 rejected, 130 interrupted."
+        "--project, the folder of a project for operators of your own. Nothing is overwritten. Rejected, with the "
+        "column: a name in the schema that torch reads nowhere as one, such as for, class, None or is, and one that "
+        "torch.ops has for itself, such as my::name. Where a name is a keyword of Python, such as lambda, the part is "
+        "lambda_ and keeps its name in ONNX. With --from-onnx, an operator whose folder would be that of another one, "
+        "ops/foo, is in ops/foo_2, and a note says so. Exit codes: 0 written, 2 rejected, 130 interrupted."
     )
     cmd_options = (
         _option("schema", "torch schema, such as 'my::scale_shift(Tensor x, Tensor scale, float shift=0.0) -> Tensor'"),
