@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from opmatrix.files import write_text
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Attribute, Case, Input, Model, OnnxOp, OpSpec, Output, Random, SameAs, Tolerance, TorchOp
 from opmatrix.stages import draw_inputs
+from opmatrix.testdata import cpu_limit as limits
 from opmatrix.testdata import drawn_cases
 from opmatrix.testdata.cpu_limit import TooSlow, cpu_limit, memory_limit
 from opmatrix.testdata.drawn_cases import Drawn
@@ -36,10 +39,34 @@ OPERATOR = Operator(spec=SPEC, models=(Model(name="one", types={"T": "float32"},
 RIGHT = "return x if w is None else x * w"
 
 
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Count only the CPU time that a reference takes by `takes`: how fast a machine computes must not matter."""
+
+    @contextmanager
+    def limit(seconds: float) -> Iterator[None]:
+        with monkeypatch.context() as patched:
+            patched.setattr(limits._Now, "seconds", seconds)
+            yield
+
+    monkeypatch.setattr(limits._Now, "elsewhere", 0.0)
+    monkeypatch.setattr(draw_inputs, "cpu_limit", limit)
+    monkeypatch.setattr(draw_inputs, "cpu_time", lambda: limits._Now.elsewhere)
+
+
+def takes(seconds: float) -> None:
+    """Let a reference take CPU time of the fake clock, and be stopped at its limit."""
+    limit, _ = limits.in_force()
+    limits.spend(seconds if limit is None else min(seconds, limit))
+    if limit is not None and seconds > limit:
+        raise TooSlow
+
+
 def drawn(layout: Paths, body: str, operator: Operator = OPERATOR) -> Drawn:
     write_text(
         layout.reference("scaled"),
-        f"import numpy as np\n\n\ndef scaled(x, w, *, power):\n    with np.errstate(all='ignore'):\n        {body}\n",
+        "import numpy as np\nfrom tests.testdata.test_search_yield import takes\n\n\n"
+        f"def scaled(x, w, *, power):\n    with np.errstate(all='ignore'):\n        {body}\n",
     )
     draw_inputs.run(layout, operator)
     return drawn_cases.read_all(layout.drawn_inputs("scaled"), "scaled")
@@ -103,8 +130,7 @@ def test_an_elementwise_operator_needs_inputs_with_four_or_five_axes(tmp_path: P
 
 def test_a_slow_reference_has_no_large_inputs(tmp_path: Path) -> None:
     """Of a reference whose time grows with the square, the largest inputs are dropped, and counted."""
-    slow = "np.subtract.outer(x.ravel(), x.ravel()).sum() if x.size > 1000 else 0; return x"
-    found = measure(OPERATOR, drawn(Paths(tmp_path), slow))
+    found = measure(OPERATOR, drawn(Paths(tmp_path), "takes(x.size**2 * 1e-9); return x"))
     assert found["dropped"] and max(found["large"], default=0) < 100_000
 
 
@@ -123,8 +149,7 @@ def test_a_large_input_has_only_its_seed_in_the_file(tmp_path: Path) -> None:
 def test_slow_values_of_an_attribute_take_a_limited_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a reference with power as a number of loops, most inputs are tried, and the record has the values left out."""
     monkeypatch.setattr(draw_inputs, "SECONDS", 1.0)
-    slow = "t = time.process_time()\n        while time.process_time() < t + (power > 15): pass\n        return x"
-    found = measure(OPERATOR, drawn(Paths(tmp_path), f"import time\n        {slow}"))
+    found = measure(OPERATOR, drawn(Paths(tmp_path), "takes(1.0 if power > 15 else 0.0); return x"))
     assert found["dropped"]["too slow in the reference"] >= 10 and found["examples"] > 150
     assert {*found["not_tried"]} == {"power"} and {*found["not_tried"]["power"]} <= {16, 17, 18, 19, 20}
     assert not any("too slow" in message for message in found["weak"])
