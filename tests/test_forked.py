@@ -19,7 +19,7 @@ def test_a_child_of_a_process_with_threads_of_openmp(torch: Any, tmp_path: Path)
 
     def add() -> None:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)  # pytest-timeout's handler needs Python, which waits for OpenMP
-        signal.alarm(500)
+        signal.alarm(3600)
         torch.set_num_threads(3)
         assert float((x + x).sum()) == 2_000_000.0
 

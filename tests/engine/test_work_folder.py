@@ -106,8 +106,13 @@ ENDS = {
 @pytest.mark.parametrize("server", [None, "any"])
 @pytest.mark.parametrize("what", ENDS)
 def test_nothing_stays_of_a_step(pool: Pool, project: Path, what: str, server: str | None) -> None:
-    ending = pool.run([what], server=server, log=project / "build/log/x", seconds=2 if what == "hangs" else LONG)
-    assert (ending.status, ending.stopped) == ENDS[what], (project / "build/log/x").read_text()
+    log, seconds = project / "build/log/x", 2 if what == "hangs" else LONG
+    ending = pool.run([what], server=server, log=log, seconds=seconds)
+    while what == "hangs" and not (project / "written").exists():  # a busy machine stops it before it has begun
+        ending = pool.run([what], server=server, log=log, seconds=seconds)
+    # SIGKILL follows SIGABRT after a second, which a busy machine may need to end the process.
+    status = -6 if what == "hangs" and ending.status == -9 else ending.status
+    assert (status, ending.stopped) == ENDS[what], log.read_text()
     wait_for(lambda: left(project) == [])  # a daemon that is killed still ends
     ran_in = (project / "written").read_text() if what != "process" else "/"
     assert ran_in == "/" or ran_in.startswith(str(project / "build/work"))

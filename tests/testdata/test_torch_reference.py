@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from opmatrix.stages import data
 from opmatrix.testdata import torch_reference
 from opmatrix.testdata.cpu_limit import TooSlow, cpu_limit, memory_limit
 from opmatrix.testdata.numpy_reference import Reference
+from tests.incremental.conftest import wait_for
 from tests.support import double
 from tests.support.projects import write_files
 
@@ -236,8 +236,11 @@ os.kill(os.getpid(), 9)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=3600)
     child = Path(f"/proc/{int(done.stdout)}/stat")
-    for _ in range(100):
-        if not child.exists() or child.read_text().rpartition(")")[2].split()[0] == "Z":
-            return
-        time.sleep(0.05)
-    raise AssertionError("the process of the reference goes on")
+
+    def ended() -> bool:
+        try:
+            return child.read_text().rpartition(")")[2].split()[0] == "Z"
+        except OSError:
+            return True
+
+    wait_for(ended)
