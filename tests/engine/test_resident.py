@@ -19,6 +19,7 @@ pytestmark = pytest.mark.incremental
 LOOP = """
 import mmap, os, shutil, signal, time
 from pathlib import Path
+from opmatrix.engine import resident
 from opmatrix.engine.resident import Loop
 from opmatrix.errors import OpmatrixError
 from opmatrix.project.paths import Paths
@@ -32,6 +33,7 @@ def turn(resident):
 def say(files):
     {say}
 
+resident._PATIENCE = 1.0  # what ends in a turn that must, ends at once
 loop = Loop(Paths(root), entry="", turn=turn, say=say, note=print)
 try:
     print(loop.run(), loop.interrupted, flush=True)

@@ -11,7 +11,7 @@ from distributed import Client, LocalCluster, Security
 from opmatrix.errors import UsageError, one_line
 from opmatrix.project.paths import Paths
 
-_CONNECT = 10  # seconds that a scheduler may take to answer
+_CONNECT = 60  # seconds that a scheduler may take to answer, also on a busy machine
 # What dask's configuration has, and the variables that set it.
 _TLS = {"tls_ca_file": "CA_FILE", "tls_client_cert": "CLIENT__CERT", "tls_client_key": "CLIENT__KEY"}
 

@@ -37,7 +37,7 @@ from opmatrix.project import work_folder
 from opmatrix.project.paths import Paths
 from opmatrix.step_log import MOST_BYTES
 
-SECONDS = 30  # for one operator; the slowest of this repository takes 2 ms, an import of torch 2 s
+SECONDS = 120  # for one operator; an import of torch takes 2 s, and far longer on a busy machine
 MEGABYTES = 2000  # for the child and its processes, in addition to the memory of this process
 _POLL = 0.05  # seconds between two checks of the child while it sends nothing
 _READ = "while it was read. It only has to define values"

@@ -29,7 +29,7 @@ from opmatrix.project.paths import Paths
 from opmatrix.project.settings import PACKAGES
 
 _LOOK = 1.0  # seconds between two looks at what is installed
-_PATIENCE = 3.0  # seconds that a turn has to end
+_PATIENCE = 60.0  # seconds that a turn has to end, also on a busy machine; a second signal ends it at once
 _DEATHS = 3  # of the process that watches, one after the other
 
 
