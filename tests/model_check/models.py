@@ -43,12 +43,13 @@ def model(*nodes: NodeProto, opset: int = 18, ir: int = 8) -> ModelProto:
     )
 
 
-def checked(project: Project, what: ModelProto | str, *options: str) -> tuple[int, str]:
-    """Return the exit code and the whole output; stderr comes last."""
+def checked(project: Project, what: ModelProto | str, *options: str, seconds: int | None = 3600) -> tuple[int, str]:
+    """Return the exit code and the whole output; stderr comes last. A model may take `seconds`; None: by default."""
     name = what if isinstance(what, str) else "model.onnx"
     if isinstance(what, ModelProto):
         onnx.save(what, project.root / name)
-    done = project.doit("check", name, *options, NO_COLOR="1", PYTHONIOENCODING="utf-8")
+    limit = ["--seconds", str(seconds)] if seconds else []
+    done = project.doit("check", name, *limit, *options, NO_COLOR="1", PYTHONIOENCODING="utf-8")
     return done.returncode, done.stdout + done.stderr
 
 
