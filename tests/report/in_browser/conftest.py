@@ -19,6 +19,8 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrom
     )  # fmt: skip
     if not started:
         pytest.skip(MISSING)
+    started.set_script_timeout(3600)  # of the driver, 30 s, which a busy machine exceeds
+    started.set_page_load_timeout(3600)
     yield started
     started.quit()
 
