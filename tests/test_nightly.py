@@ -14,18 +14,34 @@ import pytest
 
 from tests import conftest
 from tests.conftest import Groups, Resume, pytest_collection_modifyitems
-from tests.nightly import KEPT, NIGHTLY, is_nightly
+from tests.nightly import KEPT, NIGHTLY, counterpart, is_nightly, matching
 
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.mark.parametrize("pattern", [*NIGHTLY, *KEPT])
-def test_each_pattern_names_a_test(pattern: str) -> None:
-    path, _, name = pattern.partition("::")
-    files = [*ROOT.glob(f"tests/{path}{'.py' * path.endswith('*')}")]
-    assert files
-    function = name.partition("[")[0].strip("*")
-    assert any(f"def {function}" in file.read_text() for file in files) or not function
+@pytest.fixture(scope="module")
+def tests() -> list[str]:
+    """Return the names of the tests in the files that the patterns name, but for deep ones."""
+    patterns = {pattern.partition("::")[0] for pattern in (*NIGHTLY, *map(counterpart, NIGHTLY), *KEPT)}
+    files = sorted({path for p in patterns for path in ROOT.glob(f"tests/{p}{'.py' * p.endswith('*')}")})
+    collect = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-m", "not deep", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [*collect, "-o", "addopts=--import-mode=importlib", *files], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return [line.removeprefix("tests/") for line in done.stdout.splitlines() if "::" in line]
+
+
+@pytest.mark.torch  # which some files import
+def test_each_pattern_names_a_test(tests: list[str]) -> None:
+    assert [pattern for pattern in (*NIGHTLY, *KEPT) if not matching([pattern], tests)] == []
+
+
+@pytest.mark.torch  # which some files import
+def test_each_change_runs_a_test_of_each_kind(tests: list[str]) -> None:
+    each_change = [test for test in tests if not is_nightly(test)]
+    assert [kept for kept in map(counterpart, NIGHTLY) if not matching([kept], each_change)] == []
+    assert [kept for kept in KEPT if not matching(NIGHTLY, matching([kept], tests))] == [], "no exception"
 
 
 def test_kept_tests_are_exceptions() -> None:

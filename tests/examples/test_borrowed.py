@@ -52,6 +52,17 @@ def environment(project: Path, folder: Path, *, behind: Path) -> Environment:
     return Environment.make(folder, wheel, behind=behind)
 
 
+def test_an_operator_is_verified(opmatrix: Environment, tmp_path: Path) -> None:
+    """What each change runs of this folder."""
+    copy = shutil.copytree(EXAMPLE, tmp_path / "borrowed", ignore=MADE)
+    environ = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    command = [str(opmatrix.python), "-m", "doit", "opsets=18", "radius_graph"]
+    done = subprocess.run(command, cwd=copy, env=environ, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    verdicts = [json.loads(path.read_text()) for path in copy.glob("build/verify/radius_graph/*/*.json")]
+    assert [verdict["outcome"] for verdict in verdicts] == ["verified"] * 2
+
+
 def test_every_cell_is_verified(project: Path) -> None:
     cells = json.loads((project / "build/report/report.json").read_text())["cells"]
     opsets = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["tool"]["opmatrix"]["opsets"]

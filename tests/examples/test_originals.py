@@ -41,6 +41,15 @@ def project(opmatrix: Environment, tmp_path_factory: pytest.TempPathFactory) -> 
     return copy
 
 
+def test_an_operator_is_verified_and_the_node_of_its_original_runs(opmatrix: Environment, tmp_path: Path) -> None:
+    """What each change runs of this folder."""
+    copy = shutil.copytree(EXAMPLE, tmp_path / "originals", ignore=MADE)
+    doit(opmatrix, copy, "opsets=18", "quant")
+    verdicts = [json.loads(path.read_text()) for path in copy.glob("build/verify/quant/*/*.json")]
+    assert [verdict["outcome"] for verdict in verdicts] == ["verified"] * 2
+    assert "OK: " in doit(opmatrix, copy, "check", "ops/quant/original.onnx")
+
+
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_every_cell_is_verified(operator: str, project: Path) -> None:
     cells = json.loads((project / "build/report/report.json").read_text())["cells"]
