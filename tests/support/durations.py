@@ -1,6 +1,7 @@
 """Print how long each part of the tests took, and its slowest files: ``python -m tests.support.durations FOLDER``.
 
-The folder has a JUnit file for each part, such as ops.xml, which tox's commands write to build/durations.
+The folder has a JUnit file for each part, such as ops.xml, which tox's commands write to build/durations. All seconds
+are those of the clock, as in JUnit; .ci/run prints the CPU seconds of each part.
 """
 
 from __future__ import annotations
