@@ -35,27 +35,28 @@ def model(
     return "\n".join([head, *more])
 
 
+# The comments here and below have the outcome at 71b51ad8.
 TEXTS = {
-    "of an attribute in a function": model(
+    "of an attribute in a function": model(  # wrong
         'y = loc.f <k = "a"> (x)',
         '<domain: "loc", opset_import: ["":17]> f <k> (a) => (b) { c = Constant <value_string: string = @k> () '
         "b = Identity (c) }",
         outputs="string y",
     ),
-    "of floats": model("y = Cast <to = 8> (x)", outputs="string[3] y"),
-    "of doubles": model("y = Cast <to = 8> (x)", inputs="double[3] x", outputs="string[3] y"),
-    "of half floats": model("y = Cast <to = 8> (x)", inputs="float16[3] x", outputs="string[3] y"),
-    "of integers": model("y = Cast <to = 8> (x)", inputs="int64[3] x", outputs="string[3] y"),
-    "of large and small floats": model(
+    "of floats": model("y = Cast <to = 8> (x)", outputs="string[3] y"),  # disagree
+    "of doubles": model("y = Cast <to = 8> (x)", inputs="double[3] x", outputs="string[3] y"),  # disagree
+    "of half floats": model("y = Cast <to = 8> (x)", inputs="float16[3] x", outputs="string[3] y"),  # disagree
+    "of integers": model("y = Cast <to = 8> (x)", inputs="int64[3] x", outputs="string[3] y"),  # disagree
+    "of large and small floats": model(  # disagree
         "c = Constant <value = float[3] {1e-20, 3e30, 0.1}> () z = Mul (x, c) y = Cast <to = 8> (z)",
         outputs="string[3] y",
     ),
-    "of an input": model("y = Identity (x)", inputs="string[3] x", outputs="string[3] y"),
-    "that are compared": model(
+    "of an input": model("y = Identity (x)", inputs="string[3] x", outputs="string[3] y"),  # right
+    "that are compared": model(  # right
         'c = Constant <value_strings = ["a", "text", "b"]> () y = Equal (x, c)',
         inputs="string[3] x", outputs="bool[3] y", opset=19,
     ),
-    "of a branch": model(
+    "of a branch": model(  # disagree
         "c = Constant <value = bool {1}> () y = If (c) <then_branch = t () => (r) { r = Cast <to = 8> (x) }, "
         "else_branch = e () => (s) { s = Cast <to = 8> (x) }>",
         outputs="string[3] y",
@@ -92,20 +93,20 @@ def broken(text: str, **constants: list[bytes]) -> ModelProto:
 
 BAD = [b"\xff\xfe", b"a\0b"]
 NOT_UTF8: dict[str, tuple[ModelProto, str]] = {
-    "an output": (broken(model("y = Identity (s)", inputs="", outputs="string[2] y"), s=BAD), "unsupported"),
-    "no output": (
+    "an output": (broken(model("y = Identity (s)", inputs="", outputs="string[2] y"), s=BAD), "unsupported"),  # wrong
+    "no output": (  # wrong
         broken(model("y = Equal (s, s)", inputs="", outputs="bool[2] y", opset=19), s=BAD), "unknown",
     ),
-    "a value between": (
+    "a value between": (  # wrong
         broken(model("z = Identity (s) n = Size (z) y = Neg (x)", outputs="float[3] y, int64 n"), s=BAD), "unknown",
     ),
-    "an attribute": (
+    "an attribute": (  # unknown
         broken(model("s = Constant () z = Size (s) y = Neg (x)", outputs="float[3] y, int64 z")), "unknown",
     ),
-    "a constant that is an output": (
+    "a constant that is an output": (  # wrong
         broken(model("y = Neg (x)", outputs="float[3] y, string[2] s"), s=BAD), "unsupported",
     ),
-    "a cut character": (
+    "a cut character": (  # wrong
         broken(model("y = Identity (s)", inputs="", outputs="string[1] y"), s=[b"\xe2\x82"]), "unsupported",
     ),
 }  # fmt: skip
@@ -125,7 +126,7 @@ def test_texts_that_are_not_utf8_are_no_fault_of_the_drawn_inputs(
         assert "nodes: the constant 's' has a string that is not UTF-8, which ONNX demands: b'" in found.said("note")
 
 
-NO_NODES = {
+NO_NODES = {  # each unreadable at 71b51ad8: no ONNX model, or one without a node
     "an input": model("", outputs="float[3] x"),
     "a constant": model("", inputs="", outputs="float[2] w", constants="<float[2] w = {1.0, 2.0}>"),
     "both": model("", outputs="float[3] x, float[2] w", constants="<float[2] w = {1.0, 2.0}>"),
@@ -165,13 +166,13 @@ def external(location: str, **more: int) -> ModelProto:
 
 
 INSIDE = {
-    "next to the model": external("w.bin"),
-    "in a folder": external("sub/w.bin"),
-    "through the parent": external("../m/w.bin"),
-    "through a folder": external("sub/../w.bin"),
-    "a link": external("link.bin"),
-    "a hard link": external("hard.bin"),
-    "a part": external("long.bin", offset=4, length=12),
+    "next to the model": external("w.bin"),  # right
+    "in a folder": external("sub/w.bin"),  # right
+    "through the parent": external("../m/w.bin"),  # wrong
+    "through a folder": external("sub/../w.bin"),  # right
+    "a link": external("link.bin"),  # wrong
+    "a hard link": external("hard.bin"),  # wrong
+    "a part": external("long.bin", offset=4, length=12),  # wrong
 }
 
 
@@ -213,14 +214,23 @@ def test_a_model_may_be_a_link_next_to_its_data(folder: Path) -> None:
     assert found.outcome == "right", found
 
 
+# At 71b51ad8 each was wrong, too; the comments have what it said.
 OUTSIDE = {
+    # onnx.checker: outside
     "the parent": (external("../w.bin"), "are in '../w.bin', outside the folder of the model, where ONNX allows none"),
+    # onnx.checker: a symbolic link
     "a link away": (external("away.bin"), "are in 'away.bin', outside the folder of the model"),
+    # not next to the model
     "a device": (external("/dev/zero"), "are in '/dev/zero', which is not next to the model"),
+    # not next to the model
     "a folder": (external("sub"), "are in 'sub', which is not next to the model"),
+    # not next to the model
     "nothing": (external("none.bin"), "are in 'none.bin', which is not next to the model"),
+    # ONNX Runtime refuses the model
     "too short": (external("short.bin"), "are the bytes 0 to 12 of 'short.bin', which has 8"),
+    # onnx.checker: hard links
     "past the end": (external("long.bin", offset=8, length=12), "are the bytes 8 to 20 of 'long.bin', which has 16"),
+    # ONNX Runtime refuses the model
     "no number": (external("w.bin", offset="x"), "have an offset or a length that is no number"),  # type: ignore[arg-type]
 }
 
@@ -243,11 +253,11 @@ def sparse(text: str, indices: list[Any], dims: list[int], *, constant: bool = F
 
 
 SPARSE = {
-    "an initializer": sparse(model("y = Mul (x, w)"), [0, 2], [3]),
-    "a matrix": sparse(model("y = MatMul (x, w)"), [0, 5], [3, 3]),
-    "places of two numbers": sparse(model("y = MatMul (x, w)"), [[0, 1], [2, 2]], [3, 3]),
-    "a constant node": sparse(model("w = Constant () y = Add (w, x)"), [0, 2], [3], constant=True),
-    "two uses": sparse(model("z = Mul (x, w) y = Add (z, w)"), [1, 2], [3]),
+    "an initializer": sparse(model("y = Mul (x, w)"), [0, 2], [3]),  # wrong
+    "a matrix": sparse(model("y = MatMul (x, w)"), [0, 5], [3, 3]),  # wrong
+    "places of two numbers": sparse(model("y = MatMul (x, w)"), [[0, 1], [2, 2]], [3, 3]),  # wrong
+    "a constant node": sparse(model("w = Constant () y = Add (w, x)"), [0, 2], [3], constant=True),  # unknown
+    "two uses": sparse(model("z = Mul (x, w) y = Add (z, w)"), [1, 2], [3]),  # wrong
 }
 
 

@@ -149,33 +149,34 @@ def weights(*shape: int) -> Any:
     return np.full(shape, 0.5, np.float32)
 
 
+# The comments have the outcome at 71b51ad8.
 OPEN: dict[str, ModelProto] = {
-    "rows": model("float[N,4] x => float[N,4] y { y = Relu(x) }"),
-    "equal sizes": model("float[N,4] x, float[M,4] z => float[N,4] y { y = Add(x, z) }"),
-    "equal sizes without names": model("float[?,4] x, float[?,4] z => float[?,4] y { y = Add(x, z) }"),
-    "two of three are equal": model(
+    "rows": model("float[N,4] x => float[N,4] y { y = Relu(x) }"),  # right
+    "equal sizes": model("float[N,4] x, float[M,4] z => float[N,4] y { y = Add(x, z) }"),  # right
+    "equal sizes without names": model("float[?,4] x, float[?,4] z => float[?,4] y { y = Add(x, z) }"),  # right
+    "two of three are equal": model(  # wrong
         "float[A,B] x, float[C,D] z => float[A,D] y { y = MatMul(x, z) }"
     ),
-    "an expression": model("float[N] x => float[N_twice] y { y = Concat<axis=0>(x, x) }"),
-    "a cache": model(
+    "an expression": model("float[N] x => float[N_twice] y { y = Concat<axis=0>(x, x) }"),  # right
+    "a cache": model(  # wrong
         "float[B,P,4] past, float[B,S,4] x, float[B,P_and_S] mask => float[B,P_and_S,4] y"
         " { a = Concat<axis=1>(past, x) b = Unsqueeze(mask, two) y = Mul(a, b) }", two=[2],
     ),
-    "names of outputs alone": model(
+    "names of outputs alone": model(  # right
         "float[N,4] x => float[out_0,4] y, float[out_1] z { y = Relu(x) z = ReduceSum<keepdims=0>(x, a) }", a=[0]
     ),
-    "placeholders": model("float[None,4] x, float[None,3] z => float[None,4] y { y = Relu(x) w = Relu(z) }"),
-    "multiples of 32": model(
+    "placeholders": model("float[None,4] x, float[None,3] z => float[None,4] y { y = Relu(x) w = Relu(z) }"),  # right
+    "multiples of 32": model(  # right
         "float[N,3,H,W] x => float[N,3,H,W] y"
         " { a = MaxPool<kernel_shape=[32,32], strides=[32,32]>(x) b = Resize(a, , k) y = Add(x, b) }",
         k=np.float32([1, 1, 32, 32]),
     ),
-    "channels last": model(
+    "channels last": model(  # disagree
         "float[N,H,W,3] x => float[N,3,H,W] y { t = Transpose<perm=[0,3,1,2]>(x)"
         " a = MaxPool<kernel_shape=[8,8], strides=[8,8]>(t) b = Resize(a, , k) y = Add(t, b) }",
         k=np.float32([1, 1, 8, 8]),
     ),
-    **{
+    **{  # wrong, but for one channel first: right
         f"{channels} channels {'last' if last else 'first'} without a number": model(
             f"float[N,A,B,C] x => float[N,5,?,?] y {{ t = Transpose<perm={[0, 3, 1, 2] if last else [0, 1, 2, 3]}>(x)"
             " y = Conv(t, w) }", w=weights(5, channels, 9, 9),
@@ -183,25 +184,26 @@ OPEN: dict[str, ModelProto] = {
         for last in (False, True)
         for channels in (1, 3, 4)
     },
-    "an image without a batch": model(
+    "an image without a batch": model(  # wrong
         "float[3,H,W] x => float[1,5,?,?] y { a = Unsqueeze(x, zero) y = Conv(a, w) }", zero=[0], w=weights(5, 3, 9, 9)
     ),
-    "windows of audio": model(
+    "windows of audio": model(  # right
         "float[N,L] x => float[N,1,?] y { a = Unsqueeze(x, one) y = Conv<strides=[256]>(a, w) }",
         one=[1], w=weights(1, 1, 512),
     ),
-    "at most eight": model(
+    "at most eight": model(  # right
         "float[N,S,4] x => float[N,S,4] y { n = Shape<start=1, end=2>(x) p = Slice(c, zero, n, one) y = Add(x, p) }",
         c=weights(1, 8, 4), zero=[0], one=[1],
     ),
-    "at most four": model(
+    "at most four": model(  # right
         "float[N,S,4] x => float[N,S,4] y { n = Shape<start=1, end=2>(x) p = Slice(c, zero, n, one) y = Add(x, p) }",
         c=weights(1, 4, 4), zero=[0], one=[1],
     ),
-    "a square": model("float[N,A,B] x => float[N,A,B] y { t = Transpose<perm=[0,2,1]>(x) y = Add(x, t) }"),
-    "features": model("float[N,D] x => float[N,2] y { y = MatMul(x, w) }", w=weights(28, 2)),
+    "a square": model("float[N,A,B] x => float[N,A,B] y { t = Transpose<perm=[0,2,1]>(x) y = Add(x, t) }"),  # right
+    "features": model("float[N,D] x => float[N,2] y { y = MatMul(x, w) }", w=weights(28, 2)),  # wrong
+    # wrong
     "as many features": model("float[N,D] x => float[N,D] y { a = MatMul(x, w) y = Relu(a) }", w=weights(28, 28)),
-    "features of an image": model(
+    "features of an image": model(  # right
         "float[N,3,H,W] x => float[N,2] y { a = Flatten(x) y = Gemm(a, w) }", w=weights(3 * 224 * 224, 2)
     ),
 }  # fmt: skip

@@ -17,7 +17,7 @@ from tests.model_check.test_blame import model
 pytestmark = pytest.mark.ort
 
 
-OF_ONNX_RUNTIME = {
+OF_ONNX_RUNTIME = {  # each wrong at 71b51ad8
     "an output of a function is its input": model(
         "y = loc.f (x)", '<domain: "loc", opset_import: ["":17]> f (a) => (a) { }'
     ),
