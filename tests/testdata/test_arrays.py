@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from opmatrix.declaration.torch_signature import DTYPES
 from opmatrix.errors import DataError
 from opmatrix.spec import DType, Nested, Random, Tensor, Values
 from opmatrix.testdata.arrays import array, dtype_name, seed_of
+from opmatrix.testdata.draw_ties import few
 from opmatrix.testdata.dtypes import numpy_dtype
 
 SEED = "op/case/x"
@@ -115,3 +117,10 @@ def test_random_values_of_an_unsigned_dtype_are_absolute_values() -> None:
 
 def test_infinities_fit_every_float_dtype() -> None:
     assert np.isinf(make(Values(values=(math.inf, -math.inf)), "bfloat16").astype(np.float32)).all()
+
+
+@pytest.mark.parametrize("dtype", [dtype for dtype in DTYPES if dtype not in ("bool", "string")])
+def test_each_value_that_ties_are_drawn_of_fits_its_dtype(dtype: DType) -> None:
+    """float8_e4m3fn has no infinity: a new operator with such an input, `doit new --from-onnx`, failed."""
+    values = few(SimpleNamespace(numbers=(0.5, 300.0, 1e39)), dtype)  # type: ignore[arg-type]  # what it takes of a frame
+    assert make(Values(values=tuple(values)), dtype).shape == (len(values),)

@@ -14,7 +14,7 @@ from hypothesis.strategies import DrawFn
 
 from opmatrix.spec import DType, MemoryLayout, Random, Tensor, Values
 from opmatrix.testdata.draw_frame import Frame, nested, pick
-from opmatrix.testdata.dtypes import float_limits, integer_limits, is_float
+from opmatrix.testdata.dtypes import float_limits, has_infinity, integer_limits, is_float
 
 LAYOUTS: tuple[MemoryLayout, ...] = ("contiguous", "transposed", "sliced", "flipped")
 LISTED = 24  # a tensor of at most so many elements has only tied values
@@ -41,11 +41,11 @@ def tied(draw: DrawFn, frame: Frame, dtype: DType, shape: tuple[int, ...]) -> Te
 
 
 def few(frame: Frame, dtype: DType) -> list[Any]:
-    """Return values that a kernel may compare with: attributes, 0, 1, 2 and their like, and infinities."""
+    """Return values that a kernel may compare with: attributes, 0, 1, 2 and their like, and its infinities."""
     if is_float(dtype):
         limit = float(float_limits(dtype).max)
         finite = dict.fromkeys(float(n) for n in (*frame.numbers, 1.0, 0.0, 0.5, -1.0, 2.0) if abs(n) <= limit)
-        return [*finite, math.inf, -math.inf]
+        return [*finite, *((math.inf, -math.inf) if has_infinity(dtype) else ())]
     limits = integer_limits(dtype)
     near = [n for number in frame.numbers if number == int(number) for n in (number, number + 1, number - 1)]
     return [*dict.fromkeys(int(n) for n in (*near, 1, 0, 2, -1, 3) if limits.min <= n <= limits.max)]
