@@ -178,18 +178,25 @@ class Library:
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
         return "" if done.returncode == 0 else done.stdout + done.stderr
 
-    def compile_errors(self, folder: Path, compiler: str = "g++") -> str:
-        """Return the errors and warnings of the kernels with their bindings: all compiled as one file for each."""
+    def compile_errors(self, folder: Path, *, linked: bool) -> str:
+        """Return the errors and warnings of the kernels with their bindings: all compiled as one file for each, and
+        `linked` as one library for each framework, or only read by the compiler."""
         places = [f"-I{ROOT / 'native' / part}" for part in ("include", "binding", "binding/stable")]
         places += [f"-I{self.layout.native}", "-isystem", str(find_torch_build(Path(sys.prefix)).include)]
-        flags = ["-std=c++20", "-Wall", "-Wextra", "-Wshadow", "-Werror", "-Wno-psabi", "-fsyntax-only"]
-        found = []
-        for name in ("kernel.cc", "torch.cc", "ort.cc"):
+        places += ["-isystem", str(ort_include())]
+        flags = ["-std=c++20", "-Wall", "-Wextra", "-Wshadow", "-Werror", "-Wno-psabi", "-fPIC"]
+        flags += ["-O0", "-c"] if linked else ["-fsyntax-only"]
+        names = ["kernel.cc", "torch.cc", "ort.cc"]
+        for name in names:
             files = sorted(self.layout.root.glob(f"build/generated/*/{name}"))
             (folder / name).write_text("".join(f'#include "{path}"\n' for path in files))
-            command = [compiler, *flags, *places, "-isystem", str(ort_include()), str(folder / name)]
-            found.append(subprocess.run(command, capture_output=True, text=True).stderr)
-        return "".join(found)
+        sources = [*names, str(ROOT / "native/binding/runtime.cc")]
+        commands = [[*flags, *places, source] for source in sources]
+        if linked:
+            link = ["-shared", "kernel.o", "runtime.o"]
+            commands += [[*link, "torch.o", "-o", "torch.so"], [*link, "ort.o", "-Wl,-z,defs", "-o", "ort.so"]]
+        done = (subprocess.run(["g++", *words], cwd=folder, capture_output=True, text=True) for words in commands)
+        return "".join(one.stderr for one in done)
 
 
 def outcomes(project: Project, drafts: Iterable[Draft], *choice: str) -> dict[tuple[str, str], str]:
