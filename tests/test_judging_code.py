@@ -49,6 +49,8 @@ def _run(stage: str) -> None:
 
 COMPARE = "import opmatrix.testdata.compare as c"
 # The lines, and what the message says is changed.
+# At 71b51ad8: each was accepted, but "a name that was imported", "its code" and "a function inside NumPy" ended in a
+# traceback, "a class of the standard library" in another refusal; the four of opmatrix.judging_code could not be tried.
 CHANGES = {
     "a function that compares": (f"{COMPARE}\nc.compare = lambda *a, **k: None", "opmatrix.testdata.compare.compare"),
     "a name that was imported from it": (
@@ -148,6 +150,7 @@ CHANGES = {
     "json": ("import json\njson.dumps = lambda *a, **k: '{}'", "json.dumps"),
     "what opens files": ("import builtins\nbuiltins.open = print", "builtins.open"),
 }
+# At 71b51ad8: each was accepted.
 HOOKS = {
     "a trace function": ("import sys\nsys.settrace(lambda *_: None)", "traces the functions of this process"),
     "a profile function": ("import sys\nsys.setprofile(lambda *_: None)", "traces the functions of this process"),

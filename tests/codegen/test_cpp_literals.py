@@ -12,9 +12,11 @@ import pytest
 from opmatrix.codegen.cpp import literal, quoted
 from opmatrix.declaration.torch_signature import to_float32
 
+# At 71b51ad8: those with \n, ??, \x00 and \r did not compile; the one that is not UTF-8 was a UnicodeEncodeError.
 TEXTS = [
     "", 'a"b', "back\\slash", "two\nlines", "tab\t\x01\x7f", "??/ ??' ???", "\x001", "ü€😀", "not \udcff UTF-8", "%s\r",
 ]  # fmt: skip
+# At 71b51ad8: -2**63, infinities, NaN, and for float what float32 holds as an infinity or as 0 did not compile.
 INTS = [-(2**63), -(2**63) + 1, 2**63 - 1, 0, -1]
 FLOATS = [
     math.inf,

@@ -145,6 +145,7 @@ def test_a_written_type_without_a_letter_is_another_one_at_each_argument() -> No
     assert [(t.name, t.spelled) for t in (one, other)] == [("Tensor", "Tensor!"), ("Tensor?", "Tensor!?")]
 
 
+# At 71b51ad8: each was accepted.
 KEPT = [
     ("my::k1(Tensor x, int for) -> Tensor", 22, "for"),  # these five are handed examples of issue 33
     ("my::k3(Tensor x, int None) -> Tensor", 22, "None"),

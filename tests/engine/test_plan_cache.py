@@ -113,6 +113,7 @@ def test_a_change_of_the_inputs_of_a_plan_plans_anew(command: Command, change: C
     assert command.plans_anew()
 
 
+# At 71b51ad8: "longer", "another_operator", "another_limit" and some of the flipped bits were believed.
 @pytest.mark.parametrize(
     "damage",
     [

@@ -21,6 +21,7 @@ def remove(name: str) -> Callable[[RealProject], None]:
     return lambda project: (project.root / name).unlink()
 
 
+# At 71b51ad8: `doit why` named the old folder in each.
 @pytest.mark.parametrize(
     ("change", "expected"),
     [

@@ -80,6 +80,7 @@ def test_a_name_that_cannot_be_a_variable_is_that_of_the_node_alone() -> None:
     assert not [*declaration(made.spec, "fast_thing")]
 
 
+# At 71b51ad8: the first six were refused, the three keywords of C++ were right.
 @pytest.mark.parametrize("name", ["None", "lambda", "True", "await", "from", "is", "int", "namespace", "xor"])
 def test_a_keyword_is_the_name_of_an_attribute_in_the_node_alone(name: str) -> None:
     """The first two are handed examples of issue 33."""
@@ -87,6 +88,7 @@ def test_a_keyword_is_the_name_of_an_attribute_in_the_node_alone(name: str) -> N
     assert (attribute.name, attribute.onnx_name) == (f"{name}_", name)
 
 
+# At 71b51ad8: all but int were refused.
 @pytest.mark.parametrize("name", ["lambda", "is", "int", "await", "not"])
 def test_a_value_whose_name_is_a_keyword_gets_another(name: str) -> None:
     spec = draft(node(value(name), value(f"layer.{name}"), outputs=[value(name)])).spec
@@ -193,6 +195,7 @@ def test_no_part_has_a_name_that_its_reference_uses() -> None:
     assert found.name == "np_"  # it returns np.zeros(np_.shape, np.int64)
 
 
+# At 71b51ad8: those without infinities got them.
 @pytest.mark.parametrize(
     ("dtype", "special"),
     [("float16", True), ("float8_e5m2", True), ("float8_e4m3fn", False), ("float8_e5m2fnuz", False)],
@@ -201,6 +204,7 @@ def test_a_dtype_without_infinities_gets_none(dtype: str, special: bool) -> None
     assert ("math.inf" in render(draft(node(value("x", dtype))))["ops/fast_thing/cases.py"]) is special
 
 
+# At 71b51ad8: AttributeError for bfloat16, each float8, int4 and uint4, such as: numpy has no attribute 'bfloat16'.
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_the_reference_of_a_placeholder_gives_each_dtype(dtype: str) -> None:
     found: dict[str, Any] = {}

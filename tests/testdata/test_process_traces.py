@@ -33,6 +33,7 @@ except DataError as error:
 {after}
 """
 # What the reference does, the lines before and after it, and what the message says.
+# At 71b51ad8: each was accepted.
 UNSEEN = {
     "a process": (
         "import multiprocessing.util as u\n"

@@ -65,6 +65,7 @@ def test_it_opens_a_library_of_this_build(way: str, tmp_path: Path) -> None:
 
 
 # What a reference does, and what the message says of it. Each answers as the kernel would, if there were one.
+# At 71b51ad8: each was accepted, but "a library in a map" and "a copy of the library" were refused.
 RUNS_IT: dict[str, tuple[str, str]] = {
     "a compiler in subprocess": (
         "import subprocess; subprocess.run(['c++', '-shared', '{root}/native/double/kernel.h'], capture_output=True)",
