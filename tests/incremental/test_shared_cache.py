@@ -301,7 +301,8 @@ def test_a_store_that_does_not_answer_costs_two_seconds_and_one_warning(
     monkeypatch.setattr(Answers, "how", how)
     clone = Clone(tmp_path / "clone", f"http://127.0.0.1:{server.server_port}")
     clone.write("fake.py", clone.read("fake.py") + LOGS_WAITS)
-    out = clone.run(FAKE_PATIENCE="2")
+    # A busy machine may need 2 s for an answer; where one comes, the first already ends all.
+    out = clone.run(FAKE_PATIENCE="500" if how in ("nonsense", "broken") else "2")
     assert out.count("shared cache") == 1
     assert WARNING in out
     assert sorted(clone.ran()) == ["a.g", "a.h", "a.npz", "a.onnx"]
