@@ -10,8 +10,8 @@ import signal
 import subprocess
 import sys
 import termios
+import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -143,13 +143,16 @@ class Terminal:
         os.write(self._master, text.encode())
 
     def press_until_it_ends(self, key: str) -> None:
-        """Press a key again if it arrived between the question and the read, which CPython then does not leave; not
-        soon, since a second one would interrupt the end."""
-        for _ in range(20):
+        """Press a key again if it arrived between the question and the read, which CPython then does not leave: such a
+        process sleeps, and one that is about to end is ready to run, also on a busy machine. A second key would
+        interrupt its end."""
+        while self.process.poll() is None:
             self.type(key)
-            with suppress(subprocess.TimeoutExpired):
-                self.process.wait(300)
-                return
+            looks = 0
+            while self.process.poll() is None and looks < 500:
+                time.sleep(0.01)
+                state = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()[0]
+                looks = looks + 1 if state == "S" else 0
 
     def end(self) -> int:
         while self._more():
