@@ -14,6 +14,7 @@ from opmatrix.errors import disk_fault
 from opmatrix.files import write_bytes, write_list, write_parts, write_text
 
 REMEDY = "Is the folder writable, and is there space left?"
+# At 71b51ad8: no message named the file.
 WRITERS = {
     "bytes": lambda path: write_bytes(path, b"x"),
     "text": lambda path: write_text(path, "x"),
@@ -58,6 +59,7 @@ def test_a_write_names_its_file(full: None, tmp_path: Path, writer: str) -> None
     assert [one.name for one in path.parent.iterdir()] == (["a.json"] if path.exists() else []), "no half file is left"
 
 
+# At 71b51ad8: no message named a folder.
 @pytest.mark.parametrize(
     ("number", "rooms", "named"),
     [

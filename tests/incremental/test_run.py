@@ -157,6 +157,7 @@ def test_processes_that_a_step_leaves_are_killed(project: Project) -> None:
     wait_for(lambda: not alive(project.read("left.pid")))
 
 
+# At 71b51ad8: SIGTERM and SIGHUP ended in 130 too.
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 @pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["one", "two"])
 def test_a_killed_run_keeps_finished_steps_and_leaves_no_process(

@@ -33,6 +33,7 @@ def search(real: RealProject, tmp_path: Path) -> Iterator[Path]:
     shutil.rmtree(real.root / "native/vendor", ignore_errors=True)
 
 
+# At 71b51ad8: each was up to date, with the old value.
 @pytest.mark.parametrize(
     ("name", "shown"),
     [

@@ -180,6 +180,7 @@ def nodes_of(*operators: str) -> dict[str, list[dict[str, Any]]]:
     return {o: [common | dict(zip(("domain", "op_type"), o.split("::"), strict=True))] for o in operators}
 
 
+# At 71b51ad8: two operators of each row had one folder, and the last two rows were refused.
 @pytest.mark.parametrize(
     ("operators", "folders"),
     [

@@ -15,6 +15,7 @@ from opmatrix.scaffold.from_onnx import by_operator, from_nodes
 LOC = '< domain: "loc", opset_import: ["my.dom" : 1] >'
 HEAD = '< ir_version: 10, opset_import: ["" : 17, "my.dom" : 1, "loc" : 1] >\n'
 # The first two attributes of each node, `a` and `k`; the inputs' dtypes and shapes.
+# At 71b51ad8: each was a ValueError, that the attribute `k` is a reference.
 MODELS: dict[str, tuple[str, list[dict[str, Any]], list[list[Any]]]] = {
     "handed": (  # a handed example of issue 33
         """g (float[N] x) => (float[N] y) { y = loc.wrap <k: int = 5> (x) }

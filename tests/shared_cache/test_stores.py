@@ -113,6 +113,8 @@ def sparse(path: Path) -> None:
         file.truncate(1 << 40)
 
 
+# At 71b51ad8: zeros, random, pipe and log_of_the_kernel gave no answer in 12 s, terminal and socket another message,
+# file_without_a_size was read.
 @pytest.mark.parametrize(
     ("make", "message"),
     [
