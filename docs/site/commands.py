@@ -59,8 +59,8 @@ MORE_VARIABLES = {
     "NINJA": "ninja, if it is not the one that is installed",
     "OPMATRIX_CPU_LEVEL": "in each process that loads a library: the highest level of x86-64 at which a kernel with "
     "`cpu_levels=True` runs, 2, 3 or 4; unset: the highest that the processor has",
-    "LC_ALL, LANG, PYTHONUTF8": "any: where they give another encoding than UTF-8, such as `LC_ALL=C PYTHONUTF8=0`, a "
-    "command starts again in Python's UTF-8 mode",
+    "LC_ALL, LANG, PYTHONUTF8": "the locale: in one without UTF-8, such as with `LC_ALL=C PYTHONUTF8=0`, a command "
+    "starts again in Python's UTF-8 mode",
     "OPMATRIX_TORCH_WHEELS": "for tests/other_versions alone: a folder with wheels of torch",
     "OPMATRIX_TOOLS": "for tests alone: a folder with the packages of requirements/wheel.txt or cache.txt",
     "OPMATRIX_BAZEL_REMOTE": "for tests of the shared cache alone: the program bazel-remote, if it is not on PATH",
