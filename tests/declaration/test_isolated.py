@@ -424,6 +424,7 @@ def test_a_reference_that_is_a_folder(layout: Paths, file: str) -> None:
 
 
 WRITES = "open('left', 'w').close(); open('{marker}', 'w').close(); assert open('ops/other/spec.py').read()\n"
+# At 71b51ad8: the file stayed in the project, each time.
 ENDS = {
     "at the end": "",
     "by an exception": "raise RuntimeError\n",

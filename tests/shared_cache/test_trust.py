@@ -267,6 +267,7 @@ def test_the_name_of_a_step_is_a_part_of_one_line(make: Make, step: str) -> None
     assert said.isprintable() and len(said) < 400 and said.endswith("the blob has another digest than its name")
 
 
+# At 71b51ad8: none but OSError had an answer in 15 s.
 @pytest.mark.parametrize(
     "error",
     [
