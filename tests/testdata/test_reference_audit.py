@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import subprocess
 import sys
 import threading
 from dataclasses import replace
@@ -178,6 +179,10 @@ def test_without_the_audit_it_would_be_accepted(way: str, tmp_path: Path, monkey
     layout = project(tmp_path, runs_it(way))
     data.run(layout, Operator(spec=replace(double.SPEC, dependent_reference="a test"), models=(double.DYNAMIC,)))
     assert layout.data_manifest("double").is_file()
+    gc.collect()
+    for dropped in [*subprocess._active]:  # while its process ran; another test would get the warning
+        dropped.wait()
+    subprocess._cleanup()
     gc.collect()
 
 
