@@ -205,14 +205,15 @@ def environment(tool: Path) -> dict[str, str]:
     return {"PYTHONPATH": os.pathsep.join([str(tool / "pipeline"), os.environ.get("PYTHONPATH", "")])}
 
 
-def make_project(tool: Path, folder: Path) -> Path:
-    """Copy two operators, and verify them."""
+def make_project(tool: Path, folder: Path, *, seconds: int = SECONDS) -> Path:
+    """Copy two operators. A step may take so many seconds."""
     project = folder / "project"
     for name in ("native/include", "native/binding", *(f"{room}/{o}" for room in ("ops", "native") for o in OPERATORS)):
         shutil.copytree(tool / name, project / name, ignore=shutil.ignore_patterns("__pycache__", "published"))
     shutil.copy(tool / "dodo.py", project)
-    limits = f"\n[tool.opmatrix.limits]\nseconds = {SECONDS}\n"
-    (project / "pyproject.toml").write_text((tool / "pyproject.toml").read_text() + limits)
+    settings, limit, further = (tool / "pyproject.toml").read_text().partition("[tool.opmatrix.limits]\nseconds = ")
+    assert limit, "the limit of this repository"
+    (project / "pyproject.toml").write_text(f"{settings}{limit}{seconds} # {further}")
     return project
 
 

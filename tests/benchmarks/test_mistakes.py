@@ -40,7 +40,7 @@ def named(name: str) -> Any:
 @pytest.mark.parametrize("name", ALONE)
 def test_the_last_screen_names_the_mistake(name: str, tmp_path: Path) -> None:
     mistake = named(name)
-    project = mistakes.make_project(REPOSITORY, tmp_path)
+    project = mistakes.make_project(REPOSITORY, tmp_path, seconds=3600)
     read = mistakes.read(REPOSITORY, project, replace(mistake, command=ALONE[name] or mistake.command))
     assert read.missing() == [], read.seen.last
 
