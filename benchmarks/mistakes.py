@@ -32,6 +32,7 @@ from tests.support.screen import COLUMNS, Seen, run
 
 OPERATORS = ("group_norm", "custom_op_one")
 SECONDS = 10  # the limit of a step
+LIMIT = "seconds = 3600\n"  # of this repository, in its pyproject.toml
 KERNEL, SPEC = "native/group_norm/kernel.h", "ops/group_norm/spec.py"
 PYTHON = (sys.executable, "-m", "opmatrix")
 RETURN = "  if (x.numel() == 0) return;\n"
@@ -211,9 +212,9 @@ def make_project(tool: Path, folder: Path, *, seconds: int = SECONDS) -> Path:
     for name in ("native/include", "native/binding", *(f"{room}/{o}" for room in ("ops", "native") for o in OPERATORS)):
         shutil.copytree(tool / name, project / name, ignore=shutil.ignore_patterns("__pycache__", "published"))
     shutil.copy(tool / "dodo.py", project)
-    settings, limit, further = (tool / "pyproject.toml").read_text().partition("[tool.opmatrix.limits]\nseconds = ")
-    assert limit, "the limit of this repository"
-    (project / "pyproject.toml").write_text(f"{settings}{limit}{seconds} # {further}")
+    settings = (tool / "pyproject.toml").read_text()
+    assert LIMIT in settings, "the limit of this repository"
+    (project / "pyproject.toml").write_text(settings.replace(LIMIT, f"seconds = {seconds}\n"))
     return project
 
 
