@@ -110,6 +110,7 @@ def test_nothing_stays_of_a_step(pool: Pool, project: Path, what: str, server: s
     log, seconds = project / "build/log/x", 2 if what == "hangs" else LONG
     ending = pool.run([what], server=server, log=log, seconds=seconds)
     while what == "hangs" and not (project / "written").exists():  # a busy machine stops it before it has begun
+        seconds *= 2
         ending = pool.run([what], server=server, log=log, seconds=seconds)
     # SIGKILL follows SIGABRT after a second, which a busy machine may need to end the process.
     status = -6 if what == "hangs" and ending.status == -9 else ending.status
