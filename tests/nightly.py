@@ -67,7 +67,7 @@ NIGHTLY = {
     "native/test_simd.py::test_vectors[*": "[g++-3]",
     "native/test_simd.py::test_errors_of_functions[*": "[g++-3]",
     # Whole runs: kills at further moments, all steps elsewhere, workers, mutants, peers.
-    "bench/test_run.py::*": "::test_a_planted_slowdown_is_found",
+    "bench/test_run.py::*": "::test_an_operator_and_its_peers",
     "export/test_skip_decomposition.py::*": "::*[nms-custom]",
     "incremental/test_faults.py::test_killed_at_random_moments[*": "[2]",
     # Each change interrupts a real build, and kills small steps (the row above); one kill of all stages takes 31 CPU s.
@@ -90,6 +90,7 @@ KEPT = (
     "benchmarks/test_benchmarks.py::test_a_program_runs[against]",
     "benchmarks/test_benchmarks.py::test_a_program_runs[structure]",
     "benchmarks/test_mistakes.py::test_the_last_screen_names_the_mistake[compile-error]",
+    "bench/test_run.py::test_an_operator_and_its_peers",
     "wheel/test_use.py::test_one_wheel_serves_older_onnx_runtimes[1.16]",
     "examples/test_borrowed.py::test_an_operator_is_verified",
     "operators/test_four_bits_in_torch.py::test_calls_in_torch[op(w([[-9, 7]]), None)]",

@@ -25,9 +25,11 @@ def tests() -> list[str]:
     patterns = {pattern.partition("::")[0] for pattern in (*NIGHTLY, *map(counterpart, NIGHTLY), *KEPT)}
     files = sorted({path for p in patterns for path in ROOT.glob(f"tests/{p}{'.py' * p.endswith('*')}")})
     collect = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-m", "not deep", "-p", "no:cacheprovider"]
+    environ = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}  # -v prints a tree
     done = subprocess.run(
-        [*collect, "-o", "addopts=--import-mode=importlib", *files], cwd=ROOT, capture_output=True, text=True
-    )
+        [*collect, "-o", "addopts=--import-mode=importlib", *files],
+        cwd=ROOT, env=environ, capture_output=True, text=True,
+    )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     return [line.removeprefix("tests/") for line in done.stdout.splitlines() if "::" in line]
 
