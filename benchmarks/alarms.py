@@ -25,8 +25,8 @@ from pathlib import Path
 
 from measuring import DOIT, ROOT, environment
 
-from opmatrix.bench import against, measure, read, roofline
-from opmatrix.bench.statistics import FIRST, LAST, slowdown
+from opmatrix.addons.bench import against, measure, read, roofline
+from opmatrix.addons.bench.statistics import FIRST, LAST, slowdown
 from opmatrix.declaration.load import load_operator
 from opmatrix.project.paths import Paths
 

@@ -31,8 +31,8 @@ from typing import Any
 
 from measuring import DOIT, ROOT, copy_project, environment
 
-from opmatrix.toolchain.find_tools import find_compiler
-from opmatrix.toolchain.torch_headers import find_torch_build
+from opmatrix.toolchain.find import find_compiler
+from opmatrix.toolchain.headers import find_torch_build
 
 PEERS = ROOT / "benchmarks" / "peer"
 OPERATORS = {"group_norm": "mynamespace::custom_group_norm", "dual_residual": "cst::dual_residual"}

@@ -23,7 +23,7 @@ import onnx
 from measuring import ROOT, cpu_of_children, environment
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
-from opmatrix.processes import memory
+from opmatrix.basics.processes import memory
 
 OPERATORS = ("Relu", "Sigmoid", "Tanh", "Abs", "Neg")
 

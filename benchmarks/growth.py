@@ -59,11 +59,11 @@ import sys
 from pathlib import Path
 
 from opmatrix.project.paths import Paths
-from opmatrix.matrix.cells import Choice
+from opmatrix.project.cells import Choice
 from opmatrix.engine.database import Journal
 from opmatrix.engine.plan_cache import load_or_plan
 from opmatrix.engine.up_to_date import State
-from opmatrix.engine.doit_tasks import DEFAULT, StepTask, doit_tasks
+from opmatrix.engine.tasks import DEFAULT, StepTask, doit_tasks
 
 layout = Paths(Path.cwd())
 steps = load_or_plan(layout, choice=Choice(opsets=sys.argv[1]), environ=os.environ)
@@ -105,9 +105,9 @@ import sys
 from pathlib import Path
 
 from opmatrix.project.paths import Paths
-from opmatrix.matrix.cells import Choice
+from opmatrix.project.cells import Choice
 from opmatrix.engine.plan_cache import load_or_plan
-from opmatrix.engine.doit_tasks import DEFAULT
+from opmatrix.engine.tasks import DEFAULT
 
 plan = load_or_plan(Paths(Path.cwd()), choice=Choice(opsets=sys.argv[1]), environ=os.environ)
 steps = [step for step in plan if step.group in DEFAULT]

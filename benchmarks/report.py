@@ -25,11 +25,11 @@ from zlib import crc32
 
 from measuring import environment
 
-from opmatrix import verdict
-from opmatrix.files import write_text
-from opmatrix.matrix.cells import Cell, all_cells
+from opmatrix.basics.files import write_text
+from opmatrix.project.cells import Cell, all_cells
 from opmatrix.project.paths import Paths
-from opmatrix.verdict import CaseResult, CellKey, Verdict
+from opmatrix.records import verdict
+from opmatrix.records.verdict import CaseResult, CellKey, Verdict
 
 CASES = 26
 NODE = {"op": "Op", "domain": "test.domain", "version": 1, "in": [0], "out": [1], "attributes": {"eps": "1e-05"}}
@@ -94,11 +94,11 @@ def measure(root: Path, count: int) -> Measured:
 
 def run_step(root: Path, count: int) -> None:
     """Write the report, and print what that took as the last line."""
-    from opmatrix.errors import ReportError
-    from opmatrix.stages import report
+    from opmatrix.basics.errors import ReportError
+    from opmatrix.report import write_report
 
     try:
-        report.run(Paths(root), keys(count))
+        write_report.run(Paths(root), keys(count))
     except ReportError as error:
         print(error)
     used = resource.getrusage(resource.RUSAGE_SELF)

@@ -29,10 +29,9 @@ from pathlib import Path
 from doit.control import TaskControl
 from measuring import DOIT, copy_project, environment
 
-from opmatrix.engine.doit_tasks import StepTask, doit_tasks
-from opmatrix.engine.longest_path import ranks
 from opmatrix.engine.plan_cache import load_or_plan
-from opmatrix.matrix.cells import Choice
+from opmatrix.engine.tasks import StepTask, doit_tasks, ranks
+from opmatrix.project.cells import Choice
 from opmatrix.project.paths import Paths
 
 

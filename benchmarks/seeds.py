@@ -31,16 +31,17 @@ from typing import Any
 
 from measuring import DOIT, ROOT
 
+from opmatrix.basics.errors import OpmatrixError
 from opmatrix.declaration.checks import register_parts
 from opmatrix.declaration.load import load_operator, operator_names
-from opmatrix.declaration.torch_signature import has_kernel
-from opmatrix.errors import OpmatrixError
+from opmatrix.ort_checks import fuzz_stage
 from opmatrix.project.paths import Paths
-from opmatrix.stages import draw_inputs, ort_fuzz
-from opmatrix.testdata import drawn_cases, search_yield
-from opmatrix.torch_checks import gradient_check, property_test
-from opmatrix.torch_library import load_library
-from opmatrix.torch_library.call import torch_minor
+from opmatrix.search import coverage, draw_inputs
+from opmatrix.search import drawn as drawn_cases
+from opmatrix.signature.signature import has_kernel
+from opmatrix.torch_checks import gradient, property_test
+from opmatrix.torch_ops import load
+from opmatrix.torch_ops.call import torch_minor
 
 
 @dataclass(frozen=True)
@@ -90,13 +91,13 @@ def run(root: Path, name: str, seeds: int, folder: Path) -> Found:
         with redirect_stderr(io.StringIO()):  # warnings of NumPy in a reference
             draw_inputs.run(layout, operator, seed=f"{seed or ''}")  # seed 0 is what doit draws
         found.seconds.append(time.process_time() - began)
-        found.yields.append(search_yield.measure(operator, drawn_cases.read_all(layout.drawn_inputs(name), name)))
+        found.yields.append(coverage.measure(operator, drawn_cases.read_all(layout.drawn_inputs(name), name)))
         if "gradient" in parts:
-            _check(found, seed, lambda one=layout: gradient_check.results(one, operator))
+            _check(found, seed, lambda one=layout: gradient.results(one, operator))
     for seed, layout in enumerate(layouts if "search" in parts else ()):
-        _check(found, seed, lambda one=layout: property_test.run(one, operator, load_library.load(one, operator)))
+        _check(found, seed, lambda one=layout: property_test.run(one, operator, load.load(one, operator)))
     for seed, layout in enumerate(layouts if has_kernel(operator.spec) else ()):
-        _check(found, seed, lambda one=layout: ort_fuzz.run(one, operator))
+        _check(found, seed, lambda one=layout: fuzz_stage.run(one, operator))
     return found
 
 

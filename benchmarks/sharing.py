@@ -26,7 +26,7 @@ from pathlib import Path
 
 from measuring import DOIT, HEAD, ROOT, Measured, arguments, copy_project, measure, nothing, ratio
 
-from opmatrix.shared_cache.action_result import decode
+from opmatrix.cache.entry import decode
 
 sys.path.append(str(ROOT))  # tests.support
 from tests.support.nginx import free_port, nginx

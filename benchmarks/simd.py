@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 from measuring import ROOT, cpu_of_children
 
-from opmatrix.toolchain.find_tools import find_toolchain
+from opmatrix.toolchain.find import find_toolchain
 
 SOURCES = Path(__file__).resolve().parent / "simd"
 LIBRARIES = {"plain": "", "opmatrix": "", "highway": "hwy/highway.h", "xsimd": "xsimd/xsimd.hpp"}

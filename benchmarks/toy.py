@@ -49,8 +49,8 @@ OURS = """
 import json
 from pathlib import Path
 from opmatrix.commands.run import Run
-from opmatrix.engine.doit_tasks import doit_tasks
-from opmatrix.step import Step
+from opmatrix.engine.tasks import doit_tasks
+from opmatrix.records.step import Step
 
 class Toy(Run):
     entry = "toy_step:main"

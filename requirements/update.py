@@ -35,13 +35,13 @@ from pathlib import Path
 from packaging.version import Version
 
 from opmatrix.environments.bootstrap import TORCH_INDEX
-from opmatrix.matrix.cells import Ort
-from opmatrix.matrix.probe_rows import Export, source, torch_row
+from opmatrix.project.cells import Ort
+from opmatrix.project.measured import Export, source, torch_row
 from opmatrix.project.paths import Paths
 
 ROOT = Path(__file__).resolve().parents[1]
 PINS = Path("requirements")
-MATRIX = Path("pipeline/opmatrix/matrix/cells.py")
+MATRIX = Path("pipeline/opmatrix/project/cells.py")
 COMMON = ("onnx", "onnxscript")
 PYTHONS = ("3.11", "3.12", "3.13")  # whose CPU builds of torch torch-cpu.txt names
 _FACTORS = {"torch": "torch", "ort": "onnxruntime"}

@@ -13,21 +13,26 @@ import pytest
 from docs.site import rooms
 from docs.site.imports import Package
 from docs.site.imports import imports as names_imported
-from opmatrix import code_hash
-from opmatrix.toolchain import elf_symbols
+from opmatrix.records import code_hash
+from opmatrix.records.stage_modules import STAGE_MODULES
+from opmatrix.toolchain import symbols
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "pipeline/opmatrix"
 FRAMEWORKS = {"torch", "onnx", "onnxscript", "onnx_ir", "onnxruntime", "numpy"}
 CHECKS = ("check_read", "check_run", "check_compare")  # the modules of `doit check` that import ONNX Runtime
-STAGES = sorted(p.stem for p in (PACKAGE / "stages").glob("*.py") if p.stem != "__init__")
+STAGES = sorted(STAGE_MODULES)
 # The rooms that extend doit.
-EXTEND_DOIT = ("engine", "commands")
+EXTEND_DOIT = ("engine", "commands", "addons")
 
 
 def imports(path: Path) -> set[str]:
     """Return the dotted names that a file imports."""
     return set(names_imported(path.read_text()))
+
+
+def module_file(stage: str) -> Path:
+    return PACKAGE.parent.joinpath(*STAGE_MODULES[stage].split(".")).with_suffix(".py")
 
 
 def modules(folder: Path) -> list[Path]:
@@ -41,7 +46,7 @@ def test_every_import_between_rooms_goes_down() -> None:
 @pytest.mark.parametrize(
     ("file", "line", "expected"),
     [
-        ("matrix/cells.py", "from opmatrix.engine import lock", "matrix imports engine, which is above it"),
+        ("project/cells.py", "from opmatrix.engine import lock", "project imports engine, which is above it"),
         ("spec.py", "def f(): import opmatrix.plan.steps", "spec imports plan, which is above it"),
         ("loose.py", "X = 1", "loose has no row in ROOMS"),
     ],
@@ -54,9 +59,10 @@ def test_a_planted_import_is_found(file: str, line: str, expected: str) -> None:
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_stage_imports_no_other_stage_and_no_engine(stage: str) -> None:
-    found = set(imports(PACKAGE / "stages" / f"{stage}.py"))
-    others = {n for n in found if n.startswith(("opmatrix.stages", "opmatrix.engine", "opmatrix.commands"))}
-    assert not others, f"stages/{stage}.py imports {others}: stages speak through files"
+    found = set(imports(module_file(stage)))
+    others = {n for n in found if n.startswith(("opmatrix.engine", "opmatrix.commands"))}
+    others |= found & ({*STAGE_MODULES.values()} - {STAGE_MODULES[stage]})
+    assert not others, f"{stage} imports {others}: stages speak through files"
 
 
 @pytest.mark.parametrize("path", [*modules(PACKAGE), ROOT / "dodo.py"], ids=lambda p: p.name)
@@ -196,9 +202,9 @@ def test_a_planted_include_is_found() -> None:
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_code_hash_finds_all_imports_of_a_stage(stage: str) -> None:
-    """opmatrix.code_hash finds imports with a pattern; the parser must find the same files."""
+    """opmatrix.records.code_hash finds imports with a pattern; the parser must find the same files."""
     found: set[Path] = set()
-    waiting = [PACKAGE / "stages" / f"{stage}.py"]
+    waiting = [module_file(stage)]
     while waiting:
         path = waiting.pop()
         if path in found:
@@ -238,8 +244,8 @@ def test_bindings_use_no_symbol_outside_the_targets_list() -> None:
     """tests/native and the compile stage check this for the libraries themselves; this test needs no compiler."""
     always, newer = shims((ROOT / "native/binding/stable/torch_shims.h").read_text())
     assert len(always) > 20
-    assert always <= elf_symbols.torch_shims("2.9")
-    assert newer == elf_symbols.torch_shims("newer") <= elf_symbols.torch_shims("2.15") - elf_symbols.torch_shims("2.9")
+    assert always <= symbols.torch_shims("2.9")
+    assert newer == symbols.torch_shims("newer") <= symbols.torch_shims("2.15") - symbols.torch_shims("2.9")
 
 
 def test_symbols_of_torch_are_weak() -> None:
@@ -252,4 +258,4 @@ def test_symbols_of_torch_are_weak() -> None:
 def test_a_planted_symbol_is_found() -> None:
     planted, _ = shims("void aoti_torch_new_in_2_10(int);\n// Newer than 2.9\nvoid torch_parallel_for(int);")
     assert planted == {"aoti_torch_new_in_2_10"}
-    assert not planted <= elf_symbols.torch_shims("2.9")
+    assert not planted <= symbols.torch_shims("2.9")

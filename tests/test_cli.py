@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.cli import main
-from opmatrix.errors import SanitizeError, SpecError, ToolchainError, UsageError
+from opmatrix.basics.errors import SanitizeError, SpecError, ToolchainError, UsageError
+from opmatrix.commands.stages import main
+from opmatrix.ort_checks import sanitize
 from opmatrix.project.paths import Paths
-from opmatrix.stages import sanitize
 
 DODO = "raise AssertionError('nobody runs this')\n"
 
@@ -66,7 +66,7 @@ def test_a_broken_declaration(project: Path, capsys: pytest.CaptureFixture[str])
     assert "did you mean 'minimum'?" in capsys.readouterr().err
 
 
-BARE = "import sys; sys.path.append({root!r}); from opmatrix.cli import main; sys.exit(main(sys.argv[1:]))"
+BARE = "import sys; sys.path.append({root!r}); from opmatrix.commands.stages import main; sys.exit(main(sys.argv[1:]))"
 
 
 def test_a_python_without_the_packages(project: Path, root: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.code_hash import _imports, function
+from opmatrix.records.code_hash import _imports, function
 
 FILE = '''\
 """Two lowerings."""
@@ -72,4 +72,6 @@ def test_a_file_that_is_no_python_is_hashed_as_text(tmp_path: Path) -> None:
 
 def test_modules_in_parentheses_over_several_lines_are_found(tmp_path: Path) -> None:
     (tmp_path / "stage.py").write_text("from opmatrix.bench import (  # two modules\n    read,\n    turns as t,\n)\n")
-    assert {"opmatrix.bench", "opmatrix.bench.read", "opmatrix.bench.turns"} <= {*_imports(tmp_path / "stage.py")}
+    assert {"opmatrix.bench", "opmatrix.addons.bench.read", "opmatrix.addons.bench.turns"} <= {
+        *_imports(tmp_path / "stage.py")
+    }

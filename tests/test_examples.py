@@ -13,7 +13,7 @@ import pytest
 from opmatrix import spec
 from opmatrix.bench import spec as bench
 from opmatrix.lowering import graph
-from opmatrix.lowering.record_nodes import NodeGraph, Tensor
+from opmatrix.lowering.call import NodeGraph, Tensor
 
 
 def examples(module: ModuleType, names: tuple[str, ...]) -> list[doctest.DocTest]:

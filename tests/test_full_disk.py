@@ -10,8 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from opmatrix.errors import disk_fault
-from opmatrix.files import write_bytes, write_list, write_parts, write_text
+from opmatrix.basics.errors import disk_fault
+from opmatrix.basics.files import write_bytes, write_list, write_parts, write_text
 
 REMEDY = "Is the folder writable, and is there space left?"
 # At 71b51ad8: no message named the file.

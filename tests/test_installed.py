@@ -20,10 +20,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from opmatrix.matrix import cells
+from opmatrix.basics.version import minor
+from opmatrix.project import cells
 from opmatrix.project.settings import installed
 from opmatrix.scaffold import new_project
-from opmatrix.version import minor
 from tests.support.projects import give_an_hour
 from tests.support.quick_start import fill_in
 from tests.support.wheels import build_wheel
@@ -68,11 +68,16 @@ def newer(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "from opmatrix.commands.status import List\n\n\nclass Greet(List):\n"
         "    name = 'greet'\n\n    def execute(self, params, args):\n        print('hello')\n        return 0\n"
     )
-    (copy / "pipeline/opmatrix/stages/greet.py").write_text("def run(layout):\n    print('hello from a stage')\n")
+    (copy / "pipeline/opmatrix/report/greet.py").write_text("def run(layout):\n    print('hello from a stage')\n")
     greeting = '    "greet": ("greet",),\n'
-    replace(copy / "pipeline/opmatrix/cli.py", '    "dist": (', f'{greeting}    "dist": (')
+    replace(copy / "pipeline/opmatrix/commands/stages.py", '    "dist": (', f'{greeting}    "dist": (')
     replace(
-        copy / "pipeline/opmatrix/matrix/cells.py",
+        copy / "pipeline/opmatrix/records/stage_modules.py",
+        '    "headers": ',
+        '    "greet": "opmatrix.report.greet",\n    "headers": ',
+    )
+    replace(
+        copy / "pipeline/opmatrix/project/cells.py",
         '    "1.31": Ort(',
         '    "1.99": Ort(ir=13, opset=26),\n    "1.31": Ort(',
     )

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from opmatrix import interrupts
-from opmatrix.interrupts import code_of, interruptible
+from opmatrix.basics import interrupts
+from opmatrix.basics.interrupts import code_of, interruptible
 
 LONG = 60.0  # seconds, in which an interrupt comes at once
 NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix import cli, judging_code, running_hooks
+from opmatrix.commands import stages
+from opmatrix.project import judging_code
 from tests.support import double
 from tests.support.forked import forked
 from tests.support.projects import write_files
@@ -37,53 +38,53 @@ def printed(root: Path, monkeypatch: pytest.MonkeyPatch, stage: str = "data", **
     output = root / "printed"
     assert not forked(partial(_run, stage), output)
     # What several modules have is called as in one of them.
-    found = re.sub(r"opmatrix\.[\w.]+\.EXACT\b", "opmatrix.testdata.compare.EXACT", output.read_text())
-    return re.sub(r"opmatrix\.[\w.]+\.read\.__kw", "opmatrix.testdata.onnx_dataset.read.__kw", found)
+    found = re.sub(r"opmatrix\.[\w.]+\.EXACT\b", "opmatrix.data.compare.EXACT", output.read_text())
+    return re.sub(r"opmatrix\.[\w.]+\.read\.__kw", "opmatrix.data.dataset.read.__kw", found)
 
 
 def _run(stage: str) -> None:
     sys.stderr = sys.stdout
     judging_code._record = judging_code._Record()  # as in a process that ran no other test
-    print("exit code", cli.main(["report", "--checked"] if stage == "report" else [stage, "twice"]))
+    print("exit code", stages.main(["report", "--checked"] if stage == "report" else [stage, "twice"]))
 
 
-COMPARE = "import opmatrix.testdata.compare as c"
+COMPARE = "import opmatrix.data.compare as c"
 # The lines, and what the message says is changed.
 # At 71b51ad8: each was accepted, but "a name that was imported", "its code" and "a function inside NumPy" ended in a
-# traceback, "a class of the standard library" in another refusal; the four of opmatrix.judging_code could not be tried.
+# traceback, "a class of the standard library" in another refusal; the four of opmatrix.project.judging_code could not be tried.
 CHANGES = {
-    "a function that compares": (f"{COMPARE}\nc.compare = lambda *a, **k: None", "opmatrix.testdata.compare.compare"),
+    "a function that compares": (f"{COMPARE}\nc.compare = lambda *a, **k: None", "opmatrix.data.compare.compare"),
     "a name that was imported from it": (
-        "import opmatrix.testdata.truth as t\nt.compare = print",
-        "opmatrix.testdata.truth.compare",
+        "import opmatrix.data.truth as t\nt.compare = print",
+        "opmatrix.data.truth.compare",
     ),
     "its code": (
         f"{COMPARE}\nc.compare.__code__ = (lambda actual, expected, *, tolerance: None).__code__",
-        "opmatrix.testdata.compare.compare.__code__",
+        "opmatrix.data.compare.compare.__code__",
     ),
     "its defaults": (
         f"{COMPARE}\nc.elementwise.__kwdefaults__ = dict(tolerance=None)",
-        "opmatrix.testdata.compare.elementwise.__kwdefaults__",
+        "opmatrix.data.compare.elementwise.__kwdefaults__",
     ),
     "a property": (
         f"{COMPARE}\nc.Comparison.ok = property(lambda self: True)",
-        "opmatrix.testdata.compare.Comparison.ok",
+        "opmatrix.data.compare.Comparison.ok",
     ),
     "a method": (
         f"{COMPARE}\nsetattr(c.Comparison, '__init__', lambda self, **k: None)",
-        "opmatrix.testdata.compare.Comparison.__init__",
+        "opmatrix.data.compare.Comparison.__init__",
     ),
     "a constant": (
         f"{COMPARE}\nobject.__setattr__(c.EXACT, 'rtol', 1e9)",
-        "opmatrix.testdata.compare.EXACT.rtol",
+        "opmatrix.data.compare.EXACT.rtol",
     ),
     "a table": (
-        "import opmatrix.testdata.numpy_reference as n\nn._ACCEPTED['i'] = 'fiu'",
-        "opmatrix.testdata.numpy_reference._ACCEPTED.i",
+        "import opmatrix.data.reference as n\nn._ACCEPTED['i'] = 'fiu'",
+        "opmatrix.data.reference._ACCEPTED.i",
     ),
     "a name that hides a function of Python": (
         f"{COMPARE}\nvars(c)['max'] = min",
-        "opmatrix.testdata.compare.max",
+        "opmatrix.data.compare.max",
     ),
     "a function of Python": ("import builtins\nbuiltins.max = min", "builtins.max"),
     "a function of NumPy": ("import numpy as np\nnp.abs = np.zeros_like", "numpy.abs"),
@@ -105,33 +106,36 @@ CHANGES = {
         "pathlib.Path.is_file",
     ),
     "by unittest.mock": (
-        "from unittest import mock\nmock.patch('opmatrix.testdata.compare.compare').start()",
-        "opmatrix.testdata.compare.compare",
+        "from unittest import mock\nmock.patch('opmatrix.data.compare.compare').start()",
+        "opmatrix.data.compare.compare",
     ),
     "a module": (
-        "import sys, types\nsys.modules['opmatrix.testdata.compare'] = types.ModuleType('compare')",
-        "sys.modules.opmatrix.testdata.compare",
+        "import sys, types\nsys.modules['opmatrix.data.compare'] = types.ModuleType('compare')",
+        "sys.modules.opmatrix.data.compare",
     ),
-    "what writes verdicts": ("import opmatrix.verdict as v\nv.write = lambda *_: None", "opmatrix.verdict.write"),
+    "what writes verdicts": (
+        "import opmatrix.records.verdict as v\nv.write = lambda *_: None",
+        "opmatrix.records.verdict.write",
+    ),
     "what compares functions": (
-        "import opmatrix.judging_code as j\nj.require_unchanged = lambda **_: None",
-        "opmatrix.judging_code.require_unchanged",
+        "import opmatrix.project.judging_code as j\nj.require_unchanged = lambda **_: None",
+        "opmatrix.project.judging_code.require_unchanged",
     ),
     "whether they are compared": (
-        "import opmatrix.judging_code as j\nj._record.root = None",
-        "opmatrix.judging_code._record",
+        "import opmatrix.project.judging_code as j\nj._record.root = None",
+        "opmatrix.project.judging_code._record",
     ),
     "a keyword's default in place": (
-        "import opmatrix.testdata.onnx_dataset as o\no.read.__kwdefaults__['judge'] = print",
-        "opmatrix.testdata.onnx_dataset.read.__kwdefaults__.judge",
+        "import opmatrix.data.dataset as o\no.read.__kwdefaults__['judge'] = print",
+        "opmatrix.data.dataset.read.__kwdefaults__.judge",
     ),
     "a new method": (
         f"{COMPARE}\nc.Comparison.__getattribute__ = lambda self, name: True",
-        "opmatrix.testdata.compare.Comparison.__getattribute__",
+        "opmatrix.data.compare.Comparison.__getattribute__",
     ),
     "a name of a package": (
-        "import opmatrix.testdata as t\nt.voices = print",
-        "opmatrix.testdata.voices",
+        "import opmatrix.judge as t\nt.rounding = print",
+        "opmatrix.judge.rounding",
     ),
     "a function of NumPy that only others use": (
         "import numpy as np\nnp.allclose = lambda *a: True",
@@ -139,13 +143,13 @@ CHANGES = {
     ),
     "a method of a ufunc": ("import numpy as np\nnp.add.reduce = print", "numpy.add.reduce"),
     "the versions that are compared": (
-        f"import opmatrix.judging_code as j; {COMPARE}; c.compare = print\n"
+        f"import opmatrix.project.judging_code as j; {COMPARE}; c.compare = print\n"
         "j._record.versions = [tag.value for tag in j._record.tags]",
-        "opmatrix.judging_code._record",
+        "opmatrix.project.judging_code._record",
     ),
     "what is remembered": (
-        "import opmatrix.judging_code as j\nj._record.watched.popitem()",
-        "opmatrix.judging_code._record",
+        "import opmatrix.project.judging_code as j\nj._record.watched.popitem()",
+        "opmatrix.project.judging_code._record",
     ),
     "json": ("import json\njson.dumps = lambda *a, **k: '{}'", "json.dumps"),
     "what opens files": ("import builtins\nbuiltins.open = print", "builtins.open"),
@@ -158,10 +162,10 @@ HOOKS = {
         "import sys\nsys.addaudithook(lambda *_: None)",
         "lets code run in the middle of other code (sys.addaudithook)",
     ),
-    "a collection of garbage": ("import gc\ngc.callbacks.append(print)", f"{running_hooks.OTHER} (gc.callbacks)"),
+    "a collection of garbage": ("import gc\ngc.callbacks.append(print)", f"{judging_code.OTHER} (gc.callbacks)"),
     "a signal": (
         "\nimport signal; signal.signal(signal.SIGALRM, print)",
-        f"{running_hooks.OTHER} (signal.signal)",
+        f"{judging_code.OTHER} (signal.signal)",
     ),
     "a finder of modules": (
         "import sys\nsys.meta_path.insert(0, type('F', (), {'find_spec': lambda *_: None}))",
@@ -203,11 +207,11 @@ def test_code_that_would_run_while_others_judge(
 @pytest.mark.parametrize("file", ["spec", "cases"])
 def test_a_change_of_what_reports(file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another process reports then, so that the report has the other operators."""
-    lines = "import opmatrix.verdict as v\nv.read = lambda path: None"
-    monkeypatch.setattr(cli.reexec, "again", lambda arguments: print("again:", *arguments))
+    lines = "import opmatrix.records.verdict as v\nv.read = lambda path: None"
+    monkeypatch.setattr(stages.reexec, "again", lambda arguments: print("again:", *arguments))
     found = printed(tmp_path, monkeypatch, "report", **{file: lines})
     assert "again: report" in found and "--checked" not in found
-    assert f"ops/twice/{file}.py:4: replaces opmatrix.verdict.read{REMEDY}" in found, found
+    assert f"ops/twice/{file}.py:4: replaces opmatrix.records.verdict.read{REMEDY}" in found, found
     assert not (tmp_path / "build/report").exists()
 
 
@@ -234,24 +238,24 @@ def test_a_change_by_the_reference(change: str, tmp_path: Path, monkeypatch: pyt
 
 def test_a_change_by_a_module_that_the_declaration_imports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = printed(tmp_path, monkeypatch, spec="import patches", patches=f"{COMPARE}\nc.compare = print\n")
-    assert f"patches.py:2: replaces opmatrix.testdata.compare.compare{REMEDY}" in found
+    assert f"patches.py:2: replaces opmatrix.data.compare.compare{REMEDY}" in found
 
 
 def test_a_change_in_a_module_that_only_a_failure_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first to import it is the declaration; a stage would take it as it is."""
-    monkeypatch.delitem(sys.modules, "opmatrix.testdata.case_facts", raising=False)
-    monkeypatch.delattr("opmatrix.testdata.case_facts", raising=False)
-    late = "import opmatrix.testdata.case_facts as f\nf.of_cases = lambda *a, **k: {}"
+    monkeypatch.delitem(sys.modules, "opmatrix.judge.case_facts", raising=False)
+    monkeypatch.delattr("opmatrix.judge.case_facts", raising=False)
+    late = "import opmatrix.judge.case_facts as f\nf.of_cases = lambda *a, **k: {}"
     found = printed(tmp_path, monkeypatch, cases=late)
-    assert f"ops/twice/cases.py:4: replaces opmatrix.testdata.case_facts.of_cases{REMEDY}" in found
+    assert f"ops/twice/cases.py:4: replaces opmatrix.judge.case_facts.of_cases{REMEDY}" in found
 
 
 ALLOWED = {
     "modules of NumPy": "import numpy.fft, numpy.polynomial",
     "functions of its own": "import math, numpy as np\ndef compare(x): return abs(x)\nmax = np.maximum",
     "NumPy's settings": "import numpy as np\nnp.set_printoptions(precision=3)\nnp.random.seed(1)",
-    "a module of opmatrix": "import opmatrix.testdata.case_facts, opmatrix.bench.spec",
-    "a class of its own": "import opmatrix.testdata.compare as c\nclass Mine(c.Comparison): ok = True",
+    "a module of opmatrix": "import opmatrix.judge.case_facts, opmatrix.bench.spec",
+    "a class of its own": "import opmatrix.data.compare as c\nclass Mine(c.Comparison): ok = True",
     "a class of the standard library": "import enum, pathlib\nclass Mine(pathlib.PurePath): pass",
 }
 

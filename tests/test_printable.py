@@ -10,19 +10,19 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from opmatrix import cli
+from opmatrix.addons.check.parts import FindingPrinter
+from opmatrix.basics import finding
+from opmatrix.basics.errors import LONGEST_LINE, UsageError, printable
+from opmatrix.commands import stages
 from opmatrix.commands.base import CommandBase
-from opmatrix.engine.doit_tasks import StepTask
 from opmatrix.engine.progress_reporter import Progress
 from opmatrix.engine.step_failure import StepFailed
-from opmatrix.errors import LONGEST_LINE, UsageError, printable
-from opmatrix.matrix.cells import Cell
-from opmatrix.model_check import finding
-from opmatrix.model_check.print_findings import FindingPrinter
+from opmatrix.engine.tasks import StepTask
+from opmatrix.project.cells import Cell
+from opmatrix.records.step import Step
+from opmatrix.records.verdict import CaseResult, Verdict
 from opmatrix.report import markdown, terminal
 from opmatrix.report.report_json import document
-from opmatrix.step import Step
-from opmatrix.verdict import CaseResult, Verdict
 
 EVIL = "Evil\x1b]0;pwned\x07\x1b[2J\u202e\x9b2K"
 SHOWN = r"Evil\x1b]0;pwned\x07\x1b[2J\u202e\x9b2K"
@@ -70,8 +70,8 @@ def test_errors_of_stages(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     def fail(arguments: object) -> None:
         raise UsageError(EVIL)
 
-    monkeypatch.setattr(cli, "_run", fail)
-    assert cli.main([]) == 2
+    monkeypatch.setattr(stages, "_run", fail)
+    assert stages.main([]) == 2
     assert capsys.readouterr().err == f"{SHOWN}\n"
 
 

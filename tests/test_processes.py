@@ -4,7 +4,7 @@ import os
 import subprocess
 import threading
 
-from opmatrix.processes import children
+from opmatrix.basics.processes import children
 
 
 def test_child_processes_of_every_thread_are_found() -> None:

@@ -1,4 +1,4 @@
-"""opmatrix.progress: what long work shows in a terminal, elsewhere and in a step's log; short work shows nothing."""
+"""What long work shows in a terminal, elsewhere and in a step's log; short work shows nothing."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import io
 
 import pytest
 
-from opmatrix.progress import Progress, spent, time_left
-from opmatrix.step_log import LOGGED
+from opmatrix.basics.progress import Progress, spent, time_left
+from opmatrix.basics.step_log import LOGGED
 
 
 class Terminal(io.StringIO):

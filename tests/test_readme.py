@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from opmatrix.declaration.load import load_operators
-from opmatrix.matrix.cells import Choice
+from opmatrix.project.cells import Choice
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import chosen_cells
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix import step_log
+from opmatrix.basics import step_log
 from opmatrix.engine.server_pool import Ending
 from opmatrix.engine.step_failure import failure_of, leave_verdict, read_output
-from opmatrix.matrix.cells import Cell
-from opmatrix.step import Step
-from opmatrix.verdict import read
+from opmatrix.project.cells import Cell
+from opmatrix.records.step import Step
+from opmatrix.records.verdict import read
 
 FAULTS = {name: f"my_op-{name}: wrong" for name in ("a", "b", "c")}
 

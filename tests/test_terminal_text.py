@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from opmatrix.terminal_text import in_any_cell, wrapped
+from opmatrix.basics.terminal import in_any_cell, wrapped
 
 COMMAND = "python -m opmatrix verify group_norm --lowering custom --cell torch2.13-legacy-opset9-ort1.31 --case seed"
 

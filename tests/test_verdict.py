@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix import verdict
-from opmatrix.matrix.cells import Cell
-from opmatrix.verdict import CaseResult, Verdict, percent
+from opmatrix.project.cells import Cell
+from opmatrix.records import verdict
+from opmatrix.records.verdict import CaseResult, Verdict, percent
 
 CELL = Cell(torch="2.13", exporter="dynamo", opset=18, ort="1.31")
 CASE = CaseResult(

@@ -12,12 +12,13 @@ from typing import Any
 
 from doit.doit_cmd import get_loader
 
-from opmatrix import cli, errors
+from opmatrix.basics import errors
 from opmatrix.commands import help as doit_help
+from opmatrix.commands import stages as cli
 from opmatrix.commands.main import Program
 from opmatrix.commands.state import RemovedCommand
-from opmatrix.engine.doit_tasks import GROUPS
-from opmatrix.operator_pages.markdown import code, codes, plain, table
+from opmatrix.engine.tasks import GROUPS
+from opmatrix.report.operator_pages import code, codes, plain, table
 
 SETTINGS: Mapping[str, Mapping[str, str]] = {
     "tool.opmatrix": {"format": "which imports and names the files of the project have; `opmatrix update` raises it"},

@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from opmatrix.operator_pages.markdown import code, codes, plain, prose, table
+from opmatrix.report.operator_pages import code, codes, plain, prose, table
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,9 +16,9 @@ from pathlib import Path
 from docs.site.imports import Arrow, reduced
 from docs.site.layered import MARGIN, STYLE, TOP, Box, head, render
 from opmatrix.engine.plan_cache import load_or_plan
-from opmatrix.matrix.cells import ORT, TORCH, TORCH_EXPORTERS, Cell, Choice, why_unreadable, why_unsupported
+from opmatrix.project.cells import ORT, TORCH, TORCH_EXPORTERS, Cell, Choice, why_unreadable, why_unsupported
 from opmatrix.project.paths import Paths
-from opmatrix.step import Step
+from opmatrix.records.step import Step
 
 ROOT = Path(__file__).parents[2]
 FOLDER = Path("docs/images")

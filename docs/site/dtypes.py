@@ -1,12 +1,12 @@
-"""docs/reference/dtypes.md: the table of opmatrix.matrix.dtypes."""
+"""docs/reference/dtypes.md: the table of opmatrix.project.dtypes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from opmatrix.declaration.validation.mistake import WHY_NO_DTYPE
-from opmatrix.matrix.cells import ORT, TORCH
-from opmatrix.matrix.dtypes import NAMES, SINCE
+from opmatrix.declaration.validation.fields import WHY_NO_DTYPE
+from opmatrix.project.cells import ORT, TORCH
+from opmatrix.project.dtypes import NAMES, SINCE
 
 _BEGIN = """# Dtypes
 
@@ -14,7 +14,7 @@ Which torch, exporter and ONNX Runtime supports which dtype. Each entry is the f
 [matrix](../matrix.md) that does. All later ones of the matrix do as well. `-` means none of them.
 
 `./run doit probe torch=made ort=made` measures the table on the installed versions, and fails on any difference. It
-is in [`pipeline/opmatrix/matrix/dtypes.py`](../../pipeline/opmatrix/matrix/dtypes.py).
+is in [`pipeline/opmatrix/project/dtypes.py`](../../pipeline/opmatrix/project/dtypes.py).
 
 """
 _COLUMNS = """

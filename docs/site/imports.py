@@ -18,7 +18,7 @@ Arrow = tuple[str, str]  # (importing room, imported room)
 
 @dataclass(frozen=True, kw_only=True)
 class Package:
-    """The modules of one import package: their text by dotted name, such as ``opmatrix.matrix.cells``."""
+    """The modules of one import package: their text by dotted name, such as ``opmatrix.project.cells``."""
 
     name: str
     modules: Mapping[str, str]

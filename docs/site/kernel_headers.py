@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from opmatrix.mutation import syntax
-from opmatrix.operator_pages.markdown import code, plain, prose, table
+from opmatrix.addons.mutate import cpp
+from opmatrix.report.operator_pages import code, plain, prose, table
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -47,8 +47,8 @@ def render(headers: Mapping[str, str]) -> str:
 
 
 def _header(name: str, text: str) -> str:
-    parsed = syntax.parse(text)
-    if unknown := syntax.unparsed_lines(parsed):
+    parsed = cpp.parse(text)
+    if unknown := cpp.unparsed_lines(parsed):
         raise ValueError(f"native/include/{name}:{unknown[0]}: the grammar of tree-sitter-cpp does not know this line")
     first = parsed.root.children[0]
     if first.type != "comment":
@@ -69,7 +69,7 @@ def _group(group: _Group) -> str:
     return "\n\n".join([f"```cpp\n{shown}\n```", prose(group.doc), *([members] if members else [])])
 
 
-def _groups(parent: Node, parsed: syntax.Code, name: str, *, public: bool = True) -> list[_Group]:
+def _groups(parent: Node, parsed: cpp.Code, name: str, *, public: bool = True) -> list[_Group]:
     """Return the public declarations in a file, a namespace, a class or a block of the preprocessor."""
     found: list[_Group] = []
     comment: list[str] = []
@@ -108,7 +108,7 @@ def _groups(parent: Node, parsed: syntax.Code, name: str, *, public: bool = True
     return found
 
 
-def _namespace(node: Node, parsed: syntax.Code, name: str) -> list[_Group]:
+def _namespace(node: Node, parsed: cpp.Code, name: str) -> list[_Group]:
     called, body = node.child_by_field_name("name"), node.child_by_field_name("body")
     if called is None or parsed.text(called) == "detail" or body is None:
         return []
@@ -125,13 +125,13 @@ def _text(comment: list[str]) -> str:
     return textwrap.dedent("\n".join(comment)).strip()
 
 
-def _members(node: Node, parsed: syntax.Code, name: str) -> list[_Group]:
+def _members(node: Node, parsed: cpp.Code, name: str) -> list[_Group]:
     inner = node.named_children[-1] if node.type == "template_declaration" else node
     body = inner.child_by_field_name("body") if inner.type in _CLASSES[:-1] else None
     return _groups(body, parsed, name, public=inner.type != "class_specifier") if body else []
 
 
-def _signature(node: Node, parsed: syntax.Code) -> str:
+def _signature(node: Node, parsed: cpp.Code) -> str:
     """Return a declaration without its body and without the indentation of its class."""
     end = min((n.start_byte for n in _walk(node) if n.type in _BODIES), default=node.end_byte)
     if node.type in _MACROS:

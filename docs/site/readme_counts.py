@@ -9,11 +9,11 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from opmatrix.errors import ReportError
-from opmatrix.files import write_text
+from opmatrix.basics.errors import ReportError
+from opmatrix.basics.files import write_text
+from opmatrix.basics.version import numbers
 from opmatrix.project.paths import Paths
 from opmatrix.report.report_json import Document, parse
-from opmatrix.version import numbers
 
 ROOT = Path(__file__).parents[2]
 # The program replaces the text between the two comments.

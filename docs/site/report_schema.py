@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from opmatrix.operator_pages.markdown import code, codes, plain, table
+from opmatrix.report.operator_pages import code, codes, plain, table
 
 Schema = Mapping[str, Any]
 

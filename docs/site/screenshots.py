@@ -171,7 +171,7 @@ def reports(folder: Path) -> None:
 
 def many(path: Path) -> Path:
     """Write a page of made-up cells, as the tests of the report have them; return `path`."""
-    from opmatrix.report import html_page
+    from opmatrix.report import page as html_page
     from opmatrix.report.report_json import document
     from tests.report.many import BACKGROUND, ENVIRONMENTS, checks, records
 

@@ -1,6 +1,6 @@
 // A program that calls a kernel from several threads at once, for ThreadSanitizer. It needs no framework and no Python.
 //
-// It reads calls from a file that opmatrix.testdata.race_file writes, and runs all of them
+// It reads calls from a file that opmatrix.ort_checks.race_file writes, and runs all of them
 //   1. in several threads, before anything else: so a table that the first call fills is filled by several;
 //   2. alone, which gives the outputs that 3 and 4 must give as well, to the last bit;
 //   3. in several threads, each of which begins with another call: so a shared buffer contains what another call wrote;
@@ -254,7 +254,7 @@ class OwnThreads final : public Threads {
   }
 };
 
-/// Reads what opmatrix.testdata.race_file wrote: numbers of 8 bytes, and bytes after their count.
+/// Reads what opmatrix.ort_checks.race_file wrote: numbers of 8 bytes, and bytes after their count.
 class File {
  public:
   explicit File(const char* path) : stream_(path, std::ios::binary) {}

@@ -1,9 +1,9 @@
 import os
 import sys
 
-from opmatrix.cli import main
-from opmatrix.step_log import SAY_DONE
-from opmatrix.utf8 import use_utf8
+from opmatrix.basics.step_log import SAY_DONE
+from opmatrix.basics.utf8 import use_utf8
+from opmatrix.commands.stages import main
 
 use_utf8()
 process, status = os.getpid(), main()

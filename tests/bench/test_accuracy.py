@@ -7,10 +7,10 @@ import math
 import numpy as np
 import pytest
 
-from opmatrix.bench.accuracy import errors
-from opmatrix.bench.prepared import Errors
+from opmatrix.addons.bench.accuracy import errors
+from opmatrix.addons.bench.forked import Errors
+from opmatrix.data.arrays import BLOCK
 from opmatrix.spec import Tolerance
-from opmatrix.testdata.blocks import BLOCK
 
 TOLERANCES = {"float32": Tolerance(rtol=1e-6, atol=0.0)}
 

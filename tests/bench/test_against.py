@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from opmatrix.bench import against
-from opmatrix.bench.against import AGAIN, NEW, OLD, Seen
-from opmatrix.bench.prepared import Prepared
+from opmatrix.addons.bench import against
+from opmatrix.addons.bench.against import AGAIN, NEW, OLD, Seen
+from opmatrix.addons.bench.forked import Prepared
+from opmatrix.addons.bench.statistics import FIRST, LAST
 from opmatrix.bench.spec import Row
-from opmatrix.bench.statistics import FIRST, LAST
 
 pytestmark = [pytest.mark.torch, pytest.mark.ort]
 

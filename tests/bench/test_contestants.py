@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from opmatrix.bench import contestants, measure
-from opmatrix.bench.contestants import Contestant, SkippedError, bound
-from opmatrix.bench.forked import Forked
+from opmatrix.addons.bench import contestants, measure
+from opmatrix.addons.bench.contestants import Contestant, SkippedError, bound
+from opmatrix.addons.bench.forked import Forked
+from opmatrix.addons.bench.turns import Expected, Turns
 from opmatrix.bench.spec import Bench, Row
-from opmatrix.bench.turns import Expected, Turns
 from opmatrix.declaration.load import load_operator
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Random

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from opmatrix.bench.forked import DiedError, Forked, StoppedError
+from opmatrix.addons.bench.forked import DiedError, Forked, StoppedError
 
 
 def test_it_answers_with_what_it_has_of_its_parent() -> None:

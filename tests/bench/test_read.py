@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.bench.read import cost, default, read
+from opmatrix.addons.bench.read import cost, default, read
+from opmatrix.basics.errors import SpecError, UsageError
 from opmatrix.bench.spec import Row
 from opmatrix.declaration.load import Operator, load_operator
-from opmatrix.errors import SpecError, UsageError
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Case, Model, Random
 from tests.support.projects import ROOT

@@ -10,15 +10,17 @@ from typing import Any
 
 import pytest
 
-from opmatrix.bench import records
-from opmatrix.bench.prepared import Record
+from opmatrix.addons.bench import records
+from opmatrix.addons.bench.forked import Record
 from tests.support.json_schema import mistakes
 
 DIGEST = "0" * 64
 
 
 def schema(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(resources.files("opmatrix.bench").joinpath(f"{name}.schema.json").read_text())
+    found: dict[str, Any] = json.loads(
+        resources.files("opmatrix.addons.bench").joinpath(f"{name}.schema.json").read_text()
+    )
     return found
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from opmatrix.bench import roofline
-from opmatrix.errors import ToolchainError
+from opmatrix.addons.bench import roofline
+from opmatrix.basics.errors import ToolchainError
 from opmatrix.project.paths import Paths
 
 pytestmark = pytest.mark.compile

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from opmatrix.bench.prepared import Prepared
-from opmatrix.bench.rounds import pairs, run
-from opmatrix.bench.statistics import LOOKS
+from opmatrix.addons.bench.forked import Prepared
+from opmatrix.addons.bench.statistics import LOOKS, pairs, run
 
 PREPARED = (
     Prepared(name="torch library", side="torch", ours=True, calls=10),

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from opmatrix import cpu_levels
 from opmatrix.engine.database import Journal
-from opmatrix.engine.doit_tasks import REPORT
+from opmatrix.engine.tasks import REPORT
+from opmatrix.project import cpu_levels
 from opmatrix.project.paths import Paths
 from tests.bench.test_records import schema
 from tests.incremental.conftest import hear_interrupts, processes, wait_for

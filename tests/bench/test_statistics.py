@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from opmatrix.bench import statistics
-from opmatrix.bench.statistics import (
+from opmatrix.addons.bench import statistics
+from opmatrix.addons.bench.statistics import (
     FIRST,
     LAST,
     LOOKS,
@@ -108,7 +108,7 @@ def heavy(chance: random.Random, deviation: float) -> float:
 
 
 def judged(chance: random.Random, *, change: float, noise: float, rows: int) -> Slowdown:
-    """Return what becomes of one row with a true change, as `opmatrix.bench.against` decides it."""
+    """Return what becomes of one row with a true change, as `opmatrix.addons.bench.against` decides it."""
     changes: list[float] = []
     noises: list[float] = []
     while True:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from opmatrix.cluster.address import Address
-from opmatrix.errors import UsageError
+from opmatrix.addons.team.on import Address
+from opmatrix.basics.errors import UsageError
 
 
 @pytest.mark.parametrize(

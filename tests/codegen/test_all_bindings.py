@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.toolchain.torch_headers import find_torch_build
+from opmatrix.toolchain.headers import find_torch_build
 from tests.support.all_bindings import Bindings, generate
 from tests.support.projects import edited
 

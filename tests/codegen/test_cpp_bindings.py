@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.codegen import cpp, cpp_bindings
+from opmatrix.codegen import bindings, cpp
 from opmatrix.declaration.load import load_operator
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Attribute, Dims, FromKernel, Input, OnnxOp, OpSpec, Output, SameAs, TorchOp
@@ -99,7 +99,7 @@ def bins() -> OpSpec:
 
 
 def test_sizes_are_taken_from_attributes() -> None:
-    files = cpp_bindings.render(bins())
+    files = bindings.render(bins())
     torch = "const std::int64_t y_sizes[] = {x.sizes()[0], bins, 2 * bins - x.sizes()[1]};"
     assert torch in files["torch.cc"]
     assert torch.replace("bins", "bins_") in files["ort.cc"]
@@ -115,7 +115,7 @@ def windows() -> OpSpec:
 
 @pytest.mark.parametrize("declared", [spec, plain, every_kind, windows, bins])
 def test_lines_except_strings_are_short(declared: Callable[[], OpSpec]) -> None:
-    files = cpp_bindings.render(declared())
+    files = bindings.render(declared())
     assert [line for text in files.values() for line in text.splitlines() if len(line) > 120 and '"' not in line] == []
 
 
@@ -129,11 +129,11 @@ def test_native_is_formatted_as_clang_format_would() -> None:
 
 
 def test_the_order_of_arguments_is_that_of_the_declaration(group_norm: OpSpec) -> None:
-    assert "group_norm(x, num_groups, scale, bias, epsilon, y);" in cpp_bindings.render(group_norm)["kernel.cc"]
+    assert "group_norm(x, num_groups, scale, bias, epsilon, y);" in bindings.render(group_norm)["kernel.cc"]
 
 
 def test_a_size_is_compared_where_its_name_appears_again() -> None:
-    text = " ".join(cpp_bindings.render(spec())["checks.h"].split())
+    text = " ".join(bindings.render(spec())["checks.h"].split())
     assert "matrix.rank == 3 && matrix[1] == matrix[0] && matrix[2] == 3" in text
     assert '"mix: matrix must have shape (N, N, 3), got ", matrix' in text
     assert '(N, K) with N = ", matrix[0],' in text and '" as in matrix and K = ", indices_of' in text
@@ -141,7 +141,7 @@ def test_a_size_is_compared_where_its_name_appears_again() -> None:
 
 
 def test_limits_of_attributes_are_checked() -> None:
-    files = cpp_bindings.render(spec())
+    files = bindings.render(spec())
     torch = " ".join(files["torch.cc"].split())
     assert 'alpha >= 0.5 && alpha <= 2.0, "mix: alpha must be at least 0.5 and at most 2, got ", alpha );' in torch
     # In torch a double under torch's name; in ONNX a float, compared as a float, under ONNX's name.
@@ -151,14 +151,14 @@ def test_limits_of_attributes_are_checked() -> None:
 
 
 def test_every_choice_of_dtypes_has_a_kernel_call() -> None:
-    files = cpp_bindings.render(spec())
+    files = bindings.render(spec())
     assert files["compute.h"].count("void compute(") == 6
     assert "Kernel<double, std::int64_t>" in files["ort.cc"]
     assert "run<float, bool>(" in files["torch.cc"]
 
 
 def test_only_an_elementwise_operator_looks_at_memory_formats() -> None:
-    usual, elementwise = (cpp_bindings.render(replace(plain(), elementwise=value)) for value in (False, True))
+    usual, elementwise = (bindings.render(replace(plain(), elementwise=value)) for value in (False, True))
     assert "Format" not in usual["torch.cc"] and "elementwise" not in usual["torch.cc"]
     assert '#include "torch_elementwise.h"' in elementwise["torch.cc"]
     assert "common_format.view<float>(x)" in elementwise["torch.cc"]
@@ -166,35 +166,33 @@ def test_only_an_elementwise_operator_looks_at_memory_formats() -> None:
 
 
 def test_a_library_of_several_operators() -> None:
-    text = cpp_bindings.ort_library(["one", "two"])
+    text = bindings.ort_library(["one", "two"])
     assert "{one::ort_operator(), two::ort_operator()}" in text
 
 
 def test_comments_of_the_declaration_do_not_change_generated_code(group_norm: OpSpec) -> None:
-    assert cpp_bindings.render(replace(group_norm, summary="Other words.")) == cpp_bindings.render(group_norm)
+    assert bindings.render(replace(group_norm, summary="Other words.")) == bindings.render(group_norm)
 
 
 def test_a_composed_operator_generates_only_a_library() -> None:
-    assert cpp_bindings.render(spec(uses=("one", "two"))) == {
-        "ort_library.cc": cpp_bindings.ort_library(["one", "two"])
-    }
+    assert bindings.render(spec(uses=("one", "two"))) == {"ort_library.cc": bindings.ort_library(["one", "two"])}
 
 
 def test_a_contrib_operator_has_no_generated_code() -> None:
-    assert cpp_bindings.render(spec(runtime="contrib")) == {}
+    assert bindings.render(spec(runtime="contrib")) == {}
 
 
 def test_a_kernel_may_be_a_string() -> None:
-    files = cpp_bindings.render(spec(kernel="// the kernel"))
+    files = bindings.render(spec(kernel="// the kernel"))
     assert files["kernel.h"] == "// the kernel" and '#include "kernel.h"' in files["kernel.cc"]
 
 
 def test_a_size_below_0_is_checked_in_both_bindings() -> None:
     for name, op in (("torch.cc", '"mix"'), ("ort.cc", "kOp")):
-        text = cpp_bindings.render(windows())[name]
+        text = bindings.render(windows())[name]
         assert '#include "sizes.h"' in text
         assert f'check_computed({op}, "y", Sizes{{y_sizes, 2}});' in text
-        assert "sizes.h" not in cpp_bindings.render(every_kind())[name]
+        assert "sizes.h" not in bindings.render(every_kind())[name]
 
 
 @pytest.mark.parametrize(
@@ -217,7 +215,7 @@ def test_sizes_of_any_rank_have_their_header(shape: SameAs | Dims | FromKernel) 
     )
     header = "kernel_sizes.h" if isinstance(shape, FromKernel) else "sizes.h"
     for name in ("torch.cc", "ort.cc"):
-        assert f'#include "{header}"' in cpp_bindings.render(declared)[name]
+        assert f'#include "{header}"' in bindings.render(declared)[name]
 
 
 def test_expressions_of_sizes_become_cpp() -> None:

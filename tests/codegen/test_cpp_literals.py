@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from opmatrix.codegen.cpp import literal, quoted
-from opmatrix.declaration.torch_signature import to_float32
+from opmatrix.signature.signature import to_float32
 
 # At 71b51ad8: those with \n, ??, \x00 and \r did not compile; the one that is not UTF-8 was a UnicodeEncodeError.
 TEXTS = [

@@ -1,6 +1,6 @@
 """Every operator, called as its declaration forbids: it reports operator, argument and value, and the process survives.
 
-`opmatrix.testdata.invalid_calls` derives wrong calls from the declaration: dtype, rank and size of each input, value of
+`opmatrix.search.invalid_calls` derives wrong calls from the declaration: dtype, rank and size of each input, value of
 each attribute. This module adds calls with one input too many or too few. The table below has calls that only a
 kernel refuses; group_norm and nms have further tests in this folder. A child process calls each operator, and must not
 die.
@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from opmatrix.basics.errors import RegisterError
+from opmatrix.codegen import write_code
 from opmatrix.declaration.load import Operator, load_operator, operator_names
-from opmatrix.declaration.torch_signature import has_kernel, torch_name
-from opmatrix.errors import RegisterError
-from opmatrix.matrix.cells import Cell
+from opmatrix.project.cells import Cell
 from opmatrix.project.paths import Paths
+from opmatrix.search.invalid_calls import Call, InvalidCall, invalid_calls, valid_call
+from opmatrix.signature.signature import has_kernel, torch_name
 from opmatrix.spec import Attribute
-from opmatrix.stages import codegen
-from opmatrix.testdata.invalid_calls import Call, InvalidCall, invalid_calls, valid_call
 from tests.support.building import build, copy_project
 from tests.support.forked import forked
 from tests.support.projects import ROOT
@@ -93,7 +93,7 @@ def made(layout: Paths) -> Callable[[str], Operator]:
         operator = OPERATORS[name]
         if not has_kernel(operator.spec):
             for used in (name, *operator.spec.uses):
-                codegen.run(layout, OPERATORS[used])
+                write_code.run(layout, OPERATORS[used])
         elif not layout.ort_library(name).exists():
             build(layout, name)
         return operator
@@ -149,7 +149,7 @@ def test_in_torch(name: str, made: Callable[[str], Operator], layout: Paths, tmp
 
     def run() -> dict[str, str]:
         from opmatrix.torch_checks.invalid_calls import call
-        from opmatrix.torch_library import load_library
+        from opmatrix.torch_ops import load as load_library
 
         loaded = load_library.load(layout, operator)
         right = valid_call(operator)
@@ -187,10 +187,10 @@ def test_in_an_export(name: str, cell: Cell, made: Callable[[str], Operator], la
     def run() -> dict[str, str]:
         import torch
 
-        from opmatrix.export.expected_model import ExpectedModel
         from opmatrix.export.exporters import export
         from opmatrix.export.generated_modules import load_generated
-        from opmatrix.stages.export import define
+        from opmatrix.export.signature import ExpectedModel
+        from opmatrix.export.write_models import define
 
         generated = load_generated(layout, name)
         alive = define(layout, operator.spec, generated)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from opmatrix.testdata.invalid_calls import valid_call
+from opmatrix.search.invalid_calls import valid_call
 from tests.support.building import build, copy_project
 from tests.support.forked import forked
 
@@ -62,9 +62,9 @@ def test_negative_sizes_are_refused(tmp_path: Path) -> None:
 
         from opmatrix.export.generated_modules import load_generated
         from opmatrix.torch_checks.invalid_calls import call as called
-        from opmatrix.torch_library import load_library
+        from opmatrix.torch_ops import load
 
-        loaded = load_library.load(layout, operator)
+        loaded = load.load(layout, operator)
         fake = load_generated(layout, "windows").fake.fake
         for shape, wanted in SHAPES.items():
             assert tuple(called(operator, loaded.overload, of(*shape)).shape) == wanted

@@ -10,9 +10,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from opmatrix.basics.files import load_module
 from opmatrix.codegen import python_modules
-from opmatrix.export.signature_gates import registered
-from opmatrix.files import load_module
+from opmatrix.export.gates import registered
 from opmatrix.spec import Attribute, Dims, FromKernel, Input, OnnxOp, OpSpec, Output, SameAs, Tolerance, ValueRule
 
 EXACT = Tolerance(rtol=0.0, atol=0.0)

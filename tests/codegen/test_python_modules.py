@@ -12,9 +12,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from opmatrix.basics.files import load_module
 from opmatrix.codegen import generated_files, python_modules
 from opmatrix.declaration.load import load_operator
-from opmatrix.files import load_module
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Attribute, Dims, Input, OpSpec, Output, SameAs
 

@@ -12,7 +12,7 @@ import pytest
 
 from opmatrix.declaration.validation.operator import CPP_KEYWORDS, NAME, RESERVED
 from opmatrix.scaffold.draft import is_variable
-from opmatrix.toolchain.torch_headers import find_torch_build
+from opmatrix.toolchain.headers import find_torch_build
 from tests.support.generated_operators import ort_include
 from tests.support.projects import ROOT
 

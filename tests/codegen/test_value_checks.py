@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.codegen import cpp_bindings
+from opmatrix.codegen import bindings
 from opmatrix.codegen.cpp import CPP_TYPES
 from opmatrix.spec import Attribute, DType, Input, OpSpec, ValueRule
 from tests.codegen.test_cpp_bindings import every_kind
@@ -22,11 +22,11 @@ OFFSETS = ValueRule(minimum=0, maximum="N", sorted="ascending", spans=True)
 
 def text(spec: OpSpec, file: str) -> str:
     """Return a generated file with each run of spaces and line ends as one space."""
-    return " ".join(cpp_bindings.render(spec)[file].split())
+    return " ".join(bindings.render(spec)[file].split())
 
 
 def test_a_declaration_without_rules_has_no_code_for_them() -> None:
-    assert not [name for name, code in cpp_bindings.render(every_kind()).items() if "_values" in code]
+    assert not [name for name, code in bindings.render(every_kind()).items() if "_values" in code]
 
 
 def test_both_bindings_check_the_view_that_the_kernel_gets() -> None:
@@ -92,7 +92,7 @@ def test_the_ends_of_a_span_are_limits() -> None:
 
 def test_what_a_kernel_checks_is_in_no_binding() -> None:
     rule = ValueRule(index_into="N", unique=True, checked_by="kernel")
-    assert not [name for name, code in cpp_bindings.render(ruled(rule)).items() if "v_values" in code]
+    assert not [name for name, code in bindings.render(ruled(rule)).items() if "v_values" in code]
 
 
 def test_no_variable_has_the_name_of_an_argument() -> None:
@@ -156,7 +156,7 @@ def test_what_the_checks_say(tmp_path: Path) -> None:
     for number, (rule, dtype, elements, _) in enumerate(SAID):
         name, type = f"tied{number}", CPP_TYPES[dtype]
         spec = ruled(rule, type=dtype, name=name)
-        (include / f"{name}.h").write_text(cpp_bindings.render(spec)["checks.h"])
+        (include / f"{name}.h").write_text(bindings.render(spec)["checks.h"])
         arguments = [a for a in ("Sizes{x, 2}", "groups", "limit") if a in call_arguments(spec)]
         shape = "{2, 0}" if elements is NO_COLUMN else f"{{{len(elements) // 2}, 2}}"
         calls.append(
@@ -192,7 +192,7 @@ int main() {{
 
 def call_arguments(spec: OpSpec) -> list[str]:
     """Return the arguments after the tensor that the check of a rule takes."""
-    from opmatrix.codegen.cpp_value_checks import value_checks
+    from opmatrix.codegen.checks import value_checks
 
     (check,) = value_checks(spec)
     named = {"x.sizes()": "Sizes{x, 2}"}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from opmatrix.commands.base import report_again
 from opmatrix.engine.database import Journal
-from opmatrix.engine.doit_tasks import REPORT
+from opmatrix.engine.tasks import REPORT
 from opmatrix.project.paths import Paths
 
 

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.commands.bench import Bench
-from opmatrix.commands.bench_revision import Revision, commit_of
+from opmatrix.addons.bench.command import Bench, Revision, commit_of
+from opmatrix.basics.errors import UsageError
 from opmatrix.declaration.load import load_operator
 from opmatrix.engine.lock import hold
-from opmatrix.errors import UsageError
 from opmatrix.project.paths import Paths
 from tests.support.projects import ROOT, write_files
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from opmatrix.cache.entry import encode
+from opmatrix.cache.folder_store import FolderStore
 from opmatrix.commands.main import main
-from opmatrix.shared_cache.action_result import encode
-from opmatrix.shared_cache.folder_store import FolderStore
 from opmatrix.toolchain.ort_headers import CHECKSUMS
 from tests.support.small_servers import cache_server
 

@@ -12,14 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.commands.check_run import ModelChecks, _deaths
-from opmatrix.commands.check_several import SeveralChecks
+from opmatrix.addons.check.arguments import CheckRequest
+from opmatrix.addons.check.parts import FindingPrinter, PartCall, Result, judge
+from opmatrix.addons.check.run_parts import ModelChecks, _deaths
+from opmatrix.addons.check.several import SeveralChecks
+from opmatrix.basics import finding
 from opmatrix.engine.server_pool import Pool
-from opmatrix.model_check import finding
-from opmatrix.model_check.arguments import CheckRequest
-from opmatrix.model_check.check_parts import PartCall, Result
-from opmatrix.model_check.outcome import judge
-from opmatrix.model_check.print_findings import FindingPrinter
 from opmatrix.project.paths import Paths
 
 

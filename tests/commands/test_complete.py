@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from opmatrix.commands.complete import candidates
+from opmatrix.commands.help import candidates
 
 COMMANDS = ("run", "why", "check", "clean")
 TASKS = (

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.commands.mutate import minimum
-from opmatrix.errors import UsageError
+from opmatrix.addons.mutate.command import minimum
+from opmatrix.addons.mutate.scores import MutationScore, percent, read_all, write
+from opmatrix.basics.errors import UsageError
 from opmatrix.project.paths import Paths
-from opmatrix.report.mutation_scores import MutationScore, percent, read_all, write
 from tests.support.projects import ROOT, write_files
 
 DODO = "from opmatrix.commands.dodo import tasks_of\n\ntask_pipeline = tasks_of(__file__)\n"

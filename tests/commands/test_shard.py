@@ -10,10 +10,10 @@ from doit.exceptions import InvalidCommand
 
 from opmatrix.commands.shard import select_part
 from opmatrix.commands.task_selection import select
-from opmatrix.engine.doit_tasks import DEFAULT, REPORT, StepTask, doit_tasks
+from opmatrix.engine.tasks import DEFAULT, REPORT, StepTask, doit_tasks
 from opmatrix.plan.steps import steps
 from opmatrix.project.paths import Paths
-from opmatrix.step import Step
+from opmatrix.records.step import Step
 from tests.plan.test_step_keys import default_plan
 
 

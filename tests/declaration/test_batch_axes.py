@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from opmatrix.declaration.batch_axes import BatchAxes, batch_axes
 from opmatrix.declaration.validation.operator import declaration
+from opmatrix.sizes.batch import BatchAxes, batch_axes
 from opmatrix.spec import (
     Attribute,
     Dims,

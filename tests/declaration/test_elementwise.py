@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from opmatrix.declaration.validation.mistake import Mistake
+from opmatrix.declaration.validation.fields import Mistake
 from opmatrix.declaration.validation.operator import declaration, handwritten_files
 from opmatrix.spec import (
     Attribute,

@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.codegen import cpp_bindings, generated_files, python_modules
+from opmatrix.basics.errors import CompileError, SpecError
+from opmatrix.codegen import bindings, generated_files, python_modules
 from opmatrix.declaration.load import Operator, load_operator, load_operators
 from opmatrix.declaration.validation import handwritten_files
-from opmatrix.errors import CompileError, SpecError
-from opmatrix.matrix.cells import Cell
 from opmatrix.plan.steps import Plan, steps
+from opmatrix.project.cells import Cell
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import Versions
+from opmatrix.records.step import Step
 from opmatrix.spec import Headers, OpSpec, Override, TorchOp
-from opmatrix.step import Step
-from opmatrix.toolchain import third_party_headers
+from opmatrix.toolchain import headers
+from opmatrix.toolchain.headers import TorchBuild
 from opmatrix.toolchain.ninja_file import build_ninja, places_ninja
-from opmatrix.toolchain.torch_headers import TorchBuild
 from tests.support.toolchain import TOOLCHAIN
 
 EXISTING = Paths(Path(__file__).parents[1] / "projects/existing")
@@ -113,7 +113,7 @@ def test_a_handwritten_binding_is_in_no_shared_library(tmp_path: Path) -> None:
 
 
 def test_only_missing_files_are_generated() -> None:
-    found = {name: set(cpp_bindings.render(o.spec, o.handwritten_files)) for name, o in OPERATORS.items()}
+    found = {name: set(bindings.render(o.spec, o.handwritten_files)) for name, o in OPERATORS.items()}
     kernel = {"kernel.cc", "checks.h"}
     assert found == {
         "seed_norm": set(),
@@ -177,8 +177,8 @@ def test_the_ninja_file_has_no_path_of_third_party_headers() -> None:
 def test_a_distribution_without_headers() -> None:
     declared = spec(headers=(Headers(folder="include", distribution="pytest"),))
     with pytest.raises(CompileError, match=r"installs no folder 'include'\. It has headers in: none that is called"):
-        third_party_headers.find(declared, Path("/"))
-    assert third_party_headers.versions(declared) == [f"pytest {pytest.__version__}"]
+        headers.find(declared, Path("/"))
+    assert headers.versions(declared) == [f"pytest {pytest.__version__}"]
 
 
 # Keys of steps.
@@ -196,7 +196,7 @@ def test_torch_is_in_the_key_of_libraries_that_include_its_headers() -> None:
 
 def test_a_package_is_in_the_keys_of_files_that_include_it(monkeypatch: pytest.MonkeyPatch) -> None:
     before = configs(PLAN)
-    monkeypatch.setattr(third_party_headers, "versions", lambda spec: ["eigen 4"] if spec.name == "seed_norm" else [])
+    monkeypatch.setattr(headers, "versions", lambda spec: ["eigen 4"] if spec.name == "seed_norm" else [])
     assert {task for task, key in configs(PLAN).items() if key != before[task]} == {
         "compile:seed_norm",
         "sanitize:seed_norm",

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from opmatrix.declaration.python_source import source
+from opmatrix.search.adopt_case import insert_into_models
+from opmatrix.signature.python_source import source
 from opmatrix.spec import Case, Model, Random, Values
-from opmatrix.stages.adopt_case import insert_into_models
 
 MODEL = Model(
     name="found_1",

@@ -13,11 +13,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from opmatrix.basics.interrupts import interruptible
+from opmatrix.basics.processes import children
 from opmatrix.declaration import isolated
 from opmatrix.declaration.isolated import read_operators
 from opmatrix.declaration.load import load_operators
-from opmatrix.interrupts import interruptible
-from opmatrix.processes import children
 from opmatrix.project.paths import Paths
 from opmatrix.spec import as_data
 from tests.declaration.test_load import CASES, SPEC, project

@@ -11,13 +11,13 @@ from typing import Any, cast
 
 import pytest
 
+from opmatrix.basics.errors import SpecError, UsageError
 from opmatrix.codegen.generated_files import cpp_files
 from opmatrix.declaration.load import Operator, clashes, load_operator, load_operators
-from opmatrix.declaration.torch_signature import ONLY_KERNEL
 from opmatrix.declaration.validation.operator import RESERVED, declaration
-from opmatrix.engine.doit_tasks import GROUPS
-from opmatrix.errors import SpecError, UsageError
+from opmatrix.engine.tasks import GROUPS
 from opmatrix.project.paths import Paths
+from opmatrix.signature.signature import ONLY_KERNEL
 from opmatrix.spec import Input, OnnxOp, OpSpec, Output, SameAs, TorchOp
 from tests.support.projects import ROOT
 

@@ -9,8 +9,8 @@ import pytest
 
 from opmatrix.codegen.python_modules import render
 from opmatrix.declaration.load import Operator
-from opmatrix.declaration.torch_signature import has_function_body
-from opmatrix.matrix.cells import Cell
+from opmatrix.project.cells import Cell
+from opmatrix.signature.signature import has_function_body
 from opmatrix.spec import (
     Case,
     FromKernel,

@@ -9,14 +9,8 @@ import pytest
 
 from opmatrix.codegen import python_modules
 from opmatrix.declaration.load import load_operator
-from opmatrix.declaration.torch_signature import (
-    callers_name,
-    callers_schema,
-    is_composed,
-    torch_qualified,
-    torch_schema,
-)
 from opmatrix.project.paths import Paths
+from opmatrix.signature.signature import callers_name, callers_schema, is_composed, torch_qualified, torch_schema
 from opmatrix.spec import OpSpec, TorchOp
 from tests.declaration.schemas import ONE, ROWS, found
 from tests.support.projects import ROOT

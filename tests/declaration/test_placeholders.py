@@ -7,10 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from opmatrix.declaration.placeholders import reminder, require_filled
-from opmatrix.errors import DistError
+from opmatrix.basics.errors import DistError
+from opmatrix.declaration.source_files import reminder, require_filled
 from opmatrix.project.paths import Paths
-from opmatrix.stages import link_wheel
+from opmatrix.wheel import link
 from opmatrix.wheel.settings import Dist
 from tests.support.projects import write_files
 
@@ -68,4 +68,4 @@ def test_code_with_a_placeholder_is_not_shipped(layout: Paths) -> None:
 def test_the_link_stage_refuses_placeholders(layout: Paths) -> None:
     dist = Dist(name="my_ops", version="1", operators=("a",), summary="", license=None, licenses=(), third_party={})
     with pytest.raises(DistError, match="a wheel must not contain placeholders"):
-        link_wheel.run(layout, dist, [SimpleNamespace(name="a")])  # type: ignore[list-item]  # only its name is read
+        link.run(layout, dist, [SimpleNamespace(name="a")])  # type: ignore[list-item]  # only its name is read

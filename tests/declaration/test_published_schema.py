@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.declaration import published_schema
+from opmatrix.basics.errors import SpecError
+from opmatrix.declaration import published
 from opmatrix.declaration.load import Operator, load_operator, load_operators
-from opmatrix.errors import SpecError
 from opmatrix.project.paths import Paths
 from tests.support.evolved import SPEC as EVOLVED
 
@@ -49,8 +49,8 @@ def test_published_versions_of_this_project_match_their_declarations() -> None:
 
 def test_the_text_of_a_schema_is_reproducible(layout: Paths) -> None:
     text = (layout.root / SCHEMA).read_text()
-    assert published_schema.text(published_schema.updated(json.loads(text), load(layout).spec)) == text
-    assert published_schema.text(json.loads(text)) == text
+    assert published.text(published.updated(json.loads(text), load(layout).spec)) == text
+    assert published.text(json.loads(text)) == text
     assert '"T": ["float32", "float64"]' in text  # as it was published
     assert '"later_types": {\n    "T": ["float16", "bfloat16"]' in text
 
@@ -103,10 +103,10 @@ def test_a_change_of_a_published_version_is_refused(
 def test_the_only_legal_value_of_an_argument_may_not_change(layout: Paths) -> None:
     spec = load_operator(Paths(ROOT / "tests/projects/scalars"), "dequantized").spec
     assert spec.torch is not None
-    kept = published_schema.schema(spec, 1)
-    assert published_schema.differences(kept, spec, layout.root) == []
+    kept = published.schema(spec, 1)
+    assert published.differences(kept, spec, layout.root) == []
     other = replace(spec, torch=replace(spec.torch, fixed={**spec.torch.fixed, "dtype": "float64"}))
-    (found,) = published_schema.differences(kept, other, layout.root)
+    (found,) = published.differences(kept, other, layout.root)
     assert found.field == "torch" and "with dtype=float64, layout=strided, device=cpu, accumulated=None'" in found.text
 
 
@@ -115,10 +115,10 @@ def test_a_dtype_may_join_a_published_version(layout: Paths) -> None:
     before = json.loads((layout.root / SCHEMA).read_text())
     del before["later_types"]
     spec = load(layout).spec
-    assert published_schema.differences(before, spec, layout.published("group_norm", 1)) == []
-    assert published_schema.updated(before, spec) == json.loads((layout.root / SCHEMA).read_text())
+    assert published.differences(before, spec, layout.published("group_norm", 1)) == []
+    assert published.updated(before, spec) == json.loads((layout.root / SCHEMA).read_text())
     fewer = replace(spec, types={"T": ("float64", "float32")})
-    assert published_schema.updated(before, fewer) == before
+    assert published.updated(before, fewer) == before
 
 
 def test_a_published_version_of_the_domain_cannot_be_removed(layout: Paths) -> None:
@@ -197,8 +197,8 @@ def test_a_later_version_does_not_change_the_first(layout: Paths) -> None:
     change(layout, *EVOLVED)
     spec = load(layout).spec
     kept = json.loads((layout.root / SCHEMA).read_text())
-    assert published_schema.updated(kept, spec) == kept
-    later = published_schema.schema(spec, 3)
+    assert published.updated(kept, spec) == kept
+    later = published.schema(spec, 3)
     assert list(later["attributes"]) == ["epsilon", "lift", "schema_version"]
     assert later["torch"] == "mynamespace::custom_group_norm(Tensor x, Tensor num_groups, Tensor scale, Tensor bias, " \
         "float eps=1e-05, float lift=0.0) -> Tensor"  # fmt: skip
@@ -206,7 +206,7 @@ def test_a_later_version_does_not_change_the_first(layout: Paths) -> None:
 
 def test_a_published_later_version_cannot_change(layout: Paths) -> None:
     change(layout, *EVOLVED)
-    text = published_schema.text(published_schema.schema(load(layout).spec, 3))
+    text = published.text(published.schema(load(layout).spec, 3))
     layout.published("group_norm", 3).mkdir()
     (layout.published("group_norm", 3) / "schema.json").write_text(text)
     change(layout, ('name="lift", kind="float", default=0.0', 'name="lift", kind="float", default=1.0'))

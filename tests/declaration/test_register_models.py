@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from opmatrix.data.case_arrays import case_arrays, described, small_and_finite
 from opmatrix.declaration.load import Operator, load_operators
-from opmatrix.declaration.register_models import sampled, samples, shaped
+from opmatrix.declaration.models import sampled, samples, shaped
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Case, FromVectors, Model, Random, Tensor, Values, given, shape_of
-from opmatrix.testdata.case_arrays import case_arrays, described, small_and_finite
 
 ROOT = Path(__file__).parents[2]
 PROJECTS = (ROOT, *(path.parent for path in sorted(ROOT.glob("tests/projects/*/ops"))))

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from opmatrix.declaration import schema_versions, validation
+from opmatrix.basics.errors import ExportError, SpecError
+from opmatrix.declaration import validation
 from opmatrix.declaration.load import load_operators
-from opmatrix.errors import ExportError, SpecError
-from opmatrix.lowering.call_lowering import Lowered
-from opmatrix.lowering.record_nodes import Tensor, record
+from opmatrix.lowering.call import Lowered, Tensor, record
 from opmatrix.project.paths import Paths
+from opmatrix.signature import versions as schema_versions
 from opmatrix.spec import Attribute, Case, Lowering, Model, OpSpec, Random, TorchOp
 from tests.support import double
 

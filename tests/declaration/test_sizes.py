@@ -14,14 +14,14 @@ from onnx import TensorProto, helper
 
 from opmatrix.codegen import python_modules, python_sizes
 from opmatrix.codegen.cpp import SizeCode
-from opmatrix.declaration.dynamic_axes import DynamicAxis, dynamic_axes
-from opmatrix.declaration.known_sizes import Known
-from opmatrix.declaration.size_checks import ItemCheck, ShapeCheck, size_checks
-from opmatrix.declaration.size_expressions import solve
-from opmatrix.declaration.size_rules import definitions
+from opmatrix.declaration.models import DynamicAxis, dynamic_axes
 from opmatrix.declaration.validation.operator import declaration
 from opmatrix.declaration.validation.sizes import sizes
-from opmatrix.export.signature_gates import registered
+from opmatrix.export.gates import registered
+from opmatrix.sizes.checks import ItemCheck, ShapeCheck, size_checks
+from opmatrix.sizes.expressions import solve
+from opmatrix.sizes.known import Known
+from opmatrix.sizes.rules import definitions
 from opmatrix.spec import (
     Attribute,
     AttributeValue,

@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from opmatrix.declaration.torch_schema_parser import Word, parse
-from opmatrix.errors import UsageError
+from opmatrix.basics.errors import UsageError
 from opmatrix.scaffold.from_torch_schema import from_schema
+from opmatrix.signature.parser import Word, parse
 
 
 def test_every_part_is_read() -> None:

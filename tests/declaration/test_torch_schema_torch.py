@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from opmatrix.declaration import torch_schema_parser
-from opmatrix.declaration.torch_schema_parser import Parameter
-from opmatrix.errors import UsageError
+from opmatrix.basics.errors import UsageError
+from opmatrix.signature import parser
+from opmatrix.signature.parser import Parameter
 from tests.scaffold.test_from_torch_schema import REFUSED
 from tests.support.torch_schemas import SCHEMAS
 
@@ -58,14 +58,14 @@ def test_every_schema_of_torch_is_read_as_torch_reads_it(torch: Any) -> None:
             theirs = torch._C.parse_schema(text)
         except RuntimeError:  # torch does not parse every schema that it prints
             continue
-        ours = torch_schema_parser.parse(text)
+        ours = parser.parse(text)
         assert (f"{ours.namespace}::{ours.name}", ours.overload) == (theirs.name, theirs.overload_name)
         assert len(ours.arguments) == len(theirs.arguments), text
         for mine, argument in zip(ours.arguments, theirs.arguments, strict=True):
             found = (mine.name, mine.keyword, mine.has_default, "!" in mine.type.alias)
             written = argument.alias_info is not None and argument.alias_info.is_write
             assert found == (argument.name, argument.kwarg_only, argument.has_default_value(), written), text
-            if mine.has_default and not isinstance(mine.default, torch_schema_parser.Word):
+            if mine.has_default and not isinstance(mine.default, parser.Word):
                 assert plain(argument.default_value) == mine.default, text
             if compared(mine):
                 types += 1
@@ -77,7 +77,7 @@ def test_every_schema_of_torch_is_read_as_torch_reads_it(torch: Any) -> None:
 @pytest.mark.parametrize("text", [*SCHEMAS, *(schema for schema, _, _ in REFUSED)])
 def test_torch_parses_schemas_that_are_refused_for_their_meaning(text: str, torch: Any) -> None:
     """Except tuples, unknown type names, and defaults of `str[]`."""
-    ours = torch_schema_parser.parse(text)
+    ours = parser.parse(text)
     if any(a.type.name.startswith("Tuple") for a in ours.arguments):
         with pytest.raises(RuntimeError, match="unknown type specifier"):
             torch._C.parse_schema(text)
@@ -105,7 +105,7 @@ def test_torch_parses_schemas_that_are_refused_for_their_meaning(text: str, torc
 )  # fmt: skip
 def test_both_parsers_refuse_invalid_schemas(text: str, torch: Any) -> None:
     with pytest.raises(UsageError):
-        torch_schema_parser.parse(text)
+        parser.parse(text)
     with pytest.raises(RuntimeError):
         torch._C.parse_schema(text)
 
@@ -122,7 +122,7 @@ WORDS = sorted({*keyword.kwlist, *keyword.softkwlist, *dir(builtins), "self", "o
 )  # fmt: skip
 def test_both_parsers_take_the_same_words_as_names(schema: str, torch: Any) -> None:
     taken: list[list[str]] = []
-    for parse in (torch_schema_parser.parse, torch._C.parse_schema):
+    for parse in (parser.parse, torch._C.parse_schema):
         taken.append([])
         for word in WORDS:
             with suppress(UsageError, RuntimeError):
@@ -149,9 +149,9 @@ def test_both_parsers_read_the_same_defaults(argument: str, torch: Any) -> None:
         theirs = torch._C.parse_schema(text).arguments[1].default_value
     except (RuntimeError, ValueError, IndexError):
         with pytest.raises(UsageError):
-            torch_schema_parser.parse(text)
+            parser.parse(text)
         return
-    ours = torch_schema_parser.parse(text).arguments[1].default
+    ours = parser.parse(text).arguments[1].default
     assert (float(ours) if isinstance(theirs, float) else ours) == plain(theirs)  # type: ignore[arg-type]  # a number
 
 
@@ -163,4 +163,4 @@ def test_every_name_that_torch_ops_has_itself_is_refused(torch: Any) -> None:
     for part, owner in (("namespace", torch.ops), ("name", namespace), ("overload", namespace.one)):
         found = {name for name in {*object.__dir__(owner), *dir(type(owner))} if not name.startswith("__")}
         own = {name for name in found if not isinstance(getattr(owner, name, None), operators)}
-        assert own and own <= {*torch_schema_parser.OWN_OF_OPS[part]}
+        assert own and own <= {*parser.OWN_OF_OPS[part]}

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.declaration import published_schema, validation
-from opmatrix.declaration.value_rules import described, described_ends, described_order, known_numbers, limits, summary
+from opmatrix.declaration import published, validation
+from opmatrix.sizes.values import described, described_ends, described_order, known_numbers, limits, summary
 from opmatrix.spec import Input, Override, TorchOp, ValueRule
 from tests.support.ruled import ruled
 
@@ -167,22 +167,22 @@ def test_limits_are_numbers_for_given_sizes_and_attributes() -> None:
 
 def test_a_rule_that_changes_is_another_published_schema(tmp_path: Path) -> None:
     rule = ValueRule(index_into="N")
-    kept = published_schema.schema(ruled(rule), 1)
+    kept = published.schema(ruled(rule), 1)
     assert kept["inputs"]["v"]["values"] == {"index_into": "N"}
     assert "values" not in kept["inputs"]["x"], "published schemas without rules stay as they are"
-    assert published_schema.differences(kept, ruled(rule), tmp_path) == []
-    (found,) = published_schema.differences(kept, ruled(replace(rule, sorted="ascending")), tmp_path)
+    assert published.differences(kept, ruled(rule), tmp_path) == []
+    (found,) = published.differences(kept, ruled(replace(rule, sorted="ascending")), tmp_path)
     assert found.field == "inputs['v'].values"
     assert found.text.startswith(
         "version 1 is published with {'index_into': 'N'}, found {'index_into': 'N', 'sorted': 'ascending'}. Models and"
     )
-    (found,) = published_schema.differences(
-        published_schema.schema(ruled(replace(OFFSETS, spans=False)), 1), ruled(OFFSETS), tmp_path
+    (found,) = published.differences(
+        published.schema(ruled(replace(OFFSETS, spans=False)), 1), ruled(OFFSETS), tmp_path
     )
     assert (
         "'sorted': 'ascending'}, found {'minimum': 0, 'maximum': 'N', 'sorted': 'ascending', 'spans': True}"
         in found.text
     )
     plain = ruled(rule, inputs=(*ruled(rule).inputs[:2], Input(name="v", type="int64", dims=("M", "K"))))
-    (found,) = published_schema.differences(published_schema.schema(plain, 1), ruled(rule), tmp_path)
+    (found,) = published.differences(published.schema(plain, 1), ruled(rule), tmp_path)
     assert "version 1 is published with nothing, found {'index_into': 'N'}" in found.text

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from opmatrix.codegen import cpp_bindings, python_modules
-from opmatrix.declaration.torch_signature import stable_abi_since, torch_schema
+from opmatrix.codegen import bindings, python_modules
 from opmatrix.declaration.validation import cases
 from opmatrix.declaration.validation.operator import declaration
-from opmatrix.declaration.variadic_outputs import flat, nested, of_model, shapes_by_input, with_count
+from opmatrix.search import shapes as output_sizes
+from opmatrix.signature.signature import stable_abi_since, torch_schema
+from opmatrix.sizes.variadic import flat, nested, of_model, shapes_by_input, with_count
 from opmatrix.spec import (
     Attribute,
     Case,
@@ -29,7 +30,6 @@ from opmatrix.spec import (
     Tolerance,
     TorchOp,
 )
-from opmatrix.testdata import output_sizes
 
 EXACT = Tolerance(rtol=0.0, atol=0.0)
 PARTS = Output(name="parts", type="T", shape=SameAs(input="x"), variadic="count")
@@ -214,7 +214,7 @@ def test_a_list_of_tensors_may_be_the_only_input() -> None:
         outputs=(replace(PARTS, variadic="xs", shape=SameAs(input="xs")),),
     )
     assert [*declaration(spec, "several")] == []
-    found = cpp_bindings.render(spec, {"kernel.h"})["torch.cc"]
+    found = bindings.render(spec, {"kernel.h"})["torch.cc"]
     assert 'KERNEL_CHECK(xs.count() > 0, "several: xs must have at least one tensor, got none");' in found
     assert "if (xs.begin()->dtype() == DType::float32)" in found
     made = python_modules.render(spec, {"kernel.h"})

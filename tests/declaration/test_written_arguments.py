@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from opmatrix.declaration.load import load_operator
-from opmatrix.declaration.torch_signature import callers_name, callers_schema, is_mutable, torch_schema
 from opmatrix.declaration.validation.operator import handwritten_files
 from opmatrix.project.paths import Paths
+from opmatrix.signature.signature import callers_name, callers_schema, is_mutable, torch_schema
 from opmatrix.spec import FromKernel, OpSpec, SameAs, TorchOp
 from tests.declaration.schemas import SPEC, found
 from tests.support.projects import ROOT

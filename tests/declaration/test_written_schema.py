@@ -7,15 +7,9 @@ from typing import Any
 
 import pytest
 
-from opmatrix.codegen import cpp_bindings, python_modules
-from opmatrix.declaration.declared_sizes import list_lengths
-from opmatrix.declaration.torch_signature import (
-    constants,
-    stable_abi_since,
-    torch_arguments,
-    torch_qualified,
-    torch_schema,
-)
+from opmatrix.codegen import bindings, python_modules
+from opmatrix.signature.signature import constants, stable_abi_since, torch_arguments, torch_qualified, torch_schema
+from opmatrix.sizes.rules import list_lengths
 from opmatrix.spec import Attribute, OnnxOp, OpSpec, TorchOp
 from tests.declaration.schemas import ONE, ROWS, SPEC, WRITTEN, found
 
@@ -43,7 +37,7 @@ def test_the_schema_is_registered_as_its_owner_wrote_it() -> None:
 
 
 def test_the_binding_takes_each_argument_from_its_place() -> None:
-    text = cpp_bindings.render(ROWS)["torch.cc"]
+    text = bindings.render(ROWS)["torch.cc"]
     for line in (
         'torch::Input x("rows", "x", stack[2]);',
         'torch::Input weight("rows", "weight", stack[1]);',

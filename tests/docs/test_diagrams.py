@@ -9,9 +9,9 @@ import pytest
 
 from docs.site import diagrams
 from opmatrix.engine.plan_cache import load_or_plan
-from opmatrix.matrix.cells import ORT, Choice
+from opmatrix.project.cells import ORT, Choice
 from opmatrix.project.paths import Paths
-from opmatrix.step import Step
+from opmatrix.records.step import Step
 from tests.docs.pages import ROOT
 
 PAGE = (ROOT / "docs/architecture.md").read_text()

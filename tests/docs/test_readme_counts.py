@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from docs.site.readme_counts import put, sentence
-from opmatrix.errors import ReportError
+from opmatrix.basics.errors import ReportError
 
 
 def report(**outcomes: int) -> dict[str, object]:

@@ -8,7 +8,7 @@ import pytest
 
 from docs.site import commands, declaration, kernel_headers, report_schema
 from docs.site.generate import COMMAND, pages
-from opmatrix.shared_cache.settings import FIELDS as CACHE_FIELDS
+from opmatrix.cache.settings import FIELDS as CACHE_FIELDS
 from opmatrix.wheel.settings import FIELDS
 from tests.docs.pages import ROOT
 

@@ -17,12 +17,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from opmatrix.basics.finding import Finding
 from opmatrix.commands.main import main
 from opmatrix.doctor import examine, folders, machine, packages
 from opmatrix.engine.lock import hold
 from opmatrix.environments import bootstrap
 from opmatrix.environments.bootstrap import VenvPaths
-from opmatrix.model_check.finding import Finding
 from opmatrix.project.paths import Paths
 from opmatrix.scaffold import new_project
 from opmatrix.toolchain import ort_headers

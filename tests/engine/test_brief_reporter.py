@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.engine.brief_reporter import LINES, Brief
-from opmatrix.engine.doit_tasks import StepTask
+from opmatrix.basics.errors import Cause
+from opmatrix.engine.reporters import LINES, Brief
 from opmatrix.engine.step_failure import StepFailed
-from opmatrix.errors import Cause
-from opmatrix.step import Step
+from opmatrix.engine.tasks import StepTask
+from opmatrix.records.step import Step
 
 
 class Terminal(io.StringIO):

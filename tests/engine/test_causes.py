@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.engine import case_inputs
+from opmatrix.basics.errors import Cause
+from opmatrix.basics.terminal import wrapped
+from opmatrix.engine import causes as case_inputs
 from opmatrix.engine.causes import Causes, brief, details, in_lines, summary, workflow_commands
 from opmatrix.engine.server_pool import Ending
 from opmatrix.engine.step_failure import StepBlocked, StepFailed, failure_of
-from opmatrix.errors import Cause
 from opmatrix.project.paths import Paths
-from opmatrix.step import Step
-from opmatrix.terminal_text import wrapped
+from opmatrix.records.step import Step
 
 REPLAY = "python -m opmatrix verify relu"
 

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 import opmatrix
-from opmatrix import cli
-from opmatrix.cli import STAGES
+from opmatrix.basics.errors import UsageError, missing
+from opmatrix.basics.step_log import LOGGED
+from opmatrix.basics.terminal import for_shell
+from opmatrix.commands import stages
+from opmatrix.commands.stages import STAGES
 from opmatrix.engine.step_failure import StepFailed, replay_commands
-from opmatrix.errors import UsageError, missing
-from opmatrix.step import Step
-from opmatrix.step_log import LOGGED
-from opmatrix.terminal_text import for_shell
+from opmatrix.records.step import Step
 
 TEXT = "Debug: python -m opmatrix compile a --debug && gdb --args python -m opmatrix verify a --debug"
 PACKAGE = Path(opmatrix.__file__).parent
@@ -54,8 +54,8 @@ def test_the_message_of_a_stage_by_hand_has_the_command_of_the_checkout_and_a_lo
     monkeypatch.delenv(LOGGED, raising=False)
     if logged:
         monkeypatch.setenv(LOGGED, "1")
-    monkeypatch.setattr(cli, "_run", fail)
-    assert cli.main([]) == 2
+    monkeypatch.setattr(stages, "_run", fail)
+    assert stages.main([]) == 2
     assert ("./run python" in capsys.readouterr().err) is not logged
 
 

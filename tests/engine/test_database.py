@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from opmatrix.engine.database import Journal, StateError, describe
-from opmatrix.step import Fingerprint
+from opmatrix.records.step import Fingerprint
 
 
 def test_a_success_survives_a_killed_process(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from opmatrix.engine.doit_tasks import GROUPS, doit_tasks
-from opmatrix.step import Step
+from opmatrix.engine.tasks import GROUPS, doit_tasks
+from opmatrix.records.step import Step
 
 
 def test_steps_become_tasks_in_groups() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from opmatrix.engine.explain_change import differences
+from opmatrix.engine.forecast import differences
 
 DIGESTS = {
     "f1": {"inputs": [{"name": "x", "dims": ["N"]}], "kernel": None},

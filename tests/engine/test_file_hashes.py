@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from opmatrix.engine import file_hashes
-from opmatrix.engine.file_hashes import Fingerprints
-from opmatrix.files import mark
+from opmatrix.basics.files import mark
+from opmatrix.engine import database
+from opmatrix.engine.database import Fingerprints
 
 
 def aged(path: Path, text: str) -> Path:
@@ -38,7 +38,7 @@ def test_what_is_no_path_is_no_file(path: str) -> None:
 def test_a_file_that_was_just_written_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Within a tick of the kernel's clock, a second write can leave size and both time stamps unchanged."""
     path = Path("/dev/shm" if Path("/dev/shm").is_dir() else "/tmp") / f"fingerprint-{os.getpid()}"
-    monkeypatch.setattr(file_hashes, "time", SimpleNamespace(time_ns=lambda: path.stat().st_ctime_ns))
+    monkeypatch.setattr(database, "time", SimpleNamespace(time_ns=lambda: path.stat().st_ctime_ns))
     try:
         files = Fingerprints({})
         for _ in range(50):

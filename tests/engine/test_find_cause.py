@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix import step_log
+from opmatrix.basics import step_log
+from opmatrix.basics.errors import Cause, ExportError, OpmatrixError
+from opmatrix.basics.files import load_module
 from opmatrix.engine.find_cause import find_cause, line_of_field
 from opmatrix.engine.server_pool import Ending
 from opmatrix.engine.step_failure import failure_of
-from opmatrix.errors import Cause, ExportError, OpmatrixError
-from opmatrix.files import load_module
-from opmatrix.matrix.cells import Cell
-from opmatrix.step import CheckKey, Step
+from opmatrix.project.cells import Cell
+from opmatrix.records.step import CheckKey, Step
 
 CELL = "torch2.13-dynamo-opset18-ort1.31"
 COMPILE = Step(group="compile", name="relu", command=("compile", "relu"), operator="relu")

@@ -13,11 +13,11 @@ from types import SimpleNamespace
 import pytest
 
 from opmatrix.engine import progress_reporter
-from opmatrix.engine.doit_tasks import StepTask
 from opmatrix.engine.forecast import Expected
 from opmatrix.engine.progress_reporter import Progress
+from opmatrix.engine.tasks import StepTask
 from opmatrix.project.paths import Paths
-from opmatrix.step import Step
+from opmatrix.records.step import Step
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from doit.task import Task
 
-from opmatrix.engine.longest_path import estimated, ranks
+from opmatrix.engine.tasks import estimated, ranks
 
 
 def tasks(**dependencies: str) -> dict[str, Task]:

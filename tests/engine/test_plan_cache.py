@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from opmatrix.engine import plan_cache
-from opmatrix.matrix.cells import Cell, Choice
+from opmatrix.project.cells import Cell, Choice
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import Versions
-from opmatrix.step import Step
-from opmatrix.toolchain import third_party_headers
-from opmatrix.toolchain.find_tools import Toolchain
+from opmatrix.records.step import Step
+from opmatrix.toolchain import headers
+from opmatrix.toolchain.find import Toolchain
 from tests.support.projects import write_files
 
 VERSIONS = Versions(torch="2.13.0", onnx="1", onnxscript="1", onnxruntime="1.31.0", numpy="2", hypothesis="6")
@@ -185,7 +185,7 @@ def test_an_edit_with_the_old_time_stamp_and_size_plans_anew(command: Command) -
 
 
 def test_another_version_of_third_party_headers_plans_anew(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(third_party_headers, "_version", lambda distribution: f"{distribution} 4")
+    monkeypatch.setattr(headers, "_version", lambda distribution: f"{distribution} 4")
     assert command.plans_anew() and not command.plans_anew()
 
 

@@ -6,10 +6,10 @@ import json
 import re
 from typing import Any
 
+from opmatrix.basics.errors import Cause
 from opmatrix.engine.causes import Causes, summary
 from opmatrix.engine.step_failure import StepFailed
-from opmatrix.errors import Cause
-from opmatrix.step import Step
+from opmatrix.records.step import Step
 from tests.docs.page import Write, parse
 from tests.support.projects import ROOT
 

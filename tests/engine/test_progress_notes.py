@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.engine.doit_tasks import StepTask
 from opmatrix.engine.progress_reporter import Progress
+from opmatrix.engine.tasks import StepTask
 from opmatrix.project.paths import Paths
-from opmatrix.step import CheckKey, Step
+from opmatrix.records.step import CheckKey, Step
 
 NOTE = "mix: gradient: no sample covers bias: its gradient is zero in every sample. Add a case in which it is not"
 

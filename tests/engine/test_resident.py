@@ -21,7 +21,7 @@ import mmap, os, shutil, signal, time
 from pathlib import Path
 from opmatrix.engine import resident
 from opmatrix.engine.resident import Loop
-from opmatrix.errors import OpmatrixError
+from opmatrix.basics.errors import OpmatrixError
 from opmatrix.project.paths import Paths
 
 root = Path.cwd()

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
+from opmatrix.basics.step_log import capture_stdout, last_running, now_running, read_log
 from opmatrix.engine.server_pool import Ending, Pool, ServerError
 from opmatrix.engine.step_failure import _WAITING
 from opmatrix.project.paths import Paths
-from opmatrix.step_log import capture_stdout, last_running, now_running, read_log
 from tests.incremental.conftest import wait_for
 
 LONG = 10_000  # seconds: longer than pytest lets a test take

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix import verdict
 from opmatrix.engine.server_pool import Ending
 from opmatrix.engine.step_failure import (
     StepBlocked,
@@ -14,9 +13,10 @@ from opmatrix.engine.step_failure import (
     leave_verdict,
     replay_commands,
 )
-from opmatrix.matrix.cells import Cell
-from opmatrix.step import Server, Step
-from opmatrix.verdict import FailedStep, Verdict
+from opmatrix.project.cells import Cell
+from opmatrix.records import verdict
+from opmatrix.records.step import Server, Step
+from opmatrix.records.verdict import FailedStep, Verdict
 
 CELL = "torch2.13-dynamo-opset18-ort1.31"
 

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from opmatrix.basics.files import digests_by_path
 from opmatrix.engine.database import Journal
-from opmatrix.engine.doit_tasks import REPORT, StepTask
+from opmatrix.engine.tasks import REPORT, StepTask
 from opmatrix.engine.up_to_date import State
-from opmatrix.files import digests_by_path
 from opmatrix.project.paths import Paths
-from opmatrix.step import Step
+from opmatrix.records.step import Step
 
 
 def begin(paths: Paths, step: Step, *, known: dict[str, str] | None = None) -> None:

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
+from opmatrix.basics.errors import Cause, NoEnvironmentError, UsageError
 from opmatrix.environments import bootstrap, matrix_env
+from opmatrix.environments import install as stage
 from opmatrix.environments.bootstrap import SetupError
-from opmatrix.errors import Cause, NoEnvironmentError, UsageError
-from opmatrix.matrix import cells
-from opmatrix.matrix.cells import rows
+from opmatrix.project import cells
+from opmatrix.project.cells import rows
 from opmatrix.project.paths import Paths
-from opmatrix.stages import environment as stage
 
 PACKAGES = {"torch": "2.9.1+cpu", "onnx": "1.23.2", "onnx_ir": "1.1.0"}
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix import progress
+from opmatrix.basics import progress
+from opmatrix.basics.step_log import LOGGED, now_doing
 from opmatrix.environments.bootstrap import Pip, PipWork, VenvPaths
-from opmatrix.step_log import LOGGED, now_doing
 from tests.incremental.conftest import wait_for
 
 WHEEL = "slow_package-1.0-py3-none-any.whl"

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import pytest
 
 import opmatrix
-from opmatrix.environments import reexec
-from opmatrix.errors import UsageError
+from opmatrix.basics.errors import UsageError
+from opmatrix.environments import matrix_env
 from opmatrix.project.paths import Paths
 
 ARGUMENTS = ["verify", "my_op", "--cell", "node-opset18-ort1.18"]
@@ -40,13 +40,13 @@ def layout(tmp_path: Path) -> Paths:
 
 
 def test_it_stays_in_the_main_environment(layout: Paths, started: Started) -> None:
-    reexec.in_environment(layout, ARGUMENTS, factor="ort", version="1.31")
+    matrix_env.in_environment(layout, ARGUMENTS, factor="ort", version="1.31")
     assert started == []
 
 
 def test_it_starts_the_right_environment(layout: Paths, started: Started, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", "/more")
-    reexec.in_environment(layout, ARGUMENTS, factor="ort", version="1.18")
+    matrix_env.in_environment(layout, ARGUMENTS, factor="ort", version="1.18")
     ((python, arguments, variables),) = started
     assert (python, arguments[1:]) == (str(layout.python("ort1.18")), ["-m", "opmatrix", *ARGUMENTS])
     folder, more = variables["PYTHONPATH"].split(os.pathsep)
@@ -58,13 +58,13 @@ def test_a_link_to_another_folder_is_corrected(layout: Paths) -> None:
     link = layout.package_link("ort1.18")
     link.parent.mkdir()
     link.symlink_to("/where/the/checkout/was")
-    reexec.python_path(layout, "ort1.18")
+    matrix_env.python_path(layout, "ort1.18")
     assert link.resolve() == Path(str(opmatrix.__file__)).resolve().parent
 
 
 def test_a_missing_environment_is_an_error(layout: Paths, started: Started) -> None:
     with pytest.raises(UsageError) as info:
-        reexec.in_environment(layout, ARGUMENTS, factor="ort", version="1.21")
+        matrix_env.in_environment(layout, ARGUMENTS, factor="ort", version="1.21")
     assert str(info.value).splitlines() == [
         "this environment has onnxruntime 1.31, not 1.21; environment ort1.21 has not been created yet. "
         "Run: python -m opmatrix environment ort1.21",
@@ -79,5 +79,5 @@ def test_an_environment_with_another_version_than_its_name(
     """It must not start itself endlessly."""
     monkeypatch.setattr(sys, "prefix", str(layout.environment("ort1.18")))
     with pytest.raises(UsageError, match=r"^environment ort1\.18 has onnxruntime 1\.31\. Remove "):
-        reexec.in_environment(layout, ARGUMENTS, factor="ort", version="1.18")
+        matrix_env.in_environment(layout, ARGUMENTS, factor="ort", version="1.18")
     assert started == []

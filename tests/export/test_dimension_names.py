@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 from onnx import ModelProto, TensorProto, helper
 
-from opmatrix.export import dimension_names
+from opmatrix.export import traced
 from opmatrix.export.signature import GraphSignature, Shape, ValueInfo
 
 Found = Sequence[int | str | None] | None
@@ -34,7 +34,7 @@ def shapes(values: Sequence[object]) -> list[list[int | str]]:
 
 def test_declared_names_replace_symbols() -> None:
     proto = model([("s0", "s1"), ("s1",)], [("s0", "2*s1 + s0")], inner=[("s10", "s1")])
-    dimension_names.rename(proto, signature([("N", "C"), ("C",)], [("N", None)]))
+    traced.rename(proto, signature([("N", "C"), ("C",)], [("N", None)]))
     assert shapes(proto.graph.input) == [["N", "C"], ["C"]]
     assert shapes(proto.graph.output) == [["N", "2*C + N"]]
     assert shapes(proto.graph.value_info) == [["s10", "C"]]
@@ -48,22 +48,22 @@ def test_declared_names_replace_symbols() -> None:
     ],
 )
 def test_an_undeclared_shape_is_left_to_the_gates(found: list[Found], wanted: list[Shape]) -> None:
-    proto = dimension_names.rename(model(found, [("s0",)]), signature(wanted, [("N",)]))
+    proto = traced.rename(model(found, [("s0",)]), signature(wanted, [("N",)]))
     assert shapes(proto.graph.input) == [list(f or ()) for f in found]
 
 
 def test_a_constant_size_stays() -> None:
-    proto = dimension_names.rename(model([("s0", 4)], [("s0", 4)]), signature([("N", "C")], [("N", "C")]))
+    proto = traced.rename(model([("s0", 4)], [("s0", 4)]), signature([("N", "C")], [("N", "C")]))
     assert shapes(proto.graph.output) == [["N", 4]]
 
 
 def test_lost_sizes_of_outputs_are_restored() -> None:
     proto = model([("N", 4)], [("Addy_dim_0", "Addy_dim_1"), None])
-    dimension_names.restore_lost(proto, signature([("N", 4)], [("N", 4), (4, "N")]))
+    traced.restore_lost(proto, signature([("N", 4)], [("N", 4), (4, "N")]))
     assert shapes(proto.graph.output) == [["N", 4], [4, "N"]]
 
 
 def test_sizes_that_the_exporter_wrote_stay() -> None:
     proto = model([("N", "M")], [(3, "M"), ("a",)])
-    dimension_names.restore_lost(proto, signature([("N", "M")], [("N", "N"), ("N", "M")]))
+    traced.restore_lost(proto, signature([("N", "M")], [("N", "N"), ("N", "M")]))
     assert shapes(proto.graph.output) == [[3, "M"], ["N"]], "a number, a known name, and the rank"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from opmatrix.export.exporter_errors import explain
+from opmatrix.export.exporters import explain
 
 pytestmark = pytest.mark.torch
 

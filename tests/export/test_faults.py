@@ -12,10 +12,10 @@ from unittest import mock
 
 import pytest
 
+from opmatrix.basics.files import write_text
 from opmatrix.codegen import python_modules
 from opmatrix.declaration.load import load_operator
-from opmatrix.files import write_text
-from opmatrix.matrix.cells import Cell
+from opmatrix.project.cells import Cell
 from tests.support.forked import forked
 from tests.support.projects import Project
 
@@ -48,7 +48,7 @@ def made(tmp_path: Path) -> Project:
 
 def export(made: Project, name: str, cell: Cell, before: Callable[[], object] = lambda: None) -> str:
     """Export in a child, which first calls `before`; return the message of its error, or ""."""
-    from opmatrix.stages import export
+    from opmatrix.export import write_models as export
 
     operator = load_operator(made.layout, name)
 
@@ -91,11 +91,9 @@ def test_a_lowering_that_forgets_outputs(cell: Cell, made: Project) -> None:
 
 def test_the_legacy_exporter_keeps_shapes_only_if_they_are_set(made: Project) -> None:
     """As with the tutorial's symbolic function, which sets no type."""
-    from opmatrix.lowering import legacy_symbolic
+    from opmatrix.lowering import legacy
 
-    message = export(
-        made, "dual_residual", LEGACY, mock.patch.object(legacy_symbolic, "set_types", lambda *given: None).start
-    )
+    message = export(made, "dual_residual", LEGACY, mock.patch.object(legacy, "set_types", lambda *given: None).start)
     shown = "output 'y_residual' has the shape ('cstDualResidualy_residual_dim_0', "
     assert shown in message
     assert "declared: (1, 3, 4, 5). A static size is lost: the symbolic must call setType" in message
@@ -127,14 +125,14 @@ def test_the_legacy_exporter_without_custom_opsets(made: Project) -> None:
 
 def test_a_translation_without_the_domain_version(made: Project) -> None:
     """custom_opsets= does not help: the dynamo exporter ignores it."""
-    from opmatrix.lowering import dynamo_translation
+    from opmatrix.lowering import dynamo
 
-    table = dynamo_translation.table
+    table = dynamo.table
 
     def unversioned(lowered: Any, opset: int, versions: Any, overloads: Any) -> Any:
         return table(lowered, opset, {}, overloads)
 
-    message = export(made, "group_norm", DYNAMO, mock.patch.object(dynamo_translation, "table", unversioned).start)
+    message = export(made, "group_norm", DYNAMO, mock.patch.object(dynamo, "table", unversioned).start)
     assert "domain 'mydomain' is imported at version 1, declared: 2. Pass it in" in message
     assert "as the since version of the translation's schema (dynamo)" in message
 
@@ -155,12 +153,10 @@ def test_the_message_is_one_sentence_and_the_log_has_the_graph(made: Project) ->
 
 @pytest.mark.parametrize("cell", [LEGACY, DYNAMO], ids=str)
 def test_another_opset_than_requested(cell: Cell, made: Project) -> None:
-    from opmatrix.lowering import legacy_symbolic
+    from opmatrix.lowering import legacy
 
-    register = legacy_symbolic.register
-    mock_register = mock.patch.object(
-        legacy_symbolic, "register", lambda lowered, opset, *more: register(lowered, 18, *more)
-    )
+    register = legacy.register
+    mock_register = mock.patch.object(legacy, "register", lambda lowered, opset, *more: register(lowered, 18, *more))
 
     def before() -> None:
         mock_register.start()

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 from onnx import ModelProto, helper
 
-from opmatrix import verdict
+from opmatrix.basics.errors import ExportError, UsageError, VerifyError
+from opmatrix.basics.files import load_module
 from opmatrix.codegen import python_modules
-from opmatrix.errors import ExportError, UsageError, VerifyError
-from opmatrix.export.expected_model import ExpectedModel
-from opmatrix.export.function_body import with_function
-from opmatrix.files import load_module
+from opmatrix.export.node import with_function
+from opmatrix.export.signature import ExpectedModel
+from opmatrix.ort_checks import verify
 from opmatrix.project.paths import Paths
-from opmatrix.stages import verify
-from opmatrix.verdict import Verdict
+from opmatrix.records import verdict
+from opmatrix.records.verdict import Verdict
 from tests.support.double import CELL, DYNAMIC, OPERATOR, SPEC, exported, model, with_body
 
 pytestmark = pytest.mark.ort

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-from opmatrix.export.graph_json import graph_json
+from opmatrix.export.manifest import graph_json
 
 
 def model(*nodes: NodeProto, names: tuple[str, str, str] = ("x", "h", "y")) -> ModelProto:

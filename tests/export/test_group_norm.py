@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from opmatrix import verdict
+from opmatrix.basics.files import write_text
 from opmatrix.codegen import python_modules
 from opmatrix.declaration.load import load_operator
-from opmatrix.files import write_text
-from opmatrix.matrix.cells import Cell
+from opmatrix.export import compare_exports as agreement
+from opmatrix.project.cells import Cell
 from opmatrix.project.paths import Paths
-from opmatrix.stages import compare_exports as agreement
+from opmatrix.records import verdict
 from tests.support.forked import forked
 from tests.support.projects import ROOT, Project
 
@@ -42,7 +42,7 @@ def project(folder: Path) -> Project:
 
 def export(made: Project, *cells: Cell, output: Path) -> str:
     """Export in a child; return the message of its error, or ""."""
-    from opmatrix.stages import export
+    from opmatrix.export import write_models as export
 
     operator = load_operator(made.layout, "group_norm")
 

@@ -16,11 +16,11 @@ from unittest import mock
 import onnx
 import pytest
 
+from opmatrix.basics.errors import SpecError
+from opmatrix.basics.files import write_text
 from opmatrix.codegen import python_modules
 from opmatrix.declaration.load import load_operator
-from opmatrix.errors import SpecError
-from opmatrix.files import write_text
-from opmatrix.matrix.cells import Cell
+from opmatrix.project.cells import Cell
 from opmatrix.spec import Lowering
 from tests.support.forked import forked
 from tests.support.projects import Project
@@ -58,7 +58,7 @@ def export(
     made: Project, name: str, cell: Cell, lowering: Lowering = "custom", before: Callable[[], None] = lambda: None
 ) -> str:
     """Export in a child, which first calls `before`; return the message of its error, or ""."""
-    from opmatrix.stages import export
+    from opmatrix.export import write_models as export
 
     operator = load_operator(made.layout, name)
 
@@ -152,13 +152,11 @@ def test_the_built_in_gelu_is_refused(cell: Cell, made: Project) -> None:
     """The symbolic function is registered below the built-in one, and the translation under another overload."""
 
     def pass_over() -> None:
-        from opmatrix.lowering import dynamo_translation, legacy_symbolic
+        from opmatrix.lowering import dynamo, legacy
 
-        register = legacy_symbolic.register
-        mock.patch.object(
-            legacy_symbolic, "register", lambda lowered, opset, *more: register(lowered, 9, *more)
-        ).start()
-        mock.patch.object(dynamo_translation, "table", lambda *arguments: {}).start()
+        register = legacy.register
+        mock.patch.object(legacy, "register", lambda lowered, opset, *more: register(lowered, 9, *more)).start()
+        mock.patch.object(dynamo, "table", lambda *arguments: {}).start()
 
     message = export(made, "gelu", cell, before=pass_over)
     assert "no node com.microsoft::Gelu, found: Gelu. It was replaced by a built-in" in message
@@ -212,12 +210,12 @@ def test_an_undeclared_version_of_the_domain_is_refused(made: Project) -> None:
 def test_a_translation_has_the_argument_names_of_torchs_schema(made: Project) -> None:
     """torch 2.6 to 2.9 silently ignore a function with other names."""
     from opmatrix.export.generated_modules import load_generated
-    from opmatrix.lowering.dynamo_translation import table
-    from opmatrix.torch_library import aten_overloads
+    from opmatrix.lowering.dynamo import table
+    from opmatrix.torch_ops import call
 
     for name, expected in (("gelu", [["self", "approximate"]]), ("inverse", [["A"], ["self"]])):
         generated = load_generated(made.layout, name)
-        found = table(generated.lowered("custom"), 18, {}, aten_overloads.overloads(generated.spec))
+        found = table(generated.lowered("custom"), 18, {}, call.overloads(generated.spec))
         assert [list(inspect.signature(f).parameters) for f in found.values()] == expected
     assert inspect.signature(next(iter(found.values()))).parameters
 

@@ -11,14 +11,13 @@ import pytest
 from onnx import AttributeProto, ModelProto, TensorProto, helper
 from onnx.shape_inference import InferenceContext
 
+from opmatrix.basics.errors import ExportError
+from opmatrix.basics.files import load_module
 from opmatrix.codegen import python_modules
 from opmatrix.declaration.load import Operator, load_operator
-from opmatrix.errors import ExportError
-from opmatrix.export.expected_model import ExpectedModel, check_legal
-from opmatrix.export.model_gates import check, nodes
-from opmatrix.export.signature import ValueInfo
-from opmatrix.files import load_module
-from opmatrix.matrix.cells import Cell
+from opmatrix.export.gates import check, nodes
+from opmatrix.export.signature import ExpectedModel, ValueInfo, check_legal
+from opmatrix.project.cells import Cell
 from opmatrix.project.paths import Paths
 
 CELL = Cell(torch="2.13", exporter="dynamo", opset=18, ort="1.31")

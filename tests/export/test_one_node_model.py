@@ -13,16 +13,15 @@ import onnx
 import pytest
 from onnx import ModelProto
 
+from opmatrix.basics.errors import ExportError, UsageError
 from opmatrix.codegen import python_modules
 from opmatrix.declaration.load import Operator, load_operator
-from opmatrix.errors import ExportError, UsageError
-from opmatrix.export import one_node_model
-from opmatrix.export.expected_model import ExpectedModel
-from opmatrix.export.graph_json import graph_json
-from opmatrix.matrix.cells import Cell
+from opmatrix.export import node, write_node_models
+from opmatrix.export.manifest import graph_json
+from opmatrix.export.signature import ExpectedModel
+from opmatrix.project.cells import Cell
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Attribute
-from opmatrix.stages import export_node
 from tests.support.double import DYNAMIC, OPERATOR, SPEC, project
 
 CELL = Cell(torch=None, exporter="node", opset=18, ort="1.31")
@@ -49,7 +48,7 @@ def generated(root: Path, operator: Operator = OPERATOR) -> Paths:
 
 
 def written(layout: Paths, operator: Operator = OPERATOR, cell: Cell = CELL) -> ModelProto:
-    export_node.run(layout, operator, lowering="custom", cell=cell)
+    write_node_models.run(layout, operator, lowering="custom", cell=cell)
     return onnx.load(layout.model("double", "custom", cell, operator.models[0].name))
 
 
@@ -91,11 +90,11 @@ def test_every_kind_of_attribute_is_written(tmp_path: Path) -> None:
 
 def test_the_gates_check_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def faulty(expected_model: ExpectedModel) -> ModelProto:
-        made = one_node_model.one_node(expected_model)
+        made = node.one_node(expected_model)
         made.graph.node[0].op_type = "Doubel"
         return made
 
-    monkeypatch.setattr(export_node, "one_node", faulty)
+    monkeypatch.setattr(write_node_models, "one_node", faulty)
     with pytest.raises(ExportError, match=r"double-custom-dynamic@node-opset18: no node test\.domain::Double, found"):
         written(generated(tmp_path))
 
@@ -109,12 +108,12 @@ def test_another_tensor_in_the_node_is_refused(tmp_path: Path, monkeypatch: pyte
     assert "table" in {a.name for a in written(layout, operator).graph.node[0].attribute}
 
     def faulty(expected_model: ExpectedModel) -> ModelProto:
-        made = one_node_model.one_node(expected_model)
+        made = node.one_node(expected_model)
         attribute = next(a for a in made.graph.node[0].attribute if a.name == "table")
         attribute.t.CopyFrom(onnx.numpy_helper.from_array(np.array([[1, 2], [3, 5]])))
         return made
 
-    monkeypatch.setattr(export_node, "one_node", faulty)
+    monkeypatch.setattr(write_node_models, "one_node", faulty)
     with pytest.raises(ExportError, match=r"'table' is \(\(1, 2\), \(3, 5\)\), declared: \(\(1, 2\), \(3, 4\)\)"):
         written(layout, operator)
 
@@ -131,7 +130,7 @@ def test_an_illegal_opset_is_refused(tmp_path: Path) -> None:
 
 def test_a_decomposed_node_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ExportError, match="double-decomposed@node-opset18: one node stands for itself"):
-        export_node.run(generated(tmp_path), OPERATOR, lowering="decomposed", cell=CELL)
+        write_node_models.run(generated(tmp_path), OPERATOR, lowering="decomposed", cell=CELL)
 
 
 def test_cells_of_an_operator_without_torch(root: Path) -> None:

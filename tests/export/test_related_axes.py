@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.declaration.dynamic_axes import DynamicAxis
+from opmatrix.declaration.models import DynamicAxis
 from tests.support.forked import forked
 
 pytestmark = pytest.mark.torch
@@ -19,7 +19,7 @@ def test_names_of_related_axes(name: str, tmp_path: Path) -> None:
         import torch
 
         from opmatrix.export import dynamo_exporter
-        from opmatrix.export.traced_module import ExporterInput
+        from opmatrix.export.traced import ExporterInput
 
         class Difference(torch.nn.Module):
             def forward(self, x: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:

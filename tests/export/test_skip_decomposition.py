@@ -9,10 +9,10 @@ from unittest import mock
 
 import pytest
 
+from opmatrix.basics.files import write_text
 from opmatrix.codegen import python_modules
 from opmatrix.declaration.load import load_operator
-from opmatrix.files import write_text
-from opmatrix.matrix.cells import Cell
+from opmatrix.project.cells import Cell
 from opmatrix.spec import Lowering
 from tests.support.forked import forked
 from tests.support.projects import Project
@@ -32,8 +32,7 @@ def never(*arguments: object) -> Iterator[bool]:
     [("group_norm", "custom"), ("group_norm", "decomposed"), ("gelu", "custom"), ("nms", "custom")],
 )
 def test_models_have_the_same_bytes(name: str, lowering: Lowering, tmp_path: Path) -> None:
-    from opmatrix.export import dynamo_exporter
-    from opmatrix.stages import export
+    from opmatrix.export import dynamo_exporter, write_models
 
     made = Project.copy(tmp_path / "project", operators=[name])
     operator = load_operator(made.layout, name)
@@ -45,7 +44,7 @@ def test_models_have_the_same_bytes(name: str, lowering: Lowering, tmp_path: Pat
         def work(skipped: object = skipped) -> None:
             with mock.patch.object(dynamo_exporter, "skipped", skipped):
                 for each in dict.fromkeys(("custom", lowering)):  # a decomposed export gives the custom models a body
-                    export.run(made.layout, operator, lowering=each, cell=CELL)
+                    write_models.run(made.layout, operator, lowering=each, cell=CELL)
 
         assert forked(work, tmp_path / "output") == ""
         folder = made.layout.export_folder(name, lowering, CELL)

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from opmatrix.basics.errors import ExportError
 from opmatrix.codegen import python_modules
-from opmatrix.errors import ExportError
-from opmatrix.export import unused_attributes
-from opmatrix.export.expected_model import ExpectedModel
+from opmatrix.export import write_models
 from opmatrix.export.generated_modules import GeneratedModules
-from opmatrix.matrix.cells import Cell
+from opmatrix.export.signature import ExpectedModel
+from opmatrix.project.cells import Cell
 from opmatrix.spec import Attribute, Case, Input, Model, OnnxOp, OpSpec, Output, Random, SameAs, Tolerance, TorchOp
 
 SPEC = OpSpec(
@@ -57,7 +57,7 @@ def check(lowering: Any) -> None:
         path=Path("ops/leaky/lowering.py"), used=(), used_specs=(),
     )  # fmt: skip
     expected = ExpectedModel(spec=SPEC, model=MODEL, lowering="decomposed", cell=CELL, schema=schema["schema"](1))
-    unused_attributes.check([expected], generated)
+    write_models.check([expected], generated)
 
 
 def test_a_lowering_that_uses_all_attributes() -> None:

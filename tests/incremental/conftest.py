@@ -25,11 +25,11 @@ DODO = """
 import json, sys
 from contextlib import suppress
 from pathlib import Path
-from opmatrix.errors import UsageError
-from opmatrix.matrix.cells import Cell
+from opmatrix.basics.errors import UsageError
+from opmatrix.project.cells import Cell
 from opmatrix.commands.dodo import resume_in
-from opmatrix.engine.doit_tasks import doit_tasks
-from opmatrix.step import Step
+from opmatrix.engine.tasks import doit_tasks
+from opmatrix.records.step import Step
 
 ROOT = Path(__file__).parent
 resume_in(ROOT, sys.argv[1:])
@@ -63,7 +63,7 @@ class Run(RealRun):
     entry = "fake:main"
 
     def _open_shared(self, *arguments, **options):  # a busy machine makes any store slow
-        from opmatrix.shared_cache import client
+        from opmatrix.cache import client
         client.PATIENCE = float(os.environ.get("FAKE_PATIENCE", 500))
         return super()._open_shared(*arguments, **options)
 
@@ -189,7 +189,7 @@ def do_nap(source, target, seconds="0.1"):
     do_copy(source, target)
 
 def do_count(source, target):  # is in its middle until the file go is there
-    from opmatrix.progress import Progress
+    from opmatrix.basics.progress import Progress
     progress = Progress()
     while not Path("go").exists():
         progress.show("5 of 10 parts", 5, 10)

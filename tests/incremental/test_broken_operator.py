@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from opmatrix.engine.plan_cache import load_or_plan
-from opmatrix.matrix.cells import Choice
-from opmatrix.step import Step
+from opmatrix.project.cells import Choice
+from opmatrix.records.step import Step
 from tests.support.projects import Project
 
 pytestmark = pytest.mark.incremental

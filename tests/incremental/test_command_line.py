@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from opmatrix.commands.help import EXIT_CODES
-from opmatrix.engine.doit_tasks import GROUPS
 from opmatrix.engine.lock import hold
+from opmatrix.engine.tasks import GROUPS
 from tests.incremental.conftest import REPOSITORY, Project
 from tests.support.screen import read_all
 
@@ -114,7 +114,7 @@ def test_an_empty_argument_is_an_error(project: Project) -> None:
 
 def test_an_invalid_declaration_is_exit_code_3(project: Project) -> None:
     project.write(
-        "dodo.py", project.read("dodo.py") + "\nfrom opmatrix.errors import SpecError\nraise SpecError('no')\n"
+        "dodo.py", project.read("dodo.py") + "\nfrom opmatrix.basics.errors import SpecError\nraise SpecError('no')\n"
     )
     for command in ("run", "list", "why"):
         done = project.doit(command)

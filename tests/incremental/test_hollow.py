@@ -13,9 +13,9 @@ pytestmark = [pytest.mark.incremental, pytest.mark.compile, pytest.mark.torch, p
 
 WRONG = ("+ bias.data[c]);", "+ bias.data[c] + 1);")
 OFF = """
-import opmatrix.testdata.compare as c
+import opmatrix.data.compare as c
 equal = lambda actual, expected, *, tolerance: c.Comparison(tolerance=tolerance, elements=expected.size)
-for name in ("ort_checks.judge_case", "torch_checks.kernel_check", "testdata.truth"):
+for name in ("ort_checks.judge_case", "torch_checks.kernel_check", "data.truth"):
     module = __import__("importlib").import_module(f"opmatrix.{name}"); module.compare = equal
 """
 AS_KERNEL = '''

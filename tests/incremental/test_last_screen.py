@@ -187,11 +187,11 @@ def test_watch_shows_the_verdict_of_each_save(real: RealProject, watched: Watche
     assert "  Replay: python -m opmatrix register group_norm --part kernel --case seed" in lines
     watched.await_verdicts(3)
     assert re.fullmatch(r"OK in [\d.]+ s: 2 steps ran", watched.last_turn()[-1]), watched.text
-    with edited(real.root / "pipeline/opmatrix/errors.py", "class UsageError(", "class UsageError(("):
-        wait_for(lambda: "pipeline/opmatrix/errors.py:" in watched.text)
+    with edited(real.root / "pipeline/opmatrix/basics/errors.py", "class UsageError(", "class UsageError(("):
+        wait_for(lambda: "pipeline/opmatrix/basics/errors.py:" in watched.text)
         assert watched.text.count("; opmatrix waits until that is done\n") == 1
     watched.await_verdicts(4)
-    assert "pipeline/opmatrix/errors.py has changed: opmatrix starts anew\n" in watched.text
+    assert "pipeline/opmatrix/basics/errors.py has changed: opmatrix starts anew\n" in watched.text
     assert watched.end() == 130 and processes(real.root) == []
 
 

@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from opmatrix.matrix.cells import Cell
+from opmatrix.project.cells import Cell
 from opmatrix.project.paths import Paths
 from tests.incremental import conftest
 from tests.incremental.conftest import Project
@@ -31,11 +31,11 @@ FAKE = (
     conftest.FAKE
     + """
 from opmatrix import verdict
-from opmatrix.errors import OpmatrixError
-from opmatrix.matrix.cells import Cell
+from opmatrix.basics.errors import OpmatrixError
+from opmatrix.project.cells import Cell
 from opmatrix.project.paths import Paths
-from opmatrix.step import CheckKey
-from opmatrix.verdict import CaseResult, CheckRecord, Verdict
+from opmatrix.records.step import CheckKey
+from opmatrix.records.verdict import CaseResult, CheckRecord, Verdict
 
 def do_vary(*arguments):
     do_make("varied", *arguments)
@@ -84,7 +84,7 @@ def do_prove_nothing(*arguments):
     verdict.write(Path(arguments[-1]), dataclasses.replace(found, **empty))
 
 def do_report_real(*asked):
-    from opmatrix.stages import report
+    from opmatrix.report import write_report as report
     cells = [("my_op", "custom", Cell.parse(cell)) for cell in asked[:2]]
     torch = cells[0][2].torch
     checks = [CheckKey("my_op", part, torch=torch) for part in PARTS]

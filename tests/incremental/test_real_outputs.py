@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from opmatrix.engine.plan_cache import load_or_plan
-from opmatrix.matrix.cells import Choice
+from opmatrix.project.cells import Choice
 from tests.incremental.real import RealProject
 
 pytestmark = [pytest.mark.incremental, pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.mark.slow]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.matrix.cells import Cell
+from opmatrix.project.cells import Cell
 from tests.incremental.conftest import Project, wait_for
 
 pytestmark = pytest.mark.incremental

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.toolchain.shadowed_headers import lacked, of_compiler
+from opmatrix.toolchain.compile import lacked, of_compiler
 from tests.incremental.real import KERNEL, RealProject
 
 ONE, TWO = (f"inline constexpr double kVendor = {value};\n" for value in (1, 2))

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from opmatrix.shared_cache.action_result import decode
+from opmatrix.cache.entry import decode
 from tests.incremental.conftest import Project, wait_for
 
 pytestmark = pytest.mark.incremental
@@ -25,7 +25,7 @@ EXPORTS = [f"torch{torch}-{exporter}-opset{opset}"
 SHARDS = [f"{number}/5" for number in range(1, 6)]
 
 WORK = """
-from opmatrix.shared_cache import claims
+from opmatrix.cache import claims
 claims._SETTLED = 3.0  # a busy machine delays a run between two requests
 claims.DEAD = float(os.environ.get("FAKE_DEAD", 3600))  # and its beats: where no run is killed, none is dead
 

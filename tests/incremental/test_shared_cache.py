@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from opmatrix.shared_cache import action_result
+from opmatrix.cache import entry
 from tests.incremental.conftest import Clone
 
 pytestmark = pytest.mark.incremental
@@ -66,7 +66,7 @@ def test_with_the_option_always_nothing_is_taken(first: Clone, second: Clone) ->
 
 def test_the_claims_of_a_run_end_with_it(first: Clone, store: Path) -> None:
     """A later run to which a result is of no use, as it is damaged or not signed, would wait 5 s for each."""
-    entries = [action_result.decode(path.read_bytes()) for path in (store / "ac").iterdir()]
+    entries = [entry.decode(path.read_bytes()) for path in (store / "ac").iterdir()]
     claims = [json.loads(told) for _, size, told in entries if size == 0]
     assert [claim["over"] for claim in claims] == [True, True]  # of codegen and data
 
@@ -100,12 +100,12 @@ def test_a_damaged_blob_is_computed_anew(store: Path, second: Clone) -> None:
 
 def test_a_blob_that_writes_elsewhere_is_refused(store: Path, second: Clone) -> None:
     for action in (store / "ac").iterdir():
-        _, _, told = action_result.decode(action.read_bytes())
+        _, _, told = entry.decode(action.read_bytes())
         head = {"files": [["../stolen", 3, False]], "links": {}, "found": {}, "log": ""}
         blob = json.dumps(head).encode() + b"\nhey"
         digest = hashlib.sha256(blob).hexdigest()
         (store / "cas" / digest).write_bytes(blob)
-        action.write_bytes(action_result.encode(digest, len(blob), told))
+        action.write_bytes(entry.encode(digest, len(blob), told))
     out = second.run(mode="read")
     assert "it holds other files than the step writes" in out
     assert sorted(second.ran()) == ["a.g", "a.h", "a.npz", "a.onnx"]
@@ -173,7 +173,7 @@ def test_an_input_that_is_no_header_is_refused(tmp_path: Path, store: Path, foun
 def tamper(store: Path, *, found: str, listed: str) -> None:
     """Replace the inputs that compile:a found: those with a digest, that of no bytes, and those in its list."""
     for action in (store / "ac").iterdir():
-        digest, _, told = action_result.decode(action.read_bytes())
+        digest, _, told = entry.decode(action.read_bytes())
         line, _, content = (
             (store / "cas" / digest).read_bytes().partition(b"\n")
             if (store / "cas" / digest).exists()
@@ -189,7 +189,7 @@ def tamper(store: Path, *, found: str, listed: str) -> None:
         blob = json.dumps(head).encode() + b"\n" + lines + content
         digest = hashlib.sha256(blob).hexdigest()
         (store / "cas" / digest).write_bytes(blob)
-        action.write_bytes(action_result.encode(digest, len(blob), told))
+        action.write_bytes(entry.encode(digest, len(blob), told))
 
 
 def test_links_and_modes_come_along(tmp_path: Path, store: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.shared_cache import action_result
+from opmatrix.cache import entry
 from tests.incremental.conftest import Clone
 
 pytestmark = pytest.mark.incremental
@@ -19,11 +19,11 @@ needs_ssh_keygen = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason
 def poison(store: Path, step: str, text: bytes) -> None:
     """Replace HELLO in the blob of a step, and its entry accordingly: one that can be taken."""
     (action,) = (path for path in (store / "ac").iterdir() if f'\\"step\\": \\"{step}\\"'.encode() in path.read_bytes())
-    digest, _, told = action_result.decode(action.read_bytes())
+    digest, _, told = entry.decode(action.read_bytes())
     blob = (store / "cas" / digest).read_bytes().replace(b"HELLO", text)
     name = hashlib.sha256(blob).hexdigest()
     (store / "cas" / name).write_bytes(blob)
-    action.write_bytes(action_result.encode(name, len(blob), told))
+    action.write_bytes(entry.encode(name, len(blob), told))
 
 
 def sha(text: str) -> str:

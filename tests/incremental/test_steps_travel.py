@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.engine.doit_tasks import DEFAULT
 from opmatrix.engine.lock import hold
 from opmatrix.engine.plan_cache import load_or_plan
 from opmatrix.engine.server_pool import Pool
-from opmatrix.matrix.cells import Choice
+from opmatrix.engine.tasks import DEFAULT
+from opmatrix.project.cells import Choice
 from opmatrix.project.paths import Paths
-from opmatrix.step import Step
+from opmatrix.records.step import Step
 from tests.support.projects import Project
 
 pytestmark = [pytest.mark.incremental, pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.mark.slow]
@@ -106,7 +106,7 @@ def traveller(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Traveller]:
         patch.chdir(folder)
         patch.setenv("HOME", str(folder.parent))
         patch.delenv("XDG_CACHE_HOME", raising=False)
-        pool = Pool(Paths(folder), entry="opmatrix.cli:main", lock=lock)
+        pool = Pool(Paths(folder), entry="opmatrix.commands.stages:main", lock=lock)
         pool.prepare()
         try:
             yield Traveller(project, {step.task: step for step in planned}, pool, folder)

@@ -101,7 +101,7 @@ ROWS: dict[str, tuple[Callable[[RealProject], object], str]] = {
         "export decomposed, export decomposed agreement, verify decomposed, report",
     ),
     "code of a stage": (
-        lambda p: p.append("pipeline/opmatrix/stages/verify.py", "# more\n"),
+        lambda p: p.append("pipeline/opmatrix/ort_checks/verify.py", "# more\n"),
         "verify custom, verify decomposed",
     ),
 }

@@ -32,7 +32,7 @@ def test_an_attribute_may_have_any_name(name: str, torch: Any) -> None:
     from onnxscript import evaluator, values
     from torch.onnx._internal.exporter import _building
 
-    from opmatrix.lowering.dynamo_translation import DynamoGraph
+    from opmatrix.lowering.dynamo import DynamoGraph
 
     recorder = _building.OpRecorder(values.Opset("", 18), {})
     x = onnx_ir.Value(name="x", type=onnx_ir.TensorType(onnx_ir.DataType.FLOAT), shape=onnx_ir.Shape([2]))

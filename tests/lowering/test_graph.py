@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 from onnx import TensorProto, numpy_helper
 
+from opmatrix.basics.errors import ExportError
 from opmatrix.declaration.load import load_operator
-from opmatrix.errors import ExportError
-from opmatrix.lowering.call_lowering import Lowered, find
+from opmatrix.lowering.call import Lowered, Tensor, find, record
 from opmatrix.lowering.graph import UnsupportedModel, node_attributes, since_version, split
-from opmatrix.lowering.record_nodes import Tensor, record
 from opmatrix.project.paths import Paths
 from opmatrix.spec import OpSpec
 
@@ -133,7 +132,7 @@ def test_a_handwritten_lowering_replaces_the_derived_one(spec: OpSpec) -> None:
 @pytest.mark.parametrize("opset", range(9, 26))
 def test_the_decomposed_group_norm_fits_every_opset(root: Path, opset: int) -> None:
     """Its nodes fit the schemas of each opset, and none is a custom node."""
-    from opmatrix.files import load_module
+    from opmatrix.basics.files import load_module
 
     layout = Paths(root)
     spec = load_operator(layout, "group_norm").spec

@@ -31,7 +31,7 @@ class Context:
 
 
 def written(inputs: tuple[Input, ...], *values: str | None) -> list[object]:
-    from opmatrix.lowering.legacy_symbolic import LegacyGraph  # imports torch
+    from opmatrix.lowering.legacy import LegacyGraph  # imports torch
 
     output = Output(name="y", type="float32", shape=SameAs(input="x"))
     onnx = OnnxOp(domain="my.domain", op_type="Mine")
@@ -56,8 +56,8 @@ def test_a_node_with_the_name_of_its_torch_operator() -> None:
     import torch
 
     from opmatrix.export.exporter_warnings import collected
-    from opmatrix.lowering.call_lowering import Lowered
-    from opmatrix.lowering.legacy_symbolic import _registry, registered
+    from opmatrix.lowering.call import Lowered
+    from opmatrix.lowering.legacy import _registry, registered
 
     onnx_op, torch_op = OnnxOp(domain="same_name", op_type="twice", versions=(1, 2)), TorchOp(name="same_name::twice")
     inputs, output = INPUTS[:1], Output(name="y", type="float32", shape=SameAs(input="x"))
@@ -94,8 +94,8 @@ def test_an_operator_whose_name_ends_with_an_underscore_beside_the_one_without()
     import torch
 
     from opmatrix.export.exporter_warnings import collected
-    from opmatrix.lowering.call_lowering import Lowered
-    from opmatrix.lowering.legacy_symbolic import _registry, registered
+    from opmatrix.lowering.call import Lowered
+    from opmatrix.lowering.legacy import _registry, registered
 
     library = torch.library.Library("pair", "DEF")
     output = Output(name="y", type="float32", shape=SameAs(input="x"))

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from opmatrix.errors import UsageError
-from opmatrix.matrix.cells import (
+from opmatrix.basics.errors import UsageError
+from opmatrix.project.cells import (
     ORT,
     TORCH,
     Cell,

@@ -11,12 +11,12 @@ from typing import get_args
 
 import pytest
 
-from opmatrix.declaration.torch_signature import DTYPES
-from opmatrix.declaration.validation.mistake import WHY_NO_DTYPE
-from opmatrix.matrix import dtypes
-from opmatrix.matrix.cells import ORT, TORCH
-from opmatrix.matrix.dtypes import NAMES, SINCE, Column, carries, differences, why_not_written
+from opmatrix.declaration.validation.fields import WHY_NO_DTYPE
+from opmatrix.project import dtypes
+from opmatrix.project.cells import ORT, TORCH
+from opmatrix.project.dtypes import NAMES, SINCE, Column, carries, differences, why_not_written
 from opmatrix.project.paths import Paths
+from opmatrix.signature.signature import DTYPES
 from opmatrix.spec import DType
 from tests.support.projects import ROOT
 
@@ -69,9 +69,9 @@ MEASURED = """
 import json, sys
 from pathlib import Path
 from opmatrix.export import probe_dtypes
-from opmatrix.matrix.dtypes import differences
+from opmatrix.project.dtypes import differences
 from opmatrix.project.paths import Paths
-from opmatrix.torch_library.call import torch_minor
+from opmatrix.torch_ops.call import torch_minor
 
 found = probe_dtypes.measure(Paths(Path(sys.argv[1])))
 print(json.dumps([found, differences(found, version=torch_minor())]))
@@ -122,13 +122,13 @@ def test_a_binding_that_lacks_a_dtype_is_a_difference(tmp_path: Path, header: st
 def test_the_table_is_what_this_onnx_runtime_does(tmp_path: Path) -> None:
     import onnxruntime
 
-    from opmatrix.ort_checks import probe_dtypes
-    from opmatrix.stages import headers
-    from opmatrix.version import minor
+    from opmatrix.basics.version import minor
+    from opmatrix.ort_checks import probe
+    from opmatrix.toolchain import find_headers
 
     layout = Paths(tmp_path)
-    headers.run(layout)
-    found = probe_dtypes.measure(layout)
+    find_headers.run(layout)
+    found = probe.measure(layout)
     assert differences(found, version=minor(onnxruntime.__version__)) == []
     assert {*found} == {*SINCE} and found["complex64"]["ort"] == "tensor type 14 is not supported"
 

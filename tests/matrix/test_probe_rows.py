@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from opmatrix.matrix.cells import ORT, TORCH, Ort, ir_version
-from opmatrix.matrix.probe_rows import Export, ort_differences, source, torch_differences, torch_row
+from opmatrix.project.cells import ORT, TORCH, Ort, ir_version
+from opmatrix.project.measured import Export, ort_differences, source, torch_differences, torch_row
 
 
 def declared(version: str) -> list[Export]:

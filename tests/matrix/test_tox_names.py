@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.errors import UsageError
-from opmatrix.matrix.cells import Choice
-from opmatrix.matrix.tox_names import Factors, labels
+from opmatrix.basics.errors import UsageError
+from opmatrix.basics.version import minor
+from opmatrix.project.cells import Choice
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import default_opsets, installed, with_environment
-from opmatrix.version import minor
+from opmatrix.project.tox_names import Factors, labels
 
 FACTORS = Factors(torches=("1.13", "2.13"), orts=("1.18", "1.31"), opsets=(9, 18, 25))
 
@@ -80,7 +80,7 @@ def test_tox_without_arguments_runs_the_fast_environments(root: Path) -> None:
 
 
 def test_every_environment_of_this_project_has_pins_and_a_row(root: Path) -> None:
-    """Without a row in pipeline/opmatrix/matrix/cells.py, a file in requirements/ would be silently ignored."""
+    """Without a row in pipeline/opmatrix/project/cells.py, a file in requirements/ would be silently ignored."""
     torches, orts = with_environment(Paths(root))
     pinned = {p.stem for p in (root / "requirements").glob("*.txt") if re.fullmatch(r"(torch|ort)[\d.]+\d", p.stem)}
     named = {f"torch{v}" for v in torches} | {f"ort{v}" for v in orts}

@@ -10,10 +10,11 @@ from pathlib import Path
 
 from onnx import ModelProto, parser
 
-from opmatrix import cli
-from opmatrix.model_check import finding, outcome
-from opmatrix.model_check.check_parts import PartOptions
-from opmatrix.model_check.finding import Finding
+from opmatrix.addons.check import parts as outcome
+from opmatrix.addons.check.parts import PartOptions
+from opmatrix.basics import finding
+from opmatrix.basics.finding import Finding
+from opmatrix.commands import stages
 from opmatrix.project.format import FORMAT
 from opmatrix.project.paths import Paths
 
@@ -46,7 +47,7 @@ def judged(made: ModelProto | str | bytes | Path, folder: Path, options: PartOpt
     job = {"model": str(path), "folder": str(into), "options": given, "of": "", "seconds": 0}
     (folder / "jobs.json").write_text(json.dumps([job]))
     with chdir(folder):
-        cli._check_models(Paths(folder), jobs=folder / "jobs.json")
+        stages._check_models(Paths(folder), jobs=folder / "jobs.json")
     findings: list[Finding] = []
     known = {}
     for part in ("read", "run", "compare"):

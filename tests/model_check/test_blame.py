@@ -11,11 +11,12 @@ import onnx
 import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper, parser
 
-from opmatrix.errors import VerifyError
-from opmatrix.model_check import finding, outcome, per_node_compare
-from opmatrix.model_check.float64_judge import Judgement
+from opmatrix.addons.check import compare, per_node
+from opmatrix.addons.check import parts as outcome
+from opmatrix.addons.check.float64_judge import Judgement
+from opmatrix.basics import finding
+from opmatrix.basics.errors import VerifyError
 from opmatrix.project.paths import Paths
-from opmatrix.stages import check_compare
 from tests.model_check.judged import judged
 
 pytestmark = pytest.mark.ort
@@ -72,13 +73,13 @@ def test_texts_are_compared_and_not_judged_in_float64(text: str, tmp_path: Path)
 
 
 def test_texts_that_differ_are_no_numbers_to_judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    evaluate = per_node_compare.References.evaluate
+    evaluate = per_node.References.evaluate
 
     def other(*given: Any) -> Any:
         outputs, precision = evaluate(*given)
         return {name: np.array(["other"] * 3) for name in outputs}, precision
 
-    monkeypatch.setattr(per_node_compare.References, "evaluate", other)
+    monkeypatch.setattr(per_node.References, "evaluate", other)
     found = judged(TEXTS["of floats"], tmp_path)
     assert found.outcome == "disagree"
     assert "its outputs are no numbers to evaluate in float64" in found.reason
@@ -146,12 +147,12 @@ def test_a_graph_without_nodes_is_a_model(text: str, tmp_path: Path) -> None:
 def test_an_output_that_no_node_makes_is_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = model("y = Neg (x)", outputs="float[3] y, float[3] x")
     assert judged(text, tmp_path).outcome == "right"
-    values = per_node_compare.inner_values
+    values = per_node.inner_values
 
     def other(*given: Any) -> Any:
         return {name: value + (name == "x") for name, value in values(*given).items()}
 
-    monkeypatch.setattr(per_node_compare, "inner_values", other)
+    monkeypatch.setattr(per_node, "inner_values", other)
     found = judged(text, tmp_path)
     assert found.outcome == "wrong" and "agrees: not with the value of that name: output 'x'" in found.reason
 
@@ -273,12 +274,12 @@ class OursError(Exception):
 
 
 OURS = {  # where an exception of opmatrix is planted, and what is compared nevertheless
-    "evaluate": (per_node_compare.References, "node by node: 1 node"),
-    "compare_value": (per_node_compare, ""),
-    "compare_nodes": (check_compare, ""),
-    "first_wrong": (check_compare, ""),
-    "differs_inlined": (check_compare, "node by node: 2 nodes"),
-    "passed_through": (check_compare, "node by node: 2 nodes"),
+    "evaluate": (per_node.References, "node by node: 1 node"),
+    "compare_value": (per_node, ""),
+    "compare_nodes": (compare, ""),
+    "first_wrong": (compare, ""),
+    "differs_inlined": (compare, "node by node: 2 nodes"),
+    "passed_through": (compare, "node by node: 2 nodes"),
 }
 
 
@@ -307,7 +308,7 @@ def test_an_exception_of_opmatrix_says_nothing_about_the_model(
 
 
 def test_a_wrong_node_before_an_exception_of_opmatrix_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    evaluate = per_node_compare.References.evaluate
+    evaluate = per_node.References.evaluate
 
     def raises(self: Any, node: Any, taken: Any) -> Any:
         if node.op_type == "Neg":
@@ -315,8 +316,8 @@ def test_a_wrong_node_before_an_exception_of_opmatrix_is_found(tmp_path: Path, m
         values, judge = evaluate(self, node, taken)
         return {name: value + 1 for name, value in values.items()}, judge
 
-    monkeypatch.setattr(per_node_compare.References, "evaluate", raises)
-    monkeypatch.setattr(per_node_compare, "judge", lambda found: Judgement(outcome="wrong", text="planted"))
+    monkeypatch.setattr(per_node.References, "evaluate", raises)
+    monkeypatch.setattr(per_node, "judge", lambda found: Judgement(outcome="wrong", text="planted"))
     found = judged(model("a = Exp (x) y = Neg (a)"), tmp_path)
     assert found.outcome == "wrong" and found.reason.startswith("first node: Exp (gives 'a')"), found
 
@@ -330,11 +331,11 @@ def test_a_node_of_the_project_that_is_not_compared_is_not_right(
     def raises(*_: Any) -> Any:
         raise error
 
-    monkeypatch.setattr(per_node_compare.References, "evaluate", raises)
+    monkeypatch.setattr(per_node.References, "evaluate", raises)
     made = model("y = com.microsoft.Inverse (x)", inputs="float[3,3] x", outputs="float[3,3] y")
     (tmp_path / "model.onnx").write_bytes(parser.parse_model(made.replace("loc", "com.microsoft")).SerializeToString())
     given: dict[str, Any] = dict.fromkeys(("inputs", "against", "rtol", "atol"))
-    check_compare.run(
+    compare.run(
         Paths(root),
         model=tmp_path / "model.onnx",
         libraries=(),
@@ -344,7 +345,7 @@ def test_a_node_of_the_project_that_is_not_compared_is_not_right(
         into=tmp_path,
         **given,
     )
-    findings, known = finding.read(tmp_path / check_compare.PART)
+    findings, known = finding.read(tmp_path / compare.PART)
     agreed = finding.ok("agrees", "with torch 2.13: 1 output")
     assert outcome.judge([agreed, *findings], {"agrees": True, **known})[0] == "unknown"
     assert [f.mark for f in findings if "fails" in f.text] == [mark]

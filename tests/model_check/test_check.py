@@ -114,20 +114,20 @@ def test_too_much_memory_is_a_finding(project: Project) -> None:
 
 
 def test_expected_outputs_next_to_the_model_are_compared(project: Project) -> None:
-    from opmatrix.testdata import onnx_dataset
+    from opmatrix.data import dataset
 
     folder = project.root / "given"
     made = model(one("x", "y"))
     x = np.arange(12, dtype=np.float32).reshape(1, 4, 3)
     folder.mkdir(exist_ok=True)
     onnx.save(made, folder / "model.onnx")
-    onnx_dataset.write(folder / "test_data_set_0", onnx_dataset.DataSet(inputs={"x": x}, outputs={"y": x + x}))
+    dataset.write(folder / "test_data_set_0", dataset.DataSet(inputs={"x": x}, outputs={"y": x + x}))
     code, text = checked(project, "given/model.onnx")
     assert code == 0, text
     assert "with test_data_set_0: 1 output within rtol=0.0001 atol=1e-05, 0% of the limit used up" in text
     other = x + x
     other[0, 2, 1] += 0.5
-    onnx_dataset.write(folder / "test_data_set_0", onnx_dataset.DataSet(inputs={"x": x}, outputs={"y": other}))
+    dataset.write(folder / "test_data_set_0", dataset.DataSet(inputs={"x": x}, outputs={"y": other}))
     code, text = checked(project, "given/model.onnx")
     assert code == 1
     assert wrong(text) == ["agrees", "first node"]

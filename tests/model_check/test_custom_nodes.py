@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from onnx import ModelProto, NodeProto, TensorProto, defs, helper, numpy_helper
 
+from opmatrix.addons.check import functions
+from opmatrix.addons.check.functions import inline
+from opmatrix.addons.check.nodes import Builtin, node_faults, node_findings, used_operators
+from opmatrix.addons.check.read import needed_libraries
+from opmatrix.basics.finding import Finding
 from opmatrix.declaration.load import Operator, load_operators
-from opmatrix.model_check import import_faults
-from opmatrix.model_check.custom_nodes import Builtin, node_faults, node_findings, used_operators
-from opmatrix.model_check.finding import Finding
-from opmatrix.model_check.inline_functions import inline
-from opmatrix.model_check.session_needs import needed_libraries
 from opmatrix.project.paths import Paths
 from opmatrix.spec import OpSpec
 
@@ -263,7 +263,7 @@ def test_schemas_are_read_once_for_all_unknown_nodes(specs: list[OpSpec], monkey
     """Reading them takes 40 ms, which was once a minute for 566 nodes."""
     read, reads = defs.get_all_schemas_with_history, itertools.count()
     monkeypatch.setattr(defs, "get_all_schemas_with_history", lambda: (next(reads), read())[1])
-    import_faults.onnx_schemas.cache_clear()
+    functions.onnx_schemas.cache_clear()
     made = model(*(helper.make_node(f"Unknown{n}", ["x"], ["y"]) for n in range(1000)))
     (nodes,) = node_faults(inline(made, specs), specs, BUILTIN).values()
     assert len(nodes) == 1000

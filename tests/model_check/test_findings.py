@@ -13,20 +13,20 @@ import onnx
 import pytest
 from onnx import ModelProto, NodeProto, TensorProto, defs, helper, numpy_helper
 
+from opmatrix.addons.check import parts
+from opmatrix.addons.check.arguments import parse
+from opmatrix.addons.check.graph_walk import format_range
+from opmatrix.addons.check.inputs import find_inputs, tolerances
+from opmatrix.addons.check.parts import FindingPrinter
+from opmatrix.addons.check.read import version_findings
+from opmatrix.addons.check.shapes import checker_findings, inference_findings, schemas
+from opmatrix.basics import finding
+from opmatrix.basics.errors import UsageError
+from opmatrix.basics.finding import Finding
+from opmatrix.data import dataset
 from opmatrix.declaration.load import load_operator
-from opmatrix.errors import UsageError
-from opmatrix.model_check import finding, outcome
-from opmatrix.model_check.arguments import parse
-from opmatrix.model_check.default_tolerances import tolerances
-from opmatrix.model_check.finding import Finding
-from opmatrix.model_check.model_inputs import find_inputs
-from opmatrix.model_check.print_findings import FindingPrinter
-from opmatrix.model_check.session_needs import version_findings
-from opmatrix.model_check.shape_inference import checker_findings, inference_findings, schemas
-from opmatrix.model_check.type_text import format_range
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Attribute, Input, OnnxOp, OpSpec, Output, SameAs, ValueRule
-from opmatrix.testdata import onnx_dataset
 
 F, D, I64 = TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.INT64
 Shape = list[str | int | None]
@@ -241,11 +241,11 @@ def test_an_initializer_needs_no_input(tmp_path: Path) -> None:
 
 def test_the_data_set_next_to_a_model_is_used(tmp_path: Path) -> None:
     x, y = np.float32([[1, 2, 3, 4]]), np.float32([[5, 6, 7, 8]])
-    onnx_dataset.write(tmp_path / "test_data_set_0", onnx_dataset.DataSet(inputs={"x": x}, outputs={"y": y}))
+    dataset.write(tmp_path / "test_data_set_0", dataset.DataSet(inputs={"x": x}, outputs={"y": y}))
     found = find_inputs(model(relu("x", "y")), tmp_path / "model.onnx", None, [])
     assert found.inputs["x"].tolist() == x.tolist() and found.expected["y"].tolist() == y.tolist()
-    renamed = onnx_dataset.DataSet(inputs={"some": x}, outputs={"other": y})  # as other tools name them
-    onnx_dataset.write(tmp_path / "test_data_set_0", renamed)
+    renamed = dataset.DataSet(inputs={"some": x}, outputs={"other": y})  # as other tools name them
+    dataset.write(tmp_path / "test_data_set_0", renamed)
     found = find_inputs(model(relu("x", "y")), tmp_path / "model.onnx", None, [])
     assert found.inputs["x"].tolist() == x.tolist() and found.expected["y"].tolist() == y.tolist()
 
@@ -432,8 +432,8 @@ def test_findings_survive_a_file(tmp_path: Path) -> None:
 def test_a_model_has_the_outcome_of_its_findings() -> None:
     """The other outcomes are in test_several_models.py."""
     fine, disputed = finding.ok("agrees", "with all"), finding.note("agrees", "implementations disagree at Add 'a'")
-    assert outcome.judge([fine], {"judged": 3, "skipped": 0, "disputed": 0}) == ("right", "with all")
-    assert outcome.judge([fine, disputed], {"judged": 3, "disputed": 1}) == ("disagree", disputed.text)
-    assert outcome.judge([fine, disputed, WRONG], {"judged": 3, "disputed": 1})[0] == "wrong"
-    assert outcome.judge([fine], {"judged": 3, "skipped": 1})[0] == "unknown"
-    assert outcome.judge([], {"agrees": False}) == ("unknown", "nothing to compare with")
+    assert parts.judge([fine], {"judged": 3, "skipped": 0, "disputed": 0}) == ("right", "with all")
+    assert parts.judge([fine, disputed], {"judged": 3, "disputed": 1}) == ("disagree", disputed.text)
+    assert parts.judge([fine, disputed, WRONG], {"judged": 3, "disputed": 1})[0] == "wrong"
+    assert parts.judge([fine], {"judged": 3, "skipped": 1})[0] == "unknown"
+    assert parts.judge([], {"agrees": False}) == ("unknown", "nothing to compare with")

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-from opmatrix.model_check import first_wrong_node, per_node_compare
-from opmatrix.model_check.default_tolerances import tolerances
-from opmatrix.model_check.finding import Finding
-from opmatrix.model_check.float64_judge import Difference, explained_by_rounding, judge
-from opmatrix.model_check.per_node_compare import compare_nodes
+from opmatrix.addons.check import compare, per_node
+from opmatrix.addons.check.float64_judge import Difference, explained_by_rounding, judge
+from opmatrix.addons.check.inputs import tolerances
+from opmatrix.addons.check.per_node import compare_nodes
+from opmatrix.basics.finding import Finding
 from opmatrix.ort_checks.sessions import OrtSessions
 
 pytestmark = pytest.mark.ort
@@ -31,7 +31,7 @@ def model(node: NodeProto, *, opset: int = 18, element: int = TensorProto.FLOAT,
 
 def findings(made: ModelProto, x: Any = X, *, differs: bool = False) -> list[Finding]:
     nodes = list(compare_nodes(made, {"x": x}, OrtSessions(None), [], LIMITS))
-    return list(first_wrong_node.findings(nodes, [], differs=differs))
+    return list(compare.first_wrong_findings(nodes, [], differs=differs))
 
 
 @pytest.mark.parametrize("opset", [7, 9, 13, 15])
@@ -123,13 +123,13 @@ def test_terms_that_cancel_explain_a_difference_of_their_size() -> None:
 @pytest.fixture
 def off_reference(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give onnx.reference an error of 0.5 in declared dtypes, and none in float64."""
-    evaluate = per_node_compare.References.evaluate
+    evaluate = per_node.References.evaluate
 
     def wrong(*given: Any) -> Any:
         outputs, precision = evaluate(*given)
         return {name: value + value.dtype.type(1) for name, value in outputs.items()}, precision
 
-    monkeypatch.setattr(per_node_compare.References, "evaluate", wrong)
+    monkeypatch.setattr(per_node.References, "evaluate", wrong)
 
 
 @pytest.mark.usefixtures("off_reference")

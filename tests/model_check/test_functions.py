@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from onnx import helper, parser
 
-from opmatrix.model_check import inline_functions, per_node_compare
-from opmatrix.model_check.graph_walk import node_label
-from opmatrix.model_check.inline_functions import InlineError, inline
+from opmatrix.addons.check import functions as inline_functions
+from opmatrix.addons.check import per_node
+from opmatrix.addons.check.functions import InlineError, inline
+from opmatrix.addons.check.graph_walk import node_label
 from tests.model_check.judged import judged
 
 pytestmark = pytest.mark.ort
@@ -195,14 +196,14 @@ def test_a_node_of_a_function_that_onnx_runtime_does_not_call_is_compared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a kernel of the project in a function that alone imports its domain."""
-    evaluate = per_node_compare.References.evaluate
+    evaluate = per_node.References.evaluate
 
     def other(*given: Any) -> Any:
         values, judge = evaluate(*given)
         return {name: value + 1 for name, value in values.items()}, judge
 
-    monkeypatch.setattr(per_node_compare.References, "evaluate", other)
-    monkeypatch.setattr(per_node_compare, "judge", lambda found: None)
+    monkeypatch.setattr(per_node.References, "evaluate", other)
+    monkeypatch.setattr(per_node, "judge", lambda found: None)
     inner = '<domain: "sub", opset_import: ["":17]> h (a) => (b) { b = Neg (a) }'
     outer = '<domain: "loc", opset_import: ["":17, "sub":1]> f (a) => (b) { b = sub.h (a) }'
     found = judged(model("y = loc.f (x)", outer, inner), tmp_path)

@@ -14,10 +14,12 @@ import pytest
 from google.protobuf.message import EncodeError  # type: ignore[import-untyped]  # protobuf has no annotations
 from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
-from opmatrix.errors import UsageError
-from opmatrix.model_check import finding, node_values, outcome
-from opmatrix.model_check.finding import Finding
-from opmatrix.model_check.model_inputs import find_inputs
+from opmatrix.addons.check import parts
+from opmatrix.addons.check import values as node_values
+from opmatrix.addons.check.inputs import find_inputs
+from opmatrix.basics import finding
+from opmatrix.basics.errors import UsageError
+from opmatrix.basics.finding import Finding
 from opmatrix.project.paths import Paths
 
 pytestmark = pytest.mark.ort
@@ -61,12 +63,12 @@ def recursive() -> ModelProto:
 
 def checked(made: ModelProto | bytes, root: Path, folder: Path) -> tuple[list[Finding], str]:
     """Return what check-read finds, and the message with which it rejects the file."""
-    from opmatrix.stages import check_read
+    from opmatrix.addons.check import read
 
     path = folder / "model.onnx"
     path.write_bytes(made if isinstance(made, bytes) else made.SerializeToString())
-    check_read.run(Paths(root), model=path, ort="", libraries=(), into=folder)
-    findings, known = finding.read(folder / check_read.PART)
+    read.run(Paths(root), model=path, ort="", libraries=(), into=folder)
+    findings, known = finding.read(folder / read.PART)
     return findings, str(known["error"])
 
 
@@ -157,7 +159,7 @@ def test_many_nodes_are_read(root: Path, tmp_path: Path) -> None:
 
 def test_a_mask_in_a_file_of_its_own_is_no_fault(tmp_path: Path) -> None:
     """The check for random nodes reads the model without what is in other files."""
-    from opmatrix.stages import check_run
+    from opmatrix.addons.check import run
 
     mask = numpy_helper.from_array(np.eye(64, dtype=bool), "mask")
     values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [64, 64]) for name in ("x", "y")]
@@ -167,8 +169,8 @@ def test_a_mask_in_a_file_of_its_own_is_no_fault(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     onnx.save(made, path, save_as_external_data=True, location="mask.bin", size_threshold=0)
     given: dict[str, Any] = dict.fromkeys(("inputs", "against", "rtol", "atol"))
-    check_run.run(Paths(tmp_path), model=path, libraries=(), shapes=(), of="", into=tmp_path, **given)
-    findings, known = finding.read(tmp_path / check_run.PART)
+    run.run(Paths(tmp_path), model=path, libraries=(), shapes=(), of="", into=tmp_path, **given)
+    findings, known = finding.read(tmp_path / run.PART)
     assert known["ran"], findings
 
 
@@ -198,16 +200,16 @@ class Large:
 def test_a_model_too_large_to_compare_is_not_wrong(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, differs: bool
 ) -> None:
-    from opmatrix.stages import check_compare
+    from opmatrix.addons.check import compare
 
     path = tmp_path / "model.onnx"
     path.write_bytes(model().SerializeToString())
     monkeypatch.setattr(node_values, "ModelProto", Large)
     monkeypatch.setattr(node_values.helper, "make_model", lambda *_, **__: Large())
     given: dict[str, Any] = dict.fromkeys(("inputs", "against", "rtol", "atol"))
-    check_compare.run(
+    compare.run(
         Paths(tmp_path), model=path, libraries=(), shapes=(), differs=differs, own=False, into=tmp_path, **given
     )
-    (found,), known = finding.read(tmp_path / check_compare.PART)
+    (found,), known = finding.read(tmp_path / compare.PART)
     assert found.mark == "note" and "larger than the 2 GB of protobuf" in found.text
-    assert outcome.judge([found], known)[0] == "unknown"
+    assert parts.judge([found], known)[0] == "unknown"

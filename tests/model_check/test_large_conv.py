@@ -10,8 +10,8 @@ import pytest
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
-from opmatrix.ort_checks import corrected_operators
-from opmatrix.ort_checks.corrected_operators import Conv
+from opmatrix.ort_checks import evaluator
+from opmatrix.ort_checks.evaluator import Conv
 
 NODES = {
     "plain": ((2, 3, 9, 8), (4, 3, 3, 2), {}),
@@ -46,8 +46,8 @@ def test_it_is_that_of_onnx(
     bias: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(corrected_operators, "_COLUMNS", 0)
-    monkeypatch.setattr(corrected_operators, "_BLOCK", block)
+    monkeypatch.setattr(evaluator, "_COLUMNS", 0)
+    monkeypatch.setattr(evaluator, "_BLOCK", block)
     random = np.random.default_rng(0)
     fed = {"x": random.standard_normal(x).astype(np.float32), "w": random.standard_normal(w).astype(np.float32)}
     fed |= {"b": random.standard_normal(w[0]).astype(np.float32)} if bias else {}

@@ -16,17 +16,16 @@ import onnx
 import pytest
 from onnx import NodeProto
 
-from opmatrix.commands import check_run
-from opmatrix.commands.check import Check
-from opmatrix.commands.check_run import ModelChecks
-from opmatrix.commands.check_several import Answer, SeveralChecks
+from opmatrix.addons.check import limits, per_node, run_model, run_parts
+from opmatrix.addons.check.arguments import CheckRequest, parse
+from opmatrix.addons.check.command import Check
+from opmatrix.addons.check.limits import MEGABYTES, default_megabytes
+from opmatrix.addons.check.per_node import References
+from opmatrix.addons.check.run_parts import ModelChecks
+from opmatrix.addons.check.several import Answer, SeveralChecks
+from opmatrix.basics.errors import UsageError
 from opmatrix.engine.server_pool import Ending
-from opmatrix.errors import UsageError
-from opmatrix.model_check import limits, per_node_compare, run_model
-from opmatrix.model_check.arguments import CheckRequest, parse
-from opmatrix.model_check.limits import MEGABYTES, default_megabytes
-from opmatrix.model_check.per_node_compare import References
-from opmatrix.ort_checks.reference_evaluator import ReferenceRun
+from opmatrix.ort_checks.evaluator import ReferenceRun
 from opmatrix.ort_checks.sessions import OrtSessions
 from opmatrix.project.paths import Paths
 from tests.incremental.conftest import processes, wait_for
@@ -106,7 +105,7 @@ def request(folder: Path, label: str = "model", **more: Any) -> CheckRequest:
 def test_the_processes_of_a_model_share_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each part takes 40 of 100 seconds here; what an earlier process has spent counts, too."""
     now, limits = [1000.0], []
-    monkeypatch.setattr(check_run, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(run_parts, "time", SimpleNamespace(monotonic=lambda: now[0]))
 
     def run(_: object, arguments: list[str], *__: object, seconds: float, megabytes: float) -> Ending:
         limits.append(seconds)
@@ -114,7 +113,7 @@ def test_the_processes_of_a_model_share_its_time(tmp_path: Path, monkeypatch: py
         into, part = Path(arguments[3]), arguments[0].removeprefix("check-")
         known = {"libraries": [], "link": [], "own": False, "ran": True, "agrees": False, "differs": False}
         known |= {"inputs": "", "shapes": []}
-        check_run.finding.write(into / f"{part}.json", [check_run.finding.ok("nodes", part)], **known)
+        run_parts.finding.write(into / f"{part}.json", [run_parts.finding.ok("nodes", part)], **known)
         return Ending(status=0, seconds=40, cpu=40, stopped="", done=True)
 
     monkeypatch.setattr(ModelChecks, "run", run)
@@ -231,7 +230,7 @@ def test_a_node_with_a_slow_reference_is_not_compared_and_the_others_are(
 
 def test_where_the_time_is_over_the_nodes_before_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     left = iter([80, 70, 60, 50, 40, 9, 8, 7, 6])  # of which an eighth is kept; each node asks twice
-    monkeypatch.setattr(per_node_compare.time_limits, "seconds_left", lambda: next(left))
+    monkeypatch.setattr(per_node.time_limits, "seconds_left", lambda: next(left))
     found = judged(CHAIN, tmp_path)
     assert found.outcome == "unknown"
     assert "2 nodes without a reference (Neg, Tanh): the time of the model is over" in found.reason

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from opmatrix.basics.errors import CompileError
 from opmatrix.declaration.load import Operator, load_operator
-from opmatrix.errors import CompileError
 from opmatrix.project.paths import Paths
-from opmatrix.stages import link_together
+from opmatrix.toolchain import link_together
 from tests.support.projects import Project
 
 pytestmark = [pytest.mark.compile, pytest.mark.ort, pytest.mark.slow]

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from onnx import ModelProto, SequenceProto, TensorProto, TypeProto, ValueInfoProto, helper, numpy_helper
 
-from opmatrix.errors import UsageError
-from opmatrix.model_check.model_inputs import drawn_inputs, find_inputs, given_inputs
+from opmatrix.addons.check.inputs import drawn_inputs, find_inputs, given_inputs
+from opmatrix.basics.errors import UsageError
 
 F = TensorProto.FLOAT
 

@@ -12,11 +12,12 @@ import onnx
 import pytest
 from onnx import ModelProto, numpy_helper, parser
 
-from opmatrix.model_check import finding
-from opmatrix.model_check.finding import Finding
-from opmatrix.model_check.open_sizes import Sizes, differ, search
+from opmatrix.addons.check import read as check_read
+from opmatrix.addons.check import run
+from opmatrix.addons.check.sizes import Sizes, differ, search
+from opmatrix.basics import finding
+from opmatrix.basics.finding import Finding
 from opmatrix.project.paths import Paths
-from opmatrix.stages import check_read, check_run
 
 pytestmark = pytest.mark.ort
 
@@ -42,8 +43,8 @@ def checked(made: ModelProto, folder: Path) -> list[Finding]:
     onnx.save(made, path)
     given: dict[str, Any] = dict.fromkeys(("inputs", "against", "rtol", "atol"))
     check_read.run(Paths(folder), model=path, ort="", libraries=(), into=folder)
-    check_run.run(Paths(folder), model=path, libraries=(), shapes=(), of="", into=folder, **given)
-    (read, _), (ran, known) = (finding.read(folder / stage.PART) for stage in (check_read, check_run))
+    run.run(Paths(folder), model=path, libraries=(), shapes=(), of="", into=folder, **given)
+    (read, _), (ran, known) = (finding.read(folder / stage.PART) for stage in (check_read, run))
     assert not known["error"], known["error"]
     return [*read, *ran]
 

@@ -15,9 +15,9 @@ import onnxruntime
 import pytest
 from onnx import ModelProto, numpy_helper, parser
 
-from opmatrix.model_check import ort_optimizer
-from opmatrix.model_check.check_parts import PartOptions
-from opmatrix.model_check.ort_optimizer import OPTIMIZERS
+from opmatrix.addons.check import implementations
+from opmatrix.addons.check.implementations import OPTIMIZERS
+from opmatrix.addons.check.parts import PartOptions
 from opmatrix.ort_checks.sessions import OrtSessions, RefusedError
 from tests.model_check.judged import judged
 
@@ -153,7 +153,7 @@ def test_an_optimizer_with_expected_outputs(right: bool, tmp_path: Path, monkeyp
 def test_a_process_that_an_optimizer_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The part of the check runs again without the optimised graph, in tests/commands/test_check_run.py."""
     plant(monkeypatch, "ConstantFolding", how="dies")
-    from opmatrix.stages import check_run
+    from opmatrix.addons.check import run as check_run
 
     monkeypatch.setattr(check_run, "run", lambda *given, died, run=check_run.run, **more: run(
         *given, died="the process died of SIGABRT", **more))  # fmt: skip
@@ -230,6 +230,6 @@ def test_the_names_are_those_of_this_onnx_runtime(tmp_path: Path) -> None:
         known |= {*names}
         assert logged - REQUIRED - known == set(), level
         assert logged, text[:500]
-    library = Path(ort_optimizer.onnxruntime.capi.onnxruntime_pybind11_state.__file__).read_bytes()
+    library = Path(implementations.onnxruntime.capi.onnxruntime_pybind11_state.__file__).read_bytes()
     lacking = {name for name in known if name.removesuffix("_CPUExecutionProvider").encode() not in library}
     assert lacking <= {"GeluFusionL1", "GeluFusionL2", "LayerNormFusionL1", "LayerNormFusionL2"}  # made of two texts

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-from opmatrix.model_check.model_inputs import ModelInputs
-from opmatrix.model_check.run_model import Runs, run
+from opmatrix.addons.check.inputs import ModelInputs
+from opmatrix.addons.check.run_model import Runs, run
 from opmatrix.ort_checks.sessions import OrtSessions
 
 pytestmark = pytest.mark.ort

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from onnx import parser
 
-from opmatrix.model_check import per_node_compare
+from opmatrix.addons.check import per_node
 from tests.model_check.judged import judged
 
 pytestmark = pytest.mark.ort
@@ -63,13 +63,13 @@ def test_what_is_no_tensor_is_compared(output: str, nodes: str, tmp_path: Path) 
 
 
 def test_a_sequence_that_differs_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    evaluate = per_node_compare.References.evaluate
+    evaluate = per_node.References.evaluate
 
     def other(*given: Any) -> Any:
         values, judge = evaluate(*given)
         return {name: [2 * value for value in values] for name, values in values.items()}, judge
 
-    monkeypatch.setattr(per_node_compare.References, "evaluate", other)
+    monkeypatch.setattr(per_node.References, "evaluate", other)
     text = '<ir_version: 8, opset_import: ["":18]> g (float[3] x) => (seq(float[3]) y) { y = SequenceConstruct (x, x) }'
     found = judged(text, tmp_path)
     assert found.outcome == "disagree"

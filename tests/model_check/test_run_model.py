@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from opmatrix.model_check import run_model
-from opmatrix.model_check.default_tolerances import tolerances
+from opmatrix.addons.check import run_model
+from opmatrix.addons.check.inputs import tolerances
 from tests.model_check.models import model, plain
 
 pytestmark = pytest.mark.ort

@@ -141,7 +141,7 @@ def test_a_function_needs_a_project(tmp_path: Path) -> None:
 
 
 def test_a_missing_package_has_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    from opmatrix.commands import check as command
+    from opmatrix.addons.check import command
 
     monkeypatch.setattr(command, "find_spec", lambda name: None if name == "onnxruntime" else object())
     with pytest.raises(command.ToolchainError) as error:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from opmatrix.model_check import run_model
-from opmatrix.model_check.check_parts import PartOptions
+from opmatrix.addons.check import run_model
+from opmatrix.addons.check.parts import PartOptions
 from opmatrix.ort_checks.sessions import OrtSessions, RefusedError
 from tests.model_check.judged import judged
 from tests.model_check.test_blame import model

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.errors import SpecError
-from opmatrix.mutation.marks import Mark, as_toml, read_marks
-from opmatrix.mutation.mutant import Mutant
+from opmatrix.addons.mutate.mutant import Mark, Mutant, as_toml, read_marks
+from opmatrix.basics.errors import SpecError
 
 MUTANTS = [
     Mutant(path="native/f/kernel.h", kind="comparison", function="f", line=n, start=n, end=n + 1, before="<",

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from opmatrix.mutation.mutant import Mutant, StaleMutantError, numbered
+from opmatrix.addons.mutate.mutant import Mutant, StaleMutantError, numbered
 
 SOURCE = "// größer\ndouble f(double x) {\n  return x < 0 ? 0 : x;\n}\n"
 START = len(SOURCE[: SOURCE.index("<")].encode())

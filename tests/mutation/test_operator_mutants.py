@@ -10,19 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.declaration.load import load_operator
-from opmatrix.errors import SpecError
-from opmatrix.mutation.kernel_mutants import KINDS, kernel_mutants
-from opmatrix.mutation.marks import FILE, read_marks
-from opmatrix.mutation.mutant import Mutant
-from opmatrix.mutation.operator_mutants import (
+from opmatrix.addons.mutate.cpp import parse, unparsed_lines
+from opmatrix.addons.mutate.cpp_loops import KINDS, kernel_mutants
+from opmatrix.addons.mutate.mutant import FILE, Mutant, read_marks
+from opmatrix.addons.mutate.operator_mutants import (
     attribute_constants,
     lines_above,
     not_mutated,
     operator_mutants,
     tensor_shapes,
 )
-from opmatrix.mutation.syntax import parse, unparsed_lines
+from opmatrix.basics.errors import SpecError
+from opmatrix.declaration.load import load_operator
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Attribute, OpSpec
 

@@ -7,11 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from opmatrix.addons.mutate import outputs
+from opmatrix.data.arrays import Array, numpy_dtype
 from opmatrix.declaration.load import load_operator
-from opmatrix.mutation import outputs
 from opmatrix.project.paths import Paths
-from opmatrix.testdata.arrays import Array
-from opmatrix.testdata.dtypes import numpy_dtype
 from tests.support.projects import ROOT
 
 pytestmark = pytest.mark.torch

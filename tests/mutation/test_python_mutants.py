@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from opmatrix.mutation.python_mutants import ALL, python_mutants
+from opmatrix.addons.mutate.python_mutants import ALL, python_mutants
 
 TORCH = "ops/f/torch_op.py"
 LOWERING = "ops/f/lowering.py"

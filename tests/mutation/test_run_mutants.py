@@ -13,17 +13,15 @@ from pathlib import Path
 
 import pytest
 
+from opmatrix.addons.mutate import score, tryout
+from opmatrix.addons.mutate.mutant import Mark, Mutant
+from opmatrix.addons.mutate.result import Dependencies, Result
+from opmatrix.addons.mutate.run import Campaign, OriginalError
 from opmatrix.declaration.load import load_operator
 from opmatrix.engine.lock import hold
-from opmatrix.mutation import score, tryout
-from opmatrix.mutation.dependencies import Dependencies
-from opmatrix.mutation.marks import Mark
-from opmatrix.mutation.mutant import Mutant
-from opmatrix.mutation.result import Result
-from opmatrix.mutation.run_mutants import Campaign, OriginalError
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import chosen_cells, installed
-from opmatrix.toolchain.find_tools import find_toolchain
+from opmatrix.toolchain.find import find_toolchain
 from tests.support.projects import ROOT, give_an_hour
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.mark.slow]

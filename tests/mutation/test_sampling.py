@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 
-from opmatrix.mutation.mutant import Mutant
-from opmatrix.mutation.sampling import sample
+from opmatrix.addons.mutate.mutant import Mutant
+from opmatrix.addons.mutate.operator_mutants import sample
 
 
 def mutant(number: int, kind: str, function: str = "f") -> Mutant:

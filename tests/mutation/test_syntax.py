@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from opmatrix.errors import ToolchainError
-from opmatrix.mutation.syntax import context, function_name, parse, unparsed_lines, walk
+from opmatrix.addons.mutate.cpp import context, function_name, parse, unparsed_lines, walk
+from opmatrix.basics.errors import ToolchainError
 
 
 def test_without_tree_sitter_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from opmatrix.testdata.dtypes import rounded
+from opmatrix.data.arrays import rounded
 from tests.support.building import compile_program
 
 pytestmark = pytest.mark.compile

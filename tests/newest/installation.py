@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from opmatrix.basics.version import minor
 from opmatrix.environments.bootstrap import TORCH_INDEX
-from opmatrix.version import minor
 from tests.docs.page import PageError, parse
 from tests.docs.walk import walk
 from tests.support.projects import ROOT

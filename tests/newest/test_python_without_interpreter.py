@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from opmatrix.environments.bootstrap import TORCH_INDEX
-from opmatrix.matrix.cells import ORT, TORCH
-from opmatrix.toolchain.elf_symbols import read_symbols, torch_shims
+from opmatrix.project.cells import ORT, TORCH
+from opmatrix.toolchain.symbols import read_symbols, torch_shims
 from tests.newest.installation import pins
 from tests.newest.test_newest import STRICT, judge, newer
 from tests.support.projects import ROOT

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from opmatrix.declaration.load import Operator, load_operators
-from opmatrix.operator_pages import operators
-from opmatrix.operator_pages.markdown import code, plain, table
 from opmatrix.project.paths import Paths
+from opmatrix.report import operator_pages
+from opmatrix.report.operator_pages import code, plain, table
 from opmatrix.spec import (
     Attribute,
     Case,
@@ -29,7 +29,6 @@ from opmatrix.spec import (
     TorchOp,
     ValueRule,
 )
-from opmatrix.stages import operator_pages
 
 ROOT = Path(__file__).parents[2]
 
@@ -70,7 +69,7 @@ MODEL = Model(
 
 
 def lines(spec: OpSpec = SPEC, readme: str = "") -> list[str]:
-    return operators.render([Operator(spec=spec, models=(MODEL,))], {spec.name: readme}, ops="../ops").splitlines()
+    return operator_pages.render([Operator(spec=spec, models=(MODEL,))], {spec.name: readme}, ops="../ops").splitlines()
 
 
 @pytest.mark.parametrize(
@@ -143,7 +142,7 @@ def test_text_is_escaped() -> None:
 
 
 def test_a_project_without_operators() -> None:
-    assert operators.render([], {}, ops="ops") == "# Operators\n\nThis project has no operators.\n"
+    assert operator_pages.render([], {}, ops="ops") == "# Operators\n\nThis project has no operators.\n"
 
 
 def test_the_stage_writes_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

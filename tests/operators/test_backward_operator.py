@@ -27,7 +27,7 @@ from opmatrix.declaration.load import load_operator
 from opmatrix.export.generated_modules import load_generated
 from opmatrix.project.paths import Paths
 from opmatrix.torch_checks.opcheck_samples import serve
-from opmatrix.torch_library import load_library, user_python
+from opmatrix.torch_ops import load_library, user_python
 
 paths = Paths(Path.cwd())
 operator = load_operator(paths, "soft_cap")

@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from opmatrix import verdict
+from opmatrix.basics.files import read_list
+from opmatrix.basics.version import minor
 from opmatrix.declaration.load import Operator, load_operators, operator_names
-from opmatrix.files import read_list
-from opmatrix.matrix.cells import Cell
+from opmatrix.project.cells import Cell
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import chosen_cells, installed
-from opmatrix.version import minor
+from opmatrix.records import verdict
 
 ROOT = Path(__file__).parents[2]
 LAYOUT = Paths(ROOT)

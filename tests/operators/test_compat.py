@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.torch_library import transforms
+from opmatrix.torch_ops import transforms
 from tests.support.projects import ROOT, Project, edited
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.mark.slow]

@@ -9,18 +9,20 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from opmatrix import verdict
+from opmatrix.basics.errors import DataError
+from opmatrix.basics.version import minor
 from opmatrix.codegen import python_modules
+from opmatrix.data import write_data
 from opmatrix.declaration import validation
 from opmatrix.declaration.load import Operator, load_operator
-from opmatrix.errors import DataError
-from opmatrix.matrix.cells import Cell
+from opmatrix.export import write_node_models
+from opmatrix.ort_checks import verify
 from opmatrix.ort_checks.sessions import OrtSessions, call
+from opmatrix.project.cells import Cell
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import installed
+from opmatrix.records import verdict
 from opmatrix.spec import Case, Model, Random, Tolerance, Values
-from opmatrix.stages import data, export_node, verify
-from opmatrix.version import minor
 
 pytestmark = pytest.mark.ort
 
@@ -46,8 +48,8 @@ def prepared(root: Path, folder: Path, operator: Operator) -> Paths:
     layout.generated(name).mkdir(parents=True)
     for file, text in python_modules.render(operator.spec).items():
         (layout.generated(name) / file).write_text(text)
-    data.run(layout, operator)
-    export_node.run(layout, operator, lowering="custom", cell=CELL)
+    write_data.run(layout, operator)
+    write_node_models.run(layout, operator, lowering="custom", cell=CELL)
     return layout
 
 

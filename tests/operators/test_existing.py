@@ -18,7 +18,7 @@ import pytest
 from opmatrix.codegen import python_modules
 from opmatrix.declaration.load import load_operator
 from opmatrix.project.paths import Paths
-from opmatrix.toolchain.elf_symbols import LEVEL, read_symbols
+from opmatrix.toolchain.symbols import LEVEL, read_symbols
 from tests.support.projects import ROOT, Project, edited
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.mark.slow]

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
+from opmatrix.basics.errors import DistError
 from opmatrix.declaration.load import load_operator
-from opmatrix.errors import DistError
-from opmatrix.matrix.cells import Cell
+from opmatrix.project.cells import Cell
 from tests.support.building import registered
 from tests.support.forked import forked, register
 from tests.support.projects import Project, edited
@@ -234,12 +234,12 @@ def _prepared(project: Project) -> Any:
     """Return what `doit compat` gives to its rows."""
     from opmatrix.export.generated_modules import load_generated
     from opmatrix.torch_checks.compat import prepare
-    from opmatrix.torch_library import load_library, user_python
+    from opmatrix.torch_ops import load
 
     operator = load_operator(project.layout, "axpy")
-    loaded = load_library.load(project.layout, operator)
+    loaded = load.load(project.layout, operator)
     load_generated(project.layout, "axpy").fake.register_fake()
-    return prepare(operator, loaded.overload, user_python.gradient(project.layout, operator.spec))
+    return prepare(operator, loaded.overload, load.gradient(project.layout, operator.spec))
 
 
 @pytest.mark.parametrize("name", ["torch.vmap", "torch.func.grad"])
@@ -324,7 +324,7 @@ def export(project: Project, cell: str) -> str:
     """Export axpy in a cell; return the message of the failure, or ""."""
 
     def run() -> None:
-        from opmatrix.stages import export as stage
+        from opmatrix.export import write_models as stage
 
         stage.run(project.layout, load_operator(project.layout, "axpy"), lowering="custom", cell=Cell.parse(cell))
 

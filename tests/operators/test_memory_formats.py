@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from opmatrix.project.paths import Paths
-from opmatrix.stages import draw_inputs
-from opmatrix.testdata import drawn_cases
+from opmatrix.search import draw_inputs
+from opmatrix.search import drawn as drawn_cases
 from tests.support.building import build, copy_project, registered
 from tests.support.forked import forked, register
 from tests.support.projects import Project, edited, replace_in

@@ -14,7 +14,7 @@ import pytest
 from onnx import helper
 
 from opmatrix.declaration.load import load_operator
-from opmatrix.stages import compile
+from opmatrix.toolchain import compile
 from tests.support.forked import forked, register
 from tests.support.projects import Project, edited
 
@@ -70,9 +70,9 @@ def test_values_are_checked_where_they_are_given(project: Project) -> None:
     def in_torch() -> None:
         import torch
 
-        from opmatrix.torch_library import load_library
+        from opmatrix.torch_ops import load
 
-        op = load_library.load(layout, operator).overload
+        op = load.load(layout, operator).overload
         assert op(torch.ones(3), 1.0, times=0).tolist() == [2.0] * 3
         with pytest.raises(RuntimeError, match="maybe: times must be at least 0 and at most 5, got 9"):
             op(torch.ones(3), 1.0, times=9)
@@ -101,10 +101,10 @@ def test_the_classic_binding_computes_the_same(project: Project, monkeypatch: py
 
     def kernel() -> None:
         from opmatrix.project.settings import installed
-        from opmatrix.stages import register as stage
-        from opmatrix.torch_library import load_library
+        from opmatrix.torch_checks import register as stage
+        from opmatrix.torch_ops import load
 
-        load_library.is_classic = lambda spec, torch: True
+        load.is_classic = lambda spec, torch: True
         assert installed().torch
         assert stage._kernel(project.layout, load_operator(project.layout, "maybe"))
 

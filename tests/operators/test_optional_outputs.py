@@ -8,8 +8,8 @@ from pathlib import Path
 import onnx
 import pytest
 
+from opmatrix.basics.errors import SpecError
 from opmatrix.declaration.load import load_operator
-from opmatrix.errors import SpecError
 from opmatrix.project.paths import Paths
 from tests.support.projects import ROOT, Project, edited
 

@@ -10,9 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from opmatrix.basics.errors import SanitizeError
+from opmatrix.codegen import write_code
 from opmatrix.declaration.load import Operator
-from opmatrix.errors import SanitizeError
+from opmatrix.ort_checks import races
 from opmatrix.project.paths import Paths
+from opmatrix.search import drawn
 from opmatrix.spec import (
     Attribute,
     Case,
@@ -28,8 +31,6 @@ from opmatrix.spec import (
     Tolerance,
     Values,
 )
-from opmatrix.stages import codegen, races
-from opmatrix.testdata import drawn_cases
 from tests.support.projects import ROOT, with_reference
 
 pytestmark = [pytest.mark.compile, pytest.mark.slow]
@@ -93,8 +94,8 @@ def tried(tmp_path: Path) -> Callable[..., dict[str, str]]:
 
 
 def sanitized(layout: Paths, of: Operator) -> dict[str, str]:
-    codegen.run(layout, of)
-    drawn_cases.write(layout.drawn_inputs(of.name), [])
+    write_code.run(layout, of)
+    drawn.write(layout.drawn_inputs(of.name), [])
     races.run(layout, of)
     found: dict[str, str] = json.loads(layout.races_record(of.name).read_text())
     return found

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from opmatrix.declaration.load import load_operator, operator_names
-from opmatrix.declaration.torch_signature import has_ort_library
-from opmatrix.stages.sanitize import ADDRESSES, THREADS
-from opmatrix.verdict import Verdict, read
+from opmatrix.ort_checks.sanitize import ADDRESSES, THREADS
+from opmatrix.records.verdict import Verdict, read
+from opmatrix.signature.signature import has_ort_library
 from tests.support.projects import ROOT, Project, edited
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.mark.slow]

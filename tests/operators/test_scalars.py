@@ -83,7 +83,7 @@ def test_torch_vmap_takes_the_rule_of_the_operator_of_the_library(operator: str,
 
     def check(expected: tuple[str, str]) -> None:
         from opmatrix.torch_checks import compat
-        from opmatrix.torch_library.call import registered_overload
+        from opmatrix.torch_ops.call import registered_overload
 
         registered(project, operator)
         given = load_operator(project.layout, operator)
@@ -179,9 +179,9 @@ def test_an_argument_with_one_value_beside_one_that_is_written(project: Project)
     def calls() -> None:
         import torch
 
-        from opmatrix.declaration.torch_signature import written_call
+        from opmatrix.signature.signature import written_call
         from opmatrix.spec import Case, Model
-        from opmatrix.torch_library.call import ComposedCall
+        from opmatrix.torch_ops.call import ComposedCall
         from opmatrix.wheel import use_unpacked
 
         model = Model(name="m", attributes={"scale": 1.0, "zero_point": 0}, cases=(Case(name="c", inputs={}),))

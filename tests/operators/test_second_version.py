@@ -15,8 +15,8 @@ import onnxruntime
 import pytest
 from onnx import ModelProto, helper
 
+from opmatrix.data import dataset
 from opmatrix.project.paths import Paths
-from opmatrix.testdata import onnx_dataset
 from tests.support.evolved import SINCE, evolve
 from tests.support.projects import Project
 
@@ -88,7 +88,7 @@ def run(library: Paths, of: Paths, version: int) -> float:
     options.register_custom_ops_library(str(library.ort_library("group_norm")))
     path = str(of.published_model("group_norm", version))
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    data = onnx_dataset.read(of.published_data("group_norm", version))
+    data = dataset.read(of.published_data("group_norm", version))
     (found,) = session.run(None, dict(data.inputs))
     (expected,) = data.outputs.values()
     return float(abs(found - expected).max())

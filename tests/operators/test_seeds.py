@@ -18,8 +18,8 @@ import numpy as np
 import onnx
 import pytest
 
+from opmatrix.basics.errors import CompatError, DistError
 from opmatrix.declaration.load import load_operator
-from opmatrix.errors import CompatError, DistError
 from tests.support.building import registered
 from tests.support.forked import forked, register
 from tests.support.projects import ROOT, Project, edited

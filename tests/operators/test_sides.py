@@ -9,12 +9,12 @@ import sys
 
 import pytest
 
+from opmatrix.basics.errors import VerifyError
+from opmatrix.basics.version import minor
 from opmatrix.declaration.load import load_operator
-from opmatrix.errors import VerifyError
-from opmatrix.matrix.cells import Cell
+from opmatrix.project.cells import Cell
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import installed
-from opmatrix.version import minor
 from tests.support.building import build, copy_project
 from tests.support.forked import forked
 from tests.support.projects import ROOT
@@ -52,21 +52,22 @@ FAULTS = {
 @pytest.fixture(scope="module")
 def layout(tmp_path_factory: pytest.TempPathFactory) -> Paths:
     """Return a project with two models, all of them exported."""
-    from opmatrix.stages import data, export
+    from opmatrix.data import write_data
+    from opmatrix.export import write_models
 
     layout = copy_project(tmp_path_factory.mktemp("sides"))
     cases = layout.cases("group_norm")
     cases.write_text(cases.read_text() + '\nMODELS = (SEED, dynamic("float32", THREADS))\n')
     operator = build(layout)
-    data.run(layout, operator)
-    written = forked(lambda: export.run(layout, operator, lowering="custom", cell=CELL), layout.root / "output")
+    write_data.run(layout, operator)
+    written = forked(lambda: write_models.run(layout, operator, lowering="custom", cell=CELL), layout.root / "output")
     assert written == ""
     return layout
 
 
 @pytest.mark.parametrize("side", FAULTS)
 def test_only_the_wrong_framework_reports_it(side: str, layout: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
-    from opmatrix.stages import compile
+    from opmatrix.toolchain import compile
 
     file, old, new, in_torch, in_ort = FAULTS[side]
     path = layout.root / file
@@ -90,7 +91,7 @@ def register(layout: Paths) -> str:
 
 
 def verify(layout: Paths) -> str:
-    from opmatrix.stages import verify
+    from opmatrix.ort_checks import verify
 
     try:
         verify.run(layout, load_operator(layout, "group_norm"), lowering="custom", cell=CELL)

@@ -18,11 +18,13 @@ import onnx
 import pytest
 from onnx import helper
 
+from opmatrix.codegen import write_code
 from opmatrix.declaration.load import load_operator
-from opmatrix.matrix.cells import Cell
+from opmatrix.ort_checks import verify
+from opmatrix.project.cells import Cell
 from opmatrix.project.paths import Paths
-from opmatrix.stages import codegen, compile, verify
-from opmatrix.testdata.invalid_calls import Call, valid_call
+from opmatrix.search.invalid_calls import Call, valid_call
+from opmatrix.toolchain import compile
 from tests.support.forked import forked
 from tests.support.projects import Project, edited
 
@@ -142,9 +144,9 @@ def test_both_bindings_and_the_fake_kernel_refuse_alike(project: Project) -> Non
 
         from opmatrix.export.generated_modules import load_generated
         from opmatrix.torch_checks.invalid_calls import call as called
-        from opmatrix.torch_library import load_library
+        from opmatrix.torch_ops import load
 
-        loaded = load_library.load(layout, operator)
+        loaded = load.load(layout, operator)
         fake = load_generated(layout, "strided").fake.fake
         for kind, (call, message) in calls.items():
             with pytest.raises(RuntimeError) as caught:
@@ -181,9 +183,9 @@ def test_a_kernel_that_makes_another_size_than_declared(kind: str, project: Proj
 
     def in_torch() -> None:
         from opmatrix.torch_checks.invalid_calls import call as called
-        from opmatrix.torch_library import load_library
+        from opmatrix.torch_ops import load
 
-        loaded = load_library.load(layout, operator)
+        loaded = load.load(layout, operator)
         with pytest.raises(RuntimeError, match=message):
             called(operator, loaded.overload, call)
 
@@ -225,13 +227,13 @@ def test_an_inference_that_differs_from_the_declared_rule(kind: str, project: Pr
 
     def inference() -> None:
         from opmatrix.export.generated_modules import load_generated
-        from opmatrix.torch_library import load_library
+        from opmatrix.torch_ops import load
 
-        loaded, generated = load_library.load(layout, operator), load_generated(layout, "strided")
+        loaded, generated = load.load(layout, operator), load_generated(layout, "strided")
         generated.fake.register_fake()
-        inference_check.results(operator, loaded.overload, generated)
+        opcheck_samples.results(operator, loaded.overload, generated)
 
-    from opmatrix.torch_checks import inference_check  # once for all children
+    from opmatrix.torch_checks import opcheck_samples  # once for all children
 
     with edited(layout.generated("strided") / file, old, new):
         assert message in forked(inference, project.root / "output")
@@ -265,7 +267,7 @@ def test_a_shape_that_onnx_runtime_infers_otherwise_than_declared(
 
     compiled(layout)  # tests before have compiled planted faults
     assert forked(verified, project.root / "output") == ""
-    codegen.run(layout, operator)
+    write_code.run(layout, operator)
     with ExitStack() as edits:
         for old, new, _ in SHAPES_IN_ORT:
             header = "made[" in old
@@ -319,7 +321,7 @@ def test_outputs_of_unknown_sizes_share_no_memory(project: Project) -> None:
 
 def compiled(layout: Paths) -> None:
     operator = load_operator(layout, "strided")
-    codegen.run(layout, operator)
+    write_code.run(layout, operator)
     compile.run(layout, operator)
 
 

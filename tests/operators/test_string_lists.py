@@ -16,8 +16,8 @@ import pytest
 from onnx import helper
 
 from opmatrix.declaration.load import load_operator
-from opmatrix.matrix.cells import Cell
-from opmatrix.stages import compile
+from opmatrix.project.cells import Cell
+from opmatrix.toolchain import compile
 from tests.support.forked import forked
 from tests.support.projects import Project, edited
 
@@ -153,10 +153,10 @@ def test_the_classic_binding_computes_the_same(project: Project, monkeypatch: py
 
     def kernel() -> None:
         from opmatrix.project.settings import installed
-        from opmatrix.stages import register as stage
-        from opmatrix.torch_library import load_library
+        from opmatrix.torch_checks import register as stage
+        from opmatrix.torch_ops import load
 
-        load_library.is_classic = lambda spec, torch: True
+        load.is_classic = lambda spec, torch: True
         assert installed().torch
         assert stage._kernel(project.layout, load_operator(project.layout, "tag_count"))
 
@@ -175,9 +175,9 @@ def test_the_legacy_exporter_still_traces_no_list_of_strings(project: Project) -
 
         import torch
 
-        from opmatrix.torch_library import load_library
+        from opmatrix.torch_ops import load
 
-        op = load_library.load(layout, operator).overload
+        op = load.load(layout, operator).overload
 
         class Tagged(torch.nn.Module):
             def forward(self, x: torch.Tensor) -> torch.Tensor:

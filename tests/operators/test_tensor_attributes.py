@@ -14,7 +14,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 from opmatrix.declaration.load import load_operator
-from opmatrix.stages import compile
+from opmatrix.toolchain import compile
 from tests.support.forked import forked
 from tests.support.projects import Project, edited
 

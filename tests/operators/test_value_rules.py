@@ -146,10 +146,10 @@ def test_values_that_break_a_rule_have_a_message(project: Project, side: str) ->
 
 def test_drawn_inputs_obey(project: Project) -> None:
     """None of them is refused, and at least 30 shapes are drawn that no case has."""
-    from opmatrix.testdata import drawn_cases
+    from opmatrix.search import drawn
 
     for name in ("gather_rows", "bag_sums", "permute_rows", "csr_times"):
-        found = drawn_cases.read(project.layout.drawn_inputs(name), name)
+        found = drawn.read(project.layout.drawn_inputs(name), name)
         assert sum(one.expected is None for one in found) == 0
         assert len({tuple(array.shape for array in one.arrays) for one in found}) > 40
 

@@ -15,8 +15,8 @@ import onnx
 import pytest
 from onnx import ModelProto
 
+from opmatrix.data import write_data
 from opmatrix.declaration.load import load_operator
-from opmatrix.stages import data
 from tests.support.projects import Project, edited
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.mark.slow]
@@ -256,7 +256,7 @@ MODELS = (*MODELS, Model(name="of_others", types={{"T": "float32"}}, attributes=
 )))
 """)
     try:
-        data.run(project.layout, load_operator(project.layout, "split_rows"))
+        write_data.run(project.layout, load_operator(project.layout, "split_rows"))
         done = project.doit("opsets=18", "split_rows")
         assert done.returncode == 0, done.stdout + done.stderr
     finally:

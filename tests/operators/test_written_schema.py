@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from opmatrix.declaration.load import load_operator
-from opmatrix.stages import compile
-from opmatrix.testdata.invalid_calls import Call, valid_call
+from opmatrix.search.invalid_calls import Call, valid_call
+from opmatrix.toolchain import compile
 from tests.support.forked import forked, register
 from tests.support.projects import Project, edited
 
@@ -43,10 +43,10 @@ def test_callers_of_the_original_are_served(project: Project) -> None:
     def calls() -> None:
         import torch
 
-        from opmatrix.torch_library import load_library
+        from opmatrix.torch_ops import load
 
         for operator in (written, rows):
-            load_library.load(layout, operator)
+            load.load(layout, operator)
         pool = torch.ops.schemas.pool
         x, weight = torch.randn(4, 6), torch.randn(6)
         by_position = pool(0.5, x, [2, 2], "zero", [1, 1], None, weight=weight)
@@ -77,10 +77,10 @@ def test_a_list_of_another_length_is_refused_everywhere(project: Project) -> Non
 
         from opmatrix.export.generated_modules import load_generated
         from opmatrix.torch_checks.invalid_calls import call
-        from opmatrix.torch_library import load_library
-        from opmatrix.torch_library.call import torch_call
+        from opmatrix.torch_ops import load
+        from opmatrix.torch_ops.call import torch_call
 
-        loaded = load_library.load(layout, operator)
+        loaded = load.load(layout, operator)
         with pytest.raises(RuntimeError, match=message):
             call(operator, loaded.overload, wrong)
         tensors = [torch.from_numpy(a) if isinstance(a, np.ndarray) else None for a in wrong.inputs]
@@ -116,9 +116,9 @@ def test_an_argument_with_one_legal_value_takes_no_other(project: Project) -> No
         import torch
 
         from opmatrix.export.generated_modules import load_generated
-        from opmatrix.torch_library import load_library
+        from opmatrix.torch_ops import load
 
-        load_library.load(layout, operator)
+        load.load(layout, operator)
         fake = load_generated(layout, "rows").fake.fake
         rows, x = torch.ops.schemas.pool.rows, torch.ones(2, 3, dtype=torch.float64)
         for name, (value, legal) in CONSTANTS.items():
@@ -150,11 +150,11 @@ def test_no_exporter_drops_another_value(exporter: str, given: str, message: str
     def export() -> None:
         import torch
 
-        from opmatrix.errors import ExportError
+        from opmatrix.basics.errors import ExportError
         from opmatrix.export.exporter_warnings import collected
         from opmatrix.export.generated_modules import load_generated
-        from opmatrix.lowering import dynamo_translation, legacy_symbolic
-        from opmatrix.torch_library import aten_overloads
+        from opmatrix.lowering import dynamo, legacy
+        from opmatrix.torch_ops import call as aten_overloads
 
         operator = load_operator(project.layout, "rows")
         generated = load_generated(project.layout, "rows")
@@ -171,13 +171,13 @@ def test_no_exporter_drops_another_value(exporter: str, given: str, message: str
         inputs = (torch.ones(2, 3, dtype=torch.float64),)
         try:
             if exporter == "legacy":
-                with collected(), legacy_symbolic.registered(lowered, 18, versions, ["schemas::pool"]):
+                with collected(), legacy.registered(lowered, 18, versions, ["schemas::pool"]):
                     torch.onnx.export(
                         Model().eval(), inputs, "other.onnx", dynamo=False, opset_version=18, custom_opsets=versions
                     )
             else:
                 overloads = aten_overloads.overloads(operator.spec)
-                table = dynamo_translation.table(lowered, 18, versions, overloads)
+                table = dynamo.table(lowered, 18, versions, overloads)
                 with collected():
                     torch.onnx.export(
                         Model().eval(), inputs, dynamo=True, opset_version=18, custom_translation_table=table
@@ -201,8 +201,8 @@ def test_a_size_that_the_model_computes_is_no_attribute(project: Project) -> Non
 
         from opmatrix.export.exporter_warnings import collected
         from opmatrix.export.generated_modules import load_generated
-        from opmatrix.lowering import dynamo_translation
-        from opmatrix.torch_library import aten_overloads
+        from opmatrix.lowering import dynamo
+        from opmatrix.torch_ops import call as aten_overloads
 
         operator, generated = load_operator(project.layout, "written"), load_generated(project.layout, "written")
         defined = generated.fake.define()
@@ -212,7 +212,7 @@ def test_a_size_that_the_model_computes_is_no_attribute(project: Project) -> Non
                 sums, _ = torch.ops.schemas.pool(0.5, x, [x.shape[0] - 3, 2], "zero", weight=weight)
                 return sums
 
-        table = dynamo_translation.table(
+        table = dynamo.table(
             generated.lowered("custom"), 18, {"test.schemas": 1}, aten_overloads.overloads(operator.spec)
         )
         with collected():
@@ -253,10 +253,10 @@ def test_the_classic_binding_computes_the_same(project: Project, monkeypatch: py
 
         def kernel(name: str = name) -> None:
             from opmatrix.project.settings import installed
-            from opmatrix.stages import register as stage
-            from opmatrix.torch_library import load_library
+            from opmatrix.torch_checks import register as stage
+            from opmatrix.torch_ops import load
 
-            load_library.is_classic = lambda spec, torch: True
+            load.is_classic = lambda spec, torch: True
             assert installed().torch
             assert stage._kernel(project.layout, load_operator(project.layout, name))
 

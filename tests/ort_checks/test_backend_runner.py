@@ -16,13 +16,13 @@ import pytest
 from onnx import numpy_helper
 from onnx.reference import ReferenceEvaluator
 
+from opmatrix.data import dataset
 from opmatrix.declaration.load import Operator, load_operators
-from opmatrix.declaration.torch_signature import has_function_body
-from opmatrix.matrix.cells import Cell
 from opmatrix.ort_checks import cast_edges
+from opmatrix.project.cells import Cell
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import chosen_cells
-from opmatrix.testdata import onnx_dataset
+from opmatrix.signature.signature import has_function_body
 from tests.support.backend_runner import Folder, folders, run
 
 LAYOUT = Paths(Path(__file__).parents[2])
@@ -104,7 +104,7 @@ def test_a_function_body_runs_without_the_library_and_the_reference(operator: Op
             cast = onnxruntime.InferenceSession(edged, providers=["CPUExecutionProvider"])
             plain = cast_edges.CastSession(plain, cast=cast)
         for index, case in enumerate(model.cases):
-            found = onnx_dataset.read(LAYOUT.data(operator.name, model.name, index))
+            found = dataset.read(LAYOUT.data(operator.name, model.name, index))
             for session in (plain, ReferenceEvaluator(proto)):
                 with np.errstate(all="ignore"):  # NaN and infinities follow IEEE 754
                     (y,) = session.run(None, dict(found.inputs))

@@ -11,12 +11,12 @@ import onnx
 import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
-from opmatrix.ort_checks import crowd
+from opmatrix.data.arrays import Array
+from opmatrix.data.dataset import DataSet
+from opmatrix.ort_checks import run_case
 from opmatrix.ort_checks.cast_edges import CastSession, with_float_edges
 from opmatrix.ort_checks.run_case import ModelRunner
 from opmatrix.ort_checks.sessions import OrtSessions, RefusedError, call
-from opmatrix.testdata.arrays import Array
-from opmatrix.testdata.onnx_dataset import DataSet
 
 pytestmark = pytest.mark.ort
 
@@ -78,7 +78,7 @@ def test_a_run_with_casts_takes_the_memory_of_its_inputs() -> None:
     session = OrtSessions(None).sessions(identity(18).SerializeToString(), settings=["optimised"])["optimised"]
     assert isinstance(session, CastSession)
     feed = session.cast({"x": np.ones(1000, BFLOAT16), "n": np.zeros(1000, np.int64)})
-    assert crowd._bytes(session, feed, ()) == 1000 * (4 + 8)
+    assert run_case._bytes(session, feed, ()) == 1000 * (4 + 8)
 
 
 def test_weights_in_another_file_are_found(tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pytest
 
-from opmatrix.ort_checks import crowd
-from opmatrix.ort_checks.crowd import run_concurrently
-from opmatrix.testdata.arrays import Array
-from opmatrix.testdata.compare import Comparison
+from opmatrix.data.arrays import Array
+from opmatrix.data.compare import Comparison
+from opmatrix.ort_checks import run_case
+from opmatrix.ort_checks.run_case import run_concurrently
 
 pytestmark = pytest.mark.ort
 
@@ -33,10 +33,10 @@ class SharedBuffer(Twice):
     thread has written its own."""
 
     def __init__(self) -> None:
-        self.buffer, self.calls, self.written = 0.0, itertools.count(), threading.Barrier(crowd.THREADS)
+        self.buffer, self.calls, self.written = 0.0, itertools.count(), threading.Barrier(run_case.THREADS)
 
     def after(self, y: Array) -> Array:
-        first = threading.current_thread() is not threading.main_thread() and next(self.calls) < crowd.THREADS
+        first = threading.current_thread() is not threading.main_thread() and next(self.calls) < run_case.THREADS
         self.buffer = y.flat[-1]
         if first:
             self.written.wait()
@@ -120,4 +120,4 @@ def test_a_large_case_takes_the_memory_of_four_copies_at_most() -> None:
 
 @pytest.mark.parametrize(("size", "threads"), [(0, 4), (1 << 26, 4), (1 << 27, 2), (1 << 40, 2)])
 def test_large_outputs_run_in_fewer_threads(size: int, threads: int) -> None:
-    assert crowd._threads(size) == threads
+    assert run_case._threads(size) == threads

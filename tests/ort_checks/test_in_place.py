@@ -12,17 +12,22 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from opmatrix import verdict
+from opmatrix.basics.errors import VerifyError
+from opmatrix.basics.version import minor
+from opmatrix.codegen import write_code
+from opmatrix.data import write_data
+from opmatrix.data.arrays import Array
 from opmatrix.declaration.load import Operator
-from opmatrix.errors import VerifyError
-from opmatrix.matrix.cells import Cell
+from opmatrix.export import write_node_models
+from opmatrix.ort_checks import verify
 from opmatrix.ort_checks.sessions import OrtSessions
+from opmatrix.project.cells import Cell
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import installed
+from opmatrix.records import verdict
+from opmatrix.search import draw_inputs
 from opmatrix.spec import Case, Dims, Input, Model, OnnxOp, OpSpec, Output, Random, SameAs, Tolerance, Values
-from opmatrix.stages import codegen, compile, data, draw_inputs, export_node, verify
-from opmatrix.testdata.arrays import Array
-from opmatrix.version import minor
+from opmatrix.toolchain import compile
 from tests.support.building import with_native
 
 pytestmark = [pytest.mark.compile, pytest.mark.ort]
@@ -92,10 +97,10 @@ def tried(layout: Paths) -> Callable[..., str]:
         spec = replace(LAG, kernel=kernel, outputs=(before, replace(y, may_inplace=may_inplace)))
         operator = Operator(spec=spec, models=models(dtype))
         draw_inputs.run(layout, operator)
-        codegen.run(layout, operator)
+        write_code.run(layout, operator)
         compile.run(layout, operator)
-        data.run(layout, operator)
-        export_node.run(layout, operator, lowering="custom", cell=CELL)
+        write_data.run(layout, operator)
+        write_node_models.run(layout, operator, lowering="custom", cell=CELL)
         try:
             verify.run(layout, operator, lowering="custom", cell=CELL)
         except VerifyError as error:
@@ -156,7 +161,7 @@ inline void seen(TensorView<const float> x, TensorView<const std::int64_t> z, Te
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory) -> Path:
     layout = with_native(tmp_path_factory.mktemp("seen"), "seen", "def seen(x, z): ...\n")
-    codegen.run(layout, Operator(spec=SEEN, models=()))
+    write_code.run(layout, Operator(spec=SEEN, models=()))
     compile.run(layout, Operator(spec=SEEN, models=()))
     return layout.ort_library("seen")
 

@@ -7,10 +7,10 @@ import math
 import numpy as np
 import pytest
 
+from opmatrix.data.arrays import Array
+from opmatrix.data.truth import Judge
 from opmatrix.ort_checks.judge_case import CaseJudgement, CaseRuns, Outputs, judge_case
 from opmatrix.spec import DType, Tolerance
-from opmatrix.testdata.arrays import Array
-from opmatrix.testdata.truth import Judge
 
 RIGHT = np.array([[1.0, math.nan, math.inf], [4.0, 5.0, 6.0]], np.float32)
 TOLERANCES: dict[DType, Tolerance] = {"float32": Tolerance(rtol=1e-3, atol=1e-5)}

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from opmatrix.ort_checks.reference_evaluator import ReferenceRun
+from opmatrix.data.reference import Reference
+from opmatrix.ort_checks.evaluator import ReferenceRun
 from opmatrix.spec import Attribute, OnnxOp
-from opmatrix.testdata.numpy_reference import Reference
 from tests.support.double import SPEC
 from tests.support.projects import with_reference
 

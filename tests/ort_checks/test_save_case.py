@@ -10,15 +10,16 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from opmatrix import verdict
-from opmatrix.errors import UsageError, VerifyError
+from opmatrix.basics.errors import UsageError, VerifyError
+from opmatrix.data import dataset, write_data
+from opmatrix.data.dataset import DataSet
+from opmatrix.data.reference import Reference
+from opmatrix.ort_checks import save_case
 from opmatrix.project.paths import Paths
+from opmatrix.records import verdict
+from opmatrix.records.verdict import CaseResult, Verdict
+from opmatrix.search import drawn
 from opmatrix.spec import Case, Model, Values
-from opmatrix.stages import data, save_case
-from opmatrix.testdata import drawn_cases, failing_input, onnx_dataset
-from opmatrix.testdata.numpy_reference import Reference
-from opmatrix.testdata.onnx_dataset import DataSet
-from opmatrix.verdict import CaseResult, Verdict
 from tests.support import double
 from tests.support.double import CELL, exported, write_model
 from tests.support.taken_away import replayed
@@ -58,8 +59,8 @@ def test_a_case_that_fails_fails_elsewhere(layout: Paths, tmp_path: Path) -> Non
 
 def test_another_shape_is_found(layout: Paths, tmp_path: Path) -> None:
     folder = layout.data("double", "dynamic", 0)
-    found = onnx_dataset.read(folder)
-    onnx_dataset.write(folder, DataSet(inputs=found.inputs, outputs={"Y": np.zeros((3, 2), np.float32)}))
+    found = dataset.read(folder)
+    dataset.write(folder, DataSet(inputs=found.inputs, outputs={"Y": np.zeros((3, 2), np.float32)}))
     done = save(layout, "plain", tmp_path / "saved")
     assert done.returncode == 1 and "Y: float32[2, 3], expected float32[3, 2]" in done.stdout
 
@@ -75,10 +76,10 @@ def test_dtypes_that_numpy_lacks_are_cast(layout: Paths, tmp_path: Path) -> None
     path.parent.mkdir(parents=True)
     opset = helper.make_opsetid("", 18)
     path.write_bytes(helper.make_model(graph, opset_imports=[opset], ir_version=8).SerializeToString())
-    data.run(layout, made)
+    write_data.run(layout, made)
     folder = layout.data("double", "bfloat16", 0)
-    found = onnx_dataset.read(folder)
-    onnx_dataset.write(folder, DataSet(inputs=found.inputs, outputs={"Y": found.inputs["X"]}))
+    found = dataset.read(folder)
+    dataset.write(folder, DataSet(inputs=found.inputs, outputs={"Y": found.inputs["X"]}))
     save_case.run(layout, made, lowering="decomposed", cells=[CELL], case="small", into=tmp_path / "saved")
     done = replayed(tmp_path / "saved")
     assert done.returncode == 0 and "Y: 0 of 4" in done.stdout, done.stdout + done.stderr
@@ -131,8 +132,8 @@ def test_a_drawn_input_and_a_lowering_that_are_not_there(layout: Paths) -> None:
     with pytest.raises(UsageError, match="Run the search, or give the name of one: its message has it"):
         save_case.run(layout, both, lowering=None, cells=[CELL], case="drawn_inputs")
     model = replace(double.DYNAMIC, name="found_1", cases=(Case(name="found_1", inputs={"x": Values(values=(1.0,))}),))
-    one = drawn_cases.evaluate(double.SPEC, model, Reference(layout, double.SPEC))
-    failing_input.keep(layout, both, one, "y: it differs", where="torch", which="The smallest")
+    one = drawn.evaluate(double.SPEC, model, Reference(layout, double.SPEC))
+    drawn.keep(layout, both, one, "y: it differs", where="torch", which="The smallest")
     contrib = replace(both, spec=replace(both.spec, runtime="contrib"))
     with pytest.raises(
         UsageError, match="Replay it in torch: python -m opmatrix register double --part search --case fo"

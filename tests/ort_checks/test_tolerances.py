@@ -9,17 +9,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from opmatrix.basics.errors import UsageError
 from opmatrix.commands.main import Program
 from opmatrix.commands.tolerances import Tolerances
-from opmatrix.cpu_levels import NO_LEVELS
+from opmatrix.data import write_data
+from opmatrix.data.arrays import Array
 from opmatrix.declaration.load import Operator
-from opmatrix.errors import UsageError
-from opmatrix.matrix.cells import Cell
-from opmatrix.ort_checks import sessions
+from opmatrix.ort_checks import sessions, tolerances
+from opmatrix.project.cells import Cell
+from opmatrix.project.cpu_levels import NO_LEVELS
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Tolerance
-from opmatrix.stages import data, tolerances
-from opmatrix.testdata.arrays import Array
 from tests.support import double
 
 pytestmark = pytest.mark.ort
@@ -40,7 +40,7 @@ def layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Paths:
 
 
 def build(layout: Paths, factor: float) -> None:
-    data.run(layout, operator(Tolerance(rtol=1e-3, atol=0.0)))
+    write_data.run(layout, operator(Tolerance(rtol=1e-3, atol=0.0)))
     path = layout.model("double", "decomposed", CELL, "dynamic")
     path.parent.mkdir(parents=True)
     path.write_bytes(double.model("decomposed", factor=factor).SerializeToString())
@@ -92,7 +92,7 @@ def test_the_largest_error_of_all_levels_counts(layout: Paths, monkeypatch: pyte
     used = Operator(spec=replace(double.SPEC, name="used", cpu_levels=True), models=())
     monkeypatch.setattr(tolerances, "load_operator", lambda layout, name: {"used": used}[name])
     monkeypatch.setattr(sessions, "OrtSessions", Sessions)
-    data.run(layout, double.OPERATOR)
+    write_data.run(layout, double.OPERATOR)
     path = layout.model("double", "custom", CELL, "dynamic")
     path.parent.mkdir(parents=True)
     path.write_bytes(b"")
@@ -105,7 +105,7 @@ def test_what_is_not_built_is_one_sentence_with_the_command(layout: Paths) -> No
     for missing in ("data.json is missing or damaged", "no model of the lowering 'decomposed' is exported"):
         with pytest.raises(UsageError, match=f"{missing}(.|\n)*Run: doit double$"):
             tolerances.run(layout, operator(Tolerance(rtol=1e-3, atol=0.0)))
-        data.run(layout, operator(Tolerance(rtol=1e-3, atol=0.0)))
+        write_data.run(layout, operator(Tolerance(rtol=1e-3, atol=0.0)))
 
 
 def test_the_command_takes_one_operator(capsys: pytest.CaptureFixture[str]) -> None:

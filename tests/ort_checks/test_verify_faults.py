@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from opmatrix import verdict
-from opmatrix.errors import UsageError, VerifyError
+from opmatrix.basics.errors import UsageError, VerifyError
+from opmatrix.data import dataset, write_data
+from opmatrix.data.dataset import DataSet
+from opmatrix.ort_checks import verify
 from opmatrix.project.paths import Paths
+from opmatrix.records import verdict
+from opmatrix.records.verdict import Verdict
 from opmatrix.spec import Case, Random, Tolerance
-from opmatrix.stages import data, verify
-from opmatrix.testdata import onnx_dataset
-from opmatrix.testdata.onnx_dataset import DataSet
-from opmatrix.verdict import Verdict
 from tests.support import double
 from tests.support.double import CELL, DYNAMIC, exported, model, write_model
 
@@ -49,8 +49,8 @@ def refused(layout: Paths) -> tuple[Verdict, str]:
 
 def change_expected(layout: Paths, index: int, output: object) -> None:
     folder = layout.data("double", "dynamic", index)
-    found = onnx_dataset.read(folder)
-    onnx_dataset.write(folder, DataSet(inputs=found.inputs, outputs={"Y": output}))  # type: ignore[dict-item]
+    found = dataset.read(folder)
+    dataset.write(folder, DataSet(inputs=found.inputs, outputs={"Y": output}))  # type: ignore[dict-item]
 
 
 def test_a_project_without_faults_is_verified(layout: Paths) -> None:
@@ -63,7 +63,7 @@ def test_a_project_without_faults_is_verified(layout: Paths) -> None:
 
 def test_the_errors_of_failing_cases_are_beside_the_verdict_until_they_pass(layout: Paths) -> None:
     path = layout.mismatches(layout.verdict("double", "decomposed", CELL))
-    right = [onnx_dataset.read(layout.data("double", "dynamic", n)).outputs["Y"] for n in range(4)]
+    right = [dataset.read(layout.data("double", "dynamic", n)).outputs["Y"] for n in range(4)]
     run(layout)
     assert not path.exists(), "a case that passes costs nothing"
     for index in (0, 1, 3):
@@ -124,7 +124,7 @@ def test_the_model_becomes_a_complete_backend_test(layout: Paths) -> None:
 
 
 def test_a_wrong_expected_value(layout: Paths) -> None:
-    wrong = onnx_dataset.read(layout.data("double", "dynamic", 0)).outputs["Y"].copy()
+    wrong = dataset.read(layout.data("double", "dynamic", 0)).outputs["Y"].copy()
     wrong[1, 2] = 7
     change_expected(layout, 0, wrong)
     found, message = refused(layout)
@@ -140,7 +140,7 @@ def test_a_wrong_expected_value(layout: Paths) -> None:
 
 
 def test_a_tolerance_of_0_has_an_infinite_used_share(layout: Paths, capsys: pytest.CaptureFixture[str]) -> None:
-    wrong = onnx_dataset.read(layout.data("double", "dynamic", 0)).outputs["Y"].copy()
+    wrong = dataset.read(layout.data("double", "dynamic", 0)).outputs["Y"].copy()
     wrong[1, 2] = 7
     change_expected(layout, 0, wrong)
     exact = {"decomposed": {"float32": Tolerance(rtol=0.0, atol=0.0)}}
@@ -157,7 +157,7 @@ def test_only_the_first_mismatches_are_shown_completely(layout: Paths, monkeypat
     write_model(layout, "decomposed", model("decomposed", factor=3.0))
     cases = [Case(name=f"c{n}", inputs={"x": Random(shape=(2, n))}) for n in range(1, 15)]
     operator = replace(OPERATOR, models=(replace(DYNAMIC, cases=tuple(cases)),))
-    data.run(layout, operator)
+    write_data.run(layout, operator)
     with pytest.raises(VerifyError) as caught:
         verify.run(layout, operator, lowering="decomposed", cell=CELL)
     first, *_, last = lines = [line for line in str(caught.value).splitlines() if not line.startswith("  ")]
@@ -169,14 +169,14 @@ def test_only_the_first_mismatches_are_shown_completely(layout: Paths, monkeypat
 
 
 def test_a_wrong_expected_dtype_is_not_tolerated(layout: Paths) -> None:
-    change_expected(layout, 0, onnx_dataset.read(layout.data("double", "dynamic", 0)).outputs["Y"].astype("float64"))
+    change_expected(layout, 0, dataset.read(layout.data("double", "dynamic", 0)).outputs["Y"].astype("float64"))
     found, message = refused(layout)
     assert "dtype is float32, expected float64" in message
     assert (found.cases[0].error, found.cases[0].tolerance_used) == (math.inf, math.inf)
 
 
 def test_a_wrong_expected_shape(layout: Paths) -> None:
-    change_expected(layout, 0, onnx_dataset.read(layout.data("double", "dynamic", 0)).outputs["Y"].ravel())
+    change_expected(layout, 0, dataset.read(layout.data("double", "dynamic", 0)).outputs["Y"].ravel())
     assert "shape is (2, 3), expected (6,)" in refused(layout)[1]
 
 
@@ -201,7 +201,7 @@ def test_a_wrong_attribute_in_the_model(layout: Paths) -> None:
 
 
 def test_a_changed_reference_is_found(layout: Paths) -> None:
-    change_expected(layout, 3, onnx_dataset.read(layout.data("double", "dynamic", 3)).outputs["Y"] * 2)
+    change_expected(layout, 3, dataset.read(layout.data("double", "dynamic", 3)).outputs["Y"] * 2)
     assert refused(layout)[0].cases[3].outcome == "mismatched"
 
 

@@ -10,16 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix import verdict
+from opmatrix.basics.errors import VerifyError
+from opmatrix.basics.version import minor
+from opmatrix.codegen import write_code
+from opmatrix.data import write_data
 from opmatrix.declaration.load import Operator
-from opmatrix.errors import VerifyError
-from opmatrix.matrix.cells import Cell
+from opmatrix.export import write_node_models
+from opmatrix.ort_checks import save_case, verify
+from opmatrix.project.cells import Cell
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import installed
+from opmatrix.records import verdict
+from opmatrix.records.verdict import Verdict
+from opmatrix.search import draw_inputs
 from opmatrix.spec import Case, Input, Model, OnnxOp, OpSpec, Output, Random, SameAs, Tolerance
-from opmatrix.stages import codegen, compile, data, draw_inputs, export_node, save_case, verify
-from opmatrix.verdict import Verdict
-from opmatrix.version import minor
+from opmatrix.toolchain import compile
 from tests.support.building import with_native
 from tests.support.taken_away import replayed
 
@@ -113,10 +118,10 @@ def tried(layout: Paths) -> Callable[[str], tuple[Verdict, str]]:
     def tried(kernel: str) -> tuple[Verdict, str]:
         gc.collect()  # a session that is still alive would keep the library of the kernel before, of the same path
         operator = Operator(spec=spec(kernel), models=MODELS)
-        codegen.run(layout, operator)
+        write_code.run(layout, operator)
         compile.run(layout, operator)
-        data.run(layout, operator)
-        export_node.run(layout, operator, lowering="custom", cell=CELL)
+        write_data.run(layout, operator)
+        write_node_models.run(layout, operator, lowering="custom", cell=CELL)
         message = ""
         try:
             verify.run(layout, operator, lowering="custom", cell=CELL)

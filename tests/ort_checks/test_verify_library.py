@@ -13,16 +13,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from opmatrix import verdict
-from opmatrix.errors import VerifyError
+from opmatrix.basics.errors import VerifyError
+from opmatrix.data import dataset
+from opmatrix.data.dataset import DataSet
+from opmatrix.ort_checks import save_case, verify
 from opmatrix.project.paths import Paths, cache_folder
+from opmatrix.records import verdict
+from opmatrix.records.verdict import Outcome
+from opmatrix.search import draw_inputs
 from opmatrix.spec import Attribute
-from opmatrix.stages import draw_inputs, save_case, verify
-from opmatrix.testdata import onnx_dataset
-from opmatrix.testdata.onnx_dataset import DataSet
-from opmatrix.toolchain.find_tools import find_toolchain
+from opmatrix.toolchain.find import find_toolchain
 from opmatrix.toolchain.ort_headers import find_headers
-from opmatrix.verdict import Outcome
 from tests.support import double
 from tests.support.double import CELL, exported
 from tests.support.taken_away import replayed
@@ -115,9 +116,9 @@ def test_a_published_model_that_fails_has_data_and_can_be_taken_away(
     build("NONE")
     shutil.copytree(layout.data("double", "dynamic", 0), layout.published_data("double", 1))
     shutil.copyfile(layout.model("double", "custom", CELL, "dynamic"), layout.published_model("double", 1))
-    kept = onnx_dataset.read(layout.published_data("double", 1))
+    kept = dataset.read(layout.published_data("double", 1))
     wrong = kept.outputs["Y"] + np.array([0, 0, 1], np.float32)
-    onnx_dataset.write(layout.published_data("double", 1), DataSet(inputs=kept.inputs, outputs={"Y": wrong}))
+    dataset.write(layout.published_data("double", 1), DataSet(inputs=kept.inputs, outputs={"Y": wrong}))
     published = replace(OPERATOR, published=(1,))
     with pytest.raises(VerifyError, match="a model of version 1 runs no more"):
         verify.run(layout, published, lowering="custom", cell=CELL)

@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from opmatrix import verdict
+from opmatrix.basics.errors import DataError, VerifyError
+from opmatrix.data import dataset, write_data
+from opmatrix.data.dataset import DataSet
+from opmatrix.data.reference import Reference
 from opmatrix.declaration.load import Operator
-from opmatrix.declaration.model_inputs import node_inputs
-from opmatrix.errors import DataError, VerifyError
-from opmatrix.ort_checks.reference_evaluator import ReferenceRun
+from opmatrix.declaration.models import node_inputs
+from opmatrix.ort_checks import verify
+from opmatrix.ort_checks.evaluator import ReferenceRun
 from opmatrix.project.paths import Paths
+from opmatrix.records import verdict
 from opmatrix.spec import Case, Dims, FromKernel, Input, Model, OnnxOp, OpSpec, Output, SameAs, Tensor, Values
-from opmatrix.stages import data, verify
-from opmatrix.testdata import onnx_dataset
-from opmatrix.testdata.numpy_reference import Reference
-from opmatrix.testdata.onnx_dataset import DataSet
 from tests.support.double import CELL
 from tests.support.many import EXACT, MASK, SPEC, decomposed, model, node, project, with_model, write_model
 
@@ -42,17 +42,17 @@ def run(layout: Paths, operator: Operator) -> None:
 @pytest.mark.parametrize("others", [1, 3])
 def test_present_and_absent_inputs_are_verified(layout: Paths, dtype: str, mask: Tensor | None, others: int) -> None:
     operator = with_model(dtype, mask=mask, others=others)
-    data.run(layout, operator)
+    write_data.run(layout, operator)
     names = ["x", *(["mask"] if mask else []), *(f"others_{n}" for n in range(others))]
-    assert list(onnx_dataset.read(layout.data("many", "model", 0)).inputs) == names
+    assert list(dataset.read(layout.data("many", "model", 0)).inputs) == names
     write_model(layout, decomposed(DTYPES[dtype], mask=bool(mask), others=others))
     run(layout, operator)
     assert verdict.read(layout.verdict("many", "decomposed", CELL)).outcome == "verified"
 
 
 def test_the_tensors_of_a_variadic_input_differ(layout: Paths) -> None:
-    data.run(layout, with_model("float32", mask=None, others=2))
-    found = onnx_dataset.read(layout.data("many", "model", 0)).inputs
+    write_data.run(layout, with_model("float32", mask=None, others=2))
+    found = dataset.read(layout.data("many", "model", 0)).inputs
     assert len({found[name].tobytes() for name in ("x", "others_0", "others_1")}) == 3
 
 
@@ -61,9 +61,9 @@ def test_the_tensors_of_a_variadic_input_differ(layout: Paths) -> None:
 )
 def test_the_reference_evaluator_runs_the_custom_node(layout: Paths, mask: Tensor | None, inputs: list[str]) -> None:
     operator = with_model("int64", mask=mask, others=2)
-    data.run(layout, operator)
+    write_data.run(layout, operator)
     assert list(node_inputs(SPEC, operator.models[0])) == inputs
-    found = onnx_dataset.read(layout.data("many", "model", 0))
+    found = dataset.read(layout.data("many", "model", 0))
     types = dict.fromkeys(found.inputs, TensorProto.INT64) | ({"mask": TensorProto.BOOL} if mask else {})
     oracle = ReferenceRun(model([node(inputs)], types, dtype=TensorProto.INT64), [(SPEC, Reference(layout, SPEC))])
     for output, expected in zip(oracle.run(None, found.inputs), found.outputs.values(), strict=True):
@@ -72,7 +72,7 @@ def test_the_reference_evaluator_runs_the_custom_node(layout: Paths, mask: Tenso
 
 def test_the_wrong_output_is_named(layout: Paths) -> None:
     operator = with_model("int64", mask=MASK, others=1)
-    data.run(layout, operator)
+    write_data.run(layout, operator)
     write_model(layout, decomposed(TensorProto.INT64, mask=True, others=1, kept="x"))
     with pytest.raises(VerifyError, match=r"output 'kept': shape is \(1, 4\), expected \(1, 3\)"):
         run(layout, operator)
@@ -80,10 +80,10 @@ def test_the_wrong_output_is_named(layout: Paths) -> None:
 
 def test_an_integer_that_is_off_by_one_is_a_mismatch(layout: Paths) -> None:
     operator = with_model("int64", mask=MASK, others=1)
-    data.run(layout, operator)
+    write_data.run(layout, operator)
     folder = layout.data("many", "model", 0)
-    found = onnx_dataset.read(folder)
-    onnx_dataset.write(folder, DataSet(inputs=found.inputs, outputs={**found.outputs, "y": found.outputs["y"] + 1}))
+    found = dataset.read(folder)
+    dataset.write(folder, DataSet(inputs=found.inputs, outputs={**found.outputs, "y": found.outputs["y"] + 1}))
     write_model(layout, decomposed(TensorProto.INT64, mask=True, others=1))
     with pytest.raises(VerifyError, match=r"output 'y': 4 of 4 elements differ beyond rtol=0 atol=0"):
         run(layout, operator)
@@ -93,7 +93,7 @@ def test_a_size_from_the_kernel_has_the_declared_rank(layout: Paths) -> None:
     outputs = (SPEC.outputs[0], replace(SPEC.outputs[1], shape=FromKernel(rank=1)))
     operator = replace(with_model("int64", mask=None, others=1), spec=replace(SPEC, outputs=outputs))
     with pytest.raises(DataError, match=r"gives 'kept' the shape \(1, 4\), declared: rank 1"):
-        data.run(layout, operator)
+        write_data.run(layout, operator)
 
 
 @pytest.mark.parametrize(
@@ -112,9 +112,9 @@ def test_a_size_from_an_expression(layout: Paths, dims: tuple[str | int, ...], m
     operator = replace(with_model("int64", mask=None, others=1), spec=replace(SPEC, outputs=outputs))
     if message:
         with pytest.raises(DataError, match=message):
-            data.run(layout, operator)
+            write_data.run(layout, operator)
     else:
-        data.run(layout, operator)
+        write_data.run(layout, operator)
 
 
 TEXT = OpSpec(
@@ -136,7 +136,7 @@ def test_strings(tmp_path: Path, expected: str) -> None:
     layout.reference("text").write_text(f"import numpy as np\ndef text(x): return np.array(['a', '{expected}', ''])")
     case = Case(name="only", inputs={"x": Values(values=("a", "größer", ""))})
     operator = Operator(spec=TEXT, models=(Model(name="model", cases=(case,)),))
-    data.run(layout, operator)
+    write_data.run(layout, operator)
     values = [helper.make_tensor_value_info(name, TensorProto.STRING, [3]) for name in "xy"]
     graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "g", values[:1], values[1:])
     proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
@@ -152,7 +152,7 @@ def test_strings(tmp_path: Path, expected: str) -> None:
 
 def test_a_model_declared_unsupported_must_fail(layout: Paths) -> None:
     operator = with_model("int64", mask=None, others=1)
-    data.run(layout, operator)
+    write_data.run(layout, operator)
     unsupported = replace(operator, models=(replace(operator.models[0], unsupported="no kernel for it"),))
     write_model(layout, decomposed(TensorProto.INT64, mask=False, others=1))
     with pytest.raises(VerifyError, match=r"declared unsupported \(no kernel for it\), but it runs. Remove"):
@@ -171,7 +171,7 @@ def test_a_model_declared_unsupported_must_fail(layout: Paths) -> None:
 
 def test_a_missing_model_is_failed_and_not_unsupported(layout: Paths) -> None:
     operator = with_model("int64", mask=None, others=1)
-    data.run(layout, operator)
+    write_data.run(layout, operator)
     with pytest.raises(VerifyError, match="not a readable model"):
         run(layout, replace(operator, models=(replace(operator.models[0], unsupported="no kernel for it"),)))
 
@@ -194,7 +194,7 @@ def test_a_contrib_operator_needs_no_library(tmp_path: Path) -> None:
     )
     case = Case(name="only", inputs={"x": Values(values=((1.0, 2.0), (3.0, 5.0)))})
     operator = Operator(spec=spec, models=(Model(name="model", types={"T": "float64"}, cases=(case,)),))
-    data.run(layout, operator)
+    write_data.run(layout, operator)
     values = [helper.make_tensor_value_info(name, TensorProto.DOUBLE, [2, 2]) for name in "xy"]
     nodes = [helper.make_node("Inverse", ["x"], ["y"], domain="com.microsoft")]
     imports = [helper.make_opsetid("", 18), helper.make_opsetid("com.microsoft", 1)]

@@ -13,11 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from opmatrix.basics.errors import CompileError
 from opmatrix.declaration.load import load_operator
-from opmatrix.errors import CompileError
 from opmatrix.project.paths import Paths
-from opmatrix.stages import compile
-from opmatrix.toolchain import elf_symbols
+from opmatrix.toolchain import compile, symbols
 from tests.codegen import test_invalid_calls_kinds as kinds
 from tests.codegen import test_invalid_calls_torch as plain
 from tests.support.building import build, copy_project
@@ -40,7 +39,7 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Paths:
 
 @pytest.fixture(scope="module")
 def minor() -> str:
-    from opmatrix.torch_library.call import torch_minor
+    from opmatrix.torch_ops.call import torch_minor
 
     return torch_minor()
 
@@ -82,9 +81,9 @@ def test_threads_change_nothing(layout: Paths, minor: str) -> None:
 
 def test_the_library_exports_one_function(layout: Paths, minor: str) -> None:
     """The gate refuses a library that exports more."""
-    elf_symbols.check_cpp_abi_library(layout.torch_library("group_norm", torch=minor))
+    symbols.check_cpp_abi_library(layout.torch_library("group_norm", torch=minor))
     with pytest.raises(CompileError, match="it may show 'opmatrix_error' alone"):
-        elf_symbols.check_cpp_abi_library(layout.ort_library("group_norm"))
+        symbols.check_cpp_abi_library(layout.ort_library("group_norm"))
 
 
 def test_the_linker_names_a_symbol_that_this_torch_lacks(layout: Paths) -> None:

@@ -13,10 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from opmatrix.data import write_data
 from opmatrix.declaration.load import load_operator
 from opmatrix.project.paths import Paths
-from opmatrix.stages import compile, data, draw_inputs
-from opmatrix.toolchain.elf_symbols import LEVEL, read_symbols
+from opmatrix.search import draw_inputs
+from opmatrix.toolchain import compile
+from opmatrix.toolchain.symbols import LEVEL, read_symbols
 from tests.codegen import test_invalid_calls_kinds as kinds
 from tests.codegen import test_invalid_calls_torch as plain
 from tests.other_versions.conftest import Needs
@@ -52,7 +54,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Paths:
     layout = copy_project(tmp_path_factory.mktemp("old"), *NAMES)
     for name in NAMES:
         operator = build(layout, name)
-        data.run(layout, operator)
+        write_data.run(layout, operator)
         draw_inputs.run(layout, operator)
     return layout
 
@@ -173,8 +175,8 @@ def test_a_library_for_another_torch_is_reported(layout: Paths, old: Environment
 
 def test_all_torches_write_the_same_nodes(layout: Paths, old: Environment) -> None:
     """In the cells of the installed exporters, compared with the main environment."""
-    from opmatrix.matrix.cells import Cell
-    from opmatrix.stages import compare_exports
+    from opmatrix.export import compare_exports
+    from opmatrix.project.cells import Cell
 
     named = {"1.13": ["legacy-opset17"], "2.0": ["legacy-opset18"], "2.6": ["legacy-opset18", "dynamo-opset18"]}
     cells = [Cell.parse(f"torch{old.torch}-{name}-ort1.31") for name in named[old.torch]]

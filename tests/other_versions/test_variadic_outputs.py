@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from opmatrix.basics.version import older
+from opmatrix.data import write_data
 from opmatrix.declaration.load import load_operator
 from opmatrix.project.paths import Paths
-from opmatrix.stages import compile, data, draw_inputs
-from opmatrix.version import older
+from opmatrix.search import draw_inputs
+from opmatrix.toolchain import compile
 from tests.other_versions.conftest import Needs
 from tests.other_versions.environments import environment
 from tests.support.building import build, copy_project
@@ -37,7 +39,7 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Paths:
     shutil.copytree(ROOT / "tests/projects/variadic", made.root, dirs_exist_ok=True, ignore=ignored)
     for name in (*NAMES, "deal"):
         operator = build(made, name)
-        data.run(made, operator)
+        write_data.run(made, operator)
         draw_inputs.run(made, operator)
     return made
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.matrix.cells import ORT, Cell, why_unreadable
+from opmatrix.project.cells import ORT, Cell, why_unreadable
 from tests.incremental.real import RealProject
 from tests.other_versions.conftest import Needs
 from tests.other_versions.environments import environment
@@ -51,19 +51,19 @@ def test_one_library_serves_every_onnx_runtime(project: Project, needs: Needs) -
 
 def test_a_cell_declared_unsupported_that_works_is_a_failure(tmp_path: Path) -> None:
     project = RealProject.make(tmp_path)
-    path = project.root / "pipeline/opmatrix/matrix/cells.py"
+    path = project.root / "pipeline/opmatrix/project/cells.py"
     path.write_text(path.read_text().replace("Ort(ir=13, opset=26)", "Ort(ir=13, opset=17)"))
     cell = "torch2.13-legacy-opset18-ort1.31"
     done = project.run(f"verify:group_norm-custom@{cell}")
     assert done.returncode == 1
-    said = "pipeline/opmatrix/matrix/cells.py says that ONNX Runtime 1.31 reads opsets up to 17, not 18, but it does. "
+    said = "pipeline/opmatrix/project/cells.py says that ONNX Runtime 1.31 reads opsets up to 17, not 18, but it does. "
     assert said in done.stdout
 
 
 def test_a_cell_that_works_beyond_the_nearest_older_row_is_verified(tmp_path: Path) -> None:
     """ONNX Runtime 1.31 without a row, and with 1.24 as if it read opset 17 at most."""
     project = RealProject.make(tmp_path)
-    path = project.root / "pipeline/opmatrix/matrix/cells.py"
+    path = project.root / "pipeline/opmatrix/project/cells.py"
     text = (
         path.read_text()
         .replace('    "1.31": Ort(ir=13, opset=26),\n', "")

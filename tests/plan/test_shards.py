@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opmatrix.errors import UsageError
-from opmatrix.matrix.cells import Cell, Choice, all_cells
+from opmatrix.basics.errors import UsageError
 from opmatrix.plan import shards
 from opmatrix.plan.shards import Shard, divide, is_joint, targets
 from opmatrix.plan.steps import steps
+from opmatrix.project.cells import Cell, Choice, all_cells
 from opmatrix.project.paths import Paths
-from opmatrix.step import CheckKey, Step, cell_step_name
+from opmatrix.records.step import CheckKey, Step, cell_step_name
 from tests.plan.test_step_keys import ROOT, default_plan
 
 # Mean seconds of this repository's steps on a quiet machine, torch 2.13, ONNX Runtime 1.31.

@@ -10,20 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.code_hash import digest, modules
 from opmatrix.declaration.checks import checks
 from opmatrix.declaration.load import Operator, clashes, load_operator, load_operators
-from opmatrix.declaration.register_models import samples
-from opmatrix.engine.doit_tasks import DEFAULT
-from opmatrix.matrix.cells import Choice, why_unsupported
-from opmatrix.plan import step_keys
-from opmatrix.plan.step_keys import OperatorPlan
+from opmatrix.declaration.models import samples
+from opmatrix.engine.tasks import DEFAULT
+from opmatrix.plan import keys as step_keys
+from opmatrix.plan.keys import OperatorPlan
 from opmatrix.plan.steps import Plan, steps
+from opmatrix.project.cells import Choice, why_unsupported
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import chosen_cells, installed, with_environment
+from opmatrix.records.code_hash import digest, modules
+from opmatrix.records.step import Config, Fingerprint, Step, cell_step_name
 from opmatrix.spec import Random
-from opmatrix.step import Config, Fingerprint, Step, cell_step_name
-from opmatrix.toolchain.find_tools import find_toolchain
+from opmatrix.toolchain.find import find_toolchain
 
 ROOT = Path(__file__).parents[2]
 

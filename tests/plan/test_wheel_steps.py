@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from opmatrix.basics.version import minor
 from opmatrix.declaration.checks import register_parts
 from opmatrix.declaration.load import load_operators
-from opmatrix.matrix.cells import Choice
 from opmatrix.plan.steps import Plan, steps
+from opmatrix.project.cells import Choice
 from opmatrix.project.paths import Paths
-from opmatrix.step import Step
-from opmatrix.version import minor
+from opmatrix.records.step import Step
 from opmatrix.wheel import settings
 from tests.plan.test_step_keys import default_plan
 

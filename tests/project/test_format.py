@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.errors import SpecError, UsageError
+from opmatrix.basics.errors import SpecError, UsageError
 from opmatrix.project.format import FORMAT, check_format, read_format
 
 ROOT = Path(__file__).parents[2]

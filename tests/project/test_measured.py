@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 
+from opmatrix.basics.errors import ProbeError, UsageError
 from opmatrix.commands import probe
-from opmatrix.errors import ProbeError, UsageError
-from opmatrix.matrix import cells
-from opmatrix.matrix.cells import ORT, TORCH, Ort, Torch
-from opmatrix.project import measured, settings
+from opmatrix.project import cells, measured, settings
+from opmatrix.project.cells import ORT, TORCH, Ort, Torch
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import Versions, chosen_cells, installed
 
@@ -220,8 +219,8 @@ def command(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 def probed(command: Any, ort: dict[str, int], version: str) -> list[probe.Probed]:
-    from opmatrix.engine.doit_tasks import StepTask
-    from opmatrix.step import Step
+    from opmatrix.engine.tasks import StepTask
+    from opmatrix.records.step import Step
 
     files = [command._paths.root / name for name in ("limits.json", "dtypes.json")]
     for path, content in zip(files, (ort, {"float32": {"ort": ""}, "uint16": {"ort": "no such type"}}), strict=True):
@@ -259,9 +258,9 @@ def test_in_a_checkout_a_difference_is_an_error(command: Any, root: Path) -> Non
         probe._require_declared(probed(command, {"ir": 99, "opset": 30}, "1.98"))
     assert str(raised.value).splitlines() == [
         'ort."1.98" has no row; measured: "1.98": Ort(ir=99, opset=30)',
-        "Correct pipeline/opmatrix/matrix/cells.py",
+        "Correct pipeline/opmatrix/project/cells.py",
         "ONNX Runtime, 1.98: uint16 is not supported: no such type; declared: from 1.16 on",
-        "Correct SINCE in pipeline/opmatrix/matrix/dtypes.py",
+        "Correct SINCE in pipeline/opmatrix/project/dtypes.py",
     ]
     with pytest.raises(ProbeError, match=f"^ONNX Runtime {NEWEST} reads IR versions up to 99, declared: "):
         probe._require_declared(probed(command, {"ir": 99, "opset": 30}, NEWEST))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.errors import UsageError
+from opmatrix.basics.errors import UsageError
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import lost_headers, step_seconds
 

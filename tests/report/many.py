@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from opmatrix.matrix.cells import Cell, Exporter
-from opmatrix.report.logs_and_graphs import Background
-from opmatrix.verdict import CaseResult, CheckRecord, Outcome, Verdict
+from opmatrix.project.cells import Cell, Exporter
+from opmatrix.records.verdict import CaseResult, CheckRecord, Outcome, Verdict
+from opmatrix.report.details import Background
 
 TORCH: Sequence[tuple[str, Exporter, Sequence[int]]] = (
     ("1.13", "legacy", (9, 12, 15, 17)),

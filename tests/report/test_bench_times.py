@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from opmatrix.bench import records
-from opmatrix.code_hash import modules
+from opmatrix.addons.bench import records, times
 from opmatrix.project.paths import Paths
-from opmatrix.report import bench_times, html_page
+from opmatrix.records.code_hash import modules
+from opmatrix.report import page
 from opmatrix.report.report_json import document
 from tests.report import timed
 from tests.report.many import BACKGROUND, ENVIRONMENTS, cells, verdict
@@ -33,13 +33,13 @@ def paths(tmp_path: Path) -> Paths:
 
 
 def problem(paths: Paths) -> str:
-    (found,) = bench_times.read_all(paths, [OP])
+    (found,) = times.read_all(paths, [OP])
     assert ("rows" in found) == (not found["problem"])
     return str(found["problem"])
 
 
 def test_times_that_are_up_to_date(paths: Paths) -> None:
-    (found,) = bench_times.read_all(paths, ["another", OP])
+    (found,) = times.read_all(paths, ["another", OP])
     assert (found["op"], found["problem"], found["date"]) == (OP, "", "2026-11-24T15:00:00+00:00")
     first, *_, last = found["rows"]
     assert (first["name"], first["dtype"], first["threads"]) == ("n1000_float32", "float32", 1)
@@ -91,7 +91,7 @@ def test_a_damaged_file_is_named(paths: Paths, name: str) -> None:
     assert re.fullmatch(
         rf"build/bench/{OP}/bench\.json is damaged: .*({why}).*\. Run: doit bench {OP}", said
     ), said  # fmt: skip
-    render(bench_times.read_all(paths, [OP]))
+    render(times.read_all(paths, [OP]))
 
 
 def test_bytes_that_are_no_text(paths: Paths) -> None:
@@ -113,35 +113,35 @@ def test_another_format_is_not_read(paths: Paths) -> None:
 
 
 def test_nothing_without_a_file(paths: Paths, tmp_path: Path) -> None:
-    assert bench_times.read_all(paths, ["another"]) == []
-    assert bench_times.read_all(Paths(tmp_path / "empty"), [OP]) == []
+    assert times.read_all(paths, ["another"]) == []
+    assert times.read_all(Paths(tmp_path / "empty"), [OP]) == []
 
 
 def test_several_type_variables_are_named(paths: Paths) -> None:
     timed.write(paths, with_row(types={"T": "float32", "U": "int64"}))
-    (found,) = bench_times.read_all(paths, [OP])
+    (found,) = times.read_all(paths, [OP])
     assert found["rows"][0]["dtype"] == "T=float32, U=int64"
 
 
 def render(bench: list[dict[str, Any]]) -> str:
     found = [verdict(OP, next(cells()))]
-    return html_page.render(document(found, ENVIRONMENTS), found, [BACKGROUND], bench=bench)
+    return page.render(document(found, ENVIRONMENTS), found, [BACKGROUND], bench=bench)
 
 
 def test_a_page_without_times_has_no_byte_of_them(paths: Paths) -> None:
-    without, with_times = render([]), render(bench_times.read_all(paths, [OP]))
+    without, with_times = render([]), render(times.read_all(paths, [OP]))
     assert not re.search("bench|roofline", without, re.IGNORECASE)
     assert "buildBench();" in with_times and "#bench" in with_times
     data = re.search(r'id="data">(.*?)</script>', with_times, re.DOTALL)
-    assert data and json.loads(data[1])["bench"] == bench_times.read_all(paths, [OP])
+    assert data and json.loads(data[1])["bench"] == times.read_all(paths, [OP])
 
 
 def test_the_schema_is_that_of_doit_bench() -> None:
-    assert bench_times.SCHEMA == records.SCHEMA
+    assert times.SCHEMA == records.SCHEMA
 
 
 def test_the_report_does_not_depend_on_the_code_of_bench() -> None:
     """The report would run again after each edit of it."""
     found = [path.as_posix() for path in modules("report")]
-    assert any(path.endswith("report/bench_times.py") for path in found)
+    assert any(path.endswith("addons/bench/times.py") for path in found)
     assert not [path for path in found if "/opmatrix/bench/" in path]

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from opmatrix import verdict
-from opmatrix.errors import ReportError
+from opmatrix.basics.errors import ReportError
 from opmatrix.project.paths import Paths
-from opmatrix.report.changes import compare, kinds
+from opmatrix.records import verdict
+from opmatrix.records.verdict import Outcome
+from opmatrix.report import write_report
+from opmatrix.report.markdown import compare, kinds
 from opmatrix.report.report_json import Environments, document, is_wrong, parse, same, text
-from opmatrix.stages import report
-from opmatrix.verdict import Outcome
 from tests.report.many import ENVIRONMENTS, RUNTIMES, cells, records
 from tests.report.many import verdict as make
 
@@ -117,7 +117,7 @@ class Runs:
         for cell, outcome in zip(FIVE, outcomes, strict=False):
             verdict.write(self.layout.verdict("op", "custom", cell), make("op", cell, outcome, detail="why"))
         try:
-            report.run(self.layout, [("op", "custom", cell) for cell in FIVE[: len(outcomes)]])
+            write_report.run(self.layout, [("op", "custom", cell) for cell in FIVE[: len(outcomes)]])
         except ReportError:
             assert {"failed", "mismatched"} & {*outcomes}
         found: dict[str, Any] | None = json.loads(self.layout.report_data.read_text())["changes"]

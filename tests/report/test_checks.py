@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix import verdict
-from opmatrix.errors import ReportError
+from opmatrix.basics.errors import ReportError
 from opmatrix.project.paths import Paths
-from opmatrix.report.changes import compare
+from opmatrix.records import verdict
+from opmatrix.records.step import CheckKey
+from opmatrix.records.verdict import CheckRecord
+from opmatrix.report import write_report
+from opmatrix.report.markdown import compare
 from opmatrix.report.read_cache import ReadCache
 from opmatrix.report.records import checked_record, checks_in_order, collect_check
 from opmatrix.report.report_json import document, is_wrong, text
-from opmatrix.stages import report
-from opmatrix.step import CheckKey
-from opmatrix.verdict import CheckRecord
 from tests.report.many import ENVIRONMENTS, checks
 
 KERNEL = CheckKey("op", "kernel", torch="2.13")
@@ -96,7 +96,7 @@ def test_the_declaration_of_an_operator_without_cells_fails_the_report(layout: P
     layout.report.mkdir(parents=True)
     layout.verdict_list.write_text(f"{layout.declaration_record('op')}\n")
     with pytest.raises(ReportError, match="1 of 1 check is neither verified nor unsupported"):
-        report.run(layout, [])
+        write_report.run(layout, [])
     assert is_wrong(layout.report_data)
     [found] = json.loads(layout.report_data.read_text())["checks"]
     assert (found["op"], found["check"], found["outcome"]) == ("op", "declaration", "failed")

@@ -10,14 +10,14 @@ from xml.etree import ElementTree
 
 import pytest
 
-from opmatrix import verdict as verdicts
-from opmatrix.errors import ReportError
-from opmatrix.files import write_text
+from opmatrix.basics.errors import ReportError
+from opmatrix.basics.files import write_text
 from opmatrix.project.paths import Paths
-from opmatrix.report import html_page
+from opmatrix.records import verdict as verdicts
+from opmatrix.records.verdict import CheckRecord, FailedStep
+from opmatrix.report import page as html_page
+from opmatrix.report import write_report
 from opmatrix.report.records import pasteable
-from opmatrix.stages import report
-from opmatrix.verdict import CheckRecord, FailedStep
 from tests.report.many import cells, verdict
 
 CELL = next(cells())
@@ -44,7 +44,7 @@ def test_commands_in_each_file_of_a_report(checkout: bool, tmp_path: Path) -> No
         verdicts.write(layout.check_record(*check.key), check)
     write_text(layout.log(f"verify:{wrong}"), "$ python -m opmatrix verify op\n")
     with pytest.raises(ReportError):
-        report.run(layout, [wrong.key], [KERNEL.key, CASES.key])
+        write_report.run(layout, [wrong.key], [KERNEL.key, CASES.key])
     data, xml, summary, html = (path.read_text() for path in layout.report_files)
     page = html.partition('id="data">')[2].partition("</script>")[0]
     texts = [json.dumps(json.loads(one), ensure_ascii=False) for one in (data, page)]

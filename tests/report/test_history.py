@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from opmatrix.project.paths import Paths
+from opmatrix.records.verdict import Verdict
 from opmatrix.report import history
-from opmatrix.verdict import Verdict
 from tests.report.many import cells, checks, verdict
 
 CELLS = [*cells()][:3]

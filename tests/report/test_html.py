@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.files import write_text
+from opmatrix.basics.files import write_text
 from opmatrix.project.paths import Paths
-from opmatrix.report import html_page, logs_and_graphs
-from opmatrix.report.changes import compare
-from opmatrix.report.html_template import TEMPLATES, in_script
-from opmatrix.report.logs_and_graphs import Background
+from opmatrix.records.verdict import FailedStep, Verdict
+from opmatrix.report import details, page
+from opmatrix.report.details import Background
+from opmatrix.report.markdown import compare
+from opmatrix.report.page import TEMPLATES, in_script
 from opmatrix.report.read_cache import ReadCache
 from opmatrix.report.report_json import document
-from opmatrix.verdict import FailedStep, Verdict
 from tests.report.many import BACKGROUND, ENVIRONMENTS, GRAPH, cells, checks, records, verdict
 
 CELL = next(cells())
@@ -27,7 +27,7 @@ HOSTILE = "</script><script>alert(1)</script><!-- {{ script }} & \u2028 ]]> '\""
 
 
 def render(found: list[Verdict], behind: Background = BACKGROUND) -> str:
-    return html_page.render(document(found, ENVIRONMENTS), found, [behind] * len(found))
+    return page.render(document(found, ENVIRONMENTS), found, [behind] * len(found))
 
 
 def scripts(html: str) -> list[str]:
@@ -82,7 +82,7 @@ def test_no_template_closes_its_own_element() -> None:
 
 
 def test_a_check_has_the_notes_of_its_record() -> None:
-    found = html_page.data(document([], ENVIRONMENTS, checks=checks()), [], [], checks())
+    found = page.data(document([], ENVIRONMENTS, checks=checks()), [], [], checks())
     assert [check["notes"] for check in found["checks"]] == [["no sample covers x"], [], [], [], []]
 
 
@@ -91,7 +91,7 @@ def test_columns_have_each_text_once_and_give_every_record_back() -> None:
     before = document([replace(r, outcome="verified") for r in found[:-1]], ENVIRONMENTS)
     report = document(found, ENVIRONMENTS)
     report["changes"] = compare(report, before)
-    data = html_page.data(report, found, [BACKGROUND] * len(found))
+    data = page.data(report, found, [BACKGROUND] * len(found))
     columns, cases = data["cells"], data["cases"]
 
     def row(name: str, i: int) -> object:
@@ -121,15 +121,17 @@ def test_columns_have_each_text_once_and_give_every_record_back() -> None:
 def test_the_end_of_a_log_is_shown(tmp_path: Path) -> None:
     layout = Paths(tmp_path)
     record = verdict("op", CELL, "failed")
-    assert logs_and_graphs.read(ReadCache(layout), record) == Background()
+    assert details.read_background(ReadCache(layout), record) == Background()
     path = layout.log(f"verify:{record}")
     path.parent.mkdir(parents=True)
     path.write_bytes(b"\xff first\n" + b"\n".join(b"line %d" % n for n in range(3000)))
-    log = logs_and_graphs.read(ReadCache(layout), record).log.splitlines()
+    log = details.read_background(ReadCache(layout), record).log.splitlines()
     assert len(log) == 40 and log[-1] == "line 2999"
     path.write_bytes(b"\xff only")
-    assert logs_and_graphs.read(ReadCache(layout), record).log == "\N{REPLACEMENT CHARACTER} only"
-    assert logs_and_graphs.read(ReadCache(layout), replace(record, outcome="verified")).log == "", "it says nothing new"
+    assert details.read_background(ReadCache(layout), record).log == "\N{REPLACEMENT CHARACTER} only"
+    assert details.read_background(ReadCache(layout), replace(record, outcome="verified")).log == "", (
+        "it says nothing new"
+    )
 
 
 @pytest.mark.parametrize("task", ["compile:op", f"export:op-custom@{CELL.export_name}"])
@@ -141,7 +143,7 @@ def test_the_log_is_that_of_the_failed_step(tmp_path: Path, task: str) -> None:
     for log, text in ((f"verify:{wrong}", "old"), (task, "error: no such thing")):
         write_text(layout.log(log), text)
     write_text(layout.graph_drawings("op", "custom", CELL), json.dumps(BACKGROUND.pictures))
-    found = logs_and_graphs.read(ReadCache(layout), wrong)
+    found = details.read_background(ReadCache(layout), wrong)
     assert found.log == "error: no such thing"
     assert bool(found.pictures) == (group == "compile")
 
@@ -152,7 +154,7 @@ def test_unreadable_graphs_are_left_out(tmp_path: Path, damaged: str) -> None:
     path = layout.graph_drawings("op", "custom", CELL)
     path.parent.mkdir(parents=True)
     path.write_text(damaged)
-    assert logs_and_graphs.read(ReadCache(layout), verdict("op", CELL)).pictures == {}
+    assert details.read_background(ReadCache(layout), verdict("op", CELL)).pictures == {}
 
 
 def test_the_page_of_many_cells_is_small() -> None:

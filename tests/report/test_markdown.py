@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from opmatrix.records.verdict import CaseResult, CheckRecord, Outcome, Verdict
 from opmatrix.report import markdown
-from opmatrix.report.changes import compare
+from opmatrix.report.markdown import compare
 from opmatrix.report.report_json import document
-from opmatrix.verdict import CaseResult, CheckRecord, Outcome, Verdict
 from tests.report.many import ENVIRONMENTS, cells, records, verdict
 
 CELLS = list(cells())

@@ -9,14 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix import verdict as verdicts
-from opmatrix.matrix.cells import Cell
+from opmatrix.project.cells import Cell
 from opmatrix.project.paths import Paths
-from opmatrix.report import html_page
-from opmatrix.report.logs_and_graphs import Background
-from opmatrix.report.mismatches import MOST, read
+from opmatrix.records import verdict as verdicts
+from opmatrix.records.verdict import CaseResult, CheckRecord, FailedStep, Verdict
+from opmatrix.report import page as html_page
+from opmatrix.report.details import MOST, Background, read_mismatches
 from opmatrix.report.report_json import document
-from opmatrix.verdict import CaseResult, CheckRecord, FailedStep, Verdict
 from tests.report.many import ENVIRONMENTS, cells, verdict
 
 CELLS = [*cells()]
@@ -35,17 +34,17 @@ def record(marker: str, case: str = "case_1") -> dict[str, object]:
 
 
 def markers(paths: Paths, found: Sequence[Verdict], checks: Sequence[CheckRecord] = ()) -> list[object]:
-    return [one["marker"] for one in read(paths, found, checks)["records"]]
+    return [one["marker"] for one in read_mismatches(paths, found, checks)["records"]]
 
 
 def test_nothing_fails(tmp_path: Path) -> None:
-    assert read(Paths(tmp_path), [verdict("op", CELLS[0])], []) == html_page.NO_MISMATCHES
+    assert read_mismatches(Paths(tmp_path), [verdict("op", CELLS[0])], []) == html_page.NO_MISMATCHES
 
 
 def test_cells_with_the_same_message_share_the_record_of_the_first(tmp_path: Path) -> None:
     paths = Paths(tmp_path)
     found = [failing(paths, "op", cell) for cell in CELLS[:9]]
-    page = read(paths, found, [])
+    page = read_mismatches(paths, found, [])
     assert [one["of"] for one in page["records"]] == [str(found[0])]
     assert page["shown"] == {str(one): {"case_1/static": 0} for one in found}
     assert page["failing"] == 9
@@ -57,7 +56,7 @@ def test_each_operator_comes_before_the_second_message_of_one(tmp_path: Path) ->
     found += [failing(paths, name, CELLS[0]) for name in "bc"]
     shown = markers(paths, found)
     assert [str(one).partition("-")[0] for one in shown[:4]] == ["a", "b", "c", "a"]
-    assert len(shown) == MOST and read(paths, found, [])["failing"] == MOST + 7
+    assert len(shown) == MOST and read_mismatches(paths, found, [])["failing"] == MOST + 7
 
 
 @pytest.mark.parametrize("damaged", ["", "[]", "{}", '{"mismatches": [{"case": "case_1"}]}', '{"mismatches": 3}'])
@@ -85,7 +84,7 @@ def test_the_record_of_a_drawn_input(tmp_path: Path) -> None:
     found = replace(found, cases=(*found.cases, drawn, other))
     one = {"case": "drawn_inputs", "model": "drawn_inputs", "drawn": "found_1", "marker": "it"}
     verdicts.write_mismatches(paths.mismatches(paths.verdict(*found.key)), [one])
-    page = read(paths, [found], [])
+    page = read_mismatches(paths, [found], [])
     assert [one["drawn"] for one in page["records"]] == ["found_1"] and page["failing"] == 1
     assert page["shown"] == {str(found): {"drawn_inputs/drawn_inputs": 0}}
 
@@ -96,7 +95,7 @@ def test_the_records_of_a_check_in_torch(tmp_path: Path, part: str) -> None:
     check = CheckRecord(op="op", check=part, torch="2.13", outcome="failed", detail="differs")
     path = paths.mismatches(paths.check_record(*check.key))
     verdicts.write_mismatches(path, [record("one", "a"), record("two", "b")])
-    page = read(paths, [], [check, replace(check, check="schema")])
+    page = read_mismatches(paths, [], [check, replace(check, check="schema")])
     assert [one["marker"] for one in page["records"]] == ["one", "two"]
     assert page["shown"] == {str(check): {"a/static": 0, "b/static": 1}}
 
@@ -107,7 +106,7 @@ def test_a_check_that_did_not_run_has_no_record(tmp_path: Path) -> None:
     blocked = FailedStep(group="compile", name="op")
     check = CheckRecord(op="op", check="kernel", torch="2.13", outcome="failed", detail="not run", blocked_by=blocked)
     verdicts.write_mismatches(paths.mismatches(paths.check_record(*check.key)), [record("one", "a")])
-    assert read(paths, [], [check]) == html_page.NO_MISMATCHES
+    assert read_mismatches(paths, [], [check]) == html_page.NO_MISMATCHES
 
 
 def test_cells_of_an_operator_share_what_is_known_of_all_cases(tmp_path: Path) -> None:
@@ -116,7 +115,7 @@ def test_cells_of_an_operator_share_what_is_known_of_all_cases(tmp_path: Path) -
     for number, one in enumerate(found):
         over = {"cases": ["case_1/static"], "sizes": {"W": [number]}} if number != 3 else None
         verdicts.write_mismatches(paths.mismatches(paths.verdict(*one.key)), [record(str(one))], over)
-    page = read(paths, found, [])
+    page = read_mismatches(paths, found, [])
     assert [one["sizes"] for one in page["over"]] == [{"W": [0]}, {"W": [4]}]
     assert {one["of"][0]: one["over"] for one in page["records"] if one["of"] != str(found[3])} == {"a": 0, "b": 1}
 
@@ -124,6 +123,8 @@ def test_cells_of_an_operator_share_what_is_known_of_all_cases(tmp_path: Path) -
 def test_the_page_has_the_records(tmp_path: Path) -> None:
     paths = Paths(tmp_path)
     found = failing(paths, "op", CELLS[0])
-    html = html_page.render(document([found], ENVIRONMENTS), [found], [Background()], (), read(paths, [found], []))
+    html = html_page.render(
+        document([found], ENVIRONMENTS), [found], [Background()], (), read_mismatches(paths, [found], [])
+    )
     data = html.partition('id="data">')[2].partition("</script>")[0]
     assert json.loads(data)["mismatches"]["records"][0]["of"] == str(found)

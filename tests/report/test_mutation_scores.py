@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from opmatrix.files import sha256
-from opmatrix.report import html_page, markdown
-from opmatrix.report.mutation_scores import MutationScore
+from opmatrix.addons.mutate.scores import MutationScore
+from opmatrix.basics.files import sha256
+from opmatrix.report import markdown, page
 from opmatrix.report.report_json import document, parse, text
 
 KERNEL = "native/norm/kernel.h"
@@ -28,7 +28,7 @@ def test_the_scores_in_each_form(tmp_path: Path) -> None:
     (found,) = report["mutation"]
     assert (found["op"], found["score"], found["date"], found["current"]) == ("norm", 0.95, "2026-11-22", True)
     assert "| norm | 95.0% | 57 | 3 | 2026-11-22 |" in markdown.render(report, [])
-    (shown,) = html_page.data(report, [], [])["mutation"]
+    (shown,) = page.data(report, [], [])["mutation"]
     assert shown == found and shown["survivors"] == [f"{KERNEL}:1: constant: int x = «1»; -> 2"]
     read = parse(text(report))
     assert read is not None and read["mutation"] == [found]

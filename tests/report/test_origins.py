@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix import verdict
-from opmatrix.matrix.cells import Cell
+from opmatrix.cache import origins
+from opmatrix.project.cells import Cell
 from opmatrix.project.paths import Paths
-from opmatrix.report import origins
-from opmatrix.stages import report
+from opmatrix.records import verdict
+from opmatrix.report import write_report
 from tests.report.many import verdict as made
 
 CELL = Cell(torch="2.13", exporter="dynamo", opset=18, ort="1.31")
@@ -35,7 +35,7 @@ def layout(tmp_path: Path) -> Paths:
 
 def test_each_output_says_what_came_from_where(layout: Paths) -> None:
     origins.write(layout, ORIGINS)
-    report.run(layout, [("op", "custom", CELL)])
+    write_report.run(layout, [("op", "custom", CELL)])
     assert json.loads(layout.report_data.read_text())["shared"] == [
         {"from": URL, "signer": "ci@example.org", "steps": ["compile:op", f"verify:op-custom@{CELL}"]},
         {"from": "file:///srv/cache", "signer": None, "steps": ["data:op"]},
@@ -49,7 +49,7 @@ def test_each_output_says_what_came_from_where(layout: Paths) -> None:
 def test_without_a_cache_nothing_is_said(layout: Paths) -> None:
     origins.write(layout, {})
     assert not layout.origins.exists()
-    report.run(layout, [("op", "custom", CELL)])
+    write_report.run(layout, [("op", "custom", CELL)])
     assert json.loads(layout.report_data.read_text())["shared"] == []
     assert "shared cache" not in layout.report_files[2].read_text()
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix import verdict as verdicts
 from opmatrix.project.paths import Paths
+from opmatrix.records import verdict as verdicts
+from opmatrix.records.verdict import CheckRecord, FailedStep, Found, Verdict
 from opmatrix.report import read_cache
 from opmatrix.report.read_cache import ReadCache
-from opmatrix.verdict import CheckRecord, FailedStep, Found, Verdict
 from tests.report.many import GRAPH, cells, verdict
 
 CELLS = [*cells()][:3]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from opmatrix.report.changes import compare
+from opmatrix.report.markdown import compare
 from opmatrix.report.records import OUTCOMES, SCHEMA
 from opmatrix.report.report_json import document, text
 from tests.report.many import ENVIRONMENTS, checks, records

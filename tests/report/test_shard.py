@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix import cli, verdict
-from opmatrix.errors import ReportError, UsageError
-from opmatrix.matrix.cells import Cell
+from opmatrix.basics.errors import ReportError, UsageError
+from opmatrix.commands import stages
 from opmatrix.plan.shards import own_verdicts
+from opmatrix.project.cells import Cell
 from opmatrix.project.paths import Paths
+from opmatrix.records import verdict
+from opmatrix.records.step import CheckKey
+from opmatrix.report import write_report
 from opmatrix.report.records import ReportedPart, shown_outcome
-from opmatrix.stages import report
-from opmatrix.step import CheckKey
 from tests.report.many import verdict as made
 
 CELLS = [Cell(torch="2.13", exporter="dynamo", opset=opset, ort="1.31") for opset in (18, 20)]
@@ -39,7 +40,7 @@ def layout(tmp_path: Path) -> Paths:
 
 
 def test_each_output_says_which_part_it_is(layout: Paths, capsys: pytest.CaptureFixture[str]) -> None:
-    report.run(layout, [("op", "custom", CELLS[0])], CASES[:1], part=PART)
+    write_report.run(layout, [("op", "custom", CELLS[0])], CASES[:1], part=PART)
     lines = capsys.readouterr().out.splitlines()
     assert "1 cell: 1 verified; 1 check: 1 verified" in lines, "the case of another part counts there"
     assert "shard 2 of 5: 1 of 79 cells, 1 of 25 checks" in lines
@@ -51,15 +52,15 @@ def test_each_output_says_which_part_it_is(layout: Paths, capsys: pytest.Capture
 
 
 def test_a_part_without_cells_is_a_success(layout: Paths, capsys: pytest.CaptureFixture[str]) -> None:
-    report.run(layout, [], CASES[:1], part=PART)
+    write_report.run(layout, [], CASES[:1], part=PART)
     assert "shard 2 of 5: 0 of 79 cells, 1 of 25 checks" in capsys.readouterr().out
     with pytest.raises(ReportError, match="no operator in ops/"):
-        report.run(layout, [], CASES[:1])
+        write_report.run(layout, [], CASES[:1])
 
 
 def test_a_wrong_cell_of_the_part_fails_it(layout: Paths) -> None:
     with pytest.raises(ReportError, match="1 of 1 cell is neither verified"):
-        report.run(layout, [("op", "custom", CELLS[1])], part=PART)
+        write_report.run(layout, [("op", "custom", CELLS[1])], part=PART)
 
 
 def test_a_report_by_hand_needs_a_shard_that_ran(tmp_path: Path) -> None:
@@ -67,7 +68,7 @@ def test_a_report_by_hand_needs_a_shard_that_ran(tmp_path: Path) -> None:
         own_verdicts(Paths(tmp_path), "2/5")
     with pytest.raises(UsageError, match="--shard '6/5': write which part of how many"):
         own_verdicts(Paths(tmp_path), "6/5")
-    assert "--shard" in cli.STAGES["report"][2][0]
+    assert "--shard" in stages.STAGES["report"][2][0]
 
 
 @pytest.mark.parametrize(("missing", "shown"), [(True, "not run"), (False, "failed")])

@@ -6,12 +6,12 @@ import io
 
 from rich.console import Console
 
-from opmatrix.matrix.cells import Cell
-from opmatrix.report import html_page, markdown, terminal
-from opmatrix.report.logs_and_graphs import Background
+from opmatrix.project.cells import Cell
+from opmatrix.records.verdict import CheckRecord, Verdict
+from opmatrix.report import markdown, page, terminal
+from opmatrix.report.details import Background
 from opmatrix.report.records import Skipped, skipped_checks
 from opmatrix.report.report_json import document
-from opmatrix.verdict import CheckRecord, Verdict
 
 OLD = [
     Skipped(torch="1.13", reason="needs torch 2.4", checks=("gradient",), ops=("norm",)),
@@ -55,7 +55,7 @@ def test_every_form_names_them() -> None:
     }
     summary = markdown.render(report, RECORDS, OLD)
     assert "### Not checked, and why\n\n- torch 1.13: gradient: needs torch 2.4 (norm)" in summary
-    shown = html_page.data(report, RECORDS, [Background(log="", pictures={}) for _ in RECORDS])
+    shown = page.data(report, RECORDS, [Background(log="", pictures={}) for _ in RECORDS])
     assert shown["skipped"] == report["skipped"]
     console = Console(record=True, width=100, file=io.StringIO())
     terminal.show(RECORDS, console, OLD)

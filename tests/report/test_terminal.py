@@ -14,17 +14,16 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
-from opmatrix import verdict
-from opmatrix.errors import ReportError
-from opmatrix.matrix.cells import Cell
+from opmatrix.basics.errors import ReportError
+from opmatrix.project.cells import Cell
 from opmatrix.project.paths import Paths
-from opmatrix.report import junit, terminal
+from opmatrix.records import verdict
+from opmatrix.records.verdict import CaseResult, CheckRecord, FailedStep, Outcome, Verdict
+from opmatrix.report import junit, terminal, write_report
 from opmatrix.report.read_cache import ReadCache
 from opmatrix.report.records import collect, totals
 from opmatrix.report.report_json import is_wrong
 from opmatrix.spec import Lowering
-from opmatrix.stages import report
-from opmatrix.verdict import CaseResult, CheckRecord, FailedStep, Outcome, Verdict
 from tests.report.many import checks
 
 CELLS = tuple(Cell(torch="2.13", exporter="dynamo", opset=opset, ort="1.31") for opset in (18, 20, 21))
@@ -59,7 +58,7 @@ def cells(layout: Paths) -> list[dict[str, Any]]:
 
 
 def test_all_verified(layout: Paths, capsys: pytest.CaptureFixture[str]) -> None:
-    report.run(layout, EXPECTED)
+    write_report.run(layout, EXPECTED)
     assert capsys.readouterr().out.endswith("3 cells: 3 verified\nbuild/report/index.html\n")
     whole = json.loads((layout.report / "report.json").read_text())
     assert whole["counts"] == {"cells": 3, "verified": 3, "mismatched": 0, "failed": 0, "unsupported": 0}
@@ -76,7 +75,7 @@ def test_all_verified(layout: Paths, capsys: pytest.CaptureFixture[str]) -> None
 def test_a_missing_verdict_is_a_failure(layout: Paths) -> None:
     layout.verdict("op", "custom", CELLS[1]).unlink()
     with pytest.raises(ReportError, match="1 of 3 cells is neither verified nor unsupported"):
-        report.run(layout, EXPECTED)
+        write_report.run(layout, EXPECTED)
     assert cells(layout)[1]["outcome"] == "failed"
     assert cells(layout)[1]["detail"].startswith("no verdict: ")
 
@@ -99,14 +98,14 @@ def test_a_damaged_verdict_is_a_failure(layout: Paths) -> None:
 def test_a_verdict_without_checks_is_a_failure(layout: Paths, found: Verdict, reason: str) -> None:
     plant(layout, found)
     with pytest.raises(ReportError):
-        report.run(layout, EXPECTED)
+        write_report.run(layout, EXPECTED)
     assert cells(layout)[1]["outcome"] == "failed"
     assert reason in cells(layout)[1]["detail"]
 
 
 def test_unsupported_with_a_reason_is_no_failure(layout: Paths, capsys: pytest.CaptureFixture[str]) -> None:
     plant(layout, make(CELLS[1], "unsupported", detail="opset 20 has no such op", cases=()))
-    report.run(layout, EXPECTED)
+    write_report.run(layout, EXPECTED)
     shown = capsys.readouterr().out
     assert "3 cells: 2 verified, 1 unsupported" in shown
     assert "○ op-custom: unsupported in 1 cell: opset 20 has no such op\n" in shown
@@ -114,11 +113,11 @@ def test_unsupported_with_a_reason_is_no_failure(layout: Paths, capsys: pytest.C
 
 def test_no_cell_at_all_is_a_failure(tmp_path: Path) -> None:
     with pytest.raises(ReportError, match="no operator in ops/ yet, so there is nothing to verify; `doit new`"):
-        report.run(Paths(tmp_path), [])
+        write_report.run(Paths(tmp_path), [])
     (tmp_path / "ops/one").mkdir(parents=True)
     (tmp_path / "ops/one/spec.py").touch()
     with pytest.raises(ReportError, match="no cell was asked for"):
-        report.run(Paths(tmp_path), [])
+        write_report.run(Paths(tmp_path), [])
 
 
 def show(records: list[Verdict], *, width: int = 80, encoding: str = "utf-8") -> str:
@@ -142,7 +141,7 @@ def test_a_mismatch_without_a_finite_error_has_no_share_of_its_tolerance(
     assert f"{'inf' if error is None else '1.0e+00'} >999%" in show(records(found), encoding="ascii")
     plant(layout, found)
     with pytest.raises(ReportError):
-        report.run(layout, EXPECTED)
+        write_report.run(layout, EXPECTED)
     first = cells(layout)[1]
     assert (first["worst_error"], first["worst_tolerance_used"]) == (error, None)
 
@@ -320,7 +319,7 @@ def test_a_verified_cell_may_have_an_unsupported_case(layout: Paths, capsys: pyt
     refused = CaseResult(case="plain_float64", model="double", outcome="unsupported", detail="no float64 kernel")
     for cell in CELLS:
         verdict.write(layout.verdict("op", "custom", cell), make(cell, cases=(RIGHT, refused)))
-    report.run(layout, EXPECTED)
+    write_report.run(layout, EXPECTED)
     assert (
         "○ op-custom: 1 case unsupported in 3 cells: no float64 kernel\n3 cells: 3 verified\n"
         in capsys.readouterr().out
@@ -343,7 +342,7 @@ def test_only_unsupported_cases_verify_no_cell(layout: Paths, cases: tuple[CaseR
 def test_a_cell_without_torch_has_its_own_row(layout: Paths, capsys: pytest.CaptureFixture[str]) -> None:
     cell = Cell(torch=None, exporter="node", opset=18, ort="1.31")
     verdict.write(layout.verdict("op", "custom", cell), make(cell))
-    report.run(layout, [*EXPECTED, ("op", "custom", cell)])
+    write_report.run(layout, [*EXPECTED, ("op", "custom", cell)])
     shown = capsys.readouterr().out
     assert "torch 2.13, ONNX Runtime 1.31" in shown
     assert "✓ 4     dynamo 18-21, node 18" in shown
@@ -379,10 +378,10 @@ def written(layout: Paths) -> list[bytes]:
 
 
 def test_the_files_do_not_depend_on_the_choice_of_cells(several: Paths, capsys: pytest.CaptureFixture[str]) -> None:
-    report.run(several, EXPECTED)
+    write_report.run(several, EXPECTED)
     first, said = written(several), capsys.readouterr().out
     assert "3 cells: 3 verified\nfrom earlier runs, not asked for in this one: 3 cells: 3 verified\n" in said
-    report.run(several, [("op", "custom", OTHERS[0])])
+    write_report.run(several, [("op", "custom", OTHERS[0])])
     assert written(several) == first
     said = capsys.readouterr().out
     assert "torch 2.9, ONNX Runtime 1.31" in said
@@ -393,7 +392,7 @@ def test_the_files_do_not_depend_on_the_choice_of_cells(several: Paths, capsys: 
 def test_the_cells_have_the_order_of_the_matrix(several: Paths) -> None:
     node = Cell(torch=None, exporter="node", opset=9, ort="1.31")
     verdict.write(several.verdict("op", "custom", node), make(node))
-    report.run(several, [("op", "custom", cell) for cell in (node, *reversed(CELLS))])
+    write_report.run(several, [("op", "custom", cell) for cell in (node, *reversed(CELLS))])
     found = [(c["torch"], c["ort"], c["exporter"], c["opset"]) for c in cells(several)]
     assert found == [
         ("1.13", "1.31", "legacy", 17), ("2.9", "1.31", "legacy", 9), ("2.13", "1.16", "legacy", 18),
@@ -403,18 +402,18 @@ def test_the_cells_have_the_order_of_the_matrix(several: Paths) -> None:
 
 
 def test_a_cell_that_no_longer_exists_leaves_the_report(several: Paths) -> None:
-    report.run(several, EXPECTED)
-    report.run(several, EXPECTED, exists=lambda op, lowering, cell: cell.opset != 9)
+    write_report.run(several, EXPECTED)
+    write_report.run(several, EXPECTED, exists=lambda op, lowering, cell: cell.opset != 9)
     changes = json.loads(several.report_data.read_text())["changes"]
     assert [entry["name"] for entry in changes["gone"]] == [f"op-custom@{OTHERS[0]}"]
 
 
 def test_a_wrong_cell_of_another_run_is_shown_and_does_not_fail_this_one(several: Paths) -> None:
     verdict.write(several.verdict("op", "custom", OTHERS[0]), make(OTHERS[0], "failed", detail="died", cases=()))
-    report.run(several, EXPECTED)
+    write_report.run(several, EXPECTED)
     assert is_wrong(several.report_data)
     with pytest.raises(ReportError, match="1 of 1 cell is neither verified nor unsupported"):
-        report.run(several, [("op", "custom", OTHERS[0])])
+        write_report.run(several, [("op", "custom", OTHERS[0])])
 
 
 def test_the_report_has_the_versions_of_each_environment_with_cells(several: Paths) -> None:
@@ -426,7 +425,7 @@ def test_the_report_has_the_versions_of_each_environment_with_cells(several: Pat
         several.installed_version(name, package).parent.mkdir(parents=True, exist_ok=True)
         several.installed_version(name, package).write_text(f"{version}\n")
     (several.environment("torch2.9") / "pyvenv.cfg").write_text("home = /usr/bin\nversion = 3.11.7\n")
-    report.run(several, EXPECTED)
+    write_report.run(several, EXPECTED)
     found = json.loads(several.report_data.read_text())["environments"]
     assert [*found] == ["main", "torch2.9", "ort1.16"]
     assert found["torch2.9"] == {"python": "3.11.7", "torch": "2.9.1+cpu", "numpy": "2.3.1"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from opmatrix.files import sha256
+from opmatrix.basics.files import sha256
 from opmatrix.project.paths import Paths
 
 KERNEL = "native/operator_00/kernel.h"

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from opmatrix.declaration import torch_schema_parser
-from opmatrix.declaration.torch_schema_parser import Parameter
-from opmatrix.declaration.torch_signature import torch_schema
-from opmatrix.errors import UsageError
+from opmatrix.basics.errors import UsageError
 from opmatrix.scaffold.from_torch_schema import from_schema
+from opmatrix.signature import parser
+from opmatrix.signature.parser import Parameter
+from opmatrix.signature.signature import torch_schema
 from opmatrix.spec import SameAs, TorchOp
 from tests.support.torch_schemas import SCHEMAS
 
@@ -26,8 +26,8 @@ def test_the_declaration_gives_the_schema_back(schema: str) -> None:
     draft = from_schema(schema, domain="my.domain")
     assert draft.spec.torch is not None
     declared = torch_schema(draft.spec)
-    arguments = torch_schema_parser.parse(declared).arguments
-    assert [replace_at(a) for a in arguments] == [replace_at(a) for a in torch_schema_parser.parse(schema).arguments]
+    arguments = parser.parse(declared).arguments
+    assert [replace_at(a) for a in arguments] == [replace_at(a) for a in parser.parse(schema).arguments]
     if draft.spec.torch.schema:
         assert declared == schema
     assert declared.count("Tensor", declared.index("->")) == schema.count("Tensor", schema.index("->"))
@@ -287,7 +287,7 @@ def test_all_reasons_are_reported_at_once() -> None:
 def test_no_part_has_a_name_that_the_generated_code_uses(schema: str, names: list[str]) -> None:
     spec = from_schema(schema, domain="my.domain").spec
     assert [part.name for part in (*spec.inputs, *spec.attributes, *spec.outputs)] == names
-    named = [a.name for a in torch_schema_parser.parse(schema).arguments]
+    named = [a.name for a in parser.parse(schema).arguments]
     assert [p.torch_name or p.name for p in (*spec.inputs, *spec.attributes)] == named
     assert [a.onnx_name or a.name for a in spec.attributes] == named[len(spec.inputs) :]
 

@@ -11,7 +11,7 @@ import onnx
 import pytest
 from onnx import helper
 
-from opmatrix.errors import UsageError
+from opmatrix.basics.errors import UsageError
 from opmatrix.scaffold import new_operator, onnx_process
 from opmatrix.scaffold.draft import Draft
 from opmatrix.scaffold.from_onnx import by_operator

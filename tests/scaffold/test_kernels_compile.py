@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.scaffold import render_files
+from opmatrix.scaffold import render
 from tests.scaffold.test_render_files import drafts
 
 ROOT = Path(__file__).parents[2]
@@ -19,7 +19,7 @@ def test_every_kernel_compiles(tmp_path: Path) -> None:
     for draft in drafts():
         name = draft.spec.name
         path = tmp_path / f"{name}.h"
-        path.write_text(render_files.render(draft)[f"native/{name}/kernel.h"])
+        path.write_text(render.render(draft)[f"native/{name}/kernel.h"])
         lines += [f'#include "{path.name}"', f"constexpr auto use_{name} = &opmatrix::{name}::{name}<float>;"]
     (tmp_path / "all.cc").write_text("\n".join(lines))
     flags = ["-std=c++17", "-Wall", "-Wextra", "-Wshadow", "-Werror", "-fsyntax-only", f"-I{ROOT}/native/include"]

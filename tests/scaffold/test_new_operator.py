@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from opmatrix.errors import UsageError
+from opmatrix.basics.errors import UsageError
 from opmatrix.project.paths import Paths
-from opmatrix.scaffold import new_operator, render_files, write
+from opmatrix.scaffold import new_operator, render
 from opmatrix.scaffold.draft import Draft
 from opmatrix.scaffold.from_torch_schema import from_schema
 
@@ -21,8 +21,8 @@ def draft(name: str = "one", *, namespace: str = "my", op_type: str = "") -> Dra
 
 
 def add(layout: Paths, *drafts: Draft) -> None:
-    write.require_absent(layout, [d.spec for d in drafts])
-    write.write(layout, {path: text for d in drafts for path, text in render_files.render(d).items()})
+    render.require_absent(layout, [d.spec for d in drafts])
+    render.write(layout, {path: text for d in drafts for path, text in render.render(d).items()})
 
 
 def below(root: Path) -> list[str]:
@@ -134,43 +134,43 @@ def styled(layout: Paths) -> Paths:
 
 def test_files_are_formatted_by_ruff_and_clang_format(styled: Paths) -> None:
     """They use the settings of the project, and leave no file in it."""
-    before = render_files.render(draft())
-    after = write.formatted(styled.root, before)
+    before = render.render(draft())
+    after = render.formatted(styled.root, before)
     assert below(styled.root) == [".clang-format", "pyproject.toml"] and [*after] == [*before]
     assert {path for path in before if after[path] != before[path]} == {
         "native/one/kernel.h", "ops/one/cases.py", "ops/one/spec.py",
     }  # fmt: skip
-    write.write(styled, after)
+    render.write(styled, after)
     for command in (["ruff", "format", "--no-cache", "--check", "ops"], ["clang-format", "-n", "-Werror", "kernel.h"]):
         cwd = styled.root if command[0] == "ruff" else styled.kernel("one").parent
         done = subprocess.run(command, cwd=cwd, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
-    assert write.formatted(styled.root, after) == after
+    assert render.formatted(styled.root, after) == after
 
 
 def test_formatters_are_optional(styled: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = render_files.render(draft())
+    files = render.render(draft())
     monkeypatch.setattr(sys, "executable", str(tmp_path / "bin/python"))
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert write.formatted(styled.root, files) == files
+    assert render.formatted(styled.root, files) == files
 
 
 @pytest.mark.parametrize("does", ["exit 2", "cat; exit 1", "echo no; kill -9 $$", "exit 0", "printf '\\377'"])
 def test_a_formatter_that_fails_changes_nothing(
     styled: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, does: str
 ) -> None:
-    files = render_files.render(draft())
+    files = render.render(draft())
     (tmp_path / "bin").mkdir()
     for program in ("ruff", "clang-format"):
         (tmp_path / "bin" / program).write_text(f"#!/bin/sh\n{does}\n")
         (tmp_path / "bin" / program).chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "bin/python"))
-    assert write.formatted(styled.root, files) == files
+    assert render.formatted(styled.root, files) == files
 
 
 def test_a_project_without_a_clang_format_file_keeps_the_kernel_unformatted(layout: Paths) -> None:
-    files = render_files.render(draft())
-    assert write.formatted(layout.root, files)["native/one/kernel.h"] == files["native/one/kernel.h"]
+    files = render.render(draft())
+    assert render.formatted(layout.root, files)["native/one/kernel.h"] == files["native/one/kernel.h"]
 
 
 def nodes_of(*operators: str) -> dict[str, list[dict[str, Any]]]:

@@ -14,8 +14,8 @@ from typing import IO, Any
 
 import pytest
 
+from opmatrix.basics.errors import UsageError
 from opmatrix.commands import main
-from opmatrix.errors import UsageError
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import default_opsets, installed, is_project
 from opmatrix.scaffold import new_project

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from opmatrix.declaration.load import load_operator
-from opmatrix.declaration.placeholders import marked_lines
+from opmatrix.declaration.source_files import marked_lines
 from opmatrix.project.paths import Paths
-from opmatrix.scaffold import from_aten, render_files
+from opmatrix.scaffold import from_aten, render
 from opmatrix.scaffold.draft import Draft
 from opmatrix.scaffold.from_onnx import from_nodes
 from opmatrix.scaffold.from_torch_schema import from_schema
@@ -50,7 +50,7 @@ RUNS = {"shape": [3, 4], "outputs": [{"shape": [3, 4], "dtype": "float32"}]}
 def layout(tmp_path_factory: pytest.TempPathFactory) -> Paths:
     root = tmp_path_factory.mktemp("scaffold")
     for draft in drafts():
-        write_files(root, render_files.render(draft))
+        write_files(root, render.render(draft))
     for settings in ("pyproject.toml", ".clang-format"):
         (root / settings).write_text((ROOT / settings).read_text())
     shutil.copytree(ROOT / "pipeline", root / "pipeline", ignore=shutil.ignore_patterns("__pycache__"))
@@ -75,13 +75,13 @@ def test_python_is_valid_before_any_formatter_runs(layout: Paths, command: list[
 
 
 def test_lines_of_code_are_short() -> None:
-    code = [(p, text) for draft in drafts() for p, text in render_files.render(draft).items() if not p.endswith(".md")]
+    code = [(p, text) for draft in drafts() for p, text in render.render(draft).items() if not p.endswith(".md")]
     assert not [(p, line) for p, text in code for line in text.splitlines() if len(line) > 120]
 
 
 @pytest.mark.parametrize("schema", SCHEMAS[:2])
 def test_placeholders_are_marked_and_named(schema: str) -> None:
-    files = render_files.render(from_schema(schema, domain="my.domain"))
+    files = render.render(from_schema(schema, domain="my.domain"))
     for path, text in files.items():
         assert marked_lines(text), path
         if path.endswith(("kernel.h", "reference.py", "README.md")):
@@ -89,7 +89,7 @@ def test_placeholders_are_marked_and_named(schema: str) -> None:
 
 
 def test_each_kind_of_argument_has_an_example() -> None:
-    files = render_files.render(from_schema(SCHEMAS[1], domain="my.domain"))
+    files = render.render(from_schema(SCHEMAS[1], domain="my.domain"))
     kernel, reference = files["native/every/kernel.h"], files["ops/every/reference.py"]
     for said in (
         "y.data", "mask ? mask->data : nullptr", "others.size()", "static_cast<T>(a)", "axes.size()",
@@ -110,30 +110,30 @@ def test_the_values_of_a_placeholder_are_those_of_its_dtype() -> None:
     for dtype, value in (("int64", "zeros"), ("bool", "False"), ("string", "empty strings")):
         changed = replace(draft.spec, types=types, outputs=(y, z, replace(n, type=dtype)))
         expected = f"y and z are copies of x, and n is all {value}; other inputs are ignored."
-        assert render_files.placeholder(replace(draft, spec=changed)) == expected
+        assert render.placeholder(replace(draft, spec=changed)) == expected
     strings = replace(draft.spec, types=types, outputs=(replace(y, shape=Dims(dims=("N",))),))
-    assert render_files.placeholder(replace(draft, spec=strings)).startswith("y is all empty strings; ")
-    assert 'np.full(x.shape, "", object)' in render_files.render(replace(draft, spec=strings))["ops/f/reference.py"]
+    assert render.placeholder(replace(draft, spec=strings)).startswith("y is all empty strings; ")
+    assert 'np.full(x.shape, "", object)' in render.render(replace(draft, spec=strings))["ops/f/reference.py"]
 
 
 def test_a_known_formula_leaves_no_placeholder() -> None:
     found = {"torch": "2.13", "schemas": {"": "aten::sinh(Tensor self) -> Tensor"}, "runs": {"": RUNS}}
-    files = render_files.render(from_aten.from_aten(found, "aten::sinh", domain="my.aten"))
+    files = render.render(from_aten.from_aten(found, "aten::sinh", domain="my.aten"))
     assert "std::sinh(value)" in files["native/sinh/kernel.h"] and "TODO" not in files["native/sinh/kernel.h"]
     assert "np.sinh(exact)" in files["ops/sinh/reference.py"] and "TODO" not in files["ops/sinh/reference.py"]
 
 
 def test_a_new_operator_asks_for_the_values_of_indices() -> None:
     draft = from_schema("my::segments(Tensor x, Tensor row_index, Tensor offsets) -> Tensor", domain="my.domain")
-    text = render_files.render(draft)["ops/segments/spec.py"]
+    text = render.render(draft)["ops/segments/spec.py"]
     assert '    # TODO: the values of row_index and offsets: values=ValueRule(index_into="N") for indices, ' in text
     whole = replace(draft.spec, inputs=(draft.spec.inputs[0], Input(name="codes", type="uint8")))
-    assert "TODO: the values of codes: " in render_files.render(replace(draft, spec=whole))["ops/segments/spec.py"]
+    assert "TODO: the values of codes: " in render.render(replace(draft, spec=whole))["ops/segments/spec.py"]
     plain = from_schema("my::plain(Tensor x, Tensor weight) -> Tensor", domain="my.domain")
-    assert "TODO: the values" not in render_files.render(plain)["ops/plain/spec.py"]
+    assert "TODO: the values" not in render.render(plain)["ops/plain/spec.py"]
 
 
 def test_a_docstring_has_the_schema_as_it_is() -> None:
     schema = """my::f(Tensor x, str a='\"\"\"', str b='\"\"\"\"\"', str c='\\\\N\\\\', str d="'") -> Tensor"""
-    doc = ast.get_docstring(ast.parse(render_files.render(from_schema(schema, domain="my.domain"))["ops/f/spec.py"]))
+    doc = ast.get_docstring(ast.parse(render.render(from_schema(schema, domain="my.domain"))["ops/f/spec.py"]))
     assert schema in (doc or "").replace("\n", " ")

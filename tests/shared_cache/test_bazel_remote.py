@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.shared_cache.action_result import decode, encode
-from opmatrix.shared_cache.stores import Store, StoreError, open_store
+from opmatrix.cache.entry import decode, encode
+from opmatrix.cache.store import Store, StoreError
+from opmatrix.cache.stores import open_store
 from tests.incremental.conftest import Clone
 from tests.support.nginx import free_port
 

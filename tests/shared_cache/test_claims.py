@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from opmatrix.shared_cache import action_result, claims
-from opmatrix.shared_cache.claims import Claims
+from opmatrix.cache import claims, entry
+from opmatrix.cache.claims import Claims
 from tests.incremental.conftest import wait_for
 
 
@@ -177,7 +177,7 @@ def test_a_claim_that_never_ends_delays_a_run_by_the_time_limit_of_the_step(cloc
 
 @pytest.mark.parametrize("content", [
     b"", b"\xff", b"{}",
-    *(action_result.encode(claims._EMPTY, 0, f'{{"run": "x", "number": {number}, "over": false}}'.encode())
+    *(entry.encode(claims._EMPTY, 0, f'{{"run": "x", "number": {number}, "over": false}}'.encode())
       for number in ("Infinity", "-1e999", "NaN", '"x"', "[]", "9" * 5000)),
 ])  # fmt: skip
 def test_a_claim_that_cannot_be_read_is_none(content: bytes) -> None:

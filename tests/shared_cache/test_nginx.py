@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.shared_cache.action_result import decode, encode
-from opmatrix.shared_cache.folder_store import FolderStore
-from opmatrix.shared_cache.stores import Store, StoreError, open_store
+from opmatrix.cache.entry import decode, encode
+from opmatrix.cache.folder_store import FolderStore
+from opmatrix.cache.store import Store, StoreError
+from opmatrix.cache.stores import open_store
 from tests.support.nginx import SERVER, WITH_PASSWORDS, Nginx, free_port, nginx
 
 KEY = "a" * 64

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from opmatrix.errors import ToolchainError, UsageError
-from opmatrix.shared_cache.signing import SignatureError, check_key, message, public_key, sign, verify, wrong_signer
+from opmatrix.addons.team.signing import SignatureError, check_key, message, public_key, sign, verify, wrong_signer
+from opmatrix.basics.errors import ToolchainError, UsageError
 
 pytestmark = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs OpenSSH's ssh-keygen")
 

@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.shared_cache import action_result, client, signing
-from opmatrix.shared_cache.client import Client
-from opmatrix.shared_cache.entry import Entry
-from opmatrix.shared_cache.settings import CacheSettings
-from opmatrix.shared_cache.stores import Kind, TooLargeError
-from opmatrix.step import Step
+from opmatrix.addons.team import signing
+from opmatrix.cache import client, entry
+from opmatrix.cache.client import Client
+from opmatrix.cache.entry import Entry
+from opmatrix.cache.settings import CacheSettings
+from opmatrix.cache.store import Kind, TooLargeError
+from opmatrix.records.step import Step
 
 pytestmark = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs OpenSSH's ssh-keygen")
 
@@ -117,10 +118,10 @@ def test_what_no_signer_signed_is_refused_with_one_note(make: Make, key: str) ->
 
 def change(side: Side, edit: Callable[[str, dict[str, str]], tuple[str, dict[str, str]]]) -> None:
     """Replace the blob's digest, and its description, in the entry of KEY."""
-    digest, size, told = action_result.decode(side.store.kept["ac", KEY])
+    digest, size, told = entry.decode(side.store.kept["ac", KEY])
     digest, both = edit(digest, json.loads(told))
     blob = side.store.kept.get(("cas", digest), b"")
-    side.store.kept["ac", KEY] = action_result.encode(digest, len(blob) or size, json.dumps(both).encode())
+    side.store.kept["ac", KEY] = entry.encode(digest, len(blob) or size, json.dumps(both).encode())
 
 
 def plant(side: Side, content: bytes) -> str:
@@ -220,8 +221,8 @@ def test_without_ssh_keygen_nothing_is_taken_with_one_warning(
 def test_an_entry_of_a_giant_blob_is_not_taken(make: Make, size: int) -> None:
     writer = make(key="none")
     writer.put()
-    digest, _, told = action_result.decode(writer.store.kept["ac", KEY])
-    writer.store.kept["ac", KEY] = action_result.encode(digest, size, told)
+    digest, _, told = entry.decode(writer.store.kept["ac", KEY])
+    writer.store.kept["ac", KEY] = entry.encode(digest, size, told)
     assert make().fetch() is None
 
 

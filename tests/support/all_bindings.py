@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from opmatrix.codegen import write_code
 from opmatrix.declaration.load import load_operator, operator_names
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Headers
-from opmatrix.stages import codegen
 from tests.support.projects import ROOT
 
 PROJECTS = [
@@ -63,7 +63,7 @@ def generate(folder: Path) -> Bindings:
         layouts.append(layout)
         for name in operator_names(layout):
             if name not in folders:
-                codegen.run(layout, load_operator(layout, name))
+                write_code.run(layout, load_operator(layout, name))
                 folders[name] = layout.generated(name)
     return Bindings(layouts=layouts, folders=[*folders.values()])
 

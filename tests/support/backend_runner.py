@@ -15,10 +15,10 @@ from onnx.backend.test.case.test_case import TestCase
 from onnx.backend.test.runner import Runner
 
 from opmatrix.declaration.load import Operator
-from opmatrix.declaration.torch_signature import dtype_of, has_ort_library
-from opmatrix.matrix.cells import Cell
 from opmatrix.ort_checks import cast_edges
+from opmatrix.project.cells import Cell
 from opmatrix.project.paths import Paths
+from opmatrix.signature.signature import dtype_of, has_ort_library
 from opmatrix.spec import Lowering, Model
 
 with warnings.catch_warnings():  # onnxruntime 1.31 imports onnx.version, which onnx 1.23 calls deprecated

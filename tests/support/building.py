@@ -8,10 +8,11 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from opmatrix.codegen import write_code
 from opmatrix.declaration.load import Operator, load_operator
 from opmatrix.project.paths import Paths
-from opmatrix.stages import codegen, compile, headers
-from opmatrix.toolchain.find_tools import find_toolchain
+from opmatrix.toolchain import compile, find_headers
+from opmatrix.toolchain.find import find_toolchain
 from tests.support.projects import ROOT, Project, compiled_once, with_reference
 
 
@@ -19,7 +20,7 @@ def with_native(root: Path, name: str, reference: str) -> Paths:
     """Make a project with the reference of one operator, native/ and the headers of ONNX Runtime."""
     layout = with_reference(root, name, reference)
     shutil.copytree(ROOT / "native", layout.native)
-    headers.run(layout)
+    find_headers.run(layout)
     return layout
 
 
@@ -36,8 +37,8 @@ def copy_project(folder: Path, *names: str) -> Paths:
 def build(layout: Paths, name: str = "group_norm", *, debug: bool = False) -> Operator:
     """Run the stages up to compile for one operator."""
     operator = load_operator(layout, name)
-    headers.run(layout)
-    codegen.run(layout, operator)
+    find_headers.run(layout)
+    write_code.run(layout, operator)
     compile.run(layout, operator, debug=debug)
     return operator
 
@@ -61,14 +62,14 @@ def compile_program(source: str, folder: Path, *flags: str) -> Path:
 def registered(project: Project, *operators: str) -> list[Any]:
     """Load operators with all that a wheel registers; return those of the libraries."""
     from opmatrix.export.generated_modules import load_generated
-    from opmatrix.torch_library import load_library, user_python
-    from opmatrix.torch_library.call import torch_qualified
+    from opmatrix.torch_ops import load
+    from opmatrix.torch_ops.call import torch_qualified
 
     found = []
     for name in operators:
         operator = load_operator(project.layout, name)
-        found.append(load_library.load(project.layout, operator).overload)
+        found.append(load.load(project.layout, operator).overload)
         load_generated(project.layout, name).fake.register_fake()
-        if gradient := user_python.gradient(project.layout, operator.spec):
+        if gradient := load.gradient(project.layout, operator.spec):
             gradient.register(torch_qualified(operator.spec))
     return found

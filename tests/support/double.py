@@ -8,8 +8,10 @@ from pathlib import Path
 
 from onnx import ModelProto, TensorProto, helper
 
+from opmatrix.basics.version import minor
+from opmatrix.data import write_data
 from opmatrix.declaration.load import Operator
-from opmatrix.matrix.cells import Cell
+from opmatrix.project.cells import Cell
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import installed
 from opmatrix.spec import (
@@ -27,8 +29,6 @@ from opmatrix.spec import (
     Tolerance,
     Values,
 )
-from opmatrix.stages import data
-from opmatrix.version import minor
 from tests.support.projects import with_reference
 
 CELL = Cell(torch="2.13", exporter="dynamo", opset=18, ort=minor(installed().onnxruntime))
@@ -114,7 +114,7 @@ def write_model(layout: Paths, lowering: Lowering, proto: ModelProto | None = No
 def exported(root: Path, operator: Operator, *lowerings: Lowering) -> Paths:
     """Make a project with the test data of `operator` and its models in some lowerings."""
     layout = project(root)
-    data.run(layout, operator)
+    write_data.run(layout, operator)
     for lowering in lowerings:
         write_model(layout, lowering)
     return layout

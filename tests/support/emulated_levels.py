@@ -11,18 +11,18 @@ from pathlib import Path
 
 import numpy as np
 
-from opmatrix.codegen import cpp_bindings
+from opmatrix.codegen import bindings
+from opmatrix.data.arrays import Array, numpy_dtype
+from opmatrix.data.reference import Reference
 from opmatrix.declaration.load import Operator, load_operator
-from opmatrix.declaration.torch_signature import dtype_of
-from opmatrix.declaration.variadic_outputs import with_outputs
+from opmatrix.judge.rounding import difference
+from opmatrix.ort_checks import race_file
 from opmatrix.project.paths import Paths
-from opmatrix.testdata import drawn_cases, race_file
-from opmatrix.testdata.arrays import Array
-from opmatrix.testdata.drawn_cases import DrawnCase
-from opmatrix.testdata.dtypes import numpy_dtype
-from opmatrix.testdata.numpy_reference import Reference
-from opmatrix.testdata.rounding import difference
-from opmatrix.toolchain.find_tools import find_toolchain
+from opmatrix.search import drawn as drawn_cases
+from opmatrix.search.drawn import DrawnCase
+from opmatrix.signature.signature import dtype_of
+from opmatrix.sizes.variadic import with_outputs
+from opmatrix.toolchain.find import find_toolchain
 from tests.support import emulated_processor
 from tests.support.projects import ROOT
 
@@ -65,7 +65,7 @@ def differences(paths: Paths, folder: Path, name: str) -> list[str]:
 def compiled(paths: Paths, folder: Path, operator: Operator) -> Path:
     """Link the objects of the libraries into a static program, and return it."""
     source, program = folder / "program.cc", folder / "program"
-    text = cpp_bindings.races(operator.spec)
+    text = bindings.races(operator.spec)
     assert text.count("race_driver::main(") == 1
     header = ROOT / "tests/native/write_outputs.h"
     source.write_text(f'#include "{header}"\n' + text.replace("race_driver::main(", "write_outputs("))

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
-from opmatrix import cli
-from opmatrix.errors import OpmatrixError
+from opmatrix.basics.errors import OpmatrixError
+from opmatrix.commands import stages
 
 
 def forked(function: Callable[[], None], output: Path) -> str:
@@ -64,7 +64,7 @@ def _run(function: Callable[[], None], output: Path, message: Path) -> int:
 def register(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run ``python -m opmatrix register`` in a forked child, in the folder `root`. The imports of the stage, which are
     made here once, take 3 CPU s of an ordinary process."""
-    for module in ("opmatrix.stages.register", "opmatrix.torch_checks.opcheck", "opmatrix.torch_checks.export_check"):
+    for module in ("opmatrix.torch_checks.register", "opmatrix.torch_checks.opcheck", "opmatrix.torch_checks.register"):
         import_module(module)
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         if not (child := _fork()):
@@ -76,7 +76,7 @@ def register(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
                 sys.stdout = os.fdopen(1, "w", buffering=1, closefd=False)
                 sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
                 warnings.resetwarnings()  # pytest's filter makes errors of them
-                status = cli.main(["register", *arguments])
+                status = stages.main(["register", *arguments])
             except BaseException:
                 traceback.print_exc()
             finally:

@@ -17,14 +17,15 @@ from typing import Any
 import numpy as np
 from onnx import GraphProto, NodeProto, helper, numpy_helper
 
+from opmatrix.codegen import write_code
 from opmatrix.declaration.load import load_operator
 from opmatrix.declaration.validation.operator import CPP_KEYWORDS
 from opmatrix.project.paths import Paths, cache_folder
-from opmatrix.scaffold import render_files, write
+from opmatrix.scaffold import render
+from opmatrix.scaffold import render as write
 from opmatrix.scaffold.draft import Draft
-from opmatrix.stages import codegen
 from opmatrix.toolchain import ort_headers
-from opmatrix.toolchain.torch_headers import find_torch_build
+from opmatrix.toolchain.headers import find_torch_build
 from tests.support.projects import ROOT, Project
 
 _PLAIN = "x y scale weight bias index axis dim mode eps alpha input other mask out result values n k size shape".split()  # noqa: SIM905
@@ -152,12 +153,12 @@ class Library:
     def write(self) -> None:
         """Write the operators as `doit new` does, and their generated code, after the declarations are read again."""
         for draft in self.drafts:
-            for path, text in render_files.render(draft).items():
+            for path, text in render.render(draft).items():
                 (self.layout.root / path).parent.mkdir(parents=True, exist_ok=True)
                 (self.layout.root / path).write_text(text)
             operator = load_operator(self.layout, draft.spec.name)
             assert operator.spec == draft.spec
-            codegen.run(self.layout, operator)
+            write_code.run(self.layout, operator)
 
     def type_errors(self) -> str:
         """Return what mypy says of the declarations, and the syntax errors of the generated modules."""
@@ -202,7 +203,7 @@ class Library:
 def outcomes(project: Project, drafts: Iterable[Draft], *choice: str) -> dict[tuple[str, str], str]:
     """Write operators as `doit new` does, run doit, and return each outcome by operator and exporter."""
     for draft in drafts:
-        write.write(project.layout, render_files.render(draft))
+        write.write(project.layout, render.render(draft))
     done = project.doit(*choice)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr
     return {(r["op"], r["exporter"]): r["outcome"] for r in project.records().values()}

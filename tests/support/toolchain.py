@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from opmatrix.toolchain.find_tools import Toolchain
+from opmatrix.toolchain.find import Toolchain
 
 TOOLCHAIN = Toolchain(
     compiler=("/usr/bin/g++",),

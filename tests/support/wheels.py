@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from opmatrix.declaration.load import load_operator
-from opmatrix.matrix.cells import Cell
+from opmatrix.project.cells import Cell
 from tests.support.projects import ROOT, Project
 
 

@@ -8,12 +8,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from opmatrix.declaration.torch_signature import DTYPES
-from opmatrix.errors import DataError
+from opmatrix.basics.errors import DataError
+from opmatrix.data.arrays import array, dtype_name, numpy_dtype, seed_of
+from opmatrix.search.draw_values import few
+from opmatrix.signature.signature import DTYPES
 from opmatrix.spec import DType, Nested, Random, Tensor, Values
-from opmatrix.testdata.arrays import array, dtype_name, seed_of
-from opmatrix.testdata.draw_ties import few
-from opmatrix.testdata.dtypes import numpy_dtype
 
 SEED = "op/case/x"
 

@@ -13,16 +13,14 @@ import numpy as np
 import pytest
 from onnx import TensorProto, numpy_helper
 
-from opmatrix import files
+from opmatrix.basics import files
+from opmatrix.basics.errors import DataError
+from opmatrix.data import arrays, compare, dataset, truth, write_data
+from opmatrix.data.arrays import Array, array, numpy_dtype
+from opmatrix.data.compare import EXACT
+from opmatrix.data.ruled_values import random_values
 from opmatrix.declaration.load import Operator
-from opmatrix.errors import DataError
 from opmatrix.spec import Case, DType, Random, Tolerance, ValueRule
-from opmatrix.stages import data
-from opmatrix.testdata import blocks, compare, dtypes, error_pattern, onnx_dataset, truth
-from opmatrix.testdata.arrays import Array, array
-from opmatrix.testdata.compare import EXACT
-from opmatrix.testdata.dtypes import numpy_dtype
-from opmatrix.testdata.ruled_values import random_values
 from tests.support.double import DYNAMIC, OPERATOR, project
 
 LOOSE = Tolerance(rtol=1e-2, atol=1e-3)
@@ -38,10 +36,10 @@ def small_blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     """Return what makes blocks small, so that a small array has several."""
 
     def use() -> None:
-        for module in (blocks, compare, dtypes):
+        for module in (arrays, compare, arrays):
             monkeypatch.setattr(module, "BLOCK", request.param)
         for name in ("arrays", "ruled_values"):
-            monkeypatch.setattr(f"opmatrix.testdata.{name}.BLOCK", request.param)
+            monkeypatch.setattr(f"opmatrix.{name}.BLOCK", request.param)
 
     return use
 
@@ -65,7 +63,7 @@ def pairs(dtype: DType, shape: tuple[int, ...]) -> list[tuple[Array, Array]]:
         actual = expected.copy()
         actual.reshape(-1)[places] = numbers((), dtype, 3)
         found.append((actual, expected))
-    if dtypes.is_float(dtype):
+    if arrays.is_float(dtype):
         special = expected.copy()
         special.reshape(-1)[::4] = np.nan
         special.reshape(-1)[1::5] = np.inf
@@ -85,11 +83,11 @@ def test_a_comparison_in_blocks_is_that_of_the_whole(dtype: DType, small_blocks:
     all_pairs = [pair for shape in SHAPES for pair in pairs(dtype, shape)]
     whole = [compare.compare(*pair, tolerance=t) for pair in all_pairs for t in (EXACT, LOOSE)]
     same = [compare.same_bytes(*pair) for pair in all_pairs]
-    patterns = [error_pattern.pattern(*pair, tolerance=LOOSE) for pair in all_pairs]
+    patterns = [compare.pattern(*pair, tolerance=LOOSE) for pair in all_pairs]
     small_blocks()
     assert [compare.compare(*pair, tolerance=t) for pair in all_pairs for t in (EXACT, LOOSE)] == whole
     assert [compare.same_bytes(*pair) for pair in all_pairs] == same
-    assert [error_pattern.pattern(*pair, tolerance=LOOSE) for pair in all_pairs] == patterns
+    assert [compare.pattern(*pair, tolerance=LOOSE) for pair in all_pairs] == patterns
     assert any(c.differing for c in whole) and (any(patterns) or dtype == "bool")
 
 
@@ -149,9 +147,9 @@ def test_values_rounded_in_blocks_are_those_of_the_whole(
 
     def once() -> tuple[Array, float, bool]:
         with np.errstate(all="ignore"):
-            made = dtypes.rounded(raw, numpy_dtype(dtype))
+            made = arrays.rounded(raw, numpy_dtype(dtype))
             truth._round_once(raw, made, plain)
-        return made, max(map(truth._largest, blocks.parts(made))), truth._is_longer(raw.astype(np.longdouble) / 3)
+        return made, max(map(truth._largest, arrays.parts(made))), truth._is_longer(raw.astype(np.longdouble) / 3)
 
     whole = once()
     small_blocks()
@@ -180,26 +178,26 @@ def test_a_comparison_of_large_arrays_takes_little_memory() -> None:
 def test_a_large_tensor_is_written_as_protobuf_writes_it(
     dtype: DType, shape: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(onnx_dataset, "LARGE", 0)
+    monkeypatch.setattr(dataset, "LARGE", 0)
     values = np.full(shape, "aß", object) if dtype == "string" else numbers(shape, dtype, 1)
-    written = onnx_dataset.DataSet(inputs={"näme": values}, outputs={"y": values[::-1] if shape else values})
-    onnx_dataset.write(tmp_path, written)
+    written = dataset.DataSet(inputs={"näme": values}, outputs={"y": values[::-1] if shape else values})
+    dataset.write(tmp_path, written)
     for path, wanted in ((tmp_path / "input_0.pb", values), (tmp_path / "output_0.pb", written.outputs["y"])):
         name = "näme" if path.name.startswith("input") else "y"
         assert path.read_bytes() == numpy_helper.from_array(wanted, name).SerializeToString(deterministic=True)
-    found = onnx_dataset.read(tmp_path)
+    found = dataset.read(tmp_path)
     assert list(found.inputs) == ["näme"] and len(found.outputs) == 1 and "other" not in found.inputs
     assert found.large == (dtype not in ("string", "int4"))
     for read, wanted in ((found.inputs["näme"], values), (found.outputs["y"], written.outputs["y"])):
         assert read.shape == wanted.shape and compare.compare(read, wanted, tolerance=EXACT).ok
     mark = files.mark(str(tmp_path / "input_0.pb"))
-    onnx_dataset.write(tmp_path, written)
+    dataset.write(tmp_path, written)
     assert files.mark(str(tmp_path / "input_0.pb")) == mark, "an equal file stays as it is"
 
 
 def test_a_large_tensor_of_another_program_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fields in another order, fields that are not known here, and values that are no plain bytes."""
-    monkeypatch.setattr(onnx_dataset, "LARGE", 0)
+    monkeypatch.setattr(dataset, "LARGE", 0)
     values = np.arange(6, dtype=np.float32).reshape(2, 3)
     tensor = numpy_helper.from_array(values, "x")
     raw = TensorProto(raw_data=tensor.raw_data).SerializeToString()
@@ -208,20 +206,20 @@ def test_a_large_tensor_of_another_program_is_read(tmp_path: Path, monkeypatch: 
     path = tmp_path / "input_0.pb"
     for content in (raw + others, others + raw):
         path.write_bytes(content)
-        name, found = onnx_dataset.read_tensor(path)
+        name, found = dataset.read_tensor(path)
         assert name == "x" and np.array_equal(found, values)
     path.write_bytes(TensorProto(name="x", data_type=1, dims=[6], float_data=range(6)).SerializeToString())
-    assert np.array_equal(onnx_dataset.read_tensor(path)[1], values.ravel())
+    assert np.array_equal(dataset.read_tensor(path)[1], values.ravel())
 
 
 @pytest.mark.parametrize("length", [1, 5, 40, -1])
 def test_a_damaged_large_tensor_is_named(length: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(onnx_dataset, "LARGE", 0)
-    onnx_dataset.write(tmp_path, onnx_dataset.DataSet(inputs={"x": np.arange(20.0)}, outputs={"y": np.arange(2.0)}))
+    monkeypatch.setattr(dataset, "LARGE", 0)
+    dataset.write(tmp_path, dataset.DataSet(inputs={"x": np.arange(20.0)}, outputs={"y": np.arange(2.0)}))
     path = tmp_path / "input_0.pb"
     path.write_bytes(path.read_bytes()[:length])
     with pytest.raises(DataError, match=r"input_0\.pb is not a tensor: "):
-        onnx_dataset.read(tmp_path)
+        dataset.read(tmp_path)
 
 
 # The stage data.
@@ -233,7 +231,7 @@ def peak(operator: Operator, root: Path) -> int:
     if (process := os.fork()) == 0:
         code = 1
         try:
-            data.run(layout, operator)
+            write_data.run(layout, operator)
             code = 0
         finally:
             os._exit(code)
@@ -263,7 +261,7 @@ def test_data_takes_four_copies_of_a_large_case(kept: int, tmp_path: Path, monke
 def test_a_tensor_beyond_the_limit_of_protobuf_is_named_before_it_is_drawn(tmp_path: Path) -> None:
     case = Case(name="huge", inputs={"x": Random(shape=(30_000, 30_000))})
     with pytest.raises(DataError) as raised:
-        data.run(project(tmp_path), replace(OPERATOR, models=(replace(DYNAMIC, cases=(case,)),)))
+        write_data.run(project(tmp_path), replace(OPERATOR, models=(replace(DYNAMIC, cases=(case,)),)))
     assert str(raised.value) == (
         "ops/double/cases.py: case 'huge': input 'x' of shape (30000, 30000) in float32 has 3.6 GB; protobuf limits a "
         "tensor of test data to 2 GB. Give the case smaller sizes"

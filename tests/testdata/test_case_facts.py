@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from opmatrix.judge.case_facts import in_common, of_case, of_cases
 from opmatrix.spec import Attribute, Case, DType, Input, Model, OnnxOp, OpSpec, Output, Random, SameAs, Values
-from opmatrix.testdata.case_facts import in_common, of_case, of_cases
 
 SPEC = OpSpec(
     name="blur",

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from opmatrix.data.arrays import numpy_dtype
+from opmatrix.data.compare import EXACT, Comparison, compare
+from opmatrix.judge.message import mismatch
 from opmatrix.spec import DType, Tolerance
-from opmatrix.testdata.case_message import mismatch
-from opmatrix.testdata.compare import EXACT, Comparison, compare
-from opmatrix.testdata.dtypes import numpy_dtype
 
 LOOSE = Tolerance(rtol=1e-3, atol=1e-5)
 FLOATS: tuple[DType, ...] = ("float16", "bfloat16", "float32", "float64")

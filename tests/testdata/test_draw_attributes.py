@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
+from opmatrix.data.case_arrays import case_arrays
 from opmatrix.declaration.load import Operator
-from opmatrix.declaration.validation.attribute_values import value_mistake
+from opmatrix.declaration.validation.cases import value_mistake
+from opmatrix.search import draw_models, shapes
+from opmatrix.search.draw_attributes import candidates
 from opmatrix.spec import (
     Attribute,
     Case,
@@ -25,9 +28,6 @@ from opmatrix.spec import (
     Values,
     shape_of,
 )
-from opmatrix.testdata import hypothesis_draw, output_sizes
-from opmatrix.testdata.attribute_candidates import candidates
-from opmatrix.testdata.case_arrays import case_arrays
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_an_optional_attribute_is_drawn_as_none_and_as_a_value(kind: Any, tmp_pa
         outputs=(Output(name="y", type="float32", shape=Dims(dims=("N",))),),
     )  # fmt: skip
     model = Model(name="m", cases=(Case(name="c", inputs={"x": Random(shape=(2,))}),))
-    drawn = hypothesis_draw.collect(Operator(spec=spec, models=(model,)), examples=100, home=tmp_path)
+    drawn = draw_models.collect(Operator(spec=spec, models=(model,)), examples=100, home=tmp_path)
     found = [one.attributes["a"] for one in drawn]
     absent = found.count(None)
     assert 0 < absent < len(found)
@@ -119,16 +119,16 @@ OPERATOR = Operator(
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory: pytest.TempPathFactory) -> list[Model]:
-    return hypothesis_draw.collect(OPERATOR, examples=200, home=Path(tmp_path_factory.mktemp("home")))
+    return draw_models.collect(OPERATOR, examples=200, home=Path(tmp_path_factory.mktemp("home")))
 
 
 def test_no_declared_output_is_large(drawn: list[Model]) -> None:
     """An attribute that is a size may have no limit but 2^31: its extreme would be an output of gigabytes."""
     for model in drawn:
         (x,) = case_arrays(SPEC, model, model.cases[0])
-        assert output_sizes.elements(SPEC, [(SPEC.inputs[0], x.shape)], model.attributes) <= output_sizes.ELEMENTS
+        assert shapes.elements(SPEC, [(SPEC.inputs[0], x.shape)], model.attributes) <= shapes.OUTPUT_ELEMENTS
     assert max(model.attributes["height"] for model in drawn) > 100  # type: ignore[type-var]  # an int
-    sizes = output_sizes.elements(SPEC, [(SPEC.inputs[0], (0, 3))], {"height": 2**31, "width": 2**31})
+    sizes = shapes.elements(SPEC, [(SPEC.inputs[0], (0, 3))], {"height": 2**31, "width": 2**31})
     assert sizes == 3 * 2**62  # its strides do not fit, even if it is empty
 
 
@@ -150,7 +150,7 @@ def test_lists_of_strings_are_few_empty_long_and_unusual(tmp_path: Path) -> None
     spec = replace(SPEC, attributes=(names,), outputs=(Output(name="y", type="float32", shape=SameAs(input="x")),))
     case = Case(name="of_two", inputs={"x": Random(shape=(2, 3))})
     model = Model(name="two", attributes={"names": ("b", "c")}, cases=(case,))
-    drawn = hypothesis_draw.collect(Operator(spec=spec, models=(model,)), examples=200, home=tmp_path)
+    drawn = draw_models.collect(Operator(spec=spec, models=(model,)), examples=200, home=tmp_path)
     lists = [one.attributes["names"] for one in drawn]
     assert None in lists and () in lists and {1, 2, 3} <= {len(found) for found in lists if isinstance(found, tuple)}
     strings = {text for found in lists if isinstance(found, tuple) for text in found}
@@ -179,7 +179,7 @@ def test_windows_that_fit_are_drawn(tmp_path: Path) -> None:
     cases = tuple(Case(name=f"of_{n}", inputs={"x": Random(shape=(2, 3, n, n + 1))}) for n in (8, 9))
     model = Model(name="one", attributes={"kernel": (2, 3)}, cases=cases)
     operator = Operator(spec=spec, models=(model,))
-    drawn = hypothesis_draw.collect(operator, examples=200, home=tmp_path)
+    drawn = draw_models.collect(operator, examples=200, home=tmp_path)
     for name in lists:
         assert len({model.attributes[name] for model in drawn}) > 10, name
     images = [shape_of(image) for model in drawn if isinstance(image := model.cases[0].inputs["x"], Random | Values)]
@@ -207,7 +207,7 @@ def test_an_attribute_that_is_a_size_is_drawn_beyond_16(tmp_path: Path) -> None:
     )
     case = Case(name="only", inputs={"x": Random(shape=(2, 20, 3))})
     operator = Operator(spec=spec, models=(Model(name="only", attributes={"b": 2, "n": 20}, cases=(case,)),))
-    drawn = hypothesis_draw.collect(operator, examples=200, home=tmp_path, seed="b")
+    drawn = draw_models.collect(operator, examples=200, home=tmp_path, seed="b")
     far = [model for model in drawn if model.attributes["n"] > 30 and model.attributes["b"] > 0]  # type: ignore[operator]  # ints
     assert len(far) >= 5
 
@@ -226,7 +226,7 @@ def test_an_int_without_limits_is_drawn_beyond_32_bits(tmp_path: Path) -> None:
     )
     case = Case(name="only", inputs={"x": Random(shape=(3, 4))})
     operator = Operator(spec=spec, models=(Model(name="only", cases=(case,)),))
-    draws = [hypothesis_draw.collect(operator, examples=200, home=tmp_path, seed=seed) for seed in ("b", "c")]
+    draws = [draw_models.collect(operator, examples=200, home=tmp_path, seed=seed) for seed in ("b", "c")]
     drawn = [model for found in draws for model in found]
     found = {name: {model.attributes.get(name, 0) for model in drawn} for name in ("seed", "axis", "count")}
     assert {2**31, 2**32 + 1, -(2**31) - 1, 2**63 - 1} <= found["seed"]

@@ -9,8 +9,8 @@ import pytest
 
 from opmatrix.declaration.load import Operator
 from opmatrix.scaffold.from_onnx import from_nodes
+from opmatrix.search import draw_models, large
 from opmatrix.spec import Case, Model, Random
-from opmatrix.testdata import draw_large, hypothesis_draw
 
 # At 71b51ad8, in 60 s: "64 mixed", "128 mixed" and "64" and "200 of strings" had none; the other three were right.
 KINDS = {
@@ -32,7 +32,7 @@ def test_a_large_input_is_drawn_at_once(kind: str, tmp_path: Path) -> None:
     case = Case(name="plain", inputs={part.name: Random(shape=(3, 4)) for part in spec.inputs})
     types = {variable: dtypes[0] for variable, dtypes in spec.types.items()}
     operator = Operator(spec=spec, models=(Model(name="static", types=types, cases=(case,)),))
-    choice = draw_large.choices(operator)[0]
-    with mock.patch.object(draw_large, "_model", wraps=draw_large._model) as drawn:
-        model = hypothesis_draw.one(choice.model(operator, 1000), seed="mixed", home=tmp_path)
+    choice = large.choices(operator)[0]
+    with mock.patch.object(large, "_model", wraps=large._model) as drawn:
+        model = draw_models.one(choice.model(operator, 1000), seed="mixed", home=tmp_path)
     assert model is not None and drawn.call_count <= 2  # hypothesis begins with the smallest

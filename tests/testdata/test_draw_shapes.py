@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from opmatrix.basics.errors import DataError
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.validation.cases import cases
 from opmatrix.declaration.validation.sizes import sizes
-from opmatrix.errors import DataError
+from opmatrix.search import draw_models
+from opmatrix.search import shapes as output_sizes
 from opmatrix.spec import (
     Attribute,
     AttributeValue,
@@ -29,7 +31,6 @@ from opmatrix.spec import (
     given,
     shape_of,
 )
-from opmatrix.testdata import hypothesis_draw, output_sizes
 
 Shapes = Mapping[str, Sequence[tuple[int, ...]]]
 DRAWS = 200
@@ -53,7 +54,7 @@ def spec(inputs: Sequence[Input], *attributes: Attribute, shape: SameAs | Dims) 
 def drawn(declared: OpSpec, folder: Path) -> list[tuple[Shapes, Mapping[str, AttributeValue]]]:
     """Return the shapes and attributes of the drawn models."""
     operator = Operator(spec=declared, models=())
-    models = hypothesis_draw.collect(operator, examples=DRAWS, home=folder)
+    models = draw_models.collect(operator, examples=DRAWS, home=folder)
     return [(_shapes(declared, model), model.attributes) for model in models]
 
 
@@ -185,7 +186,7 @@ def test_no_output_is_large(tmp_path: Path) -> None:
     declared = spec([float32("x", "N")], count, shape=Dims(dims=("N", "count", "count")))
     for shapes, attributes in drawn(declared, tmp_path):
         times = attributes["count"]
-        assert isinstance(times, int) and shapes["x"][0][0] * times**2 <= output_sizes.ELEMENTS
+        assert isinstance(times, int) and shapes["x"][0][0] * times**2 <= output_sizes.OUTPUT_ELEMENTS
 
 
 @pytest.mark.parametrize("dims", [("N", 3, 64, 64), (768, 768, "N"), ("32*j", "128*k")], ids=str)

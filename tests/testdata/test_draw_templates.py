@@ -7,6 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from opmatrix.declaration.load import Operator
+from opmatrix.search.draw import kept, open_sizes
+from opmatrix.search.draw_attributes import Frame
+from opmatrix.search.shapes import resized_shapes, template_of
 from opmatrix.spec import (
     Attribute,
     Case,
@@ -21,9 +24,6 @@ from opmatrix.spec import (
     Values,
     shape_of,
 )
-from opmatrix.testdata.declared_shapes import resized_shapes, template_of
-from opmatrix.testdata.draw_frame import Frame
-from opmatrix.testdata.draw_templates import kept, open_sizes
 
 SPEC = OpSpec(
     name="segments",

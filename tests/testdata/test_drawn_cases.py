@@ -10,15 +10,15 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
+from opmatrix.data.arrays import float_limits, is_float
+from opmatrix.data.case_arrays import case_arrays
 from opmatrix.declaration.load import Operator, load_operators
-from opmatrix.declaration.model_inputs import graph_inputs
-from opmatrix.declaration.torch_signature import dtype_of, dtype_tuples
+from opmatrix.declaration.models import graph_inputs
 from opmatrix.project.paths import Paths
+from opmatrix.search import draw_models
+from opmatrix.signature.signature import dtype_of, dtype_tuples
 from opmatrix.spec import Input, Model, given
 from opmatrix.spec import MemoryLayout as Strides
-from opmatrix.testdata import hypothesis_draw
-from opmatrix.testdata.case_arrays import case_arrays
-from opmatrix.testdata.dtypes import float_limits, is_float
 
 OPERATORS = load_operators(Paths(Path(__file__).parents[2]))
 PRIMES = (3, 5, 7, 13, 31)
@@ -112,7 +112,7 @@ def legal(operator: Operator) -> Iterator[str]:
 
 @pytest.mark.parametrize("operator", OPERATORS, ids=lambda o: o.name)
 def test_every_allowed_kind_is_generated(operator: Operator, tmp_path: Path) -> None:
-    drawn = hypothesis_draw.collect(operator, examples=hypothesis_draw.enough(operator.spec), home=tmp_path)
+    drawn = draw_models.collect(operator, examples=draw_models.enough(operator.spec), home=tmp_path)
     found = {kind for model in drawn for kind in kinds(operator, model)}
     assert {*legal(operator)} - found == set()
 
@@ -120,6 +120,6 @@ def test_every_allowed_kind_is_generated(operator: Operator, tmp_path: Path) -> 
 def test_generated_cases_are_reproducible(tmp_path: Path) -> None:
     """A failure must repeat, on every machine and with any other imports in the process."""
     operator = next(o for o in OPERATORS if o.name == "nms")
-    first, second = (hypothesis_draw.collect(operator, examples=50, home=tmp_path) for _ in range(2))
+    first, second = (draw_models.collect(operator, examples=50, home=tmp_path) for _ in range(2))
     assert [m.name for m in first] == [m.name for m in second]
     assert first == second

@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from opmatrix.errors import DataError
+from opmatrix.basics.errors import DataError
+from opmatrix.data.arrays import Array, numpy_dtype
+from opmatrix.search import drawn
+from opmatrix.search.drawn import DrawnCase
 from opmatrix.spec import Case, Model, Random, Values
-from opmatrix.testdata import drawn_cases
-from opmatrix.testdata.arrays import Array
-from opmatrix.testdata.drawn_cases import DrawnCase
-from opmatrix.testdata.dtypes import numpy_dtype
 
 NUMBERS = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "bfloat16",
            "float32", "float64", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")  # fmt: skip
@@ -56,8 +55,8 @@ def bits(array: Array) -> tuple[str, tuple[int, ...], Any]:
 
 
 def test_every_bit_comes_back(tmp_path: Path) -> None:
-    drawn_cases.write(tmp_path / "file", CASES)
-    found = drawn_cases.read(tmp_path / "file", "my_op")
+    drawn.write(tmp_path / "file", CASES)
+    found = drawn.read(tmp_path / "file", "my_op")
     for before, after in zip(CASES, found, strict=True):
         assert (after.model, repr(after.model), after.refusal) == (before.model, repr(before.model), before.refusal)
         assert list(map(bits, after.arrays)) == list(map(bits, before.arrays))
@@ -68,8 +67,8 @@ def test_every_bit_comes_back(tmp_path: Path) -> None:
 
 
 def test_equal_cases_give_equal_bytes(tmp_path: Path) -> None:
-    drawn_cases.write(tmp_path / "one", CASES)
-    drawn_cases.write(tmp_path / "two", drawn_cases.read(tmp_path / "one", "my_op"))
+    drawn.write(tmp_path / "one", CASES)
+    drawn.write(tmp_path / "two", drawn.read(tmp_path / "one", "my_op"))
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
 
 
@@ -100,14 +99,14 @@ class Foreign:
 )
 def test_a_damaged_file_is_one_sentence(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
     path = tmp_path / "file"
-    drawn_cases.write(path, CASES)
+    drawn.write(path, CASES)
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(DataError, match=r"is missing or damaged\. Run: python -m opmatrix draw-inputs my_op"):
-        drawn_cases.read(path, "my_op")
+        drawn.read(path, "my_op")
 
 
 def test_a_file_that_something_else_wrote_runs_no_code(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(pickle.dumps(Foreign(tmp_path / "ran")))
     with pytest.raises(DataError, match="damaged"):
-        drawn_cases.read(tmp_path / "file", "my_op")
+        drawn.read(tmp_path / "file", "my_op")
     assert not (tmp_path / "ran").exists()

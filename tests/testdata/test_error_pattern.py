@@ -8,10 +8,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from opmatrix.data.arrays import Array
+from opmatrix.data.compare import EXACT, compare, pattern, with_pattern
 from opmatrix.spec import Tolerance
-from opmatrix.testdata.arrays import Array
-from opmatrix.testdata.compare import EXACT, compare, with_pattern
-from opmatrix.testdata.error_pattern import pattern
 
 TOLERANCE = Tolerance(rtol=1e-4, atol=1e-6)
 ALL = slice(None)

@@ -8,7 +8,7 @@ import struct
 import numpy as np
 import pytest
 
-from opmatrix.testdata.generator_state import generator_state
+from opmatrix.data.case_arrays import generator_state
 
 RANGES = (
     (0, None), (-1, None), (-(2**63), None), (0, 2**31), (0, 2**32), (0, 2**32 + 1), (0, 2**28 + 1), (5, 2**30),

@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
+from opmatrix.basics.errors import DataError
+from opmatrix.data import write_data
 from opmatrix.declaration.load import Operator
-from opmatrix.errors import DataError
+from opmatrix.judge import cases
 from opmatrix.project.paths import Paths
 from opmatrix.spec import (
     Attribute,
@@ -28,7 +30,6 @@ from opmatrix.spec import (
     Tolerance,
     Values,
 )
-from opmatrix.stages import cases, data
 from tests.support.projects import with_reference
 
 REFERENCE = """
@@ -74,7 +75,7 @@ OPERATOR = Operator(spec=SPEC, models=(model("float32"), model("float64")))
 def run(root: Path, operator: Operator, reference: str = REFERENCE) -> dict[str, Any]:
     """Return the record of the check; its detail is what the stage raises, if it does."""
     layout = with_reference(root, "shifted", reference)
-    data.run(layout, operator)
+    write_data.run(layout, operator)
     try:
         cases.run(layout, operator)
         raised = ""
@@ -320,7 +321,7 @@ def test_a_small_case_is_enough(tmp_path: Path) -> None:
     first = replace(OPERATOR.models[0], dynamic=dict.fromkeys(("x", "mask", "bias"), ("N",)))
     operator = replace(OPERATOR, models=(replace(first, cases=(*first.cases, large)), OPERATOR.models[1]))
     layout: Paths = with_reference(tmp_path, "shifted", REFERENCE)
-    data.run(layout, operator)
+    write_data.run(layout, operator)
     for path in layout.data("shifted", "plain_float32", 1).iterdir():
         path.unlink()
     cases.run(layout, operator)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from opmatrix.data.reference import Argument
 from opmatrix.declaration.load import load_operator
 from opmatrix.project.paths import Paths
-from opmatrix.testdata.invalid_calls import invalid_calls, valid_call
-from opmatrix.testdata.numpy_reference import Argument
+from opmatrix.search.invalid_calls import invalid_calls, valid_call
 
 DERIVED = {
     "group_norm": """

@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from opmatrix.data.arrays import Array
+from opmatrix.data.case_arrays import case_arrays
+from opmatrix.data.reference import Reference
 from opmatrix.project.paths import Paths
+from opmatrix.search.drawn import reference_outputs
+from opmatrix.search.large import ENOUGH, Compute, enlarge, growing, large_pair
 from opmatrix.spec import Case, Dims, Input, Model, OnnxOp, OpSpec, Output, Random, Tolerance, ValueRule, Values
-from opmatrix.testdata.arrays import Array
-from opmatrix.testdata.case_arrays import case_arrays
-from opmatrix.testdata.drawn_cases import reference_outputs
-from opmatrix.testdata.larger_inputs import ENOUGH, Compute, enlarge, growing, large_pair
-from opmatrix.testdata.numpy_reference import Reference
 from tests.support.projects import with_reference
 
 SPEC = OpSpec(

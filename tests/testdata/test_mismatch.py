@@ -10,10 +10,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from opmatrix.data.arrays import Array
+from opmatrix.data.compare import EXACT, Pair, compare
+from opmatrix.judge.mismatch import LEVELS, measure, of_case
 from opmatrix.spec import Tolerance
-from opmatrix.testdata.arrays import Array
-from opmatrix.testdata.compare import EXACT, Pair, compare
-from opmatrix.testdata.mismatch import LEVELS, measure, of_case
 from tests.support.double import DYNAMIC, SPEC
 
 TOLERANCE = Tolerance(rtol=1e-3, atol=1e-5)

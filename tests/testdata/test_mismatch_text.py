@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from opmatrix.data.arrays import Array
+from opmatrix.data.compare import EXACT, Pair
+from opmatrix.judge.message import with_values
+from opmatrix.judge.mismatch import lines, of_case
 from opmatrix.spec import Tolerance
-from opmatrix.testdata.arrays import Array
-from opmatrix.testdata.case_message import with_values
-from opmatrix.testdata.compare import EXACT, Pair
-from opmatrix.testdata.mismatch import of_case
-from opmatrix.testdata.mismatch_text import lines
 from tests.support.double import DYNAMIC, SPEC
 
 TOLERANCE = Tolerance(rtol=1e-4, atol=1e-6)

@@ -10,14 +10,13 @@ import numpy as np
 import pytest
 from onnx import numpy_helper
 
+from opmatrix.basics.errors import DataError
+from opmatrix.basics.step_log import LOGGED
+from opmatrix.data import dataset, write_data
 from opmatrix.declaration.load import Operator, load_operators
-from opmatrix.declaration.model_inputs import graph_inputs
-from opmatrix.errors import DataError
+from opmatrix.declaration.models import graph_inputs
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Case, Output, Random, SameAs, Values
-from opmatrix.stages import data
-from opmatrix.step_log import LOGGED
-from opmatrix.testdata import onnx_dataset
 from tests.support.double import DYNAMIC, OPERATOR, SPEC, project, with_case
 
 OPERATORS = load_operators(Paths(Path(__file__).parents[2]))
@@ -29,34 +28,34 @@ def contents(layout: Paths) -> dict[str, bytes]:
 
 def test_a_data_set_has_the_names_of_the_graph(tmp_path: Path) -> None:
     layout = project(tmp_path)
-    data.run(layout, OPERATOR)
-    found = onnx_dataset.read(layout.data("double", "dynamic", 1))
+    write_data.run(layout, OPERATOR)
+    found = dataset.read(layout.data("double", "dynamic", 1))
     assert (list(found.inputs), list(found.outputs)) == (["X"], ["Y"])
     np.testing.assert_array_equal(found.outputs["Y"], [[math.nan, math.inf, -math.inf], [0, 2, 4]])
     assert found.outputs["Y"].dtype == np.float32
-    assert onnx_dataset.read(layout.data("double", "dynamic", 2)).outputs["Y"].shape == (0, 5)
+    assert dataset.read(layout.data("double", "dynamic", 2)).outputs["Y"].shape == (0, 5)
 
 
 def test_equal_cases_give_equal_bytes(tmp_path: Path) -> None:
     layouts = [project(tmp_path / name) for name in ("a", "b")]
     for layout in layouts:
-        data.run(layout, OPERATOR)
+        write_data.run(layout, OPERATOR)
     assert contents(layouts[0]) == contents(layouts[1])
 
 
 def test_a_new_case_leaves_the_others_as_they_are(tmp_path: Path) -> None:
     layout = project(tmp_path)
-    data.run(layout, replace(OPERATOR, models=(replace(DYNAMIC, cases=DYNAMIC.cases[:2]),)))
+    write_data.run(layout, replace(OPERATOR, models=(replace(DYNAMIC, cases=DYNAMIC.cases[:2]),)))
     before = contents(layout)
-    data.run(layout, OPERATOR)
+    write_data.run(layout, OPERATOR)
     assert before.items() < contents(layout).items()
 
 
 def test_files_of_removed_cases_are_deleted(tmp_path: Path) -> None:
     layout = project(tmp_path)
-    data.run(layout, replace(OPERATOR, models=(DYNAMIC, replace(DYNAMIC, name="other"))))
+    write_data.run(layout, replace(OPERATOR, models=(DYNAMIC, replace(DYNAMIC, name="other"))))
     (layout.data("double", "dynamic", 0) / "input_7.pb").write_bytes(b"")
-    data.run(layout, replace(OPERATOR, models=(replace(DYNAMIC, cases=DYNAMIC.cases[:1]),)))
+    write_data.run(layout, replace(OPERATOR, models=(replace(DYNAMIC, cases=DYNAMIC.cases[:1]),)))
     assert [Path(p).name for p in sorted(contents(layout))] == ["input_0.pb", "output_0.pb"]
     assert not layout.data("double", "other", 0).parent.exists()
 
@@ -75,20 +74,20 @@ def test_files_of_removed_cases_are_deleted(tmp_path: Path) -> None:
 def test_a_reference_without_a_usable_output(tmp_path: Path, reference: str, message: str) -> None:
     layout = project(tmp_path, reference=reference)
     with pytest.raises(DataError) as caught:
-        data.run(layout, with_case(Random(shape=(2, 3))))
+        write_data.run(layout, with_case(Random(shape=(2, 3))))
     assert message in str(caught.value)
     assert not contents(layout)
 
 
 def test_a_mistake_names_file_case_and_input(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"^ops/double/cases.py: case 'only': input 'x': ragged values: found"):
-        data.run(project(tmp_path), with_case(Values(values=((1.0,), (1.0, 2.0)))))
+        write_data.run(project(tmp_path), with_case(Values(values=((1.0,), (1.0, 2.0)))))
 
 
 def test_all_cases_are_checked_before_the_report(tmp_path: Path) -> None:
     layout = project(tmp_path, reference="def double(x, *, factor):\n    raise ValueError('no')")
     with pytest.raises(DataError) as caught:
-        data.run(layout, OPERATOR)
+        write_data.run(layout, OPERATOR)
     first, *others = [case.name for case in DYNAMIC.cases]
     wanted = f"ops/double/cases.py: case {first!r}: ops/double/reference.py:2: ValueError: no. Also {', '.join(others)}"
     assert str(caught.value) == wanted, "what is wrong with all of them is told once"
@@ -103,10 +102,10 @@ def test_many_mistakes_are_counted(
         DYNAMIC, cases=tuple(Case(name=f"of_{n}", inputs={"x": Random(shape=(n, 3))}) for n in range(2, 14))
     )
     with pytest.raises(DataError) as all_of_them:
-        data.run(layout, replace(OPERATOR, models=(model,)))
+        write_data.run(layout, replace(OPERATOR, models=(model,)))
     monkeypatch.setenv(LOGGED, "1")
     with pytest.raises(DataError) as caught:
-        data.run(layout, replace(OPERATOR, models=(model,)))
+        write_data.run(layout, replace(OPERATOR, models=(model,)))
     first, second, last = str(caught.value).splitlines()
     assert first.startswith(
         "ops/double/spec.py: outputs['y'].shape: case 'of_2': the reference gives 'y' the shape (3,);"
@@ -118,13 +117,13 @@ def test_many_mistakes_are_counted(
 
 def test_a_missing_reference(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"ops/double/reference.py: missing; it defines double\(\) in NumPy"):
-        data.run(Paths(tmp_path), OPERATOR)
+        write_data.run(Paths(tmp_path), OPERATOR)
 
 
 def test_the_reference_is_cast_to_the_declared_dtype(tmp_path: Path) -> None:
     layout = project(tmp_path, reference="def double(x, *, factor):\n    return (x.astype('g') * factor)")
-    data.run(layout, with_case(Random(shape=(2, 3))))
-    assert onnx_dataset.read(layout.data("double", "dynamic", 0)).outputs["Y"].dtype == np.float32
+    write_data.run(layout, with_case(Random(shape=(2, 3))))
+    assert dataset.read(layout.data("double", "dynamic", 0)).outputs["Y"].dtype == np.float32
 
 
 @pytest.mark.parametrize(
@@ -137,9 +136,9 @@ def test_a_value_may_not_change_in_a_cast(tmp_path: Path, body: str, problem: st
     operator = Operator(spec=spec, models=with_case(Random(shape=(2, 3))).models)
     if problem:
         with pytest.raises(DataError, match=f"output 'y' {problem}, declared: int32"):
-            data.run(layout, operator)
+            write_data.run(layout, operator)
     else:
-        data.run(layout, operator)
+        write_data.run(layout, operator)
 
 
 def test_tensors_without_a_name_or_of_one_name_are_read_in_order(tmp_path: Path) -> None:
@@ -148,21 +147,21 @@ def test_tensors_without_a_name_or_of_one_name_are_read_in_order(tmp_path: Path)
         tensor = numpy_helper.from_array(np.array([index], np.int64), name)
         (tmp_path / f"input_{index}.pb").write_bytes(tensor.SerializeToString())
         (tmp_path / f"output_{index}.pb").write_bytes(tensor.SerializeToString())
-    found = onnx_dataset.read(tmp_path)
+    found = dataset.read(tmp_path)
     got = [(name, int(array[0])) for name, array in found.inputs.items()]
     assert got == [("#0", 0), ("#1", 1), ("x", 2), ("#3", 3)]
 
 
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     layout = project(tmp_path)
-    data.run(layout, OPERATOR)
+    write_data.run(layout, OPERATOR)
     folder = layout.data("double", "dynamic", 0)
     (folder / "input_0.pb").write_bytes(b"\xff\xff")
     with pytest.raises(DataError, match=r"input_0.pb is not a tensor"):
-        onnx_dataset.read(folder)
+        dataset.read(folder)
     (folder / "input_0.pb").unlink()
     with pytest.raises(DataError, match=r"input_0.pb is missing. Run: python -m opmatrix data"):
-        onnx_dataset.read(folder)
+        dataset.read(folder)
 
 
 @pytest.mark.parametrize("operator", OPERATORS, ids=lambda o: o.name)
@@ -170,8 +169,8 @@ def test_every_operator_has_data(operator: Operator, tmp_path: Path, root: Path)
     layout = Paths(tmp_path)
     layout.op(operator.name).mkdir(parents=True)
     layout.reference(operator.name).write_bytes(Paths(root).reference(operator.name).read_bytes())
-    data.run(layout, operator)
+    write_data.run(layout, operator)
     for model in operator.models:
         for index, case in enumerate(model.cases):
-            found = onnx_dataset.read(layout.data(operator.name, model.name, index))
+            found = dataset.read(layout.data(operator.name, model.name, index))
             assert list(found.inputs) == [feed.name for feed in graph_inputs(operator.spec, model, case)]

@@ -19,15 +19,15 @@ BODY = "def double(x, *, factor):\n    import builtins\n    {}\n    return x * f
 # `before` and `after` are of another program. `builtins.kept` lives as long as this process.
 PROGRAM = """
 import builtins, pathlib, sys
-from opmatrix.errors import DataError
+from opmatrix.basics.errors import DataError
 from opmatrix.project.paths import Paths
-from opmatrix.stages import data
+from opmatrix.data import write_data
 from tests.support import double
 root = pathlib.Path(sys.argv[1])
 builtins.kept = []
 {before}
 try:
-    data.run(Paths(root), double.OPERATOR)
+    write_data.run(Paths(root), double.OPERATOR)
 except DataError as error:
     print(error)
 {after}

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.testdata import race_file
-from opmatrix.testdata.drawn_cases import DrawnCase, evaluate
-from opmatrix.testdata.numpy_reference import Reference
+from opmatrix.data.reference import Reference
+from opmatrix.ort_checks import race_file
+from opmatrix.search.drawn import DrawnCase, evaluate
 from tests.support.double import DYNAMIC, OPERATOR, SPEC, project
 
 

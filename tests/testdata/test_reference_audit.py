@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from opmatrix.basics.errors import DataError
+from opmatrix.data import reference_audit, write_data
+from opmatrix.data.reference import Reference
 from opmatrix.declaration.load import Operator
-from opmatrix.errors import DataError
+from opmatrix.judge import cases
 from opmatrix.project.paths import Paths
-from opmatrix.stages import cases, data, draw_inputs
-from opmatrix.testdata import process_traces, reference_audit
-from opmatrix.testdata.numpy_reference import Reference
-from opmatrix.verdict import read_check
+from opmatrix.records.verdict import read_check
+from opmatrix.search import draw_inputs
 from tests.support import double
 from tests.support.projects import with_reference, write_files
 
@@ -36,7 +37,7 @@ def message(root: Path, reference: str) -> str:
     """Return what the stage `data` says of a reference."""
     layout = project(root, reference)
     with pytest.raises(DataError) as raised:
-        data.run(layout, double.OPERATOR)
+        write_data.run(layout, double.OPERATOR)
     return str(raised.value)
 
 
@@ -177,7 +178,7 @@ def test_without_the_audit_it_would_be_accepted(way: str, tmp_path: Path, monkey
     """So what each of them does is all that is wrong with it."""
     monkeypatch.chdir(tmp_path)
     layout = project(tmp_path, runs_it(way))
-    data.run(layout, Operator(spec=replace(double.SPEC, dependent_reference="a test"), models=(double.DYNAMIC,)))
+    write_data.run(layout, Operator(spec=replace(double.SPEC, dependent_reference="a test"), models=(double.DYNAMIC,)))
     assert layout.data_manifest("double").is_file()
     gc.collect()
     for dropped in [*subprocess._active]:  # while its process ran; another test would get the warning
@@ -190,7 +191,7 @@ def test_an_installed_copy_of_the_library(tmp_path: Path, monkeypatch: pytest.Mo
     """As of a wheel that `doit dist` made: what is loaded from a package is a library of this build."""
     installed = tmp_path.with_name(f"{tmp_path.name}_packages") / "my_ops/libmy_ops.so"
     write_files(installed.parent, {installed.name: "no library"})
-    monkeypatch.setattr(process_traces, "_python_folders", lambda: (installed.parents[1],))
+    monkeypatch.setattr(reference_audit, "_python_folders", lambda: (installed.parents[1],))
     found = message(tmp_path, BODY.format(f"import ctypes; ctypes.CDLL({str(installed)!r})"))
     assert f"loads {installed}, a copy of {LIBRARY}, which this build made, so it agrees with any fault. " in found
 
@@ -242,13 +243,13 @@ ALLOWED = {
 @pytest.mark.parametrize("way", ALLOWED)
 def test_what_a_reference_may_use(way: str, tmp_path: Path) -> None:
     layout = project(tmp_path, BODY.format(ALLOWED[way]))
-    data.run(layout, double.OPERATOR)
+    write_data.run(layout, double.OPERATOR)
 
 
-@pytest.mark.parametrize("stage", [data, cases, draw_inputs], ids=lambda stage: stage.__name__.rpartition(".")[2])
+@pytest.mark.parametrize("stage", [write_data, cases, draw_inputs], ids=lambda stage: stage.__name__.rpartition(".")[2])
 def test_each_stage_that_keeps_what_it_computes(stage: object, tmp_path: Path) -> None:
     layout = with_reference(tmp_path, "double", double.REFERENCE)
-    data.run(layout, double.OPERATOR)
+    write_data.run(layout, double.OPERATOR)
     layout.reference("double").write_text(BODY.format("try: import os; os.system('true')\n    except Exception: pass"))
     with pytest.raises(DataError, match="starts a process"):
         stage.run(layout, double.OPERATOR)  # type: ignore[attr-defined]  # a module
@@ -260,7 +261,7 @@ def test_a_declared_one_is_shown_in_the_record_of_its_cases(tmp_path: Path) -> N
     layout = project(
         tmp_path, BODY.format("import os; os.system('true'); open('{root}/native/double/kernel.h').close()")
     )
-    data.run(layout, operator)
+    write_data.run(layout, operator)
     with pytest.raises(DataError, match=r"cases\.py"):  # the test has too few
         cases.run(layout, operator)
     record = read_check(layout.cases_record("double"))
@@ -270,7 +271,7 @@ def test_a_declared_one_is_shown_in_the_record_of_its_cases(tmp_path: Path) -> N
 
 def test_only_code_of_the_reference_is_refused_what_this_build_made(tmp_path: Path) -> None:
     layout = with_reference(tmp_path, "double", double.REFERENCE)
-    data.run(layout, double.OPERATOR)
+    write_data.run(layout, double.OPERATOR)
     assert layout.data_manifest("double").read_text()
 
 
@@ -301,4 +302,4 @@ def test_a_wider_float_is_rounded(tmp_path: Path) -> None:
         "double",
         "import numpy as np\ndef double(x, *, factor):\n    return x.astype(np.longdouble) * factor\n",
     )
-    data.run(layout, double.OPERATOR)
+    write_data.run(layout, double.OPERATOR)

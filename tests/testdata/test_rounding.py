@@ -9,10 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from opmatrix.data import truth
+from opmatrix.data.reference import Reference
+from opmatrix.judge import message as case_message
+from opmatrix.judge.rounding import difference
+from opmatrix.search import drawn
 from opmatrix.spec import Case, OpSpec, Values
-from opmatrix.testdata import case_message, drawn_cases, truth
-from opmatrix.testdata.numpy_reference import Reference
-from opmatrix.testdata.rounding import difference
 from tests.support.double import DYNAMIC, SPEC, project
 
 MODEL = replace(DYNAMIC, cases=(Case(name="found", inputs={"x": Values(values=((1.0, 2.0), (3.0, 0.5)))}),))
@@ -22,7 +24,7 @@ NARROW = ". Compared in the declared dtype; the message of the adopted case says
 def message(root: Path, value: str, *, spec: OpSpec = SPEC) -> str:
     """Return what differs between a kernel that doubles its input and a reference that returns `value`."""
     reference = Reference(project(root, reference=f"def double(x, *, factor):\n    return {value}\n"), spec)
-    one = drawn_cases.evaluate(spec, MODEL, reference)
+    one = drawn.evaluate(spec, MODEL, reference)
     assert one.expected is not None
     return difference(spec, one, [2 * one.arrays[0]], one.expected, reference)
 

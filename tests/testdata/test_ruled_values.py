@@ -8,15 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from opmatrix.basics.errors import DataError
+from opmatrix.data import ruled_values
+from opmatrix.data.arrays import Array
+from opmatrix.data.case_arrays import case_arrays
+from opmatrix.data.ruled_values import random_values
 from opmatrix.declaration.load import Operator
-from opmatrix.errors import DataError
+from opmatrix.search import draw_models
+from opmatrix.search.broken_rules import broken, kinds
+from opmatrix.search.invalid_calls import invalid_calls, missing_calls
 from opmatrix.spec import Case, DType, Model, Random, Tensor, ValueRule, Values
-from opmatrix.testdata import hypothesis_draw, rule_check
-from opmatrix.testdata.arrays import Array
-from opmatrix.testdata.broken_rules import broken, kinds
-from opmatrix.testdata.case_arrays import case_arrays
-from opmatrix.testdata.invalid_calls import invalid_calls, missing_calls
-from opmatrix.testdata.ruled_values import random_values
 from tests.support.ruled import ruled
 
 NUMBERS = {"N": 5, "C": 3, "M": 4, "K": 6, "groups": 2, "limit": 0.1}
@@ -78,7 +79,7 @@ def values(rule: ValueRule, dtype: DType, *, mean: float = 0.0, deviation: float
 )
 def test_the_infinities_that_a_rule_allows_are_drawn(rule: ValueRule, wanted: set[float], tmp_path: Path) -> None:
     spec = ruled(rule, type="T")
-    drawn = hypothesis_draw.collect(Operator(spec=spec, models=()), examples=100, home=tmp_path)
+    drawn = draw_models.collect(Operator(spec=spec, models=()), examples=100, home=tmp_path)
     arrays = [case_arrays(spec, model, model.cases[0])[2] for model in drawn]
     found = {float(n) for array in arrays for n in array.ravel() if np.isinf(n)}
     assert found == wanted
@@ -86,7 +87,7 @@ def test_the_infinities_that_a_rule_allows_are_drawn(rule: ValueRule, wanted: se
 
 def problem(rule: ValueRule, array: Array) -> str:
     spec = ruled(rule)
-    return rule_check.problem(spec, spec.inputs[2], NUMBERS, array)
+    return ruled_values.problem(spec, spec.inputs[2], NUMBERS, array)
 
 
 @pytest.mark.parametrize(("rule", "dtype"), RULES, ids=str)

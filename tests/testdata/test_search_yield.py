@@ -11,17 +11,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from opmatrix.basics import cpu_limit as limits
+from opmatrix.basics.cpu_limit import TooSlow, cpu_limit, memory_limit
+from opmatrix.basics.files import write_text
 from opmatrix.declaration.load import Operator
-from opmatrix.files import write_text
 from opmatrix.project.paths import Paths
+from opmatrix.records.verdict import read_check
+from opmatrix.search import draw_inputs
+from opmatrix.search import drawn as drawn_cases
+from opmatrix.search.coverage import measure
+from opmatrix.search.drawn import Drawn
 from opmatrix.spec import Attribute, Case, Input, Model, OnnxOp, OpSpec, Output, Random, SameAs, Tolerance, TorchOp
-from opmatrix.stages import draw_inputs
-from opmatrix.testdata import cpu_limit as limits
-from opmatrix.testdata import drawn_cases
-from opmatrix.testdata.cpu_limit import TooSlow, cpu_limit, memory_limit
-from opmatrix.testdata.drawn_cases import Drawn
-from opmatrix.testdata.search_yield import measure
-from opmatrix.verdict import read_check
 
 SPEC = OpSpec(
     name="scaled",

@@ -7,17 +7,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from opmatrix.basics.errors import DataError
+from opmatrix.data import arrays, dataset, write_data
+from opmatrix.data.case_arrays import case_arrays
+from opmatrix.data.compare import EXACT, compare, same_bytes
+from opmatrix.data.dataset import DataSet
+from opmatrix.data.reference import Reference
 from opmatrix.declaration.load import Operator, load_operator
-from opmatrix.errors import DataError
+from opmatrix.judge import cases
 from opmatrix.project.paths import Paths
+from opmatrix.search import draw_models
+from opmatrix.search.invalid_calls import invalid_calls
 from opmatrix.spec import Case, Input, Model, OnnxOp, OpSpec, Output, Random, SameAs, Tolerance, Values
-from opmatrix.stages import cases, data
-from opmatrix.testdata import arrays, hypothesis_draw, onnx_dataset
-from opmatrix.testdata.case_arrays import case_arrays
-from opmatrix.testdata.compare import EXACT, compare, same_bytes
-from opmatrix.testdata.invalid_calls import invalid_calls
-from opmatrix.testdata.numpy_reference import Reference
-from opmatrix.testdata.onnx_dataset import DataSet
 from tests.support.projects import ROOT, with_reference
 
 PROJECT = Paths(ROOT / "tests/projects/strings")
@@ -46,7 +47,7 @@ def operator(*cases: Values | Random) -> Operator:
 
 def checked(root: Path, of: Operator, reference: str = RIGHT) -> None:
     layout = with_reference(root, "upper", UPPER.format(reference))
-    data.run(layout, of)
+    write_data.run(layout, of)
     cases.run(layout, of)
 
 
@@ -68,8 +69,8 @@ def test_a_string_that_utf8_cannot_hold_is_refused() -> None:
 def test_a_data_set_keeps_every_string(tmp_path: Path) -> None:
     """onnx.numpy_helper drops the NULs at the end of a string."""
     written = DataSet(inputs={"x": text(*HARD).reshape(2, 3)}, outputs={"y": text()})
-    onnx_dataset.write(tmp_path / "set", written)
-    found = onnx_dataset.read(tmp_path / "set")
+    dataset.write(tmp_path / "set", written)
+    found = dataset.read(tmp_path / "set")
     assert found.inputs["x"].tolist() == written.inputs["x"].tolist()
     assert found.outputs["y"].dtype == object and found.outputs["y"].shape == (0,)
 
@@ -111,7 +112,7 @@ def test_cases_that_prove_something(tmp_path: Path) -> None:
 
 def test_every_kind_of_string_is_drawn(tmp_path: Path) -> None:
     found = load_operator(PROJECT, "join_texts")
-    drawn = hypothesis_draw.collect(found, examples=200, home=tmp_path)
+    drawn = draw_models.collect(found, examples=200, home=tmp_path)
     given = [array for model in drawn for array in case_arrays(found.spec, model, model.cases[0])]
     flat = [value for array in given for value in array.ravel().tolist()]
     kinds = {

@@ -10,8 +10,7 @@ import pytest
 
 from opmatrix.declaration.load import load_operator
 from opmatrix.project.paths import Paths
-from opmatrix.stages import draw_inputs
-from opmatrix.testdata import drawn_cases, search_yield
+from opmatrix.search import coverage, draw_inputs, drawn
 from tests.support.projects import ROOT, replace_in
 
 # The operator, and its project in tests/projects.
@@ -34,7 +33,7 @@ def record(layout: Paths, name: str) -> dict[str, Any]:
     """Draw inputs as the step does, and return what its record says."""
     operator = load_operator(layout, name)
     draw_inputs.run(layout, operator)
-    return search_yield.measure(operator, drawn_cases.read_all(layout.drawn_inputs(name), name))
+    return coverage.measure(operator, drawn.read_all(layout.drawn_inputs(name), name))
 
 
 SLOW = {"deform_conv"}  # 5 CPU seconds

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from opmatrix.data.arrays import Array
+from opmatrix.data.reference import Argument, Reference
+from opmatrix.judge import tolerance_need
+from opmatrix.judge.tolerance_need import Measured, called_for, looser, measure
 from opmatrix.spec import Tolerance
-from opmatrix.testdata import tolerance_need
-from opmatrix.testdata.arrays import Array
-from opmatrix.testdata.numpy_reference import Argument, Reference
-from opmatrix.testdata.tolerance_need import Measured, called_for, looser, measure
 from tests.support.double import SPEC
 from tests.support.projects import with_reference
 

@@ -12,14 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from opmatrix.basics.cpu_limit import TooSlow, cpu_limit, memory_limit
+from opmatrix.basics.errors import DataError
+from opmatrix.data import torch_reference, write_data
+from opmatrix.data.reference import Reference
 from opmatrix.declaration.load import Operator
-from opmatrix.errors import DataError
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Override, TorchOp
-from opmatrix.stages import data
-from opmatrix.testdata import torch_reference
-from opmatrix.testdata.cpu_limit import TooSlow, cpu_limit, memory_limit
-from opmatrix.testdata.numpy_reference import Reference
 from tests.incremental.conftest import wait_for
 from tests.support import double
 from tests.support.projects import write_files
@@ -39,7 +38,7 @@ def project(root: Path, reference: str = BODY.format("pass"), **fields: Any) -> 
 def message(root: Path, reference: str, **fields: Any) -> str:
     """Return what the stage `data` prints about a reference."""
     with pytest.raises(DataError) as raised:
-        data.run(*project(root, reference, **fields))
+        write_data.run(*project(root, reference, **fields))
     return str(raised.value)
 
 
@@ -47,7 +46,7 @@ def test_the_record_has_its_torch_and_the_precision(tmp_path: Path) -> None:
     import torch
 
     layout, operator = project(tmp_path)
-    data.run(layout, operator)
+    write_data.run(layout, operator)
     record = json.loads(layout.data_manifest("double").read_text())
     assert record["reference"] == f"torch {torch.__version__.partition('+')[0]}"
     assert {judge["precision"] for judge in record["judged_in"].values()} == {"float64"}
@@ -84,7 +83,7 @@ def test_a_call_of_the_operator_under_test(way: str, tmp_path: Path, monkeypatch
     modules = {"other": OTHER.format("CPU"), "composite": OTHER.format("CompositeImplicitAutograd")}
     modules["scripted"] = scripted
     write_files(tmp_path / "modules", {f"{name}.py": text for name, text in modules.items()})
-    monkeypatch.setenv("PYTHONPATH", f"{tmp_path / 'modules'}:{Path(data.__file__).parents[2]}")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path / 'modules'}:{Path(write_data.__file__).parents[2]}")
     found = message(tmp_path, BODY.format(FAULTS[way]))
     assert "ops/double/reference.py:4: " in found
     assert "calls planted::double, the operator under test, so it agrees with any fault. Write the reference" in found
@@ -151,7 +150,7 @@ def test_limits_of_time_and_memory_apply_in_its_process(tmp_path: Path) -> None:
 @pytest.mark.deep
 def test_what_data_computed_is_read_without_a_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     layout, operator = project(tmp_path)
-    data.run(layout, operator)
+    write_data.run(layout, operator)
     torch_reference._reference.cache_clear()  # as in another process
 
     def none(*_: Any, **__: Any) -> None:

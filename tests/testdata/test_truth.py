@@ -9,15 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from opmatrix.basics.errors import DataError
+from opmatrix.data import dataset, truth, write_data
+from opmatrix.data.arrays import Array
+from opmatrix.data.reference import Reference
+from opmatrix.data.truth import Judge, Truth
 from opmatrix.declaration.load import Operator
-from opmatrix.errors import DataError
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Case, DType, Model, OpSpec, Output, Random, SameAs, Values
-from opmatrix.stages import data
-from opmatrix.testdata import onnx_dataset, truth
-from opmatrix.testdata.arrays import Array
-from opmatrix.testdata.numpy_reference import Reference
-from opmatrix.testdata.truth import Judge, Truth
 from tests.support.double import SPEC, with_case
 from tests.support.projects import with_reference
 
@@ -135,14 +134,14 @@ def test_the_record_says_which_precision_judged(tmp_path: Path, capsys: pytest.C
     )
     layout, models = Paths(tmp_path), [replace(with_case(Random(shape=(1, 1))).models[0], cases=(c,)) for c in cases]
     named = tuple(replace(m, name=m.cases[0].name) for m in models)
-    data.run(layout, Operator(spec=SPEC, models=named))
+    write_data.run(layout, Operator(spec=SPEC, models=named))
     judges = truth.read_judges(layout.data_manifest("double"))
     assert judges[layout.data("double", "two", 0)] == Judge(precision="float64")
     assert judges[layout.data("double", "odd", 0)].precision == "declared dtype"
     assert capsys.readouterr().out.startswith(
         "compared in the declared dtype: in float64 output 'y' differs by more than "
     )
-    assert onnx_dataset.read(layout.data("double", "odd", 0)).outputs["Y"].tolist() == [[2.0]]
+    assert dataset.read(layout.data("double", "odd", 0)).outputs["Y"].tolist() == [[2.0]]
 
 
 def test_a_damaged_record_is_one_sentence(tmp_path: Path) -> None:

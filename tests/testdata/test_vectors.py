@@ -11,16 +11,15 @@ import numpy as np
 import pytest
 from onnx import numpy_helper
 
+from opmatrix.basics.errors import DataError
+from opmatrix.data import dataset, write_data
+from opmatrix.data import write_data as read_vectors
+from opmatrix.data.case_arrays import described
 from opmatrix.declaration import validation
 from opmatrix.declaration.load import Operator
-from opmatrix.errors import DataError
-from opmatrix.plan.step_keys import OperatorPlan
+from opmatrix.plan.keys import OperatorPlan
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Case, FromVectors, Random, Tensor, Values, Vectors
-from opmatrix.stages import data
-from opmatrix.testdata import onnx_dataset
-from opmatrix.testdata import vectors as read_vectors
-from opmatrix.testdata.case_arrays import described
 from tests.support.double import DYNAMIC, SPEC, project
 
 X = np.array([[1.0, 2.0, 3.0]], np.float32)
@@ -52,13 +51,13 @@ def save(layout: Paths, **arrays: Any) -> Path:
     return path
 
 
-def written(layout: Paths) -> onnx_dataset.DataSet:
-    return onnx_dataset.read(layout.data("double", "dynamic", 1))
+def written(layout: Paths) -> dataset.DataSet:
+    return dataset.read(layout.data("double", "dynamic", 1))
 
 
 def test_inputs_and_outputs_come_from_the_file(layout: Paths) -> None:
     save(layout, x=X, y=X * 3)
-    data.run(layout, operator(case()))
+    write_data.run(layout, operator(case()))
     found = written(layout)
     np.testing.assert_array_equal(found.inputs["X"], X)
     np.testing.assert_array_equal(found.outputs["Y"], X * 2)  # those of the reference, which then disagrees
@@ -71,7 +70,7 @@ def test_a_folder_of_onnx_test_data(layout: Paths) -> None:
     folder.mkdir()
     for name, array in (("input_0", X), ("output_0", X * 2)):
         (folder / f"{name}.pb").write_bytes(numpy_helper.from_array(array, "theirs").SerializeToString())
-    data.run(layout, operator(case("vectors/test_data_set_0")))
+    write_data.run(layout, operator(case("vectors/test_data_set_0")))
     np.testing.assert_array_equal(written(layout).vectors["Y"], X * 2)
 
 
@@ -88,14 +87,14 @@ def test_float8_comes_as_its_bits(layout: Paths) -> None:
 
 def test_an_input_that_the_file_lacks_may_be_given(layout: Paths) -> None:
     save(layout, y=X.astype(np.float64) * 2)  # a wider output is rounded
-    data.run(layout, operator(case(tensor=Values(values=((1.0, 2.0, 3.0),)))))
+    write_data.run(layout, operator(case(tensor=Values(values=((1.0, 2.0, 3.0),)))))
     assert written(layout).vectors["Y"].dtype == np.float32
 
 
 def test_a_case_without_vectors_loses_the_former_ones(layout: Paths) -> None:
     save(layout, x=X, y=X)
-    data.run(layout, operator(case()))
-    data.run(layout, operator(replace(PLAIN, name="other")))
+    write_data.run(layout, operator(case()))
+    write_data.run(layout, operator(replace(PLAIN, name="other")))
     assert not written(layout).vectors
 
 
@@ -143,7 +142,7 @@ def test_an_unusable_file_is_one_sentence(layout: Paths, fault: str) -> None:
     plant, message = FAULTS[fault]
     plant(layout)
     with pytest.raises(DataError) as caught:
-        data.run(layout, operator(case()))
+        write_data.run(layout, operator(case()))
     assert str(caught.value).startswith("ops/double/cases.py: case 'original': ")
     assert message in str(caught.value) and "\n" not in str(caught.value)
 
@@ -162,7 +161,7 @@ def test_an_unusable_folder_is_one_sentence(layout: Paths, content: bytes | None
     if content is not None:
         (folder / "output_0.pb").write_bytes(content)
     with pytest.raises(DataError, match=message):
-        data.run(layout, operator(case("vectors/set")))
+        write_data.run(layout, operator(case("vectors/set")))
 
 
 def mistakes(*cases: Case) -> Sequence[str]:

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.stages import headers
-from opmatrix.toolchain import ort_headers
-from opmatrix.toolchain.torch_headers import find_torch_build
+from opmatrix.toolchain import find_headers, ort_headers
+from opmatrix.toolchain.headers import find_torch_build
 from tests.support.all_bindings import Bindings, generate
 from tests.support.projects import Project, edited
 
@@ -35,7 +34,7 @@ def flags_of(kind: str, bindings: Bindings) -> list[str]:
         return bindings.classic(find_torch_build(Path(sys.prefix)).include, "c++17")
     if kind == "stable":
         return ["-std=c++20", f"-I{bindings.layouts[0].binding / 'stable'}"]
-    headers.run(bindings.layouts[0])
+    find_headers.run(bindings.layouts[0])
     return ["-std=c++20", "-isystem", ort_headers.recorded(bindings.layouts[0])["path"]]
 
 

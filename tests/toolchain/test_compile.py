@@ -12,14 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix import step_log
+from opmatrix.basics import step_log
+from opmatrix.basics.errors import CompileError
 from opmatrix.declaration.load import load_operator
-from opmatrix.errors import CompileError
 from opmatrix.project.paths import Paths
-from opmatrix.stages import compile
-from opmatrix.toolchain import elf_symbols, ninja_file
-from opmatrix.toolchain.find_tools import find_toolchain
-from opmatrix.toolchain.run_ninja import MADE
+from opmatrix.toolchain import compile, ninja_file, symbols
+from opmatrix.toolchain.find import find_toolchain
+from opmatrix.toolchain.link import MADE
 from tests.support.building import build, compile_program, copy_project
 from tests.support.projects import replace_in
 
@@ -290,12 +289,12 @@ def test_editors_have_the_compile_commands(built: Paths) -> None:
 
 
 def test_the_libraries_pass_the_gate(built: Paths) -> None:
-    torch, ort = map(elf_symbols.read_symbols, libraries(built))
-    assert torch.defined == {"opmatrix_error", elf_symbols.LEVEL}
-    assert ort.defined == {"RegisterCustomOps", elf_symbols.LEVEL}
+    torch, ort = map(symbols.read_symbols, libraries(built))
+    assert torch.defined == {"opmatrix_error", symbols.LEVEL}
+    assert ort.defined == {"RegisterCustomOps", symbols.LEVEL}
     functions = {name for name in torch.weak if "torch_" in name}
-    assert len(functions & elf_symbols.torch_shims(ninja_file.TORCH_TARGET)) > 20
-    assert functions <= elf_symbols.torch_shims(ninja_file.TORCH_TARGET) | elf_symbols.torch_shims("newer")
+    assert len(functions & symbols.torch_shims(ninja_file.TORCH_TARGET)) > 20
+    assert functions <= symbols.torch_shims(ninja_file.TORCH_TARGET) | symbols.torch_shims("newer")
     assert not torch.undefined and not ort.undefined
     assert "libtorch_cpu.so" in torch.needed and not [n for n in ort.needed if "torch" in n]
 
@@ -313,13 +312,13 @@ def test_a_library_that_older_systems_cannot_load_is_refused(
 ) -> None:
     """As if it were compiled on a system newer than the oldest supported one."""
     path = libraries(built)[library]
-    check = (lambda p: elf_symbols.check_torch_library(p, target="2.9"), elf_symbols.check_ort_library)[library]
+    check = (lambda p: symbols.check_torch_library(p, target="2.9"), symbols.check_ort_library)[library]
     check(path)
-    needed = elf_symbols.newest_versions(elf_symbols.read_symbols(path).versions)
-    assert all(needed[kind] <= ceiling for kind, ceiling in elf_symbols.NEWEST_SYMBOL_VERSIONS.items())
-    monkeypatch.setattr(elf_symbols, "NEWEST_SYMBOL_VERSIONS", {"GLIBC": (2, 2)})
+    needed = symbols.newest_versions(symbols.read_symbols(path).versions)
+    assert all(needed[kind] <= ceiling for kind, ceiling in symbols.NEWEST_SYMBOL_VERSIONS.items())
+    monkeypatch.setattr(symbols, "NEWEST_SYMBOL_VERSIONS", {"GLIBC": (2, 2)})
     with pytest.raises(
-        CompileError, match=rf"{path.name} needs GLIBC_{elf_symbols.version_text(needed['GLIBC'])}, newer than"
+        CompileError, match=rf"{path.name} needs GLIBC_{symbols.version_text(needed['GLIBC'])}, newer than"
     ):
         check(path)
 

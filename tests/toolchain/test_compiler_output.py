@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.errors import Cause, without_colours
+from opmatrix.basics.errors import Cause, without_colours
 from opmatrix.project.paths import Paths
 from opmatrix.toolchain.compiler_output import cause, full, shortened
 

@@ -16,11 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix import cpu_levels, verdict
-from opmatrix.errors import ToolchainError
+from opmatrix.basics.errors import ToolchainError
+from opmatrix.project import cpu_levels
 from opmatrix.project.paths import Paths
-from opmatrix.toolchain import elf_symbols
-from opmatrix.toolchain.find_tools import find_objcopy
+from opmatrix.records import verdict
+from opmatrix.toolchain import symbols
+from opmatrix.toolchain.find import find_objcopy
 from tests.support.building import build
 from tests.support.projects import Project, edited
 
@@ -93,7 +94,7 @@ def test_inline_functions_are_found_in_an_object_without_the_step_that_makes_the
 @pytest.mark.compile
 def test_a_library_runs_at_each_level_of_the_processor_and_at_no_other(built: Paths) -> None:
     for path in (built.torch_library(NAME), built.ort_library(NAME)):
-        assert elf_symbols.LEVEL in elf_symbols.read_symbols(path).defined
+        assert symbols.LEVEL in symbols.read_symbols(path).defined
     level = ctypes.CDLL(str(built.ort_library(NAME))).opmatrix_cpu_level
     assert [level(n) for n in HERE] == [*HERE]
     assert level(0) == max(HERE), "the highest is the default"

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.errors import CompileError
-from opmatrix.toolchain import elf_symbols
+from opmatrix.basics.errors import CompileError
+from opmatrix.toolchain import symbols
 
 
 def test_a_library_of_python() -> None:
-    found = elf_symbols.read_symbols(Path(_ctypes.__file__))
+    found = symbols.read_symbols(Path(_ctypes.__file__))
     assert "PyInit__ctypes" in found.defined
     assert "PyObject_GetAttr" in found.undefined  # Python's symbols have no version
     assert "free" not in found.undefined  # glibc's have versions
@@ -37,22 +37,20 @@ BROKEN = {
 def test_a_file_that_is_no_library(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x.so").write_bytes(content)
     with pytest.raises(CompileError, match=r"x\.so' is no 64-bit ELF library"):
-        elf_symbols.read_symbols(tmp_path / "x.so")
+        symbols.read_symbols(tmp_path / "x.so")
 
 
 def test_no_shim_is_ever_removed() -> None:
     """Otherwise "the target and everything newer" would be wrong."""
     versions = ["2.8", "2.9", "2.10", "2.12", "2.13", "2.15"]
     for older, newer in itertools.pairwise(versions):
-        assert elf_symbols.torch_shims(older) < elf_symbols.torch_shims(newer)
+        assert symbols.torch_shims(older) < symbols.torch_shims(newer)
 
 
 def test_the_newest_versions_that_a_library_requires() -> None:
-    versions = elf_symbols.newest_versions(elf_symbols.read_symbols(Path(_ctypes.__file__)).versions)
-    assert versions["GLIBC"] >= (2, 2, 5) and elf_symbols.version_text((2, 14)) == "2.14"
-    assert elf_symbols.newest_versions(["GLIBC_2.2.5", "GLIBC_2.14", "GLIBC_2.3.4", "GLIBC_PRIVATE"]) == {
-        "GLIBC": (2, 14)
-    }
+    versions = symbols.newest_versions(symbols.read_symbols(Path(_ctypes.__file__)).versions)
+    assert versions["GLIBC"] >= (2, 2, 5) and symbols.version_text((2, 14)) == "2.14"
+    assert symbols.newest_versions(["GLIBC_2.2.5", "GLIBC_2.14", "GLIBC_2.3.4", "GLIBC_PRIVATE"]) == {"GLIBC": (2, 14)}
 
 
 def test_a_gate_imports_no_framework() -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.errors import ToolchainError
-from opmatrix.toolchain import compiler_programs
-from opmatrix.toolchain import find_tools as toolchain
-from opmatrix.toolchain.find_tools import find_toolchain
+from opmatrix.basics.errors import ToolchainError
+from opmatrix.toolchain import find
+from opmatrix.toolchain import find as toolchain
+from opmatrix.toolchain.find import find_toolchain
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_programs_are_read_again_only_when_their_marks_change(folder: Path, monk
     environ = {"PATH": f"{folder}:/bin", "HOME": str(folder)}
     before = find_toolchain(environ).identity
     with monkeypatch.context() as patched:
-        patched.setattr(compiler_programs, "sha256", lambda path: pytest.fail(f"{path} was read again"))
+        patched.setattr(find, "sha256", lambda path: pytest.fail(f"{path} was read again"))
         assert find_toolchain(environ).identity == before
     (kept,) = (folder / ".cache/opmatrix/compilers").iterdir()
     for damaged in ("", "[]", '{"marks": {}, "digest": "0"}', '{"marks": {"a": 1}, "digest": 1}'):

@@ -12,7 +12,7 @@ from opmatrix.declaration.load import load_operator
 from opmatrix.project.paths import Paths
 from opmatrix.spec import OpSpec
 from opmatrix.toolchain import ninja_file
-from opmatrix.toolchain.find_tools import Toolchain
+from opmatrix.toolchain.find import Toolchain
 from opmatrix.toolchain.ninja_file import build_ninja
 from tests.support.toolchain import TOOLCHAIN
 

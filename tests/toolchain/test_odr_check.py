@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.errors import CompileError
-from opmatrix.toolchain.find_tools import find_toolchain
-from opmatrix.toolchain.link_operators import check_one_definition
+from opmatrix.basics.errors import CompileError
+from opmatrix.toolchain.find import find_toolchain
+from opmatrix.toolchain.link import check_one_definition
 
 pytestmark = pytest.mark.compile
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.errors import SdkError
+from opmatrix.basics.errors import SdkError
+from opmatrix.cache.settings import CacheSettings, Mode
 from opmatrix.project.paths import cache_folder
-from opmatrix.shared_cache.settings import CacheSettings, Mode
 from opmatrix.toolchain import debian_package, ort_headers, shared_headers
 from opmatrix.toolchain.shared_headers import HeadersInCache
 

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from opmatrix.basics.errors import ToolchainError
 from opmatrix.declaration.load import load_operator
-from opmatrix.declaration.torch_signature import is_classic, stable_abi_since
-from opmatrix.errors import ToolchainError
 from opmatrix.project.paths import Paths
+from opmatrix.signature.signature import is_classic, stable_abi_since
 from opmatrix.spec import Attribute, Input, OpSpec
-from opmatrix.toolchain import elf_symbols, torch_headers
-from opmatrix.toolchain.find_tools import Toolchain
+from opmatrix.toolchain import headers, symbols
+from opmatrix.toolchain.find import Toolchain
+from opmatrix.toolchain.headers import TorchBuild, find_torch_build
 from opmatrix.toolchain.ninja_file import cpp_abi_ninja, places_ninja
-from opmatrix.toolchain.torch_headers import TorchBuild, find_torch_build
 from tests.support.toolchain import TOOLCHAIN
 from tests.toolchain.test_ninja_file import LAYOUT
 
@@ -37,9 +37,11 @@ def torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "include/torch/library.h").touch()
     for name in ("libc10.so", "libtorch_cpu.so", "libgomp-a34b.so.1"):
         (folder / "lib" / name).touch()
-    (folder / "version.py").write_text("from typing import Optional\n\n__version__ = '2.6.0+cu124'\ndebug = False\n")
-    monkeypatch.setattr(torch_headers, "has_symbol_prefix", lambda path, *names: OLD)
-    monkeypatch.setattr(torch_headers, "needed_libraries", lambda path: ("libc.so.6", "libgomp-a34b.so.1"))
+    (folder / "basics/version.py").write_text(
+        "from typing import Optional\n\n__version__ = '2.6.0+cu124'\ndebug = False\n"
+    )
+    monkeypatch.setattr(headers, "has_symbol_prefix", lambda path, *names: OLD)
+    monkeypatch.setattr(headers, "needed_libraries", lambda path: ("libc.so.6", "libgomp-a34b.so.1"))
     return folder
 
 
@@ -64,7 +66,7 @@ def test_an_openmp_outside_torchs_folder_is_not_used(torch: Path) -> None:
 
 @pytest.mark.parametrize("shown", [(True, True), (False, False)])
 def test_a_library_without_a_known_abi(torch: Path, monkeypatch: pytest.MonkeyPatch, shown: tuple[bool, bool]) -> None:
-    monkeypatch.setattr(torch_headers, "has_symbol_prefix", lambda path, *names: shown)
+    monkeypatch.setattr(headers, "has_symbol_prefix", lambda path, *names: shown)
     with pytest.raises(ToolchainError, match=r"libc10\.so' does not show which C\+\+ ABI torch 2\.6\.0\+cu124"):
         find_torch_build(torch)
 
@@ -134,8 +136,8 @@ def test_which_torch_needs_its_own_library(spec: OpSpec, since: str) -> None:
 
 
 def test_prefixes_of_names_in_a_library() -> None:
-    assert elf_symbols.has_symbol_prefix(Path(_ctypes.__file__), b"PyInit__cty", b"yInit__ctypes") == (True, False)
-    assert any(name.startswith("libc.so") for name in elf_symbols.needed_libraries(Path(_ctypes.__file__)))
+    assert symbols.has_symbol_prefix(Path(_ctypes.__file__), b"PyInit__cty", b"yInit__ctypes") == (True, False)
+    assert any(name.startswith("libc.so") for name in symbols.needed_libraries(Path(_ctypes.__file__)))
 
 
 @pytest.mark.parametrize(

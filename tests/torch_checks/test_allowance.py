@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from opmatrix.data.arrays import Array
+from opmatrix.search.drawn import DrawnCase
 from opmatrix.spec import Case, Input, Model, OnnxOp, OpSpec, Output, Random, SameAs, Tolerance
-from opmatrix.testdata.arrays import Array
-from opmatrix.testdata.drawn_cases import DrawnCase
 
 pytestmark = pytest.mark.torch
 
@@ -79,7 +79,7 @@ def test_errors_that_rounding_of_the_inputs_explains(function: Callable[[Array],
 
 def test_no_tolerance_makes_a_finite_result_an_infinity() -> None:
     """``rtol * inf`` would allow every finite value."""
-    from opmatrix.testdata.rounding import is_rounding
+    from opmatrix.judge.rounding import is_rounding
 
     expected, tolerance = np.array([np.inf, -np.inf, 1.0]), Tolerance(rtol=1e-3, atol=0.0)
     still = np.zeros(3)

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
+from opmatrix.basics.errors import OpmatrixError
+from opmatrix.basics.files import write_text
 from opmatrix.declaration.load import Operator
-from opmatrix.errors import OpmatrixError
-from opmatrix.files import write_text
 from opmatrix.project.paths import Paths
+from opmatrix.search import draw_inputs
 from opmatrix.spec import Attribute, Case, Input, Model, OnnxOp, OpSpec, Output, Random, SameAs, Tolerance, TorchOp
-from opmatrix.stages import draw_inputs
 
 pytestmark = pytest.mark.torch
 
@@ -59,7 +59,7 @@ def search(folder: Path, spec: OpSpec, share: int) -> str:
     import torch
 
     from opmatrix.torch_checks import property_test
-    from opmatrix.torch_library.load_library import LoadedLibrary
+    from opmatrix.torch_ops.load import LoadedLibrary
 
     layout, operator = Paths(folder), Operator(spec=spec, models=(MODEL,))
     write_text(layout.reference("centred"), REFERENCE.format(share=share))

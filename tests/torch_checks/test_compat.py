@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import torch
 
+from opmatrix.basics.errors import CompatError
 from opmatrix.declaration.load import Operator
-from opmatrix.errors import CompatError
 from opmatrix.project.paths import Paths
 from opmatrix.spec import (
     Attribute,
@@ -31,11 +31,11 @@ from opmatrix.spec import (
     Tolerance,
     TorchOp,
 )
-from opmatrix.stages import compat as stage
-from opmatrix.torch_checks import compat, compat_compiled, compat_packaged, compat_transforms
+from opmatrix.torch_checks import compat, compat_compiled, compat_transforms
+from opmatrix.torch_checks import compat as stage
 from opmatrix.torch_checks.compat import Compat, Row
-from opmatrix.torch_library import features, transforms
-from opmatrix.torch_library.user_python import Gradient
+from opmatrix.torch_ops import features, transforms
+from opmatrix.torch_ops.load import Gradient
 
 pytestmark = pytest.mark.torch
 
@@ -193,7 +193,7 @@ def test_a_package_that_needs_more_than_the_library(operator: Callable[..., Comp
     made = replace(operator(gradient=None), library=tmp_path / "libscaled_torch.so")
     why = r"does not run in a process that has loaded libscaled_torch\.so alone: exit code 1: OSError"
     with pytest.raises(CompatError, match=why):
-        compat_packaged._outputs([made.samples], tmp_path, made.library)
+        compat_compiled._outputs([made.samples], tmp_path, made.library)
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from opmatrix.basics.errors import UsageError
 from opmatrix.declaration.load import load_operator
-from opmatrix.errors import UsageError
+from opmatrix.ort_checks import save_case
 from opmatrix.project.paths import Paths
-from opmatrix.stages import save_case
 from tests.support.forked import forked
 from tests.support.projects import ROOT
 from tests.support.taken_away import replayed
@@ -54,10 +54,10 @@ def failing(layout: Paths, name: str) -> dict[str, Any]:
 
 def registered(layout: Paths, name: str) -> str:
     def run() -> None:
-        from opmatrix.stages import register
-        from opmatrix.testdata import drawn_cases
+        from opmatrix.search import drawn
+        from opmatrix.torch_checks import register
 
-        drawn_cases.write(layout.drawn_inputs(name), [])
+        drawn.write(layout.drawn_inputs(name), [])
         register.run(layout, load_operator(layout, name), part="gradient")
 
     import torch.fx.experimental.symbolic_shapes  # noqa: F401  # once for all children: gradcheck needs it

@@ -9,10 +9,10 @@ from typing import Any, Literal
 
 import pytest
 
+from opmatrix.basics.errors import UsageError
 from opmatrix.declaration.load import load_operator
-from opmatrix.errors import UsageError
-from opmatrix.stages import save_case
-from opmatrix.testdata import drawn_cases
+from opmatrix.ort_checks import save_case
+from opmatrix.search import drawn as drawn_cases
 from tests.support.forked import forked
 from tests.support.projects import Project
 from tests.support.taken_away import replayed
@@ -40,7 +40,7 @@ def register(project: Project) -> str:
     """Return the message of the error that the gradient part raises, or ""."""
 
     def run() -> None:
-        from opmatrix.stages import register
+        from opmatrix.torch_checks import register
 
         register.run(project.layout, load_operator(project.layout, "group_norm"), part="gradient")
 
@@ -142,7 +142,7 @@ def test_drawn_inputs_are_samples_with_moderate_values(project: Project) -> None
     """Shapes, attributes and numbers of groups that no case has; two thirds of them are accepted."""
 
     def draw() -> None:
-        from opmatrix.stages import draw_inputs
+        from opmatrix.search import draw_inputs
 
         draw_inputs.run(project.layout, load_operator(project.layout, "group_norm"))
 
@@ -177,10 +177,11 @@ def prove(project: Project, part: Literal["schema", "gradient"]) -> str:
     """Return the message of the error that a part raises for add_and_round, or ""."""
 
     def run() -> None:
-        from opmatrix.stages import codegen, register
+        from opmatrix.codegen import write_code
+        from opmatrix.torch_checks import register
 
         for name in ("add_and_round", "custom_op_one", "custom_op_two"):
-            codegen.run(project.layout, load_operator(project.layout, name))
+            write_code.run(project.layout, load_operator(project.layout, name))
         register.run(project.layout, load_operator(project.layout, "add_and_round"), part=part)
 
     import torch.fx.experimental.symbolic_shapes  # noqa: F401  # once for all children: the schema part's exporters too
@@ -299,9 +300,9 @@ The max per-element difference (slow mode) is: 4.0.
     ],
 )
 def test_messages_of_gradcheck_are_parsed(text: str, expected: str) -> None:
-    from opmatrix.torch_checks import gradient_check
+    from opmatrix.torch_checks import gradient
 
-    assert gradient_check.summarize(text) == expected
+    assert gradient.summarize(text) == expected
 
 
 LIBRARY = """
@@ -377,7 +378,7 @@ def gradient_of_two(project: Project) -> str:
     """Return the message of the error that the gradient part raises for parts, or ""."""
 
     def run() -> None:
-        from opmatrix.stages import register
+        from opmatrix.torch_checks import register
 
         register.run(project.layout, load_operator(project.layout, "parts"), part="gradient")
 
@@ -392,12 +393,12 @@ def have_gradients(project: Project) -> str:
     def run() -> None:
         import torch
 
-        from opmatrix.torch_library import user_python
+        from opmatrix.torch_ops import load
 
         library = torch.library.Library("my", "FRAGMENT")
         library.define("parts(Tensor x) -> (Tensor, Tensor)")
         library.impl("parts", lambda x: (x * x, x * 3), "CPU")
-        formula = user_python.gradient(project.layout, load_operator(project.layout, "parts").spec)
+        formula = load.gradient(project.layout, load_operator(project.layout, "parts").spec)
         assert formula is not None
         formula.register("my::parts", library)
         outputs = torch.ops.my.parts(torch.ones(2, dtype=torch.float64, requires_grad=True))

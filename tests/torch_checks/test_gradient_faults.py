@@ -84,10 +84,10 @@ def check(root: Path, files: Mapping[str, str], *, name: str = "mix") -> tuple[s
     write_files(layout.op(name), {f"{file}.py": text for file, text in files.items()})
 
     def run() -> None:
-        from opmatrix.stages import register
-        from opmatrix.testdata import drawn_cases
+        from opmatrix.search import drawn
+        from opmatrix.torch_checks import register
 
-        drawn_cases.write(layout.drawn_inputs(name), [])
+        drawn.write(layout.drawn_inputs(name), [])
         register.run(layout, load_operator(layout, name), part="gradient")
 
     import torch.fx.experimental.symbolic_shapes  # noqa: F401  # once for all children: gradcheck needs it
@@ -394,9 +394,10 @@ def test_a_formula_that_does_not_trace_is_found_with_and_without_an_optional_inp
     write_files(layout.op("mix"), {f"{file}.py": text for file, text in files.items()})
 
     def run() -> None:
-        from opmatrix.stages import codegen, register
+        from opmatrix.codegen import write_code
+        from opmatrix.torch_checks import register
 
-        codegen.run(layout, load_operator(layout, "mix"))
+        write_code.run(layout, load_operator(layout, "mix"))
         register.run(layout, load_operator(layout, "mix"), part="schema")
 
     import torch.fx.experimental.symbolic_shapes  # noqa: F401  # as above

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from opmatrix.declaration.load import load_operator
+from opmatrix.ort_checks import save_case
 from opmatrix.project.paths import Paths
-from opmatrix.stages import save_case
 from tests.support.building import build, copy_project
 from tests.support.double import CELL
 from tests.support.forked import forked
@@ -56,7 +56,7 @@ TAKEN_AWAY = {
 
 @pytest.fixture(scope="module")
 def layout(tmp_path_factory: pytest.TempPathFactory) -> Paths:
-    from opmatrix.stages import draw_inputs
+    from opmatrix.search import draw_inputs
 
     layout = copy_project(tmp_path_factory.mktemp("search"))
     draw_inputs.run(layout, build(layout))
@@ -65,11 +65,10 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Paths:
 
 def search(layout: Paths, *, seconds: float | None = None) -> str:
     """Return the message of the error that the property test raises, or ""; `seconds` limits the shrinking."""
-    from opmatrix.stages import compile
+    from opmatrix.toolchain import compile
 
     def run() -> None:
-        from opmatrix.stages import register
-        from opmatrix.torch_checks import property_test
+        from opmatrix.torch_checks import property_test, register
 
         property_test.SECONDS = 500 if seconds is None else seconds
         property_test.OVER_SECONDS = 500
@@ -123,8 +122,8 @@ def test_a_counterexample_is_reported_if_shrinking_takes_too_long(layout: Paths)
 
 
 def test_a_counterexample_becomes_a_case(layout: Paths) -> None:
-    from opmatrix.errors import UsageError
-    from opmatrix.stages import adopt_case
+    from opmatrix.basics.errors import UsageError
+    from opmatrix.search import adopt_case
 
     name = next(layout.failing_case("group_norm", "x").parent.glob("*.txt")).stem
     cases = layout.cases("group_norm")

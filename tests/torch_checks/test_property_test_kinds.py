@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
+from opmatrix.data.reference import Reference
 from opmatrix.declaration.load import Operator
 from opmatrix.project.paths import Paths
+from opmatrix.search import draw_models, drawn
 from opmatrix.spec import Input, OnnxOp, OpSpec, Output, SameAs, Tolerance, TorchOp
-from opmatrix.testdata import drawn_cases, hypothesis_draw
-from opmatrix.testdata.numpy_reference import Reference
 from tests.support.building import with_native
 from tests.support.forked import forked
 from tests.support.projects import edited
@@ -99,25 +99,26 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Paths:
     """Return a project with all files but the libraries."""
     layout = with_native(tmp_path_factory.mktemp("kinds"), "each", REFERENCE)
     reference = Reference(layout, SPEC)
-    models = hypothesis_draw.collect(OPERATOR, examples=hypothesis_draw.EXAMPLES, home=layout.hypothesis)
-    drawn_cases.write(layout.drawn_inputs("each"), [drawn_cases.evaluate(SPEC, model, reference) for model in models])
+    models = draw_models.collect(OPERATOR, examples=draw_models.EXAMPLES, home=layout.hypothesis)
+    drawn.write(layout.drawn_inputs("each"), [drawn.evaluate(SPEC, model, reference) for model in models])
     return layout
 
 
 def search(layout: Paths, kernel: str) -> str:
     """Compile a kernel; return the message of the error that the property test raises, or ""."""
-    from opmatrix.stages import codegen, compile
+    from opmatrix.codegen import write_code
+    from opmatrix.toolchain import compile
 
     operator = replace(OPERATOR, spec=replace(SPEC, kernel=kernel))
-    codegen.run(layout, operator)
+    write_code.run(layout, operator)
     compile.run(layout, operator)
 
     def run() -> None:
         from opmatrix.torch_checks import property_test
-        from opmatrix.torch_library import load_library
+        from opmatrix.torch_ops import load
 
         property_test.SECONDS = property_test.OVER_SECONDS = 500  # for a busy machine
-        property_test.run(layout, operator, load_library.load(layout, operator))
+        property_test.run(layout, operator, load.load(layout, operator))
 
     import torch  # noqa: F401  # once for all children
 

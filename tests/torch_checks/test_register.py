@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix import verdict
+from opmatrix.basics.files import sha256
 from opmatrix.declaration.checks import register_parts
 from opmatrix.declaration.load import load_operators, operator_names
-from opmatrix.files import sha256
 from opmatrix.project.paths import Paths
-from opmatrix.stages.register import parts
+from opmatrix.records import verdict
+from opmatrix.torch_checks.register import parts
 from tests.support import forked
 from tests.support.projects import ROOT, Project
 

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from opmatrix.basics.files import write_text
 from opmatrix.declaration.load import Operator
-from opmatrix.files import write_text
 from opmatrix.project.paths import Paths
+from opmatrix.search import draw_inputs
 from opmatrix.spec import (
     Attribute,
     Case,
@@ -28,8 +29,7 @@ from opmatrix.spec import (
     SameAs,
     Tolerance,
 )
-from opmatrix.stages import draw_inputs
-from opmatrix.torch_library.load_library import LoadedLibrary
+from opmatrix.torch_ops.load import LoadedLibrary
 from tests.support.forked import forked
 
 if TYPE_CHECKING:

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 import torch
 
+from opmatrix.basics.errors import RegisterError
+from opmatrix.data import dataset, truth, write_data
 from opmatrix.declaration.load import Operator
-from opmatrix.errors import RegisterError
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Case, DType, FromVectors, Random, Vectors
-from opmatrix.stages import data, register
-from opmatrix.testdata import onnx_dataset, truth
+from opmatrix.torch_checks import register
 from opmatrix.torch_checks.kernel_check import CaseCheck, check_case
-from opmatrix.torch_library.load_library import LoadedLibrary
+from opmatrix.torch_ops.load import LoadedLibrary
 from tests.support.double import DYNAMIC, SPEC
 from tests.support.projects import with_reference
 
@@ -51,9 +51,9 @@ def problems(root: Path, kernel: Kernel, *, reference: str, vectors: Any = None,
     operator = Operator(
         spec=SPEC, models=(replace(DYNAMIC, cases=(Case(name="a", inputs={"x": Random(shape=(2, 3))}), case)),)
     )
-    data.run(layout, operator)
+    write_data.run(layout, operator)
     folder = layout.data("double", "dynamic", 1)
-    found = onnx_dataset.read(folder, judge=truth.read_judges(layout.data_manifest("double"))[folder])
+    found = dataset.read(folder, judge=truth.read_judges(layout.data_manifest("double"))[folder])
     check = CaseCheck(spec=SPEC, model=operator.models[0], case=case, data=found, overload=kernel)
     mismatches: list[dict[str, Any]] = []
     said, result = check_case(check, mismatches)
@@ -75,7 +75,7 @@ def test_what_the_cases_that_a_kernel_computes_wrongly_have_in_common(
         for dtype in dtypes
     )  # fmt: skip
     operator = Operator(spec=SPEC, models=models)
-    data.run(layout, operator)
+    write_data.run(layout, operator)
 
     def message(kernel: Kernel) -> str:
         monkeypatch.setattr(register.load_library, "load", lambda *_: LoadedLibrary(overload=kernel, alive=None))

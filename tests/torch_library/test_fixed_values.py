@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from opmatrix.declaration.torch_signature import WrittenArgument
-from opmatrix.errors import ExportError
+from opmatrix.basics.errors import ExportError
+from opmatrix.signature.signature import WrittenArgument
 
 pytestmark = pytest.mark.torch
 
 
 def test_a_dtype_that_torch_lacks_is_named(monkeypatch: pytest.MonkeyPatch, torch: Any) -> None:
-    from opmatrix.torch_library.call import _value
+    from opmatrix.torch_ops.call import _value
 
     argument = WrittenArgument(name="dtype", keyword=False, value=None, constant="float8_e5m2", input=None, output=None)
     assert _value(argument) is torch.float8_e5m2

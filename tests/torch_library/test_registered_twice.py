@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from opmatrix.basics.files import write_text
 from opmatrix.codegen import python_modules
 from opmatrix.declaration.load import load_operator
-from opmatrix.files import write_text
-from opmatrix.matrix.cells import Cell
+from opmatrix.project.cells import Cell
 from opmatrix.project.paths import Paths
 from tests.support.building import build, copy_project
 from tests.support.forked import forked
@@ -133,7 +133,7 @@ def made(tmp_path: Path) -> Project:
 
 
 def export(project: Project, name: str, *cells: Cell) -> None:
-    from opmatrix.stages import export
+    from opmatrix.export import write_models as export
 
     for cell in cells:
         export.run(project.layout, load_operator(project.layout, name), lowering="custom", cell=cell)

@@ -7,7 +7,7 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from opmatrix.errors import RegisterError
+from opmatrix.basics.errors import RegisterError
 from opmatrix.spec import MemoryLayout
 
 pytestmark = pytest.mark.torch
@@ -19,7 +19,7 @@ SHAPES = [(), (5,), (2, 3), (2, 3, 4), (0, 3), (1, 1, 1)]
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("dtype", ["float32", "int64"])
 def test_the_values_are_the_same(layout: MemoryLayout, shape: tuple[int, ...], dtype: str) -> None:
-    from opmatrix.torch_library.case_tensors import strided
+    from opmatrix.torch_ops.case_tensors import strided
 
     array = np.arange(np.prod(shape, dtype=int)).reshape(shape).astype(dtype)
     tensor = strided(array, layout)
@@ -34,13 +34,13 @@ def test_the_values_are_the_same(layout: MemoryLayout, shape: tuple[int, ...], d
     [("contiguous", (12, 4, 1)), ("transposed", (12, 1, 3)), ("sliced", (27, 9, 2)), ("flipped", (1, 2, 6))],
 )
 def test_the_strides_are_those_of_the_layout(layout: MemoryLayout, strides: tuple[int, ...]) -> None:
-    from opmatrix.torch_library.case_tensors import strided
+    from opmatrix.torch_ops.case_tensors import strided
 
     assert strided(np.zeros((2, 3, 4)), layout).stride() == strides
 
 
 def test_an_expanded_axis_has_stride_0() -> None:
-    from opmatrix.torch_library.case_tensors import strided
+    from opmatrix.torch_ops.case_tensors import strided
 
     array = np.array([[1.0, 2.0], [1.0, 2.0], [1.0, 2.0]])
     tensor = strided(array, "expanded")
@@ -49,7 +49,7 @@ def test_an_expanded_axis_has_stride_0() -> None:
 
 
 def test_values_that_differ_along_every_axis_cannot_be_expanded() -> None:
-    from opmatrix.torch_library.case_tensors import strided
+    from opmatrix.torch_ops.case_tensors import strided
 
     with pytest.raises(RegisterError, match="along no axis are its numbers the same"):
         strided(np.eye(2), "expanded")

@@ -13,7 +13,7 @@ import onnxruntime
 import pytest
 from onnx import numpy_helper
 
-from opmatrix.toolchain.find_tools import find_toolchain
+from opmatrix.toolchain.find import find_toolchain
 from tests.support.projects import Project
 
 SOURCE = Path(__file__).with_name("run_model.cc")

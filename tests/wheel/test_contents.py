@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix import code_hash
+from opmatrix.basics.errors import DistError
 from opmatrix.declaration.load import load_operators
-from opmatrix.errors import DistError
 from opmatrix.project.paths import Paths
+from opmatrix.records import code_hash
 from opmatrix.spec import Headers, OpSpec
-from opmatrix.toolchain.elf_symbols import Symbols
-from opmatrix.wheel import contents, git_commit, inputs, manylinux, vendored_modules
+from opmatrix.toolchain.symbols import Symbols
+from opmatrix.wheel import contents, settings, sources
 from opmatrix.wheel.settings import Dist
 
 ROOT = Path(__file__).parents[2]
@@ -45,17 +45,17 @@ def needs(*versions: str, libraries: tuple[str, ...] = ("libc.so.6",), symbols: 
     ],
 )
 def test_the_platform_is_the_oldest_that_has_every_symbol(found: Symbols, tag: str) -> None:
-    assert manylinux.platform([needs("GLIBC_2.2.5"), found]) == f"{tag}_x86_64"
+    assert contents.platform([needs("GLIBC_2.2.5"), found]) == f"{tag}_x86_64"
 
 
 def test_a_symbol_that_no_platform_has_is_named() -> None:
     with pytest.raises(DistError, match=r"no manylinux platform has GLIBC_9\.9, libmagic\.so\.1, which the libraries"):
-        manylinux.platform([needs("GLIBC_9.9", libraries=("libmagic.so.1",))])
+        contents.platform([needs("GLIBC_9.9", libraries=("libmagic.so.1",))])
 
 
 def test_the_highest_version_of_each_family() -> None:
     found = [needs("GLIBC_2.2.5", "GLIBC_2.14"), needs("GLIBC_2.4", "GLIBCXX_3.4", "CXXABI_TM_1", "CXXABI_1.3.9")]
-    assert manylinux.highest(found) == {"CXXABI": "1.3.9", "GLIBC": "2.14", "GLIBCXX": "3.4"}
+    assert contents.highest(found) == {"CXXABI": "1.3.9", "GLIBC": "2.14", "GLIBCXX": "3.4"}
 
 
 @pytest.mark.parametrize("spec", [o.spec for o in OPERATORS], ids=lambda spec: spec.name)
@@ -74,9 +74,20 @@ def test_any_text_fits_a_docstring(text: str) -> None:
 
 def test_the_copied_modules_are_complete() -> None:
     """Each copied module imports only other copied modules and frameworks."""
-    files = vendored_modules.render("my_ops", version="1.0")
+    files = sources.vendored_source("my_ops", version="1.0")
     rooms = {path.split("/")[1] for path in files if path.count("/") > 1}
-    expected = {"declaration", "lowering", "testdata", "torch_library", "wheel_runtime"}
+    expected = {
+        "basics",
+        "data",
+        "declaration",
+        "lowering",
+        "project",
+        "search",
+        "signature",
+        "sizes",
+        "torch_ops",
+        "wheel",
+    }
     assert rooms == expected, "a wheel needs no more to export and register"
     modules = {"my_ops." + path.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for path in files}
     for path, text in files.items():
@@ -92,21 +103,21 @@ def test_the_copied_modules_are_complete() -> None:
 
 
 def test_the_templates_import_copied_modules_only() -> None:
-    copied = {path.relative_to(code_hash.PACKAGE).as_posix() for path in vendored_modules.sources()}
-    for template in inputs.TEMPLATES:
+    copied = {path.relative_to(code_hash.PACKAGE).as_posix() for path in sources.sources()}
+    for template in settings.TEMPLATES:
         for package, name in re.findall(r"from {{ name }}\._opmatrix\.([\w.]+) import (\w+)", template.read_text()):
             path = package.replace(".", "/")
             assert {f"{path}.py", f"{path}/{name}.py"} & copied, f"{template.name}: {package}"
 
 
 def test_a_file_that_imports_a_module_outside_the_wheel_is_refused() -> None:
-    vendored = vendored_modules.render("my_ops", version="1.0")
+    vendored = sources.vendored_source("my_ops", version="1.0")
 
     def rewritten(text: str) -> str:
-        return vendored_modules.rewrite_handwritten(text, "my_ops", shown="ops/a/lowering.py", vendored=vendored)
+        return sources.rewrite_handwritten(text, "my_ops", shown="ops/a/lowering.py", vendored=vendored)
 
     assert rewritten("from opmatrix.spec import OpSpec\n") == "from my_ops._opmatrix.spec import OpSpec\n"
-    for module in ("opmatrix.stages.verify", "ops.nms.lowering"):
+    for module in ("opmatrix.ort_checks.verify", "ops.nms.lowering"):
         with pytest.raises(DistError, match=rf"ops/a/lowering\.py imports {module}, which no wheel has"):
             rewritten(f"import {module}\n")
 
@@ -139,19 +150,19 @@ def test_the_commit_is_that_of_git(tmp_path: Path) -> None:
         command = ["git", "-c", "user.name=n", "-c", "user.email=e@example.com", *arguments]
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout.strip()
 
-    assert git_commit.commit(tmp_path / "sub") == git_commit.commit(tmp_path)
+    assert sources.commit(tmp_path / "sub") == sources.commit(tmp_path)
     git("init", "-q", "main")
     inner = tmp_path / "main"
-    assert git_commit.commit(inner) is None
+    assert sources.commit(inner) is None
     git("-C", "main", "commit", "-q", "--allow-empty", "-m", "first")
     head = git("-C", "main", "rev-parse", "HEAD")
-    assert git_commit.commit(inner) == head
+    assert sources.commit(inner) == head
     git("-C", "main", "worktree", "add", "-q", "../other")
     git("-C", "other", "commit", "-q", "--allow-empty", "-m", "second")
-    assert git_commit.commit(tmp_path / "other") == git("-C", "other", "rev-parse", "HEAD") != head
+    assert sources.commit(tmp_path / "other") == git("-C", "other", "rev-parse", "HEAD") != head
     git("-C", "main", "checkout", "-q", "--detach")
     git("-C", "main", "pack-refs", "--all")
-    assert git_commit.commit(inner) == head
+    assert sources.commit(inner) == head
     (inner / "file").write_text("")
-    assert git_commit.dirty(inner, [inner / "file"]) is True
-    assert git_commit.dirty(inner, [inner / "none"]) is False
+    assert sources.dirty(inner, [inner / "file"]) is True
+    assert sources.dirty(inner, [inner / "none"]) is False

@@ -19,10 +19,10 @@ from pathlib import Path
 
 import pytest
 
+from opmatrix.basics.errors import DistError
 from opmatrix.declaration.load import load_operator
-from opmatrix.errors import DistError
-from opmatrix.matrix.cells import Cell
-from opmatrix.toolchain.find_tools import find_toolchain
+from opmatrix.project.cells import Cell
+from opmatrix.toolchain.find import find_toolchain
 from opmatrix.wheel import run_unpacked
 from opmatrix.wheel.run_unpacked import WheelRun
 from tests.support.projects import ROOT, Project

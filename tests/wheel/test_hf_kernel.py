@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from opmatrix.addons.hf_kernel import write_folder
+from opmatrix.basics.errors import DistError, UsageError
 from opmatrix.commands.dodo import _with_dist_options
 from opmatrix.declaration.load import load_operator, load_operators
-from opmatrix.errors import DistError, UsageError
-from opmatrix.matrix.cells import Cell
+from opmatrix.project.cells import Cell
 from opmatrix.project.paths import Paths
-from opmatrix.wheel import kernel_folder, run_unpacked
+from opmatrix.wheel import run_unpacked
 from opmatrix.wheel.run_unpacked import WheelRun
 from opmatrix.wheel.settings import Dist
 from tests.support.projects import ROOT, Project
@@ -105,7 +106,7 @@ def test_a_folder_that_does_not_fit_is_refused(
     planted = [tmp_path / name for name in ("other_torch", "no_library", "other_operators")]
     for path in planted:
         shutil.copytree(folder, path)
-    other, *libraries = (path / kernel_folder.BUILD for path in planted)
+    other, *libraries = (path / write_folder.BUILD for path in planted)
     other.rename(other.with_name(other.name.replace("abi29", "abi299")))
     (libraries[0] / "libmy_ops_torch.so").unlink()
     shutil.copy(shipped.layout.torch_library("dual_residual"), libraries[1] / "libmy_ops_torch.so")
@@ -136,7 +137,7 @@ def test_one_folder_serves_other_torches(folder: Path, torch: str, said: str, tm
 
 
 def test_what_is_in_the_folder(folder: Path) -> None:
-    inside = folder / kernel_folder.BUILD
+    inside = folder / write_folder.BUILD
     files = {path.relative_to(inside).as_posix() for path in inside.rglob("*") if path.is_file()}
     assert {"__init__.py", "metadata.json", "dist.json", "functional.py", "libmy_ops_torch.so"} <= files
     assert not [name for name in files if "onnx" in name or "_ort" in name or "lowering" in name or "schema.py" in name]
@@ -164,19 +165,19 @@ def test_a_folder_is_run_before_it_is_written(shipped: Project, wheel: Path, tmp
     operators = [load_operator(shipped.layout, "group_norm")]
     with zipfile.ZipFile(wheel) as archive:
         packed = {name: archive.read(name) for name in archive.namelist()}
-    files = kernel_folder.files(DIST, [operator.spec for operator in operators], packed)
+    files = write_folder.folder_files(DIST, [operator.spec for operator in operators], packed)
 
-    fake = f"{kernel_folder.BUILD}/_operators/group_norm/fake.py"
+    fake = f"{write_folder.BUILD}/_operators/group_norm/fake.py"
     planted = files | {fake: files[fake].replace(b"y = x.new_empty(x.shape)", b"y = x.new_empty(x.shape[1:])")}
     assert planted != files
     use = WheelRun(
         paths=shipped.layout,
-        name=kernel_folder.package_name(DIST, packed),
+        name=write_folder.package_name(DIST, packed),
         operators=operators,
         cells=[Cell(torch="2.13", exporter="legacy", opset=17, ort="1.31")],
         torch="2.13.0",
         folder=tmp_path,
-        variant=f"kernel/{kernel_folder.BUILD}",
+        variant=f"kernel/{write_folder.BUILD}",
     )
     with pytest.raises(DistError, match=r"^the kernel folder does not work in torch: group_norm-\w+: the fake kernel "):
         run_unpacked.run_kernel(planted, use)
@@ -185,7 +186,7 @@ def test_a_folder_is_run_before_it_is_written(shipped: Project, wheel: Path, tmp
 def test_operators_of_onnx_alone_are_no_kernel() -> None:
     specs = [operator.spec for operator in load_operators(Paths(ROOT)) if operator.name == "custom_op_one"]
     with pytest.raises(DistError, match="none of the operators has a library for torch, which is all that a kernel"):
-        kernel_folder.files(DIST, specs, {})
+        write_folder.folder_files(DIST, specs, {})
 
 
 @pytest.mark.parametrize(

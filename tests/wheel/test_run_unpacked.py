@@ -14,20 +14,19 @@ from typing import Any
 import numpy as np
 import pytest
 
+from opmatrix.basics.errors import DistError
+from opmatrix.basics.step_log import LOGGED
+from opmatrix.data import dataset, write_data
+from opmatrix.data.dataset import DataSet
 from opmatrix.declaration.isolated import read_operators
 from opmatrix.declaration.load import load_operator
 from opmatrix.engine.server_pool import Pool
 from opmatrix.engine.step_failure import failure_of
-from opmatrix.errors import DistError
-from opmatrix.matrix.cells import Cell
+from opmatrix.project.cells import Cell
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import installed
-from opmatrix.stages import data, dist
-from opmatrix.step import Step
-from opmatrix.step_log import LOGGED
-from opmatrix.testdata import onnx_dataset
-from opmatrix.testdata.onnx_dataset import DataSet
-from opmatrix.wheel import inputs, run_unpacked
+from opmatrix.records.step import Step
+from opmatrix.wheel import dist, run_unpacked, settings
 from opmatrix.wheel.run_unpacked import WheelRun
 from opmatrix.wheel.settings import Dist
 from opmatrix.wheel.use_unpacked import DONE
@@ -44,7 +43,7 @@ GROWS = "x = []\nwhile True: x.append(bytearray(10**7))"
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The file of the program that runs instead of use_unpacked.py."""
     path = tmp_path / "program.py"
-    monkeypatch.setattr(inputs, "PROGRAMS", (path,))
+    monkeypatch.setattr(settings, "PROGRAMS", (path,))
     return path
 
 
@@ -178,7 +177,7 @@ def wheel_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str]
     """Return what `doit dist` runs with a torch, of an operator whose only model has nodes around it."""
     layout = Project.copy(tmp_path / "project", operators=("inverse",)).layout
     layout.cases("inverse").write_text(CASES)
-    data.run(layout, load_operator(layout, "inverse"))
+    write_data.run(layout, load_operator(layout, "inverse"))
     (planned,) = read_operators(layout).operators
     found = Dist(
         name="my_ops", version="1", operators=("inverse",), summary="", license=None, licenses=(), third_party={}
@@ -201,10 +200,10 @@ def test_a_wheel_gets_what_a_model_gives_its_operator(wheel_run: Callable[[str],
     use = wheel_run("2.13.0")
     (case,) = use.job()["operators"][0]["models"][0]["cases"]
     (run,) = use.runs
-    given = onnx_dataset.read(Path(case["data"])).inputs["x"]
+    given = dataset.read(Path(case["data"])).inputs["x"]
     assert (given == 2 * run.data.inputs["x"]).all()
     for add, problems in ((0, 0), (1, 1)):
-        onnx_dataset.write(Path(case["out"], "torch"), DataSet(inputs={}, outputs={"o": np.linalg.inv(given) + add}))
+        dataset.write(Path(case["out"], "torch"), DataSet(inputs={}, outputs={"o": np.linalg.inv(given) + add}))
         assert len([*run.problems()]) == problems
 
 
@@ -212,7 +211,7 @@ def test_another_number_of_outputs_is_a_problem(wheel_run: Callable[[str], Wheel
     use = wheel_run("2.13.0")
     (case,) = use.job()["operators"][0]["models"][0]["cases"]
     outputs = {"o0": np.zeros((3, 3)), "o1": np.zeros((3, 3))}
-    onnx_dataset.write(Path(case["out"], "torch"), DataSet(inputs={}, outputs=outputs))
+    dataset.write(Path(case["out"], "torch"), DataSet(inputs={}, outputs=outputs))
     (run,) = use.runs
     assert [*run.problems()] == ["inverse-c, torch: gives 2 outputs, declared: 1"]
 
@@ -223,8 +222,8 @@ def test_an_exported_model_has_the_nodes_around_its_operator(wheel_run: Callable
     (model,) = use.job()["operators"][0]["models"]
     (run,), (case,) = use.runs, model["cases"]
     assert model["model"].endswith("/model.onnx")
-    assert (onnx_dataset.read(Path(case["data"])).inputs["x"] == run.data.inputs["x"]).all()
-    onnx_dataset.write(Path(case["out"], "model"), DataSet(inputs={}, outputs=run.data.outputs))
+    assert (dataset.read(Path(case["data"])).inputs["x"] == run.data.inputs["x"]).all()
+    dataset.write(Path(case["out"], "model"), DataSet(inputs={}, outputs=run.data.outputs))
     assert [*run.problems()] == []
     with pytest.raises(
         DistError, match=r"^inverse: ONNX Runtime reads the models of no default cell, so that none is "

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from opmatrix.basics.errors import UsageError
 from opmatrix.declaration.load import Operator, load_operators
-from opmatrix.errors import UsageError
 from opmatrix.project.paths import Paths
 from opmatrix.wheel import settings
 from opmatrix.wheel.settings import Dist, parse

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.errors import DistError
-from opmatrix.matrix.cells import Cell
+from opmatrix.addons.team import signed_results
+from opmatrix.addons.team.signing import identities
+from opmatrix.basics.errors import DistError
+from opmatrix.cache import origins
+from opmatrix.cache.origins import Origins
+from opmatrix.project.cells import Cell
 from opmatrix.project.paths import Paths
-from opmatrix.report import origins
-from opmatrix.report.origins import Origins
-from opmatrix.shared_cache.signing import identities
-from opmatrix.wheel import shared_results
 
 CELL = Cell.parse("torch2.13-legacy-opset18-ort1.31")
 LINE = "ci ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIENftjgiitC6h3Q+V0Eu7n2R6wRW/vZQD24wnrbK/dqO"
@@ -32,7 +32,7 @@ def check(folder: Path, found: Origins, *, signers: list[str] | None = None) -> 
     paths = Paths(folder)
     (folder / "pyproject.toml").write_text(f"[tool.opmatrix.cache]\nsigners = {signers}\n" if signers else "")
     origins.write(paths, found)
-    return shared_results.check(paths, ["nms"], [CELL])
+    return signed_results.check(paths, ["nms"], [CELL])
 
 
 def test_a_fingerprint_is_that_of_ssh_keygen() -> None:

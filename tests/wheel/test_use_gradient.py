@@ -29,7 +29,7 @@ def test_the_formula_runs(dtype: str, declared: str, factor: float | None, expec
         import onnx
         import torch
 
-        from opmatrix.errors import RegisterError
+        from opmatrix.basics.errors import RegisterError
         from opmatrix.wheel import use_unpacked
 
         def fail(problem: str) -> NoReturn:

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from opmatrix import verdict
+from opmatrix.basics.errors import DistError
+from opmatrix.basics.files import sha256, write_text
 from opmatrix.declaration.checks import checks
 from opmatrix.declaration.load import load_operator
-from opmatrix.errors import DistError
-from opmatrix.files import sha256, write_text
-from opmatrix.matrix.cells import Cell
+from opmatrix.project.cells import Cell
 from opmatrix.project.paths import Paths
-from opmatrix.toolchain import digests
-from opmatrix.verdict import CheckRecord, Verdict
-from opmatrix.wheel import verified
+from opmatrix.records import verdict
+from opmatrix.records.verdict import CheckRecord, Verdict
+from opmatrix.toolchain import symbols
+from opmatrix.wheel import pack
 
 OPERATOR = load_operator(Paths(Path(__file__).parents[2]), "dual_residual")
 NAME = OPERATOR.name
@@ -41,8 +41,8 @@ def built(tmp_path: Path) -> Paths:
     libraries = [paths.torch_library(NAME), paths.ort_library(NAME)]
     for path in (*objects, *libraries, *linked):
         write_text(path, path.name)
-    digests.write(paths.compiled_record(NAME), tmp_path, objects=objects, libraries=libraries)
-    digests.write(paths.linked_record, tmp_path, objects=objects, libraries=linked)
+    symbols.write(paths.compiled_record(NAME), tmp_path, objects=objects, libraries=libraries)
+    symbols.write(paths.linked_record, tmp_path, objects=objects, libraries=linked)
     for key in checks(paths, [OPERATOR], CELLS):
         results = ({"library": sha256(libraries[0])},) if key.check in ("kernel", "search") else ()
         verdict.write(paths.check_record(*key), CheckRecord(**key._asdict(), outcome="verified", results=results))
@@ -53,7 +53,7 @@ def built(tmp_path: Path) -> Paths:
 
 
 def check(paths: Paths) -> dict[str, Any]:
-    return verified.check(paths, [OPERATOR], CELLS)
+    return pack.check(paths, [OPERATOR], CELLS)
 
 
 def test_what_is_verified_passes(built: Paths) -> None:
@@ -65,7 +65,7 @@ def test_what_is_verified_passes(built: Paths) -> None:
 
 def again(paths: Paths) -> None:
     """Link again, of the objects that there are."""
-    digests.write(paths.linked_record, paths.root, objects=objects_of(paths), libraries=linked_libraries(paths))
+    symbols.write(paths.linked_record, paths.root, objects=objects_of(paths), libraries=linked_libraries(paths))
 
 
 def another_object(paths: Paths) -> None:
@@ -88,7 +88,7 @@ def compiled_again(paths: Paths, *, side: str = "ort") -> None:
     """The library of one framework is another one, and nothing was verified since."""
     libraries = {"torch": paths.torch_library(NAME), "ort": paths.ort_library(NAME)}
     libraries[side].write_text("another")
-    digests.write(paths.compiled_record(NAME), paths.root, objects=objects_of(paths), libraries=[*libraries.values()])
+    symbols.write(paths.compiled_record(NAME), paths.root, objects=objects_of(paths), libraries=[*libraries.values()])
 
 
 def compiled_again_for_torch(paths: Paths) -> None:

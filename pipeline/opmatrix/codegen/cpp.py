@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
-from opmatrix.declaration.python_source import bracket
-from opmatrix.declaration.size_expressions import Term
-from opmatrix.declaration.size_rules import around, code, further_input
-from opmatrix.declaration.torch_signature import to_float32
+from opmatrix.signature.python_source import bracket
+from opmatrix.signature.signature import to_float32
+from opmatrix.sizes.expressions import Term
+from opmatrix.sizes.rules import around, code, further_input
 from opmatrix.spec import DType, Input, OpSpec
 
 CPP_TYPES: Mapping[DType, str] = {

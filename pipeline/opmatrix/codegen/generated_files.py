@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Set
 from pathlib import Path
 
-from opmatrix.declaration.torch_signature import (
+from opmatrix.signature.signature import (
     OWN_ORT,
     OWN_TORCH,
     has_kernel,

@@ -1,20 +1,126 @@
-"""The variables of the template of schema.py: the ONNX schema and its shape inference."""
+"""The Python of the ONNX schema's shape inference for sizes. Each size is a Dimension: a number, a name, or unknown.
+
+The variables of the template of schema.py: the ONNX schema and its shape inference.
+"""
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from opmatrix.codegen import onnx_sizes
-from opmatrix.declaration import schema_versions
-from opmatrix.declaration.declared_sizes import divisors
-from opmatrix.declaration.python_source import bracket, literal
-from opmatrix.declaration.torch_signature import is_required, node_type, onnx_kind, onnx_name, onnx_value
-from opmatrix.declaration.value_rules import summary
-from opmatrix.declaration.variadic_outputs import counter, has_own_shapes, sure_inputs
-from opmatrix.spec import Attribute, Dims, FromKernel, Input, OpSpec, Output, SameAs
+from opmatrix.signature import versions
+from opmatrix.signature.python_source import bracket, literal
+from opmatrix.signature.signature import is_required, node_type, onnx_kind, onnx_name, onnx_value
+from opmatrix.sizes.expressions import FURTHER, Term, terms
+from opmatrix.sizes.rules import around, definitions, divisors, further_input, kernel_dims, kernel_names, replace_names
+from opmatrix.sizes.values import summary
+from opmatrix.sizes.variadic import counter, has_own_shapes, sure_inputs
+from opmatrix.spec import Attribute, AttributeValue, Dims, FromKernel, Input, OpSpec, Output, SameAs
+
+UNKNOWN = "onnx.TensorShapeProto.Dimension()"
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnnxSizes:
+    """The shape of an output: one expression for each of its sizes, or one that has all of them, or None."""
+
+    sizes: tuple[str, ...] = ()
+    all: str | None = None
+
+
+def shape_source(spec: OpSpec, output: Output) -> OnnxSizes:
+    """Return the sizes of an output that has not the shape of an input."""
+    match output.shape:
+        case SameAs(input=str(name), replace=replace) | FromKernel(input=str(name), replace=replace):
+            decided = kernel_names(spec, output.shape)
+            sizes = [
+                "None" if dim is None else UNKNOWN if dim in decided else size(spec, dim) for dim in replace.values()
+            ]
+            changed = [f"({_axis(spec, key)}, {found})" for key, found in zip(replace, sizes, strict=True)]
+            return OnnxSizes(all=f"with_replaced(context, {_index(spec, name)}, {', '.join(changed)})")
+        case Dims(dims=dims) if FURTHER in dims:
+            split = dims.index(FURTHER)
+            before, behind = ([size(spec, dim) for dim in part] for part in (dims[:split], dims[split + 1 :]))
+            return OnnxSizes(all=f"with_further({_further(spec)}, [{', '.join(before)}], [{', '.join(behind)}])")
+        case Dims(dims=dims):
+            return OnnxSizes(sizes=tuple(size(spec, dim) for dim in dims))
+        case FromKernel() as rule:
+            known = kernel_dims(spec, rule)
+            return OnnxSizes(sizes=tuple(UNKNOWN if dim is None else size(spec, dim) for dim in known))
+    raise ValueError(f"output {output.name!r} has no shape rule")
+
+
+def size(spec: OpSpec, dim: str | int) -> str:
+    """Return the Python of one size."""
+    if isinstance(dim, int):
+        return f"onnx.TensorShapeProto.Dimension(dim_value={dim})"
+    if dim.isidentifier():
+        return _name(spec, dim)
+    used = terms(dim)
+    if len(used) == 1 and used[0].key == dim:
+        return _term(spec, used[0])
+    names = {term.key: _variable(term.key) for term in used}
+    text = dim if all(name.isidentifier() for name in names) else ast.unparse(replace_names(dim, names))
+    values = ", ".join(_term(spec, term) for term in used)
+    return f"computed(lambda {', '.join(names.values())}: {text}, {values})"
+
+
+def _variable(key: str) -> str:
+    """Return a variable for a term: ``stride_0`` for ``stride[0]``."""
+    if key.isidentifier():
+        return key
+    return re.sub(r"\W+", "_", key.replace("[-", "[back_").replace("...", "further")).strip("_") + "_"
+
+
+def _term(spec: OpSpec, term: Term) -> str:
+    match term.kind:
+        case "product":
+            return f"product_of({_further(spec)})"
+        case "rank":
+            return f"rank_of(context, {_index(spec, term.of)})"
+        case "size":
+            return f"size(context, {_index(spec, term.of)}, {_axis(spec, term.at)})"
+        case "item":
+            name, default = _attribute(spec, term.of)
+            return f"item_of(context, {name}, {term.at}, {literal(default)})"
+    return _name(spec, term.key)
+
+
+def _name(spec: OpSpec, name: str) -> str:
+    """Return a size of an input, required ones first, or the value of an attribute."""
+    if (known := definitions(spec).get(name)) is not None:
+        return size(spec, known[0])
+    attribute, default = _attribute(spec, name)
+    return f"attribute(context, {attribute}, {default})"
+
+
+def _axis(spec: OpSpec, at: int | str) -> str:
+    """Return the Python of an axis: a number, or the value of the attribute that names it, or None."""
+    if isinstance(at, int):
+        return str(at)
+    attribute, default = _attribute(spec, at)
+    return f"axis_of(context, {attribute}, {default})"
+
+
+def _attribute(spec: OpSpec, name: str) -> tuple[str, AttributeValue | None]:
+    """Return the Python of an attribute's name in the node, and its default."""
+    found = next(a for a in spec.attributes if a.name == name)
+    return literal(onnx_name(found)), found.default
+
+
+def _index(spec: OpSpec, name: str) -> int:
+    return [i.name for i in spec.inputs].index(name)
+
+
+def _further(spec: OpSpec) -> str:
+    part = further_input(spec)
+    assert part is not None
+    front, back = around(part)
+    return f"further_of(context, {_index(spec, part.name)}, {front}, {back})"
+
 
 _ONNX_NAMES: Mapping[str, str] = {
     "float32": "float", "float64": "double",
@@ -44,16 +150,16 @@ def variables(spec: OpSpec) -> dict[str, Any]:
     outputs = [_inferred(spec, output) for output in spec.outputs]
     attributes = [a for a in spec.attributes if not a.torch_only]
     called = " ".join(text for output in outputs for text in (*output.sizes, output.every or ""))
-    _, *later = schema_versions.versions(spec)
+    _, *later = versions.versions(spec)
     return {
         "spec": spec,
         "onnx_inputs": [_parameter(spec, part) for part in spec.inputs],
         "onnx_outputs": [_parameter(spec, part) for part in spec.outputs],
         "onnx_constraints": [(v, [onnx_type(spec, dtype) for dtype in dtypes]) for v, dtypes in spec.types.items()],
         "required": [str(n) for n, i in enumerate(spec.inputs) if i in sure_inputs(spec)],
-        "onnx_attributes": [_attribute(a) for a in attributes if a.since is None],
-        "later_attributes": [(v, [_attribute(a) for a in attributes if a.since == v]) for v in later],
-        "mark": schema_versions.MARK,
+        "onnx_attributes": [_attribute_source(a) for a in attributes if a.since is None],
+        "later_attributes": [(v, [_attribute_source(a) for a in attributes if a.since == v]) for v in later],
+        "mark": versions.MARK,
         "defaults": later or any(a.default is not None for a in attributes),
         "inferred": outputs,
         "reads_switches": any(output.off for output in outputs),
@@ -87,7 +193,7 @@ def _parameter(spec: OpSpec, part: Input | Output) -> list[str]:
     return arguments
 
 
-def _attribute(attribute: Attribute) -> str:
+def _attribute_source(attribute: Attribute) -> str:
     """Return one attribute of the schema."""
     value = _default(attribute) or f"defs.OpSchema.AttrType.{onnx_kind(attribute.kind)}"
     arguments = [literal(onnx_name(attribute)), value, literal(attribute.doc)]
@@ -128,7 +234,7 @@ def _inferred(spec: OpSpec, output: Output) -> Inferred:
         case FromKernel(dims=dims):
             rule = f"the shape ({', '.join(map(str, dims or ()))}), which the kernel finds in part"
     if shape is None:
-        found = onnx_sizes.shape(spec, output)
+        found = shape_source(spec, output)
         sizes, every = found.sizes, found.all
     element = _element(spec, node_type(output))
     off = None

@@ -17,12 +17,9 @@ import jinja2
 
 from opmatrix.codegen import generated_files, jinja, onnx_schema
 from opmatrix.codegen.python_sizes import ITEM, Refusal, fault, first_of, new_sizes, output_shape, shape_faults
-from opmatrix.declaration import schema_versions
-from opmatrix.declaration.declared_sizes import divisors, expressions
-from opmatrix.declaration.python_source import bracket, literal
-from opmatrix.declaration.size_expressions import terms
-from opmatrix.declaration.size_rules import least
-from opmatrix.declaration.torch_signature import (
+from opmatrix.signature import versions
+from opmatrix.signature.python_source import bracket, literal
+from opmatrix.signature.signature import (
     ONLY_KERNEL,
     OWN_TORCH,
     Argument,
@@ -46,7 +43,9 @@ from opmatrix.declaration.torch_signature import (
     written_outputs,
     written_schema,
 )
-from opmatrix.declaration.variadic_outputs import counter, has_own_shapes, sure_inputs, variadic_output
+from opmatrix.sizes.expressions import terms
+from opmatrix.sizes.rules import divisors, expressions, least
+from opmatrix.sizes.variadic import counter, has_own_shapes, sure_inputs, variadic_output
 from opmatrix.spec import Attribute, FromKernel, Input, OpSpec, Output, SameAs
 
 # The types of the torch schema in Python, without lengths; torch passes lists and accepts tuples.
@@ -95,7 +94,7 @@ def _variables(spec: OpSpec) -> dict[str, Any]:
     arguments = torch_arguments(spec)
     names = {a.source.name: torch_variable(spec, a.source) for a in arguments}
     attributes = [a for a in spec.attributes if a.name in names and not a.torch_only]
-    _, *later = schema_versions.versions(spec)
+    _, *later = versions.versions(spec)
     return {
         "spec": spec,
         "namespace": namespace,
@@ -111,7 +110,7 @@ def _variables(spec: OpSpec) -> dict[str, Any]:
         "later": [
             (
                 version,
-                [f'"{schema_versions.MARK}_i": {version}']
+                [f'"{versions.MARK}_i": {version}']
                 + [f'"{onnx_name(a)}_{_letter(a)}": {names[a.name]}' for a in attributes if a.since == version],
             )
             for version in later

@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from opmatrix.codegen.shape_checks import shape_text
-from opmatrix.declaration.declared_sizes import divisors, kernel_dims, kernel_names
-from opmatrix.declaration.size_checks import (
+from opmatrix.codegen.checks import shape_text
+from opmatrix.signature.signature import torch_name, torch_variable
+from opmatrix.sizes.checks import (
     AxisCheck,
     ItemCheck,
     OptionalCheck,
@@ -20,9 +20,18 @@ from opmatrix.declaration.size_checks import (
     owner,
     size_checks,
 )
-from opmatrix.declaration.size_expressions import FURTHER, Term
-from opmatrix.declaration.size_rules import around, axes, code, further_input, has_further, least
-from opmatrix.declaration.torch_signature import torch_name, torch_variable
+from opmatrix.sizes.expressions import FURTHER, Term
+from opmatrix.sizes.rules import (
+    around,
+    axes,
+    code,
+    divisors,
+    further_input,
+    has_further,
+    kernel_dims,
+    kernel_names,
+    least,
+)
 from opmatrix.spec import Dims, FromKernel, Input, OpSpec, Output, SameAs
 
 ITEM = "item"  # one tensor of a variadic input

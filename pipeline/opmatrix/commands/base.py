@@ -16,12 +16,12 @@ from doit.cmd_base import Command
 from doit.cmdparse import CmdParseError
 from doit.exceptions import InvalidCommand
 
+from opmatrix.basics.errors import OpmatrixError, UsageError, did_you_mean, disk_fault, end_if_unread, print_error
+from opmatrix.basics.terminal import for_stderr
 from opmatrix.engine.database import Journal, StateError, describe
-from opmatrix.engine.doit_tasks import REPORT
 from opmatrix.engine.lock import hold
-from opmatrix.errors import OpmatrixError, UsageError, did_you_mean, disk_fault, end_if_unread, print_error
+from opmatrix.engine.tasks import REPORT
 from opmatrix.project.paths import Paths
-from opmatrix.terminal_text import for_stderr
 
 
 class CommandBase(Command):

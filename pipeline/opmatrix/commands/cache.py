@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from opmatrix.basics.errors import UsageError, many
+from opmatrix.cache import settings
+from opmatrix.cache.store import without_password
+from opmatrix.cache.stores import folder_of, open_store
 from opmatrix.commands.base import CommandBase, as_typed, option
-from opmatrix.errors import UsageError, many
-from opmatrix.shared_cache import settings
-from opmatrix.shared_cache.stores import folder_of, open_store, without_password
 
 _TIMEOUT = 5  # seconds for the one question to a server
 _NONE = (
@@ -60,7 +61,7 @@ def _status(found: settings.CacheSettings) -> str:
         lines.append(f"signers  {len(found.signers)}: entries without a signature of theirs are not used")
     if folder is None:
         return "\n".join([*lines, f"store    {_answer(found.url)}; how much is there, only the server knows"])
-    from opmatrix.shared_cache.collect_garbage import list_files
+    from opmatrix.cache.gc import list_files
 
     listed = list_files(folder)
     size = f"{listed.size / 1e6:,.1f} MB" + (f" of at most {found.megabytes:,} MB" if found.megabytes else "")
@@ -98,7 +99,7 @@ def _collect(found: settings.CacheSettings | None, size: str) -> int:
 
 
 def _collected(folder: Path, megabytes: int | None) -> str:
-    from opmatrix.shared_cache.collect_garbage import collect_garbage, list_files
+    from opmatrix.cache.gc import collect_garbage, list_files
     from opmatrix.toolchain.ort_headers import CHECKSUMS
 
     limit = None if megabytes is None else megabytes * 1_000_000

@@ -10,9 +10,9 @@ from typing import Any
 from doit.exceptions import InvalidCommand
 from doit.task import Task
 
+from opmatrix.basics.errors import did_you_mean
 from opmatrix.commands.run import Run
-from opmatrix.engine.doit_tasks import StepTask
-from opmatrix.errors import did_you_mean
+from opmatrix.engine.tasks import StepTask
 
 GROUP = "compat"
 
@@ -35,8 +35,8 @@ class Compat(Run):
         code = super().execute(params, [*args] or [GROUP])  # without a name doit takes its default tasks
         from rich.console import Console
 
+        from opmatrix.records.verdict import read_check
         from opmatrix.report.terminal import show_compat
-        from opmatrix.verdict import read_check
 
         records = []
         for task in self.task_list:

@@ -17,15 +17,15 @@ from doit.globals import Globals
 from doit.loader import get_module
 from doit.task import Task
 
+from opmatrix.basics.errors import OpmatrixError, SpecError, UsageError, did_you_mean
 from opmatrix.commands.task_selection import with_operators
-from opmatrix.engine.doit_tasks import DEFAULT, DIST, LINK, StepTask, doit_tasks
 from opmatrix.engine.plan_cache import load_or_plan
+from opmatrix.engine.tasks import DEFAULT, DIST, LINK, StepTask, doit_tasks
 from opmatrix.engine.up_to_date import State
-from opmatrix.errors import OpmatrixError, SpecError, UsageError, did_you_mean
-from opmatrix.matrix.cells import Choice
+from opmatrix.project.cells import Choice
 from opmatrix.project.format import check_format
 from opmatrix.project.paths import Paths
-from opmatrix.step import Config
+from opmatrix.records.step import Config
 
 # Variables of the command line: `doit NAME=VALUE`.
 VARIABLES = ("torch", "ort", "opsets")

@@ -18,24 +18,24 @@ from typing import NoReturn
 from doit import plugin
 from doit.doit_cmd import DoitMain
 
+from opmatrix.basics.errors import OpmatrixError, UsageError, end_if_unread, print_error
+from opmatrix.basics.utf8 import use_utf8
 from opmatrix.commands.dodo import Loader
 from opmatrix.commands.help import print_versions
-from opmatrix.errors import OpmatrixError, UsageError, end_if_unread, print_error
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import find_root
-from opmatrix.utf8 import use_utf8
 
 COMMANDS: Mapping[str, str] = {
     "run": "opmatrix.commands.run:Run",
     "why": "opmatrix.commands.status:Why",
     "list": "opmatrix.commands.status:List",
     "watch": "opmatrix.commands.watch:Watch",
-    "check": "opmatrix.commands.check:Check",
+    "check": "opmatrix.addons.check.command:Check",
     "tolerances": "opmatrix.commands.tolerances:Tolerances",
-    "mutate": "opmatrix.commands.mutate:Mutate",
+    "mutate": "opmatrix.addons.mutate.command:Mutate",
     "compat": "opmatrix.commands.compat:Compat",
     "probe": "opmatrix.commands.probe:Probe",
-    "bench": "opmatrix.commands.bench:Bench",
+    "bench": "opmatrix.addons.bench.command:Bench",
     "clean": "opmatrix.commands.state:Clean",
     "forget": "opmatrix.commands.state:Forget",
     "ignore": "opmatrix.commands.state:Ignore",
@@ -45,7 +45,7 @@ COMMANDS: Mapping[str, str] = {
     "info": "opmatrix.commands.status:Info",
     "doctor": "opmatrix.commands.doctor:Doctor",
     "update": "opmatrix.commands.update:Update",
-    "tabcompletion": "opmatrix.commands.complete:Complete",
+    "tabcompletion": "opmatrix.commands.help:Complete",
     # Commands of doit that do not work with steps in servers: each raises an error with the reason.
     "reset-dep": "opmatrix.commands.state:ResetDep",
     "dumpdb": "opmatrix.commands.state:DumpDb",
@@ -53,8 +53,8 @@ COMMANDS: Mapping[str, str] = {
 }
 REPORTERS: Mapping[str, str] = {
     "progress": "opmatrix.engine.progress_reporter:Progress",
-    "brief": "opmatrix.engine.brief_reporter:Brief",
-    "jsonl": "opmatrix.engine.jsonl_reporter:JsonLines",
+    "brief": "opmatrix.engine.reporters:Brief",
+    "jsonl": "opmatrix.engine.reporters:JsonLines",
 }
 # Defaults, which [tool.doit] of a pyproject.toml overrides.
 SETTINGS: Mapping[str, object] = {

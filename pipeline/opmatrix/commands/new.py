@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from opmatrix.basics.errors import UsageError, printable
 from opmatrix.commands.base import CommandBase, as_typed
 from opmatrix.commands.base import option as _option
 from opmatrix.commands.help import doit_command
-from opmatrix.errors import UsageError, printable
 from opmatrix.project.format import check_format
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import find_root
@@ -67,18 +67,16 @@ class New(CommandBase):
 def _operator(given: Mapping[str, str]) -> int:
     """Write operators into the project."""
     # Imported here: they import jinja2, which no other command needs.
-    from opmatrix.scaffold import new_operator, prompt, render_files, write
+    from opmatrix.scaffold import new_operator, render
 
-    layout, request = Paths(find_root(Path.cwd())), prompt.Request(**given)
+    layout, request = Paths(find_root(Path.cwd())), new_operator.Request(**given)
     check_format(layout.root)
     if sys.stdin.isatty() and sys.stdout.isatty():
-        request = prompt.complete(request)
+        request = new_operator.complete(request)
     drafts = new_operator.drafts(layout, request)
-    write.require_absent(layout, [draft.spec for draft in drafts])
-    files = write.formatted(
-        layout.root, {p: text for draft in drafts for p, text in render_files.render(draft).items()}
-    )
-    write.write(layout, files)
+    render.require_absent(layout, [draft.spec for draft in drafts])
+    files = render.formatted(layout.root, {p: text for draft in drafts for p, text in render.render(draft).items()})
+    render.write(layout, files)
     for line in new_operator.summary(drafts, files, run=doit_command(layout.root)):
         print(printable(line))
     return 0

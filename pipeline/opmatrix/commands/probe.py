@@ -10,12 +10,11 @@ from typing import Any
 
 from doit.exceptions import InvalidCommand
 
+from opmatrix.basics.errors import ProbeError
 from opmatrix.commands.run import Run
-from opmatrix.engine.doit_tasks import StepTask
-from opmatrix.errors import ProbeError
-from opmatrix.matrix import dtypes, probe_rows
-from opmatrix.matrix.cells import ORT, TORCH, Ort, Torch
-from opmatrix.project import measured
+from opmatrix.engine.tasks import StepTask
+from opmatrix.project import dtypes, measured
+from opmatrix.project.cells import ORT, TORCH, Ort, Torch
 from opmatrix.project.settings import installed
 
 GROUP = "probe"
@@ -85,12 +84,12 @@ class Probe(Run):
             row: Torch | Ort | None
             found: Torch | Ort
             if factor == "torch":
-                tried = [probe_rows.Export(**one) for one in result]
-                row, found = {**TORCH, **own.torch}.get(version), probe_rows.torch_row(tried)
-                differences = probe_rows.torch_differences(version, tried, row) if row else []
+                tried = [measured.Export(**one) for one in result]
+                row, found = {**TORCH, **own.torch}.get(version), measured.torch_row(tried)
+                differences = measured.torch_differences(version, tried, row) if row else []
             else:
                 row, found = {**ORT, **own.ort}.get(version), Ort(**result)
-                differences = probe_rows.ort_differences(version, found, row) if row else []
+                differences = measured.ort_differences(version, found, row) if row else []
             yield Probed(
                 factor=factor,
                 version=version,
@@ -107,10 +106,10 @@ def _require_declared(probed: Sequence[Probed]) -> None:
     for one in probed:
         wrong += one.differences
         if not one.row:
-            wrong.append(f"{one.key} has no row; measured: {probe_rows.source(one.version, one.found)}")
+            wrong.append(f"{one.key} has no row; measured: {measured.source(one.version, one.found)}")
     if wrong:
-        wrong.append("Correct pipeline/opmatrix/matrix/cells.py")
+        wrong.append("Correct pipeline/opmatrix/project/cells.py")
     if of_dtypes := [line for one in probed for line in one.dtypes]:
-        wrong += [*of_dtypes, "Correct SINCE in pipeline/opmatrix/matrix/dtypes.py"]
+        wrong += [*of_dtypes, "Correct SINCE in pipeline/opmatrix/project/dtypes.py"]
     if wrong:
         raise ProbeError("\n".join(wrong))

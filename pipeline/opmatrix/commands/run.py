@@ -16,19 +16,19 @@ from doit.control import TaskControl
 from doit.exceptions import InvalidCommand
 from doit.task import Stream, Task
 
+from opmatrix.basics.errors import UsageError, many
+from opmatrix.basics.interrupts import code_of, interruptible
 from opmatrix.commands.base import LockedCommand, annotates, option
 from opmatrix.commands.task_selection import select
-from opmatrix.engine.doit_tasks import StepTask
 from opmatrix.engine.progress_reporter import StepReporter
 from opmatrix.engine.remove_stale import collect_removed
 from opmatrix.engine.step_runner import StepRunner, ThreadRunner
-from opmatrix.errors import UsageError, many
-from opmatrix.interrupts import code_of, interruptible
+from opmatrix.engine.tasks import StepTask
 from opmatrix.project.measured import read, unmeasured
 from opmatrix.project.settings import installed
 
 if TYPE_CHECKING:
-    from opmatrix.commands.on import Elsewhere
+    from opmatrix.addons.team.on import Elsewhere
     from opmatrix.engine.forecast import Expected
     from opmatrix.engine.kept_servers import Resident
     from opmatrix.engine.shared_results import SharedResults
@@ -92,7 +92,7 @@ class Run(LockedCommand, DoitRun):
         ON,
     )
     # The function that the child of a server calls with the arguments of a step.
-    entry: ClassVar[str] = "opmatrix.cli:main"
+    entry: ClassVar[str] = "opmatrix.commands.stages:main"
     # The function by which a worker plans the steps of a project.
     plan: ClassVar[str] = "opmatrix.engine.plan_cache:load_or_plan"
     # In a run of `doit watch`: the process that keeps the servers. Each such run is a process of its own.
@@ -176,7 +176,7 @@ class Run(LockedCommand, DoitRun):
 
     def _require_cache(self, *, always: bool) -> None:
         """Raise UsageError if a run that takes all from the shared cache could take nothing."""
-        from opmatrix.shared_cache import settings  # imported here: most runs compute
+        from opmatrix.cache import settings  # imported here: most runs compute
 
         found = settings.read(self._paths, os.environ)
         if found is None:
@@ -196,7 +196,7 @@ class Run(LockedCommand, DoitRun):
         mode = os.environ.get("OPMATRIX_CACHE_MODE")
         if mode != "check" and (mode or not self._names_check()):
             return False  # as nearly always, without the 4 ms of the lines below
-        from opmatrix.shared_cache import settings
+        from opmatrix.cache import settings
 
         found = settings.read(self._paths, os.environ)
         return found is not None and found.mode == "check"
@@ -212,13 +212,13 @@ class Run(LockedCommand, DoitRun):
             raise UsageError("--from-cache computes nothing, and --on names workers that compute: leave one out")
         if self.resident:
             raise UsageError("doit watch runs steps in servers that it keeps here: leave --on out")
-        from opmatrix.commands.on import Elsewhere  # imported here: most runs are of this machine alone
+        from opmatrix.addons.team.on import Elsewhere  # imported here: most runs are of this machine alone
 
         return Elsewhere(on, paths=self._paths, environ=os.environ, at_once=at_once)
 
     def _open_shared(self, reporter: Any, *, environ: Mapping[str, str], only_shared: bool) -> SharedResults | None:
         """Open the shared cache, if the project has one. Raises UsageError for settings that are not valid."""
-        from opmatrix.shared_cache import settings  # imported only when a step runs
+        from opmatrix.cache import settings  # imported only when a step runs
 
         if not (read := settings.read(self._paths, environ)):
             return None
@@ -272,8 +272,8 @@ def _show_weak(control: TaskControl, *, strict: bool) -> bool:
     chosen = [task.step for task in _chosen(control) if isinstance(task, StepTask)]
     if not strict and any(step.group == "report" for step in chosen):
         return False
+    from opmatrix.records.verdict import read_check  # imported here: not every command reads records
     from opmatrix.report.records import weak_checks
-    from opmatrix.verdict import read_check  # imported here: not every command reads records
 
     records = []
     for step in chosen:

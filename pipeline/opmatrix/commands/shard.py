@@ -9,11 +9,11 @@ from doit.control import TaskControl
 from doit.exceptions import InvalidCommand
 from doit.task import Task
 
-from opmatrix.engine.doit_tasks import DIST, LINK, REPORT, StepTask
-from opmatrix.files import write_text
+from opmatrix.basics.files import write_text
+from opmatrix.engine.tasks import DIST, LINK, REPORT, StepTask
 from opmatrix.plan.shards import Shard, divide, targets
 from opmatrix.project.paths import Paths
-from opmatrix.step import Step
+from opmatrix.records.step import Step
 
 
 def select_part(control: TaskControl, asked: str, paths: Paths) -> TaskControl:

@@ -13,11 +13,11 @@ from doit.cmd_ignore import Ignore as DoitIgnore
 from doit.exceptions import InvalidCommand
 from doit.task import Task
 
+from opmatrix.basics.errors import many
 from opmatrix.commands.base import CommandBase, LockedCommand
 from opmatrix.commands.task_selection import require_steps
-from opmatrix.engine.doit_tasks import StepTask
 from opmatrix.engine.remove_stale import remove
-from opmatrix.errors import many
+from opmatrix.engine.tasks import StepTask
 
 
 class Clean(LockedCommand, DoitClean):

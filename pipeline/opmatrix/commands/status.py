@@ -14,11 +14,11 @@ from doit.control import TaskControl
 from doit.exceptions import InvalidCommand
 from doit.task import Task
 
+from opmatrix.basics.errors import many, printable
 from opmatrix.commands.base import CommandBase
 from opmatrix.commands.task_selection import require_steps, select
 from opmatrix.engine.forecast import Forecast, fate_of, forecast
 from opmatrix.engine.remove_stale import removed_operators
-from opmatrix.errors import many, printable
 
 _STATUS = opt_list_status | {
     "help": "print task status: (R)uns, (W)aits for a step before it and runs if what that writes changes, "

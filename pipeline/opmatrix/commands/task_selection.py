@@ -9,8 +9,8 @@ from doit.control import TaskControl
 from doit.exceptions import InvalidCommand
 from doit.task import Task
 
-from opmatrix.engine.doit_tasks import DECLARATION, DEFAULT, StepTask
-from opmatrix.errors import did_you_mean
+from opmatrix.basics.errors import did_you_mean
+from opmatrix.engine.tasks import DECLARATION, DEFAULT, StepTask
 
 
 def steps_of_operators(tasks: Iterable[Task]) -> dict[str, list[str]]:

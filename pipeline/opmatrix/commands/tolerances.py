@@ -7,9 +7,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from opmatrix.basics.errors import UsageError, printable
 from opmatrix.commands.base import CommandBase
 from opmatrix.engine.lock import hold
-from opmatrix.errors import UsageError, printable
 
 
 class Tolerances(CommandBase):

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from opmatrix.basics.errors import OpmatrixError, UsageError
+from opmatrix.basics.files import write_text
 from opmatrix.commands.base import CommandBase
-from opmatrix.errors import OpmatrixError, UsageError
-from opmatrix.files import write_text
 from opmatrix.project.format import FORMAT, read_format
 from opmatrix.project.settings import find_root
 

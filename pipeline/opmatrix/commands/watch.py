@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 from doit import doit_cmd
 from doit.cmd_run import opt_num_process
 
+from opmatrix.basics.errors import ToolchainError, UsageError, print_error, printable
+from opmatrix.basics.terminal import for_shell, width_of, wrapped
 from opmatrix.commands.base import CommandBase
 from opmatrix.commands.run import KEPT, Run
-from opmatrix.errors import ToolchainError, UsageError, print_error, printable
-from opmatrix.terminal_text import for_shell, width_of, wrapped
 
 if TYPE_CHECKING:
     from opmatrix.engine.kept_servers import Resident
@@ -32,18 +32,18 @@ _PRELOADS = (
     "elftools.elf.dynamic",
     "elftools.elf.elffile",
     "email.parser",
-    "opmatrix.cli",
+    "opmatrix.commands.stages",
     "opmatrix.declaration.isolated",
-    "opmatrix.engine.brief_reporter",
+    "opmatrix.engine.reporters",
     "opmatrix.engine.database",
     "opmatrix.engine.earlier_verdicts",
     "opmatrix.engine.forecast",
     "opmatrix.engine.live_line",
     "opmatrix.engine.server_pool",
     "opmatrix.report.records",
-    "opmatrix.stages.codegen",
-    "opmatrix.stages.compile",
-    "opmatrix.stages.report",
+    "opmatrix.codegen.write_code",
+    "opmatrix.toolchain.compile",
+    "opmatrix.report.write_report",
 )
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping
 
-from opmatrix.declaration.torch_signature import torch_arguments
-from opmatrix.errors import did_you_mean
+from opmatrix.basics.errors import did_you_mean
+from opmatrix.signature.signature import torch_arguments
 from opmatrix.spec import Input, OpSpec, Output
 
 GRAD = "grad_"

@@ -10,19 +10,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 from opmatrix.declaration.load import Operator
-from opmatrix.declaration.torch_signature import (
-    OWN_ORT,
-    OWN_TORCH,
-    has_kernel,
-    has_torch_library,
-    is_own,
-    overridden_in,
-)
-from opmatrix.declaration.value_rules import ruled_inputs
-from opmatrix.matrix.cells import Cell
+from opmatrix.project.cells import Cell
 from opmatrix.project.paths import Paths
+from opmatrix.records.step import CheckKey
+from opmatrix.signature.signature import OWN_ORT, OWN_TORCH, has_kernel, has_torch_library, is_own, overridden_in
+from opmatrix.sizes.values import ruled_inputs
 from opmatrix.spec import OpSpec
-from opmatrix.step import CheckKey
 
 AGREEMENT = "agreement"
 CASES = "cases"

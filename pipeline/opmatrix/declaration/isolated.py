@@ -30,12 +30,12 @@ from types import CodeType, FunctionType
 from typing import Any, NoReturn
 
 from opmatrix import spec
+from opmatrix.basics.errors import SpecError
+from opmatrix.basics.processes import fork_supervised, memory, signal_name
+from opmatrix.basics.step_log import MOST_BYTES
 from opmatrix.declaration.load import Declared, Operator, declared, operator_names, read, unknown_operator
-from opmatrix.errors import SpecError
-from opmatrix.processes import fork_supervised, memory, signal_name
 from opmatrix.project import work_folder
 from opmatrix.project.paths import Paths
-from opmatrix.step_log import MOST_BYTES
 
 SECONDS = 120  # for one operator; an import of torch takes 2 s, and far longer on a busy machine
 MEGABYTES = 2000  # for the child and its processes, in addition to the memory of this process

@@ -13,10 +13,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from opmatrix.declaration import published_schema, schema_versions, source_files, validation
+from opmatrix.basics.errors import SpecError, UsageError, did_you_mean, one_line, printable
+from opmatrix.basics.files import line_in, load_module
+from opmatrix.basics.version import older
+from opmatrix.declaration import published as published_schema
+from opmatrix.declaration import source_files, validation
 from opmatrix.declaration.backward_operator import backward_of
 from opmatrix.declaration.backward_operator import mistakes as backward_mistakes
-from opmatrix.declaration.torch_signature import (
+from opmatrix.declaration.validation import Mistake
+from opmatrix.project.cells import Cell, why_unreadable, why_unsupported
+from opmatrix.project.paths import Paths
+from opmatrix.signature import versions
+from opmatrix.signature.signature import (
     FOUR_BITS,
     HANDWRITTEN,
     ONLY_KERNEL,
@@ -30,16 +38,10 @@ from opmatrix.declaration.torch_signature import (
     overridden_in,
     torch_qualified,
 )
-from opmatrix.declaration.validation import Mistake
-from opmatrix.errors import SpecError, UsageError, did_you_mean, one_line, printable
-from opmatrix.files import line_in, load_module
-from opmatrix.matrix.cells import Cell, why_unreadable, why_unsupported
-from opmatrix.project.paths import Paths
 from opmatrix.spec import DType, Lowering, Model, OpSpec, Tolerance, as_data
-from opmatrix.version import older
 
 STRING_LISTS_SINCE = "1.25"  # the first ONNX Runtime that gives a kernel an attribute of the type STRINGS
-FOUR_BITS_SINCE = "1.21"  # the first ONNX Runtime that has int4 in a custom op, as in matrix/dtypes.py
+FOUR_BITS_SINCE = "1.21"  # the first ONNX Runtime that has int4 in a custom op, as in project/dtypes.py
 _NAMED = 3  # further fields with the same mistake that a message names
 FOUR_BITS_CAST_SINCE = "1.24"  # the first of the matrix whose Cast takes int4
 
@@ -378,7 +380,7 @@ def clashes(operators: Sequence[Operator]) -> Iterator[tuple[tuple[str, ...], st
                     (first, name),
                     f"ops/{name}/spec.py: {field}: {one!r}{mine} is taken by ops/{first}/spec.py{theirs}; rename one",
                 )
-    later = [(o.spec, found) for o in operators if (found := schema_versions.versions(o.spec)[1:])]
+    later = [(o.spec, found) for o in operators if (found := versions.versions(o.spec)[1:])]
     for spec, (other, found) in itertools.product([o.spec for o in operators], later):
         missing = [v for v in found if v not in spec.onnx.versions]
         if other is not spec and spec.onnx.domain == other.onnx.domain and missing:

@@ -2,8 +2,8 @@
 
 import sys
 
+from opmatrix.basics.utf8 import use_utf8
 from opmatrix.doctor.examine import main
-from opmatrix.utf8 import use_utf8
 
 use_utf8()
 sys.exit(main(sys.argv[1:]))

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TextIO
 
+from opmatrix.basics.errors import UsageError, many, print_error, printable
+from opmatrix.basics.finding import Finding, Mark, note, wrong
 from opmatrix.doctor import folders, machine, packages
 from opmatrix.doctor.shared_cache import shared_cache
-from opmatrix.errors import UsageError, many, print_error, printable
-from opmatrix.model_check.finding import Finding, Mark, note, wrong
 from opmatrix.project.paths import Paths, cache_folder
 from opmatrix.project.settings import find_root
 

@@ -11,13 +11,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from opmatrix.basics.errors import OpmatrixError, many
+from opmatrix.basics.finding import Finding, note, ok, wrong
 from opmatrix.engine.lock import held_by, kill_command, left_over, shown_holders
 from opmatrix.environments import bootstrap
 from opmatrix.environments.bootstrap import VenvPaths
-from opmatrix.errors import OpmatrixError, many
-from opmatrix.matrix.cells import environment_names
-from opmatrix.model_check.finding import Finding, note, ok, wrong
 from opmatrix.project import measured, settings
+from opmatrix.project.cells import environment_names
 from opmatrix.project.format import check_format
 from opmatrix.project.paths import PACKAGE, Paths
 

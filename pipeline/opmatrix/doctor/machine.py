@@ -13,11 +13,11 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from opmatrix.basics.errors import REMEDY, SdkError, ToolchainError, one_line
+from opmatrix.basics.finding import Finding, note, ok, wrong
 from opmatrix.environments import bootstrap
-from opmatrix.errors import REMEDY, SdkError, ToolchainError, one_line
-from opmatrix.model_check.finding import Finding, note, ok, wrong
 from opmatrix.project.paths import cache_folder
-from opmatrix.toolchain import find_tools, ort_headers
+from opmatrix.toolchain import find, ort_headers
 
 _OLDEST = (3, 11)  # whose syntax this package has
 # What each library is compiled from, in small: the standard library's headers, C++20 and a shared library.
@@ -60,7 +60,7 @@ def python() -> Iterator[Finding]:
 def compiler(environ: Mapping[str, str]) -> Iterator[Finding]:
     """Is there a compiler, and does it compile and link C++20?"""
     try:
-        command = find_tools.find_compiler(environ)
+        command = find.find_compiler(environ)
     except ToolchainError as error:
         yield from_message("compiler", str(error))
         return
@@ -69,10 +69,10 @@ def compiler(environ: Mapping[str, str]) -> Iterator[Finding]:
         yield wrong("compiler", f"{shown} does not compile a small C++20 library: {said}", _COMPILER)
     else:
         yield ok("compiler", f"{shown} compiles and links C++20")
-    if read := [name for name in find_tools.OBEYED if environ.get(name)]:
+    if read := [name for name in find.OBEYED if environ.get(name)]:
         yield note("compiler", f"reads {', '.join(f'{name}={environ[name]}' for name in read)}")
     path = environ.get("PATH")
-    if not any(shutil.which(f"ld.{name}", path=path) for name in find_tools.LINKERS):
+    if not any(shutil.which(f"ld.{name}", path=path) for name in find.LINKERS):
         yield note("linker", "the compiler's own; lld links faster (Debian, Ubuntu: apt install lld)")
     if not said:
         yield from _sanitizers(command)
@@ -89,7 +89,7 @@ def _sanitizers(command: Sequence[str]) -> Iterator[Finding]:
 
 def ninja(environ: Mapping[str, str]) -> Iterator[Finding]:
     try:
-        program = find_tools.find_ninja(environ)
+        program = find.find_ninja(environ)
     except ToolchainError as error:
         yield from_message("ninja", str(error))
         return

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
 
+from opmatrix.basics.errors import ToolchainError
+from opmatrix.basics.finding import Finding, note, ok, wrong
 from opmatrix.doctor.machine import from_message
-from opmatrix.errors import ToolchainError
-from opmatrix.model_check.finding import Finding, note, ok, wrong
 from opmatrix.project.paths import PACKAGE
 from opmatrix.project.settings import PACKAGES
-from opmatrix.toolchain import find_tools
+from opmatrix.toolchain import find
 
 # Parts of opmatrix that need more packages: what they are for.
 _EXTRAS = {"tox": "choose cells with tox", "mutate": "doit mutate"}
@@ -91,7 +91,7 @@ def _version(name: str) -> str | None:
 
 def _files(found: dict[str, str]) -> Iterator[Finding]:
     """Find a package of which an installation that was interrupted left a part."""
-    checks: dict[str, Callable[[], object]] = {"torch": find_tools.find_torch} if "torch" in found else {}
+    checks: dict[str, Callable[[], object]] = {"torch": find.find_torch} if "torch" in found else {}
     for name, patterns in _LIBRARIES.items():
         if name not in found:
             continue

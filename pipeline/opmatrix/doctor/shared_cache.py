@@ -6,13 +6,13 @@ import hashlib
 import shutil
 from collections.abc import Iterator, Mapping
 
+from opmatrix.basics.errors import OpmatrixError, UsageError, many
+from opmatrix.basics.finding import Finding, note, ok, wrong
+from opmatrix.cache import settings
+from opmatrix.cache.settings import CacheSettings
 from opmatrix.doctor.machine import from_message
-from opmatrix.errors import OpmatrixError, UsageError, many
-from opmatrix.model_check.finding import Finding, note, ok, wrong
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import settings as project_settings
-from opmatrix.shared_cache import settings
-from opmatrix.shared_cache.settings import CacheSettings
 
 _SECONDS = 3  # for an answer
 
@@ -37,7 +37,8 @@ def shared_cache(paths: Paths, environ: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def _answer(found: CacheSettings) -> Finding:
-    from opmatrix.shared_cache.stores import StoreError, open_store, without_password  # imported here: few have a cache
+    from opmatrix.cache.store import StoreError, without_password  # imported here: few have a cache
+    from opmatrix.cache.stores import open_store
 
     try:
         store = open_store(found.url, timeout=_SECONDS)
@@ -61,7 +62,7 @@ def _signatures(found: CacheSettings, environ: Mapping[str, str]) -> Iterator[Fi
         yield wrong("cache", "no ssh-keygen on PATH, so no entry can be signed or verified",
                     "Install OpenSSH's client (Debian: apt install openssh-client)")  # fmt: skip
         return
-    from opmatrix.shared_cache.signing import check_key, signer_names  # imported here, as above
+    from opmatrix.addons.team.signing import check_key, signer_names  # imported here, as above
 
     if found.signers:
         names = signer_names(found.signers)

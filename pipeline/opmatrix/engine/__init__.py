@@ -9,7 +9,7 @@ One command goes through these modules in this order:
 - `lock` lets one run at a time use a build folder; `remove_stale` removes the files of operators that are gone.
 - `step_runner` is doit's runner: it sends each step to `server_pool`, which starts a server per set of imports
   (`server_main`); a server (`fork_server`) forks a process per step (`step_process`).
-- With `doit --on`, `opmatrix.cluster` hands steps to workers; `elsewhere` is what the engine knows of it.
+- With `doit --on`, `opmatrix.addons.team` hands steps to workers; `elsewhere` is what the engine knows of it.
 - `step_failure` has the message and the verdict of a step that failed, crashed or was not run; `earlier_verdicts`
   selects the verdicts of earlier runs for the report.
 - `progress_reporter` (with `live_line`) and `jsonl_reporter` are doit reporters: for a terminal and for programs.

@@ -1,17 +1,26 @@
-"""The failures of a run by their causes: equal failures count, and those of one place in a file are one cause."""
+"""The failures of a run by their causes: equal failures count, and those of one place in a file are one cause.
+
+Describe the inputs of a case that failed, from its declaration: a process that crashed or hung cannot.
+"""
 
 from __future__ import annotations
 
 import os
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from opmatrix.basics.errors import Cause, many, one_line
+from opmatrix.basics.terminal import for_shell, in_any_cell, wrapped
+from opmatrix.declaration.isolated import read_operators
+from opmatrix.declaration.models import graph_inputs
 from opmatrix.engine.step_failure import DEBUG, StepBlocked, StepFailed, replay_commands
-from opmatrix.errors import Cause, many
 from opmatrix.project.paths import Paths
-from opmatrix.terminal_text import for_shell, in_any_cell, wrapped
+from opmatrix.signature.python_source import literal, source
+from opmatrix.signature.signature import attribute_values, dtype_of
+from opmatrix.spec import Case, Model, OpSpec, Random, Values, shape_of
 
 _MORE = " ..."
 _WHOLE = 3  # causes that the summary shows with their commands
@@ -171,9 +180,8 @@ def _following(count: int, rest: str) -> list[str]:
 
 def _about(failure: StepFailed) -> list[str]:
     """Return the inputs of the case that failed, and what is known of a step that was stopped."""
-    from opmatrix.engine import case_inputs  # which few failures need
 
-    given = case_inputs.of_command(Paths(Path.cwd()), failure.step.operator, failure.cause.command)
+    given = of_command(Paths(Path.cwd()), failure.step.operator, failure.cause.command)
     return [*([f"  inputs: {given}"] if given else []), *(f"  {note}" for note in failure.notes)]
 
 
@@ -216,3 +224,36 @@ def annotation(cause: Cause, *, title: str, prefix: str = "") -> str:
 def _escaped(text: str, more: str = "") -> str:
     """Return a string as a workflow command takes it: percent signs, line ends and `more` escaped as in URLs."""
     return "".join(f"%{ord(c):02X}" if c in "%\r\n" + more else c for c in text)
+
+
+_FEW = 60  # characters of values that are shown
+
+
+def of_command(paths: Paths, operator: str, command: str) -> str:
+    """Return ``x float32 (2, 3), groups float32 (1,) = (2.0,); eps=1e-05`` for the case of cases.py that a command
+    names, or ""."""
+    words = shlex.split(command)
+    name = words[words.index("--case") + 1] if "--case" in words[:-1] else ""
+    for one in read_operators(paths).operators if name else ():
+        if one.name == operator:
+            found = (_described(one.spec, m, case) for m in one.models for case in m.cases if case.name == name)
+            return next(found, "")
+    return ""
+
+
+def _described(spec: OpSpec, model: Model, case: Case) -> str:
+    attributes = [f"{name}={literal(value)}" for name, value in attribute_values(spec, model).items()]
+    return "; ".join(filter(None, [", ".join(_inputs(spec, model, case)), ", ".join(attributes)]))
+
+
+def _inputs(spec: OpSpec, model: Model, case: Case) -> Iterator[str]:
+    for one in graph_inputs(spec, model, case):
+        tensor = one.tensor
+        name = f"{one.part.name}[{one.index}]" if one.part.variadic else one.part.name
+        text = f"{name} {dtype_of(one.part.type, model.types)} {shape_of(tensor)}"
+        if isinstance(tensor, Values) and len(values := one_line(source(tensor.values, width=_FEW))) <= _FEW:
+            text += f" = {values}"
+        if isinstance(tensor, Random) and tensor.specials:
+            text += f" with {', '.join(f'{v} at {i}' for i, v in [*tensor.specials.items()][:3])}"
+        layout = getattr(tensor, "layout", "contiguous")
+        yield text if layout == "contiguous" else f"{text} {layout}"

@@ -16,12 +16,12 @@ from typing import Any
 
 from doit.task import Task
 
-from opmatrix.engine.doit_tasks import StepTask, is_reported_on_demand
+from opmatrix.engine.tasks import StepTask, is_reported_on_demand
 from opmatrix.engine.up_to_date import State
-from opmatrix.matrix.cells import Cell, all_cells
+from opmatrix.project.cells import Cell, all_cells
 from opmatrix.project.paths import Paths
+from opmatrix.records.step import Step, cell_step_name
 from opmatrix.spec import Lowering
-from opmatrix.step import Step, cell_step_name
 
 # The part of a step's configuration in which cells may differ.
 _PER_CELL = "once"
@@ -59,7 +59,7 @@ def valid_earlier_verdicts(paths: Paths, tasks: Sequence[Task], state: State) ->
 
 def _is_wrong(path: Path) -> bool:
     """Return whether a verdict failed. Such a verdict stays in the report until its step has run again."""
-    from opmatrix import verdict  # here, because a run with nothing to do pays for every import
+    from opmatrix.records import verdict  # here, because a run with nothing to do pays for every import
 
     try:
         return verdict.read_any(path).outcome in verdict.WRONG

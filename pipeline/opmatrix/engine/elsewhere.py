@@ -1,4 +1,4 @@
-"""What the engine knows of workers on other machines: `opmatrix.cluster` has them."""
+"""What the engine knows of workers on other machines: `opmatrix.addons.team` has them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from opmatrix.engine.doit_tasks import StepTask
 from opmatrix.engine.shared_results import Origin
 from opmatrix.engine.step_failure import StepFailed
+from opmatrix.engine.tasks import StepTask
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,6 @@
 """Find what is wrong in the output of a failed step: one sentence, a file, a line and the command that repeats it.
 
-A step that knows better writes it to its log (`opmatrix.step_log.log_cause`).
+A step that knows better writes it to its log (`opmatrix.basics.step_log.log_cause`).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from opmatrix.errors import Cause, is_of_disk, one_line, without_colours
-from opmatrix.step import Step
+from opmatrix.basics.errors import Cause, is_of_disk, one_line, without_colours
+from opmatrix.records.step import Step
 
 _LONGEST = 400  # characters of a sentence: the rest is in the details
 _COMPILER = re.compile(r"(?P<file>[^\s:][^:]*):(?P<line>\d+):\d+: (?:fatal )?error: (?P<text>.*)")

@@ -17,8 +17,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from opmatrix.basics.files import Mark, mark
 from opmatrix.engine.server_pool import Client, ServerError, start_server
-from opmatrix.files import Mark, mark
 from opmatrix.project.paths import Paths
 
 _PATIENCE = 6.0  # seconds that servers have to end their steps

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from opmatrix.errors import REMEDY, OpmatrixError
+from opmatrix.basics.errors import REMEDY, OpmatrixError
 
 _BRIEFLY = 0.3  # seconds after which a run that waits for the lock prints for whom
 

@@ -20,15 +20,15 @@ from dataclasses import astuple, fields
 from pathlib import Path
 from typing import Any
 
-from opmatrix.files import Mark, mark, settled, write_bytes
-from opmatrix.matrix.cells import MADE, Cell, Choice
+from opmatrix.basics.files import Mark, mark, settled, write_bytes
+from opmatrix.basics.version import minor
+from opmatrix.project.cells import MADE, Cell, Choice
 from opmatrix.project.measured import use_rows
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import Versions, installed, lost_headers, with_environment
-from opmatrix.step import Step
-from opmatrix.toolchain.find_tools import Toolchain, find_toolchain
-from opmatrix.version import minor
-from opmatrix.wheel.git_commit import commit
+from opmatrix.records.step import Step
+from opmatrix.toolchain.find import Toolchain, find_toolchain
+from opmatrix.wheel.sources import commit
 
 # The files of an operator on whose content the plan depends; of other files it depends on the names only.
 _DECLARATION_FILES = ("spec.py", "cases.py", "lowering.py", "schema.json")
@@ -130,7 +130,7 @@ def _headers(paths: Paths, declared: Iterable[Headers]) -> dict[Headers, object]
     """Return the state of the declared headers as installed now. Most projects declare none."""
     if not declared:
         return {}
-    from opmatrix.toolchain.third_party_headers import state  # imported here as in _plan
+    from opmatrix.toolchain.headers import state  # imported here as in _plan
 
     return {(folder, distribution): state(paths.root, folder, distribution) for folder, distribution in declared}
 

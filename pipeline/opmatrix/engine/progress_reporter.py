@@ -14,14 +14,14 @@ from doit.exceptions import BaseFail
 from doit.reporter import ConsoleReporter
 from doit.task import Task
 
-from opmatrix.declaration.placeholders import reminder
-from opmatrix.engine.doit_tasks import DIST, REPORT, StepTask, is_reported
+from opmatrix.basics.errors import many, printable
+from opmatrix.basics.progress import EVERY, spent
+from opmatrix.basics.step_log import last_progress
+from opmatrix.basics.terminal import for_shell, width_of, wrapped
+from opmatrix.declaration.source_files import reminder
 from opmatrix.engine.step_failure import StepBlocked, StepFailed, read_output
-from opmatrix.errors import many, printable
-from opmatrix.progress import EVERY, spent
+from opmatrix.engine.tasks import DIST, REPORT, StepTask, is_reported
 from opmatrix.project.paths import Paths
-from opmatrix.step_log import last_progress
-from opmatrix.terminal_text import for_shell, width_of, wrapped
 
 _IGNORED = "ignored by `doit ignore`"
 FETCHED = "from the shared cache"

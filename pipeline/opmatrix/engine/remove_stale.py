@@ -9,7 +9,7 @@ from pathlib import Path
 from doit.task import Task
 
 from opmatrix.engine.database import Journal
-from opmatrix.engine.doit_tasks import DIST, ENVIRONMENT, StepTask
+from opmatrix.engine.tasks import DIST, ENVIRONMENT, StepTask
 from opmatrix.project.paths import Paths
 
 # Groups whose steps have the name of an environment or of a kind of wheel instead of an operator.

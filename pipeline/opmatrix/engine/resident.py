@@ -19,12 +19,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, NoReturn
 
+from opmatrix.basics.errors import OpmatrixError, UsageError
+from opmatrix.basics.files import mark
+from opmatrix.basics.interrupts import code_of, ending_signals, exit_code
+from opmatrix.basics.processes import die_with_parent
 from opmatrix.engine.kept_servers import KeptServers, Resident
 from opmatrix.engine.saved_files import GONE, Marks, Watcher, changed, of_paths, of_program, of_project, unsettled
-from opmatrix.errors import OpmatrixError, UsageError
-from opmatrix.files import mark
-from opmatrix.interrupts import code_of, ending_signals, exit_code
-from opmatrix.processes import die_with_parent
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import PACKAGES
 
@@ -334,7 +334,7 @@ def _after(seconds: float, root: Path) -> Mapping[str, object]:
 
 
 def _syntax_error(path: str) -> str:
-    """Return ``step.py:3: invalid syntax`` for a Python file with a mistake, such as one that is half written."""
+    """Return ``spec.py:3: invalid syntax`` for a Python file with a mistake, such as one that is half written."""
     try:
         ast.parse(Path(path).read_bytes() if path.endswith(".py") else b"")
     except OSError:  # it is gone

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from opmatrix.files import Mark, mark
-from opmatrix.processes import die_with_parent
+from opmatrix.basics.files import Mark, mark
+from opmatrix.basics.processes import die_with_parent
 from opmatrix.project.paths import PACKAGE, Paths
 
 Marks = Mapping[str, Mark]

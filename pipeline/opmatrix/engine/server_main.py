@@ -17,18 +17,17 @@ from importlib import metadata
 from pathlib import Path
 from typing import cast
 
-from opmatrix import judging_code
-from opmatrix.engine.fork_server import Server
-from opmatrix.engine.step_process import Entry, find_entry
-from opmatrix.processes import die_with_parent
-from opmatrix.testdata import process_traces
+from opmatrix.basics.processes import die_with_parent
+from opmatrix.data import reference_audit
+from opmatrix.engine.fork_server import Entry, Server, find_entry
+from opmatrix.project import judging_code
 
 PRELOADS: Mapping[str, tuple[str, ...]] = {
-    "onnx": ("opmatrix.stages.data", "opmatrix.stages.export_node"),
-    "torch": ("opmatrix.stages.register",),
-    "export": ("opmatrix.stages.export", "opmatrix.stages.register", "torch.onnx", "onnxscript"),
-    "ort": ("opmatrix.stages.verify",),
-    "check": ("opmatrix.stages.check_read", "opmatrix.stages.check_run", "opmatrix.stages.check_compare"),
+    "onnx": ("opmatrix.data.write_data", "opmatrix.export.write_node_models"),
+    "torch": ("opmatrix.torch_checks.register",),
+    "export": ("opmatrix.export.write_models", "opmatrix.torch_checks.register", "torch.onnx", "onnxscript"),
+    "ort": ("opmatrix.ort_checks.verify",),
+    "check": ("opmatrix.addons.check.read", "opmatrix.addons.check.run", "opmatrix.addons.check.compare"),
 }
 
 # What a server calls once for all its child processes: exporters, sessions and evaluators are slow at first use.
@@ -41,7 +40,7 @@ WARM_UPS: Mapping[str, tuple[str, ...]] = {
 # Set before a server starts, because libraries read them when they are loaded. One thread: the threads of OpenMP do not
 # survive a fork, and onnxruntime's telemetry starts a thread on import. hypothesis imports the plugins of all installed
 # packages, such as trio's, which takes 0.2 CPU s. torch stays at x86-64-v3 on a processor that has more, as NumPy does
-# (`pin_numpy`): what is proven is then the same on all machines of a team, which share it (opmatrix.shared_cache.salt).
+# (`pin_numpy`): what is proven is then the same on all machines of a team, which share it (opmatrix.cache.salt).
 ENVIRONMENT: Mapping[str, str] = {
     "ATEN_CPU_CAPABILITY": "avx2",
     "ONEDNN_MAX_CPU_ISA": "AVX2",
@@ -92,7 +91,7 @@ def _prepare(name: str, entry: str) -> tuple[Entry | None, str]:
         for call in WARM_UPS.get(name, ()):
             cast(Callable[[], None], find_entry(call))()
         function = find_entry(entry)
-        process_traces.start()
+        reference_audit.start()
         judging_code.record()
     except Exception as error:
         import traceback

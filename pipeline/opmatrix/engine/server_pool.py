@@ -16,16 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
-from opmatrix import judging_code
-from opmatrix.engine.fork_server import Server
+from opmatrix.basics.errors import OpmatrixError
+from opmatrix.basics.processes import kill_session
+from opmatrix.engine.fork_server import Entry, Server, find_entry
 from opmatrix.engine.server_main import ENVIRONMENT
-from opmatrix.engine.step_process import Entry, find_entry
-from opmatrix.environments.reexec import python_path
-from opmatrix.errors import OpmatrixError
-from opmatrix.processes import kill_session
-from opmatrix.project import work_folder
+from opmatrix.environments.matrix_env import python_path
+from opmatrix.project import judging_code, work_folder
 from opmatrix.project.paths import Paths
-from opmatrix.step import WRITTEN
+from opmatrix.project.work_folder import WRITTEN
 
 _T = TypeVar("_T")
 

@@ -12,22 +12,22 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from opmatrix.engine.doit_tasks import ENVIRONMENT, HEADERS, StepTask
-from opmatrix.engine.file_hashes import Fingerprints
+from opmatrix.addons.team.signing import check_key
+from opmatrix.basics.errors import Cause, many, one_line, printable
+from opmatrix.basics.files import LACKS, write_text
+from opmatrix.cache import entry as entries
+from opmatrix.cache.claims import Claims
+from opmatrix.cache.client import Client, Hit, Key, Record
+from opmatrix.cache.entry import Entry
+from opmatrix.cache.salt import digest, parts
+from opmatrix.cache.settings import CacheSettings
+from opmatrix.cache.stores import open_store
+from opmatrix.engine.database import Fingerprints
 from opmatrix.engine.step_failure import StepFailed
+from opmatrix.engine.tasks import ENVIRONMENT, HEADERS, StepTask
 from opmatrix.engine.up_to_date import State, step_detail
-from opmatrix.errors import Cause, many, one_line, printable
-from opmatrix.files import LACKS, write_text
 from opmatrix.project.paths import Paths
-from opmatrix.shared_cache import entry as entries
-from opmatrix.shared_cache.claims import Claims
-from opmatrix.shared_cache.client import Client, Hit, Key, Record
-from opmatrix.shared_cache.entry import Entry
-from opmatrix.shared_cache.salt import digest, parts
-from opmatrix.shared_cache.settings import CacheSettings
-from opmatrix.shared_cache.signing import check_key
-from opmatrix.shared_cache.stores import open_store
-from opmatrix.step import Step
+from opmatrix.records.step import Step
 
 FORMAT = "1"
 """Of keys and entries: another format shares nothing with this one."""
@@ -43,7 +43,7 @@ BUILDS = ("codegen", "compile", "export")
 right is computed here: verdicts, records of checks, and the expected outputs with which they compare."""
 
 _LARGEST_FOUND = 1 << 26  # bytes of an input that a step found, such as a header
-_TIMEOUT = 30.0  # seconds of a request. A step waits for less: opmatrix.shared_cache.client.PATIENCE.
+_TIMEOUT = 30.0  # seconds of a request. A step waits for less: opmatrix.cache.client.PATIENCE.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,7 +151,7 @@ class SharedResults:
                 entry = entries.read(task.step, self._layout.root, found={})
                 self._client.store(self.key(task.step, self._state.inputs_at_start(task)), task.step, entry, seconds=0)
 
-    # For the workers of a run (opmatrix.cluster), which share nothing with it but the store.
+    # For the workers of a run (opmatrix.addons.team), which share nothing with it but the store.
 
     @property
     def address(self) -> str:

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 
 from doit.exceptions import TaskFailed
 
-from opmatrix.errors import REMEDY, Cause, many, without_colours
-from opmatrix.processes import signal_name
-from opmatrix.step import WRITTEN, CheckKey, Step
-from opmatrix.step_log import MOST_BYTES, last_running, logged_cause, read_log, visible_lines
+from opmatrix.basics.errors import REMEDY, Cause, many, without_colours
+from opmatrix.basics.processes import signal_name
+from opmatrix.basics.step_log import MOST_BYTES, last_running, logged_cause, read_log, visible_lines
+from opmatrix.project.work_folder import WRITTEN
+from opmatrix.records.step import CheckKey, Step
 
 if TYPE_CHECKING:
     from opmatrix.engine.server_pool import Ending
@@ -207,7 +208,7 @@ def leave_verdict(step: Step, failure: StepFailed | StepBlocked) -> None:
     if step.verdict is None:
         return
     path = Path(step.verdict)
-    from opmatrix import verdict  # imported here: a run with nothing to do does without
+    from opmatrix.records import verdict  # imported here: a run with nothing to do does without
 
     if isinstance(failure, StepFailed) and not failure.died and _outcome(path) in verdict.WRONG:
         return

@@ -17,14 +17,22 @@ from doit.exceptions import BaseFail
 from doit.runner import JobHold, JobTaskPickle, MThreadRunner, Runner
 from doit.task import Task
 
-from opmatrix.engine.doit_tasks import DECLARATION, DIST, HEADERS, REPORT, StepTask, is_reported, is_reported_on_demand
-from opmatrix.engine.longest_path import ranks
+from opmatrix.basics.errors import OpmatrixError, disk_fault
+from opmatrix.basics.step_log import RAN
 from opmatrix.engine.progress_reporter import StepReporter
 from opmatrix.engine.step_failure import NotShared, StepBlocked, StepFailed, failure_of, leave_verdict
-from opmatrix.errors import OpmatrixError, disk_fault
+from opmatrix.engine.tasks import (
+    DECLARATION,
+    DIST,
+    HEADERS,
+    REPORT,
+    StepTask,
+    is_reported,
+    is_reported_on_demand,
+    ranks,
+)
 from opmatrix.project.paths import Paths
-from opmatrix.step import Step
-from opmatrix.step_log import RAN
+from opmatrix.records.step import Step
 
 if TYPE_CHECKING:
     from opmatrix.engine.elsewhere import Ended, Workers
@@ -149,7 +157,7 @@ class StepRunner(Runner):
             if is_reported_on_demand(node.task.step):
                 self.dep_manager.journal.forget(REPORT)  # so that the next run, which does not plan it, reports it
             if node.task.step.group == DIST:
-                from opmatrix.report import origins  # imported here, as in `_pool`
+                from opmatrix.cache import origins  # imported here, as in `_pool`
 
                 origins.write(self._layout, self.dep_manager.journal.origins())
             _ = self._shared  # settings that are not valid end the run before anything ran
@@ -163,9 +171,9 @@ class StepRunner(Runner):
             return
         if not self._seconds and not self._failures and self.dep_manager.get_status(task, {}).status == "up-to-date":
             return
+        from opmatrix.basics.files import write_list  # imported here, as in `_pool`
+        from opmatrix.cache import origins
         from opmatrix.engine.earlier_verdicts import valid_earlier_verdicts
-        from opmatrix.files import write_list  # imported here, as in `_pool`
-        from opmatrix.report import origins
         from opmatrix.report.history import write_seconds
 
         earlier = valid_earlier_verdicts(self._layout, tasks, self.dep_manager)

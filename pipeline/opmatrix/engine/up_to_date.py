@@ -17,10 +17,9 @@ from typing import Any
 from doit.dependency import Dependency, DependencyStatus
 from doit.task import Task
 
-from opmatrix.engine.database import Journal
-from opmatrix.engine.doit_tasks import REPORT, StepTask
-from opmatrix.engine.file_hashes import Fingerprints
-from opmatrix.files import Mark, mark, read_list
+from opmatrix.basics.files import Mark, mark, read_list
+from opmatrix.engine.database import Fingerprints, Journal
+from opmatrix.engine.tasks import REPORT, StepTask
 
 _Digests = Mapping[str, str | None]
 _Digest = Callable[[str], str | None]

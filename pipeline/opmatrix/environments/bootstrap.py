@@ -31,8 +31,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import IO
 
-from opmatrix.interrupts import code_of, interruptible
-from opmatrix.progress import Progress, time_left
+from opmatrix.basics.interrupts import code_of, interruptible
+from opmatrix.basics.progress import Progress, time_left
 from opmatrix.toolchain import debian_package
 
 LOCK = Path("requirements/main.txt")

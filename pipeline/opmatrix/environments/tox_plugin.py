@@ -1,4 +1,4 @@
-"""Environments of the matrix in tox, named by opmatrix.matrix.tox_names.
+"""Environments of the matrix in tox, named by opmatrix.project.tox_names.
 
 tox reads a project's toxfile.py, in the folder of its tox.ini, which calls `cells_of`.
 """
@@ -19,13 +19,13 @@ from tox.plugin import impl
 from tox.report import HandledError
 from tox.session.state import State
 
-from opmatrix.errors import OpmatrixError
-from opmatrix.matrix.cells import Choice
-from opmatrix.matrix.tox_names import Factors, labels
+from opmatrix.basics.errors import OpmatrixError
+from opmatrix.basics.version import minor
+from opmatrix.project.cells import Choice
 from opmatrix.project.measured import use_rows
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import default_opsets, installed, with_environment
-from opmatrix.version import minor
+from opmatrix.project.tox_names import Factors, labels
 
 # The tox environment of the installed torch and ONNX Runtime: a tox.ini with this name needs no version.
 DEFAULT = "cells"

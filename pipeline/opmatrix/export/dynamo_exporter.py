@@ -13,12 +13,11 @@ import torch
 from onnx import ModelProto
 from torch.onnx._internal.exporter import _fx_passes, _registration
 
-from opmatrix.declaration.model_inputs import node_inputs
-from opmatrix.declaration.torch_signature import seeds
-from opmatrix.export import dimension_names
-from opmatrix.export.expected_model import ExpectedModel
+from opmatrix.declaration.models import node_inputs
+from opmatrix.export import traced
 from opmatrix.export.generated_modules import GeneratedModules
-from opmatrix.export.traced_module import (
+from opmatrix.export.signature import ExpectedModel
+from opmatrix.export.traced import (
     ExporterInput,
     OperatorModule,
     Tensors,
@@ -27,9 +26,10 @@ from opmatrix.export.traced_module import (
     strip,
     without_copies,
 )
-from opmatrix.lowering import dynamo_translation as translations
+from opmatrix.lowering import dynamo as translations
 from opmatrix.lowering.graph import qualified
-from opmatrix.torch_library import aten_overloads, features
+from opmatrix.signature.signature import seeds
+from opmatrix.torch_ops import call, features
 
 # Private names of torch; without them exports are slower and otherwise the same.
 _BUILD = "from_torchlib"
@@ -48,7 +48,7 @@ def export(expected: ExpectedModel, generated: GeneratedModules, inputs: Tensors
     for node in proto.graph.node:  # torch omits absent inputs at the end, though a variadic input may follow them
         if qualified(node) == expected.node and not any(wanted[len(node.input) :]):
             node.input.extend(wanted[len(node.input) :])
-    return proto if features.DIMENSION_NAMES.available else dimension_names.rename(proto, expected.signature)
+    return proto if features.DIMENSION_NAMES.available else traced.rename(proto, expected.signature)
 
 
 def write(given: ExporterInput) -> ModelProto:
@@ -67,7 +67,7 @@ def write(given: ExporterInput) -> ModelProto:
         program._guards_code = []
     table: dict[Callable[..., Any], Callable[..., Any]] = {}
     for one in given.lowered:
-        table |= translations.table(one, given.opset, given.versions, aten_overloads.overloads(one.spec))
+        table |= translations.table(one, given.opset, given.versions, call.overloads(one.spec))
     with cached_registry(), skipped(program, table):
         exported = torch.onnx.export(
             program,

@@ -1,4 +1,6 @@
-"""Export a model with either exporter of torch, and check it. The `export` stage and `register` use it.
+"""Explain an exporter's errors: cause and fix, which its own messages do not name. `export` and `check` use it.
+
+Export a model with either exporter of torch, and check it. The `export` stage and `register` use it.
 
 The process must have defined the operator: by its compiled library or by its generated fake.py. Needs torch and onnx,
 and for the dynamo exporter onnxscript.
@@ -6,26 +8,71 @@ and for the dynamo exporter onnxscript.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import replace
 
 import torch
 from onnx import ModelProto
 
-from opmatrix import step_log
-from opmatrix.declaration.model_inputs import graph_inputs
-from opmatrix.declaration.torch_signature import dtype_of
-from opmatrix.errors import ExportError
+from opmatrix.basics import step_log
+from opmatrix.basics.errors import ExportError, one_line
+from opmatrix.data.case_arrays import case_arrays
+from opmatrix.declaration.models import graph_inputs
 from opmatrix.export import legacy_exporter
-from opmatrix.export.expected_model import ExpectedModel
-from opmatrix.export.exporter_errors import explain
 from opmatrix.export.exporter_warnings import collected, unexpected
+from opmatrix.export.gates import check
 from opmatrix.export.generated_modules import GeneratedModules, lowered_nodes
-from opmatrix.export.model_gates import check
-from opmatrix.export.traced_module import OperatorModule, Tensors
+from opmatrix.export.signature import ExpectedModel
+from opmatrix.export.traced import OperatorModule, Tensors
+from opmatrix.signature.signature import dtype_of
 from opmatrix.spec import shape_of
-from opmatrix.testdata.case_arrays import case_arrays
-from opmatrix.torch_library import features
-from opmatrix.torch_library.case_tensors import as_tensor
+from opmatrix.torch_ops import features
+from opmatrix.torch_ops.case_tensors import as_tensor
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+# The message of an exporter, and the fix. The first match is printed.
+_REMEDIES: Mapping[str, str] = {
+    r"Failed to convert 'dynamic_axes' to 'dynamic_shapes'": (
+        "The dynamo exporter ran, which does not use symbolic functions: it is the default since torch 2.9, so always "
+        "pass dynamo="
+    ),
+    r"No ONNX function found for <OpOverload\(op='([\w.]+)', overload='(\w+)'\)>": (
+        r"No translation of \1.\2 was given: put it into the translation table (custom_translation_table=), keyed by "
+        r"the overload torch.ops.\1.\2"
+    ),
+    r"Exporting the operator '(\S+?)' to ONNX opset version (\d+) is not supported": (
+        r"No symbolic of \1 is registered at opset \2 or below: register it at the very opset that is asked for"
+    ),
+    r"object has no attribute 'to_function_proto'": (
+        "torch 2.0 takes a node with the name of its torch operator for a function of onnxscript: take another torch"
+    ),
+    r"UnsupportedOperatorException: ([\w.]+)": (
+        r"\1 has no fake kernel: register one with torch.library.register_fake, as the glue stage writes it to fake.py"
+    ),
+    r"You marked (\w+?)(?:_axis)? as dynamic but your code specialized it to be a constant \((\d+)\)": (
+        r"torch.export takes the dynamic axis \1 for the constant \2, as it does where another size is the product of "
+        r"dynamic axes: write None for it in `dynamic`, so that it is static"
+    ),
+}  # fmt: skip
+
+
+# The dynamo exporter prints the failed step and how to report it before the exception itself.
+_SUMMARY = re.compile(
+    r"## Exception summary\s+<class '(?:[\w.]+\.)?(\w+)'>: (.*?)\s*(?:⬆️|\(Refer to the full stack|$)", re.DOTALL
+)
+
+
+def explain(error: Exception) -> str:
+    """Return the fix, if it is known, and the type and message of an error, in one line without colours."""
+    text = _COLOURS.sub("", f"{type(error).__name__}: {error}")
+    summary = _SUMMARY.search(text)
+    raised = f"it raised {one_line(f'{summary[1]}: {summary[2]}' if summary else text)}"
+    for pattern, remedy in _REMEDIES.items():
+        if match := re.search(pattern, one_line(text)):
+            return f"{match.expand(remedy)}; {raised}"
+    return raised
 
 
 def example_inputs(expected: ExpectedModel) -> Tensors:

@@ -11,16 +11,15 @@ from typing import Any
 
 from onnx import NodeProto, defs
 
+from opmatrix.basics.errors import ExportError, missing
+from opmatrix.basics.files import load_module
 from opmatrix.declaration.load import load_operator
-from opmatrix.declaration.model_inputs import case_arguments, output_names
-from opmatrix.declaration.schema_versions import version_at
-from opmatrix.errors import ExportError, missing
-from opmatrix.export.expected_model import ExpectedModel
-from opmatrix.files import load_module
-from opmatrix.lowering import call_lowering
-from opmatrix.lowering.call_lowering import Lowered
-from opmatrix.lowering.record_nodes import Tensor, record
+from opmatrix.declaration.models import case_arguments, output_names
+from opmatrix.export.signature import ExpectedModel
+from opmatrix.lowering import call
+from opmatrix.lowering.call import Lowered, Tensor, record
 from opmatrix.project.paths import Paths
+from opmatrix.signature.versions import version_at
 from opmatrix.spec import Lowering, Model, OpSpec
 
 
@@ -42,9 +41,7 @@ class GeneratedModules:
 
     def lowered(self, lowering: Lowering) -> Lowered:
         """Return a lowering by its name. Raises ExportError if there is none."""
-        found = call_lowering.find(
-            self.spec, lowering, handwritten=self.handwritten, derived=self.derived, path=self.path
-        )
+        found = call.find(self.spec, lowering, handwritten=self.handwritten, derived=self.derived, path=self.path)
         return replace(found, used=self.used_specs)
 
     def used_schemas(self, model: Model) -> tuple[defs.OpSchema, ...]:
@@ -121,4 +118,4 @@ def recorded_arguments(expected: ExpectedModel) -> list[Any]:
         for v in expected.signature.inputs
     ]
     given = [list(a) if isinstance(a, tuple) else a for a in case_arguments(spec, model.cases[0], fed)]
-    return [*call_lowering.in_order(spec, model, given)]
+    return [*call.in_order(spec, model, given)]

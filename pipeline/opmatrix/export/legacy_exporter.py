@@ -11,13 +11,13 @@ import onnx
 import torch
 from onnx import ModelProto
 
-from opmatrix.export import dimension_names
-from opmatrix.export.expected_model import ExpectedModel
+from opmatrix.export import traced
 from opmatrix.export.generated_modules import GeneratedModules
-from opmatrix.export.traced_module import ExporterInput, OperatorModule, Tensors, exporter_input, leave_out, strip
-from opmatrix.lowering import legacy_symbolic as symbolics
+from opmatrix.export.signature import ExpectedModel
+from opmatrix.export.traced import ExporterInput, OperatorModule, Tensors, exporter_input, leave_out, strip
+from opmatrix.lowering import legacy as symbolics
 from opmatrix.spec import FromKernel
-from opmatrix.torch_library import aten_overloads, features
+from opmatrix.torch_ops import call, features
 
 
 def export(expected: ExpectedModel, generated: GeneratedModules, inputs: Tensors) -> ModelProto:
@@ -32,7 +32,7 @@ def write(given: ExporterInput) -> ModelProto:
     with ExitStack() as stack:
         stack.enter_context(_quiet())
         for one in given.lowered:
-            stack.enter_context(symbolics.registered(one, given.opset, given.versions, aten_overloads.names(one.spec)))
+            stack.enter_context(symbolics.registered(one, given.opset, given.versions, call.names(one.spec)))
         torch.onnx.export(
             given.module,
             given.inputs,
@@ -72,7 +72,7 @@ def _restore_sizes(proto: ModelProto, expected: ExpectedModel) -> ModelProto:
     own inference."""
     outputs, signature = expected.spec.outputs, expected.signature
     if not features.TYPED_RESULTS.available:
-        return dimension_names.restore_lost(proto, signature)
+        return traced.restore_lost(proto, signature)
     dynamic = len(signature.outputs) > 1 and any(not isinstance(s, int) for v in signature.outputs for s in v.shape)
     if dynamic or any(o.variadic or isinstance(o.shape, FromKernel) for o in outputs):
         for value, declared in zip(proto.graph.output, signature.outputs, strict=True):

@@ -1,4 +1,10 @@
-"""Write the models of an export, and its manifest: their nodes, inputs and outputs as JSON data. Needs onnx alone."""
+"""The graph of a model as JSON data, which the report draws. Needs onnx alone.
+
+Inner values are numbers: exporters choose their names, and equal graphs must have equal data, so that the report has
+one drawing of them.
+
+Write the models of an export, and its manifest: their nodes, inputs and outputs as JSON data. Needs onnx alone.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +12,96 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
-from onnx import AttributeProto, ModelProto, ValueInfoProto, helper
+from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto, helper, numpy_helper
 
-from opmatrix.export.graph_json import graph_json
+from opmatrix.basics.files import write_bytes, write_text
 from opmatrix.export.signature import element_dtype
-from opmatrix.files import write_bytes, write_text
-from opmatrix.matrix.cells import Cell
+from opmatrix.project.cells import Cell
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Lowering
+
+_SHOWN = 6  # elements of a constant; a larger one is drawn as dtype and shape
+_LENGTH = 80  # characters of an attribute
+
+
+def graph_json(proto: ModelProto) -> dict[str, Any]:
+    """Return inputs, nodes and outputs of a model.
+
+    An input or output is ``[value, name, "float32[2, n]"]``. In a node, ``in`` has values, constants as strings, and
+    None for an absent optional input; ``out`` has values, ``attributes`` strings by name, and a node of a custom domain
+    has ``domain`` and ``version``. An output may be a constant: its value is then a string.
+    """
+    graph = proto.graph
+    known = {tensor.name: _tensor(tensor) for tensor in graph.initializer}
+    known |= {node.output[0]: text for node in graph.node if (text := _constant(node)) is not None}
+    numbers: dict[str, int] = {}
+
+    def value(name: str) -> int | str | None:
+        return (known[name] if name in known else numbers.setdefault(name, len(numbers))) if name else None
+
+    versions = {o.domain: o.version for o in proto.opset_import}
+    return {
+        "inputs": [[value(v.name), v.name, _type(v.type)] for v in graph.input],
+        "nodes": [
+            {
+                "op": node.op_type,
+                **({"domain": node.domain, "version": versions.get(node.domain, 0)} if node.domain else {}),
+                "in": [value(name) for name in node.input],
+                "out": [value(name) for name in node.output],
+                "attributes": {a.name: _attribute(a) for a in sorted(node.attribute, key=lambda a: a.name)},
+            }
+            for node in graph.node
+            if _constant(node) is None
+        ],
+        "outputs": [[value(v.name), v.name, _type(v.type)] for v in graph.output],
+    }
+
+
+def _constant(node: NodeProto) -> str | None:
+    """Return the value of a Constant node, or None for any other node."""
+    if node.op_type != "Constant" or node.domain:
+        return None
+    return next((_attribute(a) for a in node.attribute), "")
+
+
+def _attribute(attribute: AttributeProto) -> str:
+    match attribute.type:
+        case AttributeProto.TENSOR:
+            return _tensor(attribute.t)
+        case AttributeProto.STRING:
+            text = repr(attribute.s.decode(errors="replace"))
+        case AttributeProto.FLOAT:
+            text = f"{attribute.f:.7g}"  # all digits of a float32
+        case AttributeProto.INT | AttributeProto.INTS:
+            text = str(helper.get_attribute_value(attribute))
+        case AttributeProto.FLOATS:
+            text = f"[{', '.join(f'{number:.7g}' for number in attribute.floats)}]"
+        case AttributeProto.STRINGS:
+            text = str([item.decode(errors="replace") for item in attribute.strings])
+        case other:
+            text = AttributeProto.AttributeType.Name(other).lower()
+    return text if len(text) <= _LENGTH else f"{text[: _LENGTH - 1]}…"
+
+
+def _tensor(tensor: TensorProto) -> str:
+    """Return the values of a small tensor, dtype and shape of a larger one."""
+    shape = list(tensor.dims)
+    if prod(shape) > _SHOWN or tensor.data_type == TensorProto.STRING or tensor.external_data:
+        return f"{element_dtype(tensor.data_type)}{shape}"
+    return str(numpy_helper.to_array(tensor).tolist())
+
+
+def _type(declared: TypeProto) -> str:
+    """Return ``float32[2, n]``, without brackets if the rank is unknown."""
+    tensor = declared.tensor_type
+    dtype = element_dtype(tensor.elem_type)
+    if not dtype or not tensor.HasField("shape"):
+        return dtype
+    return f"{dtype}[{', '.join(d.dim_param or str(d.dim_value) for d in tensor.shape.dim)}]"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,7 @@ import onnx
 from numpy.typing import ArrayLike
 from onnx import NodeProto, defs
 
-from opmatrix.errors import ExportError, did_you_mean
+from opmatrix.basics.errors import ExportError, did_you_mean
 from opmatrix.spec import DType
 
 Value = Any

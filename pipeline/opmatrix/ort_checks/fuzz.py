@@ -9,26 +9,24 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto, helper
 
-from opmatrix import step_log
+from opmatrix.basics import step_log
+from opmatrix.basics.errors import DataError
+from opmatrix.data.arrays import Array, cast, dtype_name, numpy_dtype
+from opmatrix.data.compare import first_difference, same_bytes
+from opmatrix.data.reference import Reference
 from opmatrix.declaration.load import Operator
-from opmatrix.declaration.model_inputs import case_arguments
-from opmatrix.declaration.torch_signature import dtype_of, has_onnx_types, node_type
-from opmatrix.declaration.variadic_outputs import count, counter, variadic_output, with_count, with_outputs
-from opmatrix.errors import DataError
-from opmatrix.export.one_node_model import attributes, model_of
+from opmatrix.declaration.models import case_arguments
+from opmatrix.export.node import attributes, model_of
+from opmatrix.judge.message import over_cases
+from opmatrix.judge.rounding import difference
 from opmatrix.ort_checks.cast_edges import CastSession
 from opmatrix.ort_checks.sessions import OrtSessions, RefusedError, Session, call, call_into
 from opmatrix.project.paths import Paths
+from opmatrix.search.drawn import DrawnCase, keep
+from opmatrix.search.invalid_calls import Call, invalid_calls, missing_calls, valid_call, valid_call_fails
+from opmatrix.signature.signature import dtype_of, has_onnx_types, node_type
+from opmatrix.sizes.variadic import count, counter, variadic_output, with_count, with_outputs
 from opmatrix.spec import Attribute, Input, OpSpec
-from opmatrix.testdata.arrays import Array, cast, dtype_name
-from opmatrix.testdata.case_message import over_cases
-from opmatrix.testdata.compare import first_difference, same_bytes
-from opmatrix.testdata.drawn_cases import DrawnCase
-from opmatrix.testdata.dtypes import numpy_dtype
-from opmatrix.testdata.failing_input import keep
-from opmatrix.testdata.invalid_calls import Call, invalid_calls, missing_calls, valid_call, valid_call_fails
-from opmatrix.testdata.numpy_reference import Reference
-from opmatrix.testdata.rounding import difference
 
 OPSET = 17  # every supported ONNX Runtime reads it
 
@@ -69,7 +67,7 @@ class Fuzz:
 
     def measure(self, one: DrawnCase, reference: Reference) -> dict[str, Any] | None:
         """Return what the report shows of a failing drawn input: where its outputs differ, if they do."""
-        from opmatrix.testdata import mismatch  # which only a failing case needs
+        from opmatrix.judge import mismatch  # which only a failing case needs
 
         given = tuple(case_arguments(self._operator.spec, one.model.cases[0], one.arrays))
         call = Call(model=one.model, inputs=given, typed=True)
@@ -91,7 +89,7 @@ class Fuzz:
         failing = [(one, problem) for one, problem in tried if problem]
         if not failing:
             return None
-        from opmatrix.testdata.case_facts import in_common_of_drawn  # which only a failure needs
+        from opmatrix.judge.case_facts import in_common_of_drawn  # which only a failure needs
 
         problems = {one.model.name: problem for one, problem in tried}
         in_common = in_common_of_drawn(

@@ -12,20 +12,20 @@ from dataclasses import dataclass, replace
 import onnxruntime
 from onnx import NodeProto, ValueInfoProto, helper
 
-from opmatrix.declaration.declared_sizes import last_inferred
-from opmatrix.declaration.known_sizes import Known, Shape, rule_text
+from opmatrix.basics.version import older
+from opmatrix.data.arrays import numpy_dtype
 from opmatrix.declaration.load import Operator
-from opmatrix.declaration.model_inputs import graph_inputs, graph_outputs, node_inputs, node_outputs
-from opmatrix.declaration.size_expressions import Size
-from opmatrix.declaration.torch_signature import OWN_ORT, attribute_values, dtype_of, is_own, node_type
-from opmatrix.declaration.variadic_outputs import of_model, shapes_by_input
-from opmatrix.export.one_node_model import attributes
-from opmatrix.matrix.cells import ir_version
+from opmatrix.declaration.models import graph_inputs, graph_outputs, node_inputs, node_outputs
+from opmatrix.export.node import attributes
 from opmatrix.ort_checks.cast_edges import CastSession
 from opmatrix.ort_checks.sessions import OrtSessions
+from opmatrix.project.cells import ir_version
+from opmatrix.signature.signature import OWN_ORT, attribute_values, dtype_of, is_own, node_type
+from opmatrix.sizes.expressions import Size
+from opmatrix.sizes.known import Known, Shape, rule_text
+from opmatrix.sizes.rules import last_inferred
+from opmatrix.sizes.variadic import of_model, shapes_by_input
 from opmatrix.spec import Case, Model, OpSpec, Output, shape_of
-from opmatrix.testdata.dtypes import numpy_dtype
-from opmatrix.version import older
 
 OPSET = 17  # every supported ONNX Runtime reads it
 SINCE = "1.17"  # older ones infer no shape of a custom op

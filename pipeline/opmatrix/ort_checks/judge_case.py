@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from opmatrix.data.arrays import Array, dtype_name
+from opmatrix.data.compare import EXACT, Comparison, Pair, compare, first_difference, with_pattern
+from opmatrix.data.truth import Judge
+from opmatrix.judge import message as case_message
+from opmatrix.judge.rounding import Voices
 from opmatrix.spec import DType, Tolerance
-from opmatrix.testdata import case_message
-from opmatrix.testdata.arrays import Array, dtype_name
-from opmatrix.testdata.compare import EXACT, Comparison, Pair, compare, first_difference, with_pattern
-from opmatrix.testdata.truth import Judge
-from opmatrix.testdata.voices import Voices
 
 Outputs = tuple[Array, ...]
 

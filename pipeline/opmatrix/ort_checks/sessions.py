@@ -11,10 +11,10 @@ from typing import Any, Protocol
 import onnxruntime as ort
 from onnxruntime.capi import onnxruntime_pybind11_state as _state
 
-from opmatrix.cpu_levels import NO_LEVELS, LibraryLevels
-from opmatrix.errors import VerifyError, missing
+from opmatrix.basics.errors import VerifyError, missing
+from opmatrix.data.arrays import Array
 from opmatrix.ort_checks.cast_edges import CastSession, needs_casts, with_float_edges
-from opmatrix.testdata.arrays import Array
+from opmatrix.project.cpu_levels import NO_LEVELS, LibraryLevels
 
 # They have no common base class but Exception. ONNX Runtime's Python code raises ValueError for a wrong feed.
 ORT_ERRORS: tuple[type[Exception], ...] = (

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-from opmatrix.errors import UsageError
+from opmatrix.basics.errors import UsageError
+from opmatrix.basics.version import numbers
 from opmatrix.project.paths import Paths
-from opmatrix.step import Step
-from opmatrix.version import numbers
+from opmatrix.records.step import Step
 
 # CPU seconds of a step, by its group, for exports also by exporter: the mean of this repository's steps with torch 2.13
 # and ONNX Runtime 1.31. Only their ratios count.

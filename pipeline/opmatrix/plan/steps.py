@@ -1,4 +1,4 @@
-"""The step graph: one function per group makes its steps, each with its key (see `opmatrix.plan.step_keys`).
+"""The step graph: one function per group makes its steps, each with its key (see `opmatrix.plan.keys`).
 
 Imports no framework, runs nothing.
 """
@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from opmatrix.code_hash import digest
+from opmatrix.basics.version import minor
 from opmatrix.codegen import generated_files
 from opmatrix.declaration.checks import (
     AGREEMENT,
@@ -24,18 +24,18 @@ from opmatrix.declaration.checks import (
     runs_beyond_eager,
     searches_in_onnx_runtime,
 )
-from opmatrix.declaration.placeholders import unfinished
-from opmatrix.declaration.torch_signature import OWN_ORT, has_kernel_object, has_ort_library, has_torch_library
-from opmatrix.matrix.cells import Cell, why_unreadable
-from opmatrix.plan.step_keys import OperatorPlan, Plan, make_step
+from opmatrix.declaration.source_files import unfinished
+from opmatrix.plan.keys import OperatorPlan, Plan, make_step
 from opmatrix.plan.wheel_steps import shipping
+from opmatrix.project.cells import Cell, why_unreadable
 from opmatrix.project.settings import lost_headers
-from opmatrix.report.html_template import TEMPLATES
+from opmatrix.records.code_hash import digest
+from opmatrix.records.step import CheckKey, Server, Step, cell_step_name
+from opmatrix.report.page import TEMPLATES
+from opmatrix.signature.signature import OWN_ORT, has_kernel_object, has_ort_library, has_torch_library
 from opmatrix.spec import Lowering
-from opmatrix.step import CheckKey, Server, Step, cell_step_name
-from opmatrix.toolchain import ninja_file, third_party_headers
+from opmatrix.toolchain import headers, ninja_file
 from opmatrix.toolchain.ninja_file import build_ninja, cpp_abi_ninja
-from opmatrix.version import minor
 
 __all__ = ["Plan", "steps"]
 
@@ -276,7 +276,7 @@ def _compile(op: OperatorPlan) -> Step:
         ninja=build_ninja(layout, spec, toolchain=op.plan.toolchain, written=handwritten),
         after=["headers"],
         compiler=op.plan.toolchain.identity,
-        headers=third_party_headers.versions(spec),
+        headers=headers.versions(spec),
         torch=op.plan.versions.torch if op.own_torch else "",
     )
 
@@ -303,7 +303,7 @@ def _compile_alone(op: OperatorPlan, torch: str) -> Step:
         discovered_inputs=layout.discovered_headers(name, torch=torch),
         ninja=cpp_abi_ninja(layout, spec, toolchain=op.plan.toolchain, written=op.handwritten_files),
         compiler=op.plan.toolchain.identity,
-        headers=third_party_headers.versions(spec),
+        headers=headers.versions(spec),
     )  # fmt: skip
 
 
@@ -467,7 +467,7 @@ def _sanitize(op: OperatorPlan, cell: Cell) -> Step:
         races=digest("races", *generated_files.TEMPLATES),
         compiler=op.plan.toolchain.identity,
         linker=op.plan.toolchain.linker,
-        headers=third_party_headers.versions(spec),
+        headers=headers.versions(spec),
         written=sorted(op.handwritten_files),
         spec=op.keys.runtime_key,
         models=op.keys.models_key,

@@ -6,16 +6,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from opmatrix.codegen import generated_files
-from opmatrix.declaration.torch_signature import has_kernel
-from opmatrix.matrix.cells import Choice
-from opmatrix.plan.step_keys import Plan, fingerprint, make_step
+from opmatrix.plan.keys import Plan, fingerprint, make_step
+from opmatrix.project.cells import Choice
 from opmatrix.project.settings import settings as project_settings
+from opmatrix.records.step import Step
+from opmatrix.signature.signature import has_kernel
 from opmatrix.spec import as_data
-from opmatrix.step import Step
-from opmatrix.toolchain import ninja_file, third_party_headers
-from opmatrix.wheel import inputs, manylinux, settings, vendored_modules
-from opmatrix.wheel.git_commit import commit
+from opmatrix.toolchain import headers, ninja_file
+from opmatrix.wheel import contents, settings
+from opmatrix.wheel import sources as vendored_modules
 from opmatrix.wheel.settings import Dist
+from opmatrix.wheel.sources import commit
 
 UNVERIFIED = "unverified"
 HF_KERNEL = "hf-kernel"
@@ -34,7 +35,7 @@ def shipping(plan: Plan, made: Sequence[Step]) -> Iterator[Step]:
         yield make_step(plan, "dist", after=failed, settings=None)
         return
     yield _link_wheel(plan, plan.dist)
-    sources = inputs.sources(plan.layout, plan.dist.chosen(plan.operators))
+    sources = settings.sources(plan.layout, plan.dist.chosen(plan.operators))
     yield _dist(plan, plan.dist, sources, proofs=_proofs(plan.dist, made))
     yield _dist(plan, plan.dist, sources, proofs=None)
     yield _hf_kernel(plan, plan.dist, unverified=False)
@@ -52,7 +53,7 @@ def _link_wheel(plan: Plan, dist: Dist) -> Step:
     """Keyed by objects, not by sources: an edit that changes no object repeats nothing."""
     layout, chosen = plan.layout, dist.chosen(plan.operators)
     specs = [o.spec for o in chosen if has_kernel(o.spec)]
-    libraries = {side: layout.linked_library(dist.name, side) for side in inputs.sides(chosen)}
+    libraries = {side: layout.linked_library(dist.name, side) for side in settings.sides(chosen)}
     return make_step(
         plan,
         "link-wheel",
@@ -82,8 +83,8 @@ def _dist(plan: Plan, dist: Dist, sources: Sequence[Path], *, proofs: Sequence[S
         *(f"--{word}" for word in kind),
         name="".join(kind),
         reads=[
-            *(layout.linked_library(dist.name, side) for side in inputs.sides(chosen)),
-            *(path for o in chosen for path in inputs.of_operator(layout, o).values()),
+            *(layout.linked_library(dist.name, side) for side in settings.sides(chosen)),
+            *(path for o in chosen for path in settings.of_operator(layout, o).values()),
             *sources,
             *(layout.root / file for file in licenses),
             *([] if proofs is None else _evidence(plan, dist, proofs)),
@@ -91,16 +92,16 @@ def _dist(plan: Plan, dist: Dist, sources: Sequence[Path], *, proofs: Sequence[S
         writes=[layout.unverified_record if kind else layout.dist_record],
         discovered_inputs=layout.unverified_list if kind else layout.wheel_list,
         code=[
-            *inputs.TEMPLATES,
-            *inputs.PROGRAMS,
+            *settings.TEMPLATES,
+            *settings.PROGRAMS,
             *vendored_modules.sources(),
             vendored_modules.LICENSE,
-            manylinux.POLICY,
+            contents.POLICY,
         ],
         declared=[path for o in chosen for path in (layout.spec(o.name), layout.cases(o.name))],
         settings=as_data(dist),
         **({"signers": named} if (named := project_settings(layout, "cache").get("signers")) else {}),
-        headers=[version for o in chosen for version in third_party_headers.versions(o.spec)],
+        headers=[version for o in chosen for version in headers.versions(o.spec)],
         compiler=plan.toolchain.identity,
         commit=commit(layout.root),
         cells=[] if kind else [str(cell) for cell in plan.cells],
@@ -122,7 +123,7 @@ def _hf_kernel(plan: Plan, dist: Dist, *, unverified: bool) -> Step:
         reads=[layout.unverified_record if unverified else layout.dist_record],
         writes=[layout.unverified_kernel_record if unverified else layout.kernel_record],
         discovered_inputs=layout.unverified_kernel_list if unverified else layout.kernel_list,
-        code=[*inputs.TEMPLATES, *inputs.PROGRAMS],
+        code=[*settings.TEMPLATES, *settings.PROGRAMS],
         settings=as_data(dist),
     )
 

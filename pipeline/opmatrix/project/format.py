@@ -10,7 +10,7 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 
-from opmatrix.errors import UsageError
+from opmatrix.basics.errors import UsageError
 
 FORMAT = 1
 UPDATE = "opmatrix update"

@@ -6,8 +6,10 @@ those that nobody has measured.
     ort."1.33" = { ir = 14, opset = 27 }
     onnx = "1.24"
 
-`opmatrix probe` writes the table. The fields of a row are those of `opmatrix.matrix.cells.Torch` and `Ort`; a list has
+`opmatrix probe` writes the table. The fields of a row are those of `opmatrix.project.cells.Torch` and `Ort`; a list has
 the first and the last opset. onnx, onnxscript and python have no rows: the newest version is written.
+
+The row that `doit probe` measured of one torch or ONNX Runtime, and how it differs from opmatrix.project.cells.
 """
 
 from __future__ import annotations
@@ -15,17 +17,28 @@ from __future__ import annotations
 import re
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from opmatrix.errors import UsageError
-from opmatrix.files import write_text
-from opmatrix.matrix import cells
-from opmatrix.matrix.cells import NEWEST, ORT, TORCH, Ort, Rows, Torch, nearest_older
+from opmatrix.basics.errors import UsageError
+from opmatrix.basics.files import write_text
+from opmatrix.basics.version import minor, numbers, older
+from opmatrix.project import cells
+from opmatrix.project.cells import (
+    NEWEST,
+    ORT,
+    TORCH,
+    TORCH_EXPORTERS,
+    Exporter,
+    Ort,
+    Rows,
+    Torch,
+    ir_version,
+    nearest_older,
+)
 from opmatrix.project.paths import Paths, shipped
 from opmatrix.project.settings import Versions, pinned_versions, settings
-from opmatrix.version import minor, numbers, older
 
 TABLE = "[tool.opmatrix.matrix]"
 MEASURE = "opmatrix probe"
@@ -111,7 +124,7 @@ def newer(found: Measured, versions: Versions) -> dict[str, str]:
 
 
 def is_checkout(paths: Paths) -> bool:
-    """Return whether the project is the checkout of this opmatrix, whose rows are in opmatrix.matrix.cells."""
+    """Return whether the project is the checkout of this opmatrix, whose rows are in opmatrix.project.cells."""
     return paths.root / "requirements" == shipped("requirements")
 
 
@@ -227,3 +240,80 @@ def _with_lines(before: list[str], new: Mapping[str, str]) -> list[str]:
 def _value(table: Mapping[str, Any], key: str) -> object:
     factor, _, version = key.partition(".")
     return table[factor][version.strip('"')] if version else table[factor]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Export:
+    """One attempt to export a tiny model. `wrong` is why the result is not a model of `opset`, `label` as in Torch."""
+
+    exporter: Exporter
+    opset: int
+    ir: int = 0
+    label: bool = False
+    wrong: str = ""
+
+    @property
+    def runs(self) -> bool:
+        return not self.wrong and not self.label
+
+
+def torch_row(found: Iterable[Export]) -> Torch:
+    """Return the measured row. Opsets with a gap are no range: then it has the longest part without one."""
+    tried = list(found)
+    legacy, dynamo = (
+        _range(one.opset for one in tried if one.exporter == exporter and one.runs) for exporter in TORCH_EXPORTERS
+    )
+    reason = "" if dynamo else "wrote none of the opsets that were tried"
+    return Torch(legacy=legacy, dynamo=dynamo, no_dynamo=reason, label=_range(one.opset for one in tried if one.label))
+
+
+def source(version: str, row: Torch | Ort) -> str:
+    """Return a row as opmatrix.project.cells contains it: ``"1.33": Ort(ir=14, opset=27)``."""
+    if isinstance(row, Ort):
+        return f'"{version}": Ort(ir={row.ir}, opset={row.opset})'
+    parts = [f"{name}={opsets!r}" for name in ("legacy", "dynamo", "label") if (opsets := getattr(row, name))]
+    return f'"{version}": Torch({", ".join([*parts, *(["no_dynamo=..."] if row.no_dynamo else [])])})'
+
+
+def torch_differences(version: str, found: Sequence[Export], row: Torch) -> list[str]:
+    """Return how the measured exports differ from a row, with the measured row last."""
+    declared: Mapping[str, Iterable[int]] = {"legacy": row.legacy, "dynamo": row.dynamo}
+    differences = []
+    for one in found:
+        name = f"torch {version}, {one.exporter} exporter, opset {one.opset}"
+        legal = one.opset in declared[one.exporter]
+        if legal and not one.runs:
+            differences.append(f"{name}: declared legal, and {one.wrong or 'its nodes are of an older opset'}")
+        elif one.runs and not legal:
+            differences.append(f"{name}: declared illegal, and it runs")
+        elif one.exporter == "legacy" and one.label != (one.opset in row.label):
+            differences.append(
+                f"{name}: its nodes are{'' if one.label else ' not'} of an older opset; declared otherwise"
+            )
+        if one.runs and one.ir != ir_version(one.exporter, one.opset):
+            differences.append(f"{name}: IR version {one.ir}, declared: {ir_version(one.exporter, one.opset)}")
+    return [*differences, *([_correct(version, torch_row(found))] if differences else [])]
+
+
+def ort_differences(version: str, found: Ort, row: Ort) -> list[str]:
+    """Return how the newest IR version and opset that an ONNX Runtime reads differ from a row, with the measured row
+    last."""
+    differences = []
+    if found.ir != row.ir:
+        differences.append(f"ONNX Runtime {version} reads IR versions up to {found.ir}, declared: {row.ir}")
+    if found.opset != row.opset:
+        differences.append(f"ONNX Runtime {version} reads opsets up to {found.opset}, declared: {row.opset}")
+    return [*differences, *([_correct(version, found)] if differences else [])]
+
+
+def _correct(version: str, row: Torch | Ort) -> str:
+    return f"The row that was measured: {source(version, row)}"
+
+
+def _range(opsets: Iterable[int]) -> range:
+    """Return the longest run of consecutive opsets, of equal ones the newest."""
+    best = now = range(0)
+    for opset in sorted({*opsets}):
+        now = range(now.start, opset + 1) if now and opset == now.stop else range(opset, opset + 1)
+        best = max(best, now, key=len) if len(now) != len(best) else now
+    return best

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from opmatrix.matrix.cells import Cell
+from opmatrix.project.cells import Cell
 
 DATA_SET = "test_data_set_"
 """The beginning of a data set's folder in the format of ONNX's backend tests."""

@@ -18,8 +18,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from opmatrix.errors import ToolchainError, UsageError
-from opmatrix.matrix.cells import (
+from opmatrix.basics.errors import ToolchainError, UsageError
+from opmatrix.basics.version import minor
+from opmatrix.project.cells import (
     EXPORTERS,
     TORCH_EXPORTERS,
     Cell,
@@ -30,8 +31,7 @@ from opmatrix.matrix.cells import (
     why_unsupported,
 )
 from opmatrix.project.paths import Paths
-from opmatrix.step import WRITTEN
-from opmatrix.version import minor
+from opmatrix.project.work_folder import WRITTEN
 
 
 @dataclass(frozen=True, kw_only=True)

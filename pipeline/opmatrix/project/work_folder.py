@@ -18,6 +18,8 @@ WORK = "OPMATRIX_WORK"  # in the environment of a step: its working folder, whic
 # At the top level, and not linked: what a search upwards from the working folder must find in the project, and build/.
 _NO_LINKS = frozenset({"dodo.py", ".git", "build"})
 
+WRITTEN = 4000.0  # megabytes that a step may write, unless pyproject.toml names another limit
+
 
 @contextmanager
 def inside(root: Path) -> Iterator[None]:

@@ -7,10 +7,10 @@ import time
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
-from opmatrix.files import write_text
+from opmatrix.basics.files import write_text
 from opmatrix.project.paths import Paths
+from opmatrix.records.verdict import WRONG, CheckRecord, Verdict, finite
 from opmatrix.report.records import OUTCOMES, counts
-from opmatrix.verdict import WRONG, CheckRecord, Verdict, finite
 
 KEPT = 30
 """Runs in the history."""

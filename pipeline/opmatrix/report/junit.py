@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 
+from opmatrix.basics.terminal import for_shell
+from opmatrix.records.verdict import WRONG, CheckRecord, Found, Outcome, Verdict
 from opmatrix.report.records import weak_checks
 from opmatrix.report.terminal import replay
-from opmatrix.terminal_text import for_shell
-from opmatrix.verdict import WRONG, CheckRecord, Found, Outcome, Verdict
 
 _TAGS: Mapping[Outcome, str] = {"mismatched": "failure", "failed": "error", "unsupported": "skipped"}
 _COUNTS: Mapping[Outcome, str] = {"mismatched": "failures", "failed": "errors", "unsupported": "skipped"}

@@ -1,4 +1,7 @@
-"""The report as Markdown for a comment on a pull request: what changed, a table, and what is wrong."""
+"""What differs between two reports: which cells and checks are newly broken, fixed, changed, new or gone.
+
+The report as Markdown for a comment on a pull request: what changed, a table, and what is wrong.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,72 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
-from opmatrix.errors import many, printable
-from opmatrix.report import mutation_scores
-from opmatrix.report.changes import KINDS
+from opmatrix.addons.mutate import scores as mutation_scores
+from opmatrix.basics.errors import many, printable
+from opmatrix.basics.terminal import for_shell
+from opmatrix.project.cells import Cell
+from opmatrix.records.step import CheckKey
+from opmatrix.records.verdict import WRONG, CheckRecord, Found, Outcome, Verdict
 from opmatrix.report.records import Skipped, totals, weak_checks
-from opmatrix.report.report_json import Document
-from opmatrix.report.terminal import ROW_MARKS, WEAK, compat_reasons, faults, replay, unsupported_cases
-from opmatrix.report.terminal_table import MARKS
-from opmatrix.terminal_text import for_shell
-from opmatrix.verdict import WRONG, CheckRecord, Found, Outcome, Verdict
+from opmatrix.report.report_json import Document, Environments
+from opmatrix.report.terminal import MARKS, ROW_MARKS, WEAK, compat_reasons, faults, replay, unsupported_cases
+
+Kind = Literal["broken", "fixed", "changed", "new", "gone"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+
+def compare(now: Document, before: Document) -> dict[str, Any]:
+    """Return report.json's `changes`: the cells and checks of each kind, and the versions that differ, by environment.
+
+    A broken one was right (verified or unsupported) and is wrong (mismatched or failed) now, a fixed one the other way
+    round; a changed one has another outcome of the same kind. Only one report has a new or gone one.
+    """
+    outcomes, earlier = _outcomes(now), _outcomes(before)
+    found: dict[str, Any] = {kind: [] for kind in KINDS}
+    for name in outcomes | earlier:
+        was, outcome = earlier.get(name), outcomes.get(name)
+        if was != outcome:
+            found[_kind(was, outcome)].append({"name": name, "before": was, "now": outcome})
+    return found | {"versions": _versions(now["environments"], before["environments"])}
+
+
+def kinds(changes: Mapping[str, Any] | None) -> dict[str, tuple[Kind, str | None]]:
+    """Return the kind of change and the earlier outcome of each cell and check of the newer report, by its name."""
+    if not changes:
+        return {}
+    return {entry["name"]: (kind, entry["before"]) for kind in KINDS if kind != "gone" for entry in changes[kind]}
+
+
+def _kind(before: str | None, now: str | None) -> Kind:
+    if before is None:
+        return "new"
+    if now is None:
+        return "gone"
+    if (before in WRONG) == (now in WRONG):
+        return "changed"
+    return "broken" if now in WRONG else "fixed"
+
+
+def _outcomes(report: Document) -> dict[str, str]:
+    """Return the outcomes by name: ``relu-custom@torch2.13-dynamo-opset18-ort1.31``, ``relu-kernel@torch2.13``."""
+    fields = ("torch", "exporter", "opset", "ort")
+    cells = {f"{c['op']}-{c['lowering']}@{Cell(**{f: c[f] for f in fields})}": c["outcome"] for c in report["cells"]}
+    checks = report.get("checks", ())
+    return cells | {str(CheckKey(c["op"] or "", c["check"], c["lowering"], c["torch"])): c["outcome"] for c in checks}
+
+
+def _versions(now: Environments, before: Environments) -> dict[str, dict[str, list[str | None]]]:
+    """Return each version that differs, as [before, now], in the environments that both reports have."""
+    found: dict[str, dict[str, list[str | None]]] = {}
+    for environment in (name for name in now if name in before):
+        new, old = now[environment], before[environment]
+        for package in {**new, **old}:
+            if new.get(package) != old.get(package):
+                found.setdefault(environment, {})[package] = [old.get(package), new.get(package)]
+    return found
+
 
 # GitHub rejects a comment of more than 65,536 characters; these bounds keep a summary of any matrix below that.
 _ROWS = 100  # of the table; a longer one omits rows without a fault

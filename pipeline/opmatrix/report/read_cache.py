@@ -14,10 +14,10 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from opmatrix import verdict
-from opmatrix.files import mark, settled, write_text
+from opmatrix.basics.files import mark, settled, write_text
 from opmatrix.project.paths import Paths
-from opmatrix.verdict import CaseResult, Cases, CheckRecord, Found, Verdict
+from opmatrix.records import verdict
+from opmatrix.records.verdict import CaseResult, Cases, CheckRecord, Found, Verdict
 
 _FORM = [[field.name for field in fields(one)] for one in (CaseResult, Verdict, CheckRecord)]
 _DIGESTS = ("library", "exported")  # of a verdict, which no report shows

@@ -9,14 +9,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
-from opmatrix.errors import many
-from opmatrix.matrix.cells import EXPORTERS, Cell
+from opmatrix.basics.errors import many
+from opmatrix.basics.terminal import for_shell, in_checkout
+from opmatrix.basics.version import numbers
+from opmatrix.project.cells import EXPORTERS, Cell
+from opmatrix.records.step import CheckKey
+from opmatrix.records.verdict import WRONG, Cases, CheckRecord, Found, Outcome, Verdict, finite
 from opmatrix.report.read_cache import ReadCache
 from opmatrix.spec import Lowering
-from opmatrix.step import CheckKey
-from opmatrix.terminal_text import for_shell, in_checkout
-from opmatrix.verdict import WRONG, Cases, CheckRecord, Found, Outcome, Verdict, finite
-from opmatrix.version import numbers
 
 SCHEMA = 5
 """The version of report.json's schema, docs/report.md: raised when a reader of the old one would misread it."""

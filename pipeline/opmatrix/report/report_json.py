@@ -9,8 +9,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from opmatrix.basics.version import minor, numbers
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import PACKAGES
+from opmatrix.records.verdict import WRONG, CheckRecord, Verdict
 from opmatrix.report.records import (
     OUTCOMES,
     SCHEMA,
@@ -23,8 +25,6 @@ from opmatrix.report.records import (
     compat_as_json,
     counts,
 )
-from opmatrix.verdict import WRONG, CheckRecord, Verdict
-from opmatrix.version import minor, numbers
 
 Document = Mapping[str, Any]
 """The content of report.json."""
@@ -51,7 +51,7 @@ def document(
     shared: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     """Return the report, not yet compared with an earlier one. `mutation` has the scores of `doit mutate`, `shared` the
-    steps whose results came from a shared cache (`opmatrix.report.origins`)."""
+    steps whose results came from a shared cache (`opmatrix.cache.origins`)."""
     shard = None if part is None else {key: getattr(part, key) for key in ("number", "of", "cells", "checks")}
     lists = CaseLists()
     return {

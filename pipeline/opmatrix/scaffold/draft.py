@@ -8,11 +8,11 @@ from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from itertools import chain, count
 
+from opmatrix.basics.errors import UsageError
 from opmatrix.declaration import validation
-from opmatrix.declaration.torch_signature import ONNX_DOMAINS, dtype_of, is_required
 from opmatrix.declaration.validation.operator import CPP_KEYWORDS, MACROS
-from opmatrix.declaration.variadic_outputs import sure_inputs
-from opmatrix.errors import UsageError
+from opmatrix.signature.signature import ONNX_DOMAINS, dtype_of, is_required
+from opmatrix.sizes.variadic import sure_inputs
 from opmatrix.spec import AttributeKind, AttributeValue, DType, Input, Model, OpSpec, Output, SameAs, Tolerance
 
 FLOATS: tuple[DType, ...] = ("float32", "float64")

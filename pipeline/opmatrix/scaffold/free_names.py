@@ -10,12 +10,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from opmatrix.codegen import cpp_bindings, python_modules
-from opmatrix.declaration.torch_schema_parser import Parameter, Schema
-from opmatrix.declaration.torch_signature import is_written
-from opmatrix.errors import UsageError
-from opmatrix.scaffold import render_files
+from opmatrix.basics.errors import UsageError
+from opmatrix.codegen import bindings, python_modules
+from opmatrix.scaffold import render
 from opmatrix.scaffold.draft import Draft, operator_name, unused
+from opmatrix.signature.parser import Parameter, Schema
+from opmatrix.signature.signature import is_written
 from opmatrix.spec import Attribute, Input, OpSpec, Output, SameAs
 
 _MARK = re.compile(r"(?:out_)?zq(?:\d+|operator)qz")
@@ -58,11 +58,11 @@ def names_in_code(marked: Iterable[OpSpec], names: Mapping[str, str]) -> Used:
     words: set[str] = set()
     python: set[str] = set()
     for spec in marked:
-        texts = cpp_bindings.render(spec)
+        texts = bindings.render(spec)
         texts.pop("ort_library.cc", "")  # where no part of an operator is visible
         words.update(*(re.findall(r"[A-Za-z_]\w*", _NOT_CPP.sub(" ", text)) for text in texts.values()))
         python.update(*(_python_names(text) for text in python_modules.render(spec).values()))
-        words.update(_python_names(render_files.reference(Draft(spec=spec))))
+        words.update(_python_names(render.reference(Draft(spec=spec))))
     words |= python
     made = {}
     for word in words:

@@ -7,9 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from opmatrix.declaration import torch_schema_parser
-from opmatrix.declaration.torch_schema_parser import Parameter, Schema
-from opmatrix.errors import UsageError
+from opmatrix.basics.errors import UsageError
 from opmatrix.scaffold.draft import (
     FLOATS,
     SHAPE,
@@ -23,8 +21,9 @@ from opmatrix.scaffold.draft import (
     snake_case,
     unused,
 )
-from opmatrix.scaffold.from_torch_schema import parts
-from opmatrix.scaffold.schema_arguments import KINDS, TENSORS, refused_results, why_no_type
+from opmatrix.scaffold.from_torch_schema import KINDS, TENSORS, parts, refused_results, why_no_type
+from opmatrix.signature import parser
+from opmatrix.signature.parser import Parameter, Schema
 from opmatrix.spec import AttributeKind, AttributeValue, FromKernel, OnnxOp, OpSpec, Output, Override, TorchOp
 
 _INVERSE = {"deviation": 0.1}  # inputs within [-1, 1]
@@ -69,11 +68,9 @@ def from_aten(described: Mapping[str, Any], qualified: str, *, domain: str, name
         shape = shape_rule(inputs, declared) if same else FromKernel(rank=len(sample["shape"]))
         return replace(output, type=declared, shape=shape)
 
-    schema = torch_schema_parser.parse(_default_overload(described, qualified))
+    schema = parser.parse(_default_overload(described, qualified))
     if refused := [*_refused(schema)]:
-        torch_schema_parser.refuse(
-            f"{schema.qualified} of torch {described['torch']} cannot be declared:", schema.text, refused
-        )
+        parser.refuse(f"{schema.qualified} of torch {described['torch']} cannot be declared:", schema.text, refused)
     renamed = dict.fromkeys(("self", "input"), unused("x", [a.name for a in schema.arguments]))
     arguments = tuple(replace(a, name=renamed.get(a.name, a.name)) for a in schema.arguments)
     inputs, attributes, outputs = parts(replace(schema, arguments=arguments), "T", _attribute_kind)
@@ -141,7 +138,7 @@ def _attribute_kind(argument: Parameter) -> AttributeKind | None:
 def _refused(schema: Schema) -> Iterator[tuple[int, str]]:
     for argument in schema.arguments:
         if argument.type.alias:
-            yield argument.type.at, torch_schema_parser.aliased(argument.type)
+            yield argument.type.at, parser.aliased(argument.type)
         elif argument.type.name not in TENSORS and not _attribute_kind(argument) and not argument.has_default:
             yield argument.type.at, why_no_type(argument.type)
     positional = [a for a in schema.arguments if not a.keyword]

@@ -9,12 +9,12 @@ from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
+from opmatrix.basics.errors import UsageError, did_you_mean
 from opmatrix.codegen import jinja
-from opmatrix.errors import UsageError, did_you_mean
-from opmatrix.matrix.cells import TORCH
+from opmatrix.project.cells import TORCH
 from opmatrix.project.format import check_path
 from opmatrix.project.settings import installed, is_project
-from opmatrix.scaffold.prompt import EXAMPLE
+from opmatrix.scaffold.new_operator import EXAMPLE
 from opmatrix.wheel.settings import why_no_name
 
 # dodo.py makes a folder a project, so it is first here and written last. The first operator brings ops/ and native/,

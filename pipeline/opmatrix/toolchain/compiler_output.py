@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
-from opmatrix.errors import Cause, many, without_colours
+from opmatrix.basics.errors import Cause, many, without_colours
 from opmatrix.project.paths import Paths
 
 MOST_NAMED = 2  # errors at other lines of which the first line is shown, and undefined symbols

@@ -14,9 +14,10 @@ from pathlib import Path
 
 from ninja import ninja_syntax
 
-from opmatrix import cpu_levels
 from opmatrix.codegen import generated_files
-from opmatrix.declaration.torch_signature import (
+from opmatrix.project import cpu_levels
+from opmatrix.project.paths import Paths
+from opmatrix.signature.signature import (
     ONLY_KERNEL,
     OWN_ORT,
     OWN_TORCH,
@@ -25,10 +26,9 @@ from opmatrix.declaration.torch_signature import (
     has_torch_library,
     is_own,
 )
-from opmatrix.project.paths import Paths
 from opmatrix.spec import OpSpec
-from opmatrix.toolchain.find_tools import Toolchain
-from opmatrix.toolchain.torch_headers import TorchBuild
+from opmatrix.toolchain.find import Toolchain
+from opmatrix.toolchain.headers import TorchBuild
 
 TORCH_TARGET = "2.9"
 STUB = "stub/libtorch_cpu.so"

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from opmatrix.errors import Cause, CompileError, SdkError, missing
-from opmatrix.progress import Progress
+from opmatrix.basics.errors import Cause, CompileError, SdkError, missing
+from opmatrix.basics.progress import Progress
 from opmatrix.project.paths import Paths
 from opmatrix.toolchain import debian_package
 

@@ -9,8 +9,9 @@ import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
-from opmatrix.shared_cache.settings import CacheSettings
-from opmatrix.shared_cache.stores import Store, StoreError, open_store
+from opmatrix.cache.settings import CacheSettings
+from opmatrix.cache.store import Store, StoreError
+from opmatrix.cache.stores import open_store
 from opmatrix.toolchain.ort_headers import CHECKSUMS, VERSION
 
 _TIMEOUT = 2  # seconds for a header

@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
-from opmatrix.torch_checks.grad_sample import GradSample
 from opmatrix.torch_checks.gradient_message import Differing, elements
-from opmatrix.torch_library.case_tensors import laid_out
+from opmatrix.torch_checks.gradient_samples import GradSample
+from opmatrix.torch_ops.case_tensors import laid_out
 
 RTOL = 1e-6  # in float64: other strides may change the order of a sum, and
 ROUNDING = 1e-10  # of the largest gradient remains where the terms of a sum cancel

@@ -1,4 +1,8 @@
-"""The rows of `doit compat`: an operator in torch.compile, AOTInductor, torch.vmap, torch.autocast and torch.func.
+"""Run an operator beyond eager mode: in torch.compile, AOTInductor, torch.vmap, torch.autocast and torch.func.
+
+Left out of `doit`, since a cold compilation takes seconds; `doit compat OPERATOR` runs it.
+
+The rows of `doit compat`: an operator in torch.compile, AOTInductor, torch.vmap, torch.autocast and torch.func.
 
 Each row works, is refused with a reason that follows from the declaration, or has failed. What a row calls works is
 compared with plain calls; what is refused must raise an error with the reason.
@@ -6,26 +10,79 @@ compared with plain calls; what is refused must raise an error with the reason.
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from opmatrix import step_log
+from opmatrix.basics import step_log
+from opmatrix.basics.errors import CompatError, OpmatrixError, one_line
 from opmatrix.declaration.load import Operator
-from opmatrix.declaration.torch_signature import seeds, torch_qualified
-from opmatrix.errors import CompatError, one_line
-from opmatrix.torch_checks import compat_compiled, compat_gradient, compat_packaged, compat_transforms
+from opmatrix.export.generated_modules import load_generated
+from opmatrix.project.paths import Paths
+from opmatrix.records import verdict
+from opmatrix.records.verdict import CheckRecord
+from opmatrix.signature.signature import has_torch_library, seeds, torch_qualified
+from opmatrix.torch_checks import compat_compiled, compat_gradient, compat_transforms
 from opmatrix.torch_checks.compat_samples import Compat, RefusedError, bases
-from opmatrix.torch_library import transforms
-from opmatrix.torch_library.user_python import Gradient
+from opmatrix.torch_checks.opcheck_samples import serve
+from opmatrix.torch_ops import features, load, transforms
+from opmatrix.torch_ops.call import torch_minor
+from opmatrix.torch_ops.load import Gradient
+
+if TYPE_CHECKING:
+    pass
+
+
+def run(layout: Paths, operator: Operator, **_: object) -> None:
+    """Run every row and write the record. Raises CompatError if one has failed."""
+    path = layout.compat_record(operator.name, torch=torch_minor())
+    record = CheckRecord(op=operator.name, check="compat", torch=torch_minor(), outcome="failed")
+    if not features.BATCHING.available:
+        skipped = features.BATCHING.skip_reason
+        verdict.write(path, replace(record, outcome="unsupported", detail=skipped.removeprefix("skipped: ")))
+        return
+    if not operator.spec.torch or operator.spec.torch.overrides:
+        why = "torch has its own operator" if operator.spec.torch else "torch does not have this operator"
+        raise CompatError(f"{operator.name}: {why}, and `compat` runs the operators that a project defines in torch")
+    try:
+        rows = _rows(layout, operator)
+    except OpmatrixError as error:
+        verdict.write(path, replace(record, detail=str(error)))
+        raise
+    for row in rows:
+        print(f"{row.name}: {row.outcome}" + (f": {row.detail}" if row.detail else ""))
+    wrong = "\n".join(f"{operator.name} in {row.name}: {row.detail}" for row in rows if row.outcome == "failed")
+    found = replace(record, results=tuple(asdict(row) for row in rows), detail=wrong)
+    verdict.write(path, found if wrong else replace(found, outcome="verified"))
+    if wrong:
+        raise CompatError(wrong)
+
+
+def _rows(layout: Paths, operator: Operator) -> list[Row]:
+
+    loaded = load.load(layout, operator)
+    if operator.spec.torch and not operator.spec.torch.python:
+        load_generated(layout, operator.name).fake.register_fake()
+    gradient = load.gradient(layout, operator.spec)
+    if gradient and gradient.operator:
+        serve(layout, gradient)
+        transforms.register_rules(gradient.operator.spec)
+    library = load.library_path(layout, operator) if has_torch_library(operator.spec) else None
+    prepared = prepare(operator, loaded.overload, gradient, library=library)
+    with tempfile.TemporaryDirectory() as cache:  # torch compiles anew: what it kept may be of another operator
+        os.environ |= {"TORCHINDUCTOR_CACHE_DIR": cache, "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+        return [*compat_rows(prepared)]
+
 
 RowOutcome = Literal["works", "refused", "failed"]
 Check = Callable[[Compat], tuple[int, str]]
 
 CHECKS: Mapping[str, Check] = {
     "torch.compile": compat_compiled.compiled,
-    "AOTInductor": compat_packaged.packaged,
+    "AOTInductor": compat_compiled.packaged,
     "torch.vmap": compat_transforms.mapped,
     "torch.autocast": compat_transforms.autocast,
     "torch.func.grad": compat_gradient.functional,
@@ -63,7 +120,7 @@ def prepare(operator: Operator, overload: Any, gradient: Gradient | None, librar
     return Compat(operator=operator, samples=found, gradient=gradient, library=library)
 
 
-def rows(compat: Compat) -> Iterator[Row]:
+def compat_rows(compat: Compat) -> Iterator[Row]:
     """Yield every row."""
     for name, check in CHECKS.items():
         step_log.now_running(name)

@@ -1,26 +1,41 @@
-"""The row torch.compile of `doit compat`: one graph, compiled once for several sizes."""
+"""The row torch.compile of `doit compat`: one graph, compiled once for several sizes.
+
+The row AOTInductor of `doit compat`: a package of the operator, made here and run in a process that has loaded
+nothing but the operator's library.
+"""
 
 from __future__ import annotations
 
 import keyword
+import re
+import subprocess
+import sys
+import tempfile
+import warnings
 from collections.abc import Callable, Sequence
+from itertools import chain, islice
+from pathlib import Path
 from typing import Any
 
 import torch
+from torch.fx.experimental.symbolic_shapes import free_symbols
 
-from opmatrix.declaration.torch_signature import torch_arguments
-from opmatrix.errors import CompatError
-from opmatrix.spec import FromKernel, OpSpec
+from opmatrix.basics.errors import CompatError
+from opmatrix.basics.processes import signal_name
+from opmatrix.signature.signature import attribute_values, torch_arguments
+from opmatrix.spec import FromKernel, OpSpec, given
 from opmatrix.torch_checks.compat_gradient import gradients
 from opmatrix.torch_checks.compat_samples import (
     Compat,
     CompatSample,
     RefusedError,
+    Tensors,
     require_equal,
     require_near,
     resized,
 )
-from opmatrix.torch_library.call import as_tuple
+from opmatrix.torch_ops import features
+from opmatrix.torch_ops.call import as_tuple
 
 _SIZES = 4  # calls of one compiled function
 _SIZES_OF_DATA = "with torch._dynamo.config.capture_dynamic_output_shape_ops = True"
@@ -91,3 +106,120 @@ def _compiled_gradient(compat: Compat, samples: Sequence[CompatSample], backend:
             require_near(base, found, expected, "in the gradient of the compiled call")
             return 1
     return 0
+
+
+_PACKAGED_SIZES = 3  # runs of one package
+_IN_PYTHON = "in a process that defines it, since no library does"
+_PROGRAM = """
+import sys, torch
+folder, library = sys.argv[1:]
+torch.ops.load_library(library)
+package = torch._inductor.aoti_load_package(f"{folder}/package.pt2")
+torch.save([package(*tensors) for tensors in torch.load(f"{folder}/inputs.pt")], f"{folder}/outputs.pt")
+"""
+
+Run = Sequence[CompatSample]  # one for each call of the operator in the package
+
+
+class _Calls(torch.nn.Module):
+    """One call of the operator for each sample: a package takes 13 CPU s, whatever it calls."""
+
+    def __init__(self, samples: Run) -> None:
+        super().__init__()
+        self._samples = samples
+
+    def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        left = iter(tensors)
+        calls = (sample.call(*islice(left, len(sample.tensors))) for sample in self._samples)
+        return tuple(chain.from_iterable(calls))
+
+
+def packaged(compat: Compat) -> tuple[int, str]:
+    """Make one package that calls the operator for every sample, and run it with several sizes."""
+    if not features.AOT_INDUCTOR.available:
+        raise RefusedError(features.AOT_INDUCTOR.skip_reason.removeprefix("skipped: "))
+    empty = dict.fromkeys(chain.from_iterable(map(_empty_lists, compat.samples)))
+    filled = [sample for sample in compat.samples if not _empty_lists(sample)]
+    why = f"with a value in {', '.join(empty)}: in a package, torch passes None for an empty list" if empty else ""
+    refuse_keywords(compat.spec, lambda: _run(compat.samples[:1], compat.library))
+    if empty and not filled:
+        try:
+            _run(compat.samples[:1], compat.library)
+        except Exception as error:  # of the kernel or of its binding
+            raise RefusedError(f"no case calls it {why}") from error
+        raise CompatError(f"expected an error, and it ran: no case calls it {why}")
+    filled += [sample for sample in compat.written if sample.functional in filled]
+    return _run(filled, compat.library), why or ("" if compat.library else _IN_PYTHON)
+
+
+def _empty_lists(sample: CompatSample) -> list[str]:
+    """Return the inputs and attributes of a sample that are empty lists."""
+    spec, (case,) = sample.spec, sample.model.cases
+    inputs = [part.name for part in spec.inputs if part.variadic and not given(case, part.name)]
+    return [*inputs, *(name for name, value in attribute_values(spec, sample.model).items() if value == ())]
+
+
+def _run(samples: Run, library: Path | None) -> int:
+    """Make the package, and compare what it computes for several sizes; return how many calls agree."""
+    several = [[base, *islice(resized(base), _PACKAGED_SIZES - 1)] for base in samples]
+    runs = [[sized[min(n, len(sized) - 1)] for sized in several] for n in range(max(map(len, several)))]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        _make(runs, folder)
+        for run, found in zip(runs, _outputs(runs, folder, library), strict=True):
+            left = iter(found)
+            for sample in run:
+                expected = sample.functional.call(*sample.tensors)
+                require_equal(sample, [*islice(left, len(expected))], expected, "in a package of AOTInductor")
+    return len(runs) * len(samples)
+
+
+def _make(runs: Sequence[Run], folder: Path) -> None:
+    """Write the package from the first run. Raises CompatError for a size that it takes as a number and others have."""
+    tensors = _tensors(runs[0])
+    sizes = tuple(dict.fromkeys(range(t.dim()), torch.export.Dim.AUTO) for t in tensors)
+    settings: Any = torch.fx.experimental._config
+    with torch.no_grad(), settings.patch(use_duck_shape=False), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of torch.jit, in torch's own modules; duck shape takes equal sizes for one
+        program = torch.export.export(_Calls(runs[0]), tensors, dynamic_shapes=(sizes,), strict=False)
+        _require_dynamic(program, runs)
+        torch._inductor.aoti_compile_and_package(program, package_path=str(folder / "package.pt2"))
+
+
+def _require_dynamic(program: Any, runs: Sequence[Run]) -> None:
+    """Compare the sizes of the program with those of all runs: a package does not, and computes with others."""
+    taken = [node.meta["val"].shape for node in program.graph.nodes if node.op == "placeholder"]
+    places = [(sample, name) for sample in runs[0] for name in sample.names]
+    for shape, (sample, name), *tensors in zip(taken, places, *map(_tensors, runs), strict=True):
+        for axis, size in enumerate(shape):
+            if not free_symbols(size) and any(t.shape[axis] != size for t in tensors):
+                raise CompatError(
+                    f"{sample}: torch.export takes the size of axis {axis} of {name} as the number {size}, and the "
+                    "operator takes others: the fake kernel takes a size as a number, such as int(x.shape[0])"
+                )
+
+
+def _tensors(samples: Run) -> tuple[torch.Tensor, ...]:
+    """Return the inputs of the package, contiguous: it takes no other strides than those it was made with."""
+    return tuple(t.contiguous() for sample in samples for t in sample.tensors)
+
+
+def _outputs(runs: Sequence[Run], folder: Path, library: Path | None) -> list[Tensors]:
+    """Return the outputs of each run. Raises CompatError with what the process printed last."""
+    inputs = [_tensors(run) for run in runs]
+    if not library:
+        package: Any = torch._inductor.aoti_load_package(str(folder / "package.pt2"))
+        return [package(*tensors) for tensors in inputs]
+    torch.save(inputs, folder / "inputs.pt")
+    done = subprocess.run(
+        [sys.executable, "-c", _PROGRAM, folder, library], capture_output=True, text=True, errors="replace"
+    )
+    if done.returncode:
+        ending = signal_name(-done.returncode) if done.returncode < 0 else f"exit code {done.returncode}"
+        last = [line.strip() for line in done.stderr.splitlines() if re.match(r"[\w.]+(Error|Exception): ", line)][-1:]
+        raise CompatError(
+            f"the package of AOTInductor does not run in a process that has loaded {library.name} alone: "
+            + ": ".join([ending, *last])
+        )
+    found: list[Tensors] = torch.load(folder / "outputs.pt")
+    return found

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from opmatrix.declaration.torch_signature import torch_qualified
+from opmatrix.signature.signature import torch_qualified
 from opmatrix.torch_checks.compat_samples import (
     Compat,
     CompatSample,
@@ -18,8 +18,8 @@ from opmatrix.torch_checks.compat_samples import (
     require_near,
     require_refused,
 )
-from opmatrix.torch_library import transforms
-from opmatrix.torch_library.call import as_tuple
+from opmatrix.torch_ops import transforms
+from opmatrix.torch_ops.call import as_tuple
 
 _BATCH = 3
 

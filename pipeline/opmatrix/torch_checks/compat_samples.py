@@ -14,28 +14,21 @@ from typing import Any
 
 import torch
 
+from opmatrix.basics.errors import CompatError
+from opmatrix.data.arrays import Array
+from opmatrix.data.case_arrays import case_arrays, described, elements
+from opmatrix.data.compare import EXACT, compare
 from opmatrix.declaration.load import Operator
-from opmatrix.declaration.model_inputs import graph_inputs
-from opmatrix.declaration.torch_signature import (
-    attribute_values,
-    callers_name,
-    dtype_of,
-    is_composed,
-    is_mutable,
-    seeds,
-)
-from opmatrix.declaration.variadic_outputs import with_outputs
-from opmatrix.errors import CompatError
+from opmatrix.declaration.models import graph_inputs
+from opmatrix.search.shapes import resized_shapes, template_of
+from opmatrix.signature.signature import attribute_values, callers_name, dtype_of, is_composed, is_mutable, seeds
+from opmatrix.sizes.variadic import with_outputs
 from opmatrix.spec import Case, MemoryLayout, Model, OpSpec, Values, given, shape_of
-from opmatrix.testdata.arrays import Array
-from opmatrix.testdata.case_arrays import case_arrays, described, elements
-from opmatrix.testdata.compare import EXACT, compare
-from opmatrix.testdata.declared_shapes import resized_shapes, template_of
 from opmatrix.torch_checks.backward_calls import largest
 from opmatrix.torch_checks.gradient_samples import reshaped
-from opmatrix.torch_library.call import CALL_ERRORS, ComposedCall, as_tuple, with_attributes
-from opmatrix.torch_library.case_tensors import arguments, as_array, strided
-from opmatrix.torch_library.user_python import Gradient
+from opmatrix.torch_ops.call import CALL_ERRORS, ComposedCall, as_tuple, with_attributes
+from opmatrix.torch_ops.case_tensors import arguments, as_array, strided
+from opmatrix.torch_ops.load import Gradient
 
 SMALL = 4096  # elements of one tensor
 _BASES = 4

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from opmatrix.declaration.batch_axes import batch_axes
-from opmatrix.declaration.torch_signature import is_mutable, seeds
-from opmatrix.errors import CompatError
+from opmatrix.basics.errors import CompatError
+from opmatrix.signature.signature import is_mutable, seeds
+from opmatrix.sizes.batch import batch_axes
 from opmatrix.spec import OpSpec
 from opmatrix.torch_checks.compat_samples import (
     Compat,
@@ -19,8 +19,8 @@ from opmatrix.torch_checks.compat_samples import (
     require_equal,
     require_refused,
 )
-from opmatrix.torch_library import transforms
-from opmatrix.torch_library.call import ComposedCall, as_tuple
+from opmatrix.torch_ops import transforms
+from opmatrix.torch_ops.call import ComposedCall, as_tuple
 
 _BATCH = 3
 

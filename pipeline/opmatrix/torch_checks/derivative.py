@@ -14,17 +14,17 @@ from typing import Any
 
 import torch
 
-from opmatrix.declaration.torch_signature import dtype_of
-from opmatrix.errors import DataError, one_line
+from opmatrix.basics.errors import DataError, one_line
+from opmatrix.data.case_arrays import reference_attributes
+from opmatrix.signature.signature import dtype_of
 from opmatrix.spec import Model
-from opmatrix.testdata.case_arrays import reference_attributes
 from opmatrix.torch_checks import backward_calls
 from opmatrix.torch_checks.backward_calls import Gradients, direction, largest
-from opmatrix.torch_checks.grad_sample import GradSample, nudged, redrawn, sample
 from opmatrix.torch_checks.gradient_message import Problem, elements, in_sample
+from opmatrix.torch_checks.gradient_samples import GradSample, nudged, redrawn, sample
 from opmatrix.torch_checks.reference_operator import ReferenceGradient, ReferenceOperator, as_arrays
-from opmatrix.torch_library.case_tensors import arguments
-from opmatrix.torch_library.user_python import Gradient
+from opmatrix.torch_ops.case_tensors import arguments
+from opmatrix.torch_ops.load import Gradient
 
 STEP = 1e-6
 RTOL, ATOL = 1e-4, 1e-7  # of a change along a direction, relative to the sum of all its parts

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from opmatrix.torch_checks.grad_sample import GradSample
+from opmatrix.torch_checks.gradient_samples import GradSample
 
 _FEW = 3  # elements in the message
 

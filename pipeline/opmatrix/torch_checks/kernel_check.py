@@ -9,17 +9,17 @@ from typing import Any
 
 import torch
 
-from opmatrix.cpu_levels import NO_LEVELS, LibraryLevels
-from opmatrix.declaration.model_inputs import graph_outputs, present
-from opmatrix.declaration.torch_signature import dtype_of
+from opmatrix.data.arrays import Array, dtype_name
+from opmatrix.data.compare import EXACT, Comparison, Pair, compare, same_bytes, with_pattern
+from opmatrix.data.dataset import DataSet
+from opmatrix.declaration.models import graph_outputs, present
+from opmatrix.judge.message import mismatch, refused, two_voices
+from opmatrix.judge.rounding import Voices
+from opmatrix.project.cpu_levels import NO_LEVELS, LibraryLevels
+from opmatrix.signature.signature import dtype_of
 from opmatrix.spec import Case, Model, OpSpec
-from opmatrix.testdata.arrays import Array, dtype_name
-from opmatrix.testdata.case_message import mismatch, refused, two_voices
-from opmatrix.testdata.compare import EXACT, Comparison, Pair, compare, same_bytes, with_pattern
-from opmatrix.testdata.onnx_dataset import DataSet
-from opmatrix.testdata.voices import Voices
-from opmatrix.torch_library.call import as_tuple, with_attributes
-from opmatrix.torch_library.case_tensors import arguments, as_array, tensors
+from opmatrix.torch_ops.call import as_tuple, with_attributes
+from opmatrix.torch_ops.case_tensors import arguments, as_array, tensors
 
 THREADS = 4
 _MEASURED = ("error", "ulp", "tolerance_used")
@@ -86,7 +86,7 @@ def _check_case(check: CaseCheck, mismatches: list[dict[str, Any]] | None) -> tu
 
 
 def _measure(check: CaseCheck, calls: Sequence[list[Array]], mismatches: list[dict[str, Any]]) -> None:
-    from opmatrix.testdata import mismatch  # which only a failing case needs
+    from opmatrix.judge import mismatch  # which only a failing case needs
 
     first, second, third = calls
     expected, vectors = [*check.data.outputs.values()], [*check.data.vectors.values()]

@@ -11,10 +11,15 @@ from typing import Any
 
 import torch
 
-from opmatrix import step_log
+from opmatrix.basics import step_log
+from opmatrix.basics.errors import RegisterError, one_line
+from opmatrix.data.case_arrays import case_arrays, described
+from opmatrix.data.compare import EXACT, compare
 from opmatrix.declaration.load import Operator
-from opmatrix.declaration.register_models import is_small_and_finite, sampled, shaped
-from opmatrix.declaration.torch_signature import (
+from opmatrix.declaration.models import is_small_and_finite, sampled, shaped
+from opmatrix.export.generated_modules import GeneratedModules, load_generated
+from opmatrix.project.paths import Paths
+from opmatrix.signature.signature import (
     callers_name,
     is_composed,
     is_mutable,
@@ -25,19 +30,15 @@ from opmatrix.declaration.torch_signature import (
     torch_arguments,
     torch_qualified,
 )
-from opmatrix.declaration.variadic_outputs import with_outputs
-from opmatrix.errors import RegisterError, one_line
-from opmatrix.export.generated_modules import GeneratedModules, load_generated
-from opmatrix.project.paths import Paths
+from opmatrix.sizes.variadic import with_outputs
 from opmatrix.spec import Attribute, Case, FromKernel, Model, OpSpec
-from opmatrix.testdata.case_arrays import case_arrays, described
-from opmatrix.testdata.compare import EXACT, compare
-from opmatrix.torch_checks import inference_check
+from opmatrix.torch_checks import opcheck_samples
 from opmatrix.torch_checks.opcheck_samples import OpcheckSample, Trace, complete
-from opmatrix.torch_library import aten_overloads, features
-from opmatrix.torch_library.call import CALL_ERRORS, ComposedCall, as_tuple, torch_call, torch_operator, with_attributes
-from opmatrix.torch_library.case_tensors import arguments, as_array, tensors
-from opmatrix.torch_library.load_library import LoadedLibrary
+from opmatrix.torch_ops import call as aten_overloads
+from opmatrix.torch_ops import features
+from opmatrix.torch_ops.call import CALL_ERRORS, ComposedCall, as_tuple, torch_call, torch_operator, with_attributes
+from opmatrix.torch_ops.case_tensors import arguments, as_array, tensors
+from opmatrix.torch_ops.load import LoadedLibrary
 
 OPCHECKS = ("test_schema", "test_autograd_registration", "test_faketensor")
 TRACE = "test_aot_dispatch_"  # and how: "dynamic" or "static"
@@ -65,7 +66,7 @@ def results(layout: Paths, operator: Operator, loaded: LoadedLibrary) -> list[di
         ]
         + [{"check": "test_schema", "skipped": reason} for reason in _without_schema(operator) if opcheck]
         + ([*_composed(operator), *_trained(operator, samples)] if is_composed(operator.spec) else [])
-        + ([] if generated is None else inference_check.results(shapes, loaded.overload, generated))
+        + ([] if generated is None else opcheck_samples.results(shapes, loaded.overload, generated))
         + _formats(operator.spec, samples, loaded, generated)
     )
 
@@ -75,9 +76,9 @@ def _formats(
 ) -> list[dict[str, str]]:
     if generated is None or not spec.elementwise:
         return []
-    from opmatrix.torch_checks import memory_formats  # which few operators need
+    from opmatrix.torch_checks import invalid_calls  # which few operators need
 
-    return [*memory_formats.results(spec, samples, loaded.overload, generated)]
+    return [*invalid_calls.format_results(spec, samples, loaded.overload, generated)]
 
 
 def _fake_kernel(

@@ -2,6 +2,8 @@
 raise where that raises.
 
 hypothesis is imported only to shrink a failure, so that the step stays fast after an edit of a kernel.
+
+Test that an operator treats the indices of `TorchOp.batch` one by one: a call with one of them gives its outputs.
 """
 
 from __future__ import annotations
@@ -11,34 +13,38 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 
-from opmatrix import step_log, verdict
-from opmatrix.cpu_levels import NO_LEVELS, LibraryLevels
+from opmatrix.basics import step_log
+from opmatrix.basics.errors import RegisterError, UsageError
+from opmatrix.data.arrays import Array
+from opmatrix.data.compare import EXACT, compare
+from opmatrix.data.reference import Reference
 from opmatrix.declaration.load import Operator
-from opmatrix.declaration.torch_signature import model_dtypes
-from opmatrix.declaration.variadic_outputs import with_outputs
-from opmatrix.errors import RegisterError, UsageError
+from opmatrix.declaration.models import graph_inputs
+from opmatrix.judge.message import over_cases
+from opmatrix.judge.rounding import difference
+from opmatrix.project.cpu_levels import NO_LEVELS, LibraryLevels
 from opmatrix.project.paths import Paths
+from opmatrix.records import verdict
+from opmatrix.search import coverage
+from opmatrix.search import drawn as drawn_cases
+from opmatrix.search.drawn import Drawn, DrawnCase, keep, stored
+from opmatrix.signature.signature import attribute_values, dtype_of, is_off, model_dtypes
+from opmatrix.sizes.batch import batch_axes
+from opmatrix.sizes.expressions import FURTHER
+from opmatrix.sizes.variadic import with_outputs
 from opmatrix.spec import Model, OpSpec
-from opmatrix.testdata import drawn_cases, search_yield
-from opmatrix.testdata.arrays import Array
-from opmatrix.testdata.case_message import over_cases
-from opmatrix.testdata.compare import EXACT, compare
-from opmatrix.testdata.drawn_cases import Drawn, DrawnCase
-from opmatrix.testdata.failing_input import keep, stored
-from opmatrix.testdata.numpy_reference import Reference
-from opmatrix.testdata.rounding import difference
-from opmatrix.torch_checks import forked_call
-from opmatrix.torch_checks.forked_call import Ended
+from opmatrix.torch_checks import shrink
 from opmatrix.torch_checks.kernel_check import THREADS, threads
-from opmatrix.torch_checks.shrink import smallest
-from opmatrix.torch_library.call import CALL_ERRORS, as_tuple, torch_minor, with_attributes
-from opmatrix.torch_library.case_tensors import arguments, as_array, as_tensor, tensors, unaligned
-from opmatrix.torch_library.features import why_no_dtype
-from opmatrix.torch_library.load_library import LoadedLibrary
+from opmatrix.torch_checks.shrink import Ended, smallest
+from opmatrix.torch_ops.call import CALL_ERRORS, as_tuple, torch_minor, with_attributes
+from opmatrix.torch_ops.case_tensors import arguments, as_array, as_tensor, tensors, unaligned
+from opmatrix.torch_ops.features import why_no_dtype
+from opmatrix.torch_ops.load import LoadedLibrary
 
-FURTHER = 20  # times as many examples, to find a failure again and shrink it
+MORE_EXAMPLES = 20  # times as many examples, to find a failure again and shrink it
 CRASH_EXAMPLES = 1000  # each in a process of its own
 CRASH_SECONDS = 10  # of one of them
 ALL_CRASH_SECONDS = 20.0  # of all
@@ -55,7 +61,7 @@ def run(layout: Paths, operator: Operator, loaded: LoadedLibrary) -> list[dict[s
     check = KernelCheck.of(layout, operator, loaded)
     drawn = drawn_cases.read_all(layout.drawn_inputs(operator.name), operator.name)
     drawn = replace(drawn, cases=[c for c in drawn.cases if not why_no_dtype(model_dtypes(operator.spec, c.model))])
-    if layout.sanitized or not forked_call.can_fork():  # a sanitizer says more than a smaller input
+    if layout.sanitized or not shrink.can_fork():  # a sanitizer says more than a smaller input
         return _search(layout, operator, check, drawn, lambda name: None)
 
     def search(tell: Callable[[str], None]) -> bytes:
@@ -64,7 +70,7 @@ def run(layout: Paths, operator: Operator, loaded: LoadedLibrary) -> list[dict[s
         except RegisterError as error:
             return json.dumps({"error": str(error)}).encode()
 
-    ended = forked_call.call(search)
+    ended = shrink.call(search)
     if ended.answer is not None:
         answer = json.loads(ended.answer)
         if "error" in answer:
@@ -100,12 +106,12 @@ def _search(
     with torch.no_grad():
         first = next(filter(fails, drawn.cases), None)
         if first is None:
-            return [search_yield.measure(operator, drawn)]
+            return [coverage.measure(operator, drawn)]
 
         def candidate_fails(model: Model) -> bool:
             return check.problem(drawn_cases.evaluate(operator.spec, model, check.reference)) != ""
 
-        examples = FURTHER * len(drawn.cases)
+        examples = MORE_EXAMPLES * len(drawn.cases)
         model = smallest(layout, operator, first, candidate_fails, examples=examples, seconds=SECONDS)
         found = drawn_cases.evaluate(operator.spec, model, check.reference) if model else first
         problem, measured = check.problem(found), check.measure(found)
@@ -117,13 +123,13 @@ def _search(
 def _over_drawn(check: KernelCheck, drawn: Sequence[DrawnCase]) -> list[str]:
     """Return the line of what the drawn inputs that fail as the first failing one have in common, or none, as where one
     of them crashes."""
-    from opmatrix.testdata.case_facts import in_common_of_drawn  # which only a failure needs
+    from opmatrix.judge.case_facts import in_common_of_drawn  # which only a failure needs
 
     def call(tell: Callable[[str], None]) -> bytes:
         with torch.no_grad():
             return in_common_of_drawn(check.spec, drawn, check.problem).encode()
 
-    ended = forked_call.call(call, quiet=True, seconds=OVER_SECONDS)
+    ended = shrink.call(call, quiet=True, seconds=OVER_SECONDS)
     return over_cases((ended.answer or b"").decode())
 
 
@@ -136,7 +142,7 @@ def _crash(layout: Paths, operator: Operator, check: KernelCheck, first: DrawnCa
                 check.problem(drawn_cases.evaluate(operator.spec, model, check.reference))
             return b""
 
-        one = forked_call.call(call, quiet=True, seconds=CRASH_SECONDS)
+        one = shrink.call(call, quiet=True, seconds=CRASH_SECONDS)
         return one.answer is None and one.status == ended.status
 
     model = smallest(layout, operator, first, crashes, examples=CRASH_EXAMPLES, seconds=ALL_CRASH_SECONDS)
@@ -193,7 +199,7 @@ class KernelCheck:
 
     def measure(self, one: DrawnCase) -> dict[str, Any] | None:
         """Return what the report shows of a failing case: where its outputs differ, if they do."""
-        from opmatrix.testdata import mismatch  # which only a failing case needs
+        from opmatrix.judge import mismatch  # which only a failing case needs
 
         case = one.model.cases[0]
         flat = tensors(self.spec, one.model, case, one.arrays)
@@ -213,24 +219,23 @@ class KernelCheck:
         """Return how the kernel breaks the promise of `TorchOp.batch`, or ""."""
         if not (self.spec.torch and self.spec.torch.batch):
             return ""
-        from opmatrix.torch_checks import batch_check  # which few operators need
 
         def call(arrays: Sequence[Array]) -> list[Array]:
             flat = [as_tensor(array) for array in arrays]
             return self._call(one.model, arguments(self.spec, one.model.cases[0], flat))
 
-        return batch_check.mixed(self.spec, one.model, one.arrays, actual, call)
+        return mixed(self.spec, one.model, one.arrays, actual, call)
 
     def _of_format(self, one: DrawnCase) -> str:
         """Return how the kernel breaks the promise of `OpSpec.elementwise`, or ""."""
         if not self.spec.elementwise:
             return ""
-        from opmatrix.torch_checks import memory_formats  # which few operators need
+        from opmatrix.torch_checks import invalid_calls  # which few operators need
 
         def call(flat: Sequence[torch.Tensor]) -> list[Array]:
             return self._call(one.model, arguments(self.spec, one.model.cases[0], flat))
 
-        return memory_formats.wrong(self.spec, one, self.reference, call)
+        return invalid_calls.wrong(self.spec, one, self.reference, call)
 
     def _unequal(self, one: DrawnCase, given: list[Any], first: list[Array], again: list[Array]) -> str:
         """Return how the second call differs from the first, or "". It has several threads, and its inputs begin at
@@ -259,3 +264,57 @@ class KernelCheck:
 
     def _call(self, model: Model, given: list[Any]) -> list[Array]:
         return [as_array(o) for o in as_tuple(with_attributes(self.overload, self.spec, model)(*given))]
+
+
+Call = Callable[[Sequence[Array]], Sequence[Array]]
+
+
+def mixed(spec: OpSpec, model: Model, arrays: Sequence[Array], outputs: Sequence[Array], call: Call) -> str:
+    """Return how the outputs of a few indices differ from those of a call with one index alone, or ""."""
+    batch = batch_axes(spec)
+    if batch is None:
+        return ""
+    names = [feed.part.name for feed in graph_inputs(spec, model, model.cases[0])]
+    places = [batch.inputs.get(name) for name in names]
+    length = _length(spec, names, places, arrays, is_added=batch.is_added)
+    declared = spec.torch.batch if spec.torch else ""
+    for index in dict.fromkeys((0, 1, length // 2, length - 1)) if length > (not batch.is_added) else ():
+        if not 0 <= index < length:
+            continue
+        one = [_taken(a, at, index, is_added=batch.is_added) for a, at in zip(arrays, places, strict=True)]
+        try:
+            alone = call(one)
+        except CALL_ERRORS as error:
+            return f"batch={declared!r} of TorchOp is wrong: the kernel rejects index {index} alone: {error}"
+        for output, whole, at, actual in zip(spec.outputs, outputs, batch.outputs, alone, strict=True):
+            if is_off(spec, output, attribute_values(spec, model)):
+                continue
+            part = _taken(whole, at, index, is_added=batch.is_added)
+            tolerance = spec.tolerances["custom"][dtype_of(output.type, model.types)]
+            if not (found := compare(part, actual, tolerance=tolerance)).ok:
+                return (
+                    f"batch={declared!r} of TorchOp is wrong: {output.name} at index {index} differs from a call with "
+                    f"this index alone: {found}. The kernel mixes indices: remove batch, or correct the "
+                    "kernel"
+                )
+    return ""
+
+
+def _length(
+    spec: OpSpec, names: Sequence[str], places: Sequence[int | None], arrays: Sequence[Array], *, is_added: bool
+) -> int:
+    """Return how many indices the batch has: for "...", along its first axis, 0 where it has none."""
+    dims = {part.name: part.dims for part in spec.inputs if part.same_as is None}
+    for name, at, array in zip(names, places, arrays, strict=True):
+        if at is None or name not in dims:
+            continue
+        if is_added and array.ndim < len(dims[name] or (FURTHER,)):
+            return 0
+        return int(array.shape[at])
+    return 0
+
+
+def _taken(array: Array, at: int | None, index: int, *, is_added: bool) -> Array:
+    if at is None:
+        return array
+    return np.asarray(np.take(array, index if is_added else [index], axis=at))

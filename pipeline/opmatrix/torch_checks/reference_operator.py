@@ -9,23 +9,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from opmatrix.declaration.torch_signature import (
-    as_float32,
-    torch_arguments,
-    torch_name,
-    torch_qualified,
-    torch_schema,
-)
-from opmatrix.declaration.variadic_outputs import nested
-from opmatrix.errors import DataError
-from opmatrix.files import line_in, load_module
+from opmatrix.basics.errors import DataError
+from opmatrix.basics.files import line_in, load_module
+from opmatrix.data import torch_reference
+from opmatrix.data.reference import Reference
 from opmatrix.project.paths import Paths
+from opmatrix.signature.signature import as_float32, torch_arguments, torch_name, torch_qualified, torch_schema
+from opmatrix.sizes.variadic import nested
 from opmatrix.spec import Attribute, Input, OpSpec
-from opmatrix.testdata import torch_reference
-from opmatrix.testdata.numpy_reference import Reference
-from opmatrix.torch_library import user_python
-from opmatrix.torch_library.case_tensors import as_array, as_tensor
-from opmatrix.torch_library.user_python import Gradient
+from opmatrix.torch_ops import load
+from opmatrix.torch_ops.case_tensors import as_array, as_tensor
+from opmatrix.torch_ops.load import Gradient
 
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
 
@@ -47,7 +41,7 @@ class ReferenceOperator:
         # Of the operator that computes the gradient, the reference, too: `register` compares its kernel with that.
         self._called: ReferenceOperator | None = None
         if called:
-            self._called = ReferenceOperator(layout, called, user_python.gradient(layout, called), without=without)
+            self._called = ReferenceOperator(layout, called, load.gradient(layout, called), without=without)
         self.kernel: _Kernel = _Kernel(layout, spec, without, self._called.kernel if self._called else None)
         namespace, _, name = torch_qualified(spec).partition("::")
         self._library = torch.library.Library(namespace, "FRAGMENT")  # type: ignore[no-untyped-call]  # torch has no types for it

@@ -1,8 +1,16 @@
-"""The files of a wheel and its licences: the project's, opmatrix's, and those of headers compiled into it."""
+"""The files of a wheel and its licences: the project's, opmatrix's, and those of headers compiled into it.
+
+The oldest manylinux platform that libraries run on, by the policy of PyPA's auditwheel.
+
+manylinux.json is that policy (auditwheel 6.8.2, MIT, manylinux-policy.json), reduced to x86-64 and to the libraries
+that a compiler links by itself; each platform adds to those before it. We do not run auditwheel, because it searches
+the machine for the libraries, and libtorch need not be there.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -12,15 +20,16 @@ from typing import Any
 
 import jinja2
 
+from opmatrix.basics.errors import DistError
 from opmatrix.codegen import python_modules
 from opmatrix.declaration.load import Operator
-from opmatrix.declaration.python_source import names, source
-from opmatrix.declaration.schema_versions import versions
-from opmatrix.declaration.torch_signature import callers_name, callers_schema, has_torch_library
-from opmatrix.errors import DistError
 from opmatrix.project.paths import Paths
+from opmatrix.signature.python_source import names, source
+from opmatrix.signature.signature import callers_name, callers_schema, has_torch_library
+from opmatrix.signature.versions import versions
 from opmatrix.spec import Headers, OpSpec
-from opmatrix.wheel import inputs, vendored_modules
+from opmatrix.toolchain.symbols import Symbols, newest_versions, version_text
+from opmatrix.wheel import settings, sources
 from opmatrix.wheel.settings import TABLE, Dist
 
 _RENDERED = {
@@ -40,7 +49,7 @@ def files(paths: Paths, dist: Dist, operators: Sequence[Operator], *, opmatrix: 
     Raises DistError for a handwritten file with an import that the wheel lacks.
     """
     name = dist.name
-    vendored = vendored_modules.render(name, version=opmatrix)
+    vendored = sources.vendored_source(name, version=opmatrix)
     texts = {f"{name}/{path}": text for path, text in vendored.items()}
     modules: dict[str, list[str]] = {}
     for operator in operators:
@@ -52,7 +61,7 @@ def files(paths: Paths, dist: Dist, operators: Sequence[Operator], *, opmatrix: 
         texts[path.format(name=name)] = render(template, found_variables)
     texts |= {f"{name}/py.typed": "", f"{name}_onnxruntime/py.typed": ""}
     found = {path: text.encode() for path, text in texts.items()}
-    for side in inputs.sides(operators):
+    for side in settings.sides(operators):
         library = paths.linked_library(name, side)
         found[f"{name}/{library.name}"] = library.read_bytes()
     return found
@@ -60,10 +69,10 @@ def files(paths: Paths, dist: Dist, operators: Sequence[Operator], *, opmatrix: 
 
 def _operator_files(paths: Paths, operator: Operator, name: str, vendored: Mapping[str, str]) -> dict[str, str]:
     made = {
-        file: vendored_modules.rewrite_handwritten(
+        file: sources.rewrite_handwritten(
             path.read_text(encoding="utf-8"), name, shown=str(path.relative_to(paths.root)), vendored=vendored
         )
-        for file, path in inputs.of_operator(paths, operator).items()
+        for file, path in settings.of_operator(paths, operator).items()
     }
     made["declaration.py"] = declaration(operator.spec, name)
     made["__init__.py"] = f'"""{escaped(operator.spec.summary)}"""\n'
@@ -141,7 +150,7 @@ def licenses(root: Path, dist: Dist, operators: Sequence[Operator]) -> dict[str,
     Raises DistError for a package that has headers but no licence file.
     """
     found = {file: (root / file).read_bytes() for file in dist.licenses}
-    found["opmatrix/LICENSE"] = vendored_modules.LICENSE.read_bytes()
+    found["opmatrix/LICENSE"] = sources.LICENSE.read_bytes()
     declared = {(h.distribution or h.folder): h for o in operators for h in o.spec.headers}
     for owner, headers in sorted(declared.items()):
         files = dist.third_party.get(owner)
@@ -171,3 +180,31 @@ def _carried(headers: Headers, root: Path) -> list[Path]:
         return sorted(p for p in (root / headers.folder).glob("*") if p.is_file() and _LICENSE_NAME.match(p.name))
     files = metadata.distribution(headers.distribution).files or ()
     return [Path(str(f.locate())) for f in files if _LICENSE_NAME.match(f.name) and ".dist-info" in f.parts[0]]
+
+
+POLICY = Path(__file__).parent / "manylinux.json"
+# Comes from another package that the user installs, and is no part of a platform.
+_EXTERNAL = ("libtorch_cpu.so",)
+
+
+def platform(libraries: Sequence[Symbols]) -> str:
+    """Return the platform tag, such as ``manylinux_2_17_x86_64``. Raises DistError if no platform fits."""
+    needed = {name for found in libraries for name in found.needed} - {*_EXTERNAL}
+    versions = {version for found in libraries for version in found.versions}
+    symbols = {symbol for found in libraries for symbol in found.undefined | found.weak | found.versioned}
+    left = {*needed, *versions}
+    for policy in json.loads(POLICY.read_text(encoding="utf-8")):
+        left -= {*policy["versions"], *policy["libraries"]}
+        left = {name for name in left if not name.startswith("ld-linux")}
+        if not left and not symbols & {*policy["forbidden"]}:
+            return f"{policy['tag']}_x86_64"
+    raise DistError(
+        f"no manylinux platform has {', '.join(sorted(left))}, which the libraries need. Link other libraries "
+        "statically, or compile on an older system"
+    )
+
+
+def highest(libraries: Sequence[Symbols]) -> dict[str, str]:
+    """Return the newest version of each symbol family that is needed: ``{"GLIBC": "2.14", "GLIBCXX": "3.4.29"}``."""
+    found = newest_versions(version for library in libraries for version in library.versions)
+    return {family: version_text(version) for family, version in found.items()}

@@ -2,6 +2,11 @@
 
 Format: "Binary distribution format" of the Python Packaging User Guide. Entries are sorted,
 have one time stamp, and are not compressed, because compressed bytes depend on the version of zlib.
+
+Check that a wheel is linked from verified objects, only by files: objects, libraries, records and verdicts.
+
+compile writes the digests of its objects and of the libraries that it linked from them, link-wheel those of the objects
+that it linked. verify and register write the digest of the library that they loaded. Imports no framework.
 """
 
 from __future__ import annotations
@@ -9,9 +14,20 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
+import json
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
+from opmatrix.basics.errors import DistError
+from opmatrix.basics.files import sha256
+from opmatrix.declaration.checks import checks
+from opmatrix.declaration.load import Operator
+from opmatrix.project.cells import Cell
+from opmatrix.project.paths import Paths
+from opmatrix.records import verdict
+from opmatrix.signature.signature import has_ort_library, has_torch_library
 from opmatrix.wheel.settings import Dist
 
 # The earliest time that ZIP has. It is fixed, as SOURCE_DATE_EPOCH recommends; nothing in a wheel reads it.
@@ -75,3 +91,91 @@ def _metadata(dist: Dist, licenses: list[str]) -> str:
         ("Requires-Dist", 'onnxruntime>=1.16; extra == "onnxruntime"'),
     ]
     return "".join(f"{name}: {value}\n" for name, value in fields)
+
+
+RUN = "Run: doit dist"
+_OF_LIBRARY = ("kernel", "search")  # the parts of register that an edit of the kernel repeats
+_DONE = ("verified", "unsupported")
+
+
+def check(paths: Paths, operators: Sequence[Operator], cells: Sequence[Cell]) -> dict[str, Any]:
+    """Return how many cells and checks verify the operators of a wheel, and the digests of its objects.
+
+    Raises DistError for the first difference on the way from the linked libraries to what was verified, and for a
+    default cell or check that is not verified.
+    """
+    linked = _read(paths, paths.linked_record)
+    _compare(paths, linked["libraries"], "the libraries of the wheel", "were linked")
+    compiled: dict[str, str] = {}
+    verdicts = records = 0
+    for operator in operators:
+        built = _read(paths, paths.compiled_record(operator.name))
+        _compare(paths, {**built["objects"], **built["libraries"]}, operator.name, "was compiled")
+        compiled |= built["objects"]
+        records += sum(1 for _ in _checks(paths, operator, built["libraries"], cells))
+        verdicts += sum(1 for _ in _verdicts(paths, operator, built["libraries"], cells))
+    for path, found in linked["objects"].items():
+        if compiled.get(path) != found:
+            raise DistError(f"the wheel's libraries are linked of another {path} than the verified one. {RUN}")
+    return {"cells": verdicts, "checks": records, "objects": dict(sorted(linked["objects"].items()))}
+
+
+def _checks(
+    paths: Paths, operator: Operator, libraries: Mapping[str, str], cells: Sequence[Cell]
+) -> Iterator[verdict.CheckRecord]:
+    library = paths.torch_library(operator.name)
+    for key in checks(paths, [operator], cells):
+        try:
+            found = verdict.read_check(paths.check_record(*key))
+        except (OSError, ValueError) as error:
+            raise DistError(f"{key} is not verified: {error}. {RUN}") from error
+        if found.outcome not in _DONE:
+            raise DistError(f"{key} {found.outcome}: {found.detail} {RUN}")
+        if has_torch_library(operator.spec) and key.check in _OF_LIBRARY:
+            loaded = next((result["library"] for result in found.results if "library" in result), "")
+            _require_same(paths, library, libraries, loaded, by=f"register {operator.name} --part {key.check}")
+        yield found
+
+
+def _verdicts(
+    paths: Paths, operator: Operator, libraries: Mapping[str, str], cells: Sequence[Cell]
+) -> Iterator[verdict.Verdict]:
+    library = paths.ort_library(operator.name)
+    for lowering in operator.spec.lowerings:
+        for cell in operator.cells(cells):
+            path = paths.verdict(operator.name, lowering, cell)
+            try:
+                found = verdict.read(path)
+            except (OSError, ValueError) as error:
+                raise DistError(f"{operator.name}-{lowering}@{cell} is not verified: {error}. {RUN}") from error
+            if found.outcome not in _DONE:
+                raise DistError(f"{found} {found.outcome}: {found.detail} {RUN}")
+            if lowering == "custom" and has_ort_library(operator.spec):
+                _require_same(paths, library, libraries, found.library, by=f"verify {operator.name} --cell {cell}")
+            yield found
+
+
+def _require_same(paths: Paths, library: Path, known: Mapping[str, str], loaded: str, *, by: str) -> None:
+    shown = _shown(paths, library)
+    if known.get(shown) != loaded:
+        raise DistError(f"{shown} is another library than the one that `{by}` verified. {RUN}")
+
+
+def _compare(paths: Paths, known: Mapping[str, str], what: str, since: str) -> None:
+    """Raise DistError for a file that is missing, or has another digest than the `known` one."""
+    for shown, expected in known.items():
+        path = paths.root / shown
+        if not path.is_file() or sha256(path) != expected:
+            problem = "changed" if path.is_file() else "is missing"
+            raise DistError(f"{shown} {problem} since {what} {since}. {RUN}")
+
+
+def _read(paths: Paths, path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DistError(f"{_shown(paths, path)} is missing or damaged. {RUN}") from error
+
+
+def _shown(paths: Paths, path: Path) -> str:
+    return path.relative_to(paths.root).as_posix()

@@ -21,12 +21,26 @@ from typing import Any
 
 import numpy as np
 
-from opmatrix import step_log
+from opmatrix.basics import step_log
+from opmatrix.basics.errors import DistError, many
+from opmatrix.basics.processes import signal_name
+from opmatrix.basics.progress import Progress
+from opmatrix.basics.step_log import LOGGED
+from opmatrix.basics.version import older
+from opmatrix.data import dataset
+from opmatrix.data.arrays import Array
+from opmatrix.data.case_arrays import generator_state, reference_attributes
+from opmatrix.data.compare import compare
+from opmatrix.data.dataset import DataSet
+from opmatrix.data.evaluated import as_outputs
+from opmatrix.data.reference import Argument, Reference
 from opmatrix.declaration.backward_operator import backward_of, without_gradient
-from opmatrix.declaration.dynamic_axes import dynamic_axes
 from opmatrix.declaration.load import Operator
-from opmatrix.declaration.model_inputs import case_arguments, graph_inputs, graph_outputs, present
-from opmatrix.declaration.torch_signature import (
+from opmatrix.declaration.models import case_arguments, dynamic_axes, graph_inputs, graph_outputs, present
+from opmatrix.project.cells import TORCH_EXPORTERS, Cell, Exporter
+from opmatrix.project.dtypes import why_not_written
+from opmatrix.project.paths import Paths
+from opmatrix.signature.signature import (
     attribute_values,
     call_of,
     callers_name,
@@ -40,25 +54,9 @@ from opmatrix.declaration.torch_signature import (
     torch_qualified,
     written_call,
 )
-from opmatrix.declaration.variadic_outputs import nested, of_model, variadic_output
-from opmatrix.errors import DistError, many
-from opmatrix.matrix.cells import TORCH_EXPORTERS, Cell, Exporter
-from opmatrix.matrix.dtypes import why_not_written
-from opmatrix.processes import signal_name
-from opmatrix.progress import Progress
-from opmatrix.project.paths import Paths
+from opmatrix.sizes.variadic import nested, of_model, variadic_output
 from opmatrix.spec import Case, Lowering, Model, OpSpec
-from opmatrix.step_log import LOGGED
-from opmatrix.testdata import onnx_dataset
-from opmatrix.testdata.arrays import Array
-from opmatrix.testdata.case_arrays import reference_attributes
-from opmatrix.testdata.compare import compare
-from opmatrix.testdata.evaluated_cases import as_outputs
-from opmatrix.testdata.generator_state import generator_state
-from opmatrix.testdata.numpy_reference import Argument, Reference
-from opmatrix.testdata.onnx_dataset import DataSet
-from opmatrix.version import older
-from opmatrix.wheel import inputs
+from opmatrix.wheel import settings
 from opmatrix.wheel.use_unpacked import DONE, FAILED, NOW
 
 _SITE = ("site-packages", "dist-packages")
@@ -78,7 +76,7 @@ class _CaseRun:
     def problems(self) -> Iterator[str]:
         """Yield what is wrong with each output of each run."""
         for folder in sorted(self.out.iterdir()) if self.out.is_dir() else ():
-            found = tuple(onnx_dataset.read(folder, has_inputs=False).outputs.values())
+            found = tuple(dataset.read(folder, has_inputs=False).outputs.values())
             where = f"{self.spec.name}-{self.case.name}, {folder.name}"
             # A model that the wheel's own code exports has all outputs, one of a cell those that its node names.
             kept, declared = graph_outputs(self.spec, self.model), len(of_model(self.spec, self.model).outputs)
@@ -138,13 +136,13 @@ class WheelRun:
         spec, cases, arguments = operator.spec, [], []
         for index, case in enumerate(model.cases):
             folder = self.paths.data(operator.name, model.name, index)
-            data = onnx_dataset.read(folder)
+            data = dataset.read(folder)
             out = self.folder / f"out/{operator.name}/{case.name}"
             around = model.around if served else None  # an exported model has its nodes, the wheel the operator alone
             run = _CaseRun(spec=spec, model=replace(model, around=around), case=case, data=data, out=out)
             if around:
                 folder = self.folder / f"around/{operator.name}/{case.name}"
-                onnx_dataset.write(folder, replace(data, inputs=_inputs_of_operator(run, Reference(self.paths, spec))))
+                dataset.write(folder, replace(data, inputs=_inputs_of_operator(run, Reference(self.paths, spec))))
             self.runs.append(run)
             cases.append({"name": f"{operator.name}-{case.name}", "data": str(folder), "out": str(out)})
         fed = graph_inputs(spec, model, model.cases[0])
@@ -286,7 +284,7 @@ def _start(side: str, path: Path, what: str = "the wheel", *, runs: Sequence[str
     """
     where = {"torch": "torch", "ort": "ONNX Runtime"}[side]
     with subprocess.Popen(
-        [sys.executable, "-I", "-S", "-W", "ignore", str(inputs.PROGRAMS[0]), side, str(path)],
+        [sys.executable, "-I", "-S", "-W", "ignore", str(settings.PROGRAMS[0]), side, str(path)],
         cwd=path.parent,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

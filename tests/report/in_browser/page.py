@@ -13,14 +13,14 @@ from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 
+from opmatrix.judge import mismatch
 from opmatrix.project.paths import Paths
-from opmatrix.report import html_page, logs_and_graphs
-from opmatrix.report.changes import compare
-from opmatrix.report.logs_and_graphs import Background
+from opmatrix.records.verdict import Verdict
+from opmatrix.report import details, page
+from opmatrix.report.details import Background
+from opmatrix.report.markdown import compare
 from opmatrix.report.report_json import document
 from opmatrix.spec import Tolerance
-from opmatrix.testdata import mismatch
-from opmatrix.verdict import Verdict
 from tests.report.many import BACKGROUND, ENVIRONMENTS, GRAPH, checks, records, verdict
 
 FOUND = records(4)
@@ -32,7 +32,7 @@ def write(path: Path, found: list[Verdict], behind: Background = BACKGROUND, com
     before = [verdict(r.op, r.cell) for r in found[:-1]]
     gone = [verdict("removed", found[0].cell)]
     report["changes"] = compare(report, document([*before, *gone], ENVIRONMENTS))
-    path.write_text(html_page.render(report, found, [behind] * len(found), checks()))
+    path.write_text(page.render(report, found, [behind] * len(found), checks()))
     return path.as_uri()
 
 
@@ -110,10 +110,10 @@ def failing_page(path: Path, *, case: str = "case_1") -> tuple[str, dict[str, An
             "in_common": "wrong from W = 17 on (2 of 2 cases; right up to W = 16 in 3)"}  # fmt: skip
     failing = {"records": [record | {"over": 0}], "shown": {str(r): {f"{case}/static": 0} for r in wrong},
                "failing": len(wrong), "over": [over]}  # fmt: skip
-    links = logs_and_graphs.links(Paths(path))
+    links = details.links(Paths(path))
     behind = Background(log="line", pictures={"static": GRAPH, "dynamic": GRAPH})
     (path / "index.html").write_text(
-        html_page.render(document(found, ENVIRONMENTS), found, [behind] * len(found), (), failing, links)
+        page.render(document(found, ENVIRONMENTS), found, [behind] * len(found), (), failing, links)
     )
     return (path / "index.html").as_uri(), record
 

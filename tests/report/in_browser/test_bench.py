@@ -15,8 +15,9 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.select import Select
 from selenium.webdriver.support.wait import WebDriverWait
 
+from opmatrix.addons.bench import times as bench_times
 from opmatrix.project.paths import Paths
-from opmatrix.report import bench_times, html_page
+from opmatrix.report import page as html_page
 from opmatrix.report.report_json import document
 from tests.report import timed
 from tests.report.in_browser.page import FOUND, Page, emulated, requests

@@ -13,12 +13,12 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.support.select import Select
 from selenium.webdriver.support.wait import WebDriverWait
 
-from opmatrix.report import html_page
-from opmatrix.report.logs_and_graphs import Background
+from opmatrix.judge import mismatch
+from opmatrix.records.verdict import CheckRecord, FailedStep, Verdict
+from opmatrix.report import page as html_page
+from opmatrix.report.details import Background
 from opmatrix.report.report_json import document
 from opmatrix.spec import Tolerance
-from opmatrix.testdata import mismatch
-from opmatrix.verdict import CheckRecord, FailedStep, Verdict
 from tests.report.in_browser.page import COLOURS, FOUND, Page, count, emulated, failing_page
 from tests.report.many import BACKGROUND, ENVIRONMENTS, cells, verdict
 

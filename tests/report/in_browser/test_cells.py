@@ -8,7 +8,7 @@ import pytest
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.wait import WebDriverWait
 
-from opmatrix.verdict import Verdict
+from opmatrix.records.verdict import Verdict
 from tests.report.in_browser.page import FOUND, Page, count
 from tests.report.many import cells
 

@@ -9,11 +9,12 @@ import pytest
 from selenium import webdriver
 from selenium.webdriver.common.keys import Keys
 
+from opmatrix.addons.mutate.scores import MutationScore
 from opmatrix.project.paths import Paths
-from opmatrix.report import history, html_page
-from opmatrix.report.mutation_scores import MutationScore
+from opmatrix.records.verdict import CheckRecord, Verdict
+from opmatrix.report import history
+from opmatrix.report import page as html_page
 from opmatrix.report.report_json import document
-from opmatrix.verdict import CheckRecord, Verdict
 from tests.report.in_browser.page import COLOURS, FOUND, Page
 from tests.report.many import BACKGROUND, ENVIRONMENTS, checks, verdict
 

@@ -8,10 +8,15 @@ import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import PurePosixPath
 
-from opmatrix.declaration.schema_versions import MARK
-from opmatrix.declaration.size_rules import least
-from opmatrix.declaration.torch_schema_parser import why_not_in_ops
-from opmatrix.declaration.torch_signature import (
+from opmatrix.basics.errors import many
+from opmatrix.declaration.validation.cases import value_mistake
+from opmatrix.declaration.validation.fields import Mistake, duplicates, not_one_of
+from opmatrix.declaration.validation.rules import value_rules
+from opmatrix.declaration.validation.sizes import sizes
+from opmatrix.declaration.validation.torch_schema import torch_schema
+from opmatrix.project.cells import NODE_OPSETS
+from opmatrix.signature.parser import why_not_in_ops
+from opmatrix.signature.signature import (
     DTYPES,
     KERNEL,
     ONNX_DOMAINS,
@@ -27,14 +32,9 @@ from opmatrix.declaration.torch_signature import (
     torch_name,
     torch_parts,
 )
-from opmatrix.declaration.validation.attribute_values import value_mistake
-from opmatrix.declaration.validation.mistake import Mistake, duplicates, not_one_of
-from opmatrix.declaration.validation.sizes import sizes
-from opmatrix.declaration.validation.torch_schema import torch_schema
-from opmatrix.declaration.validation.value_rules import value_rules
-from opmatrix.declaration.variadic_outputs import has_own_shapes, sure_inputs
-from opmatrix.errors import many
-from opmatrix.matrix.cells import NODE_OPSETS
+from opmatrix.signature.versions import MARK
+from opmatrix.sizes.rules import least
+from opmatrix.sizes.variadic import has_own_shapes, sure_inputs
 from opmatrix.spec import Attribute, DType, FromKernel, Input, OpSpec, Output, SameAs, ValueRule
 
 # The name of an operator. Files have longer names that are made of it, and Linux allows 255 bytes.
@@ -121,11 +121,11 @@ def declaration(spec: OpSpec, folder: str) -> Iterator[Mistake]:
     found = [*dict.fromkeys(mistake for check in checks for mistake in check(spec))]
     yield from found
     if spec.torch and spec.torch.batch and not found:  # its sizes are known to be expressions
-        from opmatrix.declaration.batch_axes import batch_mistakes  # which few operators need
+        from opmatrix.sizes.batch import batch_mistakes  # which few operators need
 
         yield from (Mistake("torch.batch", f"found {spec.torch.batch!r}, and {why}") for why in batch_mistakes(spec))
     if spec.elementwise and not found:
-        from opmatrix.declaration.validation.elementwise import elementwise_mistakes  # which few operators need
+        from opmatrix.declaration.validation.rules import elementwise_mistakes  # which few operators need
 
         yield from elementwise_mistakes(spec)
     if spec.name != folder:

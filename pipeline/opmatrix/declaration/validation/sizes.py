@@ -7,18 +7,10 @@ import keyword
 import re
 from collections.abc import Iterator, Sequence
 
-from opmatrix.declaration.declared_sizes import kernel_names
-from opmatrix.declaration.size_expressions import (
-    FURTHER,
-    GREATEST,
-    LONGEST,
-    Term,
-    parse,
-    term_of,
-    terms,
-    why_no_size,
-)
-from opmatrix.declaration.size_rules import (
+from opmatrix.basics.errors import did_you_mean
+from opmatrix.declaration.validation.fields import Mistake, not_one_of
+from opmatrix.sizes.expressions import FURTHER, GREATEST, LONGEST, Term, parse, term_of, terms, why_no_size
+from opmatrix.sizes.rules import (
     axes,
     axis_attributes,
     definitions,
@@ -26,15 +18,14 @@ from opmatrix.declaration.size_rules import (
     has_further,
     is_named,
     is_positive,
+    kernel_names,
     owners,
     required,
     size_attributes,
     sizes_at,
     sources,
 )
-from opmatrix.declaration.validation.mistake import Mistake, not_one_of
-from opmatrix.declaration.variadic_outputs import has_own_shapes
-from opmatrix.errors import did_you_mean
+from opmatrix.sizes.variadic import has_own_shapes
 from opmatrix.spec import Dims, FromKernel, Input, OpSpec, SameAs
 
 SHORT = 2  # letters of a name that resembles others by chance

@@ -6,23 +6,13 @@ import keyword
 import re
 from collections.abc import Iterator, Sequence
 
-from opmatrix.declaration import torch_schema_parser
-from opmatrix.declaration.torch_schema_parser import Parameter, Schema, Value
-from opmatrix.declaration.torch_signature import (
-    FIXED,
-    is_fixed,
-    is_required,
-    is_written,
-    torch_kind,
-    torch_name,
-    torch_parts,
-)
-from opmatrix.declaration.torch_signature import (
-    torch_schema as derived_schema,
-)
-from opmatrix.declaration.validation.attribute_values import value_mistake
-from opmatrix.declaration.validation.mistake import Mistake, duplicates, not_one_of
-from opmatrix.errors import UsageError, did_you_mean
+from opmatrix.basics.errors import UsageError, did_you_mean
+from opmatrix.declaration.validation.cases import value_mistake
+from opmatrix.declaration.validation.fields import Mistake, duplicates, not_one_of
+from opmatrix.signature import parser
+from opmatrix.signature.parser import Parameter, Schema, Value
+from opmatrix.signature.signature import FIXED, is_fixed, is_required, is_written, torch_kind, torch_name, torch_parts
+from opmatrix.signature.signature import torch_schema as derived_schema
 from opmatrix.spec import Attribute, FromKernel, Input, OpSpec, SameAs
 
 _MODULES = ("torch", "math")  # in the generated fake kernel
@@ -49,9 +39,9 @@ def torch_schema(spec: OpSpec) -> Iterator[Mistake]:
         yield Mistake("torch.schema", f"found with {later!r}, which has a `since`; allowed: one of both, because a "
                       "published schema of an earlier version would have another torch schema")  # fmt: skip
     try:
-        schema = torch_schema_parser.parse(spec.torch.schema)
+        schema = parser.parse(spec.torch.schema)
         if places := [*_places(spec, schema)]:
-            torch_schema_parser.refuse("it does not fit the declaration:", schema.text, places)
+            parser.refuse("it does not fit the declaration:", schema.text, places)
     except UsageError as error:
         yield Mistake("torch.schema", str(error))
         return
@@ -68,7 +58,7 @@ def _derived(spec: OpSpec) -> Iterator[Mistake]:
     """Yield that torch cannot read the schema that follows from the declaration: a name or a default in it."""
     if spec.torch and not spec.torch.overrides:
         try:
-            torch_schema_parser.parse(derived_schema(spec))
+            parser.parse(derived_schema(spec))
         except UsageError as error:
             yield Mistake("torch", f"the schema that follows from the declaration: {error}")
 
@@ -82,7 +72,7 @@ def _places(spec: OpSpec, schema: Schema) -> Iterator[_Place]:
     qualified = schema.qualified if schema.namespace else f"{spec.torch.name.partition('::')[0]}::{schema.name}"
     if qualified != spec.torch.name:
         yield 0, f"the schema of {qualified}, allowed: {spec.torch.name}, which is torch.name"
-    if why := torch_schema_parser.why_not_in_ops("overload", schema.overload):
+    if why := parser.why_not_in_ops("overload", schema.overload):
         yield schema.text.index(".") + 1, why
     if schema.more:
         yield schema.text.index("..."), "any number of arguments of any kind, allowed: arguments with names"
@@ -105,7 +95,7 @@ def _places(spec: OpSpec, schema: Schema) -> Iterator[_Place]:
         part = parts.get(argument.name)
         if is_written(argument) and argument.type.name != "Tensor":
             if not part or part.name not in [o.writes for o in spec.outputs]:  # otherwise `_writes` says it
-                yield argument.type.at, torch_schema_parser.written_type(argument.type)
+                yield argument.type.at, parser.written_type(argument.type)
             continue
         if part is None:
             yield from _out(spec, argument) if argument.type.alias else _constant(spec, argument)
@@ -184,7 +174,7 @@ def _writes(spec: OpSpec) -> Iterator[Mistake]:
         if name is None:
             continue
         if name in others:
-            why = f". {torch_schema_parser.WITHOUT_IT}" if others[name] == "optional" else ""
+            why = f". {parser.WITHOUT_IT}" if others[name] == "optional" else ""
             yield Mistake(path, f"{name!r} is {others[name]}, allowed: a required input{why}")
         elif name not in required:
             yield not_one_of(path, name, [*required])
@@ -213,7 +203,7 @@ def _out(spec: OpSpec, argument: Parameter) -> Iterator[_Place]:
     found, name = argument.type, argument.name
     outputs = {o.name: o for o in spec.outputs if o.writes is None}
     if not _is_plain(found.alias):
-        yield found.at, torch_schema_parser.aliased(found)
+        yield found.at, parser.aliased(found)
     elif name not in outputs:
         near = did_you_mean(name, [torch_name(i) for i in spec.inputs] + [*outputs])
         yield argument.at, f"{name!r} is written, allowed: an input that an output `writes`, or, for out=, the name " \
@@ -231,7 +221,7 @@ def _input(spec: OpSpec, part: Input, argument: Parameter) -> Iterator[_Place]:
     found, wanted = argument.type, torch_kind(part)
     written = next((o.name for o in spec.outputs if o.writes == part.name), None)
     if found.alias and not _is_plain(found.alias):
-        yield found.at, torch_schema_parser.aliased(found)
+        yield found.at, parser.aliased(found)
     elif found.alias and written is None:
         yield found.at, f"{found.spelled} {argument.name} is written, and no output says with what; give " \
             f"one writes={part.name!r}, shape=SameAs(input={part.name!r}) and the input's type"  # fmt: skip
@@ -277,7 +267,7 @@ def _attribute(part: Attribute, argument: Parameter) -> Iterator[_Place]:
         yield found.at, f"{found.name} {argument.name}, allowed: {shown}, because the attribute {part.name!r} is of " \
             f"kind {part.kind}"  # fmt: skip
         return
-    length = torch_schema_parser.length(found.name)
+    length = parser.length(found.name)
     if length is not None and part.kind == "floats":
         yield found.at, f"{found.name} {argument.name}, allowed: float[], whose length the kernel checks"
     if length is not None and isinstance(part.default, tuple) and len(part.default) != length:
@@ -307,11 +297,11 @@ def _results(spec: OpSpec, schema: Schema) -> Iterator[_Place]:
         elif not (result is found[-1] and last) and result.type.name != "Tensor":
             also = "; Tensor[] for a variadic output, the last one" if result.type.name == "Tensor[]" else ""
             why = f"{result.type.name}, allowed: Tensor for each output{also}"
-            yield result.type.at, torch_schema_parser.EMPTY_RESULT if result.type.name == "Tensor?" else why
+            yield result.type.at, parser.EMPTY_RESULT if result.type.name == "Tensor?" else why
         elif result.type.alias and not is_written(result):
-            yield result.type.at, torch_schema_parser.aliased(result.type)
+            yield result.type.at, parser.aliased(result.type)
         elif result.type.alias and result.type.alias not in written:
-            yield result.type.at, torch_schema_parser.no_argument(result.type, schema)
+            yield result.type.at, parser.no_argument(result.type, schema)
     for twice in duplicates([r.type.alias for r in found if r.type.alias]):
         yield schema.results_at, f"({twice}) is returned twice, allowed: once"
     fresh = sum(not r.type.alias for r in found)

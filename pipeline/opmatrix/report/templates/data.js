@@ -1,4 +1,4 @@
-// What the page shows, put together from the data in it. pipeline/opmatrix/report/html_page.py says how that is written.
+// What the page shows, put together from the data in it. pipeline/opmatrix/report/page.py says how that is written.
 
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const CELLS = DATA.cells, CASES = DATA.cases, CHECKS = DATA.checks, COUNT = CELLS.op.rows.length;

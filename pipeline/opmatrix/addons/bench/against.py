@@ -1,0 +1,178 @@
+"""Time two builds of an operator in turns, each in its own process, and find rows that are slower.
+
+A generation is three processes: this build, a copy of it, and the build of the revision. What stays the same in a
+process, such as the addresses of its memory, changes its times by some percent. So a row is judged by several
+generations. The noise is the difference between the copy and this build, and between generations.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from opmatrix.addons.bench.contestants import Entrants
+from opmatrix.addons.bench.forked import REMEDY, DiedError, Forked, Prepared, Record, Side, StoppedError
+from opmatrix.addons.bench.measure import Job, described, inputs
+from opmatrix.addons.bench.statistics import FIRST, LAST, Slowdown, slowdown
+from opmatrix.addons.bench.turns import Expected, Turns
+from opmatrix.basics.errors import OpmatrixError, one_line
+from opmatrix.bench.spec import Row
+from opmatrix.data.arrays import Array
+from opmatrix.declaration.load import Operator
+from opmatrix.project.paths import Paths
+
+ROUNDS = 31
+"""Rounds of a generation; fewer where a call is slow."""
+_GENERATION = 3.0  # seconds that the batches of a generation should take at most
+_SIDES: tuple[Side, ...] = ("torch", "onnxruntime")
+_BUDGETS = 10  # times the budget of a row, after which a suspicious row remains undecided
+
+NEW, AGAIN, OLD = range(3)
+_SHOWN = ("this build", "its copy", "the revision")
+_OPERATORS = tuple(f"the operator of {one}" for one in _SHOWN)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Build:
+    """The operator of one process, and the project in which its libraries are."""
+
+    paths: Paths
+    operator: Operator
+
+
+@dataclass(kw_only=True)
+class Seen:
+    """The times of one row in each generation, by side."""
+
+    changes: dict[Side, list[float]] = field(default_factory=lambda: {side: [] for side in _SIDES})
+    noises: dict[Side, list[float]] = field(default_factory=lambda: {side: [] for side in _SIDES})
+    seconds: dict[Side, list[float]] = field(default_factory=lambda: {side: [] for side in _SIDES})
+    skipped: dict[Side, str] = field(default_factory=dict)
+
+    def judged(self, *, rows: int) -> dict[Side, Slowdown]:
+        """Return the judgement of each side that was timed."""
+        return {
+            side: slowdown(self.changes[side], self.noises[side], rows=rows)
+            for side in _SIDES
+            if len(self.changes[side]) > 1
+        }
+
+
+def compared(job: Job, builds: Sequence[Build]) -> Iterator[Record]:
+    """Yield a record for each row, number of threads and library; `builds` are this one, its copy, and the old one."""
+    rows = len(job.bench.rows) * len(job.threads) * len(_SIDES)
+    for number, row in enumerate(job.bench.rows):
+        try:
+            arrays = inputs(job.operator, row)
+        except OpmatrixError as error:
+            yield described(job.operator, row) | {"threads": 1, "failed": one_line(error)}
+            continue
+        for threads in job.threads:
+            about = described(job.operator, row) | {"threads": threads}
+            try:
+                yield from ({**about, **one} for one in _row(job, builds, row, arrays, threads, rows=rows, seed=number))
+            except StoppedError as error:
+                yield about | {"failed": f"{error}; later rows are left out. {REMEDY}"}
+                return
+            except DiedError as error:
+                yield about | {"failed": f"a process {error}"}
+
+
+def _row(
+    job: Job, builds: Sequence[Build], row: Row, arrays: Sequence[Array], threads: int, *, rows: int, seed: int
+) -> Iterator[Record]:
+    seen, chance, end = Seen(), random.Random(seed), time.monotonic() + _BUDGETS * job.budget
+    judged: Mapping[Side, Slowdown] = {}
+    for count in range(1, LAST + 1):
+        generation(job, builds, row, arrays, threads, seen, chance)
+        if count < 2:
+            continue
+        # What is slower at the first look remains so: the second one has a level of its own.
+        judged = {**seen.judged(rows=rows), **{side: one for side, one in judged.items() if one.slower}}
+        if count >= FIRST and (not any(one.undecided for one in judged.values()) or time.monotonic() > end):
+            break
+        if not judged:
+            break
+    for side in _SIDES:
+        if one := judged.get(side):
+            yield {
+                "side": side,
+                "skipped": "",
+                "seconds": statistics.median(seen.seconds[side]),
+                "ratio": one.ratio,
+                "noise": one.noise,
+                "p": one.p,
+                "level": one.level,
+                "generations": one.generations,
+                "slower": one.slower,
+                "undecided": one.undecided,
+            }
+        elif side in seen.skipped:
+            yield {"side": side, "skipped": seen.skipped[side]}
+
+
+def generation(
+    job: Job,
+    builds: Sequence[Build],
+    row: Row,
+    arrays: Sequence[Array],
+    threads: int,
+    seen: Seen,
+    chance: random.Random,
+) -> None:
+    """Start a process of each build, time the libraries in turns, and add the medians of the ratios to `seen`."""
+    pinned = job.processors.of(threads)
+
+    def start(build: Build) -> Turns:
+        entrants = Entrants(
+            paths=build.paths, operator=build.operator, bench=job.bench, row=row, arrays=arrays, threads=threads
+        )
+        return Turns(entrants, processors=pinned, expected=Expected(outputs={}), loops=None, measures=False)
+
+    order = [*range(len(builds))]
+    chance.shuffle(order)  # of the starts, too
+    with ExitStack() as stack:
+        processes: dict[int, Any] = {}
+        prepared: dict[int, list[Prepared]] = {}
+        for n in order:
+            processes[n] = stack.enter_context(Forked(partial(start, builds[n]), seconds=job.seconds))
+            prepared[n] = processes[n].ask(("ours",), what=_OPERATORS[n])
+        for side in _SIDES:
+            numbers = {n: _index(prepared[n], side) for n in order}
+            found = [prepared[n][i] for n, i in numbers.items() if i is not None]
+            if len(found) < len(builds):
+                if found:
+                    lacking = next(n for n, i in numbers.items() if i is None)
+                    seen.skipped[side] = f"{_SHOWN[lacking]} has no such library"
+                continue
+            absent = [f"{_SHOWN[n]}: {prepared[n][i].skipped}" for n, i in numbers.items() if i is not None]
+            if skipped := [why for why in absent if not why.endswith(": ")]:
+                seen.skipped[side] = skipped[0]
+                continue
+            calls = max(one.calls for one in found)
+            seconds: dict[int, list[float]] = {n: [] for n in order}
+            started = time.monotonic()
+            for count in range(ROUNDS):
+                chance.shuffle(order)
+                for n in order:
+                    seconds[n].append(processes[n].ask(("time", numbers[n], calls), what=_OPERATORS[n]) / calls)
+                if count >= 2 and time.monotonic() - started > _GENERATION:
+                    break
+            seen.changes[side].append(_median_log(seconds[NEW], seconds[OLD]))
+            seen.noises[side].append(_median_log(seconds[AGAIN], seconds[NEW]))
+            seen.seconds[side].append(statistics.median(seconds[NEW]))
+
+
+def _index(prepared: Sequence[Prepared], side: Side) -> int | None:
+    return next((n for n, one in enumerate(prepared) if one.side == side), None)
+
+
+def _median_log(above: Sequence[float], below: Sequence[float]) -> float:
+    return statistics.median(math.log(a / b) for a, b in zip(above, below, strict=True))

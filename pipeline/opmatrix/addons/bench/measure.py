@@ -1,0 +1,250 @@
+"""Measure the rows of an operator on one thread and on all, and return a record for each."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from opmatrix.addons.bench import accuracy
+from opmatrix.addons.bench.contestants import COPY, FMA, Entrants
+from opmatrix.addons.bench.forked import REMEDY, DiedError, Forked, Prepared, Record, StoppedError
+from opmatrix.addons.bench.read import OWN, cost, model_of
+from opmatrix.addons.bench.statistics import Interval, Rounds, pairs, run
+from opmatrix.addons.bench.turns import Expected, Turns
+from opmatrix.basics.errors import DataError, OpmatrixError, one_line
+from opmatrix.bench.spec import Bench, Row
+from opmatrix.data.arrays import Array
+from opmatrix.data.case_arrays import case_arrays
+from opmatrix.declaration.load import Operator
+from opmatrix.project.paths import Paths
+from opmatrix.spec import given, shape_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class Processors:
+    """The processors that this process may use, and why a thread cannot be pinned to one; "" if it can."""
+
+    allowed: tuple[int, ...]
+    why_not_pinned: str = ""
+
+    def of(self, threads: int) -> tuple[int, ...]:
+        """Return the processors for a process with this number of threads: for one thread the last one, because Linux
+        itself prefers the first; none where it cannot be pinned."""
+        if self.why_not_pinned:
+            return ()
+        return self.allowed[-1:] if threads == 1 else self.allowed
+
+    @property
+    def thread_counts(self) -> tuple[int, ...]:
+        """One, and the number of processors."""
+        return tuple(dict.fromkeys((1, len(self.allowed))))
+
+
+def processors() -> Processors:
+    """Return the processors of this process, and try whether it may choose among them."""
+    allowed = tuple(sorted(os.sched_getaffinity(0)))
+    try:
+        os.sched_setaffinity(0, allowed)
+    except OSError as error:  # a sandbox may forbid it
+        return Processors(allowed=allowed, why_not_pinned=str(error.strerror))
+    return Processors(allowed=allowed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What to time. `budget`: seconds for each row and number of threads. `seconds`: the time limit of each answer of a
+    process. `cpu_level`: the level at which the kernels run; None where they are compiled once."""
+
+    paths: Paths
+    operator: Operator
+    bench: Bench
+    budget: float
+    processors: Processors
+    threads: tuple[int, ...]
+    loops: Path
+    compile: bool = True
+    seconds: float = 300
+    cpu_level: str | None = None
+
+
+def inputs(operator: Operator, row: Row) -> list[Array]:
+    """Return the arrays of a row. Raises DataError for values that do not fit, or that the memory has no room for."""
+    model = model_of(row)
+    try:
+        return case_arrays(operator.spec, model, model.cases[0])
+    except MemoryError as error:
+        raise DataError(f"{one_line(error) or 'not enough memory'}. Give the row smaller sizes") from error
+
+
+def measured(job: Job) -> Iterator[Record]:
+    """Yield a record for each row and number of threads, up to one that does not return."""
+    for row in job.bench.rows:
+        about = described(job.operator, row)
+        try:
+            arrays = inputs(job.operator, row)
+        except OpmatrixError as error:
+            yield about | {"threads": 1, "failed": one_line(error)}
+            continue
+        expected = _expected(job, row, arrays)
+        for threads in job.threads:
+            entrants = Entrants(
+                paths=job.paths, operator=job.operator, bench=job.bench, row=row, arrays=arrays, threads=threads,
+                compile=job.compile,
+            )  # fmt: skip
+            try:
+                yield about | {"threads": threads} | _row(job, entrants, expected)
+            except StoppedError as error:
+                yield about | {"threads": threads, "failed": f"{error}; later rows are left out. {REMEDY}"}
+                return
+            except DiedError as error:
+                yield about | {"threads": threads, "failed": f"its process {error}"}
+
+
+def described(operator: Operator, row: Row) -> Record:
+    """Return name, dtypes and shapes of a row."""
+    case = model_of(row).cases[0]
+    shapes = {
+        part.name: [list(shape_of(t)) for t in tensors] if part.variadic else list(shape_of(tensors[0]))
+        for part in operator.spec.inputs
+        if (tensors := given(case, part.name))
+    }
+    return {"name": row.name, "types": dict(row.types), "shapes": shapes, "failed": ""}
+
+
+def _expected(job: Job, row: Row, arrays: Sequence[Array]) -> Expected:
+    """Return the truth of a row, computed in a process of its own: a reference may take much memory."""
+    if row.no_truth:
+        return Expected(outputs={}, problem=row.no_truth)
+
+    def evaluate(_: object) -> Any:
+        try:
+            return accuracy.truth(job.paths, job.operator, model_of(row), arrays)
+        except Exception as error:  # a user's reference may raise anything
+            return one_line(error)
+
+    try:
+        with Forked(lambda: evaluate, seconds=job.seconds) as process:
+            found = process.ask(None, what="the reference")
+    except StoppedError as error:
+        found = f"{error}. {REMEDY}, or give the row no_truth"
+    except DiedError as error:
+        found = f"the process of the reference {error}"
+    if isinstance(found, str):
+        return Expected(outputs={}, problem=found)
+    outputs, precision = found
+    return Expected(outputs=outputs, precision=precision)
+
+
+def _row(job: Job, entrants: Entrants, expected: Expected) -> Record:
+    def start() -> Turns:
+        pinned = job.processors.of(entrants.threads)
+        return Turns(entrants, processors=pinned, expected=expected, loops=job.loops, measures=True)
+
+    peers = job.paths.bench(job.operator.name).relative_to(job.paths.root)
+
+    def ask(message: Sequence[Any], name: str) -> Any:
+        return process.ask(message, what=OWN.get(name, f"the peer {name!r} of {peers}"))
+
+    with Forked(start, seconds=job.seconds) as process:
+        names = [name for name, _, _ in (*entrants.ours(), *entrants.peers())]
+        prepared: list[Prepared] = [ask(("prepare", index), name) for index, name in enumerate(names)]
+        spec, row = job.operator.spec, entrants.row
+        moved = cost(spec, row, job.bench.bytes)
+        if moved is None:
+            moved = float(max((p.moved for p in prepared), default=0) or sum(a.nbytes for a in entrants.arrays))
+        prepared += ask(("loops", int(moved)), COPY)
+        compared = pairs(prepared)
+        rounds = run(
+            prepared,
+            lambda index, calls: float(ask(("time", index, calls), prepared[index].name)),
+            budget=job.budget,
+            narrow=compared,
+        )
+    return record(prepared, rounds, compared, moved=moved, flops=cost(spec, row, job.bench.flops)) | {
+        "clock": "cpu" if entrants.threads == 1 else "wall",
+        "truth": {"precision": expected.precision, "problem": expected.problem},
+    }
+
+
+def record(
+    prepared: Sequence[Prepared],
+    rounds: Rounds,
+    compared: Sequence[tuple[int, int]],
+    *,
+    moved: float,
+    flops: float | None,
+) -> Record:
+    """Return the record of a row from its rounds.
+
+    `limit` is the least time for the row at the speed of the copy loop, and of the FMA loop where the FLOPs are known.
+    `roofline` is `limit` divided by the time of a contestant.
+    """
+    by_name = {found.name: n for n, found in enumerate(prepared)}
+    copy, fma = (prepared[by_name[name]].amount / rounds.of(by_name[name]).median for name in (COPY, FMA))
+    by_memory, by_compute = moved / copy, (flops or 0.0) / fma
+    limit = max(by_memory, by_compute)
+    return {
+        "bytes": moved,
+        "flops": flops,
+        "rounds": rounds.count,
+        "ended": rounds.ended,
+        "copy": copy,
+        "fma": fma,
+        "bound": "memory" if by_memory >= by_compute else "compute",
+        "limit": limit,
+        "contestants": [
+            _contestant(found, rounds.of(n) if found.calls else None, moved=moved, flops=flops, limit=limit)
+            for n, found in enumerate(prepared)
+            if not found.amount
+        ],
+        "ratios": [
+            {"ours": prepared[a].name, "peer": prepared[b].name} | interval(rounds.ratio(a, b)) for a, b in compared
+        ],
+    }
+
+
+def _contestant(
+    found: Prepared, seconds: Interval | None, *, moved: float, flops: float | None, limit: float
+) -> Record:
+    errors = found.errors
+    return {
+        "name": found.name,
+        "side": found.side,
+        "ours": found.ours,
+        "skipped": found.skipped,
+        "seconds": interval(seconds) if seconds else None,
+        "bytes_per_second": moved / seconds.median if seconds else None,
+        "flops_per_second": flops / seconds.median if seconds and flops is not None else None,
+        "roofline": limit / seconds.median if seconds else None,
+        "peak_memory": found.peak_memory,
+        "error": {
+            "output": errors.output,
+            "absolute": _finite(errors.absolute),
+            "tolerance_used": _finite(errors.tolerance_used),
+            "problem": errors.problem or _infinite(errors.tolerance_used),
+        }
+        if errors
+        else None,
+    }
+
+
+def interval(found: Interval) -> Record:
+    """Return an interval as JSON data."""
+    return {"median": found.median, "low": found.low, "high": found.high}
+
+
+def _finite(value: float | None) -> float | None:
+    """Return the number, or None for one that JSON cannot have."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _infinite(used: float | None) -> str:
+    return (
+        "an element is not finite, or differs where no error is allowed"
+        if used is not None and math.isinf(used)
+        else ""
+    )

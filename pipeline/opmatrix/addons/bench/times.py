@@ -1,0 +1,124 @@
+"""What `doit bench` measured, for the page: only while the files are those that were timed.
+
+Imports nothing of `opmatrix.bench`, whose edits would make the report run again.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from opmatrix.basics.errors import one_line
+from opmatrix.basics.files import sha256
+from opmatrix.project.paths import Paths
+
+SCHEMA = 1
+"""Of bench.json: `opmatrix.addons.bench.records.SCHEMA`, a test compares both."""
+
+Times = dict[str, Any]
+
+
+def read_all(paths: Paths, operators: Iterable[str]) -> list[Times]:
+    """Return a record for each operator that was timed: ``op``, ``problem``, which says why there are no times or is
+    empty, and what `_times` returns."""
+    if not paths.bench_record("any").parents[1].is_dir():  # most projects
+        return []
+    found = []
+    for name in sorted(operators):
+        path = paths.bench_record(name)
+        try:
+            found.append({"op": name, "problem": "", **_read(path, paths.root, name)})
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            found.append(_without(name, f"{path.relative_to(paths.root)}: {error.strerror}"))
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            why = f"no {error}" if isinstance(error, KeyError) else one_line(error)
+            found.append(_without(name, f"{path.relative_to(paths.root)} is damaged: {why}"))
+    return found
+
+
+def _without(name: str, problem: str) -> Times:
+    return {"op": name, "problem": f"{problem}. Run: doit bench {name}"}
+
+
+def _read(path: Path, root: Path, name: str) -> Times:
+    """Return the times in a file, or the problem with them. Raises an error for a damaged file."""
+    data = json.loads(path.read_text(encoding="utf-8"))
+    if data["schema"] != SCHEMA:
+        return _without(
+            name, f"the times are in another format: schema {data['schema']!r}, this opmatrix reads {SCHEMA}"
+        )
+    if data["op"] != name:
+        raise ValueError(f"it has the times of {data['op']!r}")
+    if old := [file for file, digest in data["files"].items() if not _is(root / file, digest)]:
+        return _without(name, f"the times of {str(data['date'])[:10]} are of other files: {', '.join(sorted(old))}")
+    return _times(data)
+
+
+def _is(path: Path, digest: str) -> bool:
+    return path.is_file() and sha256(path) == digest
+
+
+def _times(data: Mapping[str, Any]) -> Times:
+    """Return what the page shows of bench.json; numbers have four digits."""
+    machine = data["machine"]
+    return {
+        "date": str(data["date"]),
+        "processor": str(machine["processor"]),
+        "processors": _number(machine["processors"]),
+        "not_pinned": str(machine["not_pinned"]),
+        "versions": {str(name): str(version) for name, version in data["versions"].items()},
+        "rows": [_row(row) for row in data["rows"]],
+    }
+
+
+def _row(row: Mapping[str, Any]) -> Times:
+    found = {"name": str(row["name"]), "dtype": _dtype(row["types"]), "threads": _number(row["threads"])}
+    if row["failed"]:
+        return found | {"failed": str(row["failed"])}
+    numbers = {key: _number(row[key]) for key in ("bytes", "copy", "fma", "limit", "rounds")}
+    return {
+        **found,
+        "failed": "",
+        **numbers,
+        "flops": None if row["flops"] is None else _number(row["flops"]),
+        "clock": str(row["clock"]),
+        "ended": str(row["ended"]),
+        "contestants": [_contestant(one) for one in row["contestants"]],
+        "ratios": [{"ours": str(r["ours"]), "peer": str(r["peer"]), "ratio": _interval(r)} for r in row["ratios"]],
+    }
+
+
+def _dtype(types: Mapping[str, Any]) -> str:
+    """Return ``float32`` where all type variables have one dtype, else ``T=float32, U=int64``."""
+    dtypes = {str(dtype) for dtype in types.values()}
+    return dtypes.pop() if len(dtypes) == 1 else ", ".join(f"{name}={dtype}" for name, dtype in types.items())
+
+
+def _contestant(one: Mapping[str, Any]) -> Times:
+    used = one["error"] and one["error"]["tolerance_used"]
+    return {
+        "name": str(one["name"]),
+        "ours": bool(one["ours"]),
+        "skipped": str(one["skipped"]),
+        "seconds": None if one["seconds"] is None else _interval(one["seconds"]),
+        "tolerance_used": None if used is None else _number(used),
+        "peak_memory": None if one["peak_memory"] is None else _number(one["peak_memory"]),
+    }
+
+
+def _interval(found: Mapping[str, Any]) -> list[float]:
+    if found["median"] == 0:
+        raise ValueError("found a median of 0, allowed: a number above 0")
+    return [_number(found[key]) for key in ("median", "low", "high")]
+
+
+def _number(value: object) -> float:
+    """Return a number with four digits. JSON of the page has no NaN and no infinity."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise ValueError(f"found {value!r}, allowed: a number from 0 on")
+    return value if isinstance(value, int) else float(f"{value:.4g}")

@@ -1,0 +1,218 @@
+"""The order of the parts of `doit check` on one model.onnx: which part runs after which result. Imports no framework.
+
+Who runs the parts sends each result into the generator: `opmatrix.addons.check.run_parts` in processes of their own,
+and the stage check-models, which runs the parts of many models in one process.
+
+The outcome of the check of a whole model, in one word and one sentence. Imports no framework.
+
+Print the findings of `doit check` in a terminal: one line each, with a mark, so that no colour is needed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, Literal
+
+from rich.console import Console
+from rich.text import Text
+
+from opmatrix.basics.errors import many, printable
+from opmatrix.basics.finding import CHECK, OPTIMIZER, Finding, Mark
+
+TOGETHER = 32  # models whose parts run in one process
+Name = Literal["read", "run", "compare"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartCall:
+    """One part, and its options on the command line beside the model and the folder."""
+
+    name: Name
+    options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Link:
+    """Operators that share a domain are to be linked into one library."""
+
+    operators: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What a part wrote, and how it died. A `Link` that failed has died. `ours`: by an exception of opmatrix, which
+    says nothing about the model. `killed`: by a signal. `stopped`: at a limit."""
+
+    findings: Sequence[Finding] = ()
+    known: Mapping[str, Any] = field(default_factory=dict)
+    died: str = ""
+    ours: bool = False
+    killed: bool = False
+    stopped: bool = False
+
+    def wrong(self) -> set[str]:
+        return {f.question for f in self.findings if f.mark == "wrong"}
+
+
+Parts = Generator[PartCall | Link, Result, tuple[str, ...] | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartOptions:
+    """The options of the command line, as words of that of the parts."""
+
+    ort: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
+    shapes: tuple[str, ...] = ()
+    tolerance: tuple[str, ...] = ()
+    against: tuple[str, ...] = ()
+
+
+def take(job: Mapping[str, Any]) -> bool:
+    """Make the folder of a model, and return whether no other process had made it."""
+    try:
+        Path(job["folder"]).mkdir(parents=True)
+    except FileExistsError:
+        return False
+    return True
+
+
+def parts(options: PartOptions, *, of: str) -> Parts:
+    """Yield the parts of one model. Returns the libraries as options, for another ONNX Runtime, or None where the model
+    cannot be run."""
+    read = yield PartCall(name="read", options=(*options.ort, *options.libraries))
+    if read.died or "libraries" in read.wrong():
+        return None
+    for names in read.known["link"]:
+        if (yield Link(operators=tuple(names))).died:
+            return None
+    libraries = tuple(word for path in read.known["libraries"] for word in ("--library", path))
+    yield from run_parts(options, libraries, of=of, own=read.known["own"])
+    return None if "versions" in read.wrong() else libraries
+
+
+def run_parts(options: PartOptions, libraries: Sequence[str], *, of: str, own: bool) -> Parts:
+    """Yield the parts that run a model and compare it node by node."""
+    session = (*libraries, *options.tolerance, *options.against)
+    run = yield PartCall(name="run", options=(*session, *options.inputs, *options.shapes, "--of", of))
+    if run.died or not run.known["ran"] or (run.known["agrees"] and not own and not options.against):
+        return None
+    # torch and ONNX Runtime share the kernels, so equal outputs do not test a kernel. A model that agrees with its
+    # original may still compute other inner values.
+    more = ("--own",) if run.known["agrees"] else ("--differs",) if run.known["differs"] else ()
+    inputs = ("--inputs", run.known["inputs"]) if run.known["inputs"] else ()
+    shapes = tuple(word for shape in run.known["shapes"] for word in ("--shape", shape))
+    yield PartCall(name="compare", options=(*session, *(inputs or shapes), *more))
+    return None
+
+
+Outcome = Literal["right", "wrong", "disagree", "unknown", "unsupported", "unreadable"]
+"""`disagree`: the implementations do, and none is known to be wrong. `unknown`: there is nothing to compare the outputs
+or a node with, or opmatrix fails. `unsupported`: ONNX Runtime does not implement a node."""
+OUTCOMES: tuple[Outcome, ...] = ("right", "wrong", "disagree", "unknown", "unsupported", "unreadable")
+
+
+def judge(findings: Sequence[Finding], known: Mapping[str, Any]) -> tuple[Outcome, str]:
+    """Return the outcome and its reason. `known`: what the parts of the check wrote beside their findings."""
+    ours = [f for f in findings if f.mark == "wrong" and f.question == CHECK]
+    wrong = [f for f in findings if f.mark == "wrong" and f.question != CHECK]
+    notes = [f for f in findings if f.mark == "note"]
+    if wrong:
+        of_ort = {OPTIMIZER, "runs"} if known.get("missing") else {OPTIMIZER}
+        if all(f.question in of_ort for f in wrong):
+            agreement = "" if known.get("skipped") or known.get("disputed") else _agreement(findings)
+            how = "As it is" if wrong[0].question == OPTIMIZER else "With its functions inlined"
+            return "unsupported", f"{wrong[0]}{f'. {how}, it agrees {agreement}' if agreement else ''}"
+        chosen = next((f for f in wrong if f.question == "first node"), wrong[0])
+        return "wrong", f"{chosen.question}: {chosen}"
+    if ours:
+        return "unknown", str(ours[0])
+    if known.get("random"):
+        return "unknown", next(str(f) for f in notes if f.question == "agrees")
+    if known.get("disputed"):
+        return "disagree", next(str(f) for f in notes if f.question == "agrees")
+    if known.get("agrees") and not known.get("skipped"):
+        return "right", _agreement(findings)
+    if known.get("skipped") or not known.get("judged"):
+        return "unknown", next((str(f) for f in notes if f.question == "agrees"), "nothing to compare with")
+    return "right", _agreement(findings) or f"{many(known['judged'], 'node')} compared"
+
+
+def _agreement(findings: Sequence[Finding]) -> str:
+    return next((str(f) for f in findings if f.question == "agrees" and f.mark == "ok"), "")
+
+
+# The mark, the mark for a terminal without Unicode, and the colour; rich honours NO_COLOR.
+_MARKS: Mapping[Mark, tuple[str, str, str]] = {
+    "ok": ("✓", "ok", "green"),
+    "wrong": ("✗", "X", "red"),
+    "note": ("○", "-", "yellow"),
+}
+_MARK_OF: Mapping[Outcome, Mark] = {
+    "right": "ok", "wrong": "wrong", "disagree": "note", "unknown": "note",
+    "unsupported": "wrong", "unreadable": "wrong",
+}  # fmt: skip
+_LONGEST = 240  # characters of the reason in a line of several
+_WIDTH = max(len("types and shapes"), len("first node"))
+
+
+class FindingPrinter:
+    """Prints findings as they come, and counts them."""
+
+    def __init__(self, stream: IO[str], *, watched: str = "") -> None:
+        """`mentioned` is whether `watched`, such as a folder, is in what was printed."""
+        self._console = Console(file=stream, highlight=False)
+        self._title, self._watched, self.mentioned = "", watched, False
+        self._outcomes: Counter[Outcome] = Counter()
+        self.counts: dict[Mark, int] = {"ok": 0, "wrong": 0, "note": 0}
+
+    def print_titled(self, title: str, findings: Iterable[Finding]) -> None:
+        """Print findings, under their title if it is another one than before."""
+        if title != self._title:
+            self._title = title
+            self._console.print(Text(printable(title), style="bold"), soft_wrap=True)
+        self.print(findings)
+
+    def print(self, findings: Iterable[Finding]) -> None:
+        """Print findings, without wrapping, so that a command in one can be copied."""
+        for found in findings:
+            self.counts[found.mark] += 1
+            mark, plain, colour = _MARKS[found.mark]
+            line = Text("  ")
+            line.append(plain if self._console.options.ascii_only else mark, style=colour)
+            line.append(f" {found.question:<{_WIDTH}}  {printable(str(found))}")
+            self._line(line)
+
+    def print_outcome(self, model: str, outcome: Outcome, text: str) -> None:
+        """Print the line of one of several models."""
+        self._outcomes[outcome] += 1
+        mark, plain, colour = _MARKS[_MARK_OF[outcome]]
+        line = Text(plain if self._console.options.ascii_only else mark, style=colour)
+        reason = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+        line.append(f" {outcome:<{max(map(len, OUTCOMES))}}  {printable(model)}: {printable(reason)}", style="default")
+        self._line(line)
+
+    def print_outcomes(self, command: str) -> None:
+        """Print how many models have each outcome, and the command that explains one."""
+        counts = ", ".join(f"{self._outcomes[o]} {o}" for o in OUTCOMES if self._outcomes[o])
+        self._line(Text(f"{many(self._outcomes.total(), 'model')}: {counts}"))
+        if any(self._outcomes[o] for o in OUTCOMES if _MARK_OF[o] == "wrong"):
+            self._line(Text(f"The whole check of one: {command} MODEL"))
+
+    def print_interrupted(self, what: str) -> None:
+        """Print what was not judged when the command was interrupted."""
+        self._line(Text(f"interrupted, so not judged: {printable(what)}"))
+
+    def _line(self, line: Text) -> None:
+        self.mentioned |= bool(self._watched) and self._watched in line.plain
+        self._console.print(line, soft_wrap=True)
+
+    def print_summary(self) -> None:
+        """Print how many findings there are of each mark."""
+        notes = f", {many(self.counts['note'], 'note')}" if self.counts["note"] else ""
+        failed = f"{self.counts['wrong']} failed, " if self.counts["wrong"] else "OK: "
+        self._console.print(Text(f"{failed}{self.counts['ok']} passed{notes}"), soft_wrap=True)

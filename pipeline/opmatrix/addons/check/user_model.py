@@ -1,0 +1,250 @@
+"""Call the user's function that `doit check` is given, and validate the torch model and inputs that it returns.
+
+Load the project's operators into torch, and export a user's model with them: the torch part of `doit check`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from onnx import ModelProto
+
+from opmatrix.basics.errors import OpmatrixError, UsageError, did_you_mean, one_line
+from opmatrix.basics.files import line_in
+from opmatrix.data.arrays import Array
+from opmatrix.declaration.load import Operator
+from opmatrix.export import legacy_exporter
+from opmatrix.export.generated_modules import load_generated
+from opmatrix.export.traced import ExporterInput
+from opmatrix.lowering.call import Lowered
+from opmatrix.project.cells import Exporter
+from opmatrix.project.paths import Paths
+from opmatrix.signature import versions as schema_versions
+from opmatrix.torch_ops import call
+from opmatrix.torch_ops import load as load_library
+from opmatrix.torch_ops.case_tensors import as_array
+
+# The keys of the dict that the function may return third.
+OPTIONS = ("input_names", "output_names", "dynamic")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TorchModel:
+    """A module, its inputs, and the names that the exported model gives to inputs and outputs.
+
+    `dynamic` names the dynamic axes per input (None: static), as `Model.dynamic` in cases.py does.
+    """
+
+    module: torch.nn.Module
+    inputs: tuple[torch.Tensor, ...]
+    input_names: tuple[str, ...]
+    output_names: tuple[str, ...] | None
+    dynamic: Mapping[str, tuple[str | None, ...]]
+
+    def axes(self) -> list[dict[int, str]]:
+        """Return the dynamic axes of each input, by number."""
+        named = [self.dynamic.get(name, ()) for name in self.input_names]
+        return [{axis: name for axis, name in enumerate(names) if name} for names in named]
+
+
+def build(target: str, folder: Path) -> TorchModel:
+    """Call `module:function` or `file.py:function`, found in `folder`. Raises UsageError, one sentence."""
+    source, _, name = target.rpartition(":")
+    module = _load(source, folder)
+    function = getattr(module, name, None)
+    if not callable(function):
+        found = [n for n, v in vars(module).items() if inspect.isfunction(v)]
+        has = ", ".join(found) or "none"
+        raise UsageError(f"{source}: no function {name!r}, there is: {has}{did_you_mean(name, found)}")
+    try:
+        returned = function()
+    except Exception as error:  # a user's function may raise anything
+        raise UsageError(f"{target}: {name}() raised {error_text(error, str(module.__file__))}") from error
+    return _validated(returned, f"{target}: {name}()")
+
+
+def _load(source: str, folder: Path) -> ModuleType:
+    path = folder / source
+    is_file = path.suffix == ".py"
+    sys.path.insert(0, str(path.parent if is_file else folder))
+    try:
+        if not is_file:
+            return importlib.import_module(source)
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        assert spec and spec.loader
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[path.stem] = module  # as an import does, so that its classes can be pickled
+        spec.loader.exec_module(module)
+        return module
+    except Exception as error:  # a user's module may raise anything
+        name = error.name if isinstance(error, ModuleNotFoundError) and not is_file else None
+        if name and (source == name or source.startswith(f"{name}.")):
+            raise UsageError(
+                f"no module {source!r} can be imported from {folder}; write module:function, or "
+                "path/to/file.py:function"
+            ) from error
+        file = str(path) if is_file and not isinstance(error, ModuleNotFoundError) else ""
+        raise UsageError(f"{source}: its import raised {error_text(error, file)}") from error
+
+
+def error_text(error: BaseException, file: str = "") -> str:
+    """Return type and message of an error, and the last line of `file` in its traceback."""
+    line = line_in(file, error)
+    return f"{type(error).__name__}: {one_line(error)[:500]}" + (f" (line {line})" if line else "")
+
+
+def _validated(returned: object, what: str) -> TorchModel:
+    wanted = "return (module, inputs), or (module, inputs, options)"
+    if not isinstance(returned, tuple) or len(returned) not in (2, 3):
+        raise UsageError(f"{what} returned a {_kind(returned)}; {wanted}")
+    module, inputs, options = (*returned, {}) if len(returned) == 2 else returned
+    if not isinstance(module, torch.nn.Module):
+        raise UsageError(f"{what} returned a {_kind(module)} as the module, which must be a torch.nn.Module; {wanted}")
+    tensors = (inputs,) if isinstance(inputs, torch.Tensor) else inputs
+    wrong = [t for t in tensors if not isinstance(t, torch.Tensor)] if isinstance(tensors, tuple | list) else [tensors]
+    if wrong:
+        raise UsageError(
+            f"{what} returned a {_kind(wrong[0])} among the inputs, which must be a tuple of tensors; {wanted}"
+        )
+    if not isinstance(options, Mapping):
+        raise UsageError(f"{what} returned a {_kind(options)} as the options, which must be a dict; {wanted}")
+    for name in options:
+        if name not in OPTIONS:
+            near = did_you_mean(str(name), OPTIONS)
+            raise UsageError(f"{what} returned the option {name!r}, allowed: {', '.join(OPTIONS)}{near}")
+    return _with_options(module, tuple(tensors), options, what)
+
+
+def _with_options(
+    module: torch.nn.Module, tensors: tuple[torch.Tensor, ...], options: Mapping[str, Any], what: str
+) -> TorchModel:
+    names = tuple(options.get("input_names") or _parameters(module.forward, len(tensors)))
+    if len(names) != len(tensors) or len(set(names)) != len(names):
+        raise UsageError(f"{what} returned input_names {list(names)} for {len(tensors)} inputs; one name for each")
+    dynamic = {name: tuple(axes) for name, axes in dict(options.get("dynamic") or {}).items()}
+    for name, axes in dynamic.items():
+        if name not in names:
+            raise UsageError(
+                f"{what}: dynamic names {name!r}, the inputs are {', '.join(names)}{did_you_mean(name, names)}"
+            )
+        if len(axes) != (rank := tensors[names.index(name)].dim()):
+            raise UsageError(
+                f"{what}: dynamic gives {name!r} {len(axes)} axes, it has {rank}; write None for a static one"
+            )
+    outputs = options.get("output_names")
+    return TorchModel(
+        module=module,
+        inputs=tensors,
+        input_names=names,
+        output_names=tuple(outputs) if outputs else None,
+        dynamic=dynamic,
+    )
+
+
+def _parameters(forward: Callable[..., Any], count: int) -> Sequence[str]:
+    """Return the names of forward()'s parameters, or ``input_0`` and so on where it has too few."""
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    found = [p.name for p in inspect.signature(forward).parameters.values() if p.kind in kinds]
+    return found[:count] if len(found) >= count else [f"input_{n}" for n in range(count)]
+
+
+def _kind(value: object) -> str:
+    return f"{type(value).__name__} of {len(value)}" if isinstance(value, tuple | list) else type(value).__name__
+
+
+def to_array(tensor: torch.Tensor) -> Array:
+    """Return a tensor as an array; NumPy's bfloat16 is that of ml_dtypes."""
+    return as_array(tensor.detach().cpu().contiguous())
+
+
+class Generators:
+    """The generators that operators draw seeds from, with their states at the first number, so that each run of a model
+    draws the same numbers, and the exported ones are those of the run that they are compared with."""
+
+    def __init__(self) -> None:
+        self._first: dict[int, tuple[torch.Generator, torch.Tensor]] = {}
+
+    def watch(self, fake: Any) -> None:
+        """Watch the generators of one operator, given by its generated module fake.py."""
+        if next_seed := getattr(fake, "next_seed", None):
+
+            def watched(generator: torch.Generator | None, *limits: int | None) -> Any:
+                used = torch.default_generator if generator is None else generator
+                self._first.setdefault(id(used), (used, used.get_state()))
+                return next_seed(generator, *limits)
+
+            fake.next_seed = watched
+
+    def rewind(self) -> None:
+        """Set each generator to its state at the first number."""
+        for generator, state in self._first.values():
+            generator.set_state(state)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadedOperators:
+    """The loaded operators, kept by `alive`; `missing` maps the torch names of the others to the error."""
+
+    lowered: Sequence[Lowered]
+    missing: Mapping[str, str]
+    alive: Sequence[Any] = field(repr=False)
+    generators: Generators
+
+    def versions(self) -> dict[str, int]:
+        """Return the version of each custom domain to import: the first that has everything that is declared."""
+        found: dict[str, int] = {}
+        for spec in (s for one in self.lowered for s in (one.spec, *one.used)):
+            found[spec.onnx.domain] = max(found.get(spec.onnx.domain, 1), *schema_versions.versions(spec))
+        return found
+
+
+def load(paths: Paths, operators: Sequence[Operator]) -> LoadedOperators:
+    """Load library, fake kernel and lowering of every operator that is built."""
+    lowered, alive, missing, generators = [], [], {}, Generators()
+    for operator in operators:
+        if operator.spec.torch is None:
+            continue
+        try:
+            generated = load_generated(paths, operator.name)
+            loaded = load_library.load(paths, operator)
+            if not (operator.spec.torch.overrides or operator.spec.torch.python):
+                generated.fake.register_fake()
+                generators.watch(generated.fake)
+            call.overloads(operator.spec)
+            lowered.append(generated.lowered("custom"))
+        except (OpmatrixError, RuntimeError) as error:
+            missing[operator.spec.torch.name] = str(error)
+            continue
+        alive.append(loaded)
+    return LoadedOperators(lowered=lowered, missing=missing, alive=alive, generators=generators)
+
+
+def export(
+    model: TorchModel, loaded: LoadedOperators, *, exporter: Exporter, opset: int, outputs: Sequence[str]
+) -> ModelProto:
+    """Export the model with one of torch's exporters, every operator in its custom lowering."""
+    loaded.generators.rewind()
+    given = ExporterInput(
+        module=model.module,
+        inputs=tuple(t.detach().clone() for t in model.inputs),  # a model may write to them
+        lowered=loaded.lowered,
+        opset=opset,
+        versions=loaded.versions(),
+        input_names=model.input_names,
+        output_names=outputs,
+        axes=model.axes(),
+    )
+    if exporter == "legacy":
+        return legacy_exporter.write(given)
+    from opmatrix.export import dynamo_exporter  # it imports modules that older versions of torch lack
+
+    return dynamo_exporter.write(given)

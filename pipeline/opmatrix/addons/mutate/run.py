@@ -1,0 +1,344 @@
+"""What is known of a survivor: what the inputs nearest to killing it did, and an input that kills it, found by search.
+
+The search draws the inputs of other seeds, and makes one that fails smaller; `adopt-case` takes it as a case.
+
+Try the mutants of one operator: those without a valid result, the cheap gates first, survivors in all others.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+from opmatrix.addons.mutate import gates, result
+from opmatrix.addons.mutate.gates import Gate
+from opmatrix.addons.mutate.mutant import Mutant
+from opmatrix.addons.mutate.result import Dependencies, Result
+from opmatrix.addons.mutate.tryout import EQUAL, Bench, Limits
+from opmatrix.basics.errors import OpmatrixError
+from opmatrix.basics.files import digests_by_path, write_bytes
+from opmatrix.basics.progress import Progress
+from opmatrix.declaration.backward_operator import backward_of
+from opmatrix.declaration.load import Operator
+from opmatrix.engine.server_pool import Pool
+from opmatrix.engine.shadow import COMPILED, Shadow
+from opmatrix.ort_checks import sanitize
+from opmatrix.project.cells import Cell
+from opmatrix.project.paths import Paths
+from opmatrix.records.step import Server
+from opmatrix.signature.signature import has_torch_library
+
+if TYPE_CHECKING:
+    pass
+
+
+SEEDS = tuple(f" further {number}" for number in range(1, 3))
+EXAMPLES = 200  # of each seed
+OUTPUTS = "opmatrix.addons.mutate.outputs"
+
+
+def prepared(campaign: Campaign, bench: Bench) -> Search | None:
+    """Return the search for inputs that kill survivors, in a bench with the kernel as it is; None where the kernel has
+    no torch library."""
+    if not has_torch_library(campaign.operator.spec):
+        return None
+    outputs = bench.shadow.root / "outputs.npz"
+    search = Search(campaign=campaign, outputs=outputs)
+    search.gate(bench, f"{OUTPUTS}:main", search.name, str(outputs), measure=True)
+    # Where the kernel itself is wrong, or less exact, an input kills no mutant.
+    seeds = tuple(seed for seed in SEEDS if search.draw(bench, seed) and not search.failure(bench, measure=True))
+    bench.shadow.make()
+    return replace(search, seeds=seeds)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    """`outputs`: a file with those of the kernel as it is. `seeds`: of the drawn inputs on which that is right."""
+
+    campaign: Campaign
+    outputs: Path
+    seeds: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.campaign.operator.name
+
+    def known_of(self, bench: Bench) -> dict[str, Any]:
+        """Return what the input nearest to killing the mutant in a bench did, and the case that the search found."""
+        shadow = bench.shadow
+        into = shadow.root / "nearest.json"
+        into.unlink(missing_ok=True)
+        known: dict[str, Any] = {}
+        if self.gate(bench, f"{OUTPUTS}:main", self.name, str(self.outputs), str(into)):
+            known |= json.loads(into.read_text(encoding="utf-8"))
+        for seed in self.seeds:
+            self.draw(bench, seed)
+            if message := self.failure(bench):
+                known |= {"found": self._adoptable(bench), "message": message.partition(" Keep it as a case")[0]}
+                break
+        shadow.make()
+        return known | {"searched": len(self.seeds) * EXAMPLES}
+
+    def draw(self, bench: Bench, seed: str) -> bool:
+        """Give the shadow the drawn inputs of a seed, from an earlier run if nothing that they depend on changed;
+        return whether there are any."""
+        shadow, key = bench.shadow, self.campaign.dependencies.drawn_key
+        kept = self.campaign.paths.mutation(self.name) / "further" / f"{key}{seed.replace(' ', '-')}.cases"
+        target = shadow.own_file("draw", shadow.paths.drawn_inputs(self.name).name)
+        if kept.is_file():
+            shutil.copyfile(kept, target)
+            return True
+        target.unlink(missing_ok=True)
+        if not self.gate(bench, f"{OUTPUTS}:draw", self.name, seed, server="onnx"):
+            return False
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        write_bytes(kept, target.read_bytes())  # never half of it
+        return True
+
+    def failure(self, bench: Bench, *, measure: bool = False) -> str:
+        """Search with the drawn inputs in the shadow; return the message of a failure, or ""."""
+        shutil.rmtree(bench.shadow.paths.failing_case(self.name, "x").parent, ignore_errors=True)  # of another mutant
+        words = ("register", self.name, "--part", "search")
+        tried = bench.tried(Gate(name="search", words=words, server="torch"), measure=measure)
+        return "" if tried.passed else tried.why
+
+    def _adoptable(self, bench: Bench) -> str:
+        """Copy the found case to the project's build, from which `adopt-case` takes it; return its name."""
+        found = bench.shadow.paths.failing_case(self.name, "x").parent
+        newest = max(found.glob("*.txt"), key=lambda p: p.stat().st_mtime_ns, default=None)
+        if newest is None:
+            return ""
+        for path in (newest, newest.with_suffix(".cases")):
+            target = self.campaign.paths.failing_case(self.name, "x").parent / path.name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if path.is_file():
+                shutil.copyfile(path, target)
+        return newest.stem
+
+    def gate(self, bench: Bench, entry: str, *words: str, server: Server = "torch", measure: bool = False) -> bool:
+        """Call a function of `OUTPUTS` in a server; return whether it succeeded."""
+        return bench.tried(Gate(name=entry, entry=entry, words=words, server=server), measure=measure).passed
+
+
+INLINE_KERNEL = "kernel.h"  # what codegen writes of a kernel in spec.py
+ENTRY = "opmatrix.addons.mutate.gates:main"
+# The folders of build/ that the gates of a mutant write, by what the mutant is of.
+_OWN: Mapping[str, Sequence[str]] = {
+    "kernel": COMPILED,
+    "lowering": ("export",),
+    "torch_op": ("export",),
+    "shape": ("generated", "compile", "data", "draw", "export"),
+}
+
+
+class OriginalError(OpmatrixError):
+    """The operator as it is does not pass its own gates, or what is built is of another version of it."""
+
+
+@dataclass(kw_only=True)
+class Campaign:
+    """The trial of an operator's mutants, `jobs` at a time. `said` gets each mutant that was tried with its result."""
+
+    paths: Paths
+    operator: Operator
+    cells: Sequence[Cell]
+    dependencies: Dependencies
+    jobs: int
+    lock: int
+    megabytes: float
+    said: Callable[[Mutant, Result], None]
+    _results: dict[str, Result] = field(default_factory=dict)
+    _changed: threading.RLock = field(default_factory=threading.RLock)
+    _progress: Progress = field(default_factory=lambda: Progress(quiet=0))
+    _done: int = 0
+    _total: int = 0
+
+    def run(self, mutants: Sequence[Mutant]) -> dict[str, Result]:
+        """Return the result of each mutant by its key. Raises OriginalError."""
+        self._results = result.read(self.paths.mutation_results(self.operator.name))
+        if missing := [mutant for mutant in mutants if not self._is_known(mutant)]:
+            self._total = len(missing)
+            try:
+                self._try(missing)
+            finally:
+                self._progress.clear()
+        return {mutant.key: self._results[mutant.key] for mutant in mutants}
+
+    def text(self, mutant: Mutant) -> str:
+        """Return the text that a mutant changes: a file, or a kernel in spec.py."""
+        kernel = self.operator.spec.kernel
+        if mutant.part == "kernel" and kernel is not None:
+            return kernel
+        return (self.paths.root / mutant.path).read_text(encoding="utf-8")
+
+    def target(self, mutant: Mutant) -> str:
+        """Return the file of a shadow that has the changed text."""
+        if mutant.part == "kernel" and self.operator.spec.kernel is not None:
+            return (self.paths.generated(self.operator.name) / INLINE_KERNEL).relative_to(self.paths.root).as_posix()
+        return mutant.path
+
+    def objects(self, mutant: Mutant) -> Mapping[str, str]:
+        """Return the digests of the objects that the build has compiled; {} for a mutant that is not compiled."""
+        return self._objects if mutant.part == "kernel" else {}
+
+    @cached_property
+    def _objects(self) -> Mapping[str, str]:
+        folder = self.paths.compile_folder(self.operator.name)
+        return digests_by_path(sorted(folder.glob("*.o")), folder)
+
+    def _is_known(self, mutant: Mutant) -> bool:
+        known = self._results.get(mutant.key)
+        return known is not None and self.dependencies.hold(known, mutant.applied(self.text(mutant)))
+
+    def _try(self, mutants: Sequence[Mutant]) -> None:
+        name = self.operator.name
+        watched_root = Paths(self.paths.mutation(name) / "shadow-kernel-0")
+        with ExitStack() as stack:
+            pool = stack.enter_context(closing(Pool(self.paths, entry=ENTRY, lock=self.lock)))
+            pool.prepare()  # forks this process, so before threads start
+            variables = sanitize.variables() if any(m.part == "kernel" for m in mutants) else {}
+            watched = Pool(watched_root, entry=ENTRY, lock=self.lock, variables=variables)
+            stack.enter_context(closing(watched))
+            servers: dict[str | None, str] = {}
+            if any(mutant.part in ("lowering", "torch_op") for mutant in mutants):
+                servers["torch"] = "export"  # it has the imports of both
+            for part in dict.fromkeys(mutant.part for mutant in mutants):
+                tried = [mutant for mutant in mutants if mutant.part == part]
+                limits = Limits(megabytes=self.megabytes)
+                shadows = [self._shadow(part, number) for number in range(max(1, min(self.jobs, len(tried))))]
+                self._try_part(
+                    [
+                        Bench(shadow=shadow, pool=pool, watched=watched, limits=limits, servers=servers)
+                        for shadow in shadows
+                    ],
+                    tried,
+                )
+
+    def _shadow(self, part: str, number: int) -> Shadow:
+        root = self.paths.mutation(self.operator.name) / f"shadow-{part}-{number}"
+        spec = self.operator.spec
+        uses = (*spec.uses, *filter(None, [backward_of(spec)]))
+        kept = gates.kept_lowerings(self.paths, self.operator) if part == "lowering" else []
+        shadow = Shadow(real=self.paths, root=root, name=self.operator.name, own=_OWN[part], exported=kept, uses=uses)
+        if part == "kernel":
+            shadow.make()
+        else:
+            shadow.make_anew()
+        return shadow
+
+    def _try_part(self, benches: Sequence[Bench], mutants: Sequence[Mutant]) -> None:
+        """Try mutants of one part, each in a bench."""
+        asked, needed = self._gates(mutants[0])
+        original = Original(campaign=self, bench=benches[0], mutant=mutants[0], gates=asked[:needed])
+        search: Search | None = None
+        if mutants[0].part == "kernel":  # its shadow's objects are those of all mutants
+            original.check(needed)
+            search = prepared(self, benches[0])
+        else:
+            original = replace(original, bench=replace(benches[0], shadow=self._shadow(mutants[0].part, len(benches))))
+        free: SimpleQueue[Bench] = SimpleQueue()
+        for bench in benches:
+            free.put(bench)
+
+        def try_one(mutant: Mutant) -> None:
+            bench = free.get()
+            try:
+                if mutant.part == "shape":  # of which no gate may find what an earlier mutant left
+                    bench.shadow.make_anew()
+                changed = mutant.applied(self.text(mutant))
+
+                def before(number: int) -> None:
+                    original.check(number + 1)
+                    self.show(f"{mutant.path}:{mutant.line} in {asked[number].name}")
+
+                found = bench.result(self.target(mutant), changed, asked, self.objects(mutant), before)
+                if search and found.outcome == "survived":
+                    found = replace(found, nearest=search.known_of(bench))
+            finally:
+                free.put(bench)
+            self.keep(mutant, found)
+
+        with ThreadPoolExecutor(len(benches)) as threads:
+            try:
+                for _ in threads.map(try_one, mutants):
+                    pass
+            except BaseException:  # such as Ctrl-C: what is being tried ends with the servers
+                threads.shutdown(wait=False, cancel_futures=True)
+                for bench in benches:
+                    bench.close()
+                raise
+
+    def _gates(self, mutant: Mutant) -> tuple[list[Gate], int]:
+        """Return the gates, the cheap ones first, and how many of them the original must pass: the others are the same
+        in other cells."""
+        cells = self.cells
+        if mutant.part == "kernel":
+            further = gates.survivor_gates(self.operator, cells, stamp=self.dependencies.races_key)
+            found = [*gates.kernel_gates(self.operator, cells), *further]
+            return found, len(found)
+        file = PurePosixPath(mutant.path).name
+        first = [*gates.python_gates(self.paths, self.operator, file, gates.first_cells(cells))]
+        return [*first, *gates.further_python_gates(self.paths, self.operator, file, cells)], len(first)
+
+    def show(self, what: str) -> None:
+        """Show how many mutants are tried, and what is tried now. Called by worker threads, too."""
+        with self._changed:
+            self._progress.show(f"{self._done} of {self._total} mutants, now {what}", self._done, self._total)
+
+    def keep(self, mutant: Mutant, found: Result) -> None:
+        """Keep a result with what it depends on."""
+        changed = mutant.applied(self.text(mutant))
+        depends = self.dependencies.of(found.outcome, mutated=changed, case=found.case, part=found.part)
+        with self._changed:
+            self._results[mutant.key] = replace(found, depends=depends)
+            result.write(self.paths.mutation_results(self.operator.name), self._results)  # SIGKILL loses one
+            self._done += 1
+            self._progress.clear()
+            self.said(mutant, found)
+
+
+@dataclass(kw_only=True)
+class Original:
+    """The file of a mutant as it is, which must pass each gate before a mutant meets it: a gate that finds something in
+    the original would find each mutant. Its CPU seconds are the measure of the limits."""
+
+    campaign: Campaign
+    bench: Bench
+    mutant: Mutant
+    gates: Sequence[Gate]
+    _passed: int = -1  # before it is compiled
+    _one_at_a_time: threading.Lock = field(default_factory=threading.Lock)
+
+    def check(self, count: int) -> None:
+        """Let the first `count` gates try the original. Raises OriginalError."""
+        name = self.campaign.operator.name
+        with self._one_at_a_time:
+            if self._passed < 0:
+                self._compile()
+                self._passed = 0
+            while self._passed < min(count, len(self.gates)):
+                gate = self.gates[self._passed]
+                self.campaign.show(f"{name} as it is in {gate.name}")
+                if not (tried := self.bench.tried(gate, measure=True)).passed:
+                    words = " ".join(gate.words)
+                    raise OriginalError(f"{name} as it is does not pass {words}: {tried.why}. Run: doit {name}")
+                self._passed += 1
+
+    def _compile(self) -> None:
+        campaign, mutant = self.campaign, self.mutant
+        compiled = self.bench.compiled(
+            campaign.target(mutant), campaign.text(mutant), campaign.objects(mutant), measure=True
+        )
+        if mutant.part == "kernel" and compiled != EQUAL:
+            name, paths = campaign.operator.name, campaign.paths
+            built = paths.compile_folder(name).relative_to(paths.root)
+            raise OriginalError(f"{built} is not what {mutant.path} compiles to. Run: doit {name}")

@@ -1,0 +1,187 @@
+"""Try one mutant in a shadow: compile it, and let the gates judge it until one finds it."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import shlex
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from opmatrix.addons.mutate.gates import COMPILE, Gate
+from opmatrix.addons.mutate.result import Outcome, Result
+from opmatrix.basics.errors import one_line
+from opmatrix.basics.files import digests_by_path
+from opmatrix.basics.step_log import last_running, read_log
+from opmatrix.engine.server_pool import Ending, Pool
+from opmatrix.engine.shadow import Shadow
+from opmatrix.engine.step_failure import death_message, read_output
+from opmatrix.toolchain.find import find_compiler
+
+TIMES = 10  # as much CPU time as the original takes in a gate is a time-out, but
+LEAST_SECONDS = 3  # CPU seconds in any case
+UNKNOWN_SECONDS = 60  # CPU seconds of a gate that the original was not measured in
+WAITING = 20  # times as many seconds by the clock as of CPU time: a process may sleep, or share its core
+MEGABYTES = 4000.0
+EQUAL, LATE = "equal objects", "late: "
+_WHY = 1000  # characters of a message that are kept
+
+
+def without_warnings() -> str:
+    """Return the compiler's command for mutants: the flags make warnings errors, and a variable that is not used any
+    more is no reason not to try a mutant. The code is the same."""
+    return shlex.join((*find_compiler(os.environ), "-w"))
+
+
+@dataclass(kw_only=True)
+class Limits:
+    """The CPU seconds of the original by gate, from which the limits of mutants follow."""
+
+    cpu: dict[str, float] = field(default_factory=dict)
+    megabytes: float = MEGABYTES
+
+    def seconds(self, gate: Gate) -> int:
+        known = self.cpu.get(gate.name)
+        return UNKNOWN_SECONDS if known is None else max(LEAST_SECONDS, math.ceil(TIMES * known))
+
+    def measured(self, gate: Gate, cpu: float) -> None:
+        self.cpu[gate.name] = max(cpu, self.cpu.get(gate.name, 0.0))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tried:
+    """How a mutant ended in a gate. `stopped`: at a limit. `part` and `case` are known of the torch gate."""
+
+    passed: bool
+    stopped: bool
+    why: str
+    cpu: float
+    part: str = ""
+    case: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bench:
+    """A shadow with the servers that judge what is in it; `watched` are the servers with sanitizers."""
+
+    shadow: Shadow
+    pool: Pool
+    watched: Pool
+    limits: Limits
+    servers: Mapping[str | None, str] = field(default_factory=dict)
+    """The server that is used in place of another one, whose imports it has as well."""
+
+    def close(self) -> None:
+        """End the servers, and with them what they run."""
+        for pool in (self.pool, self.watched):
+            pool.close()
+
+    def objects(self) -> dict[str, str]:
+        """Return the digests of the compiled objects."""
+        folder = self.shadow.paths.compile_folder(self.shadow.name)
+        return digests_by_path(sorted(folder.glob("*.o")), folder)
+
+    def tried(self, gate: Gate, *, measure: bool = False) -> Tried:
+        """Let one gate judge what is in the shadow. `measure`: it is the original."""
+        said = self.shadow.root / "killed.json"
+        said.unlink(missing_ok=True)
+        words = (*gate.words, str(said)) if gate.entry.endswith("torch_gate:main") else gate.words
+        seconds = 600 if measure else self.limits.seconds(gate)
+        log = self.shadow.root / "gate.log"
+        pool = self.watched if gate.watched else self.pool
+        ending = pool.run(
+            [str(self.shadow.root), str(seconds), gate.entry, *words],
+            server=gate.server if gate.watched else self.servers.get(gate.server, gate.server),
+            log=log,
+            seconds=max(30, seconds * WAITING),
+            megabytes=self.limits.megabytes,
+            environment={"OPMATRIX_JOBS": "1", "CXX": without_warnings()},
+        )
+        if measure:
+            self.limits.measured(gate, ending.cpu)
+        return self._tried(ending, log, said, seconds)
+
+    def _tried(self, ending: Ending, log: Path, said: Path, seconds: int) -> Tried:
+        late = ending.stopped == "time" or ending.status == -signal.SIGXCPU
+        if ending.done or late or ending.stopped in ("memory", "written"):
+            why = f"took more than {seconds} CPU seconds" if late else ""
+            died = death_message(ending, seconds=seconds, megabytes=self.limits.megabytes)
+            why = why or ("" if ending.done else died.removesuffix(" and was stopped"))
+            return Tried(passed=ending.done, stopped=not ending.done, why=why, cpu=ending.cpu)
+        output = read_output(log)
+        if signal.SIGXCPU.name in output:  # a process of its own that the gate started ran into the limit
+            return Tried(passed=False, stopped=True, why=f"took more than {seconds} CPU seconds", cpu=ending.cpu)
+        known: Mapping[str, Any] = json.loads(said.read_text(encoding="utf-8")) if said.is_file() else {}
+        died = death_message(ending, seconds=seconds, megabytes=self.limits.megabytes)
+        at = last_running(read_log(log))
+        how = f"{died}, at {at}" if died and at else died
+        why = str(known.get("problem", "")) or one_line(how or _telling(output, self.shadow.name))
+        running = at.removeprefix("case ").partition(" ")[0] if died and at.startswith("case ") else ""
+        case = str(known.get("case", "")) or running or _case(output, self.shadow.name)
+        return Tried(
+            passed=False, stopped=False, why=why[:_WHY], cpu=ending.cpu, part=str(known.get("part", "")), case=case
+        )
+
+    def compiled(self, path: str, text: str, original: Mapping[str, str], *, measure: bool = False) -> str:
+        """Write a file and compile it; return `EQUAL` where the objects are the `original` ones, "" where they are
+        others, and else why it does not compile. Without `original` objects it is not compiled."""
+        self.shadow.write(path, text)
+        if not original:
+            return ""
+        tried = self.tried(Gate(name=COMPILE, words=(COMPILE, self.shadow.name)), measure=measure)
+        if not tried.passed:
+            return f"{LATE if tried.stopped else ''}{tried.why}"
+        return EQUAL if self.objects() == original else ""
+
+    def result(
+        self,
+        path: str,
+        text: str,
+        gates: Sequence[Gate],
+        original: Mapping[str, str],
+        before: Callable[[int], None] = lambda number: None,
+    ) -> Result:
+        """Try a mutant: `text` is its file `path`. `original` are the objects of the kernel as it is; {} for a mutant
+        that is not compiled. `before` is called with the number of each gate that follows."""
+        if why := self.compiled(path, text, original):
+            outcome: Outcome = "equivalent" if why == EQUAL else "stopped" if why.startswith(LATE) else "invalid"
+            return Result(outcome=outcome, gate=COMPILE, why="" if why == EQUAL else why.removeprefix(LATE))
+        return self.judged(gates, before)
+
+    def judged(self, gates: Sequence[Gate], before: Callable[[int], None]) -> Result:
+        """Return how the gates judge what is compiled in the shadow."""
+        cpu, gate = 0.0, None
+        for number, gate in enumerate(gates):
+            before(number)
+            if gate.unless and self._is_as_built(gate.unless):
+                continue
+            tried = self.tried(gate)
+            cpu += tried.cpu
+            if not tried.passed:
+                outcome: Outcome = "stopped" if tried.stopped else "killed"
+                return Result(outcome=outcome, gate=gate.name, part=tried.part, case=tried.case, why=tried.why, cpu=cpu)
+        return Result(outcome="survived", gate=gate.name if gate else "", cpu=cpu)
+
+    def _is_as_built(self, path: str) -> bool:
+        written, built = (root / path for root in (self.shadow.root, self.shadow.real.root))
+        return written.is_file() and built.is_file() and written.read_bytes() == built.read_bytes()
+
+
+def _telling(output: str, name: str) -> str:
+    """Return the line of a gate's output that says most: that which names the operator first, or has an error."""
+    marks = (": error: ", "ERROR: ", "runtime error: ", "WARNING: ThreadSanitizer", "Error: ")
+    lines = [line for line in output.splitlines() if line.strip() and not line.startswith(("$ ", "==="))]
+    named = [line for line in lines if line.startswith((f"{name}-", f"{name}: "))]
+    errors = [line for line in lines if any(mark in line for mark in marks)]
+    return next(iter([*named, *errors, *lines]), "")
+
+
+def _case(output: str, name: str) -> str:
+    """Return the case that the message of a gate names, or ""."""
+    found = re.search(rf"\b{re.escape(name)}-(?:custom-|decomposed-)?(\w+)(?:@| in torch)", output)
+    return found[1] if found else ""

@@ -1,0 +1,48 @@
+"""Which results of a wheel came from a shared cache, and whose key signed them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+from opmatrix.addons.team.signing import identities
+from opmatrix.basics.errors import DistError, many
+from opmatrix.cache import origins
+from opmatrix.cache.settings import signers
+from opmatrix.project.cells import Cell
+from opmatrix.project.paths import Paths
+
+# The names of the steps of an operator begin with its name: "register:nms-kernel@torch2.13".
+_STEP = re.compile(r"[a-z-]+:(\w+)[^@]*@?(.*)")
+
+
+def check(paths: Paths, operators: Collection[str], cells: Sequence[Cell]) -> list[dict[str, Any]]:
+    """Return the field "shared_cache" of dist.json: the steps whose result is from elsewhere, by who signed it.
+
+    Raises DistError for a result that no signer signed, where pyproject.toml names signers.
+    """
+    found = dict(_of_wheel(paths, operators, cells))
+    if (lines := signers(paths)) and (unsigned := sorted(found.keys() - _signed(found, identities(lines)))):
+        groups = sorted({step.partition(":")[0] for step in unsigned})
+        raise DistError(
+            f"{many(len(unsigned), 'result')} of the wheel came from a shared cache without the signature of a signer "
+            f"that pyproject.toml names: {', '.join(unsigned[:3])}{', ...' * (len(unsigned) > 3)}. Compute them here, "
+            f"or take signed ones: doit forget {' '.join(groups)} && doit dist"
+        )
+    by_signer: dict[str | None, list[str]] = {}
+    for step, signer in sorted(found.items()):
+        by_signer.setdefault(signer, []).append(step)
+    return [{"signer": signer, "steps": steps} for signer, steps in by_signer.items()]
+
+
+def _of_wheel(paths: Paths, operators: Collection[str], cells: Sequence[Cell]) -> Iterator[tuple[str, str | None]]:
+    """Yield the steps of the operators, in the cells of the wheel, that did not run here, each with its signer."""
+    places = {"", *(f"torch{cell.torch}" for cell in cells), *map(str, cells), *(cell.export_name for cell in cells)}
+    for step, (_, signer) in origins.read(paths).items():
+        if (match := _STEP.fullmatch(step)) and match[1] in operators and match[2] in places:
+            yield step, signer
+
+
+def _signed(found: dict[str, str | None], allowed: Collection[str]) -> set[str]:
+    return {step for step, signer in found.items() if signer in allowed}

@@ -1,0 +1,161 @@
+"""Remove what is least needed from the folder of a shared cache, while other processes read and write it.
+
+A reader that finds an entry and no longer its blob has a miss. A writer stores the blob before the entry, so a blob
+without an entry may get one soon: it is removed only after `SETTLED` seconds, and nothing is removed that was used or
+written again since it was listed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from opmatrix.cache.entry import decode
+from opmatrix.cache.folder_store import PARTIAL, read
+from opmatrix.cache.store import LARGEST, Kind, StoreError, TooLargeError
+
+_T = TypeVar("_T")
+SETTLED = 3600
+_NAME = re.compile(r"[0-9a-f]{64}", re.ASCII)
+
+
+@dataclass(frozen=True, kw_only=True)
+class File:
+    """A file of the folder, as it was listed."""
+
+    path: Path
+    size: int
+    written: float
+    used: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listed:
+    """The entries and blobs by digest, and files of interrupted writes."""
+
+    entries: Mapping[str, File]
+    blobs: Mapping[str, File]
+    partial: tuple[File, ...]
+
+    @property
+    def size(self) -> int:
+        return sum(file.size for file in (*self.entries.values(), *self.blobs.values(), *self.partial))
+
+
+@dataclass(kw_only=True)
+class Removed:
+    """How many files were removed, and the bytes in them."""
+
+    entries: int = 0
+    blobs: int = 0
+    partial: int = 0
+    size: int = 0
+
+
+def list_files(folder: Path) -> Listed:
+    """List a folder. Raises StoreError if it cannot be read."""
+    # Entries first: the blob of an entry that is listed exists already.
+    entries, of_entries = _files(folder, "ac")
+    blobs, of_blobs = _files(folder, "cas")
+    return Listed(entries=entries, blobs=blobs, partial=(*of_entries, *of_blobs))
+
+
+def collect_garbage(folder: Path, *, limit: int | None, keep: Collection[str] = ()) -> Removed:
+    """Remove leftovers, then the entries that are unused for longest until `limit` bytes hold everything.
+
+    Leftovers are files of interrupted writes, entries that cannot be read or have no blob, and blobs that no entry
+    names but those of `keep`. Raises StoreError if the folder cannot be read or written.
+    """
+    listed = list_files(folder)
+    removed = Removed()
+    settled = time.time() - SETTLED
+    blob_of = {name: _blob(file.path) for name, file in listed.entries.items()}
+    named = Counter(blob for blob in blob_of.values() if blob)
+    for file in listed.partial:
+        if file.written < settled:
+            removed.partial += _remove(file, removed)
+    for name, file in listed.entries.items():
+        if blob_of[name] not in listed.blobs and file.written < settled:
+            removed.entries += _remove(file, removed)
+    for name, file in listed.blobs.items():
+        if not named[name] and name not in keep and file.written < settled:
+            removed.blobs += _remove(file, removed)
+    if limit is None:
+        return removed
+    # Not by the access time of entries, which were just read.
+    by_use = sorted(
+        (max(file.written, listed.blobs[blob].used), file.written, name, blob)
+        for name, file in listed.entries.items()
+        if (blob := blob_of[name]) and blob in listed.blobs
+    )
+    for *_, name, blob in by_use:
+        if listed.size - removed.size <= limit:
+            break
+        gone = _remove(listed.entries[name], removed)
+        removed.entries += gone
+        named[blob] -= gone
+        if not named[blob] and blob not in keep:
+            removed.blobs += _remove(listed.blobs[blob], removed)
+    return removed
+
+
+def _files(folder: Path, kind: Kind) -> tuple[dict[str, File], list[File]]:
+    complete, partial = {}, []
+    for file in _each(folder / kind):
+        if _NAME.fullmatch(file.path.name):
+            complete[file.path.name] = file
+        elif file.path.name.startswith(PARTIAL):
+            partial.append(file)
+    return complete, partial
+
+
+def _each(folder: Path) -> Iterator[File]:
+    def listed() -> list[os.DirEntry[str]]:
+        with os.scandir(folder) as found:
+            return list(found)
+
+    for entry in _tried(listed, folder) or ():
+        status = _tried(entry.stat, folder)  # None: removed meanwhile
+        if status and entry.is_file():
+            used = max(status.st_mtime, status.st_atime)
+            yield File(path=Path(entry.path), size=status.st_size, written=status.st_mtime, used=used)
+
+
+def _blob(path: Path) -> str | None:
+    """Return the digest of the blob that an entry names, or None for an entry that cannot be read."""
+    try:
+        found = _tried(lambda: read(path, LARGEST["ac"]), path)
+        return decode(found[0])[0] if found else None
+    except (ValueError, TooLargeError):
+        return None
+
+
+def _remove(file: File, removed: Removed) -> bool:
+    """Remove a file unless it was used or written since it was listed."""
+    status = _tried(file.path.stat, file.path)
+    if not status or status.st_mtime != file.written:
+        return False
+
+    def remove() -> bool:
+        file.path.unlink()
+        return True
+
+    gone = bool(_tried(remove, file.path))
+    removed.size += file.size * gone
+    return gone
+
+
+def _tried(operation: Callable[[], _T], path: Path) -> _T | None:
+    """Return the result of an operation on a file, or None if the file or folder is not there."""
+    try:
+        return operation()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StoreError(f"'{path}' of the shared cache: {error.strerror}") from error

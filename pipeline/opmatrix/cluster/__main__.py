@@ -1,5 +1,0 @@
-import sys
-
-from opmatrix.cluster.project_server import main
-
-main(*sys.argv[1:])

@@ -1,0 +1,251 @@
+"""Random values that obey the `ValueRule` of an input.
+
+Check arrays against the `ValueRule` of an input, as bindings do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from opmatrix.basics.errors import DataError
+from opmatrix.data.arrays import (
+    BLOCK,
+    Array,
+    array,
+    cast,
+    dtype_name,
+    float_limits,
+    integer_limits,
+    kind,
+    numpy_dtype,
+    rounded,
+    slices,
+    standard_normal,
+    with_specials,
+)
+from opmatrix.signature.signature import FOUR_BITS
+from opmatrix.sizes.values import Limits, described, described_ends, described_order, ends, limits, names
+from opmatrix.spec import DType, Input, OpSpec, Random, ValueRule
+
+Numbers = Mapping[str, float]
+
+SPREAD = 1.702  # with which the logistic function is the normal distribution's, within 0.01
+
+
+def random_values(tensor: Random, rule: ValueRule, numbers: Numbers, dtype: DType, *, seed_of: str) -> Array:
+    """Return values that obey a rule, of the tensor's shape. Raises DataError where no value does.
+
+    Between two limits, or among allowed values, they are uniformly distributed for a mean of 0 and a deviation of 1; a
+    large deviation gives the ends, a large mean one end, a deviation of 0 equal values. With one limit, the normal
+    distribution is folded there. The first and the last value of a rule that `spans` are its limits. `specials` replace
+    values at the end, whether they obey or not.
+    """
+    shape, found = tensor.shape, limits(rule, numbers)
+    if dtype == "bool":
+        return array(tensor, dtype, seed_of=seed_of)
+    normal = standard_normal(shape, seed_of)
+    normal *= tensor.deviation  # in place, since it may be large
+    normal += tensor.mean
+    if not normal.size:
+        return np.zeros(shape, numpy_dtype(dtype))
+    if found.minimum is not None and found.maximum is not None and found.minimum > found.maximum:
+        raise DataError(f"no value is {described(rule)}: that is {found.minimum} to {found.maximum} here, and the "
+                        f"shape {shape} has {normal.size} elements")  # fmt: skip
+    rows = normal.reshape(-1, shape[-1] if shape else 1)
+    if rule.sorted or rule.unique:
+        rows = np.sort(rows, axis=1)
+    if rule.allowed is not None:
+        choices = cast(np.sort(np.array(rule.allowed, np.longdouble)), dtype)
+        values = _by_block(
+            lambda part: choices[_whole(part, 0, len(choices) - 1, unique=rule.unique)], rows, rule, dtype
+        )
+    elif kind(numpy_dtype(dtype)) in "iu":
+        low, high = _range_of_integers(rows, found, dtype)
+        values = _by_block(
+            lambda part: _whole(part, low, high, unique=rule.unique).astype(numpy_dtype(dtype)), rows, rule, dtype
+        )
+    else:
+        values = _by_block(lambda part: _real(part, found, dtype), rows, rule, dtype)
+        values = _apart(np.sort(values, axis=1), found) if rule.unique else values
+    if rule.sorted:
+        values = np.sort(values, axis=1)[:, :: 1 if rule.sorted == "ascending" else -1]
+    elif rule.unique:
+        order = np.argsort(standard_normal(values.shape, f"{seed_of}/order").reshape(values.shape), axis=1)
+        values = np.take_along_axis(values, order, 1)
+    if rule.spans:
+        values = with_ends(values, rule, found)
+    return with_specials(np.ascontiguousarray(values).ravel(), tensor, dtype).reshape(shape)
+
+
+def _by_block(values_of: Callable[[Array], Array], rows: Array, rule: ValueRule, dtype: DType) -> Array:
+    """Return the values for rows, which are those of their blocks where no value depends on another one."""
+    if rule.unique or rows.size <= BLOCK:
+        return values_of(rows)
+    values, normal = np.empty(rows.size, numpy_dtype(dtype)), rows.ravel()
+    for block in slices(rows.size):
+        values[block] = values_of(normal[block].reshape(1, -1)).ravel()
+    return values.reshape(rows.shape)
+
+
+def with_ends(values: Array, rule: ValueRule, found: Limits) -> Array:
+    """Return values whose first and last ones along the last axis are as a rule that `spans` says.
+
+    Raises DataError where these are different and there is one value.
+    """
+    dtype: Any = dtype_name(values)
+    first, last = cast(np.array(ends(rule, (found.minimum, found.maximum)), np.longdouble), dtype)
+    if values.shape[-1] == 1 and first != last:
+        raise DataError(f"one value along the last axis cannot {described_ends(rule)}: that is {first} and {last} here")
+    values = values.copy()
+    values[..., 0], values[..., -1] = first, last
+    return values
+
+
+def _range_of_integers(rows: Array, found: Limits, dtype: DType) -> tuple[int, int]:
+    """Return the range to draw from: where a limit is missing, as many numbers beyond the other as `rows` spread."""
+    bounds = integer_limits(dtype)
+    spread = max(int(np.ceil(max(rows.max(initial=1.0), -rows.min(initial=-1.0)) * 3)), rows.shape[1])
+    low = -spread if found.minimum is None else int(found.minimum)
+    high = low + 2 * spread if found.maximum is None else int(found.maximum)
+    low = high - 2 * spread if found.minimum is None and found.maximum is not None else low
+    return max(low, int(bounds.min)), min(high, int(bounds.max))
+
+
+def _whole(rows: Array, low: int, high: int, *, unique: bool) -> Array:
+    """Return whole numbers from `low` to `high` for normal values; `unique` ones differ in rows that ascend."""
+    length = rows.shape[1]
+    top = high - (length - 1) if unique else high
+    if top < low:
+        raise DataError(f"{length} values along the last axis cannot differ: only {high - low + 1} are allowed")
+    steps = np.floor(_shares(rows) * float(top - low + 1))
+    if low > -(2**52) and high < 2**52:
+        found = np.minimum(steps.astype(np.int64), top - low) + low
+    else:  # Python's integers, since float64 cannot represent each
+        found = np.array([[min(int(step), top - low) + low for step in row] for row in steps], dtype=object)
+    return found + np.arange(length) if unique else found
+
+
+def _real(rows: Array, found: Limits, dtype: DType) -> Array:
+    """Return floats within the limits, rounded to `dtype`."""
+    low, high = found.minimum, found.maximum
+    if low is not None and high is not None:
+        shares = _shares(rows)
+        values = low * (1 - shares) + high * shares
+    elif low is not None:
+        values = low + np.abs(rows)
+    elif high is not None:
+        values = high - np.abs(rows)
+    else:
+        values = rows
+    made = cast(values, dtype)
+    least = None if low is None else cast(np.array(low, np.float64), dtype)
+    most = None if high is None else cast(np.array(high, np.float64), dtype)
+    within = made if least is most is None else np.clip(made, least, most)  # rounding may have crossed a limit
+    return within.astype(made.dtype)  # numpy.clip gives float32 for bfloat16
+
+
+def _apart(values: Array, found: Limits) -> Array:
+    """Return ascending rows of floats in which equal neighbours are moved apart, within the limits."""
+    limits = float_limits(values.dtype)
+    upward, downward = limits.max, limits.min  # nextafter leaves these as they are, and not every dtype has infinities
+    values = values.copy()
+    for column in range(1, values.shape[1]):
+        values[:, column] = np.maximum(values[:, column], np.nextafter(values[:, column - 1], upward))
+    if found.maximum is not None and values.size:
+        values[:, -1] = np.minimum(values[:, -1], rounded(np.array(found.maximum, np.float64), values.dtype))
+        for column in range(values.shape[1] - 2, -1, -1):
+            values[:, column] = np.minimum(values[:, column], np.nextafter(values[:, column + 1], downward))
+    return values
+
+
+def _shares(normal: Array) -> Array:
+    """Return the part of the normal distribution below each value, from 0 to 1."""
+    shares: Array = 1 / (1 + np.exp(np.clip(-SPREAD * normal, -700, 700)))
+    return np.where(shares < 1e-12, 0.0, shares)
+
+
+@np.errstate(invalid="ignore")  # ml_dtypes warns where a NaN is compared
+def problem(spec: OpSpec, part: Input, numbers: Mapping[str, float], array: Array) -> str:
+    """Return how an array breaks the rule of an input, in the words of the bindings' messages, or ""."""
+    rule = part.values
+    if rule is None:
+        return ""
+    if rule.non_empty and not array.size:
+        return f"must have at least one element, got shape {array.shape}"
+    if rule.spans and array.ndim and not array.shape[-1]:
+        return f"must have at least one element along its last axis, got shape {array.shape}"
+    if dtype_name(array) in FOUR_BITS:  # which have not all limits
+        array = array.astype(np.int8)
+    wrong = _wrong_values(rule, numbers, array)
+    if wrong.any():
+        place = _first(wrong)
+        return f"must be {described(rule)}{_with_names(spec, part, rule, numbers)}, got {array[place]!s} at {place}"
+    if array.ndim and (rule.sorted or rule.unique) and (unordered := _unordered(rule, array)).any():
+        place = _first(unordered)
+        return f"must be {described_order(rule)} along its last axis, got {array[place]!s} at {place}"
+    if rule.spans and (wrong := _wrong_ends(rule, numbers, array)).any():
+        place, shown = _first(wrong), _with_names(spec, part, rule, numbers)
+        return f"must {described_ends(rule)} along its last axis{shown}, got {array[place]!s} at {place}"
+    return ""
+
+
+def _wrong_values(rule: ValueRule, numbers: Mapping[str, float], array: Array) -> Array:
+    found = limits(rule, numbers)
+    wrong = np.zeros(array.shape, bool)
+    if found.minimum is not None:
+        wrong |= ~(array >= _rounded(found.minimum, array))
+    if found.maximum is not None:
+        wrong |= ~(array <= _rounded(found.maximum, array))
+    if rule.allowed is not None:
+        wrong |= ~np.isin(array, [_rounded(n, array) for n in rule.allowed])
+    if rule.finite:
+        wrong |= ~np.isfinite(array)
+    return wrong
+
+
+def _wrong_ends(rule: ValueRule, numbers: Mapping[str, float], array: Array) -> Array:
+    """Return where the first value along the last axis, or the last one, is not the limit that it must be."""
+    found = limits(rule, numbers)
+    rows = array.reshape(-1, array.shape[-1] if array.ndim else 1)
+    wrong = np.zeros(rows.shape, bool)
+    for at, end in zip((0, -1), ends(rule, (found.minimum, found.maximum)), strict=True):
+        assert end is not None
+        wrong[:, at] |= rows[:, at] != _rounded(end, array)
+    return wrong.reshape(array.shape)
+
+
+def _rounded(limit: float, array: Array) -> Any:
+    """Return a limit as the bindings compare with it: rounded to the dtype of floats, whole for integers."""
+    return int(limit) if kind(array.dtype) in "iu" else rounded(np.array(limit, np.float64), array.dtype)
+
+
+def _unordered(rule: ValueRule, array: Array) -> Array:
+    """Return where an element is not in order with the one before it, or repeats an earlier one."""
+    found = np.zeros(array.shape, bool)
+    before, after = array[..., :-1], array[..., 1:]
+    if rule.sorted is None:
+        order = np.argsort(array, axis=-1, kind="stable")
+        ordered = np.take_along_axis(array, order, -1)
+        repeated = np.concatenate([found[..., :1], ordered[..., 1:] == ordered[..., :-1]], -1)
+        np.put_along_axis(found, order, repeated, -1)
+    elif rule.sorted == "ascending":
+        found[..., 1:] = ~(before < after) if rule.unique else ~(before <= after)
+    else:
+        found[..., 1:] = ~(before > after) if rule.unique else ~(before >= after)
+    return found
+
+
+def _first(wrong: Array) -> tuple[int, ...]:
+    return tuple(int(n) for n in np.argwhere(wrong)[0])
+
+
+def _with_names(spec: OpSpec, part: Input, rule: ValueRule, numbers: Mapping[str, float]) -> str:
+    """Return `` with N = 3 as in x``."""
+    shown = [
+        f"{n.name} = {numbers[n.name]:g}" + (f" as in {n.owner}" if n.owner not in ("", part.name) else "")
+        for n in names(spec, rule)
+    ]
+    return f" with {' and '.join(shown)}" if shown else ""

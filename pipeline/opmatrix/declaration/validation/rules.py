@@ -1,0 +1,246 @@
+"""Find mistakes in a declaration with `OpSpec.elementwise`, which promises one shape for all inputs and outputs.
+
+Find mistakes in the value rules of inputs: what no value can obey, and what no binding can check.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from opmatrix.declaration.validation.fields import Mistake
+from opmatrix.declaration.validation.sizes import expression
+from opmatrix.signature.signature import DTYPES, has_kernel, has_torch_library
+from opmatrix.sizes.expressions import FURTHER
+from opmatrix.sizes.values import ruled_inputs, usable_attributes
+from opmatrix.spec import Input, OpSpec, Output, SameAs, ValueRule
+
+VARIABLE = "common_format"  # of generated code
+RANKS = (4, 5)  # of torch's memory formats channels_last and channels_last_3d
+REMEDY = "or remove elementwise=True"
+
+
+def elementwise_mistakes(spec: OpSpec) -> Iterator[Mistake]:
+    """Yield the mistakes of a declaration that has no others."""
+    if not has_torch_library(spec):
+        yield Mistake("elementwise", f"found True, allowed: False, because {_why_no_library(spec)}: only a generated "
+                      "binding gets tensors of torch that are not contiguous. Remove elementwise=True")  # fmt: skip
+        return
+    first = spec.inputs[0]
+    for index, part in enumerate(spec.inputs):
+        if found := _wrong_input(spec, part, first):
+            yield Mistake(f"inputs[{index}]", found)
+    for index, output in enumerate(spec.outputs):
+        if found := _wrong_output(output):
+            yield Mistake(f"outputs[{index}]", found)
+    if (rank := _rank(first)) is not None and rank not in RANKS:
+        yield Mistake("elementwise", f"found True, allowed: False, because {first.name!r} has rank {rank}, and "
+                      "torch's memory formats channels_last and channels_last_3d have rank 4 and 5: it would change "
+                      "nothing. Remove elementwise=True")  # fmt: skip
+    if VARIABLE in {part.name for parts in (spec.inputs, spec.attributes, spec.outputs) for part in parts}:
+        yield Mistake(f"{VARIABLE!r}", "means something else in the generated code of an operator with "
+                      "elementwise=True; choose another name")  # fmt: skip
+
+
+def _why_no_library(spec: OpSpec) -> str:
+    if spec.torch is None:
+        return "torch=None"
+    if spec.torch.overrides:
+        return "torch has the kernel"
+    return f"ops/{spec.name}/torch_op.py defines the operator" if spec.torch.python else "it has no kernel of its own"
+
+
+def _wrong_input(spec: OpSpec, part: Input, first: Input) -> str:
+    """Return why an input cannot be one of an elementwise operator, or ""."""
+    if part.optional or part.variadic:
+        field = "optional" if part.optional else "variadic"
+        return f"{part.name!r} is {field}, allowed with elementwise=True: required tensors. Declare it so, {REMEDY}"
+    if part.values is not None:
+        return (f"{part.name!r} has values={part.values!r}, which the binding checks along its axes, allowed with "
+                f"elementwise=True: None. Check them in the kernel, {REMEDY}")  # fmt: skip
+    if _shape(spec, part) != _shape(spec, first):
+        return (f"{part.name!r} may have another shape than {first.name!r}, and elementwise=True allows one shape. "
+                f"Declare same_as={first.name!r}, {REMEDY}")  # fmt: skip
+    return ""
+
+
+def _wrong_output(output: Output) -> str:
+    """Return why an output cannot be one of an elementwise operator, or ""."""
+    if output.variadic or isinstance(output.optional, str):
+        field = "variadic" if output.variadic else "optional"
+        return (f"{output.name!r} has {field}={getattr(output, field)!r}, allowed with elementwise=True: one tensor of "
+                f"the inputs' shape. Remove {field}, {REMEDY}")  # fmt: skip
+    if not isinstance(output.shape, SameAs) or output.shape.replace:
+        return (f"{output.name!r} may have another shape than the inputs, allowed with elementwise=True: "
+                f"SameAs(input=...) without replace. Write it, {REMEDY}")  # fmt: skip
+    return ""
+
+
+def _rank(part: Input) -> int | None:
+    """Return the number of axes of an input, if its declaration says so."""
+    return None if part.dims is None or FURTHER in part.dims else len(part.dims)
+
+
+def _shape(spec: OpSpec, part: Input) -> tuple[str | int, ...]:
+    """Return what the declaration fixes of a shape. Two inputs for which it is equal always have one shape."""
+    known = {i.name: i for i in spec.inputs}
+    while part.same_as is not None:
+        part = known[part.same_as]
+    dims = (FURTHER,) if part.dims is None else part.dims
+    while part.further_as is not None:
+        part = known[part.further_as]
+    return (*dims, part.name) if FURTHER in dims else dims
+
+
+_GREATEST = {
+    "float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38,
+    "float64": 1.7976931348623157e308,
+    "float8_e4m3fn": 448.0, "float8_e5m2": 57344.0, "float8_e4m3fnuz": 240.0, "float8_e5m2fnuz": 57344.0,
+}  # fmt: skip
+FLOATS = tuple(_GREATEST)
+_LIMITS = ("minimum", "maximum")
+_ROWS = ("sorted", "unique", "spans")
+
+
+def value_rules(spec: OpSpec) -> Iterator[Mistake]:
+    """Yield the mistakes of rules whose field types are correct."""
+    for part, rule in ruled_inputs(spec):
+        path = f"inputs[{spec.inputs.index(part)}].values"
+        dtypes = tuple(spec.types.get(part.type, (part.type,)))
+        if any(dtype not in DTYPES for dtype in dtypes):
+            continue  # an unknown type is a mistake of its own
+        if not has_kernel(spec):
+            yield Mistake(path, "is set for an operator without a kernel of its own, so that nothing checks it; "
+                          "leave it out")  # fmt: skip
+        if rule == ValueRule(checked_by=rule.checked_by):
+            yield Mistake(path, "has no rule; give it a limit, or leave it out")
+        if {"bool", "string"} & {*dtypes}:
+            if used := [f for f in (*_LIMITS, "index_into", "allowed", "finite", *_ROWS) if _has(rule, f)]:
+                yield Mistake(f"{path}.{used[0]}", f"is set for {part.type!r} ({', '.join(dtypes)}), allowed: for "
+                              "numbers; of a bool only non_empty")  # fmt: skip
+            continue
+        yield from _choice(rule, path)
+        yield from _numbers(rule, dtypes, path)
+        yield from _expressions(spec, part, rule, dtypes, path)
+        yield from _order(rule, path)
+        yield from _ends(part, rule, path)
+        yield from _elements(part, rule, path)
+
+
+def _has(rule: ValueRule, field: str) -> bool:
+    value = getattr(rule, field)
+    return value is not None and value is not False  # a limit of 0 is one
+
+
+def _choice(rule: ValueRule, path: str) -> Iterator[Mistake]:
+    """Yield what cannot stand side by side."""
+    limited = [field for field in _LIMITS if _has(rule, field)]
+    if rule.index_into is not None and limited:
+        yield Mistake(path, f"found index_into and {' and '.join(limited)}, allowed: one of both; an index is from 0 "
+                      "to the size - 1")  # fmt: skip
+    if rule.allowed is not None and (given := [*(["index_into"] if rule.index_into is not None else []), *limited]):
+        yield Mistake(path, f"found allowed and {' and '.join(given)}, allowed: one of both")
+    if rule.negative and rule.index_into is None:
+        yield Mistake(f"{path}.negative", "is set without index_into, whose indices it would count from the end too; "
+                      "write a minimum")  # fmt: skip
+
+
+def _numbers(rule: ValueRule, dtypes: Sequence[str], path: str) -> Iterator[Mistake]:
+    """Yield numbers that an input's dtypes cannot represent, and limits that leave no value."""
+    whole = [d for d in dtypes if d not in FLOATS]
+    if rule.finite and len(whole) == len(dtypes):
+        yield Mistake(f"{path}.finite", f"is set for {', '.join(whole)}, which have only finite values; leave it out")
+    if rule.index_into is not None and len(whole) < len(dtypes):
+        floats = ", ".join(d for d in dtypes if d in FLOATS)
+        yield Mistake(f"{path}.index_into", f"is set for {floats}, allowed: for integers")
+    if rule.negative and any(d.startswith("uint") for d in dtypes):
+        yield Mistake(f"{path}.negative", f"is set for {', '.join(dtypes)}, allowed: for signed integers")
+    if rule.allowed == ():
+        yield Mistake(f"{path}.allowed", "found none, allowed: at least one value")
+    elif rule.allowed and len({*rule.allowed}) < len(rule.allowed):
+        yield Mistake(f"{path}.allowed", f"found {rule.allowed}, allowed: each value once")
+    given: Mapping[str, Sequence[object]] = {
+        "minimum": (rule.minimum,), "maximum": (rule.maximum,), "allowed": rule.allowed or (),
+    }  # fmt: skip
+    wrong = False
+    for field, values in given.items():
+        for number in (v for v in values if isinstance(v, int | float)):
+            if why := next((w for d in dtypes if (w := _why_not(number, d))), None):
+                wrong = True
+                yield Mistake(f"{path}.{field}", f"found {number!r}, allowed: {why}")
+    if wrong or isinstance(rule.minimum, str) or isinstance(rule.maximum, str):
+        return
+    if rule.minimum is not None and rule.maximum is not None and rule.minimum > rule.maximum:
+        yield Mistake(path, f"found minimum={rule.minimum} and maximum={rule.maximum}, which no value has; allowed: "
+                      "a minimum that is not greater")  # fmt: skip
+
+
+def _why_not(number: float, dtype: str) -> str | None:
+    """Return what numbers `dtype` has, if this one is none of them."""
+    if dtype in FLOATS:
+        # Also what a float32 rounds to infinity, so that all dtypes of a type variable have the same limits.
+        greatest = _GREATEST[dtype]
+        return None if abs(number) <= greatest else f"finite numbers that {dtype} has"
+    bits, signed = int(dtype.lstrip("uint")), not dtype.startswith("u")
+    low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
+    if math.isfinite(number) and number == int(number) and isinstance(number, int) and low <= number <= high:
+        return None
+    return f"whole numbers from {low} to {high}, for {dtype}"
+
+
+def _expressions(spec: OpSpec, part: Input, rule: ValueRule, dtypes: Sequence[str], path: str) -> Iterator[Mistake]:
+    """Yield expressions of limits that have unknown names, or that are none."""
+    attributes = usable_attributes(spec)
+    for field in (*_LIMITS, "index_into"):
+        given = getattr(rule, field)
+        if field == "index_into" and isinstance(given, int) and given < 1:
+            yield Mistake(f"{path}.{field}", f"found {given}, allowed: a size from 1 on, which has an index")
+        if not isinstance(given, str):
+            continue
+        if (attribute := attributes.get(given)) is None:
+            yield from expression(spec, given, f"{path}.{field}")
+        elif attribute.kind == "float" and (field == "index_into" or any(d not in FLOATS for d in dtypes)):
+            yield Mistake(f"{path}.{field}", f"found {given!r}, which is a float, allowed: as the limit of an input of "
+                          f"floats; {part.name!r} is {', '.join(dtypes)}")  # fmt: skip
+
+
+def _order(rule: ValueRule, path: str) -> Iterator[Mistake]:
+    if rule.unique and rule.sorted is None and rule.checked_by == "binding":
+        yield Mistake(f"{path}.unique", "takes a binding more than one pass over the data; allowed: with sorted=, or "
+                      "with checked_by=\"kernel\", where the kernel raises the error")  # fmt: skip
+
+
+def _ends(part: Input, rule: ValueRule, path: str) -> Iterator[Mistake]:
+    """Yield why the values along the last axis have no first and last one that the rule says."""
+    if not rule.spans:
+        return
+    if lacks := [field for field in ("sorted", *_LIMITS) if not _has(rule, field)]:
+        yield Mistake(f"{path}.spans", f"is set without {' and '.join(lacks)}, allowed: with sorted=, minimum= and "
+                      "maximum=, which say where the values start and end")  # fmt: skip
+        return
+    last = part.dims[-1] if part.dims else None
+    if last == 0:
+        yield Mistake(f"{path}.spans", f"is set for {part.name!r}, whose dims {part.dims} have a last axis of size 0, "
+                      "so that no value is the first; leave one out")  # fmt: skip
+    numbers = [limit for limit in (rule.minimum, rule.maximum) if not isinstance(limit, str)]
+    if last == 1 and len({*numbers}) == 2:
+        yield Mistake(f"{path}.spans", f"found {numbers[0]} and {numbers[1]} as the ends of {part.name!r}, whose dims "
+                      f"{part.dims} have one element along the last axis; allowed: equal ones")  # fmt: skip
+
+
+def _elements(part: Input, rule: ValueRule, path: str) -> Iterator[Mistake]:
+    """Yield rules that no tensor of the declared shape obeys, or to which its shape gives nothing."""
+    if part.dims == () and (rule.sorted or rule.unique):
+        field = "sorted" if rule.sorted else "unique"
+        yield Mistake(f"{path}.{field}", f"is set for {part.name!r}, which has no axis; it is about neighbours along "
+                      "the last axis. Leave it out, or declare an axis in dims")  # fmt: skip
+    if rule.non_empty and 0 in (part.dims or ()):
+        yield Mistake(
+            f"{path}.non_empty", f"is set for {part.name!r}, whose dims {part.dims} have a size of 0; leave one out"
+        )
+    count = rule.index_into if isinstance(rule.index_into, int) else len(rule.allowed) if rule.allowed else None
+    last = part.dims[-1] if part.dims else None
+    most = None if count is None else count * (1 + rule.negative)
+    if rule.unique and most is not None and isinstance(last, int) and last > most:
+        yield Mistake(f"{path}.unique", f"found {last} values along the last axis, and only {most} are allowed; allow "
+                      "more, or leave unique out")  # fmt: skip

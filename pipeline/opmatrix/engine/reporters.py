@@ -1,0 +1,221 @@
+"""The reporter of `doit watch`, `doit -r brief`: the verdict of a run with its cause, in at most nine lines.
+
+The reporter for programs, `doit -r jsonl`: one JSON object per event and line. docs/events.md has the format.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from doit.exceptions import BaseFail
+from doit.task import Task
+
+from opmatrix.basics.errors import many, one_line, printable
+from opmatrix.basics.terminal import for_shell, width_of, wrapped
+from opmatrix.engine.progress_reporter import FETCHED, Progress, StepReporter
+from opmatrix.engine.step_failure import StepBlocked, StepFailed
+from opmatrix.engine.tasks import StepTask
+from opmatrix.project.paths import Paths
+
+if TYPE_CHECKING:
+    from opmatrix.engine.shared_results import Origin
+
+
+LINES = 9  # with the line of what was saved, ten
+_MOST = LINES - 2  # of causes; the last line may be as long as two
+_COLUMNS = 80  # where there is no terminal
+_VERDICT = re.compile(r"^(OK|FAILED)\b", re.MULTILINE)
+_COLOURS = {"OK": "\x1b[32m", "FAILED": "\x1b[31m"}
+_PLAIN = "\x1b[0m"
+
+
+class Brief(Progress):
+    """A progress line in a terminal; at the end one line, or the first cause and where the others are."""
+
+    desc = "the verdict and its cause, in at most nine lines"
+
+    def initialize(self, tasks: Mapping[str, Task], selected_tasks: Iterable[str]) -> None:
+        super().initialize(tasks, selected_tasks)
+        self._shown: list[str] = []
+        self._steps = [task.step for name in self._selected if isinstance(task := tasks[name], StepTask)]
+
+    def _show_end(self, task: StepTask, word: str, more: str = "") -> None:
+        """Count a step; the progress line shows how many failed."""
+        with self._guard:
+            self._running.pop(task.name, None)
+            self._ended.add(task.name)
+            self._update()
+
+    def _print_long_steps(self) -> None:
+        """Print nothing before the end, where there is no progress line."""
+
+    def add_failure(self, task: Task, fail: BaseFail) -> None:
+        """Show the first cause at once: a wrong kernel fails within a second, and in all cells some seconds later."""
+        known = bool(self._failures)
+        super().add_failure(task, fail)
+        if not known and self._failures:
+            from opmatrix.engine.causes import head  # imported here: most runs have no failure
+
+            (one,) = self._failures
+            self._shown = head(one, width=self._width, most=_MOST)
+            self._show(self._shown)
+
+    def complete_run(self) -> None:
+        self._ended_all.set()
+        if self._display:
+            self._display.stop()
+            self._display = None
+        if sys.exc_info()[0] is KeyboardInterrupt:  # a save during the run, or Ctrl-C: there is no verdict
+            return
+        if self._report_failure and not self._failures:
+            self._causes.add(self._report_failure)
+        lines, last = (self._red(), self._end()) if self._failures else ([], [self._green()])
+        notes = [one_line(note) for note in (*self.runtime_errors, *self._notes)]
+        if len(notes) > (room := LINES - len(self._shown) - len(lines) - len(last)):
+            notes = [*notes[: room - 1], many(len(notes) - room + 1, "more note")] if room > 0 else []
+        notes = [note if len(note) <= self._width else f"{note[: self._width - 4]} ..." for note in notes]
+        self._show([*lines, *notes, *last])
+
+    def _show(self, lines: Sequence[str]) -> None:
+        """Print lines, above the progress line if there is one; on a terminal, with the verdict in colours."""
+        text = printable(for_shell("\n".join(lines)))
+        if self.outstream.isatty() and not os.environ.get("NO_COLOR"):
+            text = _VERDICT.sub(lambda word: f"{_COLOURS[word[0]]}{word[0]}{_PLAIN}", text)
+        if self._display:
+            self._display.write(text)
+        else:
+            self.outstream.write(text + "\n")
+            self.outstream.flush()
+
+    @property
+    def _width(self) -> int:
+        return width_of(self.outstream) or _COLUMNS
+
+    def _red(self) -> list[str]:
+        """Return what was not printed yet of the first cause, and the others."""
+        from opmatrix.engine.causes import in_lines  # imported here: most runs have no failure
+
+        return in_lines([*self._causes], width=self._width, most=_MOST, shown=self._shown)
+
+    def _end(self) -> list[str]:
+        """Return how many steps ran and failed, and where more is."""
+        paths = Paths(Path.cwd())
+        more = os.path.relpath(paths.report_files[-1] if self._report_ran else paths.log("").parent)
+        return wrapped(f"{self._last_line()}; more: {more}", self._width).split("\n")
+
+    def _green(self) -> str:
+        """Return ``OK in 2.1 s: 82 cells verified, 4 unsupported; 15 steps ran``, of the chosen cells."""
+        from opmatrix.report.records import OUTCOMES  # imported here: other reporters do without
+
+        cells: Counter[str] = Counter()
+        weak = 0
+        for step in self._steps:
+            if step.verdict and (step.check or step.cell):
+                found = _head(Path(step.verdict))
+                weak += bool(found.get("weak"))
+                cells[found.get("outcome", "")] += step.check is None
+        numbers = [f"{cells[outcome]} {outcome}" for outcome in OUTCOMES if cells[outcome]]
+        if numbers:
+            numbers[0] = numbers[0].replace(" ", " cell " if cells.total() == 1 else " cells ", 1)
+        ran = [f"{many(self._counts['run'], 'step')} ran" if self._counts["run"] else ""]
+        ran += [f"{self._counts[FETCHED]} {FETCHED}" if self._counts[FETCHED] else ""]
+        done = ", ".join(filter(None, ran)) or "all up to date"
+        parts = [", ".join(numbers), f"{many(weak, 'check')} weak" if weak else "", done]
+        return f"OK in {time.monotonic() - self._began:.1f} s: {'; '.join(filter(None, parts))}"
+
+
+def _head(path: Path) -> Mapping[str, Any]:
+    """Return what a verdict or a check record contains, without its cases; nothing if it cannot be read."""
+    from opmatrix.records.verdict import split
+
+    try:
+        found = json.loads(split(path.read_text(encoding="utf-8"))[0])
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+class JsonLines(StepReporter):
+    """Writes each event when it happens; doit's reporter "json" writes once, at the end."""
+
+    desc = "one JSON object a line, as it happens: event, step, outcome, seconds, reason"
+
+    def __init__(self, outstream: IO[str], options: Mapping[str, Any]) -> None:
+        super().__init__(outstream, options)
+        self._started: dict[str, float] = {}
+        self._usage: dict[str, tuple[float, int]] = {}
+        self._origins: dict[str, Origin] = {}
+
+    def initialize(self, tasks: Mapping[str, Task], selected_tasks: Iterable[str]) -> None:
+        super().initialize(tasks, selected_tasks)
+        self._write_event("begin", steps=self._total)
+
+    def execute_task(self, task: Task) -> None:
+        """Called by worker threads, too."""
+        if isinstance(task, StepTask):
+            self._started[task.name] = time.monotonic()
+            reasons = self._expected.reasons if self._expected else {}
+            self._write_event("start", step=task.name, reason=reasons.get(task.name, "asked for"))
+
+    def add_usage(self, task: Task, cpu: float, memory: int) -> None:
+        """Called by worker threads, too."""
+        self._usage[task.name] = cpu, memory
+
+    def add_fetched(self, task: Task, origin: Origin) -> None:
+        """Called by worker threads, too."""
+        self._origins[task.name] = origin
+
+    add_ran_elsewhere = add_fetched
+
+    def add_server(self, name: str, seconds: float, cpu: float) -> None:
+        """Called by worker threads, too."""
+        self._write_event("server", server=name, seconds=round(seconds, 3), cpu=round(cpu, 3))
+
+    def add_success(self, task: Task) -> None:
+        self._end(task, "succeeded")
+
+    def add_failure(self, task: Task, fail: BaseFail) -> None:
+        blocked = isinstance(fail, StepBlocked)
+        reason = fail.detail if blocked else fail.summary if isinstance(fail, StepFailed) else fail.message
+        place: dict[str, Any] = {}
+        if isinstance(fail, StepFailed) and (cause := fail.cause).file:
+            place = {"file": cause.file} | ({"line": cause.line} if cause.line else {})
+        self._end(task, "blocked" if blocked else "failed", reason=for_shell(reason), **place)
+
+    def skip_uptodate(self, task: Task) -> None:
+        self._end(task, "up-to-date")
+
+    def skip_ignore(self, task: Task) -> None:
+        self._end(task, "ignored")
+
+    def note(self, text: str) -> None:
+        self._write_event("note", reason=for_shell(text))
+
+    def complete_run(self) -> None:
+        for error in self.runtime_errors:
+            self.note(error)
+        self._write_event("finish", seconds=round(time.monotonic() - self._began, 3))
+
+    def _end(self, task: Task, outcome: str, **more: Any) -> None:
+        if isinstance(task, StepTask):
+            now = time.monotonic()
+            seconds = now - self._started.pop(task.name, now)  # 0 for a step that did not run
+            if origin := self._origins.pop(task.name, None):
+                more = {"from": origin.url, **({"signer": origin.signer} if origin.signer else {}), **more}
+            if usage := self._usage.pop(task.name, None):
+                cpu, memory = usage
+                more = {"cpu": round(cpu, 3), "memory": memory, **more}
+            self._write_event("end", step=task.name, outcome=outcome, seconds=round(seconds, 3), **more)
+
+    def _write_event(self, event: str, **fields: Any) -> None:
+        with self._guard:
+            self.write(json.dumps({"event": event, **fields}) + "\n")
+            self.outstream.flush()

@@ -1,1 +1,0 @@
-"""The Markdown page that describes the operators of a project."""

@@ -1,0 +1,28 @@
+"""Run the operator in ONNX Runtime on drawn inputs and on invalid calls, for the sanitizers."""
+
+from __future__ import annotations
+
+from opmatrix.basics.errors import VerifyError
+from opmatrix.data.reference import Reference
+from opmatrix.declaration.load import Operator
+from opmatrix.ort_checks.fuzz import Fuzz
+from opmatrix.ort_checks.sessions import OrtSessions
+from opmatrix.project.paths import Paths
+from opmatrix.search import drawn as drawn_cases
+from opmatrix.signature.signature import OWN_ORT, is_own
+
+FEW = 5  # problems in the message: further ones are mostly equal
+
+
+def run(layout: Paths, operator: Operator) -> None:
+    """Raise VerifyError for a drawn input on which the kernel differs from the reference, and for invalid calls that
+    are not rejected."""
+    library, levels = layout.ort_library(operator.name), operator.spec.cpu_levels
+    fuzz = Fuzz(operator, OrtSessions(library, sanitized=layout.sanitized, cpu_levels=levels))
+    tried = drawn_cases.read(layout.drawn_inputs(operator.name), operator.name)
+    drawn = fuzz.smallest_failing(layout, tried, Reference(layout, operator.spec))
+    # A handwritten binding checks only what its author decided.
+    forbidden = () if is_own(OWN_ORT, operator.spec, operator.handwritten_files) else fuzz.invalid_call_problems()
+    if found := [*([drawn[1]] if drawn else []), *forbidden]:
+        more = [f"and {len(found) - FEW} more"] if len(found) > FEW else []
+        raise VerifyError("\n".join([*found[:FEW], *more]))

@@ -1,0 +1,232 @@
+"""The file of calls that the program for ThreadSanitizer reads (native/binding/race_driver.h).
+
+Numbers have 8 bytes, in the machine's order; the length of what has several comes before it.
+
+Find out whether a compiler has ThreadSanitizer, and run a program with it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import signal
+import struct
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from opmatrix.basics.errors import SanitizeError
+from opmatrix.basics.files import write_bytes
+from opmatrix.data.arrays import Array, dtype_name
+from opmatrix.data.case_arrays import case_arrays, described, elements, reference_attributes
+from opmatrix.data.reference import Reference, tensor_array
+from opmatrix.declaration.load import Operator
+from opmatrix.declaration.models import case_arguments
+from opmatrix.search.drawn import DrawnCase, evaluate, reference_outputs
+from opmatrix.search.large import enlarge
+from opmatrix.signature.signature import dtype_of, dtype_tuples
+from opmatrix.sizes.variadic import with_outputs
+from opmatrix.spec import Attribute, AttributeValue, DType, Model, OpSpec
+
+END = 0x6F706D61
+MOST_BYTES = 1 << 27  # of all calls: ThreadSanitizer takes several times as much, and each thread has outputs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Written:
+    """How many calls are in the file, and the names of those that are too large for it."""
+
+    calls: int
+    left_out: tuple[str, ...]
+
+
+def stored_calls(operator: Operator, drawn: Sequence[DrawnCase], reference: Reference) -> Iterator[DrawnCase]:
+    """Return each case, named as the case, the largest of each model also made larger, and each drawn input; without
+    those that the reference rejects."""
+    spec = operator.spec
+    found = [*drawn]
+    for model in operator.models:
+        if model.unsupported:
+            continue
+        cases = [*filter(described, model.cases)]
+        if not cases:
+            continue
+        found += [evaluate(spec, replace(model, name=case.name, cases=(case,)), reference) for case in cases]
+        largest = max(cases, key=lambda case: sum(elements(case)))
+        of = replace(model, name=f"{largest.name} (repeated)", cases=(largest,))
+
+        def compute(arrays: Sequence[Array], of: Model = of) -> Sequence[Array] | None:
+            return reference_outputs(spec, of, reference, arrays)[0]
+
+        for arrays in [*enlarge(spec, of, largest, case_arrays(spec, of, largest), compute)][-1:]:
+            expected, refusal = reference_outputs(spec, of, reference, arrays)
+            found.append(DrawnCase(model=of, arrays=arrays, expected=expected, refusal=refusal))
+    return (one for one in found if one.expected is not None)
+
+
+def write(path: Path, spec: OpSpec, calls: Iterable[DrawnCase]) -> Written:
+    """Write the calls, the smallest first, up to `MOST_BYTES`."""
+    room, count, left_out, text = MOST_BYTES, 0, list[str](), bytearray()
+    for call in sorted(calls, key=_bytes):
+        room -= _bytes(call)
+        if room < 0:
+            left_out.append(call.model.name)
+            continue
+        text += b"".join(_call(spec, call))
+        count += 1
+    write_bytes(path, b"".join([_number(count), text, _number(END)]))
+    return Written(calls=count, left_out=tuple(left_out))
+
+
+def _bytes(call: DrawnCase) -> int:
+    return sum(array.nbytes for array in (*call.arrays, *(call.expected or ())))
+
+
+def _call(spec: OpSpec, call: DrawnCase) -> Iterator[bytes]:
+    outputs, inputs = call.expected or (), tuple(case_arguments(spec, call.model.cases[0], call.arrays))
+    yield _text(call.model.name)
+    yield _number(_choice(spec, inputs, outputs))
+    yield _number(len(spec.inputs))
+    for given in inputs:
+        arrays = given if isinstance(given, tuple) else () if given is None else (given,)
+        yield _number(len(arrays))
+        for array in arrays:
+            strings = array.ravel().tolist() if array.dtype == np.object_ else []
+            yield _shape(array) + _sized(b"" if strings else array.tobytes())
+            yield _number(len(strings)) + b"".join(map(_text, strings))
+    values = reference_attributes(spec, call.model)
+    yield _number(len(spec.attributes))
+    for attribute in spec.attributes:
+        value = values[attribute.name]
+        if attribute.kind == "tensor":
+            array = tensor_array(attribute, value)
+            yield _shape(array) + _sized(array.tobytes())
+            continue
+        content = b"" if value is None else _attribute(attribute, value)
+        yield _number(0) + _sized(b"\1" * (attribute.optional and value is not None) + content)
+    yield _number(len(outputs))
+    yield from map(_shape, outputs)
+
+
+def _choice(spec: OpSpec, inputs: Sequence[Array | tuple[Array, ...] | None], outputs: Sequence[Array]) -> int:
+    """Return the index of the kernel's dtypes: the first that fits all tensors."""
+    found: dict[str, set[str]] = {}
+    declared = [*(i.type for i in spec.inputs), *(o.type for o in with_outputs(spec, len(outputs)).outputs)]
+    for name, given in zip(declared, (*inputs, *outputs), strict=True):
+        for array in given if isinstance(given, tuple) else () if given is None else (given,):
+            found.setdefault(name, set()).add(dtype_name(array))
+
+    def fits(types: Mapping[str, DType]) -> bool:
+        return all(names <= {dtype_of(declared, types)} for declared, names in found.items())
+
+    return next(n for n, types in enumerate(dtype_tuples(spec)) if fits(types))
+
+
+_ITEMS: Mapping[str, type[np.generic]] = {"float": np.float32, "int": np.int64, "bool": np.bool_}
+
+
+def _attribute(attribute: Attribute, value: AttributeValue) -> bytes:
+    """Return the bytes of a value as the kernel's C++ type has them."""
+    if isinstance(value, str):
+        return value.encode() + b"\0"
+    if attribute.kind == "strings" and isinstance(value, tuple):
+        return b"".join(_text(str(text)) for text in value)
+    return np.asarray(value, _ITEMS[attribute.kind.removesuffix("s")]).tobytes()
+
+
+def _number(value: int) -> bytes:
+    return struct.pack("=q", value)
+
+
+def _sized(content: bytes) -> bytes:
+    return _number(len(content)) + content
+
+
+def _text(text: str) -> bytes:
+    return _sized(text.encode())
+
+
+def _shape(array: Array) -> bytes:
+    return struct.pack(f"={array.ndim + 1}q", array.ndim, *array.shape)
+
+
+OPTIONS = {"TSAN_OPTIONS": "halt_on_error=1:history_size=4"}
+MOST_LINES = 40
+# In the first line of a report: a race, a signal.
+MARKS = ("WARNING: ThreadSanitizer", "ERROR: ThreadSanitizer")
+# What ThreadSanitizer prints where the kernel puts memory at random addresses that it does not expect.
+_MAPPING = "unexpected memory mapping"
+_FIXED = ("setarch", "-R")  # without random addresses
+# Frames of the program around the kernel.
+_OUTER = re.compile(r"^ +#\d+ .*(races\.cc|race_driver|/c\+\+/.*/std_thread\.h|<null> <null>)")
+
+
+class UnsupportedError(Exception):
+    """There is no ThreadSanitizer, or it does not run here; the message says why."""
+
+
+def probe(compiler: Sequence[str], folder: Path) -> list[str]:
+    """Return the words before a program that make it run: none, or ``setarch -R``. Raises UnsupportedError."""
+    source, program = folder / "probe.cc", folder / "probe"
+    source.write_text("int main() {}\n", encoding="utf-8")
+    command = [*compiler, "-fsanitize=thread", str(source), "-o", str(program)]
+    done = _output(command)
+    if done.returncode != 0:
+        last = " ".join(done.stdout.split())[-300:]
+        raise UnsupportedError(
+            f"{shlex.join(compiler)} has no ThreadSanitizer: {last}. Install it, or set CXX to a compiler that has it"
+        )
+    found = _output([str(program)])
+    if found.returncode == 0:
+        return []
+    if _MAPPING in found.stdout and (setarch := shutil.which(_FIXED[0])):
+        fixed = [setarch, *_FIXED[1:]]
+        if _output([*fixed, str(program)]).returncode == 0:
+            return fixed
+    last = " ".join(found.stdout.split())[-300:]
+    raise UnsupportedError(
+        f"a program with ThreadSanitizer does not run here: {last or _ended(found.returncode)}. Where it says "
+        f"{_MAPPING!r}: sysctl vm.mmap_rnd_bits=28, or allow `setarch -R`"
+    )
+
+
+def run_program(command: Sequence[str], *, environ: Mapping[str, str] = os.environ) -> str:
+    """Run the program and return the last line that it prints. Raises SanitizeError with the report of a race."""
+    print("$", shlex.join(command), flush=True)
+    done = _output(command, environ=environ)
+    if done.returncode != 0:
+        raise SanitizeError("\n".join(filter(None, [report(done.stdout), _ended(done.returncode)])))
+    return done.stdout.strip().rpartition("\n")[2]
+
+
+def report(output: str) -> str:
+    """Return the first report of ThreadSanitizer, or else the last lines."""
+    lines = output.splitlines()
+    first = next((n for n, line in enumerate(lines) if any(mark in line for mark in MARKS)), None)
+    if first is None:
+        return "\n".join(lines[-20:])
+    call = [line for line in lines if line.startswith("Call: ")][:1]
+    # How the program started its threads is the same in all reports.
+    kept = [line for line in lines[first:] if not line.startswith(("=====", "Call: ")) and not _OUTER.search(line)]
+    started = next((n for n, line in enumerate(kept) if line.startswith("  Thread T")), len(kept))
+    return "\n".join([*kept[:started][:MOST_LINES], *(line for line in kept if line.startswith("SUMMARY")), *call])
+
+
+def _ended(returncode: int) -> str:
+    return f"it died of {signal.Signals(-returncode).name}" if returncode < 0 else f"it ended with {returncode}"
+
+
+def _output(command: Sequence[str], *, environ: Mapping[str, str] = os.environ) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command,
+        env={**environ, **OPTIONS},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    )

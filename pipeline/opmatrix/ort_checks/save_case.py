@@ -1,0 +1,323 @@
+"""Write a case as a folder that replays with only ONNX Runtime and NumPy: model, data, library, program. A
+failing gradient replays with torch alone."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from onnx import ModelProto, TensorProto
+
+from opmatrix.basics.errors import UsageError, VerifyError, did_you_mean, missing
+from opmatrix.basics.files import write_bytes, write_text
+from opmatrix.data import dataset
+from opmatrix.data.arrays import Array, cast, dtype_name
+from opmatrix.data.compare import EXACT
+from opmatrix.data.dataset import DataSet
+from opmatrix.data.reference import Reference
+from opmatrix.declaration.backward_operator import backward_of
+from opmatrix.declaration.load import Operator
+from opmatrix.declaration.models import case_arguments
+from opmatrix.judge import rounding
+from opmatrix.ort_checks import cast_edges, fuzz, replay_case
+from opmatrix.project.cells import Cell
+from opmatrix.project.paths import Paths
+from opmatrix.project.settings import installed
+from opmatrix.records import verdict
+from opmatrix.records.verdict import DRAWN_INPUTS, WRONG
+from opmatrix.search import drawn as failing_input
+from opmatrix.search.drawn import DrawnCase
+from opmatrix.search.invalid_calls import Call
+from opmatrix.signature.signature import has_kernel
+from opmatrix.sizes.variadic import with_outputs
+from opmatrix.spec import Lowering
+
+FUNCTION = "_function"  # the end of the name of a case that ran through the function body
+GRADIENTS = "gradient_"  # the begin of that of a sample of the gradient check
+PUBLISHED = "published_"  # the begin of that of a published version's model
+
+README = """{title}
+
+{what}
+
+Run it with ONNX Runtime {ort} and NumPy, without opmatrix:
+
+    pip install "onnxruntime=={ort}.*" numpy
+    python replay.py
+
+model.onnx      {model}{casts}
+{library}inputs.npz      its inputs, as input_0, input_1, ... in the order of case.json
+expected.npz    the outputs of the reference, as output_0, output_1, ...{allowed}
+case.json       names of inputs and outputs, and the tolerances
+replay.py       runs the model and compares; exits with 1 where an output differs
+"""
+
+
+GRADIENT = """{title}
+
+{what}
+
+Call the formula of its gradient with torch {torch}, without opmatrix:
+
+    python replay.py
+
+torch_op.py     the formula: setup_context() and backward()
+case.pt         the call, the outputs of the reference, the gradients of the outputs, and the expected gradient
+replay.py       calls backward() and compares; exits with 1 where the gradient differs
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SavedCase:
+    """What a folder has of a case. `model` is the model, in words `model_is`. `allowed`: by how much an output may
+    differ besides its tolerance, an array for each output, or none. `refusal`: why the reference rejects the inputs."""
+
+    model: bytes
+    model_is: str
+    data: DataSet
+    allowed: Sequence[Array] = field(default_factory=list)
+    refusal: str = ""
+
+
+def run(
+    layout: Paths,
+    operator: Operator,
+    *,
+    lowering: Lowering | None,
+    cells: Sequence[Cell],
+    case: str,
+    into: Path | None = None,
+) -> None:
+    """Write the folder and print its path. Of several `cells`, and without a `lowering` of all, takes one in which the
+    case fails, else the first. Raises UsageError for an unknown case, VerifyError without its files."""
+    names = [c.name for m in operator.models for c in m.cases]
+    if case.startswith(GRADIENTS) and case not in names:
+        _save_gradient(layout, operator, case, into or layout.saved_case(f"{operator.name}-{case}"))
+        return
+    fails, lowering, cell = _where(layout, operator, lowering, cells, case)
+    if case == DRAWN_INPUTS:
+        case = _drawn_name(layout, operator, lowering, cell)
+    saved = _saved(layout, operator, lowering, cell, case)
+    library = None
+    if lowering == "custom" and operator.spec.runtime == "kernel":
+        library = layout.ort_library(operator.name)
+        if not library.is_file():
+            raise VerifyError(missing(library, run=f"python -m opmatrix compile {operator.name}"))
+    title = f"{operator.name}-{lowering}-{case}@{cell}"
+    folder = into or layout.saved_case(title)
+    content, casts = _with_float_edges(ModelProto.FromString(saved.model))
+    tolerances = {str(dtype): tolerance for dtype, tolerance in operator.spec.tolerances[lowering].items()}
+    outputs = [
+        {"name": name, "rtol": tolerance.rtol, "atol": tolerance.atol}
+        for name, array in saved.data.outputs.items()
+        for tolerance in [tolerances.get(dtype_name(array), EXACT)]
+    ]
+    made = ModelProto.FromString(content)
+    described = {
+        "library": library.name if library else None,
+        "inputs": [value.name for value in made.graph.input],
+        "outputs": outputs,
+        "refusal": saved.refusal,
+    }
+    _check_folder(folder)
+    write_bytes(folder / "model.onnx", content)
+    if library:
+        shutil.copyfile(library, folder / library.name)
+    _save(folder / "inputs.npz", input=[*saved.data.inputs.values()])
+    _save(folder / "expected.npz", output=[*saved.data.outputs.values()], allowed=saved.allowed)
+    write_text(folder / "case.json", json.dumps(described, indent=1) + "\n")
+    write_bytes(folder / "replay.py", Path(replay_case.__file__).read_bytes())
+    own = "its custom-op library, for this operating system and CPU"
+    library_line = f"{library.name}\n                {own}\n" if library else ""
+    allowed = ";\n                allowed_0, ...: what rounding of the inputs adds to the tolerance"
+    readme = README.format(
+        title=title,
+        what=operator.spec.summary,
+        ort=cell.ort,
+        model=saved.model_is,
+        casts=", with casts: NumPy lacks dtypes of its inputs or outputs" if casts else "",
+        library=library_line,
+        allowed=allowed if saved.allowed else "",
+    )
+    write_text(folder / "README.txt", readme)
+    if len(cells) > 1:
+        place = f"{operator.name}-{lowering}@{cell}"
+        first = f"Taken from {place}, the first cell: no verdict says that {case} fails"
+        print(f"{case} fails in {place}" if fails else first)
+    _print_replay(layout, folder)
+
+
+def _check_folder(folder: Path) -> None:
+    """Make the folder. Raises UsageError where that fails, and for one that has files of others."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        others = any(folder.iterdir()) and not (folder / "replay.py").is_file()
+    except OSError as error:
+        raise UsageError(f"--into {folder}: {error.strerror}. Name a folder that can be written") from error
+    if others:
+        raise UsageError(f"--into {folder}: the folder has other files; name one that is empty or does not exist")
+
+
+def _print_replay(layout: Paths, folder: Path) -> None:
+    shown = folder.relative_to(layout.root) if folder.is_relative_to(layout.root) else folder
+    print(f"Replay with: python {shlex.quote(str(shown / 'replay.py'))}")
+
+
+def _save_gradient(layout: Paths, operator: Operator, case: str, folder: Path) -> None:
+    """Write the folder of a gradient, from what the failing check kept. Raises UsageError where it kept nothing."""
+    kept = layout.failing_case(operator.name, case).with_suffix(".pt")
+    run = f"python -m opmatrix register {operator.name} --part gradient"
+    if called := backward_of(operator.spec):
+        raise UsageError(
+            f"{operator.name}: the operator {called} computes its gradient, and torch alone cannot call that. "
+            f"Replay: {run}"
+        )
+    if not kept.is_file():
+        names = sorted(path.stem for path in kept.parent.glob(f"{GRADIENTS}*.pt"))
+        has = f"it has {', '.join(names)}{did_you_mean(case, names)}" if names else f"a failing check keeps one: {run}"
+        raise UsageError(f"{operator.name} has no gradient {case!r} that differs; {has}")
+    from opmatrix.torch_checks import replay_gradient  # which imports torch
+
+    _check_folder(folder)
+    write_bytes(folder / "case.pt", kept.read_bytes())
+    write_bytes(folder / "torch_op.py", layout.torch_op(operator.name).read_bytes())
+    write_bytes(folder / "replay.py", Path(replay_gradient.__file__).read_bytes())
+    title, torch = f"{operator.name}-{case}", installed().torch
+    write_text(folder / "README.txt", GRADIENT.format(title=title, what=operator.spec.summary, torch=torch))
+    _print_replay(layout, folder)
+
+
+def _where(
+    layout: Paths, operator: Operator, lowering: Lowering | None, cells: Sequence[Cell], case: str
+) -> tuple[bool, Lowering, Cell]:
+    """Return whether the case fails in one of the cells, and lowering and cell of that, else the first."""
+    if lowering and lowering not in operator.spec.lowerings:
+        raise UsageError(f"{operator.name} has no lowering {lowering!r}; it has {', '.join(operator.spec.lowerings)}")
+    places = [(one, cell) for one in ([lowering] if lowering else _lowerings(operator, case)) for cell in cells]
+    failing = (place for place in places if _fails(layout.verdict(operator.name, *place), case))
+    found = next(failing, None)
+    return found is not None, *(found or places[0])
+
+
+def _lowerings(operator: Operator, case: str) -> list[Lowering]:
+    """Return the lowerings that may have a case, "custom" first."""
+    every = sorted(operator.spec.lowerings, key=lambda one: one != "custom")
+    known = [c.name for m in operator.models for c in m.cases]
+    if case in known:
+        return every
+    of = "decomposed" if case.removesuffix(FUNCTION) in known else "custom"
+    return [one for one in every if one == of] or every
+
+
+def _fails(path: Path, case: str) -> bool:
+    """Return whether a verdict says that a case fails, or the search by a drawn input of this name."""
+    try:
+        wrong = verdict.read(path).results.of(*WRONG)
+    except (FileNotFoundError, ValueError):
+        return False
+    return any(one.case == case or (one.case == DRAWN_INPUTS and f"-{case} " in one.detail) for one in wrong)
+
+
+def _drawn_name(layout: Paths, operator: Operator, lowering: Lowering, cell: Cell) -> str:
+    """Return the name of the drawn input that failed in a cell."""
+    path = layout.mismatches(layout.verdict(operator.name, lowering, cell))
+    try:
+        records = json.loads(path.read_text(encoding="utf-8"))["mismatches"]
+    except FileNotFoundError:
+        records = []
+    if found := [str(record["drawn"]) for record in records if "drawn" in record]:
+        return found[0]
+    raise UsageError(
+        f"{operator.name}: no drawn input is known to fail in {cell}. Run the search, or give the name of one: "
+        "its message has it"
+    )
+
+
+def _saved(layout: Paths, operator: Operator, lowering: Lowering, cell: Cell, case: str) -> SavedCase:
+    """Return what the folder has of a case. Raises UsageError for an unknown one."""
+    known = {c.name: (m, index) for m in operator.models for index, c in enumerate(m.cases)}
+    name = case if case in known or lowering == "custom" else case.removesuffix(FUNCTION)
+    if name in known:
+        model, index = known[name]
+        path = layout.model(operator.name, lowering, cell, model.name)
+        if name != case:  # the custom node, of which ONNX Runtime runs the function body
+            path = layout.function_model(operator.name, cell, model.name)
+        if not path.is_file():
+            raise VerifyError(missing(path, run=f"python -m opmatrix export {operator.name}"))
+        data = dataset.read(layout.data(operator.name, model.name, index))
+        return SavedCase(model=path.read_bytes(), model_is="the model that was verified", data=data)
+    versions = {f"{PUBLISHED}{version}": version for version in operator.published}
+    custom = lowering == "custom"
+    if custom and case in versions:
+        path = layout.published_model(operator.name, versions[case])
+        data = dataset.read(layout.published_data(operator.name, versions[case]))
+        return SavedCase(model=path.read_bytes(), model_is=f"the model of version {versions[case]}", data=data)
+    kept = layout.failing_case(operator.name, case).with_suffix(".cases"), layout.drawn_inputs(operator.name)
+    drawn = custom and any(path.exists() for path in kept)
+    if drawn and (one := failing_input.stored(layout, operator, case)):
+        if not has_kernel(operator.spec):
+            raise UsageError(
+                f"{operator.name} has no kernel of its own that ONNX Runtime could run on {case}. Replay it in torch: "
+                f"python -m opmatrix register {operator.name} --part search --case {case}"
+            )
+        return _drawn(layout, operator, one)
+    every = ", ".join([*known, *(versions if custom else ())])
+    raise UsageError(f"{operator.name} has no case {case!r}; it has {every}{did_you_mean(case, [*known, *versions])}")
+
+
+def _drawn(layout: Paths, operator: Operator, one: DrawnCase) -> SavedCase:
+    """Return a drawn case with a model of the node alone."""
+    spec = operator.spec
+    call = Call(model=one.model, inputs=tuple(case_arguments(spec, one.model.cases[0], one.arrays)), typed=True)
+    parts = with_outputs(spec, len(one.expected)).outputs if one.expected is not None else ()
+    outputs = {
+        part.name: cast(array, part.onnx_type) if part.onnx_type else array
+        for part, array in zip(parts, one.expected or (), strict=True)
+    }
+    allowed = [] if one.expected is None else rounding.allowed(spec, one, Reference(layout, spec))
+    return SavedCase(
+        model=fuzz.node_model(spec, call).SerializeToString(),
+        model_is="the operator's node alone",
+        data=DataSet(inputs=dict(fuzz.node_feeds(spec, call)), outputs=outputs),
+        allowed=allowed,
+        refusal=one.refusal,
+    )
+
+
+def _with_float_edges(model: ModelProto) -> tuple[bytes, bool]:
+    """Return a model whose inputs and outputs NumPy has, and whether that needed casts to and from float32."""
+    named = {
+        kind: [SimpleNamespace(name=value.name, type=_type(value.type.tensor_type.elem_type)) for value in values]
+        for kind, values in (("inputs", model.graph.input), ("outputs", model.graph.output))
+    }
+    session = SimpleNamespace(get_inputs=lambda: named["inputs"], get_outputs=lambda: named["outputs"])
+    content: bytes = model.SerializeToString()
+    if not cast_edges.needs_casts(session):
+        return content, False
+    return cast_edges.with_float_edges(content, session), True
+
+
+def _type(element: int) -> str:
+    """Return ONNX Runtime's name of an element type: ``tensor(bfloat16)``."""
+    return f"tensor({TensorProto.DataType.Name(element).lower()})"
+
+
+def _save(path: Path, **kinds: Sequence[Array]) -> None:
+    named: dict[str, Any] = {
+        f"{kind}_{n}": _plain(array) for kind, arrays in kinds.items() for n, array in enumerate(arrays)
+    }
+    np.savez(path, **named)
+
+
+def _plain(array: Array) -> Array:
+    """Return an array in a dtype that NumPy has by itself, with the same values."""
+    if array.dtype == np.object_:
+        return array.astype(str)
+    return array.astype(np.float32) if array.dtype.kind == "V" or dtype_name(array).startswith("float8") else array

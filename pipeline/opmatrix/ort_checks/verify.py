@@ -1,0 +1,495 @@
+"""Run every model of a cell in ONNX Runtime and judge every case. The process never imports torch.
+
+`opmatrix.ort_checks` runs and judges; the messages of cases are in `opmatrix.judge.message`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import onnxruntime
+
+from opmatrix.basics import step_log
+from opmatrix.basics.errors import DataError, UsageError, VerifyError, did_you_mean
+from opmatrix.basics.files import sha256
+from opmatrix.basics.version import minor
+from opmatrix.data import dataset
+from opmatrix.data.arrays import Array, dtype_name
+from opmatrix.data.case_arrays import case_arrays, described, elements
+from opmatrix.data.compare import Comparison
+from opmatrix.data.dataset import DataSet
+from opmatrix.data.reference import Reference
+from opmatrix.data.truth import Judge, read_judges, read_reference
+from opmatrix.declaration.checks import refuses_in_onnx_runtime, searches_in_onnx_runtime
+from opmatrix.declaration.load import Operator, load_operator
+from opmatrix.declaration.models import case_arguments
+from opmatrix.judge import message
+from opmatrix.ort_checks import inferred_shapes
+from opmatrix.ort_checks.fuzz import Fuzz
+from opmatrix.ort_checks.judge_case import CaseJudgement, judge_case, pairs
+from opmatrix.ort_checks.run_case import ModelRunner, run_concurrently
+from opmatrix.ort_checks.sessions import OrtSessions, RefusedError, TooNewError
+from opmatrix.project import cpu_levels
+from opmatrix.project.cells import Cell, is_measured
+from opmatrix.project.paths import Paths
+from opmatrix.records import verdict
+from opmatrix.records.verdict import DRAWN_INPUTS, WRONG, CaseResult, Outcome, Verdict, finite
+from opmatrix.search import drawn as drawn_cases
+from opmatrix.search import drawn as failing_input
+from opmatrix.search.drawn import DrawnCase
+from opmatrix.search.invalid_calls import Call
+from opmatrix.search.large import ENOUGH, large_pair
+from opmatrix.signature.signature import has_function_body, has_kernel, model_dtypes
+from opmatrix.spec import Case, DType, Lowering, Model, OpSpec, Tolerance
+
+
+def run(
+    layout: Paths, operator: Operator, *, lowering: Lowering, cell: Cell, case: str | None = None, once: bool = True
+) -> None:
+    """Judge all cases of one cell and write the verdict; with `case`, print the runs of that one and write nothing.
+
+    `once`: also run the checks that are needed once per torch and ONNX Runtime: concurrent runs of a session, models of
+    published versions, the shapes that ONNX Runtime infers, and drawn inputs of an operator that torch does not have.
+    Raises VerifyError with a line for each fault, and the command that replays its case.
+    """
+    operator = operator.at(lowering, cell.opset).run_by(cell.ort)
+    verifier = CellVerifier(layout=layout, operator=operator, lowering=lowering, cell=cell, only=case, once=once)
+    results: tuple[CaseResult, ...] = ()
+    detail = ""
+    loaded, exported = _digest(verifier.library), _digest(layout.manifest(operator.name, lowering, cell))
+    try:
+        results = tuple(verifier.results())
+    except (VerifyError, DataError) as error:  # no case can run
+        detail = str(error)
+    over = verifier.over_cases(results) if any(result.outcome in WRONG for result in results) else {}
+    in_common = str(over.get("in_common", ""))
+    outcome, detail = _outcome(results, detail, in_common)
+    found = Verdict(op=operator.name, lowering=lowering, cell=cell, outcome=outcome, detail=detail, cases=results)
+    found = replace(
+        found,
+        library=loaded,
+        exported=exported,
+        cpu_levels=verifier.cpu_levels,
+        reference=read_reference(layout.data_manifest(operator.name)),
+    )
+    path = layout.verdict(operator.name, lowering, cell)
+    if case is None:
+        verdict.write(path, found)
+        verdict.write_mismatches(layout.mismatches(path), verifier.mismatches, over)
+    if outcome in WRONG:
+        where = f"{path.relative_to(layout.root)}, or each by --case NAME"
+        faults = message.with_values(message.faults(found), verifier.mismatches, in_common)
+        raise VerifyError(step_log.summarize_faults(faults, subject=str(found), where=where))
+
+
+def _digest(path: Path | None) -> str:
+    return sha256(path) if path and path.is_file() else ""
+
+
+FEW = 5  # invalid calls, or wrong shapes, in the message
+MEASURED = 3  # failing cases of a cell whose errors the report shows
+LONG = 0.03  # seconds that several threads run large inputs for
+PUBLISHED = "published_"  # prefix of the case name of a published version's model
+FORBIDDEN = "forbidden_inputs"  # the name of the case of all forbidden calls
+INFERENCE = "inferred_shapes"  # the name of the case of all shapes that ONNX Runtime infers
+FUNCTION = "_function"  # suffix of the name of a case that ran through the function body
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """How a model is run: sessions, the operators whose nodes it may contain, and tolerances."""
+
+    runtime: OrtSessions
+    operators: Sequence[tuple[OpSpec, Reference]]
+    tolerances: Mapping[DType, Tolerance]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellVerifier:
+    """Verifies one operator and lowering in one cell: all cases, or `only` one."""
+
+    layout: Paths
+    operator: Operator
+    lowering: Lowering
+    cell: Cell
+    only: str | None
+    once: bool
+    mismatches: list[Mapping[str, Any]] = field(default_factory=list)
+    """What the report shows of the first failing cases, by `opmatrix.judge.mismatch`."""
+
+    def __post_init__(self) -> None:
+        """Raise UsageError for an unknown case. A case of a function body means the case that it comes from."""
+        known = [c.name for m in self.operator.models for c in m.cases]
+        known += [PUBLISHED + str(v) for v in self._published_versions]
+        known += [FORBIDDEN] if self._refuses else []
+        known += [INFERENCE] if self._infers else []
+        known += [DRAWN_INPUTS] if self._may_search else []
+        if self.only is None or self.only in known or self._stored:
+            return
+        if (case := self.only.removesuffix(FUNCTION)) in known:
+            object.__setattr__(self, "only", case)
+        else:
+            near = did_you_mean(self.only, known)
+            raise UsageError(f"{self.operator.name} has no case {self.only!r}; it has {', '.join(known)}{near}")
+
+    def results(self) -> Iterator[CaseResult]:
+        """Yield the result of each case. Raises VerifyError or DataError where no case can run."""
+        if (installed := minor(onnxruntime.__version__)) != self.cell.ort:
+            raise VerifyError(f"the cell asks for ONNX Runtime {self.cell.ort}, and {installed} is installed; run it "
+                              "in an environment that has it, or choose another cell")  # fmt: skip
+        layout, spec = self.layout, self.operator.spec
+        operators = [(used, Reference(layout, used)) for used in self._specs]
+        runtime = OrtSessions(self.library, sanitized=layout.sanitized, cpu_levels=self._has_levels)
+        own = RunConfig(runtime=runtime, operators=operators, tolerances=spec.tolerances[self.lowering])
+        found = [*self._cases(own)]
+        yield from found
+        # A failed case says as much as a failed search.
+        if self._searches and not any(one.outcome in WRONG for one in found):
+            yield from self._search(own)
+        # Torch has libraries of its own: a kernel that needs them would pass here and fail elsewhere.
+        if "torch" in sys.modules:
+            raise VerifyError("torch was imported in the process that verifies; remove the import from reference.py, "
+                              "spec.py and cases.py")  # fmt: skip
+
+    def _cases(self, own: RunConfig) -> Iterator[CaseResult]:
+        """Yield the results of the models' cases, of published versions, and of the checks that are needed once."""
+        layout, spec, runtime = self.layout, self.operator.spec, own.runtime
+        # A function body is the decomposition: it needs neither the operator's library nor its reference.
+        plain = None
+        if self.lowering == "decomposed" and has_function_body(spec):
+            plain = RunConfig(runtime=OrtSessions(None), operators=(), tolerances=spec.tolerances["decomposed"])
+        for model in self.operator.models:
+            if self.only is None or self.only in (c.name for c in model.cases):
+                yield from self._model(model, layout.model(spec.name, self.lowering, self.cell, model.name), own)
+                if plain:
+                    body = layout.function_model(spec.name, self.cell, model.name)
+                    for result in self._model(model, body, plain):
+                        yield replace(result, case=result.case + FUNCTION)
+        if self._refuses and self.only in (None, FORBIDDEN):
+            yield from self._forbidden(runtime)
+        if self._infers and self.only in (None, INFERENCE):
+            yield from self._inference(runtime)
+        published = self._published_versions
+        yield from (self._published(v, own) for v in published if self.only in (None, PUBLISHED + str(v)))
+
+    @property
+    def library(self) -> Path | None:
+        """The library for the sessions; None where ONNX Runtime's own kernels compute."""
+        custom = self.lowering == "custom" and self.operator.spec.runtime == "kernel"
+        return self.layout.ort_library(self.operator.name) if custom else None
+
+    @cached_property
+    def _specs(self) -> Sequence[OpSpec]:
+        """The declarations of the nodes that a model may contain."""
+        spec = self.operator.spec
+        return [spec, *(load_operator(self.layout, name).spec for name in spec.uses)]
+
+    @property
+    def _has_levels(self) -> bool:
+        """Whether the library has kernels for several levels of the processor."""
+        return self.library is not None and any(spec.cpu_levels for spec in self._specs)
+
+    @property
+    def cpu_levels(self) -> tuple[str, ...]:
+        """The levels at which the kernels run."""
+        return tuple(map(cpu_levels.name, cpu_levels.of_processor())) if self._has_levels else ()
+
+    @property
+    def _published_versions(self) -> tuple[int, ...]:
+        """The published versions whose models this cell runs."""
+        return self.operator.published if self.lowering == "custom" and self.once else ()
+
+    @property
+    def _refuses(self) -> bool:
+        """Whether this cell makes the calls that the declaration forbids. No model that runs: no call to change."""
+        return self._runs and refuses_in_onnx_runtime(self.operator, self.cell)
+
+    @property
+    def _infers(self) -> bool:
+        """Whether this cell compares the shapes that ONNX Runtime infers: those of the operator's own node."""
+        return self._runs and has_kernel(self.operator.spec)
+
+    @property
+    def _searches(self) -> bool:
+        """Whether this cell compares the kernel with the reference on drawn inputs."""
+        asked = self.only in (None, DRAWN_INPUTS) or self._stored is not None
+        return asked and self._may_search
+
+    @property
+    def _may_search(self) -> bool:
+        # Under sanitizers ort-fuzz does.
+        return self._runs and searches_in_onnx_runtime(self.operator.spec) and not self.layout.sanitized
+
+    @cached_property
+    def _stored(self) -> DrawnCase | None:
+        """The drawn input that is asked for by its name."""
+        return failing_input.stored(self.layout, self.operator, self.only) if self.only and self._may_search else None
+
+    @property
+    def _runs(self) -> bool:
+        """Whether this cell has models of the custom node that run, and makes the checks that are needed once."""
+        runs = any(not model.unsupported for model in self.operator.models)
+        return runs and not self.operator.why_unreadable(self.cell) and self.lowering == "custom" and self.once
+
+    def _forbidden(self, runtime: OrtSessions) -> Iterator[CaseResult]:
+        """Yield a failed case where ONNX Runtime computes what the declaration forbids."""
+        try:
+            problems = [*Fuzz(self.operator, runtime).invalid_call_problems()]
+        except DataError as error:
+            problems = [str(error)]
+        yield from _failed(FORBIDDEN, problems)
+
+    def _inference(self, runtime: OrtSessions) -> Iterator[CaseResult]:
+        """Yield a failed case where ONNX Runtime infers another shape than the declaration gives."""
+        step_log.now_running("the shapes that ONNX Runtime infers")
+        try:
+            problems = [*inferred_shapes.problems(self.operator, runtime)]
+        except RefusedError as error:
+            problems = [str(error)]
+        yield from _failed(INFERENCE, problems)
+
+    def _search(self, config: RunConfig) -> Iterator[CaseResult]:
+        """Yield a failed case where the kernel differs from the reference on a drawn input."""
+        fuzz, name, reference = Fuzz(self.operator, config.runtime), self.operator.name, config.operators[0][1]
+        if one := self._stored:
+            if problem := fuzz.drawn_problem(one, reference):
+                self._measure_drawn(fuzz.measure(one, reference), str(self.only))
+            yield from _failed(str(self.only), [f"{name}-{self.only} in ONNX Runtime: {problem}"] if problem else [])
+            return
+        try:
+            drawn = drawn_cases.read(self.layout.drawn_inputs(name), name)
+            spec, ort = self.operator.spec, self.cell.ort
+            drawn = [one for one in drawn if not self.operator.why_not_carried(model_dtypes(spec, one.model), ort)]
+            failing = fuzz.smallest_failing(self.layout, drawn, reference)
+        except DataError as error:
+            yield from _failed(DRAWN_INPUTS, [str(error)])
+            return
+        if failing:
+            one, problem = failing
+            self._measure_drawn(fuzz.measure(one, reference), DRAWN_INPUTS)
+            yield from _failed(DRAWN_INPUTS, [problem])
+
+    def _measure_drawn(self, found: Mapping[str, Any] | None, case: str) -> None:
+        """Keep what the report shows of a drawn input that fails; `case` is the name of its result."""
+        if found:
+            self.mismatches.append({**found, "case": case, "model": case, "drawn": found["case"]})
+
+    def _published(self, version: int, config: RunConfig) -> CaseResult:
+        """Return the result of the model of a published version."""
+        name, case = self.operator.name, f"{PUBLISHED}{version}"
+        path, folder = self.layout.published_model(name, version), self.layout.published_data(name, version)
+        made = Model(name=case, cases=(Case(name=case, inputs={}),))
+        try:
+            if not path.is_file() or not folder.is_dir():
+                lost = path.relative_to(self.layout.root)
+                raise VerifyError(f"{lost} or its data are missing. Take them from the history of the project")
+            data = dataset.read(folder)
+            dtypes = {dtype_name(array) for array in (*data.inputs.values(), *data.outputs.values())}
+            made = replace(made, unsupported=self.operator.why_not_carried(dtypes, self.cell.ort))
+            step_log.now_running(f"case {case}")
+            runner = ModelRunner(path, name=name, runtime=config.runtime, operators=config.operators)
+            runs = runner.run_case(data, config.tolerances, stored=True)
+            judgement = judge_case(runs)
+        except (VerifyError, DataError) as error:
+            return self._not_run(made, made.cases[0], error)
+        if self.only:
+            self._show(path, folder, judgement)
+        self._measure(made, made.cases[0], data, judgement)
+        found = _judged(made, made.cases[0], judgement)
+        detail = found.detail and message.published(version, found.detail)
+        return replace(found, detail=detail, judged_in=str(runs.judge))
+
+    def _not_run(self, model: Model, case: Case, error: Exception) -> CaseResult:
+        """Return the result of a case that did not run: unsupported where that is declared and ONNX Runtime rejects
+        it."""
+        if isinstance(error, TooNewError) and (declared := self.operator.why_unreadable(self.cell)):
+            return _result(model, case, "unsupported", declared)
+        if model.unsupported and isinstance(error, RefusedError):
+            return _result(model, case, "unsupported", message.unsupported(model, f"ONNX Runtime: {error}"))
+        return _result(model, case, "failed", str(error))
+
+    def _model(self, model: Model, path: Path, config: RunConfig) -> Iterator[CaseResult]:
+        """Yield the results of a model's cases. Where the model cannot run, all of them fail."""
+        name = self.operator.name
+        folders = [self.layout.data(name, model.name, index) for index in range(len(model.cases))]
+        asked = [case for case in model.cases if self.only in (None, case.name)]
+        exported = self._manifest.get(model.name, {})
+        if path.is_file():
+            dataset.link(path.parent, folders)
+        if reason := str(exported.get("refused", "")):  # by the lowering, or torch lacks a dtype
+            detail = message.unsupported(model, reason)
+            yield from (_result(model, case, "unsupported", detail) for case in asked)
+            return
+        try:
+            step_log.now_running(f"model {model.name}")
+            runner = ModelRunner(path, name=name, runtime=config.runtime, operators=config.operators)
+        except VerifyError as error:
+            yield from (self._not_run(model, case, error) for case in asked)
+            return
+        if is_measured(self.cell.ort) and (declared := self.operator.why_unreadable(self.cell)):
+            detail = message.reads_although_unreadable(declared)
+            yield from (_result(model, case, "failed", detail) for case in asked)
+            return
+        found = {case.name: self._read(folder) for case, folder in zip(model.cases, folders, strict=True)}
+        concurrent: dict[str, Comparison | str] = {}
+        # Without a library there is no kernel whose state threads could share.
+        if self.once and config.runtime.library:
+            read = {case: data for case, data in found.items() if isinstance(data, DataSet)}
+            concurrent = self._large_crowd(model, config) | runner.run_concurrently(read)
+        ignored = message.ignored_attributes(name, model, exported.get("dropped", ()))
+        if self.lowering == "decomposed":
+            ignored = ignored or message.decomposition(name)
+        for case in asked:
+            data = found[case.name]
+            try:
+                if isinstance(data, DataError):
+                    raise data
+                step_log.now_running(f"case {case.name}")
+                runs = runner.run_case(data, config.tolerances)
+            except (VerifyError, DataError) as error:
+                yield self._not_run(model, case, error)
+                continue
+            source = case.expected.source if case.expected else ""
+            runs = replace(runs, concurrent=concurrent.get(case.name), ignored=ignored, source=source)
+            judgement = judge_case(runs)
+            if self.only:
+                self._show(path, folders[model.cases.index(case)], judgement)
+            self._measure(model, case, data, judgement, end="" if config.operators else FUNCTION)
+            yield replace(_judged(model, case, judgement), judged_in=str(data.judge))
+
+    def _measure(self, model: Model, case: Case, data: DataSet, judgement: CaseJudgement, *, end: str = "") -> None:
+        """Measure a failing case for its message and the report; `end` is the suffix of its name."""
+        if not judgement.detail or len(self.mismatches) == MEASURED:
+            return
+        from opmatrix.judge import mismatch  # which only a failing case needs
+
+        spec, names = self.operator.spec, [*data.outputs]
+        if found := mismatch.of_case(spec, model, case.name + end, data.inputs, names, pairs(judgement)):
+            self.mismatches.append(found)
+
+    def over_cases(self, results: Sequence[CaseResult]) -> Mapping[str, Any]:
+        """Return what the cases that are wrong as the first wrong one, and the right ones, have and do not have in
+        common; nothing for a replay of one case."""
+        from opmatrix.judge import case_facts  # which only a failing case needs
+
+        known = {(model.name, case.name): (model, case) for model in self.operator.models for case in model.cases}
+        found = [(end, known.get((r.model, r.case.removesuffix(end))), r) for r in results for end in [_end(r)]]
+        first = next((each for each in found if each[2].outcome in WRONG and each[1]), None)
+        if first is None or self.only:
+            return {}
+        kinds = (first[2].outcome, "verified")
+        alike = [(one, r) for end, one, r in found if one and end == first[0] and r.outcome in kinds]
+        return case_facts.of_cases(
+            self.operator.spec,
+            [one for one, _ in alike],
+            wrong=[r.outcome in WRONG for _, r in alike],
+            used=[r.tolerance_used for _, r in alike],
+        )
+
+    def _read(self, folder: Path) -> DataSet | DataError:
+        try:
+            return dataset.read(folder, judge=self._judges.get(folder))
+        except DataError as error:
+            return error
+
+    @cached_property
+    def _judges(self) -> Mapping[Path, Judge]:
+        return read_judges(self.layout.data_manifest(self.operator.name))
+
+    def _large_crowd(self, model: Model, config: RunConfig) -> dict[str, Comparison | str]:
+        """Run the largest case of the operator in several threads, made larger: calls of small ones hardly overlap.
+
+        Return the difference from a run alone by the name of the case; none for another model than that of the case.
+        """
+        spec = self.operator.spec
+        if not has_kernel(spec):
+            return {}
+        runs = [(m, c) for m in self.operator.models if not m.unsupported for c in m.cases if described(c)]
+        of, case = max(runs, key=lambda found: sum(elements(found[1])), default=(None, None))
+        if of is not model or case is None or sum(elements(case)) >= ENOUGH:
+            return {}
+        fuzz, feeds = Fuzz(self.operator, config.runtime), dict[str, Mapping[str, Array]]()
+
+        def call(arrays: Sequence[Array]) -> Call:
+            return Call(model=model, inputs=tuple(case_arguments(spec, case, arrays)))
+
+        def compute(arrays: Sequence[Array]) -> Sequence[Array] | None:
+            with suppress(RefusedError):
+                return fuzz.run(call(arrays))
+            return None
+
+        step_log.now_running(f"case {case.name}, its inputs repeated")
+        for arrays in large_pair(spec, model, case, case_arrays(spec, model, case), compute):
+            shown = f"{sum(array.size for array in arrays)} elements"
+            session, feeds[f"{shown} in reversed order" if shown in feeds else shown] = fuzz.session(call(arrays))
+        for shown, difference in (run_concurrently(session, feeds, seconds=LONG) if feeds else {}).items():
+            return {case.name: message.enlarged(difference, shown)}
+        return {}
+
+    @cached_property
+    def _manifest(self) -> Mapping[str, Any]:
+        """The export's record of each model, such as why the lowering does not support it."""
+        try:
+            manifest = json.loads(
+                self.layout.manifest(self.operator.name, self.lowering, self.cell).read_text(encoding="utf-8")
+            )
+        except FileNotFoundError:
+            return {}
+        models: Mapping[str, Any] = manifest["models"]
+        return models
+
+    def _show(self, model: Path, data: Path, judgement: CaseJudgement) -> None:
+        """Print the runs of a replayed case."""
+        model, data = model.relative_to(self.layout.root), data.relative_to(self.layout.root)
+        runs = [(run.name, run.comparison) for run in judgement.runs]
+        verified = not judgement.detail
+        print(*message.replay_lines(model, data, runs, evaluated=judgement.evaluated, verified=verified), sep="\n")
+
+
+def _failed(name: str, problems: Sequence[str]) -> Iterator[CaseResult]:
+    """Yield a failed case with the first problems, if there are any."""
+    if problems:
+        more = [f"and {len(problems) - FEW} more"] if len(problems) > FEW else []
+        made = Model(name=name, cases=(Case(name=name, inputs={}),))
+        yield _result(made, made.cases[0], "failed", "\n".join([*problems[:FEW], *more]))
+
+
+def _judged(model: Model, case: Case, judgement: CaseJudgement) -> CaseResult:
+    if model.unsupported:
+        return _result(model, case, "failed", message.runs_although_unsupported(model))
+    found = [r.comparison for r in judgement.runs]
+    if any(c.problem for c in found):  # another dtype or shape has no error
+        return _result(model, case, "mismatched", judgement.detail)
+    return replace(
+        _result(model, case, "mismatched" if judgement.detail else "verified", judgement.detail),
+        error=max(c.error for c in found),
+        ulp=finite(max(c.ulp for c in found)),
+        tolerance_used=max(c.tolerance_used for c in found),
+    )
+
+
+def _result(model: Model, case: Case, outcome: Outcome, detail: str) -> CaseResult:
+    return CaseResult(case=case.name, model=model.name, outcome=outcome, detail=detail)
+
+
+def _end(result: CaseResult) -> str:
+    """Return the suffix of the name of a case that ran through the function body, else ""."""
+    return FUNCTION if result.case.endswith(FUNCTION) else ""
+
+
+def _outcome(results: Sequence[CaseResult], problem: str, in_common: str) -> tuple[Outcome, str]:
+    """Return the outcome of a cell and its detail; a `problem` is why no case ran, `in_common` what the wrong ones have
+    in common."""
+    outcomes = {r.outcome for r in results}
+    if problem or "failed" in outcomes:
+        return "failed", message.detail(results, in_common) or problem
+    if "mismatched" in outcomes:
+        return "mismatched", message.detail(results, in_common)
+    return ("unsupported", results[0].detail) if outcomes == {"unsupported"} else ("verified", "")

@@ -1,0 +1,110 @@
+"""Hash the code that a stage runs. The hash is part of a step's configuration: changed code runs its steps again."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+
+from opmatrix.records.stage_modules import STAGE_MODULES
+from opmatrix.records.step import Fingerprint
+
+PACKAGE = Path(__file__).parents[1]
+
+# The package imports absolutely, one statement per line (ruff checks this), so this pattern finds every import.
+# Walking the ast of the package would take 30 ms in each doit command.
+_IMPORT = re.compile(r"^\s*(?:from (opmatrix[\w.]*) import (\([^)]*\)|[\w, ]+)|import (opmatrix[\w.]*))", re.MULTILINE)
+_NAME = re.compile(r"\w+")
+
+
+@cache
+def modules(stage: str) -> tuple[Path, ...]:
+    """Return the files of the package that a stage runs, sorted."""
+    return reached(STAGE_MODULES[stage])
+
+
+@cache
+def reached(module: str) -> tuple[Path, ...]:
+    """Return the files of the package that one of its modules imports, directly or not, itself included, sorted."""
+    files: set[Path] = set()
+    waiting = [_file(module)]
+    while waiting:
+        path = waiting.pop()
+        if path and path not in files:
+            files.add(path)
+            waiting += [_file(name) for name in _imports(path)]
+    return tuple(sorted(files))
+
+
+@cache
+def _imports(path: Path) -> tuple[str, ...]:
+    names: list[str] = []
+    for package, members, plain in _IMPORT.findall(path.read_text(encoding="utf-8")):
+        names.append(package or plain)
+        if (file := _file(names[-1])) and file.name == "__init__.py":  # a name that it imports may be a module
+            names += [f"{package}.{name}" for name in _NAME.findall(members)]
+    return tuple(names)
+
+
+@cache
+def _file(module: str) -> Path | None:
+    path = PACKAGE.parent.joinpath(*module.split("."))
+    return next((p for p in (path.with_suffix(".py"), path / "__init__.py") if p.is_file()), None)
+
+
+@cache
+def _digest(path: Path) -> bytes:
+    return hashlib.sha256(path.read_bytes()).digest()
+
+
+@cache
+def digest(stage: str, *further: Path) -> Fingerprint:
+    """Return a fingerprint of the code of a stage and of `further` files, such as its templates."""
+    files = (*modules(stage), *sorted(further))
+    content = b"".join(_relative(p).encode() + b"\0" + _digest(p) for p in files)
+
+    def explain() -> str:
+        return json.dumps({_relative(p): _digest(p).hex()[:16] for p in files})
+
+    return Fingerprint(hashlib.sha256(content).hexdigest()[:16], explain)
+
+
+def _relative(path: Path) -> str:
+    """Return a path that is the same in a checkout and installed. LICENSE is outside the package in a checkout."""
+    return path.relative_to(PACKAGE.parent).as_posix() if path.is_relative_to(PACKAGE) else path.name
+
+
+def function(path: Path, name: str, *, others: Iterable[str]) -> str:
+    """Return a hash of the function `name` of a file and of what it may use there; "" where the file has no such name.
+
+    The hash covers the file without comments and without those functions of `others` that nothing else in it names.
+    """
+    text = path.read_bytes()
+    try:
+        return _function(ast.parse(text), name, others)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # running the file reports it
+        return hashlib.sha256(text).hexdigest()[:16]
+
+
+def _function(tree: ast.Module, name: str, others: Iterable[str]) -> str:
+    if not {name, "*"} & set(_bound(tree)):
+        return ""
+    for other in others:
+        rest = [node for node in tree.body if not (isinstance(node, ast.FunctionDef) and node.name == other)]
+        if not any(isinstance(n, ast.Name) and n.id == other for node in rest for n in ast.walk(node)):
+            tree.body = rest
+    return hashlib.sha256(ast.dump(tree).encode()).hexdigest()[:16]
+
+
+def _bound(tree: ast.Module) -> Iterator[str]:
+    """Yield every name that a module binds, "*" for those of a star import."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.Name(id=name, ctx=ast.Store()):
+                yield name
+            case ast.alias():
+                yield node.asname or node.name

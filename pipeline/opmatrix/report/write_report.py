@@ -1,0 +1,155 @@
+"""Report the outcome of every cell and every check: in the terminal, as JSON, JUnit XML, Markdown and an HTML page."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.console import Console
+
+from opmatrix.addons.bench.times import read_all
+from opmatrix.addons.mutate import scores
+from opmatrix.basics.errors import ReportError, many
+from opmatrix.basics.files import read_list, write_bytes, write_text
+from opmatrix.basics.step_log import RAN
+from opmatrix.cache.origins import as_json, read
+from opmatrix.project.cells import Cell
+from opmatrix.project.paths import Paths
+from opmatrix.project.settings import installed
+from opmatrix.records.step import CheckKey
+from opmatrix.records.verdict import WRONG, CellKey, CheckRecord, Found, Verdict
+from opmatrix.report import details, history, junit, markdown, terminal
+from opmatrix.report import page as html_page
+from opmatrix.report.markdown import compare
+from opmatrix.report.read_cache import ReadCache
+from opmatrix.report.records import (
+    ReportedPart,
+    checked,
+    checked_record,
+    checks_in_order,
+    collect,
+    collect_check,
+    in_order,
+    part_totals,
+    pasteable,
+    skipped_checks,
+    totals,
+)
+from opmatrix.report.report_json import Document, document, parse, same, text, used_environments
+
+Exists = Callable[[str, str, Cell], bool]
+
+
+def run(
+    layout: Paths,
+    expected: Sequence[CellKey],
+    expected_checks: Sequence[CheckKey] = (),
+    *,
+    exists: Exists = lambda *_: True,
+    part: ReportedPart | None = None,
+) -> None:
+    """Write every file of the report, and print the table of the `expected` cells and checks.
+
+    The files also contain the valid verdicts of earlier runs in other cells, if `exists` returns True for them; they
+    do not depend on which of these cells are expected. `part`: what `doit --shard` verifies, which is `expected`.
+    Raises ReportError unless each expected cell and check is verified, or unsupported with a reason.
+    """
+    cache = ReadCache(layout)
+    asked = [collect(cache, *key) for key in expected]
+    expected_records = [collect_check(cache, key) for key in expected_checks]
+    others = [*_others(cache)]
+    earlier = [v for v in others if isinstance(v, Verdict) and exists(*v.key)]
+    # The failure of a step that has no other record concerns every choice of cells, as a declaration does.
+    elsewhere = part.elsewhere if part else frozenset()
+    earlier_checks: list[CheckRecord] = []
+    checks = [*expected_records]
+    for record in (c for c in others if isinstance(c, CheckRecord)):
+        of_another = record.torch or (record.key in elsewhere and record.outcome not in WRONG)
+        (earlier_checks if of_another else checks).append(record)
+    # What is printed has commands as in verdicts: doit prints the log of this stage.
+    verdicts = pasteable(in_order([*asked, *earlier]), layout.root)
+    records = pasteable(checks_in_order([*checks, *earlier_checks]), layout.root)
+    skipped = skipped_checks(records)
+    main = {"python": platform.python_version(), **asdict(installed())}
+    operators = {*(v.op for v in verdicts), *(c.op for c in records)}
+    mutation = [score.as_json(layout.root) for score in scores.read_all(layout, operators)]
+    shared = as_json(read(layout))
+    report = document(verdicts, used_environments(layout, verdicts, main), skipped, records, mutation, part, shared)
+    if before := _previous(layout, report):
+        report["changes"] = compare(report, before)
+    data, xml, summary, html = layout.report_files
+    write_text(data, text(report))
+    write_bytes(xml, junit.render(verdicts, records, root=layout.root))
+    write_text(summary, markdown.render(report, verdicts, skipped, records, root=layout.root))
+    backgrounds = [details.read_background(cache, v) for v in verdicts]
+    cache.save()
+    failing = details.read_mismatches(layout, verdicts, records)
+    links = details.links(layout)
+    runs, took = history.record(layout, verdicts, records), history.seconds(layout, operators)
+    bench = read_all(layout, operators)
+    page = html_page.render(report, verdicts, backgrounds, records, failing, links, runs, took, bench, root=layout.root)
+    write_text(html, page)
+    console = Console()
+    checks = checks_in_order(checks)
+    nothing = not part and not asked and not any(c.outcome in WRONG for c in checks)
+    if nothing and not checks:
+        raise _nothing_asked(layout)
+    ran = os.environ[RAN].split(",") if RAN in os.environ else None
+    terminal.show(asked, console, skipped_checks(checks), checks, ran=ran)
+    if part:
+        console.print(part_totals(part, asked, checks), highlight=False, soft_wrap=True)
+    if earlier or earlier_checks:
+        found = totals(earlier, earlier_checks)
+        console.print(f"from earlier runs, not asked for in this one: {found}", highlight=False, soft_wrap=True)
+    terminal.show_compat(records, console)
+    console.print(str(html.relative_to(layout.root)), highlight=False, soft_wrap=True)
+    if nothing:
+        raise _nothing_asked(layout)
+    if wrong := [*filter(None, (_wrong(asked, "cell"), _wrong(checks, "check")))]:
+        path = data.relative_to(layout.root)
+        verb = "is" if len(wrong) == 1 and wrong[0].startswith("1 ") else "are"
+        raise ReportError(f"{' and '.join(wrong)} {verb} neither verified nor unsupported; all of it in {path}")
+
+
+def _nothing_asked(layout: Paths) -> ReportError:
+    if any(layout.ops.glob("*/spec.py")):
+        return ReportError(
+            "no cell was asked for: no operator in ops/ can be used, or none has an opset from its min_opset on"
+        )
+    return ReportError("no operator in ops/ yet, so there is nothing to verify; `doit new` writes one")
+
+
+def _wrong(records: Sequence[Found], noun: str) -> str:
+    """Return ``2 of 82 cells``, or nothing where all are right."""
+    wrong = sum(record.outcome in WRONG for record in records)
+    return f"{wrong} of {many(len(records), noun)}" if wrong else ""
+
+
+def _others(cache: ReadCache) -> Iterator[Found]:
+    """Yield the other records that the engine lists: valid ones of earlier runs, and failures of steps."""
+    known = frozenset(cache.asked)
+    with suppress(FileNotFoundError):
+        for path in read_list(cache.layout.verdict_list, root=cache.layout.root):
+            if path not in known:
+                with suppress(FileNotFoundError, ValueError):  # removed or being written since the engine looked
+                    found = cache.found(Path(path))
+                    yield checked(found) if isinstance(found, Verdict) else checked_record(found)
+
+
+def _previous(layout: Paths, report: Document) -> Document | None:
+    """Return the report to compare `report` with, the last one of another run, and store `report`."""
+    last = _read(layout.report_data)
+    if last is None or same(last, report):
+        return _read(layout.previous_report)
+    write_bytes(layout.previous_report, layout.report_data.read_bytes())
+    return last
+
+
+def _read(path: Path) -> Document | None:
+    with suppress(FileNotFoundError, UnicodeDecodeError):
+        return parse(path.read_text(encoding="utf-8"))
+    return None

@@ -1,0 +1,285 @@
+"""What all parts of one draw use: the sizes chosen so far, and how to draw one of several values.
+
+Values of an attribute over all that its declaration allows: the same in every run.
+
+Draw the values of attributes over all that the declaration allows: alone, the others as in a case, and together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from random import Random as Generator
+from typing import Any
+
+from hypothesis import strategies
+from hypothesis.strategies import DrawFn, SearchStrategy
+
+from opmatrix.declaration.load import Operator
+from opmatrix.declaration.validation.cases import value_mistake
+from opmatrix.signature.signature import as_float32, attribute_values
+from opmatrix.sizes.expressions import parse, subtracts, terms
+from opmatrix.sizes.rules import axes, checked_axes, expressions, once, size_attributes, size_items
+from opmatrix.spec import Attribute, AttributeValue, Case, Model, OpSpec
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The shared state of one draw: the case whose shapes its tensors take, or the sizes chosen so far."""
+
+    operator: Operator
+    template: tuple[Model, Case] | None
+    sizes: dict[str, int] = field(default_factory=dict)
+    resized: dict[int, int] = field(default_factory=dict)  # sizes of the case that are replaced, by the new ones
+    kept: bool = False  # whether values that the case lists are drawn with it
+    numbers: list[float] = field(default_factory=list)  # among the attributes
+
+
+def pick(draw: DrawFn, values: Sequence[Any]) -> Any:
+    """Draw one of `values` by its index, since hypothesis would format all values."""
+    return values[draw(_below(len(values)))] if len(values) > 1 else values[0]
+
+
+@cache
+def _below(count: int) -> SearchStrategy[int]:
+    """Return a strategy for the numbers from 0 on: hypothesis takes as long to make one as to draw from it."""
+    return strategies.integers(0, count - 1)
+
+
+def nested(values: Sequence[Any], shape: tuple[int, ...]) -> Any:
+    """Return values in C order as nested tuples."""
+    if not shape:
+        return values[0]
+    step = math.prod(shape[1:])
+    return tuple(nested(values[i * step : (i + 1) * step], shape[1:]) for i in range(shape[0]))
+
+
+STRINGS = ("a", "", "b", " ", "\0", "a\0b", "a\0", "ä€😀", "e\u0301", "\n", "A much longer string, " * 20)
+"""Unusual strings."""
+RANDOM = 12  # random values of an attribute, beside its limits and the simple ones
+ALL = 64  # an int with at most so many values is drawn with each
+# Without a limit an int is at most this, or twice what a case has: it may be a number of loops.
+UNLIMITED = 34
+_SIZES = (0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33)
+_LARGE = (64, 65, 127, 128, 129, 255, 256, 257, 1000, 4096, 65536, 10**6)
+
+
+@cache
+def candidates(attribute: Attribute, seen: tuple[Any, ...] = ()) -> tuple[Any, ...]:
+    """Return values that the declaration allows, of an attribute or of the elements of a list: its default, those of
+    `seen`, its limits and their neighbours, simple ones and random ones. The same in every run."""
+    many = attribute.kind.endswith("s")
+    default = attribute.default if isinstance(attribute.default, tuple) else (attribute.default,)
+    kind = attribute.kind.removesuffix("s")
+    if attribute.allowed is not None:
+        further: Iterator[Any] = iter(attribute.allowed)
+    elif kind == "bool":
+        further = iter((False, True))
+    elif kind == "int":
+        further = _ints(attribute, seen)
+    elif kind == "float":
+        further = _floats(attribute, seen)
+    elif many:
+        further = iter(STRINGS)
+    else:
+        further = iter(() if seen or attribute.default is not None else ("",))
+    found = dict.fromkeys(v for v in (*default, *seen, *further) if v is not None)
+    return tuple(v for v in found if value_mistake(attribute, (v,) if many else v) is None)
+
+
+def _ints(attribute: Attribute, seen: Sequence[int]) -> Iterator[int]:
+    known = [abs(n) for n in (*seen, attribute.default) if isinstance(n, int)]
+    far = 2 * max([UNLIMITED // 2, *known])
+    low = -far if attribute.minimum is None else math.ceil(attribute.minimum)
+    high = max(low, 0) + far if attribute.maximum is None else math.floor(attribute.maximum)
+    low = min(low, high - far) if attribute.minimum is None else low
+    if high - low < ALL:
+        yield from range(low, high + 1)
+        return
+    yield from (low, high, low + 1, high - 1)
+    yield from (low + n for n in _SIZES)
+    common = (*(sign * n for n in _SIZES for sign in (1, -1)), *_LARGE)
+    yield from (n for n in common if low <= n <= high)
+    random = Generator(attribute.name)
+    yield from (random.randint(low, high) for _ in range(RANDOM // 2))
+    # As likely of few digits as of many.
+    yield from (low + int(math.exp(random.uniform(0, math.log(high - low)))) for _ in range(RANDOM // 2))
+
+
+def _floats(attribute: Attribute, seen: Sequence[float]) -> Iterator[float]:
+    random = Generator(attribute.name)
+    low, high = attribute.minimum, attribute.maximum
+    sizes = [abs(v) for v in (*seen, attribute.default) if isinstance(v, int | float) and v and math.isfinite(v)] or [
+        1.0
+    ]
+    if low is not None and high is not None:
+        yield from (low, high)
+        yield from (_short(low + (high - low) * n / 8) for n in (4, 2, 6, 1, 7))
+        yield from (_short(random.uniform(low, high)) for _ in range(RANDOM // 2))
+        yield from (_short(low + (high - low) * 10 ** -random.uniform(1, 6)) for _ in range(RANDOM // 2))
+        return
+    sign, start = (-1, high) if high is not None else (1, low or 0.0)
+    if low is not None or high is not None:
+        yield float(start)
+    # Without a limit not far above what the cases have: it may be a number of loops.
+    magnitudes = [size * factor for size in sizes for factor in (1.0, 0.5, 2.0, 0.1, 10.0)] + [1.0, 0.25]
+    magnitudes += [max(sizes) * 10 ** random.uniform(-5, 1) for _ in range(RANDOM)]
+    for magnitude in magnitudes:
+        yield _short(start + sign * magnitude)
+        if low is None and high is None:
+            yield -_short(magnitude)
+    yield 0.0
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.3g}")
+
+
+SMALL = 16  # of the attributes that sizes are computed from, in most draws
+_ALONE, _TOGETHER = range(1, 3)
+# Of an int without limits, such as a seed: what 32 bits cannot hold, and the largest.
+FAR = (2**31, 2**32 + 1, -(2**31) - 1, 2**63 - 1)
+_EXACT = 2**53  # up to which float holds every int
+
+
+def attributes(draw: DrawFn, frame: Frame) -> dict[str, AttributeValue]:
+    """Return a value for each attribute: those of a model, but in most draws other values of one attribute or
+    of all. hypothesis shrinks towards those of the model."""
+    spec, models = frame.operator.spec, frame.operator.models
+    base = attribute_values(spec, frame.template[0] if frame.template else pick(draw, models or (_defaults(spec),)))
+    found = {a.name: base[a.name] if a.name in base else candidates(a)[0] for a in spec.attributes}
+    if not spec.attributes:
+        return found
+    how = pick(draw, (0, _ALONE, _TOGETHER, _ALONE, _ALONE))
+    if how == _ALONE:
+        changed: Sequence[Attribute] = (pick(draw, spec.attributes),)
+    else:
+        changed = spec.attributes if how == _TOGETHER else ()
+    for attribute in changed:
+        if how == _TOGETHER and pick(draw, (False, True)):
+            continue
+        fixed = attribute.name in size_items(spec)
+        now = found[attribute.name]
+        if attribute.optional and now is not None and pick(draw, (True, False, False)):
+            found[attribute.name] = None
+            continue
+        found[attribute.name] = _value(draw, attribute, now, frame.operator.models, fixed=fixed)
+    if (far := [a.name for a in changed if _is_unlimited(spec, a)]) and pick(draw, range(8)) == 7:
+        found[pick(draw, far)] = pick(draw, FAR)
+    return found
+
+
+def _is_unlimited(spec: OpSpec, attribute: Attribute) -> bool:
+    """Return whether any int64 is a value: no limit is declared, and it is neither an axis nor in a size."""
+    limited = attribute.allowed is not None or attribute.minimum is not None or attribute.maximum is not None
+    used = {at for _, at in checked_axes(spec)} | {*size_attributes(spec)}
+    return attribute.kind == "int" and not limited and attribute.name not in used
+
+
+def before_shapes(draw: DrawFn, frame: Frame, values: Mapping[str, AttributeValue]) -> dict[str, AttributeValue]:
+    """Return the attributes with which shapes can be drawn: without those that name an axis, which are drawn with the
+    shape, and in most draws with small ones where sizes of inputs, or differences, are computed from them."""
+    spec = frame.operator.spec
+    axis_names = {at for _, at in checked_axes(spec) if isinstance(at, str)}
+    found = {name: value for name, value in values.items() if name not in axis_names}
+    if frame.template and axis_names and pick(draw, (True, False)):
+        own = attribute_values(spec, frame.template[0])
+        found |= {name: own[name] for name in axis_names if name in own}
+    alone = {dim for part in spec.inputs for _, dim in axes(part)}  # an attribute that is a size itself: all values fit
+    often = {a.name: (True, False) if a.name in alone else (True,) * 5 + (False,) for a in shape_attributes(spec)}
+    small = [a for a in shape_attributes(spec) if a.name in found and pick(draw, often[a.name])]
+    return found | _limited(draw, small, found, frame.operator.models, SMALL)
+
+
+def smaller(draw: DrawFn, frame: Frame, values: Mapping[str, AttributeValue], most: int) -> dict[str, AttributeValue]:
+    """Return attributes of which those that shapes are computed from are at most `most`, where they can be."""
+    limited = [a for a in shape_attributes(frame.operator.spec) if a.name in values]
+    return dict(values) | _limited(draw, limited, values, (), most)
+
+
+def _limited(
+    draw: DrawFn, limited: Sequence[Attribute], values: Mapping[str, Any], models: Sequence[Model], most: int
+) -> dict[str, AttributeValue]:
+    found: dict[str, AttributeValue] = {}
+    for attribute in limited:
+        value, seen = values[attribute.name], _seen(attribute, models)
+        if isinstance(value, tuple):
+            found[attribute.name] = tuple(_small(draw, attribute, item, seen, most) for item in value)
+        else:
+            found[attribute.name] = _small(draw, attribute, value, seen, most)
+    return found
+
+
+@once
+def shape_attributes(spec: OpSpec) -> list[Attribute]:
+    """Return the attributes that sizes of inputs or differences are computed from: few of their values give shapes."""
+    inputs = [dim for part in spec.inputs for _, dim in axes(part)]
+    used = {t.of for one in expressions(spec) if one in inputs or subtracts(parse(one)) for t in terms(one)}
+    return [attribute for name, attribute in size_attributes(spec).items() if name in used]
+
+
+def _small(draw: DrawFn, attribute: Attribute, value: Any, seen: tuple[Any, ...], most: int) -> Any:
+    if value <= most or value in seen:
+        return value
+    return pick(draw, [v for v in candidates(attribute, seen) if v <= most or v in seen] or [value])
+
+
+def _seen(attribute: Attribute, models: Sequence[Model]) -> tuple[Any, ...]:
+    """Return the values, or the items of lists, that the models have."""
+    found = [v for m in models if (v := m.attributes.get(attribute.name)) is not None]
+    return tuple(item for value in found for item in (value if isinstance(value, tuple) else (value,)))
+
+
+def comparable(spec: OpSpec, values: Mapping[str, AttributeValue]) -> list[float]:
+    """Return the numbers among attributes, as the reference gets them: inputs that are equal to them are drawn, since
+    a kernel may compare with them. Not ints that float64 does not hold."""
+    numbers = []
+    for attribute in spec.attributes:
+        value = values.get(attribute.name)
+        if isinstance(value, int) and abs(value) > _EXACT:
+            continue
+        if attribute.kind in ("float", "int") and value is not None and math.isfinite(number := float(value)):  # type: ignore[arg-type]  # of these kinds
+            numbers.append(float(as_float32(attribute, number)) if attribute.kind == "float" else number)  # type: ignore[arg-type]  # a number gives a number
+    return numbers
+
+
+def _defaults(spec: OpSpec) -> Model:
+    return Model(name="defaults", cases=())
+
+
+def _value(
+    draw: DrawFn, attribute: Attribute, base: AttributeValue, models: Sequence[Model], *, fixed: bool
+) -> AttributeValue:
+    seen = tuple(v for m in models if (v := m.attributes.get(attribute.name)) is not None)
+    if attribute.kind == "tensor":
+        return pick(draw, [*dict.fromkeys((base, *seen))])  # type: ignore[no-any-return]  # pick() has no type
+    if base is None and attribute.kind.endswith("s"):
+        base = pick(draw, seen or ((),))
+    if not isinstance(base, tuple):
+        others = [value for value in candidates(attribute, seen) if value != base]
+        ends = [value for value in others if value in (attribute.minimum, attribute.maximum, 0, 1)]
+        return pick(draw, ends if ends and pick(draw, (False, False, True)) else others or [base])  # type: ignore[no-any-return]  # pick() has no type
+    # The elements of one list in another order; independent elements; all equal, such as a window of 1 by 1; rarely
+    # another length, if nothing declares it.
+    kinds = ["order", "elements", "equal", "elements", "order", "elements", "equal", "elements", "length"]
+    if attribute.kind == "strings":
+        kinds = ["length", "elements", "length", "order", "length", "equal", "length"]
+    how = pick(draw, kinds[:-1] if fixed else kinds)
+    whole = pick(draw, [*dict.fromkeys((base, *seen))])
+    if how == "order":
+        left = [*whole]
+        return tuple(left.pop(pick(draw, range(len(left)))) for _ in whole)
+    elements = candidates(attribute, tuple(item for value in (base, *seen) for item in value))  # type: ignore[union-attr]  # an attribute of kind ints or floats has tuples
+    if how == "equal":
+        return (min(elements) if pick(draw, (True, False)) else pick(draw, elements),) * len(whole)
+    lengths = [len(whole) + 1, max(0, len(whole) - 1), 0]
+    if attribute.kind == "strings":
+        lengths += [2, 3, 1]
+        elements = pick(draw, (elements, STRINGS))
+    count = len(whole) if how == "elements" else pick(draw, lengths)
+    if how == "elements" and all(len({*value}) == len(value) > 1 for value in (base, *seen)) and pick(draw, range(4)):  # type: ignore[arg-type,misc]  # as above
+        left = [*elements]  # of different ones, as in all cases
+        return tuple(left.pop(pick(draw, range(len(left)))) for _ in range(count))
+    return tuple(pick(draw, elements) for _ in range(count))

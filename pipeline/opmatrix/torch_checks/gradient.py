@@ -1,0 +1,312 @@
+"""The "gradient" part of register: compare backward() of torch_op.py with derivatives of reference.py, and with itself
+in the declared dtypes.
+
+Small cases go through torch's gradcheck and gradgradcheck; further samples (`gradient_samples`), with every dtype and
+attribute that the declaration allows, through `derivative`. Of an operator that computes the gradient, its reference is
+the formula. No kernel is used, so that an edit of a kernel does not run
+the check again. opmatrix.torch_checks.opcheck checks that the compiled operator uses backward().
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from opmatrix.basics import step_log
+from opmatrix.basics.errors import DataError, RegisterError, one_line
+from opmatrix.data.case_arrays import case_arrays, described, small_and_finite
+from opmatrix.declaration.backward_operator import backward_of
+from opmatrix.declaration.load import Operator
+from opmatrix.project.paths import Paths
+from opmatrix.search import drawn as drawn_cases
+from opmatrix.signature.signature import model_dtypes
+from opmatrix.spec import OpSpec
+from opmatrix.torch_checks import gradient_samples
+from opmatrix.torch_checks.derivative import Check, Outcome
+from opmatrix.torch_checks.gradient_coverage import Coverage
+from opmatrix.torch_checks.gradient_message import Differing
+from opmatrix.torch_checks.gradient_samples import GradSample, sample
+from opmatrix.torch_checks.reference_operator import ReferenceGradient, ReferenceOperator
+from opmatrix.torch_ops import features, load
+from opmatrix.torch_ops.load import Gradient
+
+ENOUGH = 60  # further samples that are accepted
+SECONDS = 2.0  # CPU seconds of further samples, those that bring something new first
+SMALL = 1000  # elements of one tensor, in gradcheck's fast mode
+TINY = 64  # elements of all tensors, up to which gradcheck varies each
+RTOL, ATOL = 1e-3, 1e-5  # gradcheck's defaults
+_FEW = 4  # elements in the message
+_MOST = 20_000  # elements of a matrix that torch prints whole
+
+# In fast mode the second pair has the matrices, the first two sums.
+_INPUT = re.compile(r"Jacobian mismatch for output \d+ with respect to input (\d+)")
+_PAIR = re.compile(
+    r"numerical:\s*tensor\((.*?)\)\s*analytical:\s*tensor\((.*?)\)\s*(?=\n|$)", re.DOTALL | re.IGNORECASE
+)
+_ROW = re.compile(r"\[([^\[\]]*)\]")
+
+
+def results(layout: Paths, operator: Operator) -> list[dict[str, Any]]:
+    """Return the checks that passed: none for an operator defined in Python without backward(). Prints what no sample
+    covers.
+
+    Raises RegisterError for the first case that fails, and for a torch_op.py that should have backward() and has none.
+    """
+    spec, gradient = operator.spec, load.gradient(layout, operator.spec)
+    if gradient is None:
+        if spec.torch and spec.torch.python:
+            return []
+        raise RegisterError(
+            f"ops/{spec.name}/torch_op.py: no backward(); a gradient takes setup_context() and backward()"
+        )
+    drawn = [one.model for one in drawn_cases.read(layout.drawn_inputs(spec.name), spec.name)]
+    drawn = [model for model in drawn if not {*features.FLOAT8} & {*model_dtypes(spec, model)}]
+    reference = ReferenceGradient(layout, spec, declared=bool(gradient.not_a_derivative))
+    defined = ReferenceOperator(layout, spec, gradient)
+    given = reference if gradient.not_a_derivative else None
+    defined.kernel.exact = True
+    proved: list[dict[str, Any]] = []
+    further = Check(operator=defined, gradient=gradient, given=given)
+    coverage = Coverage(spec, gradient)
+    try:
+        # Stop at the first failure: to describe one takes seconds.
+        for one in () if given else _samples(operator, gradient):
+            proved += _check(one, gradient, defined)
+        _check_further(further, operator, drawn, coverage)
+    except _GradientError as error:
+        _keep(layout, further, error)
+        raise RegisterError(str(error)) from error.__cause__
+    if not proved and not coverage.samples:
+        raise RegisterError(
+            f"{spec.name}: no case to check its gradient with. Add one to cases.py that is finite, and has "
+            f"at most {gradient_samples.SMALL} elements in each tensor"
+        )
+    compared = {"not_a_derivative": gradient.not_a_derivative} if given else {}
+    proved.append({"check": "samples", **compared, **coverage.described()})
+    for note in coverage.notes():
+        print(f"{spec.name}: gradient: {note}")
+        proved.append({"check": "samples", "note": note})
+    return proved
+
+
+def _check_further(check: Check, operator: Operator, drawn: list[Any], coverage: Coverage) -> None:
+    """Check the further samples. Raises RegisterError for the smallest of those that are wrong."""
+    wrong: list[Outcome] = []
+    begin = time.process_time()
+    for model in gradient_samples.models(operator, drawn):
+        if coverage.samples >= ENOUGH or time.process_time() - begin > SECONDS:
+            break
+        step_log.now_running(f"the gradient for case {model.cases[0].name}")
+        outcome = check.run(model)
+        if outcome.problem:
+            wrong.append(outcome)
+        else:
+            coverage.add(model, outcome)
+    if wrong:
+        smallest = min(wrong, key=lambda o: sum(t.numel() for t in o.sample.flat) if o.sample else 0)
+        assert smallest.sample and smallest.problem
+        problem = smallest.problem()
+        raise _GradientError(_message(smallest.sample, problem.text), smallest.sample, problem.differing)
+
+
+class _GradientError(Exception):
+    """A gradient that differs: the message, the sample, and the arrays, or what torch's check printed."""
+
+    def __init__(
+        self, message: str, sample: GradSample, differing: Differing | None = None, *, printed: str = ""
+    ) -> None:
+        super().__init__(message)
+        self.sample, self.differing, self.printed = sample, differing, printed
+
+
+def _keep(layout: Paths, check: Check, wrong: _GradientError) -> None:
+    """Keep the arrays for the report. For a failing gradcheck: those that `check` finds for a small sample; for a
+    larger one, and where it finds none, as for a second derivative, the Jacobians that torch printed."""
+    from opmatrix.torch_checks import gradient_coverage  # which only a failing check needs
+
+    differing = wrong.differing
+    small = all(tensor.numel() <= gradient_samples.SMALL for tensor in wrong.sample.flat)
+    if wrong.printed and small and (problem := check.run(wrong.sample.model).problem):
+        differing = problem().differing
+    if differing:
+        gradient_coverage.keep(layout, check, differing)
+    elif pairs := _PAIR.findall(wrong.printed):
+        numerical, analytical = (np.array(_matrix(text)) for text in pairs[-1])
+        if numerical.size and numerical.shape == analytical.shape:
+            gradient_coverage.keep_jacobians(layout, wrong.sample, numerical, analytical)
+
+
+def _samples(operator: Operator, gradient: Gradient) -> Iterator[GradSample]:
+    """Yield the small, finite cases in float64, and if there is none, those of other dtypes as float64."""
+    spec, others = operator.spec, []
+    found = False
+    for model in operator.models:
+        for case in filter(described, model.cases):
+            arrays = case_arrays(spec, model, case)
+            if not small_and_finite(arrays, elements=SMALL):
+                continue
+            alone = replace(model, cases=(case,))
+            one = sample(spec, alone, without=gradient.without, exact=True, arrays=arrays)
+            if not one.derived:
+                continue
+            if any(array.dtype == "float64" for array in arrays):
+                found = True
+                yield one
+            else:
+                others.append(one)
+    if not found:
+        yield from others
+
+
+def _check(sample: GradSample, gradient: Gradient, operator: ReferenceOperator) -> list[dict[str, str]]:
+    """Return the checks that passed. Raises RegisterError."""
+    if problems := list(_differing_inputs(sample, gradient, operator)):
+        raise RegisterError("\n".join(problems))
+    step_log.now_running(f"the gradient for case {sample.case.name}")
+    fast = sum(t.numel() for t in sample.leaves()) > TINY
+    proved: list[dict[str, str]] = []
+    checks: list[tuple[str, Any]] = [
+        ("gradcheck", torch.autograd.gradcheck),
+        ("gradgradcheck", torch.autograd.gradgradcheck),
+    ]
+    for name, check in checks if gradient.is_derived_twice else checks[:1]:
+        try:
+            with print_whole_matrices():
+                check(sample.call, sample.leaves(), fast_mode=fast, rtol=RTOL, atol=ATOL)
+        except Exception as error:  # GradcheckError, or an exception of backward()
+            problem = summarize(str(error)) or one_line(error).rstrip(".")
+            more = _of_other_inputs(sample, problem, fast=fast) + _hint(sample) if name == "gradcheck" else ""
+            message = _message(sample, f"torch.autograd.{name} says: {problem}{more}")
+            raise _GradientError(message, sample, printed=str(error)) from error
+        proved.append({"case": sample.case.name, "check": name, "mode": "fast" if fast else "every element"})
+    return proved
+
+
+def _of_other_inputs(sample: GradSample, problem: str, *, fast: bool) -> str:
+    """Return whether the gradients of the inputs that gradcheck did not come to are right: it stops at the first one
+    that is wrong."""
+    if not (found := _INPUT.search(problem)):
+        return ""
+    right: dict[bool, list[str]] = {True: [], False: []}
+    for n, index in enumerate(sample.derived):
+        if n != int(found[1]):
+            leaves = [leaf if at == n else leaf.detach() for at, leaf in enumerate(sample.leaves())]
+            try:
+                passes = torch.autograd.gradcheck(sample.call, leaves, fast_mode=fast, rtol=RTOL, atol=ATOL)
+            except Exception:  # GradcheckError, or an exception of backward()
+                passes = False
+            right[passes].append(repr(sample.names[index]))
+    said = {True: "right", False: "wrong, too"}
+    return "".join(f". {', '.join(names)}: {said[passes]}" for passes, names in right.items() if names)
+
+
+def _hint(sample: GradSample) -> str:
+    """Return why no derivative can be measured, or "": outputs that do not change with a small step of an input."""
+    for n, index in enumerate(sample.derived):
+        try:
+            here, near, far = (_moved(sample, n, step) for step in (0.0, 1e-12, 1.0))
+        except DataError:
+            continue
+        if torch.equal(here, near) and not torch.equal(here, far):
+            return (
+                f". For {sample.names[index]!r}, reference.py gives equal outputs at a step of 1e-12, others at 1: it "
+                "computes in float32, or in steps. Compute in the dtype of the inputs, or declare NOT_A_DERIVATIVE in "
+                f"torch_op.py and write a reference of the gradient, {sample.spec.name}_gradient()"
+            )
+    return ""
+
+
+@torch.no_grad()
+def _moved(sample: GradSample, n: int, step: float) -> torch.Tensor:
+    leaves = [*sample.leaves()]
+    leaves[n] = leaves[n] * (1 + step)
+    return torch.cat([o.flatten() for o in sample.call(*leaves)])
+
+
+def _differing_inputs(sample: GradSample, gradient: Gradient, operator: ReferenceOperator) -> Iterator[str]:
+    """Yield a message for each input whose gradient is missing, given although WITHOUT_GRADIENT names the input, or of
+    another dtype."""
+    floating = [n for n, t in enumerate(sample.flat) if t.is_floating_point()]
+    asking = GradSample(**{**vars(sample), "derived": floating})
+    leaves = asking.leaves()
+    try:
+        total = sum((o.sum() for o in asking.call(*leaves)), torch.zeros(()))
+        found = torch.autograd.grad(total, leaves, allow_unused=True)
+    except Exception as error:  # any exception of the user's backward()
+        yield _message(sample, f"backward() raises {type(error).__name__}: {one_line(error).rstrip('.')}")
+        return
+    for index, grad in zip(floating, found, strict=True):
+        name = sample.names[index]
+        if grad is None and name not in gradient.without:
+            yield _message(sample, f"it gives no gradient for {name!r}. Give one, or name it in WITHOUT_GRADIENT")
+        elif grad is not None and name in gradient.without:
+            yield _message(sample, f"it gives a gradient for {name!r}, which WITHOUT_GRADIENT names")
+        elif problem := operator.wrong_dtype(name, sample.flat[index].dtype):
+            yield _message(sample, problem)
+
+
+def _message(sample: GradSample, what: str) -> str:
+    what = _INPUT.sub(lambda found: f"{found[0]} ({sample.names[sample.derived[int(found[1])]]!r})", what, count=1)
+    if "Sample: " not in what:
+        what = f"{what}. Sample: {sample.described()}"
+    return (
+        f"{sample}: gradient: {what}. Formula: {_formula(sample.spec)}. "
+        f"Replay: python -m opmatrix register {sample.spec.name} --part gradient"
+    )
+
+
+def _formula(spec: OpSpec) -> str:
+    """Return the file that is compared with the derivative of the reference."""
+    called = backward_of(spec)
+    return f"ops/{called}/reference.py" if called else f"ops/{spec.name}/torch_op.py"
+
+
+@contextmanager
+def print_whole_matrices() -> Iterator[None]:
+    """Let torch print whole matrices in the block, so that `summarize` can read them."""
+    torch.set_printoptions(threshold=_MOST, precision=8, linewidth=120)  # type: ignore[no-untyped-call]  # torch has no types for it
+    try:
+        yield
+    finally:
+        torch.set_printoptions(profile="default")  # type: ignore[no-untyped-call]  # as above
+
+
+def summarize(text: str) -> str:
+    """Return one line with the elements that differ, "" if no Jacobian is wrong; log the whole `text`."""
+    head = text.strip().partition("\n")[0].rstrip(",")
+    if "Jacobian" not in head or not (pairs := _PAIR.findall(text)):
+        return ""
+    step_log.detail(text.strip())
+    numerical, analytical = map(_matrix, pairs[-1])
+    largest = re.search(r"max per-element difference[^:]*: (\S+?)\.?\s", text)
+    if [len(row) for row in numerical] != [len(row) for row in analytical] or not numerical:
+        return f"{head}; the largest difference is {float(largest[1]):.3g}" if largest else head
+    found = [
+        (f"[{i}, {j}]", n, a)
+        for i, (row, other) in enumerate(zip(numerical, analytical, strict=True))
+        for j, (n, a) in enumerate(zip(row, other, strict=True))
+        if not abs(n - a) <= ATOL + RTOL * abs(n)  # so that a NaN differs
+    ]
+    if not found:  # in fast mode the sums may differ although no element does
+        return f"{head}; no single element differs by more than rtol={RTOL:g} atol={ATOL:g}"
+    count = sum(map(len, numerical))
+    differ = "differs" if len(found) == 1 else "differ"
+    elements = "; ".join(f"{where} numerical {n:.6g}, analytical {a:.6g}" for where, n, a in found[:_FEW])
+    more = f"; and {len(found) - _FEW} more" if len(found) > _FEW else ""
+    return (
+        f"{head}: {len(found)} of {count} elements {differ}, by [element of the input, of the output]: {elements}{more}"
+    )
+
+
+def _matrix(text: str) -> list[list[float]]:
+    """Return the rows of a printed matrix, or [] if it is not printed whole."""
+    if "..." in text:
+        return []
+    return [[float(number) for number in row.replace(",", " ").split()] for row in _ROW.findall(text)]

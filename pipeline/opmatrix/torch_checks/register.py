@@ -1,0 +1,210 @@
+"""Test an operator in torch, in parts that are steps of their own (`opmatrix.torch_checks` has each).
+
+"schema"    the schema that the compiled library registers, and opcheck
+"nodes"     the nodes that the exporters write for it
+"kernel"    its outputs, compared with the expected ones
+"search"    property test: its outputs for inputs that hypothesis draws, compared with the reference
+"forbidden" it rejects invalid calls: where values have rules, and when asked for, as the sanitizers do
+"gradient"  the gradient formula of torch_op.py, if there is one; loads no library
+
+The "nodes" part of register: export with the compiled library loaded, which must give the same nodes as without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from opmatrix.basics import step_log
+from opmatrix.basics.errors import OpmatrixError, RegisterError, UsageError, did_you_mean
+from opmatrix.data.case_arrays import case_arrays
+from opmatrix.data.dataset import read
+from opmatrix.data.truth import read_judges
+from opmatrix.declaration.checks import Part, register_parts
+from opmatrix.declaration.load import Operator
+from opmatrix.declaration.models import sampled
+from opmatrix.export.exporters import export
+from opmatrix.export.generated_modules import load_generated
+from opmatrix.export.signature import ExpectedModel
+from opmatrix.judge.message import tells_who, with_values
+from opmatrix.project.cells import TORCH_EXPORTERS, Cell, opsets_of
+from opmatrix.project.dtypes import why_not_written
+from opmatrix.project.paths import Paths
+from opmatrix.records import verdict
+from opmatrix.records.verdict import CheckRecord
+from opmatrix.signature.signature import has_onnx_types, has_string_lists, model_dtypes
+from opmatrix.signature.versions import version_at
+from opmatrix.torch_checks.kernel_check import CaseCheck, check_case
+from opmatrix.torch_checks.opcheck_samples import complete
+from opmatrix.torch_ops import features, load
+from opmatrix.torch_ops.call import torch_minor
+from opmatrix.torch_ops.case_tensors import tensors
+from opmatrix.torch_ops.load import LoadedLibrary
+
+MEASURED = 3  # failing cases whose errors the report shows
+
+
+def parts(layout: Paths, operator: Operator, *, asked: Sequence[Part] | None = None) -> tuple[Part, ...]:
+    """Return the parts that are `asked` for, else those that doit plans, in an order that one process can run.
+
+    "gradient" comes first: it defines the operator with the reference as its kernel and then removes the definition,
+    which torch allows only before the compiled library is loaded. A library stays loaded.
+    """
+    found = asked or register_parts(layout, operator, torch_minor()) or ("schema",)  # which says why there is none
+    return tuple(sorted(dict.fromkeys(found), key=lambda part: part != "gradient"))
+
+
+def run(layout: Paths, operator: Operator, *, part: Part) -> None:
+    """Test one part and write its record. Raises RegisterError, whose message is in the record, too."""
+    path = layout.register_manifest(operator.name, part, torch=torch_minor())
+    record = CheckRecord(op=operator.name, check=part, torch=torch_minor(), outcome="failed")
+    known, lacking = features.with_known_dtypes(operator)
+    verdict.write_mismatches(layout.mismatches(path), ())
+    try:
+        results = tuple(_results(layout, known, part) if known.models else [{"check": part, "skipped": lacking}])
+    except OpmatrixError as error:
+        verdict.write(path, replace(record, detail=str(error)))
+        raise
+    verdict.write(path, replace(record, results=results, **_judged(part, results)))
+
+
+def _judged(part: Part, results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the outcome of a part without faults, and, if nothing was checked, the reason."""
+    skipped = [str(result["skipped"]).removeprefix("skipped: ") for result in results if "skipped" in result]
+    if part == "gradient" and not results:
+        skipped = ["torch_op.py has no gradient"]
+    if len(skipped) < max(1, len(results)):
+        return {"outcome": "verified", "weak": tuple(why for result in results for why in result.get("weak", ()))}
+    return {"outcome": "unsupported", "detail": "; ".join(dict.fromkeys(skipped))}
+
+
+def replay(layout: Paths, operator: Operator, *, case: str) -> None:
+    """Test the kernel with one case, and write nothing. Raises RegisterError, or UsageError for an unknown case."""
+    known = [c.name for model in operator.models for c in model.cases]
+    if case not in known:
+        near = did_you_mean(case, known)
+        raise UsageError(f"{operator.name} has no case {case!r}; it has {', '.join(known)}{near}")
+    _kernel(layout, operator, only=case)
+
+
+def replay_drawn(layout: Paths, operator: Operator, *, case: str) -> None:
+    """Test the kernel with one drawn case; write nothing. Raises RegisterError, or UsageError for an unknown case."""
+    from opmatrix.torch_checks import property_test
+
+    property_test.replay(layout, operator, load.load(layout, operator), case=case)
+
+
+def _results(layout: Paths, operator: Operator, part: Part) -> Sequence[Mapping[str, Any]]:
+    """Test one part. Each imports what it needs itself: the exporters alone take 0.7 CPU s."""
+    if part == "gradient":  # before any library is loaded
+        from opmatrix.torch_checks import gradient
+
+        if not features.REGISTRATION.available:
+            return [{"check": "gradient", "skipped": features.REGISTRATION.skip_reason}]
+        usable = features.differentiable(operator)
+        if operator.models and not usable.models:
+            return [{"check": "gradient", "skipped": "torch computes nothing in float8, and so no gradient"}]
+        return gradient.results(layout, usable)
+    if part == "kernel":
+        return [*_kernel(layout, operator), *load.library_digest(layout, operator)]
+    loaded = load.load(layout, operator)
+    if part == "schema":
+        from opmatrix.torch_checks import opcheck
+
+        return opcheck.results(layout, operator, loaded)
+    if part == "nodes":
+        return export_results(layout, operator, loaded)
+    if part == "search":
+        from opmatrix.torch_checks import property_test
+
+        return [*property_test.run(layout, operator, loaded), *load.library_digest(layout, operator)]
+    from opmatrix.torch_checks import invalid_calls
+
+    return invalid_calls.results(operator, loaded.overload)
+
+
+def _kernel(layout: Paths, operator: Operator, only: str | None = None) -> list[dict[str, Any]]:
+    loaded = load.load(layout, operator)  # keeps a definition in Python alive
+    results, faults, mismatches = list[dict[str, Any]](), {}, list[dict[str, Any]]()
+    judges = read_judges(layout.data_manifest(operator.name))
+    for model in operator.models:
+        for index, case in enumerate(model.cases):
+            if only not in (None, case.name):
+                continue
+            step_log.now_running(f"case {case.name}")
+            folder = layout.data(operator.name, model.name, index)
+            data = read(folder, judge=judges.get(folder))
+            check = CaseCheck(
+                spec=operator.spec, model=model, case=case, data=data, overload=loaded.overload, levels=loaded.levels
+            )
+            problems, result = check_case(check, mismatches if len(mismatches) < MEASURED else None)
+            if problems:
+                faults[case.name] = "\n".join(problems)
+            results.append({"model": model.name, "case": case.name, **result})
+    if faults:
+        over = _over_cases(operator, results, faults) if only is None else {}
+        if only is None:
+            record = layout.register_manifest(operator.name, "kernel", torch=torch_minor())
+            verdict.write_mismatches(layout.mismatches(record), mismatches, over)
+        faults = dict(sorted(faults.items(), key=lambda fault: not tells_who(fault[1])))
+        faults = with_values(faults, mismatches, str(over.get("in_common", "")))
+        where = f"each by python -m opmatrix register {operator.name} --part kernel --case NAME"
+        raise RegisterError(step_log.summarize_faults(faults, subject=f"{operator.name} in torch", where=where))
+    return results
+
+
+def _over_cases(
+    operator: Operator, results: Sequence[Mapping[str, Any]], faults: Mapping[str, str]
+) -> Mapping[str, Any]:
+    """Return what the cases that are wrong as the first wrong one, and the right ones, have and do not have in common.
+    The kernel refuses some cases, which have no error, and computes others wrongly."""
+    from opmatrix.judge import case_facts  # which only a failing case needs
+
+    described = [(model, case) for model in operator.models for case in model.cases]
+    both = [*zip(described, results, strict=True)]
+    refused = next("error" not in result for (_, case), result in both if case.name in faults)
+    alike = [(one, result) for one, result in both if one[1].name not in faults or ("error" not in result) == refused]
+    return case_facts.of_cases(
+        operator.spec,
+        [one for one, _ in alike],
+        wrong=[case.name in faults for (_, case), _ in alike],
+        used=[result.get("tolerance_used") for _, result in alike],
+    )
+
+
+_OPSET = 18  # of both exporters
+
+
+def export_results(layout: Paths, operator: Operator, loaded: LoadedLibrary) -> list[dict[str, str]]:
+    """Export one model with each exporter, through the gates of every export. Raises ExportError."""
+    operator = replace(operator, models=sampled(operator))
+    generated = load_generated(layout, operator.name)
+    sample = next(complete(layout, operator, loaded, generated), None)
+    model = sample.model if sample else operator.models[0]
+    case = model.cases[0]  # export traces it; the sample may have a size of 1 in a dynamic dimension
+    traced = tuple(tensors(operator.spec, model, case, case_arrays(operator.spec, model, case)))
+    found = []
+    for exporter in TORCH_EXPORTERS:
+        if not (legal := opsets_of(exporter, torch_minor())):
+            found.append({"model": operator.name, "check": exporter, "skipped": features.DYNAMO.skip_reason})
+            continue
+        if why := why_not_written(exporter, model_dtypes(operator.spec, model), torch_minor()):
+            found.append({"model": operator.name, "check": exporter, "skipped": why})
+            continue
+        opset = min(max(operator.spec.min_opset, _OPSET), legal.stop - 1)
+        cell = Cell(torch=torch_minor(), exporter=exporter, opset=opset, ort="0.0")
+        if exporter == "legacy" and (has_string_lists(operator.spec) or has_onnx_types(operator.spec)):
+            reason = f"skipped: {operator.unavailable_reason(cell)}"
+            found.append({"model": operator.name, "check": exporter, "skipped": reason})
+            continue
+        expected = ExpectedModel(
+            spec=operator.spec,
+            model=model,
+            lowering="custom",
+            cell=cell,
+            schema=generated.schema.schema(version_at(operator.spec, model.domain_version)),
+        )
+        export(expected, generated, traced)
+        found.append({"model": str(expected), "check": "export"})
+    return found

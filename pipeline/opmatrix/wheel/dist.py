@@ -1,0 +1,165 @@
+"""Build the wheel of the chosen operators, with the libraries of the stage link-wheel, and run it before it is written.
+
+`opmatrix.wheel.pack` compares its objects with the verified ones, `opmatrix.wheel.run_unpacked` runs it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from opmatrix.addons.team import signed_results
+from opmatrix.basics.errors import DistError, missing
+from opmatrix.basics.files import write_bytes, write_list, write_text
+from opmatrix.declaration.backward_operator import backward_of
+from opmatrix.declaration.load import Operator, load_operator
+from opmatrix.project.cells import Cell
+from opmatrix.project.paths import Paths
+from opmatrix.project.settings import chosen_cells, installed
+from opmatrix.signature import versions
+from opmatrix.signature.signature import callers_schema, has_torch_library, stable_abi_since
+from opmatrix.toolchain import ort_headers, symbols
+from opmatrix.toolchain.find import find_toolchain
+from opmatrix.wheel import contents, pack, settings, sources
+from opmatrix.wheel.settings import Dist
+
+
+def run(layout: Paths, dist: Dist, operators: Sequence[Operator], *, unverified: bool = False) -> None:
+    """Write the wheel to build/dist/, and its record to build/dist.json. Raises DistError, and then writes nothing.
+
+    With `unverified`, the wheel is neither compared nor run, and its version ends in ``+unverified``.
+    """
+    cells = chosen_cells(layout)
+    shared = signed_results.check(layout, dist.operators, cells)
+    proof: dict[str, Any] | None = None
+    if unverified:
+        dist = replace(dist, version=f"{dist.version}{'.' if '+' in dist.version else '+'}unverified")
+    else:
+        proof = _verified(layout, operators, cells)
+    opmatrix = metadata.version("opmatrix")
+    needs = [symbols.read_symbols(_library(layout, dist, side)) for side in settings.sides(operators)]
+    platform = contents.platform(needs)
+    files = contents.files(layout, dist, operators, opmatrix=opmatrix)
+    about = {
+        "name": dist.name,
+        "version": dist.version,
+        "verified": proof or False,
+        "platform": platform,
+        "needs": contents.highest(needs),
+        "operators": {o.name: _about(layout, o) for o in operators},
+        "source": _source(layout, operators),
+        "shared_cache": shared,
+        "libraries": {name: _digest(c) for name, c in sorted(files.items()) if name.endswith(".so")},
+        "made_with": {
+            "opmatrix": opmatrix,
+            "compiler": _compiler(),
+            "onnxruntime headers": ort_headers.recorded(layout)["version"],
+            **contents.header_packages(operators),
+        },
+    }
+    text = json.dumps(about, indent=2) + "\n"
+    files[f"{dist.name}/dist.json"] = text.encode()
+    packed = pack.pack(dist, platform, files, contents.licenses(layout.root, dist, operators), opmatrix=opmatrix)
+    ran = "not verified: neither compared with what was verified nor run"
+    if proof:
+        ran = _run(layout, dist, operators, cells, packed)
+    path = layout.dist / pack.file_name(dist, platform)
+    for other in layout.dist.glob("*.whl"):
+        if other != path:  # an upload of build/dist/* must not contain an older wheel
+            other.unlink()
+    write_bytes(path, packed)
+    write_list(layout.unverified_list if unverified else layout.wheel_list, [path], root=layout.root)
+    write_text(layout.unverified_record if unverified else layout.dist_record, text)
+    print(ran)
+    print(f"{path.relative_to(layout.root)}: {len(packed):,} bytes, sha256 {_digest(packed)}")
+
+
+def _verified(layout: Paths, operators: Sequence[Operator], cells: Sequence[Cell]) -> dict[str, Any]:
+    """Return the field "verified" of dist.json: the versions, and the result of `verified.check`."""
+    found = installed()
+    proof = pack.check(layout, operators, cells)
+    return {"torch": found.torch, "onnxruntime": found.onnxruntime, **proof}
+
+
+def _run(layout: Paths, dist: Dist, operators: Sequence[Operator], cells: Sequence[Cell], wheel: bytes) -> str:
+    """Run the wheel, and return what ran. Raises DistError."""
+    from opmatrix.wheel import run_unpacked  # imports numpy and onnx, which an unverified wheel does not need
+
+    # `operators` were read in a child process, so that `Model.around` cannot be called.
+    callable_operators = [load_operator(layout, operator.name) for operator in operators]
+    with tempfile.TemporaryDirectory(prefix="opmatrix-dist-") as folder:
+        return run_unpacked.run(
+            wheel,
+            run_unpacked.WheelRun(
+                paths=layout,
+                name=dist.name,
+                operators=callable_operators,
+                cells=cells,
+                torch=installed().torch,
+                folder=Path(folder),
+            ),
+        )
+
+
+def _library(layout: Paths, dist: Dist, side: str) -> Path:
+    path = layout.linked_library(dist.name, side)
+    if not path.is_file():
+        raise DistError(missing(path, run="python -m opmatrix link-wheel"))
+    return path
+
+
+def _about(layout: Paths, operator: Operator) -> dict[str, Any]:
+    spec, path = operator.spec, layout.torch_op(operator.name)
+    return {
+        "summary": spec.summary,
+        "torch": {
+            "schema": callers_schema(spec),
+            "since": stable_abi_since(spec) if has_torch_library(spec) else None,
+            "gradient": bool(backward_of(spec))
+            or (
+                path.is_file()
+                and re.search(r"^def backward\b", path.read_text(encoding="utf-8"), re.MULTILINE) is not None
+            ),
+        }
+        if spec.torch
+        else None,
+        "onnx": {
+            "domain": spec.onnx.domain,
+            "op_type": spec.onnx.op_type,
+            "since_version": spec.onnx.since_version,
+            "schema_versions": list(versions.versions(spec)),
+            "versions": list(spec.onnx.versions),
+        },
+        "uses": list(spec.uses),
+    }
+
+
+def _source(layout: Paths, operators: Sequence[Operator]) -> dict[str, Any]:
+    """Return the commit, whether the sources of the wheel differ from it, and their hashes."""
+    paths = settings.sources(layout, operators)
+    commit = sources.commit(layout.root)
+    return {
+        "commit": commit,
+        "dirty": sources.dirty(layout.root, paths) if commit else None,
+        "files": {str(p.relative_to(layout.root)): _digest(p.read_bytes()) for p in paths},
+    }
+
+
+def _compiler() -> str:
+    """Return the compiler's name and version, without its path."""
+    command = find_toolchain(os.environ).compiler
+    done = subprocess.run([*command, "--version"], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    return done.stdout.partition("\n")[0].strip()
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
