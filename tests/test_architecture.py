@@ -20,7 +20,7 @@ from opmatrix.toolchain import symbols
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "pipeline/opmatrix"
 FRAMEWORKS = {"torch", "onnx", "onnxscript", "onnx_ir", "onnxruntime", "numpy"}
-CHECKS = ("check_read", "check_run", "check_compare")  # the modules of `doit check` that import ONNX Runtime
+CHECKS = ("check-read", "check-run", "check-compare")  # the modules of `doit check` that import ONNX Runtime
 STAGES = sorted(STAGE_MODULES)
 # The rooms that extend doit.
 EXTEND_DOIT = ("engine", "commands", "addons")
@@ -259,3 +259,31 @@ def test_a_planted_symbol_is_found() -> None:
     planted, _ = shims("void aoti_torch_new_in_2_10(int);\n// Newer than 2.9\nvoid torch_parallel_for(int);")
     assert planted == {"aoti_torch_new_in_2_10"}
     assert not planted <= symbols.torch_shims("2.9")
+
+
+def addons_imported(files: dict[str, str]) -> list[str]:
+    """Return the imports of addons by the core."""
+    package = Package.of(files)
+    return [
+        f"{module} imports {name}"
+        for module, text in package.modules.items()
+        if not module.startswith("opmatrix.addons")
+        for name in sorted(names_imported(text))
+        if name.startswith("opmatrix.addons")
+    ]
+
+
+def test_the_core_imports_no_addon() -> None:
+    assert addons_imported({path.relative_to(ROOT).as_posix(): path.read_text() for path in modules(PACKAGE)}) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from opmatrix.addons.bench import run",
+        "def f():\n    import opmatrix.addons.check.read",
+        "if TYPE_CHECKING:\n    from opmatrix.addons.team.on import Elsewhere",
+    ],
+)
+def test_a_planted_import_of_an_addon_is_found(line: str) -> None:
+    assert addons_imported({"pipeline/opmatrix/plan/steps.py": f"{line}\n"}) != []

@@ -51,7 +51,8 @@ def _run(stage: str) -> None:
 COMPARE = "import opmatrix.data.compare as c"
 # The lines, and what the message says is changed.
 # At 71b51ad8: each was accepted, but "a name that was imported", "its code" and "a function inside NumPy" ended in a
-# traceback, "a class of the standard library" in another refusal; the four of opmatrix.project.judging_code could not be tried.
+# traceback, "a class of the standard library" in another refusal; the four of opmatrix.project.judging_code could not
+# be tried.
 CHANGES = {
     "a function that compares": (f"{COMPARE}\nc.compare = lambda *a, **k: None", "opmatrix.data.compare.compare"),
     "a name that was imported from it": (

@@ -13,8 +13,8 @@ from typing import Protocol
 import pytest
 
 from opmatrix.basics.errors import UsageError
-from opmatrix.cache import http_store, store
-from opmatrix.cache.store import Store, StoreError
+from opmatrix.cache import http_store
+from opmatrix.cache.store import LARGEST, Store, StoreError
 from opmatrix.cache.stores import open_store
 from tests.incremental.conftest import wait_for
 from tests.support.small_servers import CacheServer, cache_server, read_request, socket_server
@@ -227,7 +227,7 @@ def test_a_wrong_answer_is_an_error(content: bytes, message: str, opened: Opened
 
 
 def test_an_answer_that_grows_beyond_the_limit_is_an_error(monkeypatch: pytest.MonkeyPatch, opened: Opened) -> None:
-    monkeypatch.setitem(store.LARGEST, "ac", 1000)
+    monkeypatch.setitem(LARGEST, "ac", 1000)
     with socket_server(answers(b"HTTP/1.0 200 OK\r\n\r\n" + b"x" * 1001)) as url, pytest.raises(StoreError) as error:
         opened(url).get("ac", A)
     assert str(error.value) == f"{url}: the answer has more than 1,000 bytes"

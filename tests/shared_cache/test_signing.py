@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from opmatrix.addons.team.signing import SignatureError, check_key, message, public_key, sign, verify, wrong_signer
+from opmatrix.addons.team.signing import SignatureError, check_key, public_key, sign, verify, wrong_signer
 from opmatrix.basics.errors import ToolchainError, UsageError
+from opmatrix.cache.entry import message
 
 pytestmark = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs OpenSSH's ssh-keygen")
 

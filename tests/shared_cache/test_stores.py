@@ -162,7 +162,8 @@ def test_a_folder_that_does_not_answer_is_an_error_in_time(tmp_path: Path, monke
 
 def test_a_process_ends_while_a_store_does_not_answer(tmp_path: Path) -> None:
     program = (
-        "import sys, time; from opmatrix.cache import folder_store; from opmatrix.cache.store import *; from opmatrix.cache.stores import *\n"
+        "import sys, time; from opmatrix.cache import folder_store; from opmatrix.cache.store import *\n"
+        "from opmatrix.cache.stores import *\n"
         "folder_store.read = lambda *_: time.sleep(1000)\n"
         f"try: open_store(sys.argv[1], timeout=0.1).get('ac', {A!r})\n"
         "except StoreError: print('error')"
@@ -270,7 +271,8 @@ def test_the_folder_of_a_url() -> None:
 
 def test_a_store_in_a_folder_imports_no_http() -> None:
     program = (
-        "import sys; from opmatrix.cache.store import *; from opmatrix.cache.stores import *; open_store('file:///x', timeout=1)\n"
+        "import sys; from opmatrix.cache.store import *\n"
+        "from opmatrix.cache.stores import *; open_store('file:///x', timeout=1)\n"
         "print({'http.client', 'ssl', 'fsspec', 'concurrent.futures'} & sys.modules.keys())"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -21,10 +21,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from opmatrix.addons.team import signing
 from opmatrix.basics.errors import OpmatrixError, one_line, printable
+from opmatrix.basics.features import provided
 from opmatrix.cache import entry as action_result
-from opmatrix.cache.entry import Entry, EntryError, pack, unpack
+from opmatrix.cache.entry import Entry, EntryError, message, pack, unpack
 from opmatrix.cache.settings import CacheSettings
 from opmatrix.cache.store import Store, StoreError, TooLargeError
 from opmatrix.records.step import Step
@@ -234,7 +234,7 @@ class Client:
                             blob=blob, size=size, signer=None)  # fmt: skip
             if not 0 <= record.seconds < _LONGEST:
                 raise ValueError(f"{record.seconds} seconds")
-            signed = signing.message(key=key, blob=blob, record=text.encode())
+            signed = message(key=key, blob=blob, record=text.encode())
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError) as error:
             raise StoreError(f"{self._store.url} answers with something else than results of steps") from error
         if not 0 <= size <= _LARGEST:
@@ -242,6 +242,7 @@ class Client:
         if not self._settings.signers:
             return record
         signature = signature if isinstance(signature, str) else ""
+        signing = provided("signing")
         if (name := signing.verify(signed, signature, self._settings.signers)) is None:
             with self._guard:
                 self._refused += 1
@@ -254,8 +255,8 @@ class Client:
         record = json.dumps({"step": step.task, "seconds": round(seconds, 3), "outputs": entry.digests})
         told = {"record": record}
         if self._settings.key:
-            signed = signing.message(key=key, blob=digest, record=record.encode())
-            told["signature"] = signing.sign(signed, self._settings.key)
+            signed = message(key=key, blob=digest, record=record.encode())
+            told["signature"] = provided("signing").sign(signed, self._settings.key)
         self._store.put("cas", digest, blob)  # first: servers refuse an action whose blob they do not have
         self._store.put("ac", key, action_result.encode(digest, len(blob), json.dumps(told).encode()))
 

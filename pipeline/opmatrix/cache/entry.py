@@ -284,3 +284,11 @@ def _read_varint(content: bytes, at: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, at + number + 1
     raise ValueError(f"the entry is no ActionResult: no number at byte {at}")
+
+
+SIGNED = 1  # the format of what is signed
+
+
+def message(*, key: str, blob: str, record: bytes) -> bytes:
+    """Return what is signed of an entry: its key, the digest of its blob, and its record without the signature."""
+    return f"opmatrix {SIGNED}\n{key}\n{blob}\n{hashlib.sha256(record).hexdigest()}\n".encode()

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from opmatrix.basics.errors import UsageError, did_you_mean
+from opmatrix.basics.features import provided
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import settings
 
@@ -98,10 +99,8 @@ def _mistakes(table: Mapping[str, Any]) -> Iterator[str]:
     if not isinstance(signers, list) or not all(isinstance(line, str) for line in signers):
         yield f"{TABLE}: signers: found {signers!r}, allowed: a list of lines as in ssh's file allowed_signers"
         return
-    from opmatrix.addons.team.signing import wrong_signer  # imported here: most projects name no signers
-
     for number, line in enumerate(signers, start=1):
-        if why := wrong_signer(line):
+        if why := provided("signing").wrong_signer(line):
             yield f"{TABLE}: signers: line {number}: {why}"
 
 

@@ -18,24 +18,22 @@ from typing import NoReturn
 from doit import plugin
 from doit.doit_cmd import DoitMain
 
+from opmatrix.basics import features
 from opmatrix.basics.errors import OpmatrixError, UsageError, end_if_unread, print_error
 from opmatrix.basics.utf8 import use_utf8
 from opmatrix.commands.dodo import Loader
-from opmatrix.commands.help import print_versions
+from opmatrix.commands.help import EVERY_DAY, print_versions
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import find_root
 
-COMMANDS: Mapping[str, str] = {
+OWN_COMMANDS: Mapping[str, str] = {
     "run": "opmatrix.commands.run:Run",
     "why": "opmatrix.commands.status:Why",
     "list": "opmatrix.commands.status:List",
     "watch": "opmatrix.commands.watch:Watch",
-    "check": "opmatrix.addons.check.command:Check",
     "tolerances": "opmatrix.commands.tolerances:Tolerances",
-    "mutate": "opmatrix.addons.mutate.command:Mutate",
     "compat": "opmatrix.commands.compat:Compat",
     "probe": "opmatrix.commands.probe:Probe",
-    "bench": "opmatrix.addons.bench.command:Bench",
     "clean": "opmatrix.commands.state:Clean",
     "forget": "opmatrix.commands.state:Forget",
     "ignore": "opmatrix.commands.state:Ignore",
@@ -63,11 +61,22 @@ SETTINGS: Mapping[str, object] = {
     "continue": True,  # one broken operator or cell must not hide the others
     "reporter": "progress",
 }
-# Commands that need no project.
-_ANYWHERE = ("new", "check", "cache", "doctor", "help", "tabcompletion", "--help", "-h", "--version")
+# Commands that need no project, besides those of features.
+_ANYWHERE = ("new", "cache", "doctor", "help", "tabcompletion", "--help", "-h", "--version")
 
 
 _installed = cache(entry_points)
+
+
+def commands() -> dict[str, str]:
+    """Return the commands by name, with those of features where help lists them."""
+    every = {**features.commands(), **OWN_COMMANDS}
+    return {name: every.pop(name) for name in EVERY_DAY if name in every} | every
+
+
+def anywhere() -> tuple[str, ...]:
+    """Return the commands that need no project."""
+    return _ANYWHERE + tuple(name for feature in features.features().values() for name in feature.anywhere)
 
 
 def _of_group(*, group: str) -> EntryPoints:
@@ -85,7 +94,7 @@ class Program(DoitMain):
             task_loader=Loader(),
             extra_config={
                 "GLOBAL": SETTINGS,
-                "COMMAND": COMMANDS,
+                "COMMAND": commands(),
                 "REPORTER": REPORTERS,
                 "BACKEND": {"journal": "opmatrix.engine.database:Journal"},
                 "list": {"sort": "definition"},
@@ -122,7 +131,7 @@ def main() -> int:
     use_utf8()
     arguments = sys.argv[1:]
     try:
-        if not Path("dodo.py").is_file() and not (arguments and arguments[0] in _ANYWHERE):
+        if not Path("dodo.py").is_file() and not (arguments and arguments[0] in anywhere()):
             folder, root = str(Path.cwd()), str(find_root(Path.cwd()))
             raise UsageError(f"no dodo.py in {folder!r}; the project is in {root!r}: go there")
     except OpmatrixError as error:

@@ -17,6 +17,7 @@ from doit.exceptions import InvalidCommand
 from doit.task import Stream, Task
 
 from opmatrix.basics.errors import UsageError, many
+from opmatrix.basics.features import provided
 from opmatrix.basics.interrupts import code_of, interruptible
 from opmatrix.commands.base import LockedCommand, annotates, option
 from opmatrix.commands.task_selection import select
@@ -28,7 +29,6 @@ from opmatrix.project.measured import read, unmeasured
 from opmatrix.project.settings import installed
 
 if TYPE_CHECKING:
-    from opmatrix.addons.team.on import Elsewhere
     from opmatrix.engine.forecast import Expected
     from opmatrix.engine.kept_servers import Resident
     from opmatrix.engine.shared_results import SharedResults
@@ -206,15 +206,13 @@ class Run(LockedCommand, DoitRun):
         text = path.read_text(encoding="utf-8") if path.is_file() else ""
         return '"check"' in text or "'check'" in text
 
-    def _elsewhere(self, on: str, *, at_once: int, computes: bool) -> Elsewhere:
+    def _elsewhere(self, on: str, *, at_once: int, computes: bool) -> Any:
         """Return the workers that ``--on`` names. Raises UsageError."""
         if not computes:
             raise UsageError("--from-cache computes nothing, and --on names workers that compute: leave one out")
         if self.resident:
             raise UsageError("doit watch runs steps in servers that it keeps here: leave --on out")
-        from opmatrix.addons.team.on import Elsewhere  # imported here: most runs are of this machine alone
-
-        return Elsewhere(on, paths=self._paths, environ=os.environ, at_once=at_once)
+        return provided("workers")(on, paths=self._paths, environ=os.environ, at_once=at_once)
 
     def _open_shared(self, reporter: Any, *, environ: Mapping[str, str], only_shared: bool) -> SharedResults | None:
         """Open the shared cache, if the project has one. Raises UsageError for settings that are not valid."""

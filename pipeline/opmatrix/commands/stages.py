@@ -6,18 +6,16 @@ A stage's module is imported only when the stage runs: stages import torch, onnx
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
-from itertools import islice
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from opmatrix.basics import features
 from opmatrix.basics.errors import OpmatrixError, SpecError, UsageError, disk_fault, end_if_unread, print_error
 from opmatrix.basics.step_log import LOGGED, dropped, log_cause
 from opmatrix.basics.terminal import for_stderr
@@ -26,7 +24,7 @@ from opmatrix.declaration.isolated import read_operators
 from opmatrix.declaration.load import Operator, load_operator, load_operators, operator_names
 from opmatrix.environments import matrix_env
 from opmatrix.project import judging_code, work_folder
-from opmatrix.project.cells import TORCH_EXPORTERS, Cell, Choice, why_unsupported
+from opmatrix.project.cells import Cell, Choice, why_unsupported
 from opmatrix.project.format import check_format
 from opmatrix.project.measured import use_rows
 from opmatrix.project.paths import Paths
@@ -43,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one stage. Returns 0, or the exit code of the error that it printed to stderr."""
     try:
         try:
-            _run(sys.argv[1:] if arguments is None else arguments)
+            run_stage(sys.argv[1:] if arguments is None else arguments)
             sys.stdout.flush()
         except SystemExit:  # of --help
             sys.stdout.flush()
@@ -67,11 +65,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _run(arguments: Sequence[str]) -> None:
+def run_stage(arguments: Sequence[str]) -> None:
     options = vars(_parser(arguments).parse_args(arguments))
     name = options.pop("stage")
-    if seconds := options.pop("seconds", None):
-        import_module("opmatrix.addons.check.limits").begin(seconds)
     libraries = {kind: options.pop(kind, False) for kind in ("sanitized", "debug")}
     paths = Paths(find_root(Path.cwd()), **libraries)
     check_format(paths.root)
@@ -98,7 +94,7 @@ def _run(arguments: Sequence[str]) -> None:
 
 def _run_watched(name: str, paths: Paths, names: Sequence[str], options: dict[str, Any]) -> None:
     """Run a stage. Raises SpecError where code of its operators changes what judges them."""
-    require_unchanged = _nothing_to_judge if name in _ONLY_WRITE else judging_code.begin(paths.root, names)
+    require_unchanged = _nothing_to_judge if _only_writes(name) else judging_code.begin(paths.root, names)
     with work_folder.inside(paths.root):
         try:
             with dropped():  # doit has read these files: what they print is not of the step
@@ -123,7 +119,11 @@ def _load(paths: Paths, options: dict[str, Any]) -> None:
 
 
 # What these stages write, other ones judge.
-_ONLY_WRITE = frozenset({"codegen", "adopt-case", "save-case", "bench"})
+_ONLY_WRITE = frozenset({"codegen", "adopt-case", "save-case"})
+
+
+def _only_writes(stage: str) -> bool:
+    return stage in (_ONLY_WRITE if stage in STAGES else _of_features()[2])
 
 
 def _nothing_to_judge(**_: bool) -> None:
@@ -131,12 +131,25 @@ def _nothing_to_judge(**_: bool) -> None:
 
 
 def _call(stage: str, paths: Paths, options: Mapping[str, Any]) -> None:
-    run = _SPECIAL.get(stage) or _module(stage).run
+    special = _SPECIAL if stage in STAGES else _of_features()[1]
+    run = special.get(stage) or _module(stage).run
     run(paths, **options)
 
 
 def _module(stage: str) -> ModuleType:
-    return import_module(STAGE_MODULES[stage])
+    return import_module(STAGE_MODULES.get(stage) or features.stages()[stage])
+
+
+@cache
+def _of_features() -> tuple[Mapping[str, Stage], Mapping[str, Callable[..., None]], frozenset[str]]:
+    """Return the stages of features: their arguments, calls of their own, and those that only write."""
+    tables = [*features.stage_tables()]
+    only_write = frozenset(name for table in tables for name in table.ONLY_WRITE)
+    return (
+        {name: stage for table in tables for name, stage in table.STAGES.items()},
+        {name: call for table in tables for name, call in table.SPECIAL.items()},
+        only_write,
+    )
 
 
 def _requested_version(stage: str, options: Mapping[str, Any]) -> tuple[matrix_env.Factor, str | None]:
@@ -155,8 +168,9 @@ def _parser(given: Sequence[str] = ()) -> argparse.ArgumentParser:
     """Return the parser of all stages, or, in a tenth of the time, of the one that is `given`."""
     parser = argparse.ArgumentParser(prog="python -m opmatrix", description="Run one stage of the pipeline by hand.")
     stages = parser.add_subparsers(title="stages", required=True, metavar="STAGE", dest="stage")
-    for name in [name for name in given[:1] if name in STAGES] or STAGES:
-        purpose, *arguments = STAGES[name]
+    known = STAGES if given and given[0] in STAGES else {**STAGES, **_of_features()[0]}
+    for name in [name for name in given[:1] if name in known] or known:
+        purpose, *arguments = known[name]
         stage = stages.add_parser(name, help=purpose, description=purpose)
         for argument, options in arguments:
             stage.add_argument(argument, **options)
@@ -214,7 +228,7 @@ def _probe(paths: Paths, *, factor: matrix_env.Factor, version: str | None) -> N
     _module(f"probe-{factor}").run(paths)
 
 
-def _wheel_stage(stage: str, paths: Paths, **options: bool) -> None:
+def wheel_stage(stage: str, paths: Paths, **options: bool) -> None:
     declared = read_operators(paths)
     operators = declared.operators
     if unusable := settings.unusable(paths, declared.failed):
@@ -256,221 +270,138 @@ def _report(paths: Paths, *, found: Sequence[Operator], shard: str, **choice: st
     _module("report").run(paths, expected, checks, exists=exists, part=part)
 
 
-def _check_models(_: Paths, *, jobs: Path) -> None:
-    """Write the results of each part, as the part alone does, and then the file `done` into the folder of each model.
-
-    It takes models that no other process has taken, and lists their folders. SIGALRM ends it at the time limit of a
-    model. A model whose operators must be linked first stays undone.
-    """
-    from opmatrix.addons.check import limits, parts
-    from opmatrix.basics import finding  # only this stage needs them
-
-    with jobs.with_suffix(".taken").open("w", buffering=1, encoding="utf-8") as listed:
-        taken = filter(parts.take, json.loads(jobs.read_text(encoding="utf-8")))
-        for job in islice(taken, parts.TOGETHER):
-            folder = Path(job["folder"])
-            listed.write(f"{folder.name}\n")
-            options = {name: tuple(words) for name, words in job["options"].items()}
-            steps = parts.parts(parts.PartOptions(**options), of=job["of"])
-            result: parts.Result | None = None
-            with suppress(StopIteration), limits.ends_after(job["seconds"]):
-                while isinstance(part := steps.send(result) if result else next(steps), parts.PartCall):
-                    _run([f"check-{part.name}", job["model"], "--into", str(folder), *part.options])
-                    findings, known = finding.read(folder / f"{part.name}.json")
-                    if known.get("error"):
-                        raise StopIteration
-                    result = parts.Result(findings=findings, known=known)
-                continue
-            (folder / "done").touch()
-
-
 _SPECIAL: Mapping[str, Callable[..., None]] = {
     "compile": _compile, "register": _register, "export": _export, "verify": _verify, "sanitize": _sanitize,
-    "probe": _probe, "link-wheel": partial(_wheel_stage, "link-wheel"), "dist": partial(_wheel_stage, "dist"),
-    "report": _report, "save-case": _save_case, "check-models": _check_models,
-    "hf-kernel": partial(_wheel_stage, "hf-kernel"),
+    "probe": _probe, "link-wheel": partial(wheel_stage, "link-wheel"), "dist": partial(wheel_stage, "dist"),
+    "report": _report, "save-case": _save_case,
 }  # fmt: skip
 
 
-def _argument(name: str, help: str | None = None, **options: Any) -> Argument:
+def argument(name: str, help: str | None = None, **options: Any) -> Argument:
     return name, {"help": help, **options}
 
 
-def _flag(name: str, help: str) -> Argument:
-    return _argument(name, help, action="store_true")
+def flag(name: str, help: str) -> Argument:
+    return argument(name, help, action="store_true")
 
 
-def _absolute(path: str) -> Path:
+def absolute(path: str) -> Path:
     return Path(path).absolute()
 
 
-_OPERATOR = _argument("operator", "a folder of ops/")
-_CELL = _argument("--cell", "such as torch2.13-dynamo-opset18-ort1.31 or node-opset18-ort1.31", type=Cell.parse)
-_LOWERING = _argument("--lowering", choices=("custom", "decomposed"), default="custom")
-_SANITIZED = _flag("--sanitized", "with the libraries that sanitizers watch")
-_DEBUG = _flag("--debug", "with the libraries of compile --debug")
-_TORCH = _argument("--torch", "such as 2.9; without it that of this environment", metavar="VERSION")
-_MODEL = _argument("model", "a model.onnx", type=Path)
-_INTO = _argument("--into", "a folder for what is found", type=Path, required=True)
-_LIBRARIES = _argument(
-    "--library", "a custom-op library", dest="libraries", metavar="LIBRARY", action="append", type=Path, default=[]
-)
-_SESSION = (
-    _LIBRARIES,
-    _argument("--inputs", "a .npz file, or a folder of test data sets", type=Path),
-    _argument("--shape", "of a random input: NAME=1,3,48,192", dest="shapes", metavar="SHAPE", action="append",
-              default=[]),
-    _argument("--against", "a model whose values are the expected ones", type=Path),
-    _argument("--rtol", type=float),
-    _argument("--atol", type=float),
-    _argument("--seconds", "that the model has left", type=float),
-)  # fmt: skip
+OPERATOR = argument("operator", "a folder of ops/")
+_CELL = argument("--cell", "such as torch2.13-dynamo-opset18-ort1.31 or node-opset18-ort1.31", type=Cell.parse)
+_LOWERING = argument("--lowering", choices=("custom", "decomposed"), default="custom")
+_SANITIZED = flag("--sanitized", "with the libraries that sanitizers watch")
+_DEBUG = flag("--debug", "with the libraries of compile --debug")
+_TORCH = argument("--torch", "such as 2.9; without it that of this environment", metavar="VERSION")
 _CHOICE = (
-    _argument("--torch", "as doit's variable: default, all, or 2.9,2.13", default="default"),
-    _argument("--ort", "as doit's variable: default, all, or 1.18,1.31", default="default"),
-    _argument("--opsets", "as doit's variable: default, all, or 18,20", default="default"),
+    argument("--torch", "as doit's variable: default, all, or 2.9,2.13", default="default"),
+    argument("--ort", "as doit's variable: default, all, or 1.18,1.31", default="default"),
+    argument("--opsets", "as doit's variable: default, all, or 18,20", default="default"),
 )
 
 STAGES: Mapping[str, Stage] = {
     "environment": (
         "make the environment of another torch or ONNX Runtime",
-        _argument("name", "such as torch2.9 or ort1.18: its pins are in requirements/"),
+        argument("name", "such as torch2.9 or ort1.18: its pins are in requirements/"),
     ),
     "check-declaration": (
         "print the mistakes in an operator's files, as doit finds them when it plans",
-        _argument("name", "a folder of ops/"),
-        _flag("--planned", "fail in any case: doit planned no other step of it"),
+        argument("name", "a folder of ops/"),
+        flag("--planned", "fail in any case: doit planned no other step of it"),
     ),
     "headers": ("find or fetch ONNX Runtime's headers",),
-    "codegen": ("write the bindings that follow from the declaration", _OPERATOR),
+    "codegen": ("write the bindings that follow from the declaration", OPERATOR),
     "compile": (
-        "build the operator's pair of libraries", _OPERATOR,
-        _flag("--debug", "with debug information, in a folder of its own"),
-        _argument("--torch-root", "only the library for the torch of this environment, by its folder",
-                  dest="torch", metavar="PLACE", type=_absolute),
+        "build the operator's pair of libraries", OPERATOR,
+        flag("--debug", "with debug information, in a folder of its own"),
+        argument("--torch-root", "only the library for the torch of this environment, by its folder",
+                  dest="torch", metavar="PLACE", type=absolute),
         _SANITIZED,
     ),
-    "data": ("write inputs and expected outputs of every case", _OPERATOR),
-    "cases": ("check that the cases detect wrong kernels, with the reference alone", _OPERATOR),
-    "draw-inputs": ("draw inputs from the declaration that are hard on a kernel", _OPERATOR),
+    "data": ("write inputs and expected outputs of every case", OPERATOR),
+    "cases": ("check that the cases detect wrong kernels, with the reference alone", OPERATOR),
+    "draw-inputs": ("draw inputs from the declaration that are hard on a kernel", OPERATOR),
     "register": (
-        "check the torch library", _OPERATOR,
-        _argument("--part", "may be given again; without it all but 'forbidden'", action="append",
+        "check the torch library", OPERATOR,
+        argument("--part", "may be given again; without it all but 'forbidden'", action="append",
                   choices=("schema", "nodes", "kernel", "search", "forbidden", "gradient")),
-        _argument("--case", "compare the kernel with this case alone, with --part search a random one; writes nothing"),
+        argument("--case", "compare the kernel with this case alone, with --part search a random one; writes nothing"),
         _TORCH, _SANITIZED, _DEBUG,
     ),
     "compat": (
-        "run the operator in torch.compile, AOTInductor, torch.vmap, torch.autocast and torch.func", _OPERATOR, _TORCH,
-    ),
-    "bench": (
-        "time an operator, which is compiled, and its peers; doit bench also compiles it", _OPERATOR,
-        _argument("--budget", "seconds for a row at most, fewer if its intervals become narrow; with --rev 10 times as "
-                  "many", type=float, default=3.0, metavar="SECONDS"),
-        _argument("--threads", "without it 1, and all processors; may be given again", type=int, action="append"),
-        _argument("--row", "only rows with this name, or that match a pattern; may be given again", dest="rows",
-                  action="append"),
-        _argument("--no-compile", "leave out torch.compile", dest="compile", action="store_false"),
-        _argument("--rev", "compare with the build that doit bench --against has made of this revision", default=""),
-        _argument("--commit", "the commit of that revision", default=""),
+        "run the operator in torch.compile, AOTInductor, torch.vmap, torch.autocast and torch.func", OPERATOR, _TORCH,
     ),
     "adopt-case": (
-        "add a case that register's search found to cases.py", _OPERATOR,
-        _argument("case", "its name, as the search printed it"),
+        "add a case that register's search found to cases.py", OPERATOR,
+        argument("case", "its name, as the search printed it"),
     ),
     "save-case": (
-        "write a case as a folder that replays with only ONNX Runtime and NumPy", _OPERATOR,
-        _argument("--lowering", "without it one in which the case fails, else the first",
+        "write a case as a folder that replays with only ONNX Runtime and NumPy", OPERATOR,
+        argument("--lowering", "without it one in which the case fails, else the first",
                   choices=("custom", "decomposed")),
-        _argument("--cell", "without it one in which the case fails, else the first", type=Cell.parse),
-        _argument("--case", "its name, also that of a random input, published_1, or gradient_NAME", required=True),
-        _argument("--into", "without it build/saved/NAME", type=_absolute, metavar="FOLDER"),
+        argument("--cell", "without it one in which the case fails, else the first", type=Cell.parse),
+        argument("--case", "its name, also that of a random input, published_1, or gradient_NAME", required=True),
+        argument("--into", "without it build/saved/NAME", type=absolute, metavar="FOLDER"),
     ),
     "publish": (
         "keep the schemas of its versions, which every later declaration is compared with",
-        _OPERATOR,
+        OPERATOR,
     ),
     "export": (
-        "export every model in one cell, or in all default ones", _OPERATOR, _CELL, _LOWERING
+        "export every model in one cell, or in all default ones", OPERATOR, _CELL, _LOWERING
     ),
     "compare-exports": (
-        "hold the exported nodes of all cells against each other", _OPERATOR,
-        _argument("cells", nargs="+", type=Cell.parse, metavar="CELL"), _LOWERING,
+        "hold the exported nodes of all cells against each other", OPERATOR,
+        argument("cells", nargs="+", type=Cell.parse, metavar="CELL"), _LOWERING,
     ),
     "verify": (
-        "run every model in ONNX Runtime, in one cell or in all default ones", _OPERATOR,
-        _argument("--case", "replay this case alone; no verdict is written"),
-        _argument("--skip-once-checks", "leave out what is checked in one cell per torch and ONNX Runtime: several "
+        "run every model in ONNX Runtime, in one cell or in all default ones", OPERATOR,
+        argument("--case", "replay this case alone; no verdict is written"),
+        argument("--skip-once-checks", "leave out what is checked in one cell per torch and ONNX Runtime: several "
                   "threads in one session, models of published versions, inferred shapes", dest="once",
                   action="store_false"),
         _CELL, _LOWERING, _SANITIZED, _DEBUG,
     ),
     "ort-fuzz": (
         "call ONNX Runtime with random inputs, and with invalid ones",
-        _OPERATOR, _SANITIZED,
+        OPERATOR, _SANITIZED,
     ),
     "races": (
         "call the kernel from several threads at once in a program with ThreadSanitizer, without a framework",
-        _OPERATOR,
+        OPERATOR,
     ),
     "sanitize": (
-        "run cases, random and invalid inputs with sanitizers in both libraries", _OPERATOR,
-        _argument("--cell", "whose models; without it the first default one", type=Cell.parse),
+        "run cases, random and invalid inputs with sanitizers in both libraries", OPERATOR,
+        argument("--cell", "whose models; without it the first default one", type=Cell.parse),
     ),
     "probe": (
         "measure what the exporters of a torch write, or what an ONNX Runtime reads, as a row of the matrix",
-        _argument("factor", choices=("torch", "ort")),
-        _argument("--version", "such as 2.9; without it that of this environment"),
+        argument("factor", choices=("torch", "ort")),
+        argument("--version", "such as 2.9; without it that of this environment"),
     ),
     "link-together": (
         "link one ONNX Runtime library of several operators",
-        _argument("operators", "folders of ops/, each compiled already", nargs="+", metavar="OPERATOR"),
-    ),
-    "check-capture": (
-        "build, run and export a user's torch model",
-        _argument("target", "module:function or file.py:function", metavar="model"), _INTO,
-        _argument("--exporter", dest="exporters", action="append", choices=TORCH_EXPORTERS, required=True),
-        _argument("--opset", type=int, required=True),
-    ),
-    "check-read": (
-        "compare a model with the declarations, without running it", _MODEL, _INTO,
-        _argument("--ort", "another version of ONNX Runtime, which need not be installed", default=""), _LIBRARIES,
-    ),
-    "check-models": (
-        "run check-read, check-run and check-compare on several models in one process",
-        _argument("jobs", "a JSON file of the models, their folders and options", type=Path),
-    ),
-    "check-run": (
-        "run a model in ONNX Runtime", _MODEL, _INTO,
-        _argument("--of", "the origin of the expected outputs, for messages", default=""),
-        _argument("--died", "how a process died with the optimised graph: leave that out", default=""), *_SESSION,
-    ),
-    "check-compare": (
-        "name the first node that differs from its reference", _MODEL, _INTO,
-        _flag("--differs", "the outputs are known to be wrong"),
-        _flag("--own", "only the nodes of this project's operators"), *_SESSION,
+        argument("operators", "folders of ops/, each compiled already", nargs="+", metavar="OPERATOR"),
     ),
     "link-wheel": ("link the operators that ship into one pair of libraries",),
     "dist": (
         "build a wheel of the operators that ship, and run them from it",
-        _flag("--unverified", "skip the verification; the wheel's version and dist.json show that"),
-    ),
-    "hf-kernel": (
-        "make a folder that Hugging Face's package kernels loads, from the wheel that dist has built",
-        _flag("--unverified", "from the wheel of dist --unverified"),
+        flag("--unverified", "skip the verification; the wheel's version and dist.json show that"),
     ),
     "tolerances": (
-        "print the measured errors of an operator, and the tolerance that they call for", _OPERATOR,
-        _flag("--in-torch", "only those of the kernel in torch, as JSON"),
+        "print the measured errors of an operator, and the tolerance that they call for", OPERATOR,
+        flag("--in-torch", "only those of the kernel in torch, as JSON"),
     ),
     "report": (
         "show and write what is known about every cell",
-        _flag("--checked", "do not check the operators' files, which doit has checked"),
-        _argument("--shard", "only the part that doit --shard ran last", default="", metavar="I/N"),
+        flag("--checked", "do not check the operators' files, which doit has checked"),
+        argument("--shard", "only the part that doit --shard ran last", default="", metavar="I/N"),
         *_CHOICE,
     ),
     "operator-pages": (
         "write a page about every operator of the project, from its declaration",
-        _argument("--into", "without it build/reference", type=_absolute, metavar="FOLDER"),
+        argument("--into", "without it build/reference", type=absolute, metavar="FOLDER"),
     ),
 }  # fmt: skip

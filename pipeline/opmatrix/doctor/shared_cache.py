@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 
 from opmatrix.basics.errors import OpmatrixError, UsageError, many
+from opmatrix.basics.features import provided
 from opmatrix.basics.finding import Finding, note, ok, wrong
 from opmatrix.cache import settings
 from opmatrix.cache.settings import CacheSettings
@@ -62,14 +63,13 @@ def _signatures(found: CacheSettings, environ: Mapping[str, str]) -> Iterator[Fi
         yield wrong("cache", "no ssh-keygen on PATH, so no entry can be signed or verified",
                     "Install OpenSSH's client (Debian: apt install openssh-client)")  # fmt: skip
         return
-    from opmatrix.addons.team.signing import check_key, signer_names  # imported here, as above
-
+    signing = provided("signing")
     if found.signers:
-        names = signer_names(found.signers)
+        names = signing.signer_names(found.signers)
         yield ok("cache", f"only entries of {many(len(names), 'signer')} are taken: {', '.join(names)}")
     if found.key:
         try:
-            name = check_key(found.key, found.signers)
+            name = signing.check_key(found.key, found.signers)
         except OpmatrixError as error:
             yield from_message("cache", str(error))
         else:

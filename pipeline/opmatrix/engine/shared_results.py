@@ -12,8 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from opmatrix.addons.team.signing import check_key
 from opmatrix.basics.errors import Cause, many, one_line, printable
+from opmatrix.basics.features import provided
 from opmatrix.basics.files import LACKS, write_text
 from opmatrix.cache import entry as entries
 from opmatrix.cache.claims import Claims
@@ -72,7 +72,7 @@ class SharedResults:
         self._only_shared = only_shared
         store = open_store(settings.url, timeout=_TIMEOUT)
         if settings.key and settings.mode == "write":
-            check_key(settings.key, settings.signers)
+            provided("signing").check_key(settings.key, settings.signers)
         self._client = Client(settings, store, root=layout.root, warn=warn)
         self._claims = Claims(self._client)
         self._url, self._settings, self._layout, self._state, self._warn = store.url, settings, layout, state, warn

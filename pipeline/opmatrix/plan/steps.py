@@ -165,7 +165,7 @@ def _probes(plan: Plan) -> Iterator[Step]:
                 "probe",
                 factor, *(["--version", version] if environment else []),
                 name=f"{factor}{version}",
-                stage=f"probe_{factor}",
+                stage=f"probe-{factor}",
                 reads=reads,
                 code=[Path(__file__).parents[1] / source],
                 writes=[layout.probe_result(f"{factor}{version}"), layout.probe_result(f"{factor}{version}-dtypes")],

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
+from opmatrix.basics import features
 from opmatrix.records.stage_modules import STAGE_MODULES
 from opmatrix.records.step import Fingerprint
 
@@ -24,7 +25,7 @@ _NAME = re.compile(r"\w+")
 @cache
 def modules(stage: str) -> tuple[Path, ...]:
     """Return the files of the package that a stage runs, sorted."""
-    return reached(STAGE_MODULES[stage])
+    return reached(STAGE_MODULES.get(stage) or features.stages()[stage])
 
 
 @cache

@@ -6,13 +6,8 @@ from collections.abc import Mapping
 
 STAGE_MODULES: Mapping[str, str] = {
     "adopt-case": "opmatrix.search.adopt_case",
-    "bench": "opmatrix.addons.bench.run",
     "cases": "opmatrix.judge.cases",
-    "check-capture": "opmatrix.addons.check.capture",
-    "check-compare": "opmatrix.addons.check.compare",
     "check-declaration": "opmatrix.declaration.check_declaration",
-    "check-read": "opmatrix.addons.check.read",
-    "check-run": "opmatrix.addons.check.run",
     "codegen": "opmatrix.codegen.write_code",
     "compare-exports": "opmatrix.export.compare_exports",
     "compat": "opmatrix.torch_checks.compat",
@@ -24,7 +19,6 @@ STAGE_MODULES: Mapping[str, str] = {
     "export": "opmatrix.export.write_models",
     "export-node": "opmatrix.export.write_node_models",
     "headers": "opmatrix.toolchain.find_headers",
-    "hf-kernel": "opmatrix.addons.hf_kernel.write_folder",
     "link-together": "opmatrix.toolchain.link_together",
     "link-wheel": "opmatrix.wheel.link",
     "operator-pages": "opmatrix.report.operator_pages",

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from opmatrix.addons.mutate import scores as mutation_scores
 from opmatrix.basics.errors import many, printable
 from opmatrix.basics.terminal import for_shell
 from opmatrix.project.cells import Cell
@@ -184,13 +183,18 @@ def _compat(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
                      for (name, o, why), ops in compat_reasons(found).items())  # fmt: skip
 
 
+def percent(score: float | None) -> str:
+    """Return ``95.0%``, rounded down, so that 100.0% is all; ``-`` where no mutant counts."""
+    return "-" if score is None else f"{int(score * 1000) / 10:.1f}%"
+
+
 def _scores(scores: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Yield a row for each operator with a score of `doit mutate`."""
     yield "### Mutants killed (`doit mutate`)\n"
     yield "| operator | score | killed | survived | date |\n|---|---|---|---|---|"
     for one in scores[:_ROWS]:
         old = "" if one["current"] else ", of an earlier version"
-        share = mutation_scores.percent(one["score"])
+        share = percent(one["score"])
         yield f"| {_plain(one['op'])} | {share} | {one['killed']} | {one['survived']} | {_plain(one['date'])}{old} |"
     yield from _left_out(scores)
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
-from opmatrix.addons.bench.times import read_all
-from opmatrix.addons.mutate import scores
+from opmatrix.basics import features
 from opmatrix.basics.errors import ReportError, many
 from opmatrix.basics.files import read_list, write_bytes, write_text
 from opmatrix.basics.step_log import RAN
@@ -76,7 +76,7 @@ def run(
     skipped = skipped_checks(records)
     main = {"python": platform.python_version(), **asdict(installed())}
     operators = {*(v.op for v in verdicts), *(c.op for c in records)}
-    mutation = [score.as_json(layout.root) for score in scores.read_all(layout, operators)]
+    mutation = _section("mutation", layout, operators)
     shared = as_json(read(layout))
     report = document(verdicts, used_environments(layout, verdicts, main), skipped, records, mutation, part, shared)
     if before := _previous(layout, report):
@@ -90,7 +90,7 @@ def run(
     failing = details.read_mismatches(layout, verdicts, records)
     links = details.links(layout)
     runs, took = history.record(layout, verdicts, records), history.seconds(layout, operators)
-    bench = read_all(layout, operators)
+    bench = _section("bench", layout, operators)
     page = html_page.render(report, verdicts, backgrounds, records, failing, links, runs, took, bench, root=layout.root)
     write_text(html, page)
     console = Console()
@@ -113,6 +113,11 @@ def run(
         path = data.relative_to(layout.root)
         verb = "is" if len(wrong) == 1 and wrong[0].startswith("1 ") else "are"
         raise ReportError(f"{' and '.join(wrong)} {verb} neither verified nor unsupported; all of it in {path}")
+
+
+def _section(name: str, layout: Paths, operators: Collection[str]) -> list[dict[str, Any]]:
+    """Return what features add to the report under a name."""
+    return [record for section in features.reports(name) for record in section(layout, operators)]
 
 
 def _nothing_asked(layout: Paths) -> ReportError:

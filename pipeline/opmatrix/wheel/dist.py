@@ -17,8 +17,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from opmatrix.addons.team import signed_results
 from opmatrix.basics.errors import DistError, missing
+from opmatrix.basics.features import provided
 from opmatrix.basics.files import write_bytes, write_list, write_text
 from opmatrix.declaration.backward_operator import backward_of
 from opmatrix.declaration.load import Operator, load_operator
@@ -39,7 +39,7 @@ def run(layout: Paths, dist: Dist, operators: Sequence[Operator], *, unverified:
     With `unverified`, the wheel is neither compared nor run, and its version ends in ``+unverified``.
     """
     cells = chosen_cells(layout)
-    shared = signed_results.check(layout, dist.operators, cells)
+    shared = provided("signed results")(layout, dist.operators, cells)
     proof: dict[str, Any] | None = None
     if unverified:
         dist = replace(dist, version=f"{dist.version}{'.' if '+' in dist.version else '+'}unverified")

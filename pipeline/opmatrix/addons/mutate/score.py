@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from opmatrix.addons.mutate.mutant import Mark, Mutant, as_toml
 from opmatrix.addons.mutate.result import Result
 from opmatrix.addons.mutate.run import Campaign
-from opmatrix.addons.mutate.scores import MutationScore, percent
+from opmatrix.addons.mutate.scores import MutationScore
 from opmatrix.basics.errors import many
 from opmatrix.basics.files import sha256
 from opmatrix.records.verdict import percent as of_tolerance
+from opmatrix.report.markdown import percent
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -52,11 +52,6 @@ class MutationScore:
         return shown | {"score": self.score, "current": self.is_current(root), "survivors": list(self.survivors)}
 
 
-def percent(score: float | None) -> str:
-    """Return ``95.0%``, rounded down, so that 100.0% is all; ``-`` where no mutant counts."""
-    return "-" if score is None else f"{int(score * 1000) / 10:.1f}%"
-
-
 def read_all(paths: Paths, operators: Iterable[str]) -> list[MutationScore]:
     """Return the scores of operators; none of one whose file is missing or damaged."""
     found = []
@@ -65,6 +60,11 @@ def read_all(paths: Paths, operators: Iterable[str]) -> list[MutationScore]:
             data = json.loads(paths.mutation_score(name).read_text(encoding="utf-8"))
             found.append(MutationScore(**data | {"survivors": tuple(data["survivors"])}))
     return found
+
+
+def as_section(paths: Paths, operators: Iterable[str]) -> list[dict[str, Any]]:
+    """Return the records of the scores of operators, for report.json."""
+    return [score.as_json(paths.root) for score in read_all(paths, operators)]
 
 
 def write(paths: Paths, score: MutationScore) -> None:

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import IO
 
 from opmatrix.basics.errors import OpmatrixError, ToolchainError, UsageError, one_line, printable
+from opmatrix.cache.entry import SIGNED
 
 NAMESPACE = "opmatrix"
-_FORMAT = 1
 _LONGEST = 20_000  # characters of a signature; one of RSA with 16384 bits has 6,000
 _SECONDS = 30  # for a hardware key that waits to be touched, or an ssh-agent that asks
 _TYPES = r"(?:ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(?:256|384|521)|sk-(?:ssh-ed25519|ecdsa-sha2-nistp256)@openssh\.com)"
@@ -35,11 +35,6 @@ _EXAMPLE = "'ci@example.org ssh-ed25519 AAAA...'"
 
 class SignatureError(OpmatrixError):
     """A key that cannot sign."""
-
-
-def message(*, key: str, blob: str, record: bytes) -> bytes:
-    """Return what is signed of an entry: its key, the digest of its blob, and its record without the signature."""
-    return f"opmatrix {_FORMAT}\n{key}\n{blob}\n{hashlib.sha256(record).hexdigest()}\n".encode()
 
 
 def wrong_signer(line: str) -> str:
@@ -116,7 +111,7 @@ def _fingerprint(key: bytes) -> str:
 def check_key(key: Path, signers: Sequence[str]) -> str:
     """Sign something with the key, and return the name that `signers` has for it, "" without signers. Raises UsageError
     if the key cannot sign or is of no signer, ToolchainError without ssh-keygen."""
-    trial = f"opmatrix {_FORMAT}\n".encode()
+    trial = f"opmatrix {SIGNED}\n".encode()
     try:
         signature = sign(trial, key)
     except SignatureError as error:

@@ -1,0 +1,113 @@
+"""The stages of this feature, which `python -m opmatrix` runs: see `opmatrix.commands.stages`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from importlib import import_module
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from opmatrix.commands.stages import Stage, argument, flag, run_stage
+from opmatrix.project.cells import TORCH_EXPORTERS
+from opmatrix.project.paths import Paths
+
+_MODEL = argument("model", "a model.onnx", type=Path)
+_INTO = argument("--into", "a folder for what is found", type=Path, required=True)
+_LIBRARIES = argument(
+    "--library", "a custom-op library", dest="libraries", metavar="LIBRARY", action="append", type=Path, default=[]
+)
+_SESSION = (
+    _LIBRARIES,
+    argument("--inputs", "a .npz file, or a folder of test data sets", type=Path),
+    argument("--shape", "of a random input: NAME=1,3,48,192", dest="shapes", metavar="SHAPE", action="append",
+              default=[]),
+    argument("--against", "a model whose values are the expected ones", type=Path),
+    argument("--rtol", type=float),
+    argument("--atol", type=float),
+    argument("--seconds", "that the model has left", type=float),
+)  # fmt: skip
+
+
+def _within(stage: str, paths: Paths, *, seconds: float | None, **options: Any) -> None:
+    """Run a stage within the seconds that its model has left."""
+    from opmatrix.addons.check import limits  # only a stage that runs needs it
+
+    if seconds:
+        limits.begin(seconds)
+    import_module(f"opmatrix.addons.check.{stage}").run(paths, **options)
+
+
+def _check_models(_: Paths, *, jobs: Path) -> None:
+    """Write the results of each part, as the part alone does, and then the file `done` into the folder of each model.
+
+    It takes models that no other process has taken, and lists their folders. SIGALRM ends it at the time limit of a
+    model. A model whose operators must be linked first stays undone.
+    """
+    from opmatrix.addons.check import limits, parts  # only this stage needs them
+    from opmatrix.basics import finding
+
+    with jobs.with_suffix(".taken").open("w", buffering=1, encoding="utf-8") as listed:
+        taken = filter(parts.take, json.loads(jobs.read_text(encoding="utf-8")))
+        for job in islice(taken, parts.TOGETHER):
+            folder = Path(job["folder"])
+            listed.write(f"{folder.name}\n")
+            options = {name: tuple(words) for name, words in job["options"].items()}
+            steps = parts.parts(parts.PartOptions(**options), of=job["of"])
+            result: parts.Result | None = None
+            with suppress(StopIteration), limits.ends_after(job["seconds"]):
+                while isinstance(part := steps.send(result) if result else next(steps), parts.PartCall):
+                    run_stage([f"check-{part.name}", job["model"], "--into", str(folder), *part.options])
+                    findings, known = finding.read(folder / f"{part.name}.json")
+                    if known.get("error"):
+                        raise StopIteration
+                    result = parts.Result(findings=findings, known=known)
+                continue
+            (folder / "done").touch()
+
+
+STAGES: Mapping[str, Stage] = {
+    "check-capture": (
+        "build, run and export a user's torch model",
+        argument("target", "module:function or file.py:function", metavar="model"),
+        _INTO,
+        argument("--exporter", dest="exporters", action="append", choices=TORCH_EXPORTERS, required=True),
+        argument("--opset", type=int, required=True),
+    ),
+    "check-read": (
+        "compare a model with the declarations, without running it",
+        _MODEL,
+        _INTO,
+        argument("--ort", "another version of ONNX Runtime, which need not be installed", default=""),
+        _LIBRARIES,
+    ),
+    "check-models": (
+        "run check-read, check-run and check-compare on several models in one process",
+        argument("jobs", "a JSON file of the models, their folders and options", type=Path),
+    ),
+    "check-run": (
+        "run a model in ONNX Runtime",
+        _MODEL,
+        _INTO,
+        argument("--of", "the origin of the expected outputs, for messages", default=""),
+        argument("--died", "how a process died with the optimised graph: leave that out", default=""),
+        *_SESSION,
+    ),
+    "check-compare": (
+        "name the first node that differs from its reference",
+        _MODEL,
+        _INTO,
+        flag("--differs", "the outputs are known to be wrong"),
+        flag("--own", "only the nodes of this project's operators"),
+        *_SESSION,
+    ),
+}
+SPECIAL: Mapping[str, Callable[..., None]] = {
+    "check-models": _check_models,
+    "check-run": partial(_within, "run"),
+    "check-compare": partial(_within, "compare"),
+}
+ONLY_WRITE: tuple[str, ...] = ()

@@ -1,0 +1,91 @@
+"""The optional features: what each folder of `opmatrix.addons` adds to the core, which imports none of them.
+
+`opmatrix.addons` has one row for each, of strings alone, so that reading the table costs nothing: what a row names is
+imported where it is used. A feature that is broken, or not there, takes nothing but itself away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from opmatrix.basics.errors import UsageError
+
+TABLE = "opmatrix.addons"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Feature:
+    """What an addon adds. Objects are named as ``opmatrix.addons.bench.command:Bench``.
+
+    `commands`: doit's, by name; `anywhere`: those of them that need no project. `stages`: the modules of their stages,
+    by name; `stage_table`: the module that has their arguments as `STAGES`, and `SPECIAL`. `reports`: functions of the
+    project's paths and the names of operators that return a section of report.json or of its page. `provides`: what
+    the core asks for by name.
+    """
+
+    commands: Mapping[str, str] = field(default_factory=dict)
+    anywhere: tuple[str, ...] = ()
+    stages: Mapping[str, str] = field(default_factory=dict)
+    stage_table: str = ""
+    reports: Mapping[str, str] = field(default_factory=dict)
+    provides: Mapping[str, str] = field(default_factory=dict)
+
+
+@cache
+def features() -> Mapping[str, Feature]:
+    """Return the features by name; none where the folder of addons is missing."""
+    try:
+        table: Mapping[str, Feature] = import_module(TABLE).FEATURES
+    except ModuleNotFoundError as error:
+        if error.name != TABLE:
+            raise
+        return {}
+    return table
+
+
+def load(place: str) -> Any:
+    """Return the object at ``module:name``, or a module. Raises UsageError if it cannot be imported."""
+    module, _, name = place.partition(":")
+    try:
+        found = import_module(module)
+        return getattr(found, name) if name else found
+    except (ImportError, SyntaxError, AttributeError) as error:
+        addon = module.removeprefix(f"{TABLE}.").partition(".")[0]
+        raise UsageError(
+            f"the addon {addon!r} of opmatrix cannot be imported: {error}. Install opmatrix anew: "
+            "pip install --force-reinstall opmatrix"
+        ) from error
+
+
+def provided(name: str) -> Any:
+    """Return what a feature provides under a name. Raises UsageError if none does."""
+    for feature in features().values():
+        if name in feature.provides:
+            return load(feature.provides[name])
+    raise UsageError(f"no addon of this opmatrix provides {name!r}; install opmatrix with all its addons")
+
+
+def reports(name: str) -> Iterator[Any]:
+    """Yield the functions that make a section of the report: one, or none."""
+    for feature in features().values():
+        if name in feature.reports:
+            yield load(feature.reports[name])
+
+
+def commands() -> dict[str, str]:
+    """Return the commands of all features."""
+    return {name: place for feature in features().values() for name, place in feature.commands.items()}
+
+
+def stages() -> dict[str, str]:
+    """Return the module of each stage of a feature."""
+    return {name: module for feature in features().values() for name, module in feature.stages.items()}
+
+
+def stage_tables() -> Iterator[Any]:
+    """Yield the modules that have the arguments of these stages."""
+    yield from (load(feature.stage_table) for feature in features().values() if feature.stage_table)
