@@ -2,12 +2,15 @@
 
     ./run python benchmarks/structure.py                    the working tree
     ./run python benchmarks/structure.py 71b51ad8 HEAD      revisions, then the working tree
+    ./run python benchmarks/structure.py --tests 71b51ad8   what became of the test functions of a revision
+
 
 git reads the revisions without a checkout. Lines are those of files that git has, blank ones and comments included. The
 core is the Python below pipeline/ without its folder `addons`; tests are the Python below tests/, and other sources and
 tables there. Vendored files and the generated pages of docs/reference are not counted. A room is a folder or a module
 at the top of the package, or an addon; an arrow means that one room imports another, anywhere in a file; a circle is a
-group of rooms, or of files, that import each other, directly or indirectly.
+group of rooms, or of files, that import each other, directly or indirectly. A test function is kept if one of its name
+is still there, maybe in another file; lost_tests.toml has into what another one was merged, or why it was dropped.
 """
 
 from __future__ import annotations
@@ -19,6 +22,8 @@ import statistics
 import subprocess
 import sys
 import tarfile
+import tomllib
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -53,6 +58,16 @@ class Structure:
         paths = (path for path in self.files if path.startswith(f"{folder}/") and path.endswith(endings))
         return sum(self.files[path].count("\n") for path in paths if without not in path)
 
+    @cached_property
+    def test_functions(self) -> dict[str, list[str]]:
+        """Return the files that have a test function of a name, by that name: one for each function."""
+        files = defaultdict(list)
+        for path, text in self.python("tests").items():
+            for node in functions_of(ast.parse(text)):
+                if node.name.startswith("test_"):
+                    files[node.name].append(path)
+        return files
+
     def row(self) -> dict[str, str]:
         package = self.package
         texts = package.modules.values()
@@ -62,10 +77,6 @@ class Structure:
         imports = sum(length(node) for tree in trees for node in ast.walk(tree) if is_import(node))
         arrows = package.arrows()
         pages = [path for path in self.files if path.startswith("docs/") and path.endswith(".md")]
-        test_functions = [
-            node for text in self.python("tests").values() for node in functions_of(ast.parse(text))
-            if node.name.startswith("test_")
-        ]  # fmt: skip
         return {
             "core, lines": f"{self.lines(FOLDER, '.py', without=f'/{ADDONS}/'):,}",
             "addons, lines": f"{self.lines(f'{FOLDER}/opmatrix/{ADDONS}', '.py'):,}",
@@ -73,7 +84,7 @@ class Structure:
             "js, lines": f"{self.lines(FOLDER, '.js'):,}",
             "tests, lines of Python": f"{self.lines('tests', '.py'):,}",
             "tests, lines of other files": f"{self.lines('tests', *DATA):,}",
-            "test functions": f"{len(test_functions):,}",
+            "test functions": f"{sum(map(len, self.test_functions.values())):,}",
             "pages, lines": f"{sum(self.files[path].count(chr(10)) for path in pages):,}",
             "pages": f"{len(pages)}",
             "modules": f"{len(lengths)}",
@@ -99,6 +110,24 @@ class Structure:
                     yield f"  {importing} -> {imported}: {lines[0]}"
         for group in cycles(self.package.module_arrows()):
             yield f"a circle of files: {', '.join(group)}"
+
+
+def lost_tests(old: Structure, new: Structure) -> Iterator[str]:
+    """Yield the test functions of `old` of which `new` has fewer of their name, ``tests/a.py::test_b``."""
+    for name, paths in old.test_functions.items():
+        now = new.test_functions.get(name, [])
+        gone = [path for path in paths if path not in now]  # of as many as are missing; a moved one is in another file
+        yield from (f"{path}::{name}" for path in gone[: max(0, len(paths) - len(now))])
+
+
+def print_tests(revision: str, old: Structure, new: Structure) -> int:
+    """Print what became of each test function; the exit code is 1 if lost_tests.toml does not say it of one."""
+    known = tomllib.loads((ROOT / "benchmarks/lost_tests.toml").read_text(encoding="utf-8"))
+    lost, total = [*lost_tests(old, new)], sum(map(len, old.test_functions.values()))
+    print(f"{total:,} test functions at {revision}: {total - len(lost):,} kept")
+    for test in sorted(lost):
+        print(f"{test}: {known.get(test, 'NOT IN lost_tests.toml')}")
+    return int(not known.keys() >= {*lost})
 
 
 def functions_of(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
@@ -159,7 +188,11 @@ def structures(revisions: Iterable[str]) -> Iterator[tuple[str, Structure]]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("revisions", nargs="*", metavar="REV", help="a git revision")
-    trees = dict(structures(parser.parse_args().revisions))
+    parser.add_argument("--tests", metavar="REV", help="print what became of the test functions of a revision")
+    arguments = parser.parse_args()
+    if arguments.tests:
+        return print_tests(arguments.tests, *dict(structures([arguments.tests])).values())
+    trees = dict(structures(arguments.revisions))
     rows = {name: tree.row() for name, tree in trees.items()}
     print(*table(rows, list(rows["working tree"])), sep="\n")
     for name, tree in trees.items():
