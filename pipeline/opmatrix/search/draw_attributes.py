@@ -18,7 +18,7 @@ from hypothesis import strategies
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from opmatrix.declaration.load import Operator
-from opmatrix.declaration.validation.cases import value_mistake
+from opmatrix.declaration.validation.attribute_values import value_mistake
 from opmatrix.signature.signature import as_float32, attribute_values
 from opmatrix.sizes.expressions import parse, subtracts, terms
 from opmatrix.sizes.rules import axes, checked_axes, expressions, once, size_attributes, size_items

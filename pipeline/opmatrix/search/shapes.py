@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from opmatrix.declaration.validation.cases import value_mistake
+from opmatrix.declaration.validation.attribute_values import value_mistake
 from opmatrix.search.draw_attributes import candidates
 from opmatrix.signature.signature import attribute_values
 from opmatrix.sizes.expressions import FURTHER, Size, Term, evaluate, parse, solve, terms
