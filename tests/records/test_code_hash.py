@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.records.code_hash import _imports, function
+from opmatrix.records.code_hash import _imports, function, of_features
 
 FILE = '''\
 """Two lowerings."""
@@ -71,7 +71,12 @@ def test_a_file_that_is_no_python_is_hashed_as_text(tmp_path: Path) -> None:
 
 
 def test_modules_in_parentheses_over_several_lines_are_found(tmp_path: Path) -> None:
-    (tmp_path / "stage.py").write_text("from opmatrix.bench import (  # two modules\n    read,\n    turns as t,\n)\n")
-    assert {"opmatrix.bench", "opmatrix.addons.bench.read", "opmatrix.addons.bench.turns"} <= {
-        *_imports(tmp_path / "stage.py")
-    }
+    (tmp_path / "stage.py").write_text("from opmatrix.data import (  # two modules\n    arrays,\n    truth as t,\n)\n")
+    assert {"opmatrix.data", "opmatrix.data.arrays", "opmatrix.data.truth"} <= {*_imports(tmp_path / "stage.py")}
+
+
+def test_the_code_of_features_that_no_import_names_is_found() -> None:
+    found = {path.as_posix().partition("/opmatrix/")[2] for path in of_features("mutation", "bench", "signed results")}
+    assert {f"addons/{name}.py" for name in ("mutate/scores", "bench/times", "team/signed_results")} <= found
+    assert "basics/files.py" in found, "with what they import"
+    assert of_features("nothing") == ()
