@@ -56,7 +56,7 @@ UNSEEN = {
     ),
     "a process that runs": (
         "builtins.kept[0].write(b'2'); builtins.kept[0].flush()",
-        "import subprocess; from opmatrix.testdata import process_traces; process_traces.start()\n"
+        "import subprocess; from opmatrix.data import reference_audit; reference_audit.start()\n"
         "program = subprocess.Popen(['cat'], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)\n"
         "builtins.kept.append(program.stdin)",
         "program.kill(); program.wait()",

@@ -193,7 +193,7 @@ import resource
 import numpy as np
 from pathlib import Path
 from opmatrix.project.paths import Paths
-from opmatrix.testdata import torch_reference
+from opmatrix.data import torch_reference
 from tests.data.test_torch_reference import SPEC
 
 layout = Paths(Path({str(layout.root)!r}))
@@ -226,7 +226,7 @@ import numpy as np
 from dataclasses import replace
 from pathlib import Path
 from opmatrix.project.paths import Paths
-from opmatrix.testdata import torch_reference
+from opmatrix.data import torch_reference
 from tests.data.test_torch_reference import SPEC, X, Reference
 
 Reference(Paths(Path({str(layout.root)!r})), SPEC)((X,), {{"factor": 2.0}})

@@ -68,12 +68,12 @@ def test_what_an_exporter_does_not_write() -> None:
 MEASURED = """
 import json, sys
 from pathlib import Path
-from opmatrix.export import probe_dtypes
+from opmatrix.export import probe
 from opmatrix.project.dtypes import differences
 from opmatrix.project.paths import Paths
 from opmatrix.torch_ops.call import torch_minor
 
-found = probe_dtypes.measure(Paths(Path(sys.argv[1])))
+found = probe.measure_dtypes(Paths(Path(sys.argv[1])))
 print(json.dumps([found, differences(found, version=torch_minor())]))
 """
 

@@ -1,4 +1,4 @@
-"""What `hollow_proof` finds, and the words of its messages.
+"""What `cases` finds, and the words of its messages.
 
 Wrong kernels that read something else than an input's values, or a constant instead of an attribute.
 

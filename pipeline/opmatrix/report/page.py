@@ -109,8 +109,8 @@ def render(
     root: Path = Path(),
 ) -> str:
     """Return the HTML of the page, from one background for each verdict, the records of failing cases, the addresses of
-    a cell's files (`logs_and_graphs.links`), the last runs and the seconds of each operator (`report.history`), and the
-    times of `doit bench` (`report.bench_times`). `root` is the project's, in which commands run."""
+    a cell's files (`details.links`), the last runs and the seconds of each operator (`report.history`), and the times of
+    `doit bench`. `root` is the project's, in which commands run."""
     found = data(report, verdicts, backgrounds, checks, root=root)
     found |= {"mismatches": mismatches, "links": links, "history": [*runs], "seconds": seconds or {}}
     if bench:

@@ -6,7 +6,7 @@ occurs, and the values that they list. Sizes that the declaration computes follo
 
 hypothesis strategies for difficult inputs, from the declaration and the shapes of its cases.
 
-draw_shapes draws shapes, draw_values values, draw_attributes attributes; here they are put together.
+`draw_values` draws values and `draw_attributes` attributes; here they are put together.
 hypothesis shrinks towards the first element of each list.
 
 The shapes in which torch's memory formats channels_last and channels_last_3d have another order of elements, for

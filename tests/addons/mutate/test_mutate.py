@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from opmatrix.addons.mutate.command import minimum
-from opmatrix.addons.mutate.scores import MutationScore, percent, read_all, write
+from opmatrix.addons.mutate.scores import MutationScore, read_all, write
 from opmatrix.basics.errors import UsageError
 from opmatrix.project.paths import Paths
+from opmatrix.report.markdown import percent
 from tests.support.projects import ROOT, write_files
 
 DODO = "from opmatrix.commands.dodo import tasks_of\n\ntask_pipeline = tasks_of(__file__)\n"
