@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from opmatrix.addons.check.parts import FindingPrinter
+from opmatrix.addons.check.print_findings import FindingPrinter
 from opmatrix.basics import finding
 from opmatrix.basics.errors import LONGEST_LINE, UsageError, printable
 from opmatrix.commands import stages

@@ -9,7 +9,7 @@ import pytest
 
 from opmatrix.basics.errors import SanitizeError
 from opmatrix.ort_checks import race_file
-from opmatrix.ort_checks.race_file import UnsupportedError, probe, report, run_program
+from opmatrix.ort_checks.thread_sanitizer import UnsupportedError, probe, report, run_program
 
 
 def script(path: Path, *lines: str) -> Path:

@@ -12,7 +12,7 @@ from opmatrix.data.case_arrays import case_arrays
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.validation.attribute_values import value_mistake
 from opmatrix.search import draw_models, shapes
-from opmatrix.search.draw_attributes import candidates
+from opmatrix.search.attribute_candidates import candidates
 from opmatrix.spec import (
     Attribute,
     Case,

@@ -15,7 +15,7 @@ from opmatrix.data.case_arrays import case_arrays
 from opmatrix.data.reference import Reference
 from opmatrix.project.paths import Paths
 from opmatrix.search.drawn import reference_outputs
-from opmatrix.search.large import ENOUGH, Compute, enlarge, growing, large_pair
+from opmatrix.search.larger_inputs import ENOUGH, Compute, enlarge, growing, large_pair
 from opmatrix.spec import Case, Dims, Input, Model, OnnxOp, OpSpec, Output, Random, Tolerance, ValueRule, Values
 from tests.support.projects import with_reference
 

@@ -31,7 +31,7 @@ from opmatrix.project.cells import Cell, why_unreadable
 from opmatrix.project.settings import lost_headers
 from opmatrix.records.code_hash import digest, of_features
 from opmatrix.records.step import CheckKey, Server, Step, cell_step_name
-from opmatrix.report.page import TEMPLATES
+from opmatrix.report.page_template import TEMPLATES
 from opmatrix.signature.signature import OWN_ORT, has_kernel_object, has_ort_library, has_torch_library
 from opmatrix.spec import Lowering
 from opmatrix.toolchain import headers, ninja_file

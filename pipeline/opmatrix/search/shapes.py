@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from opmatrix.declaration.validation.attribute_values import value_mistake
-from opmatrix.search.draw_attributes import candidates
+from opmatrix.search.attribute_candidates import candidates
 from opmatrix.signature.signature import attribute_values
 from opmatrix.sizes.expressions import FURTHER, Size, Term, evaluate, parse, solve, terms
 from opmatrix.sizes.known import Known

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from opmatrix.addons.check.arguments import CheckRequest
-from opmatrix.addons.check.parts import FindingPrinter, PartCall, Result, judge
+from opmatrix.addons.check.parts import PartCall, Result, judge
+from opmatrix.addons.check.print_findings import FindingPrinter
 from opmatrix.addons.check.run_parts import ModelChecks, _deaths
 from opmatrix.addons.check.several import SeveralChecks
 from opmatrix.basics import finding

@@ -17,7 +17,7 @@ from opmatrix.addons.check import parts
 from opmatrix.addons.check.arguments import parse
 from opmatrix.addons.check.graph_walk import format_range
 from opmatrix.addons.check.inputs import find_inputs, tolerances
-from opmatrix.addons.check.parts import FindingPrinter
+from opmatrix.addons.check.print_findings import FindingPrinter
 from opmatrix.addons.check.read import version_findings
 from opmatrix.addons.check.shapes import checker_findings, inference_findings, schemas
 from opmatrix.basics import finding
