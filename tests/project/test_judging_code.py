@@ -135,8 +135,8 @@ CHANGES = {
         "opmatrix.data.compare.Comparison.__getattribute__",
     ),
     "a name of a package": (
-        "import opmatrix.judge as t\nt.rounding = print",
-        "opmatrix.judge.rounding",
+        "import opmatrix.data as t\nt.evaluated = print",
+        "opmatrix.data.evaluated",
     ),
     "a function of NumPy that only others use": (
         "import numpy as np\nnp.allclose = lambda *a: True",
@@ -209,7 +209,7 @@ def test_code_that_would_run_while_others_judge(
 def test_a_change_of_what_reports(file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another process reports then, so that the report has the other operators."""
     lines = "import opmatrix.records.verdict as v\nv.read = lambda path: None"
-    monkeypatch.setattr(stages.reexec, "again", lambda arguments: print("again:", *arguments))
+    monkeypatch.setattr(stages.matrix_env, "again", lambda arguments: print("again:", *arguments))
     found = printed(tmp_path, monkeypatch, "report", **{file: lines})
     assert "again: report" in found and "--checked" not in found
     assert f"ops/twice/{file}.py:4: replaces opmatrix.records.verdict.read{REMEDY}" in found, found
@@ -249,6 +249,12 @@ def test_a_change_in_a_module_that_only_a_failure_needs(tmp_path: Path, monkeypa
     late = "import opmatrix.judge.case_facts as f\nf.of_cases = lambda *a, **k: {}"
     found = printed(tmp_path, monkeypatch, cases=late)
     assert f"ops/twice/cases.py:4: replaces opmatrix.judge.case_facts.of_cases{REMEDY}" in found
+
+
+def test_a_name_of_a_package_that_a_stage_imports_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`data` needs no room judge."""
+    found = printed(tmp_path, monkeypatch, cases="import opmatrix.judge as j\nj.rounding = print")
+    assert f"ops/twice/cases.py:4: replaces opmatrix.judge.rounding{REMEDY}" in found
 
 
 ALLOWED = {
