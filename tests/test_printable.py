@@ -70,7 +70,7 @@ def test_errors_of_stages(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     def fail(arguments: object) -> None:
         raise UsageError(EVIL)
 
-    monkeypatch.setattr(stages, "_run", fail)
+    monkeypatch.setattr(stages, "run_stage", fail)
     assert stages.main([]) == 2
     assert capsys.readouterr().err == f"{SHOWN}\n"
 

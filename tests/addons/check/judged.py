@@ -11,10 +11,10 @@ from pathlib import Path
 from onnx import ModelProto, parser
 
 from opmatrix.addons.check import parts as outcome
+from opmatrix.addons.check import stages
 from opmatrix.addons.check.parts import PartOptions
 from opmatrix.basics import finding
 from opmatrix.basics.finding import Finding
-from opmatrix.commands import stages
 from opmatrix.project.format import FORMAT
 from opmatrix.project.paths import Paths
 
