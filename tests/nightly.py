@@ -67,7 +67,7 @@ NIGHTLY = {
     "native/test_simd.py::test_vectors[*": "[g++-3]",
     "native/test_simd.py::test_errors_of_functions[*": "[g++-3]",
     # Whole runs: kills at further moments, all steps elsewhere, workers, mutants, peers.
-    "bench/test_run.py::*": "::test_an_operator_and_its_peers",
+    "addons/bench/test_run.py::*": "::test_an_operator_and_its_peers",
     "export/test_skip_decomposition.py::*": "::*[nms-custom]",
     "incremental/test_faults.py::test_killed_at_random_moments[*": "[2]",
     # Each change interrupts a real build, and kills small steps (the row above); one kill of all stages takes 31 CPU s.
@@ -78,7 +78,7 @@ NIGHTLY = {
     "incremental/test_steps_travel.py::test_every_kind_of_step_gives_the_same_bytes_elsewhere": (
         "::test_a_step_that_reads_more_than_it_names_is_found[*"
     ),
-    "mutation/test_run_mutants.py::*": "::test_what_becomes_of_a_planted_mutant[killed*",
+    "addons/mutate/test_run_mutants.py::*": "::test_what_becomes_of_a_planted_mutant[killed*",
     "toolchain/test_compile.py::test_a_damaged_record_of_an_earlier_run_compiles_everything[*": "[made.json]",
     "report/in_browser/*::test_axe_finds_nothing*": "::test_axe_finds_nothing*[light-1280]",
 }
@@ -90,7 +90,7 @@ KEPT = (
     "benchmarks/test_benchmarks.py::test_a_program_runs[against]",
     "benchmarks/test_benchmarks.py::test_a_program_runs[structure]",
     "benchmarks/test_mistakes.py::test_the_last_screen_names_the_mistake[compile-error]",
-    "bench/test_run.py::test_an_operator_and_its_peers",
+    "addons/bench/test_run.py::test_an_operator_and_its_peers",
     "wheel/test_use.py::test_one_wheel_serves_older_onnx_runtimes[1.16]",
     "examples/test_borrowed.py::test_an_operator_is_verified",
     "operators/test_four_bits_in_torch.py::test_calls_in_torch[op(w([[-9, 7]]), None)]",
@@ -118,7 +118,7 @@ KEPT = (
     "torch_checks/test_property_test.py::test_a_wrong_kernel_is_found_and_its_input_shrunk[strides]",
     "export/test_skip_decomposition.py::*[nms-custom]",
     "incremental/test_faults.py::test_killed_at_random_moments[2]",
-    "mutation/test_run_mutants.py::test_what_becomes_of_a_planted_mutant[killed*",
+    "addons/mutate/test_run_mutants.py::test_what_becomes_of_a_planted_mutant[killed*",
     "native/test_simd.py::*[g++-3]",
     "toolchain/test_compile.py::*[made.json]",
     "report/in_browser/*::test_axe_finds_nothing*[light-1280]",

@@ -13,6 +13,7 @@ import pytest
 from docs.site import rooms
 from docs.site.imports import Package
 from docs.site.imports import imports as names_imported
+from opmatrix.basics import features
 from opmatrix.records import code_hash
 from opmatrix.records.stage_modules import STAGE_MODULES
 from opmatrix.toolchain import symbols
@@ -21,7 +22,8 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "pipeline/opmatrix"
 FRAMEWORKS = {"torch", "onnx", "onnxscript", "onnx_ir", "onnxruntime", "numpy"}
 CHECKS = ("check-read", "check-run", "check-compare")  # the modules of `doit check` that import ONNX Runtime
-STAGES = sorted(STAGE_MODULES)
+MODULES = {**STAGE_MODULES, **features.stages()}
+STAGES = sorted(MODULES)
 # The rooms that extend doit.
 EXTEND_DOIT = ("engine", "commands", "addons")
 
@@ -32,7 +34,7 @@ def imports(path: Path) -> set[str]:
 
 
 def module_file(stage: str) -> Path:
-    return PACKAGE.parent.joinpath(*STAGE_MODULES[stage].split(".")).with_suffix(".py")
+    return PACKAGE.parent.joinpath(*MODULES[stage].split(".")).with_suffix(".py")
 
 
 def modules(folder: Path) -> list[Path]:
@@ -61,12 +63,12 @@ def test_a_planted_import_is_found(file: str, line: str, expected: str) -> None:
 def test_a_stage_imports_no_other_stage_and_no_engine(stage: str) -> None:
     found = set(imports(module_file(stage)))
     others = {n for n in found if n.startswith(("opmatrix.engine", "opmatrix.commands"))}
-    others |= found & ({*STAGE_MODULES.values()} - {STAGE_MODULES[stage]})
+    others |= found & ({*MODULES.values()} - {MODULES[stage]})
     assert not others, f"{stage} imports {others}: stages speak through files"
 
 
 @pytest.mark.parametrize("path", [*modules(PACKAGE), ROOT / "dodo.py"], ids=lambda p: p.name)
-def test_only_engine_and_commands_import_doit(path: Path) -> None:
+def test_only_engine_commands_and_addons_import_doit(path: Path) -> None:
     if any(path.is_relative_to(PACKAGE / room) for room in EXTEND_DOIT):
         return
     assert not {n for n in imports(path) if n.split(".")[0] == "doit"}

@@ -9,7 +9,7 @@ import pytest
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE, GATES = ((DOCS / name).read_text() for name in ("failure-modes.md", "gates.md"))
-TEST = re.compile(r"`(\w+/\w+\.py::\w+(?:\[[^\]`]*\])?)`")
+TEST = re.compile(r"`([\w/]+\.py::\w+(?:\[[^\]`]*\])?)`")
 SYMPTOMS = re.split(r"^### ", PAGE, flags=re.MULTILINE)[1:]
 
 
@@ -30,7 +30,7 @@ def test_a_symptom_has_its_cause_its_gate_and_its_remedy(symptom: str) -> None:
 
 def test_a_message_of_a_gate_is_in_the_row_of_its_test() -> None:
     """The text in backticks before a test in brackets is the message of a row of that test."""
-    said = re.findall(r"`([^`\n]+)`[^`(]{0,80}\(\s*`(\w+/\w+\.py::\w+(?:\[[^\]`]*\])?)`", PAGE)
+    said = re.findall(r"`([^`\n]+)`[^`(]{0,80}\(\s*`([\w/]+\.py::\w+(?:\[[^\]`]*\])?)`", PAGE)
     assert len(said) > 20
     for words, test in said:
         assert any(f"`{words}`" in row for row in rows_of(test)), f"{words!r} is no message of {test} in docs/gates.md"

@@ -189,7 +189,7 @@ def test_every_command_works(python: Path, project: Path) -> None:
     run(project, *doit, "dist")
     (shipped,) = (project / "build/dist").glob("my_ops-*.whl")
     packed = zipfile.ZipFile(shipped).namelist()
-    ours = {"my_ops/_opmatrix/LICENSE", "my_ops/_opmatrix/wheel_runtime/register.py", "my_ops/libmy_ops_ort.so"}
+    ours = {"my_ops/_opmatrix/LICENSE", "my_ops/_opmatrix/wheel/runtime/register.py", "my_ops/libmy_ops_ort.so"}
     assert ours <= {*packed}  # the modules that a wheel copies from opmatrix are in its own wheel
     assert "headers: removed" in run(project, *doit, "clean") and not (project / "build/report").exists()
     assert "6 cells: 6 verified" in run(project, *doit)
@@ -316,7 +316,7 @@ def test_a_version_between_two_rows_is_measured_in_a_project(python: Path, wheel
     project = tmp_path / "my_ops"
     run(project, python, "-m", "doit", "new", *SCHEMA)
     fill_in(project)
-    (table,) = python.parents[1].glob("lib/*/site-packages/opmatrix/matrix/cells.py")
+    (table,) = python.parents[1].glob("lib/*/site-packages/opmatrix/project/cells.py")
     row = next(line for line in table.read_text().splitlines() if line.startswith(f'    "{ORT}": Ort('))
     older = [*cells.ORT][[*cells.ORT].index(ORT) - 1]
     replace(table, f"{row}\n", "")

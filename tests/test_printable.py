@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from opmatrix.addons.check.parts import FindingPrinter
+from opmatrix.addons.check.print_findings import FindingPrinter
 from opmatrix.basics import finding
 from opmatrix.basics.errors import LONGEST_LINE, UsageError, printable
 from opmatrix.commands import stages
@@ -70,7 +70,7 @@ def test_errors_of_stages(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     def fail(arguments: object) -> None:
         raise UsageError(EVIL)
 
-    monkeypatch.setattr(stages, "_run", fail)
+    monkeypatch.setattr(stages, "run_stage", fail)
     assert stages.main([]) == 2
     assert capsys.readouterr().err == f"{SHOWN}\n"
 

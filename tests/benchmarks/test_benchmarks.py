@@ -38,8 +38,8 @@ SMALLEST = {
     "watch": (["--rounds", "1", "--turns", "3", "--smallest"], "resident process: "),
     "whole": (["--rounds", "1", "--smallest"], "of that the exporters: "),
 }
-# Up to a minute each at their smallest: alarms.py compiles five builds, and tests/bench/test_run.py finds the same
-# slowdown; calls.py compiles against torch's headers; tests/testdata/test_blocks.py counts copies as memory.py does.
+# Up to a minute each at their smallest: alarms.py compiles five builds, and tests/addons/bench/test_run.py finds the
+# same slowdown; calls.py compiles against torch's headers; tests/data/test_blocks.py counts copies as memory.py does.
 LONG = {"alarms", "calls", "memory"}
 # In place of pygount, which lines.py needs and this project does not require.
 PYGOUNT = """

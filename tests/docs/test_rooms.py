@@ -25,10 +25,10 @@ FILES = {
     "commands/__init__": "",
     "commands/run": "from opmatrix.engine import pool\nfrom opmatrix import files\n",
     "engine/__init__": "",
-    "engine/pool": "def run():\n    import opmatrix.project.cells\n\n    return opmatrix.project.cells\n",
+    "engine/pool": "def run():\n    import opmatrix.matrix.cells\n\n    return opmatrix.matrix.cells\n",
     "matrix/__init__": "",
     "matrix/cells": "import re\nfrom opmatrix.spec import OpSpec\n",
-    "spec": "from opmatrix.basics.files import write\n",
+    "spec": "from opmatrix.files import write\n",
     "files": "from pathlib import Path\n",
 }
 
@@ -49,15 +49,15 @@ def test_every_form_of_import_is_an_arrow() -> None:
             "opmatrix.commands.run imports opmatrix.engine",
             "opmatrix.commands.run imports opmatrix.engine.pool",
         ],
-        ("commands", "files"): ["opmatrix.commands.run imports opmatrix.basics.files"],
-        ("engine", "matrix"): ["opmatrix.engine.pool imports opmatrix.project.cells"],
-        ("matrix", "spec"): ["opmatrix.project.cells imports opmatrix.spec"],
-        ("spec", "files"): ["opmatrix.spec imports opmatrix.basics.files"],
+        ("commands", "files"): ["opmatrix.commands.run imports opmatrix.files"],
+        ("engine", "matrix"): ["opmatrix.engine.pool imports opmatrix.matrix.cells"],
+        ("matrix", "spec"): ["opmatrix.matrix.cells imports opmatrix.spec"],
+        ("spec", "files"): ["opmatrix.spec imports opmatrix.files"],
     }
 
 
 def test_a_package_at_the_top_of_pipeline_is_read() -> None:
-    package = Package.of({"pipeline/__init__.py": "", "pipeline/commands/stages.py": "from pipeline import aside\n",
+    package = Package.of({"pipeline/__init__.py": "", "pipeline/cli.py": "from pipeline import aside\n",
                           "pipeline/aside.py": ""})  # fmt: skip
     assert (package.name, set(package.arrows())) == ("pipeline", {("cli", "aside")})
 
@@ -83,7 +83,7 @@ def test_an_order_without_faults_is_accepted() -> None:
     [
         (
             {"matrix__cells": "from opmatrix import engine\n"},
-            "matrix imports engine, which is above it: opmatrix.project.cells imports opmatrix.engine",
+            "matrix imports engine, which is above it: opmatrix.matrix.cells imports opmatrix.engine",
         ),
         ({"matrix__cells": "from opmatrix import engine\n"}, "a cycle: engine, matrix import each other"),
         ({"files": "import opmatrix.spec\n"}, "a cycle: files, spec import each other"),

@@ -54,7 +54,7 @@ def test_the_message_of_a_stage_by_hand_has_the_command_of_the_checkout_and_a_lo
     monkeypatch.delenv(LOGGED, raising=False)
     if logged:
         monkeypatch.setenv(LOGGED, "1")
-    monkeypatch.setattr(stages, "_run", fail)
+    monkeypatch.setattr(stages, "run_stage", fail)
     assert stages.main([]) == 2
     assert ("./run python" in capsys.readouterr().err) is not logged
 

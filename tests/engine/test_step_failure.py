@@ -58,7 +58,7 @@ def test_the_stack_of_python_is_in_the_log_alone(tmp_path: Path, monkeypatch: py
         "Current thread 0x00007f31 (most recent call first):\n"
         '  File "/lib/onnxruntime/session.py", line 395 in run\n'
         f'  File "{tmp_path}/ops/my_op/reference.py", line 7 in my_op\n'
-        '  File "/lib/opmatrix/cli.py", line 3 in main\n\n'
+        '  File "/lib/opmatrix/commands/stages.py", line 3 in main\n\n'
         "Extension modules: numpy._core._multiarray_umath, onnx.onnx_cpp2py_export (total: 2)\n"
     )
     failure = failure_of(step(tmp_path), ending(-11, 0.42, ""), log)

@@ -211,11 +211,11 @@ def test_a_translation_has_the_argument_names_of_torchs_schema(made: Project) ->
     """torch 2.6 to 2.9 silently ignore a function with other names."""
     from opmatrix.export.generated_modules import load_generated
     from opmatrix.lowering.dynamo import table
-    from opmatrix.torch_ops import call
+    from opmatrix.torch_ops import aten_overloads
 
     for name, expected in (("gelu", [["self", "approximate"]]), ("inverse", [["A"], ["self"]])):
         generated = load_generated(made.layout, name)
-        found = table(generated.lowered("custom"), 18, {}, call.overloads(generated.spec))
+        found = table(generated.lowered("custom"), 18, {}, aten_overloads.overloads(generated.spec))
         assert [list(inspect.signature(f).parameters) for f in found.values()] == expected
     assert inspect.signature(next(iter(found.values()))).parameters
 

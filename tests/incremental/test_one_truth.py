@@ -30,11 +30,11 @@ AGREEMENT = "my_op-custom-agreement@torch2.13"
 FAKE = (
     conftest.FAKE
     + """
-from opmatrix import verdict
 from opmatrix.basics.errors import OpmatrixError
 from opmatrix.project.cells import Cell
 from opmatrix.project.paths import Paths
 from opmatrix.records.step import CheckKey
+from opmatrix.records import verdict
 from opmatrix.records.verdict import CaseResult, CheckRecord, Verdict
 
 def do_vary(*arguments):

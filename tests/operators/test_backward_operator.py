@@ -27,13 +27,13 @@ from opmatrix.declaration.load import load_operator
 from opmatrix.export.generated_modules import load_generated
 from opmatrix.project.paths import Paths
 from opmatrix.torch_checks.opcheck_samples import serve
-from opmatrix.torch_ops import load_library, user_python
+from opmatrix.torch_ops import load
 
 paths = Paths(Path.cwd())
 operator = load_operator(paths, "soft_cap")
-load_library.load(paths, operator)
+load.load(paths, operator)
 load_generated(paths, "soft_cap").fake.register_fake()
-gradient = user_python.gradient(paths, operator.spec)
+gradient = load.gradient(paths, operator.spec)
 serve(paths, gradient)
 gradient.register("backward::soft_cap")
 """

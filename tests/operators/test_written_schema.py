@@ -154,7 +154,7 @@ def test_no_exporter_drops_another_value(exporter: str, given: str, message: str
         from opmatrix.export.exporter_warnings import collected
         from opmatrix.export.generated_modules import load_generated
         from opmatrix.lowering import dynamo, legacy
-        from opmatrix.torch_ops import call as aten_overloads
+        from opmatrix.torch_ops import aten_overloads
 
         operator = load_operator(project.layout, "rows")
         generated = load_generated(project.layout, "rows")
@@ -202,7 +202,7 @@ def test_a_size_that_the_model_computes_is_no_attribute(project: Project) -> Non
         from opmatrix.export.exporter_warnings import collected
         from opmatrix.export.generated_modules import load_generated
         from opmatrix.lowering import dynamo
-        from opmatrix.torch_ops import call as aten_overloads
+        from opmatrix.torch_ops import aten_overloads
 
         operator, generated = load_operator(project.layout, "written"), load_generated(project.layout, "written")
         defined = generated.fake.define()

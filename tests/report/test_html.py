@@ -17,7 +17,7 @@ from opmatrix.records.verdict import FailedStep, Verdict
 from opmatrix.report import details, page
 from opmatrix.report.details import Background
 from opmatrix.report.markdown import compare
-from opmatrix.report.page import TEMPLATES, in_script
+from opmatrix.report.page_template import TEMPLATES, in_script
 from opmatrix.report.read_cache import ReadCache
 from opmatrix.report.report_json import document
 from tests.report.many import BACKGROUND, ENVIRONMENTS, GRAPH, cells, checks, records, verdict

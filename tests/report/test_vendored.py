@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from hashlib import sha256
 
-from opmatrix.report.page import VENDORED, join
+from opmatrix.report.page_template import VENDORED, join
 
 FOLDER = VENDORED[0].parent
 ROW = re.compile(r"\| (?P<library>\S+) \| [\d.]+ \| MIT \| (?P<file>\S+) \| (?P<digest>[0-9a-f]{64}) \|")

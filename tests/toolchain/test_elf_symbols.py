@@ -56,8 +56,8 @@ def test_the_newest_versions_that_a_library_requires() -> None:
 def test_a_gate_imports_no_framework() -> None:
     """It runs after each compile."""
     program = (
-        "import sys\nfrom pathlib import Path\nfrom opmatrix.toolchain import elf_symbols\n"
-        "elf_symbols.read_symbols(Path(sys.argv[1]))\n"
+        "import sys\nfrom pathlib import Path\nfrom opmatrix.toolchain import symbols\n"
+        "symbols.read_symbols(Path(sys.argv[1]))\n"
         "assert not {'torch', 'onnx', 'onnxruntime', 'numpy'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program, _ctypes.__file__], check=True)

@@ -78,7 +78,7 @@ def test_what_the_cases_that_a_kernel_computes_wrongly_have_in_common(
     write_data.run(layout, operator)
 
     def message(kernel: Kernel) -> str:
-        monkeypatch.setattr(register.load_library, "load", lambda *_: LoadedLibrary(overload=kernel, alive=None))
+        monkeypatch.setattr(register.load, "load", lambda *_: LoadedLibrary(overload=kernel, alive=None))
         with pytest.raises(RegisterError) as caught:
             register.run(layout, operator, part="kernel")
         return str(caught.value)

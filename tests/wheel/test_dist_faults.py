@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
 KERNEL = "native/group_norm/kernel.h"
 RIGHT, WRONG = "(count) + static_cast<double>(epsilon)", "(count) + 0.01 + static_cast<double>(epsilon)"
 PACKED = "my_ops/_operators/group_norm/"
-VENDORED = "my_ops/_opmatrix/wheel_runtime/"
+VENDORED = "my_ops/_opmatrix/wheel/runtime/"
 
 
 @pytest.fixture(scope="module")

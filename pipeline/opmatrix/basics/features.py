@@ -76,6 +76,12 @@ def reports(name: str) -> Iterator[Any]:
             yield load(feature.reports[name])
 
 
+def modules_of(*names: str) -> list[str]:
+    """Return the modules of what features provide, or report, under these names: no import statement names them."""
+    every = [{**feature.reports, **feature.provides} for feature in features().values()]
+    return [places[name].partition(":")[0] for places in every for name in names if name in places]
+
+
 def commands() -> dict[str, str]:
     """Return the commands of all features."""
     return {name: place for feature in features().values() for name, place in feature.commands.items()}

@@ -1,1 +1,3 @@
-"""The command line: one module per doit command, the program `doit` runs, and the tasks of a project's dodo.py."""
+"""The command line: one module per doit command, the program `doit` runs, the table of stages, and the tasks of a
+project's dodo.py.
+"""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Arrays of cases, references and expected outputs, data sets as files, and the comparison of results."""

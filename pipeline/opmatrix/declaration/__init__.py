@@ -1,1 +1,1 @@
-"""What follows from an OpSpec: read, validated, versioned, published; signatures and size expressions."""
+"""What follows from an OpSpec: read, validated, published, and which models and cases it has."""

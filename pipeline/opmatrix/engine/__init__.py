@@ -2,18 +2,19 @@
 
 One command goes through these modules in this order:
 
-- `plan_cache` returns the steps, from the last plan if nothing that it depends on has changed; `doit_tasks` turns them
-  into doit's tasks.
+- `plan_cache` returns the steps, from the last plan if nothing that it depends on has changed; `tasks` turns them into
+  doit's tasks.
 - `up_to_date` is doit's dependency manager: it compares a step's inputs, outputs, configuration and command with those
-  in `database` (sqlite3, a doit backend), and takes the digests of files from `file_hashes`.
+  in `database` (sqlite3, a doit backend), which also keeps the digests of files.
 - `lock` lets one run at a time use a build folder; `remove_stale` removes the files of operators that are gone.
 - `step_runner` is doit's runner: it sends each step to `server_pool`, which starts a server per set of imports
-  (`server_main`); a server (`fork_server`) forks a process per step (`step_process`).
+  (`server_main`); a server (`fork_server`) forks a process per step.
 - With `doit --on`, `opmatrix.addons.team` hands steps to workers; `elsewhere` is what the engine knows of it.
 - `step_failure` has the message and the verdict of a step that failed, crashed or was not run; `earlier_verdicts`
   selects the verdicts of earlier runs for the report.
-- `progress_reporter` (with `live_line`) and `jsonl_reporter` are doit reporters: for a terminal and for programs.
-- `forecast` predicts a run, with reasons from `explain_change`.
+- `progress_reporter` (with `live_line`) and those of `reporters` are doit reporters: for a terminal, for
+  `doit watch` and for programs.
+- `forecast` predicts a run, with the reasons.
 
 `opmatrix.commands.main` gives the loader, the commands, the backend and the reporters to doit.
 """

@@ -1,7 +1,7 @@
 """Whether a step is up to date: the content of its inputs and outputs, its configuration and its command.
 
 The key of a step is a hash of these (`step_detail`). It is recorded when the step succeeds.
-What a kind of step puts into its configuration is in opmatrix.plan (steps.py, step_keys.py).
+What a kind of step puts into its configuration is in opmatrix.plan (steps.py, keys.py).
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from opmatrix.export.traced import (
 from opmatrix.lowering import dynamo as translations
 from opmatrix.lowering.graph import qualified
 from opmatrix.signature.signature import seeds
-from opmatrix.torch_ops import call, features
+from opmatrix.torch_ops import aten_overloads, features
 
 # Private names of torch; without them exports are slower and otherwise the same.
 _BUILD = "from_torchlib"
@@ -67,7 +67,7 @@ def write(given: ExporterInput) -> ModelProto:
         program._guards_code = []
     table: dict[Callable[..., Any], Callable[..., Any]] = {}
     for one in given.lowered:
-        table |= translations.table(one, given.opset, given.versions, call.overloads(one.spec))
+        table |= translations.table(one, given.opset, given.versions, aten_overloads.overloads(one.spec))
     with cached_registry(), skipped(program, table):
         exported = torch.onnx.export(
             program,

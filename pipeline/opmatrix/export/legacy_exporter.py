@@ -17,7 +17,7 @@ from opmatrix.export.signature import ExpectedModel
 from opmatrix.export.traced import ExporterInput, OperatorModule, Tensors, exporter_input, leave_out, strip
 from opmatrix.lowering import legacy as symbolics
 from opmatrix.spec import FromKernel
-from opmatrix.torch_ops import call, features
+from opmatrix.torch_ops import aten_overloads, features
 
 
 def export(expected: ExpectedModel, generated: GeneratedModules, inputs: Tensors) -> ModelProto:
@@ -32,7 +32,7 @@ def write(given: ExporterInput) -> ModelProto:
     with ExitStack() as stack:
         stack.enter_context(_quiet())
         for one in given.lowered:
-            stack.enter_context(symbolics.registered(one, given.opset, given.versions, call.names(one.spec)))
+            stack.enter_context(symbolics.registered(one, given.opset, given.versions, aten_overloads.names(one.spec)))
         torch.onnx.export(
             given.module,
             given.inputs,

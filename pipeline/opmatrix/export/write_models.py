@@ -29,7 +29,7 @@ from opmatrix.lowering.graph import UnsupportedModel
 from opmatrix.project.cells import Cell
 from opmatrix.project.dtypes import why_not_written
 from opmatrix.project.paths import Paths
-from opmatrix.search.draw_attributes import candidates
+from opmatrix.search.attribute_candidates import candidates
 from opmatrix.signature.signature import attribute_values, has_function_body, model_dtypes
 from opmatrix.signature.versions import version_at
 from opmatrix.spec import Attribute, AttributeValue, Lowering, OpSpec

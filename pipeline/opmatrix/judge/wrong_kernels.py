@@ -1,4 +1,4 @@
-"""What `hollow_proof` finds, and the words of its messages.
+"""What `cases` finds, and the words of its messages.
 
 Wrong kernels that read something else than an input's values, or a constant instead of an attribute.
 
@@ -19,7 +19,7 @@ from opmatrix.data.arrays import Array, dtype_name, is_float
 from opmatrix.data.compare import compare
 from opmatrix.data.evaluated import EvaluatedCase, names
 from opmatrix.data.reference import Argument
-from opmatrix.search.draw_attributes import candidates
+from opmatrix.search.attribute_candidates import candidates
 from opmatrix.signature.signature import as_float32, dtype_of
 from opmatrix.spec import Attribute, AttributeValue, Input, Output, Tolerance, given, shape_of
 

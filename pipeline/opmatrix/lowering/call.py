@@ -17,7 +17,7 @@ from onnx import AttributeProto, NodeProto, helper, numpy_helper
 
 from opmatrix.basics.errors import ExportError
 from opmatrix.data.arrays import numpy_dtype
-from opmatrix.declaration.validation.cases import value_mistake
+from opmatrix.declaration.validation.attribute_values import value_mistake
 from opmatrix.lowering.graph import Emitter, Graph, Value
 from opmatrix.signature.signature import (
     Argument,

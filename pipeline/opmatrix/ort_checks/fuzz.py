@@ -197,7 +197,7 @@ def node_model(spec: OpSpec, given: Call) -> ModelProto:
     newest = spec.onnx.versions[-1]  # it has all attributes
     names = [part.name if part.name in feeds else "" for part in spec.inputs if not part.variadic]
     names += [name for name in feeds if name not in names]
-    while not names[-1] and not any(part.variadic for part in spec.inputs):  # as declaration.model_inputs.node_inputs
+    while not names[-1] and not any(part.variadic for part in spec.inputs):  # as declaration.models.node_inputs
         names.pop()
     called = _called(spec, given)
     outputs = [output.name for output in called.outputs]

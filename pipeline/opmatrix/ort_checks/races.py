@@ -19,7 +19,7 @@ from opmatrix.codegen import bindings
 from opmatrix.data.reference import Reference
 from opmatrix.declaration.load import Operator
 from opmatrix.ort_checks import race_file
-from opmatrix.ort_checks.race_file import UnsupportedError, probe, run_program
+from opmatrix.ort_checks.thread_sanitizer import UnsupportedError, probe, run_program
 from opmatrix.project.paths import Paths
 from opmatrix.search import drawn as drawn_cases
 from opmatrix.signature.signature import has_kernel_object

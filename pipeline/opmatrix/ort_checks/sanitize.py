@@ -19,7 +19,7 @@ from opmatrix.basics.errors import SanitizeError, UsageError
 from opmatrix.basics.progress import Progress
 from opmatrix.basics.step_log import SAY_DONE, last_running
 from opmatrix.declaration.load import Operator
-from opmatrix.ort_checks.race_file import MARKS as RACES
+from opmatrix.ort_checks.thread_sanitizer import MARKS as RACES
 from opmatrix.project.cells import Cell
 from opmatrix.project.paths import Paths
 from opmatrix.records import verdict

@@ -45,7 +45,7 @@ from opmatrix.search import drawn as drawn_cases
 from opmatrix.search import drawn as failing_input
 from opmatrix.search.drawn import DrawnCase
 from opmatrix.search.invalid_calls import Call
-from opmatrix.search.large import ENOUGH, large_pair
+from opmatrix.search.larger_inputs import ENOUGH, large_pair
 from opmatrix.signature.signature import has_function_body, has_kernel, model_dtypes
 from opmatrix.spec import Case, DType, Lowering, Model, OpSpec, Tolerance
 

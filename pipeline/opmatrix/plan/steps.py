@@ -29,9 +29,9 @@ from opmatrix.plan.keys import OperatorPlan, Plan, make_step
 from opmatrix.plan.wheel_steps import shipping
 from opmatrix.project.cells import Cell, why_unreadable
 from opmatrix.project.settings import lost_headers
-from opmatrix.records.code_hash import digest
+from opmatrix.records.code_hash import digest, of_features
 from opmatrix.records.step import CheckKey, Server, Step, cell_step_name
-from opmatrix.report.page import TEMPLATES
+from opmatrix.report.page_template import TEMPLATES
 from opmatrix.signature.signature import OWN_ORT, has_kernel_object, has_ort_library, has_torch_library
 from opmatrix.spec import Lowering
 from opmatrix.toolchain import headers, ninja_file
@@ -522,5 +522,5 @@ def _report(plan: Plan, made: Sequence[Step]) -> Step:
         drawn=[digest("export"), digest("export-node"), digest("register")],
         discovered_inputs=plan.layout.verdict_list,
         writes=plan.layout.report_files,
-        code=TEMPLATES,
+        code=[*TEMPLATES, *of_features("mutation", "bench")],
     )  # fmt: skip

@@ -9,11 +9,12 @@ from opmatrix.codegen import generated_files
 from opmatrix.plan.keys import Plan, fingerprint, make_step
 from opmatrix.project.cells import Choice
 from opmatrix.project.settings import settings as project_settings
+from opmatrix.records.code_hash import of_features
 from opmatrix.records.step import Step
 from opmatrix.signature.signature import has_kernel
 from opmatrix.spec import as_data
 from opmatrix.toolchain import headers, ninja_file
-from opmatrix.wheel import contents, settings
+from opmatrix.wheel import settings
 from opmatrix.wheel import sources as vendored_modules
 from opmatrix.wheel.settings import Dist
 from opmatrix.wheel.sources import commit
@@ -96,7 +97,8 @@ def _dist(plan: Plan, dist: Dist, sources: Sequence[Path], *, proofs: Sequence[S
             *settings.PROGRAMS,
             *vendored_modules.sources(),
             vendored_modules.LICENSE,
-            contents.POLICY,
+            vendored_modules.POLICY,
+            *of_features("signed results"),
         ],
         declared=[path for o in chosen for path in (layout.spec(o.name), layout.cases(o.name))],
         settings=as_data(dist),

@@ -1,1 +1,1 @@
-"""Paths and settings of a project."""
+"""Paths, settings and format of a project, its cells and dtypes, and the code that judges it."""

@@ -335,6 +335,9 @@ def _changed_late() -> Iterator[str]:
         for key, value in fresh.items():
             if not key.startswith("__") and _described(value) != _described(vars(module).get(key)):
                 yield f"{name}.{key}"
+        if "__path__" in fresh:  # a stage that imports a module later would take what has its name in the package
+            added = [key for key, value in vars(module).items() if value is not old.get(f"{name}.{key}")]
+            yield from (f"{name}.{key}" for key in added if key not in fresh)
 
 
 def _described(value: object) -> object:

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Steps, verdicts, and which code a step runs."""

@@ -41,6 +41,11 @@ def reached(module: str) -> tuple[Path, ...]:
     return tuple(sorted(files))
 
 
+def of_features(*names: str) -> tuple[Path, ...]:
+    """Return the files that run where a stage asks the features for what they provide or report under these names."""
+    return tuple(dict.fromkeys(path for module in features.modules_of(*names) for path in reached(module)))
+
+
 @cache
 def _imports(path: Path) -> tuple[str, ...]:
     names: list[str] = []

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from opmatrix.basics.errors import UsageError, did_you_mean
-from opmatrix.declaration.validation.cases import value_mistake
+from opmatrix.declaration.validation.attribute_values import value_mistake
 from opmatrix.declaration.validation.fields import duplicates
 from opmatrix.declaration.validation.operator import INPUTS_OF_ONNX, OF_ORT, TAKEN
 from opmatrix.scaffold import free_names

@@ -10,7 +10,7 @@ from typing import Any
 
 from opmatrix.basics.errors import many
 from opmatrix.declaration.load import Operator
-from opmatrix.search.draw import reorders
+from opmatrix.search.draw_formats import reorders
 from opmatrix.search.drawn import Drawn, DrawnCase
 from opmatrix.search.shapes import FURTHER_AXES, SIZES
 from opmatrix.sizes.expressions import terms

@@ -6,19 +6,15 @@ occurs, and the values that they list. Sizes that the declaration computes follo
 
 hypothesis strategies for difficult inputs, from the declaration and the shapes of its cases.
 
-draw_shapes draws shapes, draw_values values, draw_attributes attributes; here they are put together.
+`draw_values` draws values and `draw_attributes` attributes; here they are put together.
 hypothesis shrinks towards the first element of each list.
-
-The shapes in which torch's memory formats channels_last and channels_last_3d have another order of elements, for
-`OpSpec.elementwise`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hypothesis import assume, strategies
@@ -30,8 +26,7 @@ from opmatrix.search import shapes as output_sizes
 from opmatrix.search.draw_attributes import Frame, attributes, before_shapes, comparable, pick, smaller
 from opmatrix.search.draw_values import tensor
 from opmatrix.search.shapes import SIZES, SMALL, Choice, UnusableError, most_of_inputs, places, template_of
-from opmatrix.signature.signature import attribute_values, dtype_of, dtype_tuples, is_parameter
-from opmatrix.sizes.expressions import FURTHER
+from opmatrix.signature.signature import dtype_of, dtype_tuples, is_parameter
 from opmatrix.sizes.rules import once
 from opmatrix.spec import (
     AttributeValue,
@@ -42,7 +37,6 @@ from opmatrix.spec import (
     Model,
     Nested,
     OpSpec,
-    Random,
     Tensor,
     Values,
     as_data,
@@ -207,26 +201,3 @@ def named(
     content = json.dumps(as_data((types, attributes, inputs)), sort_keys=True)
     name = f"found_{hashlib.sha256(content.encode()).hexdigest()[:8]}"
     return Model(name=name, types=types, attributes=attributes, cases=(Case(name=name, inputs=inputs),))
-
-
-SHAPES = ((2, 3, 4, 5), (2, 3, 2, 4, 5))  # no two of channels, height and width are equal
-
-
-def reorders(shape: tuple[int, ...]) -> bool:
-    """Return whether the format for a shape has another order of elements than a contiguous tensor."""
-    return len(shape) in (4, 5) and shape[1] > 1 and math.prod(shape[2:]) > 1 and shape[0] > 0
-
-
-def takes_any_shape(spec: OpSpec) -> bool:
-    return spec.inputs[0].dims in (None, (FURTHER,)) and not spec.inputs[0].rank
-
-
-def in_other_formats(operator: Operator) -> Iterator[Model]:
-    """Yield models with four and with five axes for each choice of dtypes, of an operator that takes any shape: most
-    drawn inputs have fewer axes. Others are drawn with the axes that they declare."""
-
-    spec = operator.spec
-    for types in dtype_tuples(spec) if takes_any_shape(spec) else ():
-        for shape in SHAPES:
-            inputs = {part.name: Random(shape=shape) for part in spec.inputs}
-            yield named(spec, types, attribute_values(spec, operator.models[0]), inputs)

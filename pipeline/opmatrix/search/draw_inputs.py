@@ -15,7 +15,7 @@ from opmatrix.declaration.load import Operator
 from opmatrix.project.paths import Paths
 from opmatrix.records import verdict
 from opmatrix.records.verdict import CheckRecord
-from opmatrix.search import coverage, draw, draw_models, drawn
+from opmatrix.search import coverage, draw_formats, draw_models, drawn
 from opmatrix.search import large as draw_large
 from opmatrix.search.drawn import Drawn, DrawnCase
 from opmatrix.search.shapes import most_of_inputs
@@ -45,7 +45,7 @@ def run(layout: Paths, operator: Operator, *, seed: str = "") -> None:
     with memory_limit(MEGABYTES):
         cases = drawing.small(layout, seed)
         if operator.spec.elementwise:
-            cases += filter(None, map(drawing.evaluate, draw.in_other_formats(operator)))
+            cases += filter(None, map(drawing.evaluate, draw_formats.in_other_formats(operator)))
         if coverage.measure(operator, Drawn(cases=cases, dropped={}))["weak"]:  # once more, maybe by bad luck
             cases += drawing.small(layout, f"{seed} more")
         cases += drawing.large(layout, seed)

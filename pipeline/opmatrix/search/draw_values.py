@@ -16,7 +16,8 @@ from hypothesis import assume, strategies
 from hypothesis.strategies import DrawFn
 
 from opmatrix.data.arrays import float_limits, has_infinity, integer_limits, is_float
-from opmatrix.search.draw_attributes import FAR, STRINGS, Frame, nested, pick
+from opmatrix.search.attribute_candidates import STRINGS
+from opmatrix.search.draw_attributes import FAR, Frame, nested, pick
 from opmatrix.signature.signature import is_parameter
 from opmatrix.sizes.values import limit_expressions, names
 from opmatrix.spec import DType, Input, MemoryLayout, Nested, OpSpec, Random, Tensor, ValueRule, Values, given

@@ -1,26 +1,18 @@
 """Draw a few inputs of 10^4 to 10^6 elements: each with one size of a case made large, such as the batch or the pixels.
 
 A fault above some size, or at the border of what two threads do, is in no small input.
-
-Make the inputs of a case larger, so that calls of a kernel take long enough to overlap.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-import numpy as np
 from hypothesis import assume
 from hypothesis.strategies import DrawFn, SearchStrategy, composite
 
-from opmatrix.basics.cpu_limit import cpu_time
-from opmatrix.basics.errors import DataError
-from opmatrix.data import ruled_values
-from opmatrix.data.arrays import Array, is_float
 from opmatrix.data.case_arrays import obeys
-from opmatrix.data.ruled_values import with_ends
 from opmatrix.declaration.load import Operator
 from opmatrix.search import shapes as output_sizes
 from opmatrix.search.draw import kept, layout_of, named, templates
@@ -28,10 +20,7 @@ from opmatrix.search.draw_attributes import Frame, comparable, pick
 from opmatrix.search.draw_values import tensor
 from opmatrix.search.shapes import Place, places, resized_shapes, template_of
 from opmatrix.signature.signature import attribute_values, dtype_of, dtype_tuples
-from opmatrix.sizes.known import Known
-from opmatrix.sizes.rules import axes
-from opmatrix.sizes.values import known_numbers, limits
-from opmatrix.spec import Case, Input, Model, OpSpec, Random, Tensor, given, shape_of
+from opmatrix.spec import Case, Model, Random, Tensor, given, shape_of
 
 # Elements of all inputs together. The largest comes last: it may be too slow for the reference.
 ELEMENTS = (12_000, 30_000, 60_000, 250_000)
@@ -85,6 +74,15 @@ def choices(operator: Operator) -> list[Large]:
     return chosen
 
 
+def _elements(operator: Operator, large: Large, new: int) -> float:
+    spec, shapes = operator.spec, _shapes(operator, large, new)
+    if shapes is None:
+        return math.inf
+    drawn = [(part, shape) for part in spec.inputs for shape in shapes[part.name]]
+    made = output_sizes.elements(spec, drawn, attribute_values(spec, large.template[0]))
+    return max(made, sum(math.prod(shape) for _, shape in drawn))
+
+
 def _places(operator: Operator, model: Model, case: Case) -> Mapping[int, frozenset[Place]]:
     found: dict[int, set[Place]] = {}
     for size, place in places(operator.spec, model, case):
@@ -97,15 +95,6 @@ def _shapes(operator: Operator, large: Large, new: int) -> Mapping[str, list[tup
     model, case = large.template
     template = template_of(operator.spec, model, case, {large.size: new})
     return resized_shapes(operator.spec, template, attribute_values(operator.spec, model))
-
-
-def _elements(operator: Operator, large: Large, new: int) -> float:
-    spec, shapes = operator.spec, _shapes(operator, large, new)
-    if shapes is None:
-        return math.inf
-    drawn = [(part, shape) for part in spec.inputs for shape in shapes[part.name]]
-    made = output_sizes.elements(spec, drawn, attribute_values(spec, large.template[0]))
-    return max(made, sum(math.prod(shape) for _, shape in drawn))
 
 
 def _model(draw: DrawFn, operator: Operator, large: Large, new: int) -> Model:
@@ -171,154 +160,3 @@ def _resized(one: Tensor, shape: tuple[int, ...]) -> Tensor:
         layout=layout_of(one, shape),
         specials={at: value for at, value in one.specials.items() if at < count},
     )
-
-
-ENOUGH = 200_000  # elements of all inputs
-SLOW = 0.003  # CPU seconds of a call, after which nothing larger is tried
-_MOST = 2_000_000  # elements of all outputs
-_FACTOR = 4
-
-Axes = Mapping[str, tuple[int, ...]]
-Growth = Callable[[Sequence[Array]], list[Array]]  # returns larger arrays, or none
-Compute = Callable[[Sequence[Array]], Sequence[Array] | None]  # the reference or the kernel; None where it refuses
-
-
-def enlarge(spec: OpSpec, model: Model, case: Case, arrays: Sequence[Array], compute: Compute) -> Iterator[list[Array]]:
-    """Yield larger and larger arrays of a case, with each element repeated along an axis, until there are `ENOUGH`.
-
-    All axes of one name grow together. What `compute` refuses is not used, and after a slow call of it nothing larger
-    is tried.
-    """
-    best = list(arrays)
-    for growth in (*_by_name(spec, case), *_by_size(spec, model, case)):
-        while sum(array.size for array in best) < ENOUGH:
-            larger = growth(best)
-            if not larger or all(array.size == before.size for array, before in zip(larger, best, strict=True)):
-                break
-            if not (larger := _obeying(spec, model, case, larger)):
-                break
-            begin = cpu_time()
-            outputs = compute(larger)
-            if outputs is None or sum(array.size for array in outputs) > _MOST:
-                break
-            yield (best := larger)
-            if cpu_time() - begin > SLOW:
-                return
-
-
-def large_pair(spec: OpSpec, model: Model, case: Case, arrays: Sequence[Array], compute: Compute) -> list[list[Array]]:
-    """Return the largest arrays of `enlarge`, and others whose values are in other places: floats in reversed order, or
-    else smaller arrays. Return none where `compute` refuses all that is larger."""
-    *_, smaller, largest = (None, None, *enlarge(spec, model, case, arrays, compute))
-    if largest is None:
-        return []
-    other = [np.ascontiguousarray(a.ravel()[::-1]).reshape(a.shape) if is_float(a.dtype) else a for a in largest]
-    if not _obeying(spec, model, case, other) or compute(other) is None:
-        return [largest, smaller or list(arrays)]
-    return [largest, other]
-
-
-def _elements_of(shape: Sequence[object] | None) -> int:
-    """Return the number of elements of a shape, 0 where a size is not known."""
-    sizes = [size for size in shape or () if isinstance(size, int)]
-    return math.prod(sizes) if shape and len(sizes) == len(shape) else 0
-
-
-def _obeying(spec: OpSpec, model: Model, case: Case, arrays: Sequence[Array]) -> list[Array]:
-    """Return arrays that the declaration allows: these, with the ends of offsets moved to the size that they span.
-
-    Return none where it forbids them: for sizes that it computes, and rules of values such as `unique`; and where it
-    gives too large outputs.
-    """
-    given_arrays = iter(arrays)
-    found = [(part, next(given_arrays)) for part in spec.inputs for _ in given(case, part.name)]
-    shapes = [(part, array.shape) for part, array in found]
-    attributes = attribute_values(spec, model)
-    known = Known(spec=spec, shapes={part.name: shape for part, shape in reversed(shapes)}, attributes=attributes)
-    try:
-        if any(known.size(dim) != shape[axis] for part, shape in shapes for axis, dim in axes(part)):
-            return []
-        if sum(_elements_of(known.output(output)) for output in spec.outputs) > _MOST:
-            return []
-        numbers = known_numbers(spec, shapes, attributes)
-        made = [(part, _with_ends(part, array, numbers)) for part, array in found]
-    except (ValueError, DataError):
-        return []
-    wrong = any(ruled_values.problem(spec, part, numbers, array) for part, array in made)
-    return [] if wrong else [array for _, array in made]
-
-
-def _with_ends(part: Input, array: Array, numbers: Mapping[str, float]) -> Array:
-    if part.values is None or not part.values.spans or not array.ndim or not array.size:
-        return array
-    return with_ends(array, part.values, limits(part.values, numbers))
-
-
-def _by_name(spec: OpSpec, case: Case) -> Iterator[Growth]:
-    """Yield functions of which each makes the axes of one name larger."""
-    names = [part.name for part in spec.inputs for _ in given(case, part.name)]
-    for grown in growing(spec):
-        yield lambda arrays, own=grown: [  # type: ignore[misc]  # mypy infers no type for a default value
-            _repeated(array, own.get(name, ())) for name, array in zip(names, arrays, strict=True)
-        ]
-
-
-def _by_size(spec: OpSpec, model: Model, case: Case) -> Iterator[Growth]:
-    """Yield functions of which each makes one size of the case larger wherever it occurs, if nothing has grown before:
-    where sizes of two names are tied, both must grow."""
-    before = [shape_of(tensor) for part in spec.inputs for tensor in given(case, part.name)]
-    attributes = attribute_values(spec, model)
-
-    def growth(size: int) -> Growth:
-        grown = size
-
-        def larger(arrays: Sequence[Array]) -> list[Array]:
-            nonlocal grown
-            if grown == size and [array.shape for array in arrays] != before:
-                return []
-            grown *= _FACTOR
-            shapes = resized_shapes(spec, template_of(spec, model, case, {size: grown}), attributes) or {}
-            wanted = [shape for part in spec.inputs for shape in shapes.get(part.name, ())]
-            changed = [
-                tuple(axis for axis, (old, new) in enumerate(zip(array.shape, shape, strict=True)) if new != old)
-                for array, shape in zip(arrays, wanted, strict=bool(shapes))
-            ]
-            return [_repeated(array, axes) for array, axes in zip(arrays, changed, strict=bool(shapes))]
-
-        return larger
-
-    yield from (growth(size) for size in dict.fromkeys(size for size, _ in places(spec, model, case)) if size > 1)
-
-
-def _repeated(array: Array, along: Sequence[int]) -> Array:
-    for axis in along:
-        if axis < array.ndim:
-            array = np.repeat(array, _FACTOR, axis)  # keeps values in their order: sorted ones stay sorted
-    return array
-
-
-def growing(spec: OpSpec) -> Iterator[Axes]:
-    """Yield the axes of inputs that can grow together: those of one name, and the first axis of a free shape."""
-    named: dict[str, dict[str, tuple[int, ...]]] = {}
-    for part in spec.inputs:
-        for axis, size in enumerate(_before_the_rest(part)):
-            if isinstance(size, str):
-                of_name = named.setdefault(size, {})
-                of_name[part.name] = (*of_name.get(part.name, ()), axis)
-    for together in named.values():
-        yield _with_equal_shapes(spec, together)
-    for part in spec.inputs:
-        if part.same_as is None and part.further_as is None and (part.dims is None or "..." in part.dims):
-            sharing = [part, *(other for other in spec.inputs if other.further_as == part.name)]
-            yield _with_equal_shapes(spec, {one.name: (len(_before_the_rest(one)),) for one in sharing})
-
-
-def _before_the_rest(part: Input) -> tuple[str | int, ...]:
-    """Return the declared sizes before "...", whose axes are known."""
-    dims = part.dims or ()
-    return dims[: dims.index("...")] if "..." in dims else dims
-
-
-def _with_equal_shapes(spec: OpSpec, grown: Axes) -> Axes:
-    """Return the axes with those of inputs that have the shape of one of these."""
-    return dict(grown) | {i.name: grown[i.same_as] for i in spec.inputs if i.same_as is not None and i.same_as in grown}

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from opmatrix.declaration.validation.cases import value_mistake
-from opmatrix.search.draw_attributes import candidates
+from opmatrix.declaration.validation.attribute_values import value_mistake
+from opmatrix.search.attribute_candidates import candidates
 from opmatrix.signature.signature import attribute_values
 from opmatrix.sizes.expressions import FURTHER, Size, Term, evaluate, parse, solve, terms
 from opmatrix.sizes.known import Known

@@ -1,7 +1,7 @@
 """What the `dims` of a declaration mean: which axis is which size, and where each name comes from.
 
 All users of a declaration's sizes ask this module: error checks of the bindings, shape inference, cases, drawn inputs.
-`known_sizes` computes sizes of one call.
+`known` computes sizes of one call.
 
 Which sizes a declaration has: those that its inputs and outputs compute, and those that only its kernel knows.
 """

@@ -35,7 +35,7 @@ from opmatrix.toolchain import compiler_output, ninja_file, ort_headers, symbols
 from opmatrix.toolchain import headers as third_party_headers
 from opmatrix.toolchain.find import Toolchain, find_objcopy, find_toolchain
 from opmatrix.toolchain.headers import TorchBuild, find_torch_build
-from opmatrix.toolchain.link import run_ninja
+from opmatrix.toolchain.run_ninja import run_ninja
 
 _SKIPPED = re.compile(r'^ignoring nonexistent directory "(?P<folder>.*)"$', re.MULTILINE)
 _LIST = re.compile(r"^#include <\.\.\.> search starts here:\n(?P<folders>(?: .*\n)*)", re.MULTILINE)

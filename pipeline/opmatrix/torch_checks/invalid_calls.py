@@ -19,7 +19,7 @@ from opmatrix.data.reference import Argument, Reference
 from opmatrix.declaration.load import Operator
 from opmatrix.export.generated_modules import GeneratedModules
 from opmatrix.judge.rounding import difference
-from opmatrix.search.draw import SHAPES, reorders, takes_any_shape
+from opmatrix.search.draw_formats import SHAPES, reorders, takes_any_shape
 from opmatrix.search.drawn import DrawnCase
 from opmatrix.search.invalid_calls import Call, invalid_calls, missing_calls, valid_call, valid_call_fails
 from opmatrix.spec import OpSpec

@@ -34,8 +34,7 @@ from opmatrix.sizes.variadic import with_outputs
 from opmatrix.spec import Attribute, Case, FromKernel, Model, OpSpec
 from opmatrix.torch_checks import opcheck_samples
 from opmatrix.torch_checks.opcheck_samples import OpcheckSample, Trace, complete
-from opmatrix.torch_ops import call as aten_overloads
-from opmatrix.torch_ops import features
+from opmatrix.torch_ops import aten_overloads, features
 from opmatrix.torch_ops.call import CALL_ERRORS, ComposedCall, as_tuple, torch_call, torch_operator, with_attributes
 from opmatrix.torch_ops.case_tensors import arguments, as_array, tensors
 from opmatrix.torch_ops.load import LoadedLibrary

@@ -1,4 +1,5 @@
-"""Cases as arguments of the registered operator with its fake kernel and gradient, for opcheck and export_check.
+"""Cases as arguments of the registered operator with its fake kernel and gradient, for opcheck and the exports of
+`register`.
 
 Compare the shapes that torch's fake kernel and ONNX's shape inference give with the declared rule, for every case
 of `opmatrix.declaration.models.shaped`: the sizes of other operators are copied, and opcheck and the export

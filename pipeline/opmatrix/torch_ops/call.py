@@ -1,7 +1,4 @@
-"""The operators of the running torch that a lowering is registered for, by name and as overloads. Needs torch.
-
-Call an operator in torch: find it, pass its attributes under the names of the torch schema, name the torch.
-"""
+"""Call an operator in torch: find it, pass its attributes under the names of the torch schema, name the torch."""
 
 from __future__ import annotations
 
@@ -23,13 +20,11 @@ from opmatrix.signature.signature import (
     callers_name,
     is_composed,
     is_written,
-    overridden_in,
     scalars,
     seed_range,
     seeds,
     torch_arguments,
     torch_name,
-    torch_operator_name,
     torch_overload,
     torch_qualified,
     written_call,
@@ -38,49 +33,7 @@ from opmatrix.signature.signature import (
 from opmatrix.sizes.variadic import flat
 from opmatrix.spec import Attribute, Model, OpSpec
 from opmatrix.toolchain.headers import identity
-
-
-def registered_operator(name: str) -> Any:
-    """Return ``torch.ops.namespace.name`` for ``namespace::name``, or its overload for ``namespace::name.overload``.
-
-    Raises AttributeError if it is not registered.
-    """
-    namespace, _, function = name.partition("::")
-    function, _, overload = function.partition(".")
-    found = getattr(getattr(torch.ops, namespace), function)
-    return getattr(found, overload) if overload else found
-
-
-def names(spec: OpSpec) -> tuple[str, ...]:
-    """Return the operator's name, or the ATen operators that it overrides here. Raises ExportError for none."""
-    if spec.torch is None:
-        raise ExportError(f"{spec.name} is declared without a torch operator: no exporter of torch can write it")
-    if not spec.torch.overrides:
-        return (torch_operator_name(spec),)
-    running = minor(torch.__version__)
-    if found := overridden_in(spec, running):
-        return found
-    ranges = ", ".join(
-        f"{o.name} from torch {o.first or 'the first'} to {o.last or 'the last'}" for o in spec.torch.overrides
-    )
-    raise ExportError(f"{spec.name}: it overrides {ranges}, and this is torch {running}. Widen the range")
-
-
-def overloads(spec: OpSpec) -> tuple[torch._ops.OpOverload, ...]:
-    """Return the default overloads of `names`, for a translation table. Raises ExportError for a missing one."""
-    found = []
-    if overload := torch_overload(spec):
-        return (registered_operator(f"{names(spec)[0]}.{overload}"),)
-    for name in names(spec):
-        try:
-            found.append(registered_operator(name).default)
-        except AttributeError as error:
-            raise ExportError(
-                f"{spec.name}: torch {torch.__version__} has no operator {name!r} with a default overload. "
-                f"Bound the override with first= and last= in ops/{spec.name}/spec.py"
-            ) from error
-    return tuple(found)
-
+from opmatrix.torch_ops.aten_overloads import registered_operator
 
 # The exceptions that torch, and a binding through torch, raise for an invalid call.
 CALL_ERRORS = (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError)

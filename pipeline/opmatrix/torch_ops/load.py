@@ -42,7 +42,7 @@ from opmatrix.signature.signature import (
     torch_schema,
 )
 from opmatrix.spec import Attribute, OpSpec
-from opmatrix.torch_ops import call
+from opmatrix.torch_ops import aten_overloads
 from opmatrix.torch_ops.call import has_inferred_names, registered_overload, torch_identity, torch_minor
 from opmatrix.torch_ops.transforms import formula, has_formula, register_gradient
 
@@ -294,7 +294,7 @@ def _check_overrides(spec: OpSpec) -> None:
     problems = [
         f"{spec.name}: torch {torch.__version__} has {overload._schema}, declared: {torch_schema(spec)}: {what}. "
         f"Fix the declaration, or bound the override with first= and last= in ops/{spec.name}/spec.py"
-        for overload in call.overloads(spec)
+        for overload in aten_overloads.overloads(spec)
         for what in _differences(spec, overload._schema)
     ]
     if problems:

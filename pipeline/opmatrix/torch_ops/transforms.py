@@ -24,7 +24,7 @@ from torch.utils import _pytree as pytree
 from opmatrix.declaration.backward_operator import GRAD
 from opmatrix.signature.signature import call_of, is_required, torch_arguments, torch_name, torch_qualified
 from opmatrix.spec import FromKernel, Input, OpSpec
-from opmatrix.torch_ops.call import registered_operator
+from opmatrix.torch_ops.aten_overloads import registered_operator
 
 
 def _of_python(*arguments: Any, **keywords: Any) -> bool:

@@ -182,7 +182,6 @@ def _carried(headers: Headers, root: Path) -> list[Path]:
     return [Path(str(f.locate())) for f in files if _LICENSE_NAME.match(f.name) and ".dist-info" in f.parts[0]]
 
 
-POLICY = Path(__file__).parent / "manylinux.json"
 # Comes from another package that the user installs, and is no part of a platform.
 _EXTERNAL = ("libtorch_cpu.so",)
 
@@ -193,7 +192,7 @@ def platform(libraries: Sequence[Symbols]) -> str:
     versions = {version for found in libraries for version in found.versions}
     symbols = {symbol for found in libraries for symbol in found.undefined | found.weak | found.versioned}
     left = {*needed, *versions}
-    for policy in json.loads(POLICY.read_text(encoding="utf-8")):
+    for policy in json.loads(sources.POLICY.read_text(encoding="utf-8")):
         left -= {*policy["versions"], *policy["libraries"]}
         left = {name for name in left if not name.startswith("ld-linux")}
         if not left and not symbols & {*policy["forbidden"]}:

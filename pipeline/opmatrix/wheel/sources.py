@@ -57,6 +57,7 @@ def _text(path: Path) -> str | None:
 PACKAGE = "_opmatrix"
 ENTRIES = ("opmatrix.wheel.runtime.register", "opmatrix.wheel.runtime.export")
 LICENSE = shipped("LICENSE")
+POLICY = Path(__file__).with_name("manylinux.json")  # for `contents`, which imports Jinja2, and for the plan
 _IMPORT = re.compile(r"^(\s*(?:from|import) )(opmatrix)\b", re.MULTILINE)
 
 

@@ -19,7 +19,7 @@ from opmatrix.addons.bench import times as bench_times
 from opmatrix.project.paths import Paths
 from opmatrix.report import page as html_page
 from opmatrix.report.report_json import document
-from tests.report import timed
+from tests.addons.bench import timed
 from tests.report.in_browser.page import FOUND, Page, emulated, requests
 from tests.report.in_browser.test_reading import findings
 from tests.report.many import BACKGROUND, ENVIRONMENTS, verdict

@@ -22,7 +22,7 @@ from opmatrix.addons.bench.forked import Prepared
 
 LOOK = 0.99
 """The confidence of an interval at one look. Stopping at the first narrow one keeps at least 0.95 over all looks, which
-tests/bench/test_statistics.py simulates."""
+tests/addons/bench/test_statistics.py simulates."""
 NARROW = 0.01
 """Half of the width, relative to the median, at which an interval is narrow."""
 LOOKS = (12, 18, 27, 40, 60, 90, 135, 200, 300, 450, 675, 1000)

@@ -30,7 +30,7 @@ from opmatrix.project.settings import installed, is_project, step_megabytes
 
 if TYPE_CHECKING:
     from opmatrix.addons.check.arguments import CheckRequest
-    from opmatrix.addons.check.parts import FindingPrinter
+    from opmatrix.addons.check.print_findings import FindingPrinter
     from opmatrix.addons.check.run_parts import ModelChecks
     from opmatrix.addons.check.several import Answer
     from opmatrix.basics.finding import Finding
@@ -105,7 +105,7 @@ class Check(CommandBase):
 
 
 def _printer(watched: str = "") -> FindingPrinter:
-    from opmatrix.addons.check.parts import FindingPrinter  # not for every command, either
+    from opmatrix.addons.check.print_findings import FindingPrinter  # not for every command, either
 
     return FindingPrinter(sys.stdout, watched=watched)
 

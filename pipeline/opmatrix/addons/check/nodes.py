@@ -18,7 +18,7 @@ from opmatrix.basics.finding import Finding
 from opmatrix.data.dataset import to_array
 from opmatrix.declaration.isolated import read_operators
 from opmatrix.declaration.load import Declared
-from opmatrix.declaration.validation.cases import value_mistake
+from opmatrix.declaration.validation.attribute_values import value_mistake
 from opmatrix.lowering.graph import qualified
 from opmatrix.project.paths import Paths
 from opmatrix.signature.signature import ONNX_DOMAINS, onnx_kind, onnx_name, onnx_value

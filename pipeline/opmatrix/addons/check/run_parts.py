@@ -40,7 +40,7 @@ class Limits:
 class ModelChecks:
     """The checks of models and functions. Each part is a process that imports torch or ONNX Runtime, never both.
 
-    Where a shared process (`check_several`) has written the result of a part, that is taken. Any thread may call
+    Where a shared process (`several`) has written the result of a part, that is taken. Any thread may call
     `check`. `doing`: the part that runs, for progress.
     """
 

@@ -29,7 +29,7 @@ from opmatrix.lowering.call import Lowered
 from opmatrix.project.cells import Exporter
 from opmatrix.project.paths import Paths
 from opmatrix.signature import versions as schema_versions
-from opmatrix.torch_ops import call
+from opmatrix.torch_ops import aten_overloads
 from opmatrix.torch_ops import load as load_library
 from opmatrix.torch_ops.case_tensors import as_array
 
@@ -219,7 +219,7 @@ def load(paths: Paths, operators: Sequence[Operator]) -> LoadedOperators:
             if not (operator.spec.torch.overrides or operator.spec.torch.python):
                 generated.fake.register_fake()
                 generators.watch(generated.fake)
-            call.overloads(operator.spec)
+            aten_overloads.overloads(operator.spec)
             lowered.append(generated.lowered("custom"))
         except (OpmatrixError, RuntimeError) as error:
             missing[operator.spec.torch.name] = str(error)

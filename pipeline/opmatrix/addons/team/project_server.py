@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from opmatrix.addons.team import worker
+from opmatrix.addons.team import sources
 from opmatrix.basics.errors import OpmatrixError, disk_fault
 from opmatrix.basics.files import Mark, digest_of, mark, sha256
 from opmatrix.cache import entry as entries
@@ -132,7 +132,7 @@ class ProjectServer:
         client.close()
         if blob is None:
             raise RefusedError(f"the sources are not in the shared cache {store.url}", broken=True)
-        worker.write(worker.unpack(blob), self._paths)
+        sources.write(sources.unpack(blob), self._paths)
         self._program = _program(self._paths)
         if self._link_environments(request["environments"]):
             self._pool.end_servers()

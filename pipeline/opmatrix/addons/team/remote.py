@@ -25,7 +25,7 @@ from typing import Any
 from distributed import Client, LocalCluster, Security
 from distributed.scheduler import KilledWorker
 
-from opmatrix.addons.team import worker
+from opmatrix.addons.team import sources, worker
 from opmatrix.addons.team.on import Address
 from opmatrix.basics.errors import OpmatrixError, UsageError, many, one_line
 from opmatrix.basics.files import write_text
@@ -242,7 +242,7 @@ class Remote:
     def _send_sources(self) -> str | None:
         with self._guard:
             if self._sent is None:
-                self._sent = self._shared.put_blob(worker.pack(worker.collect(self._paths, self._shared.sources())))
+                self._sent = self._shared.put_blob(sources.pack(sources.collect(self._paths, self._shared.sources())))
             return self._sent
 
     def _able(self, step: Step, refused_by: set[str]) -> list[str]:

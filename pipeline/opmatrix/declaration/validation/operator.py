@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import PurePosixPath
 
 from opmatrix.basics.errors import many
-from opmatrix.declaration.validation.cases import value_mistake
+from opmatrix.declaration.validation.attribute_values import value_mistake
 from opmatrix.declaration.validation.fields import Mistake, duplicates, not_one_of
 from opmatrix.declaration.validation.rules import value_rules
 from opmatrix.declaration.validation.sizes import sizes

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from opmatrix.basics.errors import UsageError, did_you_mean
-from opmatrix.declaration.validation.cases import value_mistake
+from opmatrix.declaration.validation.attribute_values import value_mistake
 from opmatrix.declaration.validation.fields import Mistake, duplicates, not_one_of
 from opmatrix.signature import parser
 from opmatrix.signature.parser import Parameter, Schema, Value

@@ -16,7 +16,7 @@ from opmatrix.lowering.call import Lowered
 from opmatrix.lowering.graph import Graph
 from opmatrix.signature import versions as schema_versions
 from opmatrix.spec import Lowering
-from opmatrix.torch_ops import call
+from opmatrix.torch_ops import aten_overloads
 from opmatrix.wheel.runtime.operators import WheelOperator
 
 
@@ -33,7 +33,7 @@ def symbolics(
     versions = chosen_versions(operators, domains)
     with ExitStack() as stack:
         for lowered in _lowered(operators, decomposed=decomposed, unavailable=unavailable):
-            names = call.names(lowered.spec)
+            names = aten_overloads.names(lowered.spec)
             lowered = replace(lowered, function=_only_at(opset, lowered.function))
             stack.enter_context(legacy.registered(lowered, opset, versions, names))
         yield
@@ -65,7 +65,7 @@ def translation_table(
     versions = chosen_versions(operators, domains)
     found: dict[Callable[..., Any], Callable[..., Any]] = {}
     for lowered in _lowered(operators, decomposed=decomposed, unavailable=unavailable):
-        found |= dynamo.table(lowered, opset, versions, call.overloads(lowered.spec))
+        found |= dynamo.table(lowered, opset, versions, aten_overloads.overloads(lowered.spec))
     return found
 
 

@@ -13,7 +13,7 @@ from opmatrix.basics.version import older
 from opmatrix.declaration.backward_operator import backward_of
 from opmatrix.signature.signature import has_torch_library, stable_abi_since, torch_qualified
 from opmatrix.spec import OpSpec
-from opmatrix.torch_ops import call, transforms
+from opmatrix.torch_ops import aten_overloads, transforms
 from opmatrix.torch_ops.transforms import formula
 from opmatrix.wheel.runtime.operators import WheelOperator
 
@@ -92,7 +92,7 @@ def _registered(specs: Iterable[OpSpec]) -> list[str]:
 
 def _is_registered(name: str) -> bool:
     try:
-        call.registered_operator(name)
+        aten_overloads.registered_operator(name)
     except AttributeError:
         return False
     return True

@@ -1,4 +1,4 @@
-// y = x, halved and increased by one 200 times. benchmarks/alarms.py and tests/bench/test_run.py plant more passes.
+// y = x, halved and increased by one 200 times. benchmarks/alarms.py and tests/addons/bench/test_run.py plant more passes.
 #pragma once
 
 #include <cstdint>

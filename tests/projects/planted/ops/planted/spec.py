@@ -1,4 +1,4 @@
-"""2 * x + w: a kernel with a place for each kind of mutant that tests/mutation/test_run_mutants.py plants."""
+"""2 * x + w: a kernel with a place for each kind of mutant that tests/addons/mutate/test_run_mutants.py plants."""
 
 from opmatrix.spec import Input, OnnxOp, OpSpec, Output, SameAs, Tolerance, TorchOp
 

@@ -1,0 +1,213 @@
+"""`doit check` on functions that build torch modules, with faults planted in them, in kernels and in lowerings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.addons.check.models import checked, wrong
+from tests.support.forked import forked
+from tests.support.projects import Project
+
+pytestmark = [pytest.mark.compile, pytest.mark.ort, pytest.mark.slow]
+
+
+EXPORT_CRASH = """
+import os
+import torch
+
+class Fragile(torch.nn.Module):
+    def forward(self, x):
+        if torch.onnx.is_in_onnx_export() and not torch.compiler.is_exporting():
+            os.abort()
+        return torch.relu(x)
+
+def build():
+    return Fragile(), (torch.zeros(2),)
+"""
+
+
+@pytest.mark.torch
+def test_an_exporter_that_dies_does_not_stop_the_other(project: Project) -> None:
+    (project.root / "fragile.py").write_text(EXPORT_CRASH)
+    code, text = checked(project, "fragile:build")
+    assert code == 1
+    assert wrong(text) == ["export"]
+    assert "while the legacy exporter ran: died of SIGABRT" in text
+    assert text.count("gives the module Fragile") == 1
+    assert "with torch 2.13: 1 output" in text.partition("torch2.13-dynamo-opset18")[2]
+
+
+FUNCTION = """
+import torch
+
+class Chain(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(6, 6)
+
+    def forward(self, x, m):
+        norm = torch.ops.mynamespace.custom_group_norm(
+            self.linear(x), torch.tensor([2.0]), torch.full((4,), 1.5), torch.zeros(4), 1e-5)
+        return torch.relu(norm), torch.linalg.inv(m)
+
+def build():
+    torch.manual_seed(3)
+    inputs = torch.randn(2, 4, 6), 4 * torch.eye(3) + torch.rand(3, 3)
+    return Chain(), inputs, {"dynamic": {"x": ("N", None, None)}, "output_names": ["normed", "inverse"]}
+
+def raises():
+    return torch.zeros(2) @ torch.zeros(3)
+
+def number():
+    return 3
+
+def no_module():
+    return Chain, (torch.zeros(1),)
+
+def no_tensors():
+    return Chain(), (torch.zeros(1), 2.0)
+
+def surplus():
+    return Chain(), torch.zeros(1), {"dynamics": {}}
+
+def bad_call():
+    return Chain(), (torch.zeros(1),)
+
+def unknown():
+    class Unknown(torch.nn.Module):
+        def forward(self, x):
+            return torch.ops.mynamespace.custom_groupnorm(x)
+    return Unknown(), (torch.zeros(1),)
+"""
+
+
+PLANTED_LOWERING = """
+
+def custom(g, x, num_groups, scale, bias, eps):
+    doubled = g.op("Add", scale, scale)
+    return g.op("mydomain::mygroupnorm", x, num_groups, doubled, bias, epsilon_f=eps)
+"""
+
+
+@pytest.fixture(scope="module")
+def function(project: Project) -> str:
+    (project.root / "chain.py").write_text(FUNCTION)
+    return "chain.py"
+
+
+@pytest.mark.torch
+def test_a_torch_function_with_two_custom_operators_agrees_through_both_exporters(
+    project: Project, function: str
+) -> None:
+    code, text = checked(project, f"{function}:build")
+    assert code == 0, text
+    for exporter in ("legacy", "dynamo"):
+        assert f"torch2.13-{exporter}-opset18" in text
+    own = "custom: 1 com.microsoft::Inverse (ops/inverse), 1 mydomain::mygroupnorm (ops/group_norm)"
+    assert text.count(own) == 2
+    assert text.count("with torch 2.13: 2 outputs within rtol=0.0001 atol=1e-05") == 2
+    assert text.count("normed float32[N, 4, 6], inverse float32[3, 3]") == 2
+
+
+@pytest.mark.torch
+def test_a_missing_torch_library_has_the_command_that_builds_it(project: Project, function: str) -> None:
+    path = project.layout.torch_library("group_norm")
+    kept = path.read_bytes()
+    path.unlink()
+    try:
+        code, text = checked(project, f"{function}:build")
+    finally:
+        path.write_bytes(kept)
+    assert code == 2
+    assert "the module raised AttributeError" in text
+    assert "libgroup_norm_torch.so is missing" in text.splitlines()[-1]
+    assert "python -m opmatrix compile group_norm" in text.splitlines()[-1]
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("raises", "raises() raised RuntimeError: inconsistent tensor size"),
+        ("bad_call", "the module raised TypeError: Chain.forward() missing 1 required positional argument: 'm'"),
+        ("unknown", "has no attribute 'custom_groupnorm'"),
+    ],
+)
+def test_a_function_that_builds_no_model_is_one_sentence(
+    project: Project, function: str, name: str, words: str
+) -> None:
+    code, text = checked(project, f"{function}:{name}")
+    assert code == 2, text
+    assert words in text.splitlines()[-1]
+    assert "Traceback" not in text
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("number", "number() returned a int; return (module, inputs), or (module, inputs, options)"),
+        ("no_module", "returned a type as the module, which must be a torch.nn.Module"),
+        ("no_tensors", "returned a float among the inputs, which must be a tuple of tensors"),
+        ("surplus", "the option 'dynamics', allowed: input_names, output_names, dynamic; did you mean 'dynamic'?"),
+        ("biuld", "chain.py: no function 'biuld', there is: build, raises"),
+    ],
+)
+def test_a_function_that_returns_no_model_is_one_sentence(
+    project: Project, function: str, name: str, words: str, torch: Any, tmp_path: Path
+) -> None:
+    """As above, without a process per case, each of which would import torch."""
+    from opmatrix.addons.check.user_model import build
+
+    def run() -> None:
+        build(f"{function}:{name}", project.root)
+
+    said = forked(run, tmp_path / "log")
+    assert words in said and "\n" not in said
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    "kernel", [("group_norm", "(x - shift) * factor + bias", "(x - shift) * (1.01F * factor) + bias")], indirect=True
+)
+def test_a_kernel_that_is_wrong_in_both_frameworks_is_named(kernel: Project, function: str) -> None:
+    """Both libraries have the same kernel, so torch and ONNX Runtime agree; only the reference differs."""
+    code, text = checked(kernel, f"{function}:build", "--exporter", "dynamo")
+    assert code == 1
+    assert "with torch 2.13: 2 outputs within" in text
+    assert wrong(text) == ["first node"]
+    assert "mydomain::mygroupnorm 'n" in text
+    assert "Kernel and ops/group_norm/reference.py differ" in text
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    "kernel",
+    [("group_norm", "  double unit = 1;", "  if (count > 0) __builtin_trap();\n  double unit = 1;")],
+    indirect=True,
+)
+def test_a_crash_in_torch_is_a_finding(kernel: Project, function: str) -> None:
+    code, text = checked(kernel, f"{function}:build")
+    assert code == 1
+    assert wrong(text) == ["torch"]
+    assert "while the model ran in torch 2.13: died of SIGILL" in text
+    assert "Replay: python -m opmatrix check-capture chain.py:build" in text
+
+
+@pytest.mark.torch
+def test_a_wrong_lowering_and_a_wrong_kernel_are_distinguished(project: Project, function: str) -> None:
+    """Here each node computes its declared result, and the model differs from torch's."""
+    path = project.root / "ops/group_norm/lowering.py"
+    before = path.read_text()
+    path.write_text(before + PLANTED_LOWERING)
+    try:
+        code, text = checked(project, f"{function}:build", "--exporter", "legacy")
+    finally:
+        path.write_text(before)
+    assert code == 1
+    assert wrong(text) == ["agrees", "first node"]
+    assert "not with torch 2.13: output 'normed': " in text
+    assert "So the model itself is another one (its exporter, a lowering)" in text

@@ -1,0 +1,235 @@
+"""`doit check` blames no model for an optimizer of ONNX Runtime, and names the optimizer."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import ModelProto, numpy_helper, parser
+
+from opmatrix.addons.check import implementations
+from opmatrix.addons.check.implementations import OPTIMIZERS
+from opmatrix.addons.check.parts import PartOptions
+from opmatrix.ort_checks.sessions import OrtSessions, RefusedError
+from tests.addons.check.judged import judged
+
+pytestmark = pytest.mark.ort
+
+
+def model(text: str, opset: int = 19, **constants: Any) -> ModelProto:
+    made = parser.parse_model(f'<ir_version: 10, opset_import: ["":{opset}]> g {text}')
+    made.graph.initializer.extend(numpy_helper.from_array(np.asarray(v), name) for name, v in constants.items())
+    return made
+
+
+ONE, UINT8 = np.float32(1), np.uint8(128)
+MUL = "(float[2,3] x) => (float[2,3] y) { m = %s(x) o = Div(a, b) y = Mul(m, o) }"
+PAIRS = " a = QuantizeLinear(x, s, zp) b = DequantizeLinear(a, s, zp) c = QuantizeLinear(b, t, %s)"
+# Of issues of ONNX Runtime, here found in 1.31.1: model, level, one of these names, and what is wrong.
+# At 71b51ad8 each was wrong, and no optimizer was named.
+REAL = {
+    "32416": (model(MUL % "Cast<to = 1>", a=ONE, b=ONE), "basic", {"CastElimination", "DivMulFusion"},
+              "Node input 'm'"),
+    "32413": (model(MUL % "Identity", a=ONE, b=ONE), "basic", {"EliminateIdentity", "DivMulFusion"}, "Node input 'm'"),
+    "32414": (model(MUL % "Dropout", a=ONE, b=ONE), "basic", {"EliminateDropout", "DivMulFusion"}, "Node input 'm'"),
+    "10936": (
+        model("(double[3] x) => (double[3] y) { a = Relu(x) y = Clip(a, l, h) }", l=np.float64(-1), h=np.float64(1)),
+        "basic", {"FuseReluClip"}, "Unexpected data type for Clip 'min' input of 11",
+    ),
+    "24158": (
+        model("(int32[3] x) => (int32[3] y) { a = Relu(x) y = Clip(a, l, h) }", l=np.int32(-1), h=np.int32(1)),
+        "basic", {"FuseReluClip"}, "Unexpected data type for Clip 'min' input of 6",
+    ),
+    "25259, one pair": (
+        model("(float[8,9] x) => (float[8,9] y) {" + PAIRS % "zp" + " y = DequantizeLinear(c, t, zp) }",
+              s=np.float32(0.0131), t=np.float32(0.0213), zp=UINT8),
+        "basic", {"DoubleQDQPairsRemover"}, "elements differ",
+    ),
+    "25259, two zero points": (
+        model("(float[8,9] x) => (float[8,9] y) {" + PAIRS % "zq" + " d = DequantizeLinear(c, t, zq)"
+              " e = QuantizeLinear(d, s, zp) y = DequantizeLinear(e, s, zp) }",
+              s=np.float32(0.0131), t=np.float32(0.0213), zp=UINT8, zq=np.uint8(10)),
+        "basic", {"DoubleQDQPairsRemover"}, "elements differ",
+    ),
+    "weights of 8 bits": (
+        model("(float[4,8] x) => (float[4,8] y) { w = DequantizeLinear<axis = 1>(q, s, zp) y = MatMul(x, w) }",
+              q=np.arange(-32, 32, dtype=np.int8).reshape(8, 8), s=np.linspace(0.5, 2, 8, dtype=np.float32),
+              zp=np.zeros(8, np.int8)),
+        "extended", {"QDQSelectorActionTransformer"}, "32 of 32 elements differ",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("made", "level", "names", "words"), REAL.values(), ids=REAL)
+def test_an_optimizer_that_breaks_a_model_is_named(
+    made: ModelProto, level: str, names: set[str], words: str, tmp_path: Path
+) -> None:
+    found = judged(made, tmp_path)
+    assert found.outcome == "unsupported", found
+    (fault,) = found.said("wrong").splitlines()
+    name = re.match(r"optimizer: ONNX Runtime \S+ breaks the model by its optimizer (\w+) \(level (\w+)\): ", fault)
+    assert name and name[1] in names and name[2] == level, fault
+    assert words in fault
+    assert f"The model may be right: run it with disabled_optimizers=['{name[1]}'], and report it" in fault
+    nodes = len(made.graph.node)
+    assert found.reason.endswith(f"As it is, it agrees with onnx.reference, node by node: {nodes} nodes"), found.reason
+
+
+PLAIN = "(float[N,4] x) => (float[N,4] y) { a = Exp(x) y = Neg(a) }"
+LEVELS = [(name, level) for level, names in OPTIMIZERS.items() for name in names]
+
+
+def plant(monkeypatch: pytest.MonkeyPatch, *names: str, how: str) -> None:
+    """Let sessions be broken unless all of these optimizers are off."""
+    make = OrtSessions._session
+
+    def broken(self: OrtSessions, content: Any, options: Any, without: Any) -> Any:
+        made: Any = make(self, content, options, without)
+        level = options.graph_optimization_level
+        if level == onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL or {*names} <= {*without}:
+            return made
+        if how == "refuses":
+            raise RuntimeError("planted")
+        if how == "dies":
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        class Other:
+            def get_outputs(self) -> Any:
+                return made.get_outputs()
+
+            def run(self, *given: Any) -> Any:
+                if how == "fails":
+                    raise RuntimeError("planted")
+                return [value + np.float32(0.5) for value in made.run(*given)]
+
+        return Other()
+
+    monkeypatch.setattr(OrtSessions, "_session", broken)
+
+
+@pytest.mark.parametrize("how", ["refuses", "fails", "computes others"])
+@pytest.mark.parametrize(("name", "level"), LEVELS[:: len(LEVELS) // 4])
+def test_a_planted_optimizer_is_named(
+    name: str, level: str, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch, name, how=how)
+    found = judged(model(PLAIN), tmp_path)
+    assert found.outcome == "unsupported", found
+    assert f"by its optimizer {name} (level {level}): " in found.reason
+
+
+def test_two_planted_optimizers_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch, "ConstantFolding", "NchwcTransformer", how="computes others")
+    found = judged(model(PLAIN), tmp_path)
+    assert "by its optimizer ConstantFolding (level basic) and NchwcTransformer (level layout): " in found.reason
+
+
+def test_an_optimizer_without_a_known_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch, "OfTheFuture", how="refuses")
+    found = judged(model(PLAIN), tmp_path)
+    assert found.outcome == "unsupported"
+    assert "breaks the model when it optimises: it refuses the optimised graph: planted" in found.reason
+    assert "run it with graph_optimization_level=ORT_DISABLE_ALL, and report it to ONNX Runtime" in found.reason
+
+
+@pytest.mark.parametrize("right", [True, False], ids=["of a right model", "of a wrong one"])
+def test_an_optimizer_with_expected_outputs(right: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.float32([[1, 2, 3, 4]])
+    np.savez(tmp_path / "given.npz", x=x, y=-np.exp(x) if right else x)
+    plant(monkeypatch, "ConstantFolding", how="computes others")
+    found = judged(model(PLAIN), tmp_path, PartOptions(inputs=("--inputs", str(tmp_path / "given.npz"))))
+    assert found.outcome == ("unsupported" if right else "wrong"), found
+    assert ("with given.npz, not optimised: 1 output" in found.said("ok")) == right
+
+
+def test_a_process_that_an_optimizer_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The part of the check runs again without the optimised graph, in tests/addons/check/test_check_run.py."""
+    plant(monkeypatch, "ConstantFolding", how="dies")
+    from opmatrix.addons.check import run as check_run
+
+    monkeypatch.setattr(check_run, "run", lambda *given, died, run=check_run.run, **more: run(
+        *given, died="the process died of SIGABRT", **more))  # fmt: skip
+    found = judged(model(PLAIN), tmp_path)
+    assert found.outcome == "unsupported", found
+    assert "by its optimizer ConstantFolding (level basic): the process died of SIGABRT" in found.reason
+
+
+def test_a_graph_that_is_refused_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As ONNX Runtime 1.27 does with Casts from float16 to float16 (its issue 29235)."""
+    make, content = OrtSessions.sessions, model(PLAIN).SerializeToString()
+
+    def refuses(self: OrtSessions, made: Any, **more: Any) -> Any:
+        if more.get("settings") == ["not optimised"] and isinstance(made, str):
+            raise RefusedError("planted") from RuntimeError("planted")
+        return make(self, made, **more)
+
+    (tmp_path / "model.onnx").write_bytes(content)
+    monkeypatch.setattr(OrtSessions, "sessions", refuses)
+    found = judged(tmp_path / "model.onnx", tmp_path)
+    assert found.outcome == "right", found
+    assert "It refuses the graph as it is: planted" in found.said("ok")
+
+
+CHAOS = "(float[4] x) => (float[4] y) { a = Mul(x, k) b = Sin(a) c = Mul(b, k) d = Sin(c) y = Mul(d, k) }"
+
+
+@pytest.mark.parametrize("factor", [1, 1 + 1e-6])
+def test_what_other_last_bits_of_the_inputs_change_is_no_fault(
+    factor: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = OrtSessions._session
+
+    def off(self: OrtSessions, content: Any, options: Any, without: Any) -> Any:
+        made: Any = make(self, content, options, without)
+        if options.graph_optimization_level == onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL:
+            return made
+
+        class Other:
+            def get_outputs(self) -> Any:
+                return made.get_outputs()
+
+            def run(self, names: Any, given: Any) -> Any:
+                return made.run(names, {name: value * np.float32(factor) for name, value in given.items()})
+
+        return Other()
+
+    monkeypatch.setattr(OrtSessions, "_session", off)
+    found = judged(model(CHAOS, k=np.float32(1000)), tmp_path)
+    assert not found.said("wrong"), found
+    assert ("Other last bits of the inputs change the outputs as much" in found.said("note")) == (factor != 1)
+
+
+LOG = """
+import sys, onnxruntime
+options = onnxruntime.SessionOptions()
+options.log_severity_level, options.log_verbosity_level = 0, 1
+options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, sys.argv[2])
+onnxruntime.InferenceSession(sys.argv[1], options, providers=["CPUExecutionProvider"])
+"""
+REQUIRED = {  # which run at each level
+    "CastFloat16Transformer", "MemcpyTransformer", "RemoveDuplicateCastTransformer",
+    "Level1_RuleBasedTransformer", "Level2_RuleBasedTransformer",
+}  # fmt: skip
+
+
+def test_the_names_are_those_of_this_onnx_runtime(tmp_path: Path) -> None:
+    (tmp_path / "m.onnx").write_bytes(model(PLAIN).SerializeToString())
+    known: set[str] = set()
+    for level, names in OPTIMIZERS.items():
+        words = [sys.executable, "-c", LOG, str(tmp_path / "m.onnx"), f"ORT_ENABLE_{level.upper()}"]
+        text = subprocess.run(words, capture_output=True, text=True, check=True).stderr
+        logged = {*re.findall(r"GraphTransformer (\w+) modified", text)}
+        known |= {*names}
+        assert logged - REQUIRED - known == set(), level
+        assert logged, text[:500]
+    library = Path(implementations.onnxruntime.capi.onnxruntime_pybind11_state.__file__).read_bytes()
+    lacking = {name for name in known if name.removesuffix("_CPUExecutionProvider").encode() not in library}
+    assert lacking <= {"GeluFusionL1", "GeluFusionL2", "LayerNormFusionL1", "LayerNormFusionL2"}  # made of two texts

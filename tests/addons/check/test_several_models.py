@@ -1,0 +1,151 @@
+"""`opmatrix check` outside a project: several models, those of others, and models that end the process."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto
+
+from tests.addons.check.outside import ENDLESS, I32, check, model, node, started
+from tests.incremental.conftest import processes, wait_for
+
+pytestmark = pytest.mark.ort
+
+# The remainder of the smallest integer and -1 ends the process: SIGFPE in ONNX Runtime 1.31.
+CRASH = model(
+    node("Mul", "x", "zero", output="nothing"),
+    node("Add", "nothing", "least", output="a"),
+    node("Sub", "nothing", "one", output="b"),
+    node("Mod", "a", "b"),
+    element=I32, zero=np.int32([0]), least=np.int32([-(2**31)]), one=np.int32([1]),
+)  # fmt: skip
+CHAIN = (
+    node("Mul", "x", "w", output="a"),
+    node("LeakyRelu", "a", output="b", alpha=0.1),
+    node("Add", "b", "w", output="c"),
+    node("Tanh", "c"),
+)
+WEIGHT = np.float32([1, 2, 3, 4])
+ORDER = ["right", "crash", "random", "text", "missing", "mixed", "last"]
+
+
+def test_each_of_several_models_has_a_line(tmp_path: Path) -> None:
+    """A crash, a file that is no model and a missing kernel do not end the check of the others."""
+    models = {
+        "right": model(*CHAIN, w=WEIGHT),
+        "crash": CRASH,
+        "random": model(node("RandomNormalLike", "x")),
+        "missing": model(node("Max", "x", "x"), element=TensorProto.INT16),
+        "mixed": model(node("Add", "x", "w"), w=np.float64(1)),
+        "last": model(node("Relu", "x")),
+    }
+    for name, made in models.items():
+        onnx.save(made, tmp_path / f"{name}.onnx")
+    (tmp_path / "text.onnx").write_text("hello")
+    names = [f"{name}.onnx" for name in models]
+    code, text = check(tmp_path, *names[:3], "text.onnx", *names[3:])
+    first, *others = text.splitlines()
+    models_of = sorted([first, *others[:6]], key=lambda line: ORDER.index(line[15:].partition(".")[0]))
+    lines = [*models_of, *others[6:]]
+    assert [line[2:14].strip() for line in lines[:7]] == [
+        "right", "wrong", "unknown", "unreadable", "unsupported", "wrong", "right",
+    ]  # fmt: skip
+    assert "crash.onnx: runs: the process died of SIGFPE" in lines[1]
+    assert "random.onnx: the outputs are random (RandomNormalLike 'RandomNormalLike_y')" in lines[2]
+    assert "text.onnx: " in lines[3] and "no ONNX model" in lines[3]
+    assert "does not implement Max 'Max_y', version 13 of Max for these dtypes" in lines[4]
+    assert "Add_y" in lines[5]
+    assert lines[7:] == [
+        "7 models: 2 right, 2 wrong, 1 unknown, 1 unsupported, 1 unreadable",
+        "The whole check of one: opmatrix check MODEL",
+    ]
+    assert code == 2, "one is no model"
+
+
+def test_a_right_model_needs_no_torch_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    onnx.save(model(*CHAIN, w=WEIGHT), tmp_path / "m.onnx")
+    code, text = check(tmp_path, "m.onnx", "--shape", "x=5,4")
+    assert code == 0, text
+    assert "inputs chosen at random, N = 5: x float32[5, 4]" in text
+    assert "with onnx.reference, node by node: 4 nodes" in text
+    assert [p.name for p in tmp_path.iterdir()] == ["m.onnx"]
+
+
+def test_sigterm_ends_it_as_ctrl_c(tmp_path: Path) -> None:
+    """While ONNX Runtime runs a loop without end. Its folder goes, too."""
+    onnx.save(ENDLESS, tmp_path / "m.onnx")
+    process = started(tmp_path, "m.onnx")
+
+    def runs() -> bool:
+        return any(len(processes(folder)) == 2 for folder in tmp_path.glob("opmatrix-check-*"))  # a server and its step
+
+    try:
+        wait_for(runs)
+        process.terminate()
+        _, errors = process.communicate()
+    finally:
+        process.kill()
+    assert (process.returncode, errors) == (143, "interrupted\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["m.onnx"]
+    wait_for(lambda: processes(tmp_path) == [])
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ("weight", "Mul 'Mul_a' is the first that differs from right.onnx: "),
+        ("attribute", "Changed: the attribute 'alpha', 0.10000000149011612 before, 0.5 now"),
+        ("op type", "Changed: the op type, which was Tanh"),
+    ],
+)
+def test_the_first_node_that_differs_from_another_model_is_named(tmp_path: Path, change: str, named: str) -> None:
+    onnx.save(model(*CHAIN, w=WEIGHT), tmp_path / "right.onnx")
+    changed = model(*CHAIN, w=WEIGHT * 1.01 if change == "weight" else WEIGHT)
+    if change == "attribute":
+        changed.graph.node[1].attribute[0].f = 0.5
+    if change == "op type":
+        changed.graph.node[3].op_type = "Sigmoid"
+    onnx.save(changed, tmp_path / "m.onnx")
+    code, text = check(tmp_path, "m.onnx", "--against", "right.onnx")
+    assert code == 1
+    (line,) = (line for line in text.splitlines() if "first node" in line)
+    assert named in line
+    if change == "weight":
+        assert "Changed: the constant 'w'" in line
+    assert check(tmp_path, "right.onnx", "--against", "right.onnx")[0] == 0
+
+
+def test_nodes_of_other_libraries_are_run_and_not_judged(tmp_path: Path) -> None:
+    """The library here is that of no operator, so ONNX Runtime names the node."""
+    onnx.save(model(node("Twirl", "x", domain="acme")), tmp_path / "m.onnx")
+    (tmp_path / "empty.so").touch()
+    code, text = check(tmp_path, "m.onnx", "--library", "empty.so")
+    assert code == 1
+    assert "empty.so must have 1 acme::Twirl; they are run, but not compared: no reference" in text
+    assert "✗ nodes" not in text and "✗ types and shapes" not in text
+    assert "✗ runs" in text and "empty.so" in text.partition("✗ runs")[2]
+    code, text = check(tmp_path, "m.onnx")
+    assert "✗ nodes" in text
+
+
+def test_a_function_needs_a_project(tmp_path: Path) -> None:
+    (tmp_path / "m.py").write_text("def build(): ...")
+    code, text = check(tmp_path, "m.py:build")
+    assert code == 2
+    assert "a function is checked in a project, with its operators, and there is none in" in text
+
+
+def test_a_missing_package_has_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    from opmatrix.addons.check import command
+
+    monkeypatch.setattr(command, "find_spec", lambda name: None if name == "onnxruntime" else object())
+    with pytest.raises(command.ToolchainError) as error:
+        command._require_packages()
+    assert str(error.value).endswith(
+        "not installed for " + sys.executable + ": onnxruntime. Install: pip install onnxruntime"
+    )

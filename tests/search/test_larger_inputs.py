@@ -1,0 +1,171 @@
+"""Inputs made larger: along which axes, and that what the reference rejects is not used. verify asks the kernel."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from opmatrix.data.arrays import Array
+from opmatrix.data.case_arrays import case_arrays
+from opmatrix.data.reference import Reference
+from opmatrix.project.paths import Paths
+from opmatrix.search.drawn import reference_outputs
+from opmatrix.search.larger_inputs import ENOUGH, Compute, enlarge, growing, large_pair
+from opmatrix.spec import Case, Dims, Input, Model, OnnxOp, OpSpec, Output, Random, Tolerance, ValueRule, Values
+from tests.support.projects import with_reference
+
+SPEC = OpSpec(
+    name="grown",
+    summary="Sums rows.",
+    torch=None,
+    onnx=OnnxOp(domain="test.domain", op_type="Grown"),
+    inputs=(
+        Input(name="x", type="float32", dims=("N", "C", "...")),
+        Input(name="weight", type="float32", dims=("C", "C"), optional=True),
+        Input(name="like", type="float32", same_as="x"),
+        Input(name="free", type="int64"),
+    ),
+    outputs=(Output(name="y", type="float32", shape=Dims(dims=("N",))),),
+    tolerances={"custom": {"float32": Tolerance(rtol=0.0, atol=0.0)}},
+)
+CASE = Case(
+    name="plain",
+    inputs={
+        "x": Random(shape=(2, 3, 4)),
+        "weight": Random(shape=(3, 3)),
+        "like": Random(shape=(2, 3, 4)),
+        "free": Random(shape=(5,)),
+    },
+)
+MODEL = Model(name="plain", cases=(CASE,))
+
+
+def computed(layout: Paths, spec: OpSpec, model: Model) -> Compute:
+    reference = Reference(layout, spec)
+    return lambda arrays: reference_outputs(spec, model, reference, arrays)[0]
+
+
+def grown(root: Path, reference: str) -> list[Array]:
+    layout = with_reference(root, "grown", f"import numpy as np\ndef grown(x, weight, like, free):\n    {reference}\n")
+    return [*enlarge(SPEC, MODEL, CASE, case_arrays(SPEC, MODEL, CASE), computed(layout, SPEC, MODEL))][-1]
+
+
+def test_axes_of_one_name_grow_together() -> None:
+    assert [dict(axes) for axes in growing(SPEC)] == [
+        {"x": (0,), "like": (0,)},
+        {"x": (1,), "weight": (0, 1), "like": (1,)},
+        {"x": (2,), "like": (2,)},
+        {"free": (0,)},
+    ]
+
+
+def test_the_first_size_that_the_reference_takes_grows(tmp_path: Path) -> None:
+    x, weight, like, free = grown(tmp_path, "return x.sum((1, 2))")
+    assert x.shape == like.shape and x.shape[1:] == (3, 4) and x.size + like.size >= ENOUGH
+    assert weight.shape == (3, 3) and free.shape == (5,)
+    before = case_arrays(SPEC, MODEL, CASE)[0]
+    np.testing.assert_array_equal(x[:: len(x) // 2], before)  # repeated in order
+
+
+@pytest.mark.parametrize("limit", ["len(x) == 2 and x.shape[1] == 3", "x.size < 30 and weight.size < 10"])
+def test_what_the_reference_refuses_is_not_used(tmp_path: Path, limit: str) -> None:
+    x, weight, _, free = grown(tmp_path, f"assert {limit}; return x.reshape(len(x), -1).sum(1)")
+    assert x.shape[:2] == (2, 3) and weight.shape == (3, 3)
+    assert free.size >= ENOUGH or x.size >= ENOUGH // 4
+
+
+def test_names_that_are_tied_grow_together(tmp_path: Path) -> None:
+    """No name can grow alone where a size is computed from two."""
+    tied = (Input(name="x", type="float32", dims=("A", "N + 4 - A")), Input(name="weight", type="float32", dims=("N",)))
+    spec = replace(SPEC, inputs=tied, outputs=(Output(name="y", type="float32", shape=Dims(dims=("A", "N + 4 - A"))),))
+    case = Case(name="tied", inputs={"x": Random(shape=(3, 4)), "weight": Random(shape=(3,))})
+    model = Model(name="tied", cases=(case,))
+    reference = "def grown(x, weight):\n    assert x.shape == (len(weight), 4); return x\n"
+    layout = with_reference(tmp_path, "grown", reference)
+    before = case_arrays(spec, model, case)
+    x, weight = [*enlarge(spec, model, case, before, computed(layout, spec, model))][-1]
+    assert x.size + weight.size >= ENOUGH // 4 and x.shape == (len(weight), 4)
+    np.testing.assert_array_equal(x[:: len(x) // 3], before[0])
+
+
+def test_offsets_end_at_the_larger_size(tmp_path: Path) -> None:
+    offsets = Input(
+        name="offsets", type="int64", dims=("S", "R + 1"),
+        values=ValueRule(minimum=0, maximum="N", sorted="descending", spans=True),
+    )  # fmt: skip
+    spec = replace(
+        SPEC,
+        inputs=(Input(name="x", type="float32", dims=("N",)), offsets),
+        outputs=(Output(name="y", type="float32", shape=Dims(dims=("R",))),),
+    )
+    case = Case(name="tied", inputs={"x": Random(shape=(4,)), "offsets": Values(values=((4, 2, 0), (4, 4, 0)))})
+    model = Model(name="tied", cases=(case,))
+    reference = "def grown(x, offsets):\n    assert (offsets[:, 0] == len(x)).all(); return x[:offsets.shape[1] - 1]\n"
+    before = case_arrays(spec, model, case)
+    layout = with_reference(tmp_path, "grown", reference)
+    made = [*enlarge(spec, model, case, before, computed(layout, spec, model))]
+    x, found = made[-1]
+    assert len(x) >= ENOUGH - 6 and found.tolist() == [[len(x), 2, 0], [len(x), 4, 0]]
+    assert before[1].tolist() == [[4, 2, 0], [4, 4, 0]], "the arrays of the case stay as they are"
+
+
+def test_sorted_floats_are_not_reversed(tmp_path: Path) -> None:
+    """The binding would refuse the other values."""
+    knots = Input(name="x", type="float32", dims=("N",), values=ValueRule(sorted="ascending"))
+    spec = replace(SPEC, inputs=(knots,), outputs=(Output(name="y", type="float32", shape=Dims(dims=("N",))),))
+    case = Case(name="tied", inputs={"x": Random(shape=(4,))})
+    model = Model(name="tied", cases=(case,))
+    layout = with_reference(tmp_path, "grown", "def grown(x):\n    return x\n")
+    first, second = large_pair(spec, model, case, case_arrays(spec, model, case), computed(layout, spec, model))
+    assert all((np.diff(x) >= 0).all() for (x,) in (first, second)) and first[0].size > second[0].size
+
+
+def test_a_slow_reference_ends_it(tmp_path: Path) -> None:
+    slow = "sum(i * i for i in range(200_000)); return x.sum((1, 2))"
+    assert grown(tmp_path, slow)[0].shape == (8, 3, 4)
+
+
+def pair(root: Path, reference: str) -> list[list[Array]]:
+    layout = with_reference(root, "grown", f"import numpy as np\ndef grown(x, weight, like, free):\n    {reference}\n")
+    return large_pair(SPEC, MODEL, CASE, case_arrays(SPEC, MODEL, CASE), computed(layout, SPEC, MODEL))
+
+
+def test_two_inputs_with_other_values_in_the_same_places(tmp_path: Path) -> None:
+    first, second = pair(tmp_path, "return x.sum((1, 2))")
+    np.testing.assert_array_equal(first[0].ravel(), second[0].ravel()[::-1])
+    np.testing.assert_array_equal(first[3], second[3])  # indices stay where they are
+    assert second[0].flags.c_contiguous
+
+
+def test_two_sizes_where_the_reference_refuses_other_values(tmp_path: Path) -> None:
+    begin = float(case_arrays(SPEC, MODEL, CASE)[0].flat[0])
+    first, second = pair(tmp_path, f"assert abs(x.flat[0] - {begin}) < 1e-6; return x.sum((1, 2))")
+    assert first[0].size > second[0].size > 24 and first[0].flat[0] == second[0].flat[0]
+
+
+def test_nothing_where_the_reference_refuses_all_that_is_larger(tmp_path: Path) -> None:
+    assert pair(tmp_path, "assert x.size < 30 and weight.size < 10 and free.size < 6; return x.sum((1, 2))") == []
+
+
+def test_nothing_is_computed_whose_output_is_too_large(tmp_path: Path) -> None:
+    """The output has a million elements, and of the smallest larger input more than are allowed."""
+    spec = replace(
+        SPEC,
+        name="outer",
+        inputs=(Input(name="x", type="float32", dims=("N",)), Input(name="y", type="float32", dims=("C",))),
+        outputs=(Output(name="z", type="float32", shape=Dims(dims=("N", "C"))),),
+    )
+    case = Case(name="outer", inputs={"x": Random(shape=(1000,)), "y": Random(shape=(1000,))})
+    model, tried = Model(name="outer", cases=(case,)), list[int]()
+
+    def compute(arrays: Sequence[Array]) -> Sequence[Array] | None:
+        tried.append(math.prod(array.size for array in arrays))
+        return [np.zeros(tried[-1], np.float32)]
+
+    assert [*enlarge(spec, model, case, case_arrays(spec, model, case), compute)] == []
+    assert tried == []
