@@ -230,14 +230,10 @@ class StepRunner(Runner):
             if self._workers and (ended := self._workers.run(task, lambda: self.reporter.execute_task(task))):
                 return self._take_from_worker(task, ended)
         except OSError as error:
-            if self._shared:
-                self._shared.failed(task)
             return StepFailed(task.step, summary=disk_fault(error) or str(error), died=True)
         failure = self._compute(task)
         if self._shared and failure is None:
             failure = self._shared.store(task, seconds=self._seconds[task.name])
-        elif self._shared:
-            self._shared.failed(task)
         return failure
 
     def _take_from_worker(self, task: StepTask, ended: Ended) -> BaseFail | None:
@@ -245,8 +241,6 @@ class StepRunner(Runner):
         self._seconds[task.name] = ended.seconds
         if ended.origin:
             self._origins[task.name] = ended.origin
-        elif self._shared:
-            self._shared.failed(task)
         if task.step.operator:
             self._ran.add(task.step.operator)
         if self._step_reporter:
