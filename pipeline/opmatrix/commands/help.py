@@ -1,4 +1,4 @@
-"""`doit help` and `doit --version`. A doit command, and `doit_command`, the text by which a project calls doit.
+"""`doit help`, `doit doctor` and `doit --version`, and `doit_command`, the text by which a project calls doit.
 
 `doit tabcompletion`: completion of commands, options, steps and cells in bash, zsh and fish. A doit command.
 
@@ -141,6 +141,23 @@ def print_versions() -> None:
             print(f"{package} {metadata.version(package)}")
         except metadata.PackageNotFoundError:
             print(f"{package} is not installed")
+
+
+class Doctor(CommandBase):
+    """Load no tasks: dodo.py, a declaration or the toolchain may be what is broken."""
+
+    name = "doctor"
+    doc_purpose = "check the machine: compiler, headers, packages, environments, locks, disk"
+    doc_description = (
+        "Each line is one check; a problem has its remedy below it. Nothing is changed or fetched, and torch is not "
+        "imported. Returns 0, or 1 if something that doit needs is missing. Where even doit is missing: python -m "
+        "opmatrix doctor."
+    )
+
+    def execute(self, params: Mapping[str, Any], args: Sequence[str]) -> int:
+        from opmatrix.commands.doctor import main  # only this command needs it
+
+        return main(args)
 
 
 CHOICES = ("torch=", "ort=", "opsets=")
