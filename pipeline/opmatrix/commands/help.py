@@ -61,6 +61,7 @@ class Help(CommandBase, DoitHelp):
     """Print the commands in the order of use, and an error for an unknown name, unlike doit 0.37."""
 
     name = "help"
+    one_task = True
     doc_purpose = "commands, tasks and exit codes; the options of a command, what a task does"
     doc_usage = "[COMMAND | TASK | OPERATOR]"
 
@@ -167,6 +168,7 @@ class Complete(CommandBase, DoitCmdBase):
     """Complete `./run doit` and variables too, without the package bash-completion, which doit 0.37 needs."""
 
     name = "tabcompletion"
+    one_task = True
     doc_purpose = "completion for a shell: source <(./run doit tabcompletion), or --shell zsh, fish"
     doc_usage = "[--shell bash | zsh | fish]"
     cmd_options = (
