@@ -162,7 +162,7 @@ def test_a_signature_of_another_key_is_refused(make: Make, keys: Path) -> None:
 
     def resign(_: str, told: dict[str, str]) -> tuple[str, dict[str, str]]:
         digest = plant(writer, b"poisoned")
-        signed = signing.message(key=KEY, blob=digest, record=told["record"].encode())
+        signed = entry.message(key=KEY, blob=digest, record=told["record"].encode())
         return digest, told | {"signature": signing.sign(signed, keys / "stranger")}
 
     change(writer, resign)
