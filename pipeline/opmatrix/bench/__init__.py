@@ -1,1 +1,1 @@
-"""`doit bench`: how fast an operator is, beside what else computes the same and what the machine can do."""
+"""The words of `ops/<name>/bench.py`, which `doit bench` alone reads."""
