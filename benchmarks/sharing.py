@@ -26,8 +26,6 @@ from pathlib import Path
 
 from measuring import DOIT, HEAD, ROOT, Measured, arguments, copy_project, measure, nothing, ratio
 
-from opmatrix.cache.entry import decode
-
 sys.path.append(str(ROOT))  # tests.support
 from tests.support.nginx import free_port, nginx
 
@@ -121,8 +119,7 @@ def main() -> None:
         with variables({**writing, "HOME": str(folder / "first/home")}):
             alone = measure(1, nothing, *command, cwd=first, says=" run")
         stored = sum(path.stat().st_size for path in (served / "cas").iterdir())
-        # Without claims, which name an empty blob.
-        entries = sum(decode(path.read_bytes())[1] > 0 for path in (served / "ac").iterdir())
+        entries = len([*(served / "ac").iterdir()])
         print(f"{entries} entries, {stored / 1e6:.0f} MB, signed")
         print(f"{'':28} {HEAD}   alone / this (range)")
         show("alone, and stored", alone, alone)

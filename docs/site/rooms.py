@@ -38,7 +38,6 @@ ROOMS = (
         "addons", "addons.check", "addons.mutate", "addons.bench", "addons.team", "addons.hf_kernel")),
     Room(name="bench", holds="the words of ops/<name>/bench.py"),
     Room(name="commands", holds="what a person types, and the table of stages"),
-    Room(name="doctor", holds="what doit doctor checks of a machine and a project"),
     Room(name="ort_checks", holds="sessions, verify, fuzz and sanitize in ONNX Runtime"),
     Room(name="torch_checks", holds="register: opcheck, kernel, search, gradient; compat"),
     Room(name="engine", holds="doit extended: up-to-date, database, fork servers, reporters"),

@@ -81,8 +81,8 @@ def test_each_program_has_a_smallest_size() -> None:
 
 
 @pytest.mark.deep
-def test_shards_compute_nothing_twice() -> None:
-    done = run("shards", "--smallest")
+def test_shards_in_turn_compute_nothing_twice() -> None:
+    done = run("shards", "--smallest", "--in-turn")
     assert done.returncode == 0 and "computed twice: nothing" in done.stdout, done.stdout + done.stderr
 
 

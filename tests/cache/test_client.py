@@ -122,7 +122,7 @@ def test_a_store_that_is_always_slow_costs_two_seconds_in_all(clock: Clock) -> N
 
 
 def test_a_store_that_is_far_away_is_not_slow(clock: Clock) -> None:
-    """Nothing asks for a claim ahead of need, so each request takes as long as the way to the store."""
+    """Nothing asks for an entry of others ahead of need, so each request takes as long as the way to the store."""
     warnings = list[str]()
 
     def answer() -> None:
@@ -132,6 +132,5 @@ def test_a_store_that_is_far_away_is_not_slow(clock: Clock) -> None:
     client = made(store := SlowStore(answer), warnings)
     for _ in range(20):
         client.get_entry("key")
-        client.put_entry("key", b"claim")
     client.close()
     assert not warnings

@@ -13,9 +13,8 @@ import pytest
 
 from opmatrix.cache import gc as module
 from opmatrix.cache.entry import decode, encode
-from opmatrix.cache.folder_store import FolderStore
 from opmatrix.cache.gc import collect_garbage, list_files
-from opmatrix.cache.store import StoreError
+from opmatrix.cache.store import FolderStore, StoreError
 
 HOUR = 3600
 
@@ -144,7 +143,7 @@ def test_writers_and_readers_beside_it_never_see_a_wrong_blob(tmp_path: Path, mo
     """Two processes store and read as doit does, while results go, until each has read some that the other stored."""
     program = (
         "import hashlib, sys; from pathlib import Path\n"
-        "from opmatrix.cache.folder_store import FolderStore\n"
+        "from opmatrix.cache.store import FolderStore\n"
         "from opmatrix.cache.entry import decode, encode\n"
         "folder, hit, n = Path(sys.argv[1]), Path(sys.argv[2]), 0\n"
         "store = FolderStore(folder)\n"

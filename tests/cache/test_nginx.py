@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from opmatrix.cache.entry import decode, encode
-from opmatrix.cache.folder_store import FolderStore
-from opmatrix.cache.store import Store, StoreError
+from opmatrix.cache.store import FolderStore, Store, StoreError
 from opmatrix.cache.stores import open_store
 from tests.support.nginx import SERVER, WITH_PASSWORDS, Nginx, free_port, nginx
 

@@ -16,9 +16,8 @@ from pathlib import Path
 import pytest
 
 from opmatrix.basics.errors import UsageError
-from opmatrix.cache import folder_store, store
-from opmatrix.cache.folder_store import FolderStore
-from opmatrix.cache.store import Kind, StoreError, without_password
+from opmatrix.cache import store as module
+from opmatrix.cache.store import FolderStore, Kind, StoreError, without_password
 from opmatrix.cache.stores import folder_of, open_store
 
 A, B = "a" * 64, "b" * 64
@@ -50,7 +49,7 @@ def test_an_old_file_that_is_read_is_marked_as_used(tmp_path: Path) -> None:
     store = FolderStore(tmp_path)
     store.put("cas", A, b"content")
     path = tmp_path / "cas" / A
-    recent, old = time.time() - 60, time.time() - 2 * folder_store.USED_EVERY
+    recent, old = time.time() - 60, time.time() - 2 * module.USED_EVERY
     os.utime(path, (recent, recent))
     store.get("cas", A)
     assert path.stat().st_mtime == pytest.approx(recent)  # reads write nothing but once an hour
@@ -62,7 +61,7 @@ def test_an_old_file_that_is_read_is_marked_as_used(tmp_path: Path) -> None:
 def test_writers_of_one_entry_never_show_a_part_of_it(tmp_path: Path) -> None:
     """Processes, as two clones are."""
     program = (
-        "import sys; from pathlib import Path; from opmatrix.cache.folder_store import FolderStore\n"
+        "import sys; from pathlib import Path; from opmatrix.cache.store import FolderStore\n"
         "store = FolderStore(Path(sys.argv[1]))\n"
         "while not Path(sys.argv[1], 'stop').exists(): store.put('cas', 'a' * 64, sys.argv[2].encode() * 200_000)\n"
     )
@@ -81,7 +80,7 @@ def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path, monkeypatch
         path.write_bytes(content[:2])
         raise OSError(28, "No space left on device", str(path))
 
-    monkeypatch.setattr(folder_store, "_write", full)
+    monkeypatch.setattr(module, "_write", full)
     store = open_store(tmp_path.as_uri(), timeout=60)
     (tmp_path / "ac").mkdir()
     with pytest.raises(StoreError, match=r"cannot write '.*': No space left on device.*folder of the shared cache"):
@@ -134,7 +133,7 @@ def sparse(path: Path) -> None:
         pytest.param(link("nowhere"), None, id="nothing"),
     ],
 )
-@pytest.mark.parametrize("kind", store.KINDS)
+@pytest.mark.parametrize("kind", module.KINDS)
 def test_only_regular_files_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Kind, make: Callable[[Path], None], message: str | None
 ) -> None:
@@ -154,7 +153,7 @@ def test_only_regular_files_are_read(
 def test_a_folder_that_does_not_answer_is_an_error_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As one on a network file system whose server is gone."""
     ended = threading.Event()
-    monkeypatch.setattr(folder_store, "read", lambda *_: ended.wait())
+    monkeypatch.setattr(module, "read", lambda *_: ended.wait())
     with pytest.raises(StoreError, match=r"^file:///.*: no answer within 0.2 s$"):  # without a limit, it never ends
         open_store(tmp_path.as_uri(), timeout=0.2).get("ac", A)
     ended.set()
@@ -162,9 +161,9 @@ def test_a_folder_that_does_not_answer_is_an_error_in_time(tmp_path: Path, monke
 
 def test_a_process_ends_while_a_store_does_not_answer(tmp_path: Path) -> None:
     program = (
-        "import sys, time; from opmatrix.cache import folder_store; from opmatrix.cache.store import *\n"
+        "import sys, time; from opmatrix.cache import store; from opmatrix.cache.store import *\n"
         "from opmatrix.cache.stores import *\n"
-        "folder_store.read = lambda *_: time.sleep(1000)\n"
+        "store.read = lambda *_: time.sleep(1000)\n"
         f"try: open_store(sys.argv[1], timeout=0.1).get('ac', {A!r})\n"
         "except StoreError: print('error')"
     )
@@ -280,4 +279,4 @@ def test_a_store_in_a_folder_imports_no_http() -> None:
 
 
 def test_each_kind_has_a_limit() -> None:
-    assert store.LARGEST.keys() == {*store.KINDS}
+    assert module.LARGEST.keys() == {*module.KINDS}

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from opmatrix.cache.entry import encode
-from opmatrix.cache.folder_store import FolderStore
+from opmatrix.cache.store import FolderStore
 from opmatrix.commands.main import main
 from opmatrix.toolchain.ort_headers import CHECKSUMS
 from tests.support.small_servers import cache_server

@@ -252,7 +252,7 @@ def test_help_shows_the_completion_command_of_this_project(project: Project) -> 
         ({"LC_ALL": "C", "PYTHONUTF8": "0"}, ["doit", "list", "--status"]),
         ({"LC_ALL": "C", "PYTHONUTF8": "0"}, ["doit", "ignore", "data:größe"]),
         ({"LC_ALL": "C", "PYTHONUTF8": "0"}, ["doit", "forget", "data:größe"]),
-        ({"LC_ALL": "C", "PYTHONUTF8": "0"}, ["opmatrix.doctor"]),
+        ({"LC_ALL": "C", "PYTHONUTF8": "0"}, ["opmatrix", "doctor"]),
         ({"LC_ALL": "C", "PYTHONUTF8": "0"}, ["opmatrix", "operator-pages"]),
         ({"LC_ALL": "POSIX", "PYTHONUTF8": "0"}, ["doit"]),
         ({"LC_ALL": "", "LC_CTYPE": "C", "LANG": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, ["doit"]),

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.cache import origins
 from opmatrix.project.cells import Cell
 from opmatrix.project.paths import Paths
 from opmatrix.records import verdict
 from opmatrix.report import write_report
+from opmatrix.report.history import read_origins, write_origins
 from tests.report.many import verdict as made
 
 CELL = Cell(torch="2.13", exporter="dynamo", opset=18, ort="1.31")
@@ -34,7 +34,7 @@ def layout(tmp_path: Path) -> Paths:
 
 
 def test_each_output_says_what_came_from_where(layout: Paths) -> None:
-    origins.write(layout, ORIGINS)
+    write_origins(layout, ORIGINS)
     write_report.run(layout, [("op", "custom", CELL)])
     assert json.loads(layout.report_data.read_text())["shared"] == [
         {"from": URL, "signer": "ci@example.org", "steps": ["compile:op", f"verify:op-custom@{CELL}"]},
@@ -47,7 +47,7 @@ def test_each_output_says_what_came_from_where(layout: Paths) -> None:
 
 
 def test_without_a_cache_nothing_is_said(layout: Paths) -> None:
-    origins.write(layout, {})
+    write_origins(layout, {})
     assert not layout.origins.exists()
     write_report.run(layout, [("op", "custom", CELL)])
     assert json.loads(layout.report_data.read_text())["shared"] == []
@@ -55,12 +55,12 @@ def test_without_a_cache_nothing_is_said(layout: Paths) -> None:
 
 
 def test_what_is_computed_here_is_no_longer_named(layout: Paths) -> None:
-    origins.write(layout, ORIGINS)
-    origins.write(layout, {})
-    assert origins.read(layout) == {}
+    write_origins(layout, ORIGINS)
+    write_origins(layout, {})
+    assert read_origins(layout) == {}
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{", '{"data:op": 1}', '{"data:op": ["a"]}', "null"])
 def test_a_damaged_file_is_none(layout: Paths, content: str) -> None:
     layout.origins.write_text(content)
-    assert origins.read(layout) == {}
+    assert read_origins(layout) == {}

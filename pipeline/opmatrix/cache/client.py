@@ -32,7 +32,7 @@ from opmatrix.records.step import Step
 PATIENCE = 2.0
 """Seconds in all that a run waits for a store that is slow or gone."""
 _USUAL = 0.1  # seconds of a wait that are not slow
-_CLAIM_WORTH = 0.2  # seconds that each request of a claim may take in addition: no claim is requested ahead of need
+_ENTRY_WORTH = 0.2  # seconds that asking for an entry may take in addition: nothing asks for it ahead of need
 _BLOB_WORTH = 5.0  # seconds that the sources of a project may take in addition
 _THREADS = 16
 # The order of what the threads do: what a step waits for, a blob that one will need, a look-up ahead of need, the end.
@@ -152,16 +152,10 @@ class Client:
 
     def get_entry(self, key: Key) -> bytes | None:
         """Return what is under /ac/ and a key, after at most what is left of PATIENCE."""
-        return self._wait(self._asked(lambda: self._store.get("ac", key)), worth=_CLAIM_WORTH)
+        return self._wait(self._asked(lambda: self._store.get("ac", key)), worth=_ENTRY_WORTH)
 
-    def put_entry(self, key: Key, content: bytes) -> None:
-        """Store what is under /ac/ and a key, after at most what is left of PATIENCE."""
-        self._wait(self._asked(lambda: self._store.put("ac", key, content)), worth=_CLAIM_WORTH)
-
-    def store(
-        self, key: Key, step: Step, entry: Entry, *, seconds: float, after: tuple[Key, bytes] | None = None
-    ) -> None:
-        """Store an entry in the background, and `after` it what is under /ac/ and another key."""
+    def store(self, key: Key, step: Step, entry: Entry, *, seconds: float) -> None:
+        """Store an entry in the background."""
         if self._lost:
             return
         with self._guard:
@@ -171,8 +165,6 @@ class Client:
         def put() -> None:
             try:
                 self._ask(lambda: self._put(key, step, entry, seconds=seconds))
-                if after:
-                    self._ask(lambda: self._store.put("ac", *after))
             finally:
                 with self._guard:
                     self._unstored -= 1

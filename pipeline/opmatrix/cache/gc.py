@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from opmatrix.cache.entry import decode
-from opmatrix.cache.folder_store import PARTIAL, read
-from opmatrix.cache.store import LARGEST, Kind, StoreError, TooLargeError
+from opmatrix.cache.store import LARGEST, PARTIAL, Kind, StoreError, TooLargeError, read
 
 _T = TypeVar("_T")
 SETTLED = 3600

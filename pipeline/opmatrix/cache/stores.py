@@ -11,7 +11,7 @@ from typing import TypeVar
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from opmatrix.basics.errors import UsageError
-from opmatrix.cache.store import ALLOWED, Kind, Store, StoreError, without_password
+from opmatrix.cache.store import ALLOWED, FolderStore, Kind, Store, StoreError, open_fsspec, without_password
 
 _T = TypeVar("_T")
 
@@ -23,15 +23,11 @@ def open_store(url: str, *, timeout: float) -> Store:
     """
     parts = _split(url)
     if parts.scheme == "file":
-        from opmatrix.cache.folder_store import FolderStore
-
         return _Limited(FolderStore(_folder(parts)), timeout)
     if parts.scheme in ("http", "https"):
         from opmatrix.cache.http_store import open_http  # its imports take 40 ms
 
         return _Limited(open_http(parts, timeout=timeout), timeout)
-    from opmatrix.cache.fsspec_store import open_fsspec
-
     return _Limited(open_fsspec(url, parts.scheme), timeout)
 
 

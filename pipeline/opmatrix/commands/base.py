@@ -15,9 +15,11 @@ from doit import doit_cmd
 from doit.cmd_base import Command
 from doit.cmdparse import CmdParseError
 from doit.exceptions import InvalidCommand
+from doit.task import Task
 
 from opmatrix.basics.errors import OpmatrixError, UsageError, did_you_mean, disk_fault, end_if_unread, print_error
 from opmatrix.basics.terminal import for_stderr
+from opmatrix.commands.task_selection import with_operators
 from opmatrix.engine.database import Journal, StateError, describe
 from opmatrix.engine.lock import hold
 from opmatrix.engine.tasks import REPORT
@@ -26,6 +28,12 @@ from opmatrix.project.paths import Paths
 
 class CommandBase(Command):
     """Print usage errors in one line and exit with 2; doit 0.37 exits with 3, after the constructors of all options."""
+
+    one_task = False  # whether an argument is one name, which is not replaced by the steps of that operator
+
+    def selected(self, names: Sequence[str], tasks: Sequence[Task]) -> list[str]:
+        """Return the tasks that the arguments select."""
+        return list(names) if self.one_task else with_operators(names, tasks)
 
     @cached_property
     def _paths(self) -> Paths:

@@ -46,22 +46,22 @@ class Compat(Run):
         show_compat(records, Console())
         return code
 
+    def selected(self, names: Sequence[str], tasks: Sequence[Task]) -> list[str]:
+        """Return the steps of the operators `names`; the group for its own name. Raises InvalidCommand for another
+        one."""
+        if [*names] == [GROUP]:
+            return [GROUP]
+        steps = [task.step for task in tasks if isinstance(task, StepTask)]
+        found = [(name, [s.task for s in steps if s.operator == name and s.group == GROUP]) for name in names]
+        for name, own in found:
+            if not own:
+                known = dict.fromkeys(s.operator for s in steps if s.operator)
+                if name in known:
+                    raise InvalidCommand(f"{name} has no operator of its own in torch, so there is nothing to run")
+                raise InvalidCommand(f"no operator {name!r}{did_you_mean(name, known)}; there is: {', '.join(known)}")
+        return [task for _, own in found for task in own]
+
     def _asked(self) -> set[str]:
         chosen = {*(self.sel_tasks or ())}
         every = {task.name for task in self.task_list if isinstance(task, StepTask) and task.step.group == GROUP}
         return every if GROUP in chosen else every & chosen
-
-
-def selection(names: Sequence[str], tasks: Sequence[Task]) -> list[str]:
-    """Return the tasks of the operators `names`; the group for its own name. Raises InvalidCommand for another one."""
-    if [*names] == [GROUP]:
-        return [GROUP]
-    steps = [task.step for task in tasks if isinstance(task, StepTask)]
-    found = [(name, [s.task for s in steps if s.operator == name and s.group == GROUP]) for name in names]
-    for name, own in found:
-        if not own:
-            known = dict.fromkeys(s.operator for s in steps if s.operator)
-            if name in known:
-                raise InvalidCommand(f"{name} has no operator of its own in torch, so there is nothing to run")
-            raise InvalidCommand(f"no operator {name!r}{did_you_mean(name, known)}; there is: {', '.join(known)}")
-    return [task for _, own in found for task in own]

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from doit import doit_cmd, get_var
-from doit.cmd_base import Command, NamespaceTaskLoader
+from doit.cmd_base import NamespaceTaskLoader
 from doit.globals import Globals
 from doit.loader import get_module
 from doit.task import Task
 
 from opmatrix.basics.errors import OpmatrixError, SpecError, UsageError, did_you_mean
-from opmatrix.commands.task_selection import with_operators
+from opmatrix.commands.base import CommandBase, show_error
 from opmatrix.engine.plan_cache import load_or_plan
 from opmatrix.engine.tasks import DEFAULT, DIST, LINK, StepTask, doit_tasks
 from opmatrix.engine.up_to_date import State
@@ -29,8 +29,6 @@ from opmatrix.records.step import Config
 
 # Variables of the command line: `doit NAME=VALUE`.
 VARIABLES = ("torch", "ort", "opsets")
-# Commands of one task, where the name of an operator is not replaced by its steps.
-SINGLE_TASK_COMMANDS = ("help", "info", "tabcompletion")
 
 
 class Loader(NamespaceTaskLoader):
@@ -52,7 +50,7 @@ class Loader(NamespaceTaskLoader):
     def load_doit_config(self) -> dict[str, Any]:
         return {"default_tasks": list(DEFAULT), **super().load_doit_config()}
 
-    def load_tasks(self, cmd: Command, pos_args: list[str]) -> list[Task]:
+    def load_tasks(self, cmd: CommandBase, pos_args: list[str]) -> list[Task]:
         """Return the tasks, and replace doit's open Dependency by opmatrix's State."""
         try:
             pos_args[:] = _with_dist_options(pos_args)
@@ -61,12 +59,7 @@ class Loader(NamespaceTaskLoader):
             _require_wheel_steps(pos_args, tasks)
         except OpmatrixError as error:
             _exit(error)
-        if cmd.name == "compat":
-            from opmatrix.commands.compat import selection  # only this command needs it
-
-            pos_args[:] = selection(pos_args, tasks)
-        if cmd.name not in SINGLE_TASK_COMMANDS:
-            pos_args[:] = with_operators(pos_args, tasks)  # in place: doit passes this list to the command
+        pos_args[:] = cmd.selected(pos_args, tasks)  # in place: doit passes this list to the command
         journal = cmd.dep_manager.backend
         # Of a plan that this command made; a plan from the cache has no Config.
         configs = [task.step.config for task in tasks if isinstance(task, StepTask)]
@@ -152,7 +145,5 @@ def _check_variables(given: Sequence[str]) -> None:
 
 def _exit(error: OpmatrixError) -> NoReturn:
     # doit shows a traceback for every exception that is not one of its own.
-    from opmatrix.commands.base import show_error
-
     show_error(error)
     raise SystemExit(error.exit_code) from error

@@ -1,4 +1,4 @@
-"""`doit help` and `doit --version`. A doit command, and `doit_command`, the text by which a project calls doit.
+"""`doit help`, `doit doctor` and `doit --version`, and `doit_command`, the text by which a project calls doit.
 
 `doit tabcompletion`: completion of commands, options, steps and cells in bash, zsh and fish. A doit command.
 
@@ -61,6 +61,7 @@ class Help(CommandBase, DoitHelp):
     """Print the commands in the order of use, and an error for an unknown name, unlike doit 0.37."""
 
     name = "help"
+    one_task = True
     doc_purpose = "commands, tasks and exit codes; the options of a command, what a task does"
     doc_usage = "[COMMAND | TASK | OPERATOR]"
 
@@ -143,6 +144,23 @@ def print_versions() -> None:
             print(f"{package} is not installed")
 
 
+class Doctor(CommandBase):
+    """Load no tasks: dodo.py, a declaration or the toolchain may be what is broken."""
+
+    name = "doctor"
+    doc_purpose = "check the machine: compiler, headers, packages, environments, locks, disk"
+    doc_description = (
+        "Each line is one check; a problem has its remedy below it. Nothing is changed or fetched, and torch is not "
+        "imported. Returns 0, or 1 if something that doit needs is missing. Where even doit is missing: python -m "
+        "opmatrix doctor."
+    )
+
+    def execute(self, params: Mapping[str, Any], args: Sequence[str]) -> int:
+        from opmatrix.commands.doctor import main  # only this command needs it
+
+        return main(args)
+
+
 CHOICES = ("torch=", "ort=", "opsets=")
 
 
@@ -150,6 +168,7 @@ class Complete(CommandBase, DoitCmdBase):
     """Complete `./run doit` and variables too, without the package bash-completion, which doit 0.37 needs."""
 
     name = "tabcompletion"
+    one_task = True
     doc_purpose = "completion for a shell: source <(./run doit tabcompletion), or --shell zsh, fish"
     doc_usage = "[--shell bash | zsh | fish]"
     cmd_options = (

@@ -41,7 +41,7 @@ OWN_COMMANDS: Mapping[str, str] = {
     "new": "opmatrix.commands.new:New",
     "help": "opmatrix.commands.help:Help",
     "info": "opmatrix.commands.status:Info",
-    "doctor": "opmatrix.commands.doctor:Doctor",
+    "doctor": "opmatrix.commands.help:Doctor",
     "update": "opmatrix.commands.update:Update",
     "tabcompletion": "opmatrix.commands.help:Complete",
     # Commands of doit that do not work with steps in servers: each raises an error with the reason.
@@ -138,7 +138,7 @@ def main() -> int:
         print_error(error)
         return error.exit_code
     if arguments == ["doctor"]:
-        from opmatrix.doctor.examine import main as examine  # also where doit cannot read pyproject.toml
+        from opmatrix.commands.doctor import main as examine  # also where doit cannot read pyproject.toml
 
         return examine([])
     try:

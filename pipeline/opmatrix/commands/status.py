@@ -99,6 +99,7 @@ class Info(CommandBase, DoitInfo):
     """Print an error for an unknown step, where doit 0.37 raises KeyError."""
 
     name = "info"
+    one_task = True
     doc_purpose = "files that a step reads and writes, whether it would run, and how long it last took"
     doc_usage = "STEP"
 

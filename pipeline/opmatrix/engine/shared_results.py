@@ -16,7 +16,6 @@ from opmatrix.basics.errors import Cause, many, one_line, printable
 from opmatrix.basics.features import provided
 from opmatrix.basics.files import LACKS, write_text
 from opmatrix.cache import entry as entries
-from opmatrix.cache.claims import Claims
 from opmatrix.cache.client import Client, Hit, Key, Record
 from opmatrix.cache.entry import Entry
 from opmatrix.cache.salt import digest, parts
@@ -34,8 +33,6 @@ FORMAT = "1"
 SHARED = ("codegen", "compile", "data", "cases", "draw-inputs", "register", "export", "verify")
 """The groups whose results travel: tests/incremental/test_steps_travel.py shows it of each. The others find what this
 machine has, or show what happened here. An environment has an entry of what is in it, for `doit --from-cache`."""
-# The groups of which a run of one torch, or of one shard, needs the same steps as others that run at the same time.
-_OF_SEVERAL_RUNS = ("codegen", "compile", "data", "cases", "draw-inputs")
 _ENVIRONMENTS = f"{Paths(Path()).environment('')}/"
 
 BUILDS = ("codegen", "compile", "export")
@@ -74,7 +71,6 @@ class SharedResults:
         if settings.key and settings.mode == "write":
             provided("signing").check_key(settings.key, settings.signers)
         self._client = Client(settings, store, root=layout.root, warn=warn)
-        self._claims = Claims(self._client)
         self._url, self._settings, self._layout, self._state, self._warn = store.url, settings, layout, state, warn
         self._equal, self._unknown = 0, 0  # steps that mode "check" compared, and those without an entry
         self._around = cache(lambda environment: parts(layout, environment))
@@ -94,17 +90,7 @@ class SharedResults:
         if self._settings.mode == "check" or not (self._taken(step) or self._describes(step)):
             return None
         self._look_ahead()
-        key = self.key(step, self._state.inputs_at_start(task))
-        origin = self._take(task, self._client.fetch(key, step))
-        if origin is None and self._is_claimed(step):
-            return self._claims.take(
-                key, lambda: self._take(task, self._client.fetch_again(key, step)), longest=step.seconds
-            )
-        return origin
-
-    def _is_claimed(self, step: Step) -> bool:
-        """Return whether other runs may compute a step at the same time: those of other torches, or of other shards."""
-        return step.group in _OF_SEVERAL_RUNS and self._settings.mode == "write" and not self._only_shared
+        return self._take(task, self._client.fetch(self.key(step, self._state.inputs_at_start(task)), step))
 
     def _take(self, task: StepTask, hit: Hit | None) -> Origin | None:
         if hit is None or not self._has(hit.entry, task.step):
@@ -131,16 +117,11 @@ class SharedResults:
             with suppress(OSError):  # removed meanwhile: the step fails in a moment
                 entry = self._entry(task)
                 if self._settings.mode == "write":
-                    self._client.store(key, step, entry, seconds=seconds, after=self._claims.end(key))
+                    self._client.store(key, step, entry, seconds=seconds)
                 else:
                     failure = self._compare(step, key, entry)
         self._ended(task)
         return failure
-
-    def failed(self, task: StepTask) -> None:
-        """Tell other runs not to wait for the result of a step."""
-        if self._is_claimed(task.step):
-            self._claims.release(self.key(task.step, self._state.inputs_at_start(task)))
 
     def _describe(self, environment: str) -> None:
         """Store once what an environment has, also where an earlier run made it."""
@@ -222,7 +203,6 @@ class SharedResults:
         """Write the result of a step that a worker has stored. Raises OSError."""
         key = self.key(task.step, self._state.inputs_at_start(task))
         origin = self._take(task, self._client.fetch_again(key, task.step))
-        self._claims.release(key)
         if origin:
             self._stored.add(key)
         return origin

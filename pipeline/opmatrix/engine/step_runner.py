@@ -157,9 +157,9 @@ class StepRunner(Runner):
             if is_reported_on_demand(node.task.step):
                 self.dep_manager.journal.forget(REPORT)  # so that the next run, which does not plan it, reports it
             if node.task.step.group == DIST:
-                from opmatrix.cache import origins  # imported here, as in `_pool`
+                from opmatrix.report.history import write_origins  # imported here, as in `_pool`
 
-                origins.write(self._layout, self.dep_manager.journal.origins())
+                write_origins(self._layout, self.dep_manager.journal.origins())
             _ = self._shared  # settings that are not valid end the run before anything ran
             self._pool.prepare()
             _ = self._workers  # after the fork of `prepare`, because it has threads
@@ -172,16 +172,15 @@ class StepRunner(Runner):
         if not self._seconds and not self._failures and self.dep_manager.get_status(task, {}).status == "up-to-date":
             return
         from opmatrix.basics.files import write_list  # imported here, as in `_pool`
-        from opmatrix.cache import origins
         from opmatrix.engine.earlier_verdicts import valid_earlier_verdicts
-        from opmatrix.report.history import write_seconds
+        from opmatrix.report.history import write_origins, write_seconds
 
         earlier = valid_earlier_verdicts(self._layout, tasks, self.dep_manager)
         verdicts = {one.step.verdict for one in tasks if isinstance(one, StepTask) and is_reported(one.step)}
         written = (path for path in verdicts if path and Path(path).is_file())
         covered = {*task.step.reads, *map(str, earlier.verdicts), *written}
         write_seconds(self._layout, self.dep_manager.journal.durations())
-        origins.write(self._layout, self.dep_manager.journal.origins())
+        write_origins(self._layout, self.dep_manager.journal.origins())
         listed = sorted(covered)  # so that the order does not depend on the choice of cells
         write_list(Path(task.step.discovered_inputs), listed, root=self._layout.root)
         if (stale := earlier.stale) and self._step_reporter:
@@ -230,14 +229,10 @@ class StepRunner(Runner):
             if self._workers and (ended := self._workers.run(task, lambda: self.reporter.execute_task(task))):
                 return self._take_from_worker(task, ended)
         except OSError as error:
-            if self._shared:
-                self._shared.failed(task)
             return StepFailed(task.step, summary=disk_fault(error) or str(error), died=True)
         failure = self._compute(task)
         if self._shared and failure is None:
             failure = self._shared.store(task, seconds=self._seconds[task.name])
-        elif self._shared:
-            self._shared.failed(task)
         return failure
 
     def _take_from_worker(self, task: StepTask, ended: Ended) -> BaseFail | None:
@@ -245,8 +240,6 @@ class StepRunner(Runner):
         self._seconds[task.name] = ended.seconds
         if ended.origin:
             self._origins[task.name] = ended.origin
-        elif self._shared:
-            self._shared.failed(task)
         if task.step.operator:
             self._ran.add(task.step.operator)
         if self._step_reporter:

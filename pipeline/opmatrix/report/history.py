@@ -1,4 +1,5 @@
-"""The results of the last runs, and the seconds that the steps of each operator last took, for the page."""
+"""What the report knows of runs: the results of the last ones, the seconds that the steps of each operator last took,
+and which results came from a shared cache, by whose signature. The metadata of a wheel has the last, too."""
 
 from __future__ import annotations
 
@@ -14,6 +15,8 @@ from opmatrix.report.records import OUTCOMES, counts
 
 KEPT = 30
 """Runs in the history."""
+Origins = Mapping[str, tuple[str, str | None]]
+"""By the name of a step: the address of the shared cache that its result came from, and who signed it."""
 
 
 def record(
@@ -86,3 +89,26 @@ def seconds(layout: Paths, operators: Set[str]) -> dict[str, Any]:
         return {op: {stage: float(took) for stage, took in found[op].items()} for op in sorted({*found} & operators)}
     except (OSError, ValueError, TypeError, AttributeError):
         return {}
+
+
+def write_origins(layout: Paths, origins: Origins) -> None:
+    """Write the origins for `read_origins`. The engine does, as above."""
+    if origins or layout.origins.exists():
+        write_text(layout.origins, json.dumps(dict(sorted(origins.items())), indent=0) + "\n")
+
+
+def read_origins(layout: Paths) -> Origins:
+    """Return the origins; none where the file is not valid."""
+    try:
+        found = json.loads(layout.origins.read_text(encoding="utf-8"))
+        return {step: (str(url), None if signer is None else str(signer)) for step, (url, signer) in found.items()}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
+
+
+def origins_as_json(origins: Origins) -> list[dict[str, Any]]:
+    """Return an object for each address and signer, with the steps, for report.json."""
+    groups: dict[tuple[str, str | None], list[str]] = {}
+    for step, origin in sorted(origins.items()):
+        groups.setdefault(origin, []).append(step)
+    return [{"from": url, "signer": signer, "steps": steps} for (url, signer), steps in groups.items()]

@@ -51,7 +51,7 @@ def document(
     shared: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     """Return the report, not yet compared with an earlier one. `mutation` has the scores of `doit mutate`, `shared` the
-    steps whose results came from a shared cache (`opmatrix.cache.origins`)."""
+    steps whose results came from a shared cache (`opmatrix.report.history`)."""
     shard = None if part is None else {key: getattr(part, key) for key in ("number", "of", "cells", "checks")}
     lists = CaseLists()
     return {

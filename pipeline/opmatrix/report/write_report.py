@@ -16,7 +16,6 @@ from opmatrix.basics import features
 from opmatrix.basics.errors import ReportError, many
 from opmatrix.basics.files import read_list, write_bytes, write_text
 from opmatrix.basics.step_log import RAN
-from opmatrix.cache.origins import as_json, read
 from opmatrix.project.cells import Cell
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import installed
@@ -77,7 +76,7 @@ def run(
     main = {"python": platform.python_version(), **asdict(installed())}
     operators = {*(v.op for v in verdicts), *(c.op for c in records)}
     mutation = _section("mutation", layout, operators)
-    shared = as_json(read(layout))
+    shared = history.origins_as_json(history.read_origins(layout))
     report = document(verdicts, used_environments(layout, verdicts, main), skipped, records, mutation, part, shared)
     if before := _previous(layout, report):
         report["changes"] = compare(report, before)

@@ -9,10 +9,9 @@ import pytest
 from opmatrix.addons.team import signed_results
 from opmatrix.addons.team.signing import identities
 from opmatrix.basics.errors import DistError
-from opmatrix.cache import origins
-from opmatrix.cache.origins import Origins
 from opmatrix.project.cells import Cell
 from opmatrix.project.paths import Paths
+from opmatrix.report.history import Origins, write_origins
 
 CELL = Cell.parse("torch2.13-legacy-opset18-ort1.31")
 LINE = "ci ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIENftjgiitC6h3Q+V0Eu7n2R6wRW/vZQD24wnrbK/dqO"
@@ -31,7 +30,7 @@ OTHERS = [
 def check(folder: Path, found: Origins, *, signers: list[str] | None = None) -> list[dict[str, object]]:
     paths = Paths(folder)
     (folder / "pyproject.toml").write_text(f"[tool.opmatrix.cache]\nsigners = {signers}\n" if signers else "")
-    origins.write(paths, found)
+    write_origins(paths, found)
     return signed_results.check(paths, ["nms"], [CELL])
 
 

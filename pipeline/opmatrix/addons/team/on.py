@@ -95,5 +95,5 @@ class Elsewhere:
         from opmatrix.commands.dodo import VARIABLES
 
         choice = Choice(**{name: get_var(name, "default") for name in VARIABLES})
-        return Remote(self._address, paths=self._paths, choice=choice, shared=shared, entry=entry, plan=plan,
+        return Remote(**vars(self._address), paths=self._paths, choice=choice, shared=shared, entry=entry, plan=plan,
                       at_once=self.at_once, note=note)  # fmt: skip

@@ -26,7 +26,6 @@ from distributed import Client, LocalCluster, Security
 from distributed.scheduler import KilledWorker
 
 from opmatrix.addons.team import sources, worker
-from opmatrix.addons.team.on import Address
 from opmatrix.basics.errors import OpmatrixError, UsageError, many, one_line
 from opmatrix.basics.files import write_text
 from opmatrix.engine.elsewhere import Ended
@@ -137,7 +136,7 @@ _INFORMED = 1.0  # seconds for which it is known which workers there are
 
 
 class Remote:
-    """The workers behind an address. Worker threads of the run call `run`.
+    """The workers of a `scheduler`, or as many as `local` says, started here. Worker threads of the run call `run`.
 
     `plan` and `entry` name functions: what plans the project's steps, and what a step calls. `note` takes a line for
     the user.
@@ -145,8 +144,9 @@ class Remote:
 
     def __init__(
         self,
-        address: Address,
         *,
+        scheduler: str,
+        local: int,
         paths: Paths,
         choice: Choice,
         shared: SharedResults,
@@ -169,9 +169,9 @@ class Remote:
         self._informed = 0.0
         self._workers: Mapping[str, Mapping[str, Any]] = {}
         silence()
-        self._cluster = start_workers(address.local, paths) if address.local else None
-        self._url = self._cluster.scheduler_address if self._cluster else address.scheduler
-        self._name = f"local:{address.local}" if address.local else self._url
+        self._cluster = start_workers(local, paths) if local else None
+        self._url = self._cluster.scheduler_address if self._cluster else scheduler
+        self._name = f"local:{local}" if local else self._url
         self._client = connect(self._url)
         try:
             self._client.register_plugin(worker.Offer(of_run=self._cluster is not None))

@@ -8,10 +8,10 @@ from typing import Any
 
 from opmatrix.addons.team.signing import identities
 from opmatrix.basics.errors import DistError, many
-from opmatrix.cache import origins
 from opmatrix.cache.settings import signers
 from opmatrix.project.cells import Cell
 from opmatrix.project.paths import Paths
+from opmatrix.report.history import read_origins
 
 # The names of the steps of an operator begin with its name: "register:nms-kernel@torch2.13".
 _STEP = re.compile(r"[a-z-]+:(\w+)[^@]*@?(.*)")
@@ -39,7 +39,7 @@ def check(paths: Paths, operators: Collection[str], cells: Sequence[Cell]) -> li
 def _of_wheel(paths: Paths, operators: Collection[str], cells: Sequence[Cell]) -> Iterator[tuple[str, str | None]]:
     """Yield the steps of the operators, in the cells of the wheel, that did not run here, each with its signer."""
     places = {"", *(f"torch{cell.torch}" for cell in cells), *map(str, cells), *(cell.export_name for cell in cells)}
-    for step, (_, signer) in origins.read(paths).items():
+    for step, (_, signer) in read_origins(paths).items():
         if (match := _STEP.fullmatch(step)) and match[1] in operators and match[2] in places:
             yield step, signer
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.doctor.shared_cache import shared_cache
+from opmatrix.commands import doctor
+from opmatrix.commands.doctor_project import shared_cache
 from opmatrix.project.paths import Paths
 
 needs_ssh_keygen = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs OpenSSH's ssh-keygen")
@@ -18,7 +19,7 @@ PATH = "/usr/local/bin:/usr/bin:/bin"
 
 def findings(folder: Path, table: str, **environ: str) -> list[tuple[str, str, str]]:
     (folder / "pyproject.toml").write_text(f"[tool.opmatrix.cache]\n{table}" if table else "")
-    found = [*shared_cache(Paths(folder), {"PATH": PATH, **environ})]
+    found = [*doctor.findings("cache", shared_cache(Paths(folder), {"PATH": PATH, **environ}))]
     assert {one.question for one in found} <= {"cache"}
     return [(one.mark, one.text, one.remedy) for one in found]
 

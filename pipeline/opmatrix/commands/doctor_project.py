@@ -1,9 +1,11 @@
-"""The project, its lock and its state, the environments of the matrix, and the sizes of what is kept."""
+"""What `doit doctor` checks of a project: its settings, lock, state, environments and shared cache, and their sizes."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shlex
+import shutil
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping
@@ -12,7 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from opmatrix.basics.errors import OpmatrixError, many
+from opmatrix.basics.features import provided
 from opmatrix.basics.finding import Finding, note, ok, wrong
+from opmatrix.cache import settings as cache_settings
+from opmatrix.cache.settings import CacheSettings
 from opmatrix.engine.lock import held_by, kill_command, left_over, shown_holders
 from opmatrix.environments import bootstrap
 from opmatrix.environments.bootstrap import VenvPaths
@@ -21,7 +26,8 @@ from opmatrix.project.cells import environment_names
 from opmatrix.project.format import check_format
 from opmatrix.project.paths import PACKAGE, Paths
 
-_SECONDS = 2  # for counting bytes
+_COUNT_SECONDS = 2  # for counting bytes
+_ANSWER_SECONDS = 3  # for an answer of the shared cache
 
 
 def project(paths: Paths) -> Iterator[Finding]:
@@ -67,7 +73,9 @@ def lock(paths: Paths) -> Iterator[Finding]:
         there = "; the file itself locks nothing" if paths.lock.exists() else ""
         yield ok("lock", f"{_below(paths.lock, paths.root)} is free{there}")
         return
-    recorded = _first_line(paths.lock)
+    recorded = ""
+    with suppress(OSError):
+        recorded = paths.lock.read_text(encoding="utf-8").partition("\n")[0].strip()
     who = shown_holders(holders)
     if recorded in map(str, holders):
         yield note("lock", f"another run is at work in {paths.build}: {who}. Wait for it, or stop it with: "
@@ -130,7 +138,54 @@ def _incomplete(paths: Paths, name: str) -> str:
     return ""
 
 
-def caches(paths: Paths | None, cache: Path) -> Iterator[Finding]:
+def shared_cache(paths: Paths, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Does the shared cache answer, whose entries are taken, and can this machine's key sign? Nothing is stored."""
+    found = cache_settings.read(paths, environ)
+    if found is None:
+        off, url = cache_settings.OFF, cache_settings.URL
+        if names := [name for name in (url, cache_settings.MODE) if environ.get(name) == off]:
+            yield note("cache", f"the shared cache is off: {names[0]}={off}")
+        elif table := settings.settings(paths, "cache"):
+            unset = f"no url in pyproject.toml, and {url} is not set"
+            why = f"its mode is {off!r}" if table.get("mode") == off else unset
+            yield note("cache", f"the shared cache is off: {why}")
+        return
+    yield _answer(found)
+    if not found.signers and not found.key:
+        yield note("cache", "no signers are named, so entries are accepted from everyone who can write to the cache")
+        return
+    if not shutil.which("ssh-keygen", path=environ.get("PATH")):
+        yield wrong("cache", "no ssh-keygen on PATH, so no entry can be signed or verified",
+                    "Install OpenSSH's client (Debian: apt install openssh-client)")  # fmt: skip
+        return
+    signing = provided("signing")
+    if found.signers:
+        names = signing.signer_names(found.signers)
+        yield ok("cache", f"only entries of {many(len(names), 'signer')} are taken: {', '.join(names)}")
+    if found.key:
+        name = signing.check_key(found.key, found.signers)
+        yield ok("cache", f"{cache_settings.KEY} signs{f' as {name}' if name else ''}: {found.key}")
+
+
+def _answer(found: CacheSettings) -> Finding:
+    from opmatrix.cache.store import StoreError, without_password  # imported here: few have a cache
+    from opmatrix.cache.stores import open_store
+
+    try:
+        store = open_store(found.url, timeout=_ANSWER_SECONDS)
+    except OpmatrixError as error:
+        return wrong("cache", str(error))
+    try:
+        store.get("cas", hashlib.sha256(b"opmatrix doctor\n").hexdigest())
+    except StoreError as error:
+        return note("cache", f"the shared cache does not answer: {error}. doit works without it, and computes all here")
+    finally:
+        store.close()
+    local = "; verdicts are computed here" if found.prove == "local" else ""
+    return ok("cache", f"{without_password(found.url)} answers; mode {found.mode}{local}")
+
+
+def sizes(paths: Paths | None, cache: Path) -> Iterator[Finding]:
     """How much space does each folder take?"""
     folders = [*([paths.build, paths.environment("")] if paths else []), cache]
     count = Count()
@@ -144,7 +199,7 @@ def caches(paths: Paths | None, cache: Path) -> Iterator[Finding]:
 class Count:
     """Counts the bytes of folders, for two seconds in all."""
 
-    until: float = field(default_factory=lambda: time.monotonic() + _SECONDS)
+    until: float = field(default_factory=lambda: time.monotonic() + _COUNT_SECONDS)
 
     def size(self, folder: Path) -> str:
         """Return ``1.3 GB``, or ``more than 1.3 GB`` where the time was too short."""
@@ -163,13 +218,6 @@ class Count:
                 continue
         size = blocks * 512
         return f"{more}{size / 1e9:.1f} GB" if size > 1e9 else f"{more}{size / 1e6:.0f} MB"
-
-
-def _first_line(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8").partition("\n")[0].strip()
-    except OSError:
-        return ""
 
 
 def _below(path: Path, root: Path) -> str:

@@ -10,7 +10,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,8 +18,8 @@ from types import SimpleNamespace
 import pytest
 
 from opmatrix.basics.finding import Finding
+from opmatrix.commands import doctor, doctor_project
 from opmatrix.commands.main import main
-from opmatrix.doctor import examine, folders, machine, packages
 from opmatrix.engine.lock import hold
 from opmatrix.environments import bootstrap
 from opmatrix.environments.bootstrap import VenvPaths
@@ -45,6 +45,11 @@ def texts(found: Iterable[Finding], mark: str) -> str:
     return "\n".join(f"{one.question}: {one.text} -> {one.remedy}" for one in found if one.mark == mark)
 
 
+def found_by(check: str, *arguments: Mapping[str, str]) -> list[Finding]:
+    """Return what a check of the machine finds, also as the error that ends it."""
+    return [*doctor.findings(check, getattr(doctor, check)(*arguments))]
+
+
 def program(path: Path, script: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"#!/bin/sh\n{script}\n")
@@ -52,8 +57,8 @@ def program(path: Path, script: str) -> Path:
     return path
 
 
-def doctor(cwd: Path, *, python: str = sys.executable, **environ: str) -> subprocess.CompletedProcess[str]:
-    command = [python, "-m", "opmatrix.doctor"]
+def run_doctor(cwd: Path, *, python: str = sys.executable, **environ: str) -> subprocess.CompletedProcess[str]:
+    command = [python, "-m", "opmatrix", "doctor"]
     return subprocess.run(command, cwd=cwd, env=os.environ | environ, capture_output=True, text=True)
 
 
@@ -62,22 +67,22 @@ def doctor(cwd: Path, *, python: str = sys.executable, **environ: str) -> subpro
 
 def test_an_old_glibc(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "libc_ver", lambda: ("glibc", "2.17"))
-    (found,) = machine.system()
+    (found,) = found_by("system")
     assert found.mark == "wrong" and "needs glibc 2.28 or newer, and this system has glibc 2.17" in found.text
 
 
 def test_a_python_that_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "version_info", (3, 10, 9, "final", 0))
-    assert "allowed: CPython 3.11 or newer -> Install one" in texts(machine.python(), "wrong")
+    assert "allowed: CPython 3.11 or newer -> Install one" in texts(doctor.python(), "wrong")
     monkeypatch.setattr(sys, "version_info", (3, 15, 0, "final", 0))
-    assert not texts(machine.python(), "wrong")
+    assert not texts(doctor.python(), "wrong")
 
 
 # The compiler, ninja and headers.
 
 
 def test_no_compiler(tmp_path: Path) -> None:
-    (found,) = machine.compiler({"PATH": str(tmp_path)})
+    (found,) = found_by("compiler", {"PATH": str(tmp_path)})
     assert found.text == f"no C++ compiler (g++ or clang++) on PATH {str(tmp_path)!r}"
     assert found.remedy == "Install one (Debian: apt install g++), or set CXX to its path."
 
@@ -90,20 +95,20 @@ def test_no_compiler(tmp_path: Path) -> None:
     ],
 )
 def test_a_setting_that_is_no_compiler(setting: str, message: str) -> None:
-    (found,) = machine.compiler({"PATH": os.environ["PATH"], "CXX": setting})
+    (found,) = found_by("compiler", {"PATH": os.environ["PATH"], "CXX": setting})
     assert found.mark == "wrong" and message in found.text
 
 
 @pytest.mark.compile
 def test_a_compiler_without_the_standard_library() -> None:
-    found = texts(machine.compiler({**os.environ, "CXX": "g++ -nostdinc++"}), "wrong")
+    found = texts(found_by("compiler", {**os.environ, "CXX": "g++ -nostdinc++"}), "wrong")
     assert "does not compile a small C++20 library: program.cc:1:10: fatal error: cstdint: No such file" in found
     assert "-> Install a newer GCC or Clang with its standard library (Debian: apt install g++)" in found
 
 
 @pytest.mark.compile
 def test_a_compiler_and_the_variables_that_it_reads() -> None:
-    found = [*machine.compiler({**os.environ, "CPATH": "/opt/include"})]
+    found = found_by("compiler", {**os.environ, "CPATH": "/opt/include"})
     assert texts(found, "wrong") == ""
     assert re.search(r"compiler: .*\+\+ .* compiles and links C\+\+20", texts(found, "ok"))
     assert "reads CPATH=/opt/include" in texts(found, "note")
@@ -113,37 +118,37 @@ def test_an_old_compiler_without_sanitizers(tmp_path: Path) -> None:
     script = "case $* in *--version*) echo 'g++ (Old) 4.8.5'; exit ;; esac\n"
     script += "echo \"g++: error: unrecognized command line option '-std=c++20'\"; exit 1"
     old = program(tmp_path / "g++", script)
-    (found,) = (one for one in machine.compiler({"PATH": str(tmp_path)}) if one.mark == "wrong")
+    (found,) = (one for one in found_by("compiler", {"PATH": str(tmp_path)}) if one.mark == "wrong")
     assert found.text == (
         f"g++ 4.8.5 ({old}) does not compile a small C++20 library: "
         "g++: error: unrecognized command line option '-std=c++20'"
     )
     program(old, "case $* in *-fsanitize*) echo 'cannot find -lasan'; exit 1 ;; esac\necho 'g++ 12'")
     assert "sanitizers: address,undefined and thread: the compiler has none" in texts(
-        machine.compiler({"PATH": str(tmp_path)}), "note"
+        found_by("compiler", {"PATH": str(tmp_path)}), "note"
     )
 
 
 def test_a_ninja_that_is_missing_or_does_not_run(tmp_path: Path) -> None:
-    (found,) = machine.ninja({"PATH": "", "NINJA": str(tmp_path / "ninja")})
+    (found,) = found_by("ninja", {"PATH": "", "NINJA": str(tmp_path / "ninja")})
     assert "which is not a program" in found.text and found.remedy == "Set it to ninja's path, or unset it."
     broken = program(tmp_path / "ninja", "echo 'Illegal instruction'; exit 132")
-    (found,) = machine.ninja({"PATH": "", "NINJA": str(broken)})
+    (found,) = found_by("ninja", {"PATH": "", "NINJA": str(broken)})
     assert (found.mark, found.text) == ("wrong", f"{broken} does not run: Illegal instruction")
 
 
 def test_headers_that_are_missing_wrong_or_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     environ = {"PATH": "", "XDG_CACHE_HOME": str(tmp_path)}
-    (found,) = machine.headers(environ)
+    (found,) = found_by("headers", environ)
     assert found.mark == "note" and "are not in" in found.text and "the first `doit` fetches them" in found.text
     assert not [*tmp_path.iterdir()], "nothing is fetched"
-    (found,) = machine.headers({**environ, "OPMATRIX_ORT_INCLUDE": str(tmp_path)})
+    (found,) = found_by("headers", {**environ, "OPMATRIX_ORT_INCLUDE": str(tmp_path)})
     assert found.mark == "wrong" and "contains no usable onnxruntime_c_api.h" in found.text
     assert "Set it to the folder that does" in found.remedy
     header = tmp_path / f"opmatrix/onnxruntime-{ort_headers.VERSION}" / ort_headers.C_API
     header.parent.mkdir(parents=True)
     header.write_text("#define ORT_API_VERSION 21\n")
-    (found,) = machine.headers(environ)
+    (found,) = found_by("headers", environ)
     assert found.mark == "wrong" and "is not the header of ONNX Runtime" in found.text
     assert f"Remove '{header.parent}' and run the command again" in found.text + found.remedy
 
@@ -153,16 +158,16 @@ def test_headers_that_are_missing_wrong_or_changed(tmp_path: Path, monkeypatch: 
 
 def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=30_000_000))
-    assert texts(machine.disk({"build": tmp_path / "build"}), "wrong") == (
+    assert texts(doctor.disk({"build": tmp_path / "build"}), "wrong") == (
         f"disk: the disk of build is full: '{tmp_path}' has 0.0 GB free -> Remove files, or move the project"
     )
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=500_000_000))
-    assert "the disk of build is nearly full" in texts(machine.disk({"build": tmp_path}), "note")
+    assert "the disk of build is nearly full" in texts(doctor.disk({"build": tmp_path}), "note")
 
 
 def test_a_disk_that_cannot_be_written(project: Paths) -> None:
     """A limit on the size of files stands for a full disk: each write raises OSError."""
-    script = f"ulimit -f 0; exec {sys.executable} -m opmatrix.doctor"
+    script = f"ulimit -f 0; exec {sys.executable} -m opmatrix doctor"
     done = subprocess.run(["sh", "-c", script], capture_output=True, text=True)
     assert done.returncode == 1 and "Traceback" not in done.stderr
     assert "build in '" in done.stdout and "cannot be written: File too large" in done.stdout
@@ -173,7 +178,7 @@ def test_a_disk_of_which_no_library_can_be_loaded(tmp_path: Path, monkeypatch: p
     real = os.statvfs(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=real.f_bavail * real.f_frsize))
     monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_flag=os.ST_NOEXEC))
-    assert "is mounted with noexec" in texts(machine.disk({"build": tmp_path, "cache": tmp_path}), "wrong")
+    assert "is mounted with noexec" in texts(doctor.disk({"build": tmp_path, "cache": tmp_path}), "wrong")
 
 
 # The packages.
@@ -188,7 +193,7 @@ def test_no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
         return "1.20.0" if name == "onnxruntime-gpu" else real(name)
 
     monkeypatch.setattr(metadata, "version", without)
-    found = texts(packages.packages("INSTALL"), "wrong")
+    found = texts(doctor.packages("INSTALL"), "wrong")
     assert found == f"packages: not installed for {sys.executable}: torch -> INSTALL"
 
 
@@ -202,7 +207,7 @@ def test_versions_that_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
         return planted.get(name) or real(name)
 
     monkeypatch.setattr(metadata, "version", other)
-    found = [*packages.packages("INSTALL")]
+    found = [*doctor.packages("INSTALL")]
     problems = texts(found, "wrong")
     assert "onnx 1.14.1 is too old: opmatrix needs >=1.19 -> pip install 'onnx>=1.19'" in problems
     assert re.search(r"doit 0\.38\.0 is too new: opmatrix needs .*<0\.38", problems)
@@ -221,7 +226,7 @@ def test_versions_that_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_limits_of_versions(version: str, limits: str, fits: bool) -> None:
-    assert (packages.too_old_or_new(version, limits) == "") == fits
+    assert (doctor.too_old_or_new(version, limits) == "") == fits
 
 
 def test_an_installation_of_torch_that_was_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,15 +234,15 @@ def test_an_installation_of_torch_that_was_interrupted(tmp_path: Path, monkeypat
     (tmp_path / "torch/__init__.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "torch", raising=False)
-    found = texts(packages.packages("INSTALL"), "wrong")
+    found = texts(doctor.packages("INSTALL"), "wrong")
     assert f"lacks lib/libtorch_cpu.so in {tmp_path}/torch -> pip install --force-reinstall" in found
 
 
 def test_a_python_without_any_package(project: Paths, tmp_path: Path) -> None:
-    """python -m opmatrix.doctor needs neither doit nor rich."""
+    """python -m opmatrix doctor needs neither doit nor rich."""
     python = tmp_path / "python"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", python], check=True)
-    done = doctor(project.root, python=str(python / "bin/python"), PYTHONPATH=str(ROOT / "pipeline"))
+    done = run_doctor(project.root, python=str(python / "bin/python"), PYTHONPATH=str(ROOT / "pipeline"))
     assert (done.returncode, done.stderr) == (1, "")
     assert "✗ opmatrix    it is not installed for" in done.stdout
     assert re.search(r"✗ packages    not installed for .*: torch, onnx, .*\n +-> pip install torch", done.stdout)
@@ -250,9 +255,9 @@ def test_a_python_without_any_package(project: Paths, tmp_path: Path) -> None:
 def test_a_project_whose_settings_cannot_be_read(project: Paths, capsys: pytest.CaptureFixture[str]) -> None:
     settings = project.root / "pyproject.toml"
     settings.write_text(settings.read_text().replace("dynamo = [18, 20, 23]", "dynamo = [99]"))
-    assert "pyproject.toml: [tool.opmatrix.opsets]: dynamo: " in texts(folders.project(project), "wrong")
+    assert "pyproject.toml: [tool.opmatrix.opsets]: dynamo: " in texts(doctor_project.project(project), "wrong")
     settings.write_text("broken = = 1\n")
-    assert "project: pyproject.toml: Invalid value" in texts(folders.project(project), "wrong")
+    assert "project: pyproject.toml: Invalid value" in texts(doctor_project.project(project), "wrong")
 
 
 @pytest.mark.compile
@@ -271,10 +276,11 @@ def test_opmatrix_doctor_where_doit_cannot_read_the_project(
 def test_a_check_that_fails_itself(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def broken() -> Iterator[Finding]:
         raise PermissionError(13, "Permission denied", "/proc")
+        yield
 
-    monkeypatch.setattr(machine, "system", broken)
-    monkeypatch.setattr(machine, "compiler", lambda _: ())
-    found = [*examine.examine(tmp_path, os.environ)]
+    monkeypatch.setattr(doctor, "system", broken)
+    monkeypatch.setattr(doctor, "compiler", lambda _: ())
+    found = [*doctor.examine(tmp_path, os.environ)]
     assert "system: cannot be examined: PermissionError: [Errno 13] Permission denied" in texts(found, "wrong")
     assert "none in this folder. Make one: opmatrix new --project DIR" in texts(found, "note")
 
@@ -283,12 +289,12 @@ def test_a_check_that_fails_itself(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 
 
 def test_a_free_lock_and_one_that_a_run_holds(project: Paths) -> None:
-    assert texts(folders.lock(project), "ok") == "lock: build/lock is free -> "
+    assert texts(doctor_project.lock(project), "ok") == "lock: build/lock is free -> "
     with hold(project.lock):
-        found = texts(folders.lock(project), "note")
+        found = texts(doctor_project.lock(project), "note")
         assert f"another run is at work in {project.build}: process {os.getpid()} (" in found
         assert f"stop it with: kill {os.getpid()}" in found
-    assert "build/lock is free; the file itself locks nothing" in texts(folders.lock(project), "ok")
+    assert "build/lock is free; the file itself locks nothing" in texts(doctor_project.lock(project), "ok")
 
 
 def test_a_lock_that_processes_of_a_killed_run_still_hold(project: Paths) -> None:
@@ -310,7 +316,7 @@ time.sleep(600)
         try:
             # The kernel sets the arguments of a process after it has told its parent that the program begins.
             wait_for(lambda: Path(f"/proc/{child}/cmdline").read_bytes() != b"")
-            assert texts(folders.lock(project), "wrong") == (
+            assert texts(doctor_project.lock(project), "wrong") == (
                 f"lock: run {killed.pid} has ended, and a process that it started still holds build/lock: "
                 f"process {child} (sleep 600) -> Stop with: kill {child}"
             )
@@ -319,17 +325,17 @@ time.sleep(600)
 
 
 def test_a_damaged_state(project: Paths) -> None:
-    assert [*folders.state(project)] == []
+    assert [*doctor_project.state(project)] == []
     project.build.mkdir()
     project.state.write_bytes(b"no database" * 1000)
     assert "build/state.db is damaged (file is not a database); the next run moves it aside" in texts(
-        folders.state(project), "note"
+        doctor_project.state(project), "note"
     )
     project.state.unlink()
     with sqlite3.connect(project.state) as database:
         database.execute("create table step (name text primary key, key text, detail text)")
         database.execute("insert into step values ('data:one', 'key', '')")
-    assert "1 step recorded in build/state.db" in texts(folders.state(project), "ok")
+    assert "1 step recorded in build/state.db" in texts(doctor_project.state(project), "ok")
 
 
 # Environments.
@@ -347,28 +353,30 @@ def ort118(project: Paths) -> Path:
 
 
 def test_a_complete_environment(project: Paths, ort118: Path) -> None:
-    assert texts(folders.environments(project), "ok").startswith("matrix: complete: ort1.18; others are made")
+    assert texts(doctor_project.environments(project), "ok").startswith("matrix: complete: ort1.18; others are made")
 
 
 def test_an_environment_of_which_half_was_made(project: Paths, ort118: Path) -> None:
     shutil.rmtree(project.stamp("ort1.18"))
-    found = texts(folders.environments(project), "note")
+    found = texts(doctor_project.environments(project), "note")
     assert ".venv-matrix/ort1.18 is incomplete, as of an installation that was interrupted" in found
     assert "python -m opmatrix environment ort1.18" in found
     venv = VenvPaths(root=project.root, name=".venv-matrix/ort1.18")
     with bootstrap.only_one(venv.lock):
-        assert f"ort1.18 is being made by process {os.getpid()} (" in texts(folders.environments(project), "note")
+        assert f"ort1.18 is being made by process {os.getpid()} (" in texts(
+            doctor_project.environments(project), "note"
+        )
 
 
 def test_an_environment_of_other_pins_without_python_and_of_no_row(project: Paths, ort118: Path) -> None:
     (project.stamp("ort1.18") / "ort1.18.txt").write_text("onnxruntime==1.18.0\n")
-    assert "has other versions than ort1.18.txt pins now" in texts(folders.environments(project), "note")
+    assert "has other versions than ort1.18.txt pins now" in texts(doctor_project.environments(project), "note")
     project.python("ort1.18").unlink()
     project.python("ort1.18").symlink_to("/nonesuch/python3")
-    assert "has no Python any more (/nonesuch/python3 is gone)" in texts(folders.environments(project), "note")
+    assert "has no Python any more (/nonesuch/python3 is gone)" in texts(doctor_project.environments(project), "note")
     ort118.rename(ort118.with_name("ort 1.2"))
     assert ".venv-matrix/ort 1.2 is of no version in the matrix. Remove it: rm -r '.venv-matrix/ort 1.2'" in texts(
-        folders.environments(project), "note"
+        doctor_project.environments(project), "note"
     )
 
 
@@ -379,8 +387,8 @@ def test_the_environment_of_a_checkout(tmp_path: Path) -> None:
     venv = VenvPaths(root=tmp_path)
 
     def found() -> str:
-        return texts(folders.main_environment(tmp_path, {}), "note") or texts(
-            folders.main_environment(tmp_path, {}), "ok"
+        return texts(doctor_project.main_environment(tmp_path, {}), "note") or texts(
+            doctor_project.main_environment(tmp_path, {}), "ok"
         )
 
     assert "is not made yet" in found()
@@ -398,8 +406,8 @@ def test_the_environment_of_a_checkout(tmp_path: Path) -> None:
 def test_sizes_are_counted_for_a_limited_time(project: Paths) -> None:
     project.build.mkdir()
     (project.build / "file").write_bytes(bytes(2_000_000))
-    assert "build 2 MB" in texts(folders.caches(project, project.root / "none"), "ok")
-    assert folders.Count(until=0).size(project.build) == "more than 0 MB"
+    assert "build 2 MB" in texts(doctor_project.sizes(project, project.root / "none"), "ok")
+    assert doctor_project.Count(until=0).size(project.build) == "more than 0 MB"
 
 
 # The command.
@@ -422,7 +430,7 @@ sys.exit(str(heavy) if heavy else code)
 
 
 def test_arguments_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert examine.main(["torch"]) == 2
+    assert doctor.main(["torch"]) == 2
     assert capsys.readouterr().err == "doctor takes no arguments, found 'torch'\n"
 
 
