@@ -18,7 +18,7 @@ from doit.loader import get_module
 from doit.task import Task
 
 from opmatrix.basics.errors import OpmatrixError, SpecError, UsageError, did_you_mean
-from opmatrix.commands.task_selection import with_operators
+from opmatrix.commands.base import require_steps, show_error, with_operators
 from opmatrix.engine.plan_cache import load_or_plan
 from opmatrix.engine.tasks import DEFAULT, DIST, LINK, StepTask, doit_tasks
 from opmatrix.engine.up_to_date import State
@@ -29,8 +29,8 @@ from opmatrix.records.step import Config
 
 # Variables of the command line: `doit NAME=VALUE`.
 VARIABLES = ("torch", "ort", "opsets")
-# Commands of one task, where the name of an operator is not replaced by its steps.
-SINGLE_TASK_COMMANDS = ("help", "info", "tabcompletion")
+# Commands that take names of tasks. doit 0.37 names no near one, and raises KeyError in `info`.
+OF_TASKS = ("clean", "forget", "ignore", "info", "list")
 
 
 class Loader(NamespaceTaskLoader):
@@ -65,8 +65,10 @@ class Loader(NamespaceTaskLoader):
             from opmatrix.commands.compat import selection  # only this command needs it
 
             pos_args[:] = selection(pos_args, tasks)
-        if cmd.name not in SINGLE_TASK_COMMANDS:
+        if cmd.name != "info":  # which takes one task
             pos_args[:] = with_operators(pos_args, tasks)  # in place: doit passes this list to the command
+        if cmd.name in OF_TASKS:
+            require_steps(pos_args, tasks)
         journal = cmd.dep_manager.backend
         # Of a plan that this command made; a plan from the cache has no Config.
         configs = [task.step.config for task in tasks if isinstance(task, StepTask)]
@@ -152,7 +154,5 @@ def _check_variables(given: Sequence[str]) -> None:
 
 def _exit(error: OpmatrixError) -> NoReturn:
     # doit shows a traceback for every exception that is not one of its own.
-    from opmatrix.commands.base import show_error
-
     show_error(error)
     raise SystemExit(error.exit_code) from error

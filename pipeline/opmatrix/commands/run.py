@@ -19,8 +19,7 @@ from doit.task import Stream, Task
 from opmatrix.basics.errors import UsageError, many
 from opmatrix.basics.features import provided
 from opmatrix.basics.interrupts import code_of, interruptible
-from opmatrix.commands.base import LockedCommand, annotates, option
-from opmatrix.commands.task_selection import select
+from opmatrix.commands.base import LockedCommand, annotates, option, select
 from opmatrix.engine.progress_reporter import StepReporter
 from opmatrix.engine.remove_stale import collect_removed
 from opmatrix.engine.step_runner import StepRunner, ThreadRunner

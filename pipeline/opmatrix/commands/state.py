@@ -1,21 +1,18 @@
-"""Commands on what earlier runs left: `doit clean`, `doit forget`, `doit ignore`, and those that do not work here."""
+"""Commands on what earlier runs left: `doit clean`, `doit forget` and `doit ignore`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from doit.cmd_base import Command
 from doit.cmd_clean import Clean as DoitClean
 from doit.cmd_forget import Forget as DoitForget
 from doit.cmd_ignore import Ignore as DoitIgnore
-from doit.exceptions import InvalidCommand
 from doit.task import Task
 
 from opmatrix.basics.errors import many
-from opmatrix.commands.base import CommandBase, LockedCommand
-from opmatrix.commands.task_selection import require_steps
+from opmatrix.commands.base import LockedCommand
 from opmatrix.engine.remove_stale import remove
 from opmatrix.engine.tasks import StepTask
 
@@ -73,47 +70,8 @@ class Forget(LockedCommand, DoitForget):
 
 
 class Ignore(LockedCommand, DoitIgnore):
-    """Fail without a task, where doit 0.37 exits with 0, and take the lock, which doit does not."""
+    """Take the lock, which doit does not."""
 
     name = "ignore"
     doc_purpose = "leave steps out of every run, until `doit forget` takes them back"
     doc_usage = "TASK ..."
-
-    def execute(self, params: dict[str, Any], args: Sequence[str]) -> int:
-        if not args:
-            raise InvalidCommand("takes the steps to leave out, and was given none; see `doit list --all`")
-        return super().execute(params, args)
-
-    def _execute(self, pos_args: Sequence[str]) -> None:
-        require_steps(pos_args, self.task_list)
-        super()._execute(pos_args)
-
-
-class RemovedCommand(CommandBase, Command):
-    """Raise `reason`. doit 0.37 cannot remove its own commands, but a command of the same name replaces one."""
-
-    reason = ""
-
-    def execute(self, params: Mapping[str, Any], args: Sequence[str]) -> int:
-        raise InvalidCommand(self.reason)
-
-
-class ResetDep(RemovedCommand):
-    name = "reset-dep"
-    doc_purpose = "not available: it would mark results as verified that were not verified"
-    reason = "would note results as made of inputs that they were never made of. `doit ignore STEP` leaves a step out"
-
-
-class DumpDb(RemovedCommand):
-    name = "dumpdb"
-    doc_purpose = "not here: see why and info"
-    reason = "the state is not a dbm file. `doit why` prints what is known about each step, `doit info STEP` about one"
-
-
-class Strace(RemovedCommand):
-    name = "strace"
-    doc_purpose = "not here: steps run in servers"
-    reason = (
-        "steps run in servers, where strace would see nothing. A stage runs by itself, so: "
-        "strace -f python -m opmatrix STAGE OPERATOR"
-    )
