@@ -9,7 +9,7 @@ from doit.control import TaskControl
 from doit.exceptions import InvalidCommand
 
 from opmatrix.commands.base import select
-from opmatrix.commands.shard import select_part
+from opmatrix.commands.run import select_part
 from opmatrix.engine.tasks import DEFAULT, REPORT, StepTask, doit_tasks
 from opmatrix.plan.steps import steps
 from opmatrix.project.paths import Paths

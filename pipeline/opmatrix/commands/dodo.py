@@ -62,9 +62,9 @@ class Loader(NamespaceTaskLoader):
         except OpmatrixError as error:
             _exit(error)
         if cmd.name == "compat":
-            from opmatrix.commands.compat import selection  # only this command needs it
+            from opmatrix.commands.run import compat_steps  # which is imported by then
 
-            pos_args[:] = selection(pos_args, tasks)
+            pos_args[:] = compat_steps(pos_args, tasks)
         if cmd.name != "info":  # which takes one task
             pos_args[:] = with_operators(pos_args, tasks)  # in place: doit passes this list to the command
         if cmd.name in OF_TASKS:

@@ -15,8 +15,8 @@ from doit.task import Task
 
 from opmatrix.basics.errors import many, printable
 from opmatrix.commands.base import CommandBase, select
+from opmatrix.commands.state import removed_operators
 from opmatrix.engine.forecast import Forecast, fate_of, forecast
-from opmatrix.engine.remove_stale import removed_operators
 
 _STATUS = opt_list_status | {
     "help": "print task status: (R)uns, (W)aits for a step before it and runs if what that writes changes, "

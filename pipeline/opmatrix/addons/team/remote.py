@@ -29,8 +29,7 @@ from opmatrix.addons.team import worker
 from opmatrix.addons.team.on import Address
 from opmatrix.basics.errors import OpmatrixError, UsageError, many, one_line
 from opmatrix.basics.files import write_text
-from opmatrix.engine.elsewhere import Ended
-from opmatrix.engine.server_pool import Ending
+from opmatrix.engine.server_pool import Ended, Ending
 from opmatrix.engine.shared_results import SharedResults
 from opmatrix.engine.step_failure import StepFailed, failure_of
 from opmatrix.engine.tasks import StepTask
