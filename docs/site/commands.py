@@ -16,7 +16,6 @@ from opmatrix.basics import errors
 from opmatrix.commands import help as doit_help
 from opmatrix.commands import stages as cli
 from opmatrix.commands.main import Program
-from opmatrix.commands.state import RemovedCommand
 from opmatrix.engine.tasks import GROUPS
 from opmatrix.report.operator_pages import code, codes, plain, table
 
@@ -125,8 +124,6 @@ def _doit_commands(root: Path) -> Iterator[str]:
     first = [*doit_help.EVERY_DAY, *doit_help.STATE, *doit_help.ABOUT]
     for name in (*first, *(n for n in found if n not in first)):
         kind = found.get_plugin(name)
-        if issubclass(kind, RemovedCommand):
-            continue
         command = kind(task_loader=loader, config=main.config, bin_name="doit", cmds=found)
         # A section such as "DB backend" has options of doit that opmatrix sets: where the state is kept.
         options = [_doit_option(o, command.config_vals) for o in command.get_options() if not o.section]

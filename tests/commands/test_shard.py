@@ -8,8 +8,8 @@ import pytest
 from doit.control import TaskControl
 from doit.exceptions import InvalidCommand
 
-from opmatrix.commands.shard import select_part
-from opmatrix.commands.task_selection import select
+from opmatrix.commands.base import select
+from opmatrix.commands.run import select_part
 from opmatrix.engine.tasks import DEFAULT, REPORT, StepTask, doit_tasks
 from opmatrix.plan.steps import steps
 from opmatrix.project.paths import Paths

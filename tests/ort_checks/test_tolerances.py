@@ -11,7 +11,7 @@ import pytest
 
 from opmatrix.basics.errors import UsageError
 from opmatrix.commands.main import Program
-from opmatrix.commands.tolerances import Tolerances
+from opmatrix.commands.probe import Tolerances
 from opmatrix.data import write_data
 from opmatrix.data.arrays import Array
 from opmatrix.declaration.load import Operator

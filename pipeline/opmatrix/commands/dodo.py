@@ -18,7 +18,7 @@ from doit.loader import get_module
 from doit.task import Task
 
 from opmatrix.basics.errors import OpmatrixError, SpecError, UsageError, did_you_mean
-from opmatrix.commands.base import CommandBase, show_error
+from opmatrix.commands.base import require_steps, show_error
 from opmatrix.engine.plan_cache import load_or_plan
 from opmatrix.engine.tasks import DEFAULT, DIST, LINK, StepTask, doit_tasks
 from opmatrix.engine.up_to_date import State
@@ -29,6 +29,8 @@ from opmatrix.records.step import Config
 
 # Variables of the command line: `doit NAME=VALUE`.
 VARIABLES = ("torch", "ort", "opsets")
+# Commands that take names of tasks. doit 0.37 names no near one, and raises KeyError in `info`.
+OF_TASKS = ("clean", "forget", "ignore", "info", "list")
 
 
 class Loader(NamespaceTaskLoader):
@@ -60,6 +62,8 @@ class Loader(NamespaceTaskLoader):
         except OpmatrixError as error:
             _exit(error)
         pos_args[:] = cmd.selected(pos_args, tasks)  # in place: doit passes this list to the command
+        if cmd.name in OF_TASKS:
+            require_steps(pos_args, tasks)
         journal = cmd.dep_manager.backend
         # Of a plan that this command made; a plan from the cache has no Config.
         configs = [task.step.config for task in tasks if isinstance(task, StepTask)]

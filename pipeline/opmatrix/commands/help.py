@@ -1,9 +1,4 @@
-"""`doit help`, `doit doctor` and `doit --version`, and `doit_command`, the text by which a project calls doit.
-
-`doit tabcompletion`: completion of commands, options, steps and cells in bash, zsh and fish. A doit command.
-
-The script of each shell, in completion/, passes the line so far to this command, which knows every step.
-"""
+"""`doit help`, `doit doctor`, `doit --version` and `doit tabcompletion`; `doit_command`, by which a project calls doit."""
 
 from __future__ import annotations
 
@@ -13,16 +8,14 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from doit.cmd_base import DoitCmdBase
+from doit.cmd_completion import TabCompletion as DoitTabCompletion
 from doit.cmd_help import Help as DoitHelp
 from doit.exceptions import InvalidCommand
 
-from opmatrix.basics.errors import did_you_mean, many, stage_exit_codes
+from opmatrix.basics.errors import did_you_mean, stage_exit_codes
 from opmatrix.basics.terminal import width_of, wrapped
-from opmatrix.commands.base import CommandBase, option
-from opmatrix.commands.task_selection import steps_of_operators
+from opmatrix.commands.base import CommandBase
 from opmatrix.engine.tasks import GROUPS
-from opmatrix.project.cells import rows
 from opmatrix.project.settings import PACKAGES
 
 _COLUMN = 34  # where the descriptions begin
@@ -61,36 +54,24 @@ class Help(CommandBase, DoitHelp):
     """Print the commands in the order of use, and an error for an unknown name, unlike doit 0.37."""
 
     name = "help"
-    one_task = True
-    doc_purpose = "commands, tasks and exit codes; the options of a command, what a task does"
-    doc_usage = "[COMMAND | TASK | OPERATOR]"
+    doc_purpose = "commands, tasks and exit codes; the options of a command"
+    doc_usage = "[COMMAND]"
 
     def execute(self, params: Mapping[str, Any], args: Sequence[str]) -> int:
-        if len(args) == 1 and args[0] not in self.cmds:
-            if not Path("dodo.py").is_file():
-                near = did_you_mean(args[0], self.cmds)
-                raise InvalidCommand(f"no command {args[0]!r}{near}; tasks are known in a project alone")
-            return int(DoitCmdBase.execute(self, params, args))  # loads the tasks, then calls _execute
+        if args and args[0] not in self.cmds:
+            near = did_you_mean(args[0], self.cmds)
+            raise InvalidCommand(f"no command {args[0]!r}{near}; `doit list` prints the tasks")
         return int(super().execute(params, args))
 
     def print_usage(self, cmds: Mapping[str, Any]) -> None:
-        purposes = {name: command.doc_purpose.replace("./run doit", doit_command()) for name, command in cmds.items()}
+        purposes = {name: command.doc_purpose for name, command in cmds.items()}
         print(usage(purposes, groups=GROUPS, doit=doit_command(), width=width_of(sys.stdout)))
 
-    def _execute(self, pos_args: Sequence[str]) -> int:
-        (name,) = pos_args
-        tasks, operators = {task.name for task in self.task_list}, steps_of_operators(self.task_list)
-        if name in operators and name not in tasks:
-            steps = many(len(operators[name]), "step")
-            print(f"{name}: an operator, ops/{name}/, of {steps}\nmore: {doit_command()} why {name}")
-            return 0
-        if name not in tasks:
-            near = did_you_mean(name, [*self.cmds, *tasks, *operators])
-            raise InvalidCommand(f"no command, task or operator {name!r}{near}; see `{doit_command()} help`")
-        group = name.partition(":")[0]
-        more = f"{doit_command()} list --all {group}" if name == group else f"{doit_command()} info {name}"
-        print(f"{name}: {GROUPS[group]}\nmore: {more}")
-        return 0
+
+class TabCompletion(CommandBase, DoitTabCompletion):
+    name = "tabcompletion"
+    doc_purpose = "a script for bash-completion, or for zsh, that completes commands and tasks"
+    doc_usage = "[--shell bash | zsh]"
 
 
 def doit_command(root: Path = Path()) -> str:
@@ -159,67 +140,3 @@ class Doctor(CommandBase):
         from opmatrix.commands.doctor import main  # only this command needs it
 
         return main(args)
-
-
-CHOICES = ("torch=", "ort=", "opsets=")
-
-
-class Complete(CommandBase, DoitCmdBase):
-    """Complete `./run doit` and variables too, without the package bash-completion, which doit 0.37 needs."""
-
-    name = "tabcompletion"
-    one_task = True
-    doc_purpose = "completion for a shell: source <(./run doit tabcompletion), or --shell zsh, fish"
-    doc_usage = "[--shell bash | zsh | fish]"
-    cmd_options = (
-        option("shell", "print its part", "bash") | {"choices": [(shell, "") for shell in ("bash", "zsh", "fish")]},
-        option("line", "for a shell: print what may follow"),
-    )
-
-    def __init__(self, cmds: Any = None, **others: Any) -> None:
-        super().__init__(cmds=cmds, **others)
-        self._commands = cmds
-
-    def execute(self, params: Mapping[str, Any], args: Sequence[str]) -> int:
-        if not params["line"]:
-            print((Path(__file__).parent / "completion" / params["shell"]).read_text(encoding="utf-8"), end="")
-            return 0
-        if not Path("dodo.py").is_file():  # `opmatrix new`, where no project is yet
-            return self._offer(params["line"], tasks=())
-        return int(super().execute(params, args))
-
-    def _execute(self, line: str) -> int:
-        return self._offer(line, tasks=[*(t.name for t in self.task_list), *steps_of_operators(self.task_list)])
-
-    def _offer(self, line: str, *, tasks: Sequence[str]) -> int:
-        words = line.split(" ")
-        options: list[str] = []
-        if words[-1].startswith("-"):
-            named = next((word for word in words[1:-1] if word in self._commands), "run")
-            options = [f"--{o['long']}" for o in self._commands.get_plugin(named).cmd_options if o.get("long")]
-        sys.stdout.writelines(f"{found}\n" for found in candidates(words, [*self._commands], options, tasks))
-        return 0
-
-
-def candidates(
-    words: Sequence[str], commands: Sequence[str], options: Sequence[str], tasks: Sequence[str]
-) -> list[str]:
-    """Return the completions of the last of `words`, which begin with ``doit``, but no file names; `options` are those
-    of its command. Until a colon is typed, a group is completed, not its steps: ``verify`` and ``verify:``."""
-    *before, last = words
-    named = next((word for word in before[1:] if word in commands), "")
-    if last.startswith("-"):
-        return [option for option in options if option.startswith(last)]
-    name, equals, value = last.partition("=")
-    if equals:
-        earlier, comma, part = value.rpartition(",")
-        known = ("all", *getattr(rows(), name, ())) if f"{name}=" in CHOICES else ()
-        return [f"{name}={earlier}{comma}{v}" for v in known if v.startswith(part)]
-    if named in ("check", "new", "tabcompletion"):
-        return []
-    if ":" in last:
-        return [task for task in tasks if task.startswith(last)]
-    groups = [task for task in tasks if ":" not in task]
-    stems = dict.fromkeys(task.partition(":")[0] + ":" for task in tasks if ":" in task)
-    first = [] if named else [*commands, *CHOICES]
-    return [found for found in (*first, *groups, *stems) if found.startswith(last)]

@@ -31,8 +31,8 @@ OWN_COMMANDS: Mapping[str, str] = {
     "why": "opmatrix.commands.status:Why",
     "list": "opmatrix.commands.status:List",
     "watch": "opmatrix.commands.watch:Watch",
-    "tolerances": "opmatrix.commands.tolerances:Tolerances",
-    "compat": "opmatrix.commands.compat:Compat",
+    "tolerances": "opmatrix.commands.probe:Tolerances",
+    "compat": "opmatrix.commands.run:Compat",
     "probe": "opmatrix.commands.probe:Probe",
     "clean": "opmatrix.commands.state:Clean",
     "forget": "opmatrix.commands.state:Forget",
@@ -43,11 +43,7 @@ OWN_COMMANDS: Mapping[str, str] = {
     "info": "opmatrix.commands.status:Info",
     "doctor": "opmatrix.commands.help:Doctor",
     "update": "opmatrix.commands.update:Update",
-    "tabcompletion": "opmatrix.commands.help:Complete",
-    # Commands of doit that do not work with steps in servers: each raises an error with the reason.
-    "reset-dep": "opmatrix.commands.state:ResetDep",
-    "dumpdb": "opmatrix.commands.state:DumpDb",
-    "strace": "opmatrix.commands.state:Strace",
+    "tabcompletion": "opmatrix.commands.help:TabCompletion",
 }
 REPORTERS: Mapping[str, str] = {
     "progress": "opmatrix.engine.progress_reporter:Progress",
@@ -87,6 +83,10 @@ def _of_group(*, group: str) -> EntryPoints:
 
 class Program(DoitMain):
     """doit's program for the project in the current folder, whose pyproject.toml overrides `SETTINGS`."""
+
+    # No command is doit's own: its reset-dep would record results that were not verified, and dumpdb and strace cannot
+    # work with this state and these servers.
+    DOIT_CMDS = ()
 
     def __init__(self) -> None:
         plugin.entry_points_impl = lambda: _of_group

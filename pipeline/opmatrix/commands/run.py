@@ -1,4 +1,9 @@
-"""`doit [TASK ...]`: run what is not up to date, steps in fork servers. doit's `run` command."""
+"""`doit [TASK ...]`: run what is not up to date, steps in fork servers. doit's `run` command.
+
+`doit compat [OPERATOR ...]`: run operators in torch beyond eager mode, and print what works and what is refused.
+
+`doit --shard 2/5`: one part of what a command line selects, and a report of that part.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, ClassVar
@@ -16,23 +22,28 @@ from doit.control import TaskControl
 from doit.exceptions import InvalidCommand
 from doit.task import Stream, Task
 
-from opmatrix.basics.errors import UsageError, many
+from opmatrix.basics.errors import UsageError, did_you_mean, many
 from opmatrix.basics.features import provided
+from opmatrix.basics.files import write_text
 from opmatrix.basics.interrupts import code_of, interruptible
-from opmatrix.commands.base import LockedCommand, annotates, option
-from opmatrix.commands.task_selection import select
+from opmatrix.commands.base import LockedCommand, annotates, option, select
+from opmatrix.commands.state import collect_removed
 from opmatrix.engine.progress_reporter import StepReporter
-from opmatrix.engine.remove_stale import collect_removed
 from opmatrix.engine.step_runner import StepRunner, ThreadRunner
-from opmatrix.engine.tasks import StepTask
+from opmatrix.engine.tasks import DIST, LINK, REPORT, StepTask
 from opmatrix.project.measured import read, unmeasured
+from opmatrix.project.paths import Paths
 from opmatrix.project.settings import installed
+from opmatrix.records.step import Step
 
 if TYPE_CHECKING:
     from opmatrix.engine.forecast import Expected
     from opmatrix.engine.kept_servers import Resident
     from opmatrix.engine.shared_results import SharedResults
+    from opmatrix.plan.shards import Shard
+    from opmatrix.records.verdict import CheckRecord
 
+COMPAT = "compat"  # the command, and its group of steps
 KEPT = "interrupted; what had finished is kept"
 STRICT = {
     "name": "strict",
@@ -132,8 +143,6 @@ class Run(LockedCommand, DoitRun):
         if from_cache:
             self._require_cache(always=always)
         if shard:
-            from opmatrix.commands.shard import select_part  # imported here: most runs have no parts
-
             self.control = select_part(self.control, shard, self._paths)
         if single:
             _drop_dependencies(self.control)
@@ -270,19 +279,25 @@ def _show_weak(control: TaskControl, *, strict: bool) -> bool:
     chosen = [task.step for task in _chosen(control) if isinstance(task, StepTask)]
     if not strict and any(step.group == "report" for step in chosen):
         return False
-    from opmatrix.records.verdict import read_check  # imported here: not every command reads records
-    from opmatrix.report.records import weak_checks
+    from opmatrix.report.records import weak_checks  # imported here: not every command reads records
 
-    records = []
-    for step in chosen:
-        if step.check and step.verdict:
-            with suppress(OSError, ValueError):
-                records.append(read_check(Path(step.verdict)))
-    if weak := weak_checks(records):
+    if weak := weak_checks(_read_checks(step for step in chosen if step.check)):
         print(f"{'--strict: ' if strict else ''}{many(len(weak), 'check')} weak:", file=sys.stderr)
         for found in weak:
             print("\n  ".join([str(found), *found.weak]), file=sys.stderr)
     return bool(weak)
+
+
+def _read_checks(steps: Iterable[Step]) -> list[CheckRecord]:
+    """Return the records of steps, without those that are missing or not valid."""
+    from opmatrix.records.verdict import read_check  # imported here: not every command reads records
+
+    records = []
+    for step in steps:
+        if step.verdict:
+            with suppress(OSError, ValueError):
+                records.append(read_check(Path(step.verdict)))
+    return records
 
 
 def _chosen(control: TaskControl) -> Iterator[Task]:
@@ -311,3 +326,95 @@ def _terminal_variables(out: IO[str]) -> dict[str, str]:
     colour = {} if os.environ.get("NO_COLOR") else {"FORCE_COLOR": "1"}
     columns = os.get_terminal_size(out.fileno()).columns
     return colour | ({"COLUMNS": str(columns)} if columns else {})  # 0: an unknown width
+
+
+class Compat(Run):
+    """Run the steps of the group `compat`, which `doit` leaves out, and what they need."""
+
+    name = COMPAT
+    doc_purpose = "what works beyond eager mode: torch.compile, AOTInductor, vmap, autocast, torch.func"
+    doc_usage = "[OPERATOR ...]"
+    doc_description = (
+        "Runs each operator in torch.compile with dynamic sizes, a package of AOTInductor, torch.vmap, "
+        "torch.autocast and torch.func, and compares the values with plain calls. A row works, or is refused with the "
+        "reason. A result is kept until the operator or torch changes, and the next report has it. Without an "
+        "operator: all of them."
+    )
+
+    def execute(self, params: dict[str, Any], args: Sequence[str]) -> int:
+        """Run the steps; print the rows of all that were asked for."""
+        code = super().execute(params, [*args] or [COMPAT])  # without a name doit takes its default tasks
+        from rich.console import Console
+
+        from opmatrix.report.terminal import show_compat
+
+        asked = {*(self.sel_tasks or ())}
+        steps = [task.step for task in self.task_list if isinstance(task, StepTask) and task.step.group == COMPAT]
+        show_compat(_read_checks(step for step in steps if {COMPAT, step.task} & asked), Console())
+        return code
+
+    def selected(self, names: Sequence[str], tasks: Sequence[Task]) -> list[str]:
+        """Return the steps of the operators `names`; the group for its own name. Raises InvalidCommand for another
+        one."""
+        if [*names] == [COMPAT]:
+            return [COMPAT]
+        steps = [task.step for task in tasks if isinstance(task, StepTask)]
+        found = [(name, [s.task for s in steps if s.operator == name and s.group == COMPAT]) for name in names]
+        for name, own in found:
+            if not own:
+                known = dict.fromkeys(s.operator for s in steps if s.operator)
+                if name in known:
+                    raise InvalidCommand(f"{name} has no operator of its own in torch, so there is nothing to run")
+                raise InvalidCommand(f"no operator {name!r}{did_you_mean(name, known)}; there is: {', '.join(known)}")
+        return [task for _, own in found for task in own]
+
+
+def select_part(control: TaskControl, asked: str, paths: Paths) -> TaskControl:
+    """Return a TaskControl with the part `asked`, such as 2/5, of what `control` selects, and with the tasks that it
+    needs. The report is about that part. Raises UsageError for what is no part, InvalidCommand for a wheel."""
+    from opmatrix.plan.shards import Shard, divide, targets  # imported here: most runs have no parts
+
+    shard = Shard.parse(asked)
+    names = [[name] if isinstance(control.tasks[name], StepTask) else control.tasks[name].task_dep
+             for name in control.selected_tasks]  # fmt: skip
+    chosen = {name: control.tasks[name].step for of_one in names for name in of_one}
+    if wheel := next((name for name, step in chosen.items() if step.group in (DIST, LINK)), None):
+        raise InvalidCommand(f"--shard {shard}: {wheel!r} needs every cell of the plan, so run it without --shard")
+    report = chosen.pop(REPORT, None)
+    needs = {name: control.tasks[name].task_dep for name in chosen}
+    own = divide(targets(chosen, needs), of=shard.of, needs=needs)[shard.number - 1]
+    kept, waiting = set[str](), [step.task for step in own]
+    while waiting:
+        if (name := waiting.pop()) not in kept:
+            kept.add(name)
+            waiting += control.tasks[name].task_dep
+    tasks = [task for name, task in control.tasks.items() if name in kept]
+    selected = _rotated([step.task for step in own], {step.task: step.operator for step in own}, shard)
+    if report:
+        tasks.append(StepTask(_report_of_part(report, own, control.tasks.values(), shard, paths)))
+        selected.append(REPORT)
+    made = TaskControl(tasks)
+    made.selected_tasks = selected  # without `process`, which would parse options of tasks a second time
+    return made
+
+
+def _rotated(tasks: Iterable[str], operators: Mapping[str, str], shard: Shard) -> list[str]:
+    """Return tasks by operator, each shard with another one first: shards that begin together then build the libraries
+    of different operators, and find those of the others in the shared cache."""
+    names = sorted({*operators.values()})
+    first = len(names) * (shard.number - 1) // shard.of
+    turn = {name: (place - first) % len(names) for place, name in enumerate(names)}
+    return sorted(tasks, key=lambda task: turn[operators[task]])
+
+
+def _report_of_part(report: Step, own: Iterable[Step], tasks: Iterable[Task], shard: Shard, paths: Paths) -> Step:
+    """Return the report step about the verdicts of the steps `own`, which it reads from a file."""
+    verdicts = {step.verdict: step for step in own if step.verdict}
+    write_text(paths.shard_list, "".join(f"{path}\n" for path in sorted(verdicts)))
+    elsewhere = {task.step.verdict for task in tasks if isinstance(task, StepTask)} - verdicts.keys()
+    return replace(
+        report,
+        asks=(*report.asks, "--shard", str(shard)),
+        reads=(*(path for path in report.reads if path not in elsewhere), str(paths.shard_list)),
+        after=tuple(task for task in report.after if task in {step.task for step in verdicts.values()}),
+    )

@@ -1,23 +1,28 @@
-"""Commands on what earlier runs left: `doit clean`, `doit forget`, `doit ignore`, and those that do not work here."""
+"""Commands on what earlier runs left: `doit clean`, `doit forget` and `doit ignore`.
+
+The outputs of operators whose folder in ops/ was deleted: each run removes them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import shutil
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from doit.cmd_base import Command
 from doit.cmd_clean import Clean as DoitClean
 from doit.cmd_forget import Forget as DoitForget
 from doit.cmd_ignore import Ignore as DoitIgnore
-from doit.exceptions import InvalidCommand
 from doit.task import Task
 
 from opmatrix.basics.errors import many
-from opmatrix.commands.base import CommandBase, LockedCommand
-from opmatrix.commands.task_selection import require_steps
-from opmatrix.engine.remove_stale import remove
-from opmatrix.engine.tasks import StepTask
+from opmatrix.commands.base import LockedCommand
+from opmatrix.engine.database import Journal
+from opmatrix.engine.tasks import DIST, ENVIRONMENT, StepTask
+from opmatrix.project.paths import Paths
+
+# Groups whose steps have the name of an environment or of a kind of wheel instead of an operator.
+_NO_OPERATORS = (f"{ENVIRONMENT}:", "probe:", f"{DIST}:")
 
 
 class Clean(LockedCommand, DoitClean):
@@ -73,47 +78,42 @@ class Forget(LockedCommand, DoitForget):
 
 
 class Ignore(LockedCommand, DoitIgnore):
-    """Fail without a task, where doit 0.37 exits with 0, and take the lock, which doit does not."""
+    """Take the lock, which doit does not."""
 
     name = "ignore"
     doc_purpose = "leave steps out of every run, until `doit forget` takes them back"
     doc_usage = "TASK ..."
 
-    def execute(self, params: dict[str, Any], args: Sequence[str]) -> int:
-        if not args:
-            raise InvalidCommand("takes the steps to leave out, and was given none; see `doit list --all`")
-        return super().execute(params, args)
 
-    def _execute(self, pos_args: Sequence[str]) -> None:
-        require_steps(pos_args, self.task_list)
-        super()._execute(pos_args)
-
-
-class RemovedCommand(CommandBase, Command):
-    """Raise `reason`. doit 0.37 cannot remove its own commands, but a command of the same name replaces one."""
-
-    reason = ""
-
-    def execute(self, params: Mapping[str, Any], args: Sequence[str]) -> int:
-        raise InvalidCommand(self.reason)
+def collect_removed(paths: Paths, tasks: Sequence[Task], journal: Journal) -> list[str]:
+    """Remove the outputs of each operator whose folder in ops/ is gone, and return a message for each. Outputs of steps
+    that are only not planned this time, as by `doit opsets=18`, stay."""
+    messages = []
+    for operator, steps in removed_operators(paths, tasks, journal).items():
+        for path in paths.operator_files(operator):
+            remove(path)
+        journal.erase(steps)
+        messages.append(f"{operator} is no longer in {paths.ops.name}/: what was built for it is removed")
+    return messages
 
 
-class ResetDep(RemovedCommand):
-    name = "reset-dep"
-    doc_purpose = "not available: it would mark results as verified that were not verified"
-    reason = "would note results as made of inputs that they were never made of. `doit ignore STEP` leaves a step out"
+def removed_operators(paths: Paths, tasks: Sequence[Task], journal: Journal) -> dict[str, list[str]]:
+    """Return the operators whose folder is gone, each with its steps in the journal."""
+    present = {task.step.operator for task in tasks if isinstance(task, StepTask)}
+    gone: dict[str, list[str]] = {}
+    for task in journal.steps:
+        if task.startswith(_NO_OPERATORS):
+            continue
+        # A step of an operator that is gone is not planned, so its name in the journal is all that is known.
+        operator = task.partition(":")[2].partition("@")[0].partition("-")[0]
+        if operator not in present and not paths.op(operator).exists():
+            gone.setdefault(operator, []).append(task)
+    return gone
 
 
-class DumpDb(RemovedCommand):
-    name = "dumpdb"
-    doc_purpose = "not here: see why and info"
-    reason = "the state is not a dbm file. `doit why` prints what is known about each step, `doit info STEP` about one"
-
-
-class Strace(RemovedCommand):
-    name = "strace"
-    doc_purpose = "not here: steps run in servers"
-    reason = (
-        "steps run in servers, where strace would see nothing. A stage runs by itself, so: "
-        "strace -f python -m opmatrix STAGE OPERATOR"
-    )
+def remove(path: Path) -> None:
+    """Remove a file or a whole folder, if it exists."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

@@ -11,14 +11,12 @@ from doit.cmd_info import Info as DoitInfo
 from doit.cmd_list import List as DoitList
 from doit.cmd_list import opt_list_status
 from doit.control import TaskControl
-from doit.exceptions import InvalidCommand
 from doit.task import Task
 
 from opmatrix.basics.errors import many, printable
-from opmatrix.commands.base import CommandBase
-from opmatrix.commands.task_selection import require_steps, select
+from opmatrix.commands.base import CommandBase, select
+from opmatrix.commands.state import removed_operators
 from opmatrix.engine.forecast import Forecast, fate_of, forecast
-from opmatrix.engine.remove_stale import removed_operators
 
 _STATUS = opt_list_status | {
     "help": "print task status: (R)uns, (W)aits for a step before it and runs if what that writes changes, "
@@ -96,7 +94,7 @@ class List(CommandBase, DoitList):
 
 
 class Info(CommandBase, DoitInfo):
-    """Print an error for an unknown step, where doit 0.37 raises KeyError."""
+    """Print in addition how long the step last took, and where it ran."""
 
     name = "info"
     one_task = True
@@ -104,11 +102,6 @@ class Info(CommandBase, DoitInfo):
     doc_usage = "STEP"
 
     def _execute(self, pos_args: Sequence[str], hide_status: bool = False) -> Any:
-        if len(pos_args) != 1:
-            raise InvalidCommand(f"takes one step, and was given {len(pos_args)}; see `doit list --all`")
-        require_steps(pos_args, self.task_list)
-        found = forecast(TaskControl(self.task_list).tasks, pos_args, self.dep_manager).get(pos_args[0])
-        self._reasons = found.reasons if found else ()  # of a group: none
         code = super()._execute(pos_args, hide_status)
         if (took := self.dep_manager.journal.durations().get(pos_args[0])) is not None:
             self.outstream.write(f"\n{'last took':11s}: {took:.2f} s\n")
@@ -116,7 +109,3 @@ class Info(CommandBase, DoitInfo):
             signed = f", signed by {origin[1]}" if origin[1] else ""
             self.outstream.write(f"{'it ran':11s}: elsewhere; from the shared cache {origin[0]}{signed}\n")
         return code
-
-    def get_reasons(self, reasons: object) -> str:
-        """Return the reasons that `doit why` prints, not those of doit's checker."""
-        return "\n".join(f" * {reason}" for reason in self._reasons)

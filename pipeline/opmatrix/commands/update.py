@@ -57,7 +57,7 @@ class Update(CommandBase):
     """No tasks are loaded: the dodo.py of an older format cannot be executed."""
 
     name = "update"
-    doc_purpose = "rewrite the project's files for the format that this opmatrix reads"
+    doc_purpose = "rewrite the files of a project for the format that this opmatrix reads"
     doc_usage = "[--dry-run]"
     doc_description = (
         "A project names its format in pyproject.toml, [tool.opmatrix] format. After an update of opmatrix that reads "

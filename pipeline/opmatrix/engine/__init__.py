@@ -6,10 +6,10 @@ One command goes through these modules in this order:
   doit's tasks.
 - `up_to_date` is doit's dependency manager: it compares a step's inputs, outputs, configuration and command with those
   in `database` (sqlite3, a doit backend), which also keeps the digests of files.
-- `lock` lets one run at a time use a build folder; `remove_stale` removes the files of operators that are gone.
+- `lock` lets one run at a time use a build folder.
 - `step_runner` is doit's runner: it sends each step to `server_pool`, which starts a server per set of imports
   (`server_main`); a server (`fork_server`) forks a process per step.
-- With `doit --on`, `opmatrix.addons.team` hands steps to workers; `elsewhere` is what the engine knows of it.
+- With `doit --on`, `opmatrix.addons.team` hands steps to `Workers`, which `server_pool` describes.
 - `step_failure` has the message and the verdict of a step that failed, crashed or was not run; `earlier_verdicts`
   selects the verdicts of earlier runs for the report.
 - `progress_reporter` (with `live_line`) and those of `reporters` are doit reporters: for a terminal, for

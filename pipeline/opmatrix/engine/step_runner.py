@@ -35,8 +35,7 @@ from opmatrix.project.paths import Paths
 from opmatrix.records.step import Step
 
 if TYPE_CHECKING:
-    from opmatrix.engine.elsewhere import Ended, Workers
-    from opmatrix.engine.server_pool import Client, Pool
+    from opmatrix.engine.server_pool import Client, Ended, Pool, Workers
     from opmatrix.engine.shared_results import Origin, SharedResults
 
 

@@ -27,7 +27,6 @@ from types import CellType, CodeType, FunctionType, MappingProxyType, ModuleType
 from typing import Any
 
 from opmatrix.basics.errors import SpecError
-from opmatrix.project.dict_versions import TAG, has_tags
 
 # What a file of a project changes, by the last word of which its line is found, and what the message says.
 OTHER = "lets code run in the middle of other code"
@@ -43,6 +42,21 @@ MESSAGES = {
 EVENTS = ("sys.addaudithook",)  # of audit hooks, which see what nothing lists
 _getsignal = sys.modules["_signal"].getsignal  # that of `signal` makes an enum of each, which takes 10 times as long
 _OF_FILES = ("gc.callbacks", "signal.signal", "threading.Thread")  # stages have their own later
+
+# Where a dictionary has its version, which CPython 3.11 to 3.13 count (PEP 509): it differs after each change.
+TAG = 3 * ctypes.sizeof(ctypes.c_void_p)
+
+
+@functools.cache
+def has_tags() -> bool:
+    """Return whether this Python counts the changes of a dictionary where `TAG` says."""
+    if sys.implementation.name != "cpython" or not (3, 11) <= sys.version_info < (3, 14):
+        return False
+    tried: dict[str, int] = {"a": 1}
+    tag = ctypes.c_uint64.from_address(id(tried) + TAG)
+    first = tag.value
+    again, tried["a"] = tag.value, 2
+    return first == again != tag.value
 
 
 def running_now() -> dict[str, tuple[object, ...]]:

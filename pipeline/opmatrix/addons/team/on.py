@@ -21,7 +21,7 @@ from opmatrix.project.cells import Choice
 from opmatrix.project.paths import Paths
 
 if TYPE_CHECKING:
-    from opmatrix.engine.elsewhere import Workers
+    from opmatrix.engine.server_pool import Workers
     from opmatrix.engine.shared_results import SharedResults
 
 
