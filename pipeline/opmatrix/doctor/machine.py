@@ -13,11 +13,11 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from opmatrix.basics.errors import REMEDY, SdkError, ToolchainError, one_line
+from opmatrix.basics.errors import REMEDY, ToolchainError, one_line
 from opmatrix.basics.finding import Finding, note, ok, wrong
 from opmatrix.environments import bootstrap
-from opmatrix.project.paths import cache_folder
-from opmatrix.toolchain import find, ort_headers
+from opmatrix.toolchain import find
+from opmatrix.toolchain.ort_headers import find_headers
 
 _OLDEST = (3, 11)  # whose syntax this package has
 # What each library is compiled from, in small: the standard library's headers, C++20 and a shared library.
@@ -101,20 +101,13 @@ def ninja(environ: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def headers(environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Are there headers of ONNX Runtime? Fetches none."""
-    cache = cache_folder(environ)
-    said: list[str] = []
+    """Are the headers of ONNX Runtime usable?"""
     try:
-        found = ort_headers.present_headers(environ, cache=cache, say=said.append)
-    except (SdkError, OSError, subprocess.SubprocessError) as error:
+        found = find_headers(environ)
+    except ToolchainError as error:
         yield from_message("headers", str(error))
         return
-    yield from (note("headers", text) for text in said)
-    if found:
-        yield ok("headers", f"ONNX Runtime {found.version}: {found.origin}")
-    else:
-        yield note("headers", f"those of ONNX Runtime {ort_headers.VERSION} are not in '{cache}' yet: the first `doit` "
-                              "fetches them. Without a network, set OPMATRIX_ORT_INCLUDE")  # fmt: skip
+    yield ok("headers", f"ONNX Runtime {found.version}, {found.path}")
 
 
 def disk(folders: Mapping[str, Path]) -> Iterator[Finding]:
