@@ -30,7 +30,7 @@ AGREEMENT = "my_op-custom-agreement@torch2.13"
 FAKE = (
     conftest.FAKE
     + """
-from opmatrix import verdict
+from opmatrix.records import verdict
 from opmatrix.basics.errors import OpmatrixError
 from opmatrix.project.cells import Cell
 from opmatrix.project.paths import Paths
