@@ -78,7 +78,7 @@ def outputs(project: Path) -> Mapping[str, str]:
     found: dict[str, str] = {}
     with sqlite3.connect(project / "build/state.db") as state:
         for step, detail in state.execute("select name, detail from step"):
-            if step.partition(":")[0] not in ("report", "headers", "environment"):
+            if step.partition(":")[0] not in ("report", "environment"):
                 found |= json.loads(detail)["outputs"]
     return found
 

@@ -29,8 +29,6 @@ from loop import edit
 from measuring import DOIT, ROOT, Measured, environment, measure, nothing
 from plot import render
 
-from opmatrix.project.paths import Paths
-
 OP = "group_norm"
 SPEC = """
 from opmatrix.spec import Input, OnnxOp, OpSpec, Output, SameAs, Tolerance, TorchOp
@@ -209,7 +207,6 @@ def edited(folder: Path, *, operators: int, rounds: int) -> Measured:
     run(RECORD, folder, "default")
     for name in ("ops", "native"):
         shutil.copytree(ROOT / name / OP, folder / name / OP, ignore=shutil.ignore_patterns("__pycache__"))
-    Paths(folder).ort_headers.unlink()  # of the synthetic operators
     command = (*DOIT, "-n", "2", OP)
     measure(1, nothing, *command, cwd=folder)
     return measure(rounds, edit(folder / "native" / OP / "kernel.h"), *command, cwd=folder, says=" run, ")

@@ -421,7 +421,7 @@ def compiled(folder: Path, names: Sequence[str]) -> Path:
 
 
 def compiled_floor(folder: Path, build: Path) -> Path:
-    """Compile peer/kernels_floor.cc for this processor, with the headers of ONNX Runtime that the build has found."""
+    """Compile peer/kernels_floor.cc for this processor, with the headers of ONNX Runtime that the build used."""
     from opmatrix.toolchain.find import find_compiler  # a Python with torchvision need not have opmatrix
 
     places = next((build / "compile").glob("*/places.ninja")).read_text()

@@ -13,7 +13,6 @@ cells, and checks the kernel in torch.
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import shutil
 import sys
@@ -61,7 +60,7 @@ def rows(rounds: int, folder: Path, *, smallest: bool = False) -> dict[str, Meas
     print("making both once ...", flush=True)
     doit = (*DOIT, "compile") if smallest else DOIT
     measure(1, nothing, *doit, cwd=project)
-    build, loop = by_hand(peer, Path(json.loads((project / "build" / "headers-place.json").read_text())["path"]))
+    build, loop = by_hand(peer, ROOT / "pipeline/opmatrix/toolchain/onnxruntime")
     if not smallest:
         measure(1, nothing, *loop, cwd=peer)
     ours = edit(project / "native" / OP / "kernel.h")

@@ -127,7 +127,7 @@ def main() -> None:
         row("all shards again", again)
         report = clone(folder / "report", operator=operator, environments=None)
         row("the report", run([(report, [*choice, "--from-cache"])], cache=cache))
-    of_machine = ("headers", "report", "environment")
+    of_machine = ("report", "environment")
     times = Counter(step for job in first for step in job.computed if step.partition(":")[0] not in of_machine)
     twice = sorted(step for step, number in times.items() if number > 1)
     print(f"\ncomputed twice: {', '.join(twice) or 'nothing'}")

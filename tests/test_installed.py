@@ -73,8 +73,8 @@ def newer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     replace(copy / "pipeline/opmatrix/commands/stages.py", '    "dist": (', f'{greeting}    "dist": (')
     replace(
         copy / "pipeline/opmatrix/records/stage_modules.py",
-        '    "headers": ',
-        '    "greet": "opmatrix.report.greet",\n    "headers": ',
+        '    "link-wheel": ',
+        '    "greet": "opmatrix.report.greet",\n    "link-wheel": ',
     )
     replace(
         copy / "pipeline/opmatrix/project/cells.py",
@@ -191,7 +191,7 @@ def test_every_command_works(python: Path, project: Path) -> None:
     packed = zipfile.ZipFile(shipped).namelist()
     ours = {"my_ops/_opmatrix/LICENSE", "my_ops/_opmatrix/wheel/runtime/register.py", "my_ops/libmy_ops_ort.so"}
     assert ours <= {*packed}  # the modules that a wheel copies from opmatrix are in its own wheel
-    assert "headers: removed" in run(project, *doit, "clean") and not (project / "build/report").exists()
+    assert "report: removed" in run(project, *doit, "clean") and not (project / "build/report").exists()
     assert "6 cells: 6 verified" in run(project, *doit)
     assert written(project) == before
 

@@ -14,7 +14,6 @@ import pytest
 from opmatrix.cache.entry import encode
 from opmatrix.cache.store import FolderStore
 from opmatrix.commands.main import main
-from opmatrix.toolchain.ort_headers import CHECKSUMS
 from tests.support.small_servers import cache_server
 
 
@@ -45,26 +44,23 @@ def cache(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A cache of three results of a megabyte, the first unused for longest, and a header of ONNX Runtime."""
+    """A cache of three results of a megabyte, the first unused for longest."""
     store = FolderStore(tmp_path / "a cache")
     for number in range(3):
         store.put("cas", f"{number:064x}", b"x" * 1_000_000)
         store.put("ac", f"{number:064x}", encode(f"{number:064x}", 1_000_000, b""))
         for kind in ("ac", "cas"):
             os.utime(tmp_path / "a cache" / kind / f"{number:064x}", (time.time() - 9000 + number,) * 2)
-    header = next(iter(CHECKSUMS.values()))
-    store.put("cas", header, b"header")
-    os.utime(tmp_path / "a cache/cas" / header, (0, 0))
     return tmp_path / "a cache"
 
 
 def test_outside_a_project_the_url_is_an_argument(folder: Path, cache: Run) -> None:
     shown = cache(folder.parent, folder.as_uri())
-    assert shown.stdout == f"url      {folder.as_uri()}\nmode     read\nstore    3 entries, 4 blobs, 3.0 MB\n"
+    assert shown.stdout == f"url      {folder.as_uri()}\nmode     read\nstore    3 entries, 3 blobs, 3.0 MB\n"
     collected = cache(folder.parent, "--gc", "--size", "3MB", folder.as_uri())
     assert collected.stdout == "removed 1 entry, 1 blob, 1.0 MB; 2.0 MB are left\n"
     assert (collected.stderr, collected.returncode) == ("", 0)
-    assert len([*(folder / "cas").iterdir()]) == 3
+    assert len([*(folder / "cas").iterdir()]) == 2
 
 
 def test_in_a_project_the_settings_name_it(folder: Path, cache: Run) -> None:
@@ -75,7 +71,7 @@ def test_in_a_project_the_settings_name_it(folder: Path, cache: Run) -> None:
     (project / "pyproject.toml").write_text(f'[tool.doit]\nloader = "opmatrix"\n{table}')
     assert cache(project).stdout == (
         f"url      {folder.as_uri()}\nmode     write\nprove    local: verdicts are computed here\n"
-        "store    3 entries, 4 blobs, 3.0 MB of at most 1 MB\n"
+        "store    3 entries, 3 blobs, 3.0 MB of at most 1 MB\n"
     )
     assert cache(project, "--gc").stdout == "removed 3 entries, 3 blobs, 3.0 MB; 0.0 MB are left\n"
 

@@ -83,7 +83,7 @@ def test_a_stage_outside_a_project(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["headers"]) == UsageError.exit_code
+    assert main(["link-wheel"]) == UsageError.exit_code
     assert "no dodo.py in" in capsys.readouterr().err
 
 

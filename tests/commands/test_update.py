@@ -21,7 +21,7 @@ PROJECT = {
     "[tool.opmatrix.opsets]\nlegacy = [18]\n",
     "tox.ini": "[testenv]\ncommands = python -m pipeline environment ort1.18\n",
     "README.md": "Run `doit 'glue:*'`, then `python -m pipeline link`. Our pipeline/ stays. `doit -n 2 draw:a`\n",
-    ".github/workflows/ci.yml": "run: python -m pipeline sdk && doit verify\n",
+    ".github/workflows/ci.yml": "run: python -m pipeline combine && doit verify\n",
     "ops/a/cases.py": "from pipeline.spec import (\n    Case,\n    Layout,\n)\n\nL: Layout = 'sliced'\n",
     "ops/a/lowering.py": "def custom(g, x):\n    g.refuse('no')\n",
     "ops/a/reference.py": "import numpy as np\n\nx.Layout = Layout = 1\n",
@@ -36,7 +36,7 @@ EXPECTED = {
     "tox.ini": "[testenv]\ncommands = python -m opmatrix environment ort1.18\n",
     "README.md": "Run `doit 'codegen:*'`, then `python -m opmatrix link-wheel`. Our pipeline/ stays. "
     "`doit -n 2 draw-inputs:a`\n",
-    ".github/workflows/ci.yml": "run: python -m opmatrix headers && doit verify\n",
+    ".github/workflows/ci.yml": "run: python -m opmatrix link-together && doit verify\n",
     "ops/a/cases.py": "from opmatrix.spec import (\n    Case,\n    MemoryLayout,\n)\n\nL: MemoryLayout = 'sliced'\n",
     "ops/a/lowering.py": "def custom(g, x):\n    g.unsupported('no')\n",
 }

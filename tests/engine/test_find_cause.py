@@ -146,7 +146,7 @@ def test_a_file_that_is_no_python_has_no_lines(root: Path) -> None:
         (step("data"), "ops/relu/reference.py:4"),
         (step("register", check=CheckKey("relu", "kernel")), "native/relu/kernel.h:4"),
         (step("register", check=CheckKey("relu", "gradient")), "ops/relu/spec.py:3"),  # it has no torch_op.py
-        (step("headers", operator=""), ""),
+        (step("environment", operator=""), ""),
     ],
 )
 def test_a_message_without_a_file_leads_to_the_file_that_decides(root: Path, failed: Step, where: str) -> None:

@@ -85,11 +85,6 @@ def another(**fields: Any) -> Callable[[Command], None]:
     return change
 
 
-def lose_a_header(command: Command) -> None:
-    command.layout.ort_headers.write_text('{"files": {"onnxruntime_c_api.h": "0"}}')
-    command.layout.ort_headers_place.write_text('{"path": "nowhere"}')
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -105,7 +100,6 @@ def lose_a_header(command: Command) -> None:
         pytest.param(add("third_party/more.h"), id="a_third_partys_header_more"),
         pytest.param(another(installed=VERSIONS.__class__(**vars(VERSIONS) | {"torch": "2.14.0"})), id="torch"),
         pytest.param(another(toolchain=TOOLS.__class__(**vars(TOOLS) | {"compiler_identity": "two"})), id="compiler"),
-        pytest.param(lose_a_header, id="headers_lost"),
     ],
 )
 def test_a_change_of_the_inputs_of_a_plan_plans_anew(command: Command, change: Callable[[Command], None]) -> None:
@@ -173,7 +167,20 @@ def test_a_change_of_variables_or_settings_plans_anew(command: Command) -> None:
     more = Choice(opsets="all")
     assert command.plans_anew(more) and not command.plans_anew(more)
     assert not command.plans_anew(), "each choice of cells has a plan of its own"
-    assert command.plans_anew(OPMATRIX_ORT_INCLUDE="/include")
+
+
+def test_a_change_of_the_headers_of_onnx_runtime_plans_anew(command: Command, tmp_path: Path) -> None:
+    header = tmp_path / "headers/onnxruntime_c_api.h"
+    write_files(tmp_path, {"headers/onnxruntime_c_api.h": "as it was"})
+    time.sleep(0.06)
+    setting = {"OPMATRIX_ORT_INCLUDE": str(header.parent)}
+    assert command.plans_anew(**setting) and not command.plans_anew(**setting)
+    header.write_text("edited as")
+    time.sleep(0.06)
+    assert command.plans_anew(**setting) and not command.plans_anew(**setting)
+    header.unlink()
+    assert command.plans_anew(**setting)
+    assert command.plans_anew()
 
 
 def test_an_edit_with_the_old_time_stamp_and_size_plans_anew(command: Command) -> None:

@@ -14,9 +14,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from opmatrix.environments import bootstrap
+from opmatrix.environments import bootstrap, debian_package
 from opmatrix.environments.bootstrap import Pip, SetupError, VenvPaths
-from opmatrix.toolchain import debian_package
 
 ROOT = Path(__file__).parents[2]
 NO_TORCH = "ERROR: No matching distribution found for torch==2.13.0+cpu"

@@ -393,7 +393,7 @@ class Clone(Project):
         self.step("codegen:a", "upper", "a.txt", "build/a.g")
         self.step("data:a", "copy", "build/a.g", "build/a.npz")
         self.step("export:a", "copy", "build/a.npz", "build/a.onnx", links=[])
-        self.step("headers:a", "copy", "a.txt", "build/a.h")
+        self.step("report:a", "copy", "a.txt", "build/a.h")
 
     def run(self, *arguments: str, mode: str = "write", **environment: str) -> str:
         done = self.doit(*arguments, **{"OPMATRIX_CACHE": self.url, "OPMATRIX_CACHE_MODE": mode} | environment)

@@ -209,7 +209,7 @@ def test_commands_say_what_came_from_where(store: Path, second: Clone) -> None:
     second.run()
     url = store.as_uri()
     assert f"from the shared cache {url}" in second.doit("info", "data:a").stdout
-    assert "from the shared cache" not in second.doit("info", "headers:a").stdout
+    assert "from the shared cache" not in second.doit("info", "report:a").stdout
     assert f"4 steps, all up to date; 3 of them from the shared cache {url}" in second.doit("why").stdout
     second.write("a.txt", "another")
     second.run(OPMATRIX_CACHE="off")
@@ -219,7 +219,7 @@ def test_commands_say_what_came_from_where(store: Path, second: Clone) -> None:
 def test_events_say_what_came_from_where(store: Path, second: Clone) -> None:
     events = [json.loads(line) for line in second.run("-r", "jsonl").splitlines()]
     taken = {event["step"]: event.get("from") for event in events if event["event"] == "end"}
-    assert taken == {**dict.fromkeys(["codegen:a", "data:a", "export:a"], store.as_uri()), "headers:a": None}
+    assert taken == {**dict.fromkeys(["codegen:a", "data:a", "export:a"], store.as_uri()), "report:a": None}
 
 
 # Stores that are slow, gone, or answer nonsense: one warning, and two seconds in all.

@@ -103,7 +103,7 @@ def test_an_ignored_step(chain: Project) -> None:
 
 def test_a_removed_operator(chain: Project) -> None:
     shutil.rmtree(chain.root / "ops/a")
-    chain.steps = [{"group": "headers", "name": "", "command": ["nothing"]}]
+    chain.steps = [{"group": "report", "name": "", "command": ["nothing"]}]
     assert "a is no longer in ops/: what was built for it would be removed" in chain.doit("why").stdout
     assert (chain.root / "build/a.so").exists()
 

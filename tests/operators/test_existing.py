@@ -205,8 +205,7 @@ def test_an_unusable_library_is_refused(path: str, text: str, message: str, tmp_
     project = Project.copy(tmp_path, operators=())
     project.bring(name)
     (project.root / "native" / path).write_text(text)
-    for stage in (["headers"], ["codegen", name]):
-        assert pipeline(project, *stage).returncode == 0
+    assert pipeline(project, "codegen", name).returncode == 0
     done = pipeline(project, "compile", name)
     assert done.returncode == 6 and message in done.stderr, done.stderr
 

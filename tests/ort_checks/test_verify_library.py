@@ -17,13 +17,13 @@ from opmatrix.basics.errors import VerifyError
 from opmatrix.data import dataset
 from opmatrix.data.dataset import DataSet
 from opmatrix.ort_checks import save_case, verify
-from opmatrix.project.paths import Paths, cache_folder
+from opmatrix.project.paths import Paths
 from opmatrix.records import verdict
 from opmatrix.records.verdict import Outcome
 from opmatrix.search import draw_inputs
 from opmatrix.spec import Attribute
 from opmatrix.toolchain.find import find_toolchain
-from opmatrix.toolchain.ort_headers import find_headers
+from opmatrix.toolchain.ort_headers import INCLUDED
 from tests.support import double
 from tests.support.double import CELL, exported
 from tests.support.taken_away import replayed
@@ -43,13 +43,12 @@ def layout(tmp_path: Path) -> Paths:
 @pytest.fixture
 def build(layout: Paths) -> Build:
     """Return a function that compiles the library with a fault."""
-    headers = find_headers(os.environ, cache=cache_folder(os.environ), say=print)
     compiler = find_toolchain(os.environ).compiler
 
     def build(fault: str) -> Path:
         library = layout.ort_library("double")
         library.parent.mkdir(parents=True, exist_ok=True)
-        flags = ["-std=c++17", "-fPIC", "-shared", "-Wno-unused-result", f"-DFAULT={fault}", f"-I{headers.path}"]
+        flags = ["-std=c++17", "-fPIC", "-shared", "-Wno-unused-result", f"-DFAULT={fault}", f"-I{INCLUDED}"]
         subprocess.run([*compiler, *flags, str(SOURCE), "-o", str(library)], check=True)
         return library
 

@@ -136,7 +136,7 @@ def test_a_step_has_fields_for_operator_lowering_and_cell() -> None:
     for step in of_cells:
         assert step.lowering and step.cell
         assert step.name == cell_step_name(step.group, "group_norm", step.lowering, step.cell)
-    without = {"headers", "environment", "report", "probe", "link-wheel", "dist"}
+    without = {"environment", "report", "probe", "link-wheel", "dist"}
     assert {step.group for step in found if step.operator != "group_norm"} <= without
     assert all((step.lowering and step.cell) or step.check for step in found if step.verdict), (
         "a step that dies leaves a verdict"

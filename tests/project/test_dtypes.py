@@ -15,7 +15,6 @@ from opmatrix.declaration.validation.fields import WHY_NO_DTYPE
 from opmatrix.project import dtypes
 from opmatrix.project.cells import ORT, TORCH
 from opmatrix.project.dtypes import NAMES, SINCE, Column, carries, differences, why_not_written
-from opmatrix.project.paths import Paths
 from opmatrix.signature.signature import DTYPES
 from opmatrix.spec import DType
 from tests.support.projects import ROOT
@@ -119,16 +118,13 @@ def test_a_binding_that_lacks_a_dtype_is_a_difference(tmp_path: Path, header: st
 
 @pytest.mark.ort
 @pytest.mark.compile
-def test_the_table_is_what_this_onnx_runtime_does(tmp_path: Path) -> None:
+def test_the_table_is_what_this_onnx_runtime_does() -> None:
     import onnxruntime
 
     from opmatrix.basics.version import minor
     from opmatrix.ort_checks import probe
-    from opmatrix.toolchain import find_headers
 
-    layout = Paths(tmp_path)
-    find_headers.run(layout)
-    found = probe.measure(layout)
+    found = probe.measure()
     assert differences(found, version=minor(onnxruntime.__version__)) == []
     assert {*found} == {*SINCE} and found["complex64"]["ort"] == "tensor type 14 is not supported"
 

@@ -79,7 +79,7 @@ def test_a_damaged_line_is_left_out(paths: Paths, damaged: bytes) -> None:
 
 
 def test_seconds_are_by_operator_and_stage(paths: Paths) -> None:
-    durations = {"compile:op": 1.5, "compile:gone": 9.0, "headers": 1.0, "export:op-custom-agreement@torch2.13": 0.1}
+    durations = {"compile:op": 1.5, "compile:gone": 9.0, "report": 1.0, "export:op-custom-agreement@torch2.13": 0.1}
     durations |= {f"verify:op-custom@torch2.13-legacy-opset{opset}-ort1.31": 0.25 for opset in (9, 12)}
     history.write_seconds(paths, durations)
     assert history.seconds(paths, {"op"}) == {"op": {"compile": 1.5, "export": 0.1, "verify": 0.5}}

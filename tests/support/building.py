@@ -11,16 +11,15 @@ from typing import Any
 from opmatrix.codegen import write_code
 from opmatrix.declaration.load import Operator, load_operator
 from opmatrix.project.paths import Paths
-from opmatrix.toolchain import compile, find_headers
+from opmatrix.toolchain import compile
 from opmatrix.toolchain.find import find_toolchain
 from tests.support.projects import ROOT, Project, compiled_once, with_reference
 
 
 def with_native(root: Path, name: str, reference: str) -> Paths:
-    """Make a project with the reference of one operator, native/ and the headers of ONNX Runtime."""
+    """Make a project with the reference of one operator and native/."""
     layout = with_reference(root, name, reference)
     shutil.copytree(ROOT / "native", layout.native)
-    find_headers.run(layout)
     return layout
 
 
@@ -37,7 +36,6 @@ def copy_project(folder: Path, *names: str) -> Paths:
 def build(layout: Paths, name: str = "group_norm", *, debug: bool = False) -> Operator:
     """Run the stages up to compile for one operator."""
     operator = load_operator(layout, name)
-    find_headers.run(layout)
     write_code.run(layout, operator)
     compile.run(layout, operator, debug=debug)
     return operator

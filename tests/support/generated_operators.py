@@ -20,7 +20,7 @@ from onnx import GraphProto, NodeProto, helper, numpy_helper
 from opmatrix.codegen import write_code
 from opmatrix.declaration.load import load_operator
 from opmatrix.declaration.validation.operator import CPP_KEYWORDS
-from opmatrix.project.paths import Paths, cache_folder
+from opmatrix.project.paths import Paths
 from opmatrix.scaffold import render
 from opmatrix.scaffold import render as write
 from opmatrix.scaffold.draft import Draft
@@ -211,7 +211,7 @@ def outcomes(project: Project, drafts: Iterable[Draft], *choice: str) -> dict[tu
 
 def ort_include() -> Path:
     """Return the folder of ONNX Runtime's headers."""
-    return ort_headers.find_headers(os.environ, cache=cache_folder(os.environ), say=print).path
+    return ort_headers.folder(os.environ)
 
 
 def unlike(drafts: Iterator[Draft]) -> list[Draft]:

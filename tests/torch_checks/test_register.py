@@ -35,7 +35,7 @@ def pipeline(project: Project, *arguments: str) -> subprocess.CompletedProcess[s
 
 def prepare(project: Project, *stages: str, operator: str = "group_norm") -> Project:
     for stage in stages:
-        done = pipeline(project, stage, *(() if stage == "headers" else (operator,)))
+        done = pipeline(project, stage, operator)
         assert done.returncode == 0, done.stderr
     return project
 
@@ -43,7 +43,7 @@ def prepare(project: Project, *stages: str, operator: str = "group_norm") -> Pro
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Project:
     project = Project.copy(tmp_path_factory.mktemp("built"))
-    return prepare(project, "headers", "codegen", "compile", "data")
+    return prepare(project, "codegen", "compile", "data")
 
 
 @pytest.fixture
@@ -127,7 +127,7 @@ AFTER_CHECKS = "  if (x.numel() == 0) return;\n"
 )
 def test_a_wrong_kernel_is_named_with_case_index_and_replay(fault: str, expected: str, few: Project) -> None:
     few.replace("native/group_norm/kernel.h", AFTER_CHECKS, f"{AFTER_CHECKS}  {fault}\n")
-    prepare(few, "headers", "codegen", "compile", "data")
+    prepare(few, "codegen", "compile", "data")
     done = register(few, "kernel")
     assert done.returncode == 8
     assert f"group_norm-seed in torch: {expected}" in done.stderr
@@ -141,7 +141,7 @@ def test_the_first_wrong_cases_are_shown_completely_and_each_is_replayed(few: Pr
     few.replace("native/group_norm/kernel.h", AFTER_CHECKS, f"{AFTER_CHECKS}  epsilon += 1;\n")
     cases = few.layout.cases("group_norm")
     cases.write_text(cases.read_text() + FEW.replace('static("float64")', 'static("float64"), flat("float32")'))
-    prepare(few, "headers", "codegen", "compile", "data")
+    prepare(few, "codegen", "compile", "data")
     message = register(few, "kernel").stderr
     lines = [line for line in message.splitlines() if not line.startswith("  ")]
     assert message.splitlines()[1] == "  output y: float32 (3, 2, 1, 2), rtol=2.5e-07 atol=1e-07", (
@@ -166,7 +166,7 @@ def test_the_first_wrong_cases_are_shown_completely_and_each_is_replayed(few: Pr
 
 def after_the_build(few: Project, old: str, new: str) -> str:
     """Return the message of register for a declaration that is edited after the build."""
-    prepare(few, "headers", "codegen", "compile")
+    prepare(few, "codegen", "compile")
     few.unpublish("group_norm")
     few.replace("ops/group_norm/spec.py", old, new)
     done = register(few, "schema")
@@ -187,7 +187,7 @@ def test_a_default_that_differs_is_shown_with_the_declared_one(few: Project) -> 
 
 
 def test_a_wrong_fake_kernel_is_named_by_opcheck(few: Project) -> None:
-    prepare(few, "headers", "codegen", "compile")
+    prepare(few, "codegen", "compile")
     fake = few.layout.generated("group_norm") / "fake.py"
     fake.write_text(fake.read_text().replace("x.new_empty(x.shape)", "x.new_empty(x.shape).mT"))
     done = register(few, "schema")
@@ -197,7 +197,7 @@ def test_a_wrong_fake_kernel_is_named_by_opcheck(few: Project) -> None:
 
 
 def test_a_fake_kernel_that_is_wrong_in_its_second_output_is_named(few: Project) -> None:
-    prepare(few, "headers", "codegen", "compile", operator="dual_residual")
+    prepare(few, "codegen", "compile", operator="dual_residual")
     fake = few.layout.generated("dual_residual") / "fake.py"
     text = fake.read_text()
     line = next(line for line in text.splitlines() if line.startswith("    y_residual = "))
@@ -209,7 +209,7 @@ def test_a_fake_kernel_that_is_wrong_in_its_second_output_is_named(few: Project)
 
 
 def test_a_gradient_that_does_not_trace_is_named_by_opcheck(few: Project) -> None:
-    prepare(few, "headers", "codegen", "compile")
+    prepare(few, "codegen", "compile")
     few.replace("ops/group_norm/torch_op.py", "    weights = ", "    assert num_groups.item()\n    weights = ")
     done = register(few, "schema")
     assert done.returncode == 8
@@ -261,7 +261,7 @@ def test_a_definition_in_python_that_differs_is_named(old: str, new: str, expect
 def test_a_fault_of_the_binding_alone_is_found(few: Project) -> None:
     """The kernel is right, and so are all results in ONNX Runtime."""
     few.replace("native/binding/stable/torch.h", "contiguous ? tensor_ : copy_;", "tensor_;")
-    prepare(few, "headers", "codegen", "compile", "data")
+    prepare(few, "codegen", "compile", "data")
     done = register(few, "kernel")
     assert done.returncode == 8
     assert "group_norm-sliced_float64 in torch: " in done.stderr
@@ -269,7 +269,7 @@ def test_a_fault_of_the_binding_alone_is_found(few: Project) -> None:
 
 
 def test_a_library_with_another_operator_name_is_refused(few: Project) -> None:
-    prepare(few, "headers", "codegen", "compile")
+    prepare(few, "codegen", "compile")
     few.unpublish("group_norm")
     few.replace("ops/group_norm/spec.py", "mynamespace::custom_group_norm", "mynamespace::another_norm")
     done = register(few, "schema")

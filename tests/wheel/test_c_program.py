@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 from onnx import numpy_helper
 
 from opmatrix.toolchain.find import find_toolchain
+from opmatrix.toolchain.ort_headers import INCLUDED
 from tests.support.projects import Project
 
 SOURCE = Path(__file__).with_name("run_model.cc")
@@ -23,14 +23,13 @@ pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
 
 
 @pytest.fixture(scope="module")
-def program(shipped: Project, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Compile it with the headers of the sdk stage, and link the library of the onnxruntime package."""
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Compile it with opmatrix's headers of ONNX Runtime, and link the library of the onnxruntime package."""
     made = tmp_path_factory.mktemp("program") / "run_model"
-    headers = json.loads(shipped.layout.ort_headers_place.read_text())["path"]
     (library,) = (Path(onnxruntime.__file__).parent / "capi").glob("libonnxruntime.so.*")
     (made.parent / "libonnxruntime.so.1").symlink_to(library)  # its soname, which the package lacks
     command = [
-        *find_toolchain(os.environ).compiler, "-std=c++20", "-Wall", "-Wextra", "-isystem", headers, str(SOURCE),
+        *find_toolchain(os.environ).compiler, "-std=c++20", "-Wall", "-Wextra", "-isystem", str(INCLUDED), str(SOURCE),
         str(library), f"-Wl,-rpath,{made.parent}", "-o", str(made),
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True)

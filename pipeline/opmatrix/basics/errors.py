@@ -72,12 +72,8 @@ class SpecError(OpmatrixError, exit_code=3):
     """An invalid declaration or case. The message lists every mistake, one per line."""
 
 
-class SdkError(OpmatrixError, exit_code=4, of_machine=True):
-    """Headers that the compiler needs are missing or not the pinned ones."""
-
-
 class ToolchainError(OpmatrixError, exit_code=5, of_machine=True):
-    """No usable compiler, ninja, torch or ONNX Runtime."""
+    """No usable compiler, ninja, torch, ONNX Runtime or headers of it."""
 
 
 class CompileError(OpmatrixError, exit_code=6):

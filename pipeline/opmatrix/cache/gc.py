@@ -11,7 +11,7 @@ import os
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -65,11 +65,11 @@ def list_files(folder: Path) -> Listed:
     return Listed(entries=entries, blobs=blobs, partial=(*of_entries, *of_blobs))
 
 
-def collect_garbage(folder: Path, *, limit: int | None, keep: Collection[str] = ()) -> Removed:
+def collect_garbage(folder: Path, *, limit: int | None) -> Removed:
     """Remove leftovers, then the entries that are unused for longest until `limit` bytes hold everything.
 
     Leftovers are files of interrupted writes, entries that cannot be read or have no blob, and blobs that no entry
-    names but those of `keep`. Raises StoreError if the folder cannot be read or written.
+    names. Raises StoreError if the folder cannot be read or written.
     """
     listed = list_files(folder)
     removed = Removed()
@@ -83,7 +83,7 @@ def collect_garbage(folder: Path, *, limit: int | None, keep: Collection[str] = 
         if blob_of[name] not in listed.blobs and file.written < settled:
             removed.entries += _remove(file, removed)
     for name, file in listed.blobs.items():
-        if not named[name] and name not in keep and file.written < settled:
+        if not named[name] and file.written < settled:
             removed.blobs += _remove(file, removed)
     if limit is None:
         return removed
@@ -99,7 +99,7 @@ def collect_garbage(folder: Path, *, limit: int | None, keep: Collection[str] = 
         gone = _remove(listed.entries[name], removed)
         removed.entries += gone
         named[blob] -= gone
-        if not named[blob] and blob not in keep:
+        if not named[blob]:
             removed.blobs += _remove(listed.blobs[blob], removed)
     return removed
 

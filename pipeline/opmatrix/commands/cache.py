@@ -100,10 +100,9 @@ def _collect(found: settings.CacheSettings | None, size: str) -> int:
 
 def _collected(folder: Path, megabytes: int | None) -> str:
     from opmatrix.cache.gc import collect_garbage, list_files
-    from opmatrix.toolchain.ort_headers import CHECKSUMS
 
     limit = None if megabytes is None else megabytes * 1_000_000
-    removed = collect_garbage(folder, limit=limit, keep={*CHECKSUMS.values()})
+    removed = collect_garbage(folder, limit=limit)
     counts = ((removed.blobs, "blob"), (removed.partial, "interrupted write"))
     removals = [_entries(removed.entries)] * bool(removed.entries)
     text = ", ".join([*removals, *(many(count, noun) for count, noun in counts if count)]) or "nothing"

@@ -36,7 +36,8 @@ from opmatrix.commands import doctor_project
 from opmatrix.environments import bootstrap
 from opmatrix.project.paths import PACKAGE, Paths, cache_folder
 from opmatrix.project.settings import PACKAGES, find_root
-from opmatrix.toolchain import find, ort_headers
+from opmatrix.toolchain import find
+from opmatrix.toolchain.ort_headers import find_headers
 
 # The mark, the mark for a terminal without Unicode, and the colour.
 _MARKS: Mapping[Mark, tuple[str, str, str]] = {
@@ -303,16 +304,9 @@ def ninja(environ: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def headers(environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Are there headers of ONNX Runtime? Fetches none."""
-    cache = cache_folder(environ)
-    said: list[str] = []
-    found = ort_headers.present_headers(environ, cache=cache, say=said.append)
-    yield from (note("headers", text) for text in said)
-    if found:
-        yield ok("headers", f"ONNX Runtime {found.version}: {found.origin}")
-    else:
-        yield note("headers", f"those of ONNX Runtime {ort_headers.VERSION} are not in '{cache}' yet: the first `doit` "
-                              "fetches them. Without a network, set OPMATRIX_ORT_INCLUDE")  # fmt: skip
+    """Are the headers of ONNX Runtime usable?"""
+    found = find_headers(environ)
+    yield ok("headers", f"ONNX Runtime {found.version}, {found.path}")
 
 
 def disk(folders: Mapping[str, Path]) -> Iterator[Finding]:

@@ -18,7 +18,7 @@ from doit.loader import get_module
 from doit.task import Task
 
 from opmatrix.basics.errors import OpmatrixError, SpecError, UsageError, did_you_mean
-from opmatrix.commands.base import require_steps, show_error
+from opmatrix.commands.base import CommandBase, require_steps, show_error
 from opmatrix.engine.plan_cache import load_or_plan
 from opmatrix.engine.tasks import DEFAULT, DIST, LINK, StepTask, doit_tasks
 from opmatrix.engine.up_to_date import State

@@ -1,4 +1,4 @@
-"""`doit help`, `doit doctor`, `doit --version` and `doit tabcompletion`; `doit_command`, by which a project calls doit."""
+"""`doit help`, `doctor`, `--version` and `tabcompletion`; `doit_command`, the text by which a project calls doit."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ VARIABLES = (
     ("NO_COLOR", "no colours, where it is set to anything; FORCE_COLOR: colours in a pipe as well"),
     ("TERM=dumb", "a line per step instead of the live one, as in a pipe"),
     ("CXX, NINJA", "compiler and ninja, where they are not those on PATH"),
-    ("OPMATRIX_ORT_INCLUDE", "a folder with ONNX Runtime's headers"),
+    ("OPMATRIX_ORT_INCLUDE", "a folder with other headers of ONNX Runtime"),
     ("OPMATRIX_CACHE", "the address of the shared cache, in place of pyproject.toml's, or off"),
     ("OPMATRIX_CACHE_MODE", "read, write, check or off, in place of pyproject.toml's"),
     ("OPMATRIX_CACHE_KEY", "the file of the SSH key that signs entries of the shared cache"),

@@ -311,7 +311,6 @@ STAGES: Mapping[str, Stage] = {
         argument("name", "a folder of ops/"),
         flag("--planned", "fail in any case: doit planned no other step of it"),
     ),
-    "headers": ("find or fetch ONNX Runtime's headers",),
     "codegen": ("write the bindings that follow from the declaration", OPERATOR),
     "compile": (
         "build the operator's pair of libraries", OPERATOR,

@@ -32,7 +32,6 @@ _STAGES = {
     "link": "link-wheel",
     "node": "export-node",
     "reference": "operator-pages",
-    "sdk": "headers",
 }
 _IMPORT = re.compile(rf"^(\s*(?:from|import) )pipeline\.({'|'.join(map(re.escape, _MODULES))})\b", re.MULTILINE)
 # Names that changed with it: the memory layout of a tensor in cases.py, and how a lowering says that it has no nodes.

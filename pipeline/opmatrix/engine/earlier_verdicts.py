@@ -26,7 +26,7 @@ from opmatrix.spec import Lowering
 # The part of a step's configuration in which cells may differ.
 _PER_CELL = "once"
 # The parts of a compile step's configuration that its libraries for other versions of torch share.
-_PER_COMPILER = ("code", "compiler", "headers")
+_PER_COMPILER = ("code", "compiler", "ort_headers", "headers")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,8 +1,8 @@
 """Cache the plan, the steps of a project, between commands: planning takes 80 ms of each command.
 
 A plan depends on the content of declarations, cases and settings, on the names of the other files, on the code of this
-package, and on what is installed, declared third-party headers included. It does not depend on the content of other
-inputs of steps: an edited kernel keeps the plan.
+package, on the headers of ONNX Runtime, and on what is installed, declared third-party headers included. It does not
+depend on the content of other inputs of steps: an edited kernel keeps the plan.
 
 The file is JSON and not a pickle: every doit command reads it, and reading a pickle can run any code. Its first line
 is a digest of what the plan depends on and of the rest of the file, so a damaged plan is made anew.
@@ -25,8 +25,9 @@ from opmatrix.basics.version import minor
 from opmatrix.project.cells import MADE, Cell, Choice
 from opmatrix.project.measured import use_rows
 from opmatrix.project.paths import Paths
-from opmatrix.project.settings import Versions, installed, lost_headers, with_environment
+from opmatrix.project.settings import Versions, installed, with_environment
 from opmatrix.records.step import Step
+from opmatrix.toolchain import ort_headers
 from opmatrix.toolchain.find import Toolchain, find_toolchain
 from opmatrix.wheel.sources import commit
 
@@ -43,14 +44,13 @@ def load_or_plan(paths: Paths, *, choice: Choice, environ: Mapping[str, str]) ->
     use_rows(paths, versions)
     choice = choice.normalized(torch=minor(versions.torch), ort=minor(versions.onnxruntime))
     path = paths.plan(str(choice))
-    marks = _marks(paths)
+    marks = _marks(paths) | {str(file): mark(str(file)) for file in ort_headers.files(ort_headers.folder(environ))}
     key = repr((
         str(paths.root),
         choice,
         astuple(versions),
         astuple(toolchain),
-        environ.get("OPMATRIX_ORT_INCLUDE"),
-        lost_headers(paths),
+        environ.get(ort_headers.SETTING),
         with_environment(paths, versions=versions) if MADE in vars(choice).values() else None,
         commit(paths.root),
         marks,

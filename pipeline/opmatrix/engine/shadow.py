@@ -19,7 +19,7 @@ COMPILED = ("compile", "sanitize", "generated")
 """The folders of build/ that a shadow for mutants of a kernel has of its own. Its objects stay, so that the next mutant
 compiles only the objects that read the changed file."""
 _TOP = ("dodo.py", "pyproject.toml", ".venv-matrix")
-_READ = ("headers.json", "headers-place.json", "compile", "generated", "data", "draw", "export")
+_READ = ("compile", "generated", "data", "draw", "export")
 
 
 @dataclass(frozen=True, kw_only=True)

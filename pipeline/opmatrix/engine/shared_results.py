@@ -23,7 +23,7 @@ from opmatrix.cache.settings import CacheSettings
 from opmatrix.cache.stores import open_store
 from opmatrix.engine.database import Fingerprints
 from opmatrix.engine.step_failure import StepFailed
-from opmatrix.engine.tasks import ENVIRONMENT, HEADERS, StepTask
+from opmatrix.engine.tasks import ENVIRONMENT, StepTask
 from opmatrix.engine.up_to_date import State, step_detail
 from opmatrix.project.paths import Paths
 from opmatrix.records.step import Step
@@ -79,7 +79,6 @@ class SharedResults:
         self._undescribed = {task.step.name: task for task in self._tasks if task.step.group == ENVIRONMENT}
         self._ahead: _Ahead | None = None
         self._durations: Mapping[str, float] = {}
-        self._headers_given = False
         self._writers: dict[str, StepTask] = {}  # by output, and by name
         self._storing: dict[Key, threading.Lock] = {}
         self._stored: set[Key] = set()  # what the store is known to have
@@ -173,20 +172,8 @@ class SharedResults:
         others = {found.name: found for name in needed if (found := self._writers.get(name))}
         if not {*task.step.after} <= others.keys():
             return None  # with doit's --single
-        if any(other.step.group == HEADERS for other in others.values()):
-            self._give_headers()
         keys = {name: self._provided(other) if other.step.group in SHARED else None for name, other in others.items()}
         return None if self._client.lost else keys
-
-    def _give_headers(self) -> None:
-        """Store the headers of ONNX Runtime, for workers without a network. Raises OSError."""
-        with self._guard:
-            if not self._headers_given:
-                from opmatrix.toolchain.ort_headers import recorded  # imported here: most runs have no workers
-                from opmatrix.toolchain.shared_headers import HeadersInCache
-
-                HeadersInCache(self._settings, self._warn).give(Path(recorded(self._layout)["path"]))
-            self._headers_given = True
 
     def _provided(self, task: StepTask) -> Key:
         key = self.key(task.step, self._state.inputs_at_start(task))

@@ -21,16 +21,7 @@ from opmatrix.basics.errors import OpmatrixError, disk_fault
 from opmatrix.basics.step_log import RAN
 from opmatrix.engine.progress_reporter import StepReporter
 from opmatrix.engine.step_failure import NotShared, StepBlocked, StepFailed, failure_of, leave_verdict
-from opmatrix.engine.tasks import (
-    DECLARATION,
-    DIST,
-    HEADERS,
-    REPORT,
-    StepTask,
-    is_reported,
-    is_reported_on_demand,
-    ranks,
-)
+from opmatrix.engine.tasks import DECLARATION, DIST, REPORT, StepTask, is_reported, is_reported_on_demand, ranks
 from opmatrix.project.paths import Paths
 from opmatrix.records.step import Step
 
@@ -48,7 +39,7 @@ _MOST_CORES = {"compile": 3}
 
 _MORE_THREADS = 4  # than twice the cores: of steps that wait for a core or for a server
 _LOOKAHEAD = 256  # steps that are known to be ready and have no thread
-_OF_THIS_MACHINE = (DECLARATION, HEADERS, REPORT)
+_OF_THIS_MACHINE = (DECLARATION, REPORT)
 
 
 def _is_of_this_machine(step: Step, layout: Paths) -> bool:

@@ -14,14 +14,12 @@ from opmatrix.records.step import Step
 
 ENVIRONMENT = "environment"
 DECLARATION = "declaration"
-HEADERS = "headers"
 # Groups without steps for each operator.
 _OF_NO_OPERATOR = (DECLARATION, ENVIRONMENT, "probe")
 # In the order of the data flow. The report also runs after failures and covers the verdicts that exist.
 GROUPS: Mapping[str, str] = {
     DECLARATION: "the mistakes of operators that cannot be used",
     ENVIRONMENT: "make the environments of other versions of torch and ONNX Runtime",
-    HEADERS: "find or fetch ONNX Runtime's headers",
     "codegen": "write the bindings that follow from each declaration",
     "compile": "build each operator's pair of libraries",
     "data": "write inputs and expected outputs of every case",

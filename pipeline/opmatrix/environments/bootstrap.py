@@ -33,7 +33,7 @@ from typing import IO
 
 from opmatrix.basics.interrupts import code_of, interruptible
 from opmatrix.basics.progress import Progress, time_left
-from opmatrix.toolchain import debian_package
+from opmatrix.environments import debian_package
 
 LOCK = Path("requirements/main.txt")
 TORCH = Path("requirements/torch-cpu.txt")

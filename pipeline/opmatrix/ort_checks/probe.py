@@ -27,25 +27,25 @@ from opmatrix.project.cells import Ort, ir_version
 from opmatrix.project.dtypes import SINCE, Column, element_name
 from opmatrix.project.measured import source
 from opmatrix.project.paths import Paths
-from opmatrix.toolchain import ort_headers
 from opmatrix.toolchain.find import find_compiler
+from opmatrix.toolchain.ort_headers import find_headers
 
 SOURCE = Path(__file__).with_name("dtype_probe.cc")
 _DOMAIN, _OPSET = "opmatrix.probe", 17
 _BYTES = np.arange(65, 97, dtype=np.uint8)  # a whole number of elements of every dtype; as strings, letters
 
 
-def measure(layout: Paths) -> dict[str, dict[Column, str]]:
+def measure() -> dict[str, dict[Column, str]]:
     """Return why the running ONNX Runtime does not carry a dtype, by dtype and column; "" where it does."""
     with TemporaryDirectory() as folder:
-        library = _compiled(layout, Path(folder))
+        library = _compiled(Path(folder))
         return {dtype: _measure(dtype, library) for dtype in SINCE}
 
 
-def _compiled(layout: Paths, folder: Path) -> Path:
+def _compiled(folder: Path) -> Path:
     made = folder / "dtype_probe.so"
     command = [
-        *find_compiler(os.environ), "-std=c++20", "-shared", "-fPIC", "-I", str(ort_headers.recorded(layout)["path"]),
+        *find_compiler(os.environ), "-std=c++20", "-shared", "-fPIC", "-I", str(find_headers(os.environ).path),
         str(SOURCE), "-o", str(made),
     ]  # fmt: skip
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -110,7 +110,7 @@ def run(layout: Paths) -> None:
     ir = max((version for version in range(3, _TRIED) if _reads(ir=version, opset=_OLDEST)), default=0)
     opset = max((opset for opset in range(_OLDEST, _TRIED) if _reads(ir=ir, opset=opset)), default=0)
     name = f"ort{version}"
-    write_text(layout.probe_result(f"{name}-dtypes"), json.dumps(measure(layout), indent=1) + "\n")
+    write_text(layout.probe_result(f"{name}-dtypes"), json.dumps(measure(), indent=1) + "\n")
     write_text(layout.probe_result(name), json.dumps({"ir": ir, "opset": opset}, indent=1) + "\n")
     print(f"ONNX Runtime {source(version, Ort(ir=ir, opset=opset))}")
 

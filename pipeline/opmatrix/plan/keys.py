@@ -30,7 +30,7 @@ from opmatrix.records.code_hash import digest, function
 from opmatrix.records.step import CheckKey, Config, Fingerprint, Server, Step, cell_step_name
 from opmatrix.signature.signature import OWN_TORCH, has_function_body, has_torch_library, is_classic, is_own
 from opmatrix.spec import Lowering, OpSpec, as_data, shape_of
-from opmatrix.toolchain import headers
+from opmatrix.toolchain import headers, ort_headers
 from opmatrix.toolchain.find import Toolchain
 from opmatrix.wheel.settings import Dist
 
@@ -57,6 +57,11 @@ class Plan:
     def header_files(self) -> tuple[Path, ...]:
         """The headers for kernels and for bindings, which are listed once for all operators."""
         return self.layout.header_files()
+
+    @cached_property
+    def ort_headers(self) -> str:
+        """What identifies ONNX Runtime's headers, for the steps that compile with them."""
+        return ort_headers.find_headers(self.environ).identity
 
     @cached_property
     def operator_plans(self) -> tuple[OperatorPlan, ...]:
@@ -292,11 +297,10 @@ class OperatorPlan:
 
     @cached_property
     def cpp_files(self) -> tuple[Path, ...]:
-        """What the compiler reads: headers of ONNX Runtime and third parties, generated and handwritten C++."""
+        """What the compiler reads apart from the headers of frameworks: generated and handwritten C++."""
         layout, spec = self.layout, self.spec
         generated = generated_files.cpp_files(spec, self.handwritten_files)
         return (
-            layout.ort_headers,
             *(layout.generated(self.name) / file for file in generated),
             *self.plan.header_files,
             *layout.own_sources(self.name),

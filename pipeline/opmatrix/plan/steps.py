@@ -28,7 +28,6 @@ from opmatrix.declaration.source_files import unfinished
 from opmatrix.plan.keys import OperatorPlan, Plan, make_step
 from opmatrix.plan.wheel_steps import shipping
 from opmatrix.project.cells import Cell, why_unreadable
-from opmatrix.project.settings import lost_headers
 from opmatrix.records.code_hash import digest, of_features
 from opmatrix.records.step import CheckKey, Server, Step, cell_step_name
 from opmatrix.report.page_template import TEMPLATES
@@ -63,7 +62,6 @@ def steps(plan: Plan) -> Iterator[Step]:
 def _reported(plan: Plan) -> Iterator[Step]:
     """Yield the steps whose failures are in the report."""
     yield from (_declaration(plan, name, mistakes) for name, mistakes in plan.failed.items())
-    yield _headers(plan)
     yield from (_environment(plan, name) for name in plan.environments)
     for op in plan.operator_plans:
         operator = op.operator
@@ -152,12 +150,12 @@ def _environment(plan: Plan, name: str) -> Step:
 def _probes(plan: Plan) -> Iterator[Step]:
     """Probe each torch and each ONNX Runtime that has cells, again when its version or the table changes."""
     layout = plan.layout
-    probed: tuple[tuple[str, Server, tuple[str, ...], tuple[Path, ...], str], ...] = (
-        ("torch", "export", _EXPORTING, tuple(layout.binding / f"{abi}/torch.h" for abi in ("classic", "stable")),
-         "export/dtype_probe.cc"),
-        ("ort", "ort", ("onnx", "onnxruntime"), (layout.ort_headers,), "ort_checks/dtype_probe.cc"),
-    )  # fmt: skip
-    for factor, server, uses, reads, source in probed:
+    headers = [layout.binding / f"{abi}/torch.h" for abi in ("classic", "stable")]
+    probed: tuple[tuple[str, Server, tuple[str, ...], str, Mapping[str, Any]], ...] = (
+        ("torch", "export", _EXPORTING, "export/dtype_probe.cc", {"reads": headers}),
+        ("ort", "ort", ("onnx", "onnxruntime"), "ort_checks/dtype_probe.cc", {"ort_headers": plan.ort_headers}),
+    )
+    for factor, server, uses, source, more in probed:
         for version in dict.fromkeys(getattr(cell, factor) for cell in plan.cells if getattr(cell, factor)):
             environment = plan.environment(**{factor: version})
             yield make_step(
@@ -166,12 +164,12 @@ def _probes(plan: Plan) -> Iterator[Step]:
                 factor, *(["--version", version] if environment else []),
                 name=f"{factor}{version}",
                 stage=f"probe-{factor}",
-                reads=reads,
                 code=[Path(__file__).parents[1] / source],
                 writes=[layout.probe_result(f"{factor}{version}"), layout.probe_result(f"{factor}{version}-dtypes")],
                 server=server,
                 environment=environment,
                 uses=uses,
+                **more,
             )  # fmt: skip
 
 
@@ -232,16 +230,6 @@ def _register(op: OperatorPlan, torch: str) -> Iterator[Step]:
         )
 
 
-def _headers(plan: Plan) -> Step:
-    return make_step(
-        plan,
-        "headers",
-        writes=[plan.layout.ort_headers, plan.layout.ort_headers_place],
-        setting=plan.environ.get("OPMATRIX_ORT_INCLUDE", ""),
-        lost=lost_headers(plan.layout),
-    )
-
-
 def _codegen(op: OperatorPlan) -> Step:
     folder = op.layout.generated(op.name)
     return op.step(
@@ -274,8 +262,8 @@ def _compile(op: OperatorPlan) -> Step:
         writes=dict.fromkeys(writes),
         discovered_inputs=layout.discovered_headers(name),
         ninja=build_ninja(layout, spec, toolchain=op.plan.toolchain, written=handwritten),
-        after=["headers"],
         compiler=op.plan.toolchain.identity,
+        ort_headers=op.plan.ort_headers,
         headers=headers.versions(spec),
         torch=op.plan.versions.torch if op.own_torch else "",
     )
@@ -299,10 +287,11 @@ def _compile_alone(op: OperatorPlan, torch: str) -> Step:
             layout.torch_version(name, torch=torch),
             *(() if op.own_torch else layout.objects(name, "torch", torch=torch)),
         ],
-        after=["headers", f"compile:{name}"],
+        after=[f"compile:{name}"],
         discovered_inputs=layout.discovered_headers(name, torch=torch),
         ninja=cpp_abi_ninja(layout, spec, toolchain=op.plan.toolchain, written=op.handwritten_files),
         compiler=op.plan.toolchain.identity,
+        ort_headers=op.plan.ort_headers,
         headers=headers.versions(spec),
     )  # fmt: skip
 
@@ -467,6 +456,7 @@ def _sanitize(op: OperatorPlan, cell: Cell) -> Step:
         races=digest("races", *generated_files.TEMPLATES),
         compiler=op.plan.toolchain.identity,
         linker=op.plan.toolchain.linker,
+        ort_headers=op.plan.ort_headers,
         headers=headers.versions(spec),
         written=sorted(op.handwritten_files),
         spec=op.keys.runtime_key,

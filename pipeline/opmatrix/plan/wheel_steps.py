@@ -59,7 +59,6 @@ def _link_wheel(plan: Plan, dist: Dist) -> Step:
         plan,
         "link-wheel",
         reads=[
-            layout.ort_headers,
             *(path for folder in (layout.include, layout.binding) for path in sorted(folder.rglob("*.*"))),
             *(path for spec in specs for path in layout.objects(spec.name, *ninja_file.shared_objects(spec))),
         ],
@@ -68,6 +67,7 @@ def _link_wheel(plan: Plan, dist: Dist) -> Step:
         declared=[path for o in chosen for path in (layout.spec(o.name), layout.cases(o.name))],
         ninja=ninja_file.linked_ninja(layout, specs, libraries, toolchain=plan.toolchain),
         compiler=plan.toolchain.identity,
+        ort_headers=plan.ort_headers,
     )
 
 

@@ -161,8 +161,6 @@ class Paths:
     build = _fixed("build")
     state = _fixed("build/state.db")
     lock = _fixed("build/lock")
-    ort_headers = _fixed("build/headers.json")
-    ort_headers_place = _fixed("build/headers-place.json")
     reference_pages = _fixed("build/reference")
     # The folders of the workers that a run starts on this machine, and their shared cache.
     workers = _fixed("build/workers")

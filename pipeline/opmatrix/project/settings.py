@@ -5,8 +5,6 @@ Versions are read without importing the packages, because every doit command nee
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import re
 import sys
@@ -81,18 +79,6 @@ def installed() -> Versions:
             raise ToolchainError(f"{package} is not installed for {sys.executable}; in a checkout of opmatrix use "
                                  "`./run doit` and `./run python`, else pip install opmatrix") from error  # fmt: skip
     return Versions(**found)
-
-
-def lost_headers(paths: Paths) -> list[str]:
-    """Return the headers of the headers stage that have since changed or gone: they are in a cache outside the
-    checkout."""
-    try:
-        folder = Path(json.loads(paths.ort_headers_place.read_text(encoding="utf-8"))["path"])
-        files = json.loads(paths.ort_headers.read_text(encoding="utf-8"))["files"]
-        listed = {folder / name: digest for name, digest in files.items()}
-    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):  # no file, or an edited one
-        return []  # the step writes it again
-    return [p.name for p, d in listed.items() if not p.is_file() or hashlib.sha256(p.read_bytes()).hexdigest() != d]
 
 
 def settings(paths: Paths, table: str) -> Mapping[str, Any]:

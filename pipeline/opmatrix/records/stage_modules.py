@@ -18,7 +18,6 @@ STAGE_MODULES: Mapping[str, str] = {
     "environment": "opmatrix.environments.install",
     "export": "opmatrix.export.write_models",
     "export-node": "opmatrix.export.write_node_models",
-    "headers": "opmatrix.toolchain.find_headers",
     "link-together": "opmatrix.toolchain.link_together",
     "link-wheel": "opmatrix.wheel.link",
     "operator-pages": "opmatrix.report.operator_pages",

@@ -143,24 +143,21 @@ def _build(
     layout: Paths, spec: OpSpec, folder: Path, text: str, *, toolchain: Toolchain, torch: TorchBuild | None
 ) -> bool:
     """Write the files that ninja reads, and run it; return whether `text`, for build.ninja, is new."""
-    found = ort_headers.recorded(layout)
-    files = json.dumps(found["files"], sort_keys=True)
+    found = ort_headers.find_headers(os.environ)
     others = "".join(f"{version}\n" for version in third_party_headers.versions(spec))
-    write_text(folder / ninja_file.IDENTITY, f"{toolchain.identity}onnxruntime {found['version']} {files}\n{others}")
+    write_text(folder / ninja_file.IDENTITY, f"{toolchain.identity}onnxruntime {found.identity}\n{others}")
     if torch:
         write_text(folder / ninja_file.TORCH, f"{torch.identity}\n")
     headers = third_party_headers.find(spec, layout.root)
     objcopy = find_objcopy(os.environ) if spec.cpu_levels else ""
-    places = ninja_file.places_ninja(
-        layout, toolchain, Path(found["path"]), torch=torch, headers=headers, objcopy=objcopy
-    )
+    places = ninja_file.places_ninja(layout, toolchain, found.path, torch=torch, headers=headers, objcopy=objcopy)
     write_text(folder / ninja_file.PLACES, places)
     path = folder / "build.ninja"
     rewritten = not path.exists() or path.read_text(encoding="utf-8") != text
     write_text(path, text)
     _remove_stale_objects(layout, spec, folder)
     _ninja(layout, spec.name, toolchain, folder)
-    _list_headers(layout, spec.name, folder, toolchain=toolchain, torch=torch, ort=found["path"], third_party=headers)
+    _list_headers(layout, spec.name, folder, toolchain=toolchain, torch=torch, ort=str(found.path), third_party=headers)
     return rewritten
 
 

@@ -35,10 +35,10 @@ def link(layout: Paths, specs: Sequence[OpSpec], libraries: Mapping[str, Path], 
     `specs` have kernels. Messages of the library for ONNX Runtime name it `display_name`, or list the operators.
     Raises CompileError with the message of the linker or the gate.
     """
-    found = ort_headers.recorded(layout)
+    found = ort_headers.find_headers(os.environ)
     toolchain, folder, names = find_toolchain(os.environ), libraries["ort"].parent, [spec.name for spec in specs]
-    write_text(folder / ninja_file.IDENTITY, f"{toolchain.identity}onnxruntime {found['version']}\n")
-    write_text(folder / ninja_file.PLACES, ninja_file.places_ninja(layout, toolchain, Path(found["path"])))
+    write_text(folder / ninja_file.IDENTITY, f"{toolchain.identity}onnxruntime {found.identity}\n")
+    write_text(folder / ninja_file.PLACES, ninja_file.places_ninja(layout, toolchain, found.path))
     write_text(folder / ninja_file.ORT_LIBRARY, bindings.ort_library(names, called=display_name))
     write_text(folder / "build.ninja", ninja_file.linked_ninja(layout, specs, libraries, toolchain=toolchain))
     check_one_definition({name: path for name in names for path in layout.objects(name, "kernel")})

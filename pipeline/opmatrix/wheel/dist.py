@@ -62,7 +62,7 @@ def run(layout: Paths, dist: Dist, operators: Sequence[Operator], *, unverified:
         "made_with": {
             "opmatrix": opmatrix,
             "compiler": _compiler(),
-            "onnxruntime headers": ort_headers.recorded(layout)["version"],
+            "onnxruntime headers": ort_headers.find_headers(os.environ).version,
             **contents.header_packages(operators),
         },
     }

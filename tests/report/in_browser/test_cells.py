@@ -198,7 +198,7 @@ def test_checks_are_listed_and_filtered(shown: Page) -> None:
     assert shown.texts(title) == ["Checks 5: 2 verified, 2 failed, 1 unsupported"]
     wrong = shown.texts("#checks > .fault")
     assert wrong[0].startswith("✗\noperator_00-kernel@torch2.13") and "3 of 64 elements" in wrong[0]
-    assert wrong[1].startswith("✗\nheaders") and "no headers" in wrong[1]
+    assert wrong[1].startswith("✗\nenvironment:torch2.6") and "no network" in wrong[1]
     shown.one("#checks > details > summary").click()
     assert len(shown.all("#checks details .fault")) == 3
     shown.chip("exporter", "node")

@@ -214,7 +214,7 @@ class ProjectServer:
             seconds=step.seconds,
             megabytes=step.megabytes,
             written=step.written,
-            environment={JOBS: "1", settings.URL: self._url, settings.MODE: "read"},  # which has headers
+            environment={JOBS: "1"},
         )
 
     def _provide(self, name: str, key: str | None, client: Client) -> None:

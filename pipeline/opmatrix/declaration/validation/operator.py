@@ -52,7 +52,7 @@ RESERVED: Mapping[str, tuple[str, ...]] = {
         "items", "sizes", "kernel_sizes", "texts", "torch_texts", "value_checks", "race_driver", "cpu_level",
     ),
     "a group of steps, whose logs lie in a folder of that name": (
-        "declaration", "environment", "headers", "codegen", "compile", "data", "cases", "draw-inputs", "register",
+        "declaration", "environment", "codegen", "compile", "data", "cases", "draw-inputs", "register",
         "export", "verify", "report", "probe", "sanitize", "compat", "link-wheel", "linked", "dist",
     ),
     # Those of namespace opmatrix are all that tests/codegen/test_reserved_names.py finds in the headers.
