@@ -134,7 +134,7 @@ def generation(
         entrants = Entrants(
             paths=build.paths, operator=build.operator, bench=job.bench, row=row, arrays=arrays, threads=threads
         )
-        return Turns(entrants, processors=pinned, expected=Expected(outputs={}), loops=None, measures=False)
+        return Turns(entrants, processors=pinned, expected=Expected(outputs={}), measures=False)
 
     order = [*range(len(builds))]
     chance.shuffle(order)  # of the starts, too
