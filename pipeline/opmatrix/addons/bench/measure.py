@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -197,7 +197,7 @@ def record(
             for n, found in enumerate(prepared)
         ],
         "ratios": [
-            {"ours": prepared[a].name, "peer": prepared[b].name} | interval(rounds.ratio(a, b)) for a, b in compared
+            {"ours": prepared[a].name, "peer": prepared[b].name} | asdict(rounds.ratio(a, b)) for a, b in compared
         ],
     }
 
@@ -209,7 +209,7 @@ def _contestant(found: Prepared, seconds: Interval | None, *, moved: float, flop
         "side": found.side,
         "ours": found.ours,
         "skipped": found.skipped,
-        "seconds": interval(seconds) if seconds else None,
+        "seconds": asdict(seconds) if seconds else None,
         "bytes_per_second": moved / seconds.median if seconds else None,
         "flops_per_second": flops / seconds.median if seconds and flops is not None else None,
         "peak_memory": found.peak_memory,
@@ -222,11 +222,6 @@ def _contestant(found: Prepared, seconds: Interval | None, *, moved: float, flop
         if errors
         else None,
     }
-
-
-def interval(found: Interval) -> Record:
-    """Return an interval as JSON data."""
-    return {"median": found.median, "low": found.low, "high": found.high}
 
 
 def _finite(value: float | None) -> float | None:

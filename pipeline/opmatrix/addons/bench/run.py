@@ -21,7 +21,7 @@ from opmatrix.bench.spec import Row
 from opmatrix.declaration.load import Operator, load_operator
 from opmatrix.project import cpu_levels
 from opmatrix.project.paths import Paths
-from opmatrix.project.settings import step_seconds
+from opmatrix.project.settings import step_limits
 
 
 def run(
@@ -52,7 +52,7 @@ def run(
         processors=found,
         threads=_thread_counts(threads, found.thread_counts),
         compile=compile,
-        seconds=step_seconds(layout),
+        seconds=step_limits(layout).seconds,
         cpu_level=_cpu_level(layout, operator),
     )
     if found.why_not_pinned:
@@ -83,7 +83,7 @@ def _require_end(layout: Paths, operator: Operator) -> None:
             read.read(layout, operator)
 
     try:
-        with Forked(start, seconds=step_seconds(layout)) as process:
+        with Forked(start, seconds=step_limits(layout).seconds) as process:
             process.ask(None, what=str(path))
     except StoppedError as error:
         raise BenchError(f"{error}. {REMEDY}") from None
