@@ -25,7 +25,7 @@ from pathlib import Path
 
 from measuring import DOIT, ROOT, environment
 
-from opmatrix.addons.bench import against, measure, read, roofline
+from opmatrix.addons.bench import against, measure, read
 from opmatrix.addons.bench.statistics import FIRST, LAST, slowdown
 from opmatrix.declaration.load import load_operator
 from opmatrix.project.paths import Paths
@@ -81,7 +81,6 @@ def job_of(project: Path, *, threads: int) -> tuple[measure.Job, list[against.Bu
         budget=3.0,
         processors=measure.processors(),
         threads=(threads,),
-        loops=roofline.build(now.paths),
     )
     return job, builds
 

@@ -3,56 +3,45 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import contextlib
 import inspect
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from doit.doit_cmd import get_loader
 
+from opmatrix.addons.mutate.command import Scores
 from opmatrix.basics import errors
+from opmatrix.cache.settings import CacheSettings
 from opmatrix.commands import help as doit_help
 from opmatrix.commands import stages as cli
 from opmatrix.commands.main import Program
 from opmatrix.engine.tasks import GROUPS
+from opmatrix.project.measured import Matrix
+from opmatrix.project.settings import Opsets, StepLimits, key_of
 from opmatrix.report.operator_pages import code, codes, plain, table
+from opmatrix.wheel.settings import Dist
+
+
+def _explained(kind: Any) -> Iterator[tuple[str, str]]:
+    """Yield the keys of a table of settings, each with the string below its field."""
+    keys, name = {one.name: key_of(one) for one in fields(kind)}, ""
+    for node in ast.walk(ast.parse(inspect.getsource(kind))):
+        if isinstance(node, ast.AnnAssign):
+            name = keys.get(ast.unparse(node.target), "")
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and name:
+            yield name, str(node.value.value)
+
 
 SETTINGS: Mapping[str, Mapping[str, str]] = {
-    "tool.opmatrix": {"format": "which imports and names the files of the project have; `opmatrix update` raises it"},
-    "tool.opmatrix.opsets": {
-        "legacy": "opsets of the legacy exporter, of the cells that `./run doit` verifies by itself: a list",
-        "dynamo": "the same of the dynamo exporter",
-        "node": "the same of one-node models, of operators that exist in ONNX alone",
-    },
-    "tool.opmatrix.matrix": {
-        "torch, ort": "rows of versions that opmatrix has not measured, as `opmatrix probe` writes them ([the matrix]"
-        "(../matrix.md#what-is-legal))",
-        "onnx, onnxscript, python": "the newest that `opmatrix probe` has measured here",
-    },
-    "tool.opmatrix.limits": {
-        "seconds": "how long a step may run, and how long `doit bench` waits for one peer",
-        "megabytes": "how much memory a step may hold, with all that it starts",
-        "written": "how many megabytes a step may write to files, with all that it starts; 4000 without it",
-    },
-    "tool.opmatrix.cache": {
-        "url": "where shared results are: `file:///FOLDER`, `https://HOST/PATH`, or what fsspec reaches",
-        "mode": "`read` (default), `write`, `check` (compute all, and compare) or `off`",
-        "prove": "`shared` (default); `local` takes what is built, and verifies it on this machine",
-        "signers": "lines of `allowed_signers`; only what one of them signed is taken",
-        "size": "to which `doit cache --gc` reduces a folder, such as `20 GB`",
-    },
-    "tool.opmatrix.mutate": {"minimum": "`doit mutate` exits with 1 if a score is lower: from 0 to 1, such as 0.95"},
-    "tool.opmatrix.dist": {
-        "name": "what is imported: small letters, digits and single underscores; required",
-        "version": "as PEP 440 has it, such as `1.0.0`; required",
-        "operators": "a list; without it all that have a library that opmatrix builds and no handwritten binding",
-        "summary": "one line",
-        "license": "as SPDX spells it",
-        "license-files": "a list of files of the project; a LICENSE is taken by itself",
-        "third-party-licenses": "files of the project, by the package or the folder whose headers an operator includes",
-    },
+    "tool.opmatrix": {"format": "which imports and names the files of the project have; `opmatrix update` raises it"}
+} | {
+    f"tool.opmatrix.{kind.TABLE}": dict(_explained(kind))
+    for kind in (Opsets, Matrix, StepLimits, CacheSettings, Scores, Dist)
 }
 # `doit help` explains its own codes, and the first lines of ./run those of ./run.
 MORE_VARIABLES = {

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 
 import pytest
 
 from docs.site import commands, declaration, kernel_headers, report_schema
 from docs.site.generate import COMMAND, pages
-from opmatrix.cache.settings import FIELDS as CACHE_FIELDS
-from opmatrix.wheel.settings import FIELDS
+from opmatrix.cache.settings import CacheSettings
+from opmatrix.commands.help import VARIABLES
+from opmatrix.project.settings import key_of
 from tests.docs.pages import ROOT
 
 MADE = pages(ROOT)
@@ -163,7 +165,12 @@ def test_every_variable_is_explained() -> None:
 
 def test_every_table_of_settings_is_explained() -> None:
     code = "\n".join(path.read_text() for path in (ROOT / "pipeline").rglob("*.py"))
-    used = set(re.findall(r"""settings\(paths, "(\w+)"\)""", code))
+    used = set(re.findall(r"""TABLE: ClassVar\[str\] = "(\w+)"$""", code, re.MULTILINE))
+    assert len(used) >= 6 and not re.search(r"""\bsettings\(\w+, "(?!cache|dist)""", code), "read by hand"
     assert {"tool.opmatrix"} | {f"tool.opmatrix.{table}" for table in used} == set(commands.SETTINGS)
-    assert {*commands.SETTINGS["tool.opmatrix.dist"]} == {*FIELDS}
-    assert [*commands.SETTINGS["tool.opmatrix.cache"]] == [*CACHE_FIELDS]
+    assert [*commands.SETTINGS["tool.opmatrix.cache"]] == [*filter(None, map(key_of, fields(CacheSettings)))]
+
+
+def test_every_variable_in_place_of_a_setting_is_explained() -> None:
+    named = [name for name, _ in VARIABLES]
+    assert {one.metadata["variable"] for one in fields(CacheSettings)} <= {"", *named}

@@ -124,7 +124,7 @@ def test_a_version_that_the_project_pins_can_be_chosen(paths: Paths) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("ortt.x = 1", "unknown name 'ortt'; allowed: torch, ort, onnx, onnxscript, python"),
+        ("ortt.x = 1", "ortt: unknown setting, allowed: torch, ort, onnx, onnxscript, python; did you mean 'ort'"),
         ("ort = 1", "ort: found 1, allowed: rows of minor versions"),
         ('ort."1.33.0" = {}', "ort: found .*, allowed: rows of minor versions"),
         ('ort."1.33" = { ir = 14 }', r'ort\."1\.33": found .*, allowed: a row such as { ir = 14, opset = 27 }'),

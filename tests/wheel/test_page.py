@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import re
 import tomllib
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
-from opmatrix.wheel.settings import FIELDS
+from opmatrix.project.settings import key_of
+from opmatrix.wheel.settings import Dist
 from tests.support.projects import ROOT
 from tests.wheel.shipping import Environment
 
@@ -34,7 +36,7 @@ def test_the_code_runs(fresh: Environment, tmp_path: Path) -> None:
 
 
 def test_every_setting_is_shown() -> None:
-    assert set(tomllib.loads("".join(blocks("toml")))["tool"]["opmatrix"]["dist"]) == set(FIELDS)
+    assert set(tomllib.loads("".join(blocks("toml")))["tool"]["opmatrix"]["dist"]) == set(map(key_of, fields(Dist)))
 
 
 def test_the_line_of_the_program_is_in_the_page() -> None:

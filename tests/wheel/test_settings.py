@@ -50,7 +50,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a framework": ({"name": "onnx"}, "allowed: a name that is not taken"),
     "no version": ({"version": 1}, "version: found 1, allowed: a version as PEP 440 has it"),
     "no normal form": ({"version": "1.0-rc1"}, "version: found '1.0-rc1', allowed"),
-    "a field": ({"operator": []}, "operator: unknown field, allowed: name, version, operators"),
+    "a field": ({"operator": []}, "operator: unknown setting, allowed: name, version, operators"),
     "near": ({"licence": "MIT"}, "did you mean 'license'?"),
     "no list": ({"operators": "nms"}, "operators: found 'nms', allowed: a list of folders of ops/: add_and_round,"),
     "none": ({"operators": []}, "operators: found [], allowed"),

@@ -155,4 +155,4 @@ class Bench(metaclass=_KeepsMistakes):
     bytes: str | Callable[..., float] | None = None
     """How many bytes a row moves. None: those of its inputs and outputs."""
     flops: str | Callable[..., float] | None = None
-    """How many floating-point operations a row does. None: unknown; only the copy loop then limits a row."""
+    """How many floating-point operations a row does. None: unknown."""

@@ -7,25 +7,43 @@ file of the key that signs entries. The key is of a machine, so pyproject.toml c
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, ClassVar, Literal
 
-from opmatrix.basics.errors import UsageError, did_you_mean
 from opmatrix.basics.features import provided
 from opmatrix.project.paths import Paths
-from opmatrix.project.settings import settings
+from opmatrix.project.settings import one_of, read_values, setting, settings
 
 TABLE = "pyproject.toml: [tool.opmatrix.cache]"
 URL, MODE, KEY = "OPMATRIX_CACHE", "OPMATRIX_CACHE_MODE", "OPMATRIX_CACHE_KEY"
-Mode = Literal["read", "write", "check"]
-Prove = Literal["shared", "local"]
 OFF = "off"
-_MODES = ("read", "write", "check", OFF)
-_PROVE = ("shared", "local")
-FIELDS = ("url", "mode", "prove", "signers", "size")
+Mode = Literal["read", "write", "check", "off"]
 _UNITS = {"MB": 1, "GB": 1000, "TB": 1_000_000}
+
+
+def _wrong_signers(signers: Any) -> Sequence[str]:
+    if not isinstance(signers, list) or not all(isinstance(line, str) for line in signers):
+        return [f"found {signers!r}, allowed: a list of lines as in ssh's file allowed_signers"]
+    mistakes = ((number, provided("signing").wrong_signer(line)) for number, line in enumerate(signers, start=1))
+    return [f"line {number}: {why}" for number, why in mistakes if why]
+
+
+def _wrong_key(key: str) -> Sequence[str]:
+    if "-----BEGIN" in key:  # not printed: the log of a CI job has many readers
+        return ["contains a key; allowed: the path of a file with the key, which only its owner can read"]
+    path = Path(key).expanduser()
+    return (
+        [] if path.is_file() else [f"there is no file {str(path)!r}; allowed: the path of a key that ssh-keygen made"]
+    )
+
+
+def megabytes_in(size: Any) -> int | None:
+    """Return the megabytes of a size such as "20 GB", at least 1; None if it is no size."""
+    if not isinstance(size, str) or not (found := re.fullmatch(r"(\d{1,9}(?:\.\d{1,3})?) ?([MGT]B)", size)):
+        return None
+    return int(float(found[1]) * _UNITS[found[2]]) or None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,12 +56,25 @@ class CacheSettings:
     ``opmatrix cache --gc`` reduces a folder.
     """
 
-    url: str
-    mode: Mode = "read"
-    prove: Prove = "shared"
-    signers: tuple[str, ...] = ()
-    key: Path | None = None
-    megabytes: int | None = None
+    TABLE: ClassVar[str] = "cache"
+    url: str = setting(
+        lambda url: isinstance(url, str) and url, "an address such as 'https://cache.example.org/my_ops'", variable=URL,
+        default="",
+    )  # fmt: skip
+    """where shared results are: `file:///FOLDER`, `https://HOST/PATH`, or what fsspec reaches"""
+    mode: Mode = setting(*one_of("read", "write", "check", OFF), variable=MODE, default="read")
+    """`read` (default), `write`, `check` (compute all, and compare) or `off`"""
+    prove: Literal["shared", "local"] = setting(*one_of("shared", "local"), default="shared")
+    """`shared` (default); `local` takes what is built, and verifies it on this machine"""
+    signers: tuple[str, ...] = setting(_wrong_signers, default=())
+    """lines of `allowed_signers`; only what one of them signed is taken"""
+    megabytes: int | None = setting(
+        megabytes_in, "a size above 0 such as '500 MB' or '20 GB'", key="size", parse=megabytes_in, default=None
+    )
+    """to which `doit cache --gc` reduces a folder, such as `20 GB`"""
+    key: Path | None = setting(
+        _wrong_key, key="", variable=KEY, parse=lambda key: Path(key).expanduser(), default=None
+    )  # fmt: skip
 
 
 def read(paths: Paths, environ: Mapping[str, str]) -> CacheSettings | None:
@@ -51,84 +82,24 @@ def read(paths: Paths, environ: Mapping[str, str]) -> CacheSettings | None:
 
     A project may name signers and leave the address to each machine's OPMATRIX_CACHE.
     """
-    if environ.get(URL) == OFF or environ.get(MODE) == OFF:
+    if OFF in (environ.get(URL), environ.get(MODE)):
         return None
-    table = settings(paths, "cache")
-    url, mode = environ.get(URL) or table.get("url"), environ.get(MODE) or table.get("mode", "read")
-    if not table and not url:
+    if not (table := settings(paths, CacheSettings.TABLE)) and not environ.get(URL):
         return None
-    key = Path(environ[KEY]).expanduser() if environ.get(KEY) else None
-    if mistakes := [
-        *_mistakes(table),
-        *_wrong_variables(environ, key),
-        *(_does_not_fit(mode, table, key) if url else ()),
-    ]:
-        raise UsageError("\n".join(dict.fromkeys(mistakes)))
-    if mode == OFF or not url:
-        return None
-    return CacheSettings(
-        url=url,
-        mode=cast(Mode, mode),
-        prove=table.get("prove", "shared"),
-        signers=tuple(table.get("signers", ())),
-        key=key,
-        megabytes=megabytes_in(table["size"]) if "size" in table else None,
-    )
+    found = CacheSettings(**read_values(CacheSettings, table, environ, _unsigned))
+    return found if found.url and found.mode != OFF else None
 
 
 def signers(paths: Paths) -> tuple[str, ...]:
     """Return the signers that pyproject.toml names, also where the cache is off. Raises UsageError."""
-    table = settings(paths, "cache")
-    if mistakes := [one for one in _mistakes(table) if one.startswith(f"{TABLE}: signers")]:
-        raise UsageError("\n".join(mistakes))
-    return tuple(table.get("signers", ()))
+    named = {key: lines for key, lines in settings(paths, CacheSettings.TABLE).items() if key == "signers"}
+    return CacheSettings(**read_values(CacheSettings, named, {})).signers
 
 
-def _mistakes(table: Mapping[str, Any]) -> Iterator[str]:
-    for field in table.keys() - set(FIELDS):
-        yield f"{TABLE}: {field}: unknown setting, allowed: {', '.join(FIELDS)}{did_you_mean(field, FIELDS)}"
-    url = table.get("url", "file:///srv/cache")
-    if not isinstance(url, str) or not url:
-        yield f"{TABLE}: url: found {url!r}, allowed: an address such as 'https://cache.example.org/my_ops'"
-    for field, allowed in (("mode", _MODES), ("prove", _PROVE)):
-        if (value := table.get(field, allowed[0])) not in allowed:
-            yield f"{TABLE}: {field}: found {value!r}, allowed: {_listed(allowed)}"
-    if megabytes_in(size := table.get("size", "1 GB")) is None:
-        yield f"{TABLE}: size: found {size!r}, allowed: a size above 0 such as '500 MB' or '20 GB'"
-    signers = table.get("signers", [])
-    if not isinstance(signers, list) or not all(isinstance(line, str) for line in signers):
-        yield f"{TABLE}: signers: found {signers!r}, allowed: a list of lines as in ssh's file allowed_signers"
-        return
-    for number, line in enumerate(signers, start=1):
-        if why := provided("signing").wrong_signer(line):
-            yield f"{TABLE}: signers: line {number}: {why}"
-
-
-def _wrong_variables(environ: Mapping[str, str], key: Path | None) -> Iterator[str]:
-    if (mode := environ.get(MODE) or "read") not in _MODES:
-        yield f"{MODE}: found {mode!r}, allowed: {_listed(_MODES)}"
-    if key is None:
-        return
-    if "-----BEGIN" in environ[KEY]:  # not printed: the log of a CI job has many readers
-        yield f"{KEY} contains a key; allowed: the path of a file with the key, which only its owner can read"
-    elif not key.is_file():
-        yield f"{KEY}: there is no file {str(key)!r}; allowed: the path of a key that ssh-keygen made"
-
-
-def _does_not_fit(mode: Any, table: Mapping[str, Any], key: Path | None) -> Iterator[str]:
-    if mode == "write" and table.get("signers") and key is None:
+def _unsigned(values: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a message where entries would be written without a signature, which all would refuse."""
+    if values.get("mode") == "write" and values.get("url") and values.get("signers") and "key" not in values:
         yield (
             f"the mode of the shared cache is 'write', and {TABLE} names signers, so entries without a signature are "
             f"refused; but no key is set. Set {KEY} to the file of a signer's key, or {MODE}=read"
         )
-
-
-def megabytes_in(size: Any) -> int | None:
-    """Return the megabytes of a size such as "20 GB", at least 1; None if it is no size."""
-    if not isinstance(size, str) or not (found := re.fullmatch(r"(\d{1,9}(?:\.\d{1,3})?) ?([MGT]B)", size)):
-        return None
-    return int(float(found[1]) * _UNITS[found[2]]) or None
-
-
-def _listed(allowed: tuple[str, ...]) -> str:
-    return ", ".join(map(repr, allowed))

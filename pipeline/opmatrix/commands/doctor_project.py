@@ -36,7 +36,7 @@ def project(paths: Paths) -> Iterator[Finding]:
         check_format(paths.root)
         measured.use_rows(paths)
         settings.default_opsets(paths)
-        settings.step_seconds(paths), settings.step_megabytes(paths)
+        settings.step_limits(paths)
     except (OpmatrixError, OSError) as error:
         yield wrong("project", str(error))
     else:

@@ -104,11 +104,11 @@ def _plan(
 
     reading = start_reading(paths)  # on another core, while this process imports the rest
     from opmatrix.plan.steps import Plan, steps
-    from opmatrix.project.settings import chosen_cells, step_megabytes, step_seconds, step_written
+    from opmatrix.project.settings import chosen_cells, step_limits
     from opmatrix.wheel import settings
 
     declared = reading()
-    operators = declared.operators
+    operators, limits = declared.operators, step_limits(paths)
     plan = Plan(
         layout=paths,
         operators=operators,
@@ -119,9 +119,9 @@ def _plan(
         environ=environ,
         choice=choice,
         dist=None if settings.unusable(paths, declared.failed) else settings.read(paths, operators),
-        seconds=step_seconds(paths),
-        megabytes=step_megabytes(paths),
-        written=step_written(paths),
+        seconds=limits.seconds,
+        megabytes=limits.megabytes,
+        written=limits.written,
     )
     return tuple(steps(plan)), [(h.folder, h.distribution) for o in operators for h in o.spec.headers]
 

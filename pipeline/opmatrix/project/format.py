@@ -9,11 +9,22 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
+from typing import Any
 
 from opmatrix.basics.errors import UsageError
 
 FORMAT = 1
 UPDATE = "opmatrix update"
+
+
+def pyproject(root: Path) -> dict[str, Any]:
+    """Return what a pyproject.toml contains, nothing where there is none. Raises UsageError if it is no TOML."""
+    try:
+        return tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"pyproject.toml: {error}") from error
 
 
 def read_format(root: Path) -> int:
@@ -24,10 +35,7 @@ def read_format(root: Path) -> int:
         return 0
     if f"[tool.opmatrix]\nformat = {FORMAT}\n" in text:  # as `opmatrix new` writes it; tomllib costs each command 2 ms
         return FORMAT
-    try:
-        found = tomllib.loads(text).get("tool", {}).get("opmatrix", {}).get("format", 0)
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"pyproject.toml: {error}") from error
+    found: object = pyproject(root).get("tool", {}).get("opmatrix", {}).get("format", 0)
     if not isinstance(found, int) or isinstance(found, bool) or found < 0:
         raise UsageError(f"pyproject.toml: [tool.opmatrix]: format: found {found!r}, allowed: a number up to {FORMAT}")
     return found

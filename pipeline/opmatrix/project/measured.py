@@ -19,7 +19,7 @@ import sys
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from opmatrix.basics.errors import UsageError
 from opmatrix.basics.files import write_text
@@ -38,12 +38,11 @@ from opmatrix.project.cells import (
     nearest_older,
 )
 from opmatrix.project.paths import Paths, shipped
-from opmatrix.project.settings import Versions, pinned_versions, settings
+from opmatrix.project.settings import Versions, pinned_versions, read_settings, setting
 
 TABLE = "[tool.opmatrix.matrix]"
 MEASURE = "opmatrix probe"
 _OPSETS = ("legacy", "dynamo", "label")
-_FACTORS = ("torch", "ort")
 _PACKAGES = {"torch": "torch", "ort": "onnxruntime"}
 _NO_DYNAMO = "wrote none of the opsets that `opmatrix probe` tried"
 
@@ -57,26 +56,42 @@ class Measured:
     newest: Mapping[str, str]
 
 
+def _are_rows(table: object) -> bool:
+    return isinstance(table, dict) and all(map(_is_version, table))
+
+
+def _is_version(value: object) -> bool:
+    return isinstance(value, str) and re.fullmatch(r"\d+\.\d+", value) is not None
+
+
+_ROWS = f'rows of minor versions, such as ort."1.33". `{MEASURE}` writes them'
+_VERSION = f'a minor version such as "1.24". `{MEASURE}` writes it'
+
+
+@dataclass(frozen=True, kw_only=True)
+class Matrix:
+    """The table as it is written."""
+
+    TABLE: ClassVar[str] = "matrix"
+    torch: Mapping[str, Any] = setting(_are_rows, _ROWS, default_factory=dict)
+    """rows of versions that opmatrix has not measured ([the matrix](../matrix.md#what-is-legal))"""
+    ort: Mapping[str, Any] = setting(_are_rows, _ROWS, default_factory=dict)
+    """the same of ONNX Runtime"""
+    onnx: str = setting(_is_version, _VERSION, default="")
+    """the newest that `opmatrix probe` has measured here"""
+    onnxscript: str = setting(_is_version, _VERSION, default="")
+    """as onnx"""
+    python: str = setting(_is_version, _VERSION, default="")
+    """as onnx"""
+
+
 def read(paths: Paths) -> Measured:
     """Return the table of the project. Raises UsageError for a value that is not allowed."""
-    found = settings(paths, "matrix") if _may_have_table(paths) else {}
-    for name in found:
-        if name not in (*_FACTORS, *NEWEST):
-            allowed = ", ".join((*_FACTORS, *NEWEST))
-            raise UsageError(f"pyproject.toml: {TABLE}: unknown name {name!r}; allowed: {allowed}. `{MEASURE}` writes "
-                             "this table")  # fmt: skip
-    rows: dict[str, Any] = {factor: found.get(factor, {}) for factor in _FACTORS}
-    for factor, table in rows.items():
-        if not isinstance(table, dict) or not all(map(_is_version, table)):
-            raise _wrong(factor, table, f'rows of minor versions, such as {factor}."1.33"')
-    newest = {name: found[name] for name in NEWEST if name in found}
-    for name, version in newest.items():
-        if not _is_version(version):
-            raise _wrong(name, version, 'a minor version such as "1.24"')
+    found = read_settings(paths, Matrix) if _may_have_table(paths) else Matrix()
     return Measured(
-        torch={version: _torch(f'torch."{version}"', row) for version, row in rows["torch"].items()},
-        ort={version: _ort(f'ort."{version}"', row) for version, row in rows["ort"].items()},
-        newest=newest,
+        torch={version: _torch(f'torch."{version}"', row) for version, row in found.torch.items()},
+        ort={version: _ort(f'ort."{version}"', row) for version, row in found.ort.items()},
+        newest={name: version for name in NEWEST if (version := getattr(found, name))},
     )
 
 
@@ -174,10 +189,6 @@ def _fields(where: str, row: object, allowed: tuple[str, ...]) -> dict[str, Any]
 def _python() -> str:
     """Return the newest CPython that may have wheels: a version that was measured here runs in this Python."""
     return max((NEWEST["python"], f"{sys.version_info[0]}.{sys.version_info[1]}"), key=numbers)
-
-
-def _is_version(value: object) -> bool:
-    return isinstance(value, str) and re.fullmatch(r"\d+\.\d+", value) is not None
 
 
 def _wrong(where: str, found: object, allowed: str) -> UsageError:

@@ -341,9 +341,8 @@ class Paths:
     # Shadows of the project: with the operator at a revision, and with a copy of the libraries.
     bench_shadow = _named("build/bench/{}/at-revision")
     bench_again = _named("build/bench/{}/again")
-    # What torch.compile compiled, and the loops that measure the machine, by the digest of what they depend on.
+    # What torch.compile compiled.
     bench_inductor = _fixed("build/bench-of-all/inductor")
-    roofline = _named("build/bench-of-all/roofline-{}.so")
 
     report = _fixed("build/report")
     # The results of every cell: docs/report.md.

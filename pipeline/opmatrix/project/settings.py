@@ -8,15 +8,15 @@ from __future__ import annotations
 import os
 import re
 import sys
-import tomllib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from functools import cache
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, fields
+from functools import cache, partial
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
-from opmatrix.basics.errors import ToolchainError, UsageError
+from opmatrix.basics.errors import ToolchainError, UsageError, did_you_mean
 from opmatrix.basics.version import minor
 from opmatrix.project.cells import (
     EXPORTERS,
@@ -28,8 +28,11 @@ from opmatrix.project.cells import (
     rows,
     why_unsupported,
 )
+from opmatrix.project.format import pyproject
 from opmatrix.project.paths import Paths
 from opmatrix.project.work_folder import WRITTEN
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,14 +61,10 @@ def find_root(start: Path) -> Path:
 
 def is_project(folder: Path) -> bool:
     """Return whether a folder is a project of opmatrix, not another doit project, by the loader in pyproject.toml."""
-    if not (folder / "dodo.py").is_file():
-        return False
-    try:
-        read = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))
-    except (OSError, tomllib.TOMLDecodeError):
-        return False
-    found: object = read.get("tool", {}).get("doit", {}).get("loader")
-    return found == "opmatrix"
+    with suppress(OSError, UsageError):
+        found: object = pyproject(folder).get("tool", {}).get("doit", {}).get("loader")
+        return found == "opmatrix" and (folder / "dodo.py").is_file()
+    return False
 
 
 @cache
@@ -83,54 +82,128 @@ def installed() -> Versions:
 
 def settings(paths: Paths, table: str) -> Mapping[str, Any]:
     """Return the table [tool.opmatrix.<table>] of the project's pyproject.toml, or an empty one. Raises UsageError."""
-    try:
-        read = tomllib.loads((paths.root / "pyproject.toml").read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"pyproject.toml: {error}") from error
-    found = read.get("tool", {}).get("opmatrix", {}).get(table, {})
+    found = pyproject(paths.root).get("tool", {}).get("opmatrix", {}).get(table, {})
     if not isinstance(found, dict):
         raise UsageError(f"pyproject.toml: [tool.opmatrix]: {table}: found {found!r}, allowed: a table")
     return found
 
 
-def step_seconds(paths: Paths) -> float:
-    """Return the time limit of a step: pyproject.toml's [tool.opmatrix.limits] seconds, else 300."""
-    return _limit(paths, "seconds", 300)
+def setting(
+    right: Callable[[Any], Any] = lambda _: True,
+    allowed: str = "",
+    *,
+    key: str | None = None,
+    variable: str = "",
+    parse: Callable[[Any], Any] = lambda value: tuple(value) if isinstance(value, list) else value,
+    **default: Any,
+) -> Any:
+    """Return a field of a dataclass of settings, whose `TABLE` names the table; without a default it is required.
+
+    `right`: whether a value is right; without `allowed`, a list of what is wrong. `key`: the name in the table if it is
+    not the field's, "" if only a variable sets it. `variable`: the environment variable that overrides the table. The
+    string below the field is its line in docs/reference/commands.md.
+    """
+    how = {"right": right, "allowed": allowed, "key": key, "variable": variable, "parse": parse}
+    return field(metadata=how, **default)
 
 
-def step_megabytes(paths: Paths) -> float:
-    """Return the memory limit of a step: [tool.opmatrix.limits] megabytes, else half of the machine's memory."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return _limit(paths, "megabytes", memory // 2_000_000)
+def key_of(one: Any) -> str:
+    """Return the key of a field in its table, "" if only a variable sets it."""
+    return str(one.name if one.metadata["key"] is None else one.metadata["key"])
 
 
-def step_written(paths: Paths) -> float:
-    """Return how many megabytes a step may write: [tool.opmatrix.limits] written, else WRITTEN."""
-    return _limit(paths, "written", WRITTEN)
+def read_values(
+    table: Any,
+    found: Mapping[str, Any],
+    environ: Mapping[str, str],
+    further: Callable[[Mapping[str, Any]], Iterable[str]] = lambda _: (),
+) -> dict[str, Any]:
+    """Return the settings that are in `found`, the table of pyproject.toml, or in `environ`, by the names of fields.
+
+    Raises UsageError with all mistakes, one per line; `further` returns those of several settings together.
+    """
+    where, values = f"pyproject.toml: [tool.opmatrix.{table.TABLE}]", dict[str, Any]()
+    keys = [*filter(None, map(key_of, fields(table)))]
+    mistakes = [
+        f"{where}: {key}: unknown setting, allowed: {', '.join(keys)}{did_you_mean(key, keys)}"
+        for key in found
+        if key not in keys
+    ]
+    for one in fields(table):
+        key, variable, required = key_of(one), one.metadata["variable"], one.default is one.default_factory
+        places = [(f"{where}: {key}", found.get(key))] if key in found or required else []
+        places += [(variable, environ[variable])] if environ.get(variable) else []
+        for place, values[one.name] in places:
+            mistakes += [f"{place}: {text}" for text in _wrong(values[one.name], one.metadata)]
+    if mistakes := [*mistakes, *further(values)]:
+        raise UsageError("\n".join(mistakes))
+    return {one.name: one.metadata["parse"](values[one.name]) for one in fields(table) if one.name in values}
 
 
-def _limit(paths: Paths, name: str, default: float) -> float:
-    found = settings(paths, "limits").get(name, default)
-    if not isinstance(found, int | float) or not found > 0:
-        raise UsageError(f"pyproject.toml: [tool.opmatrix.limits]: {name}: found {found!r}, allowed: a number above 0")
-    return float(found)
+def _wrong(value: Any, how: Mapping[str, Any]) -> Sequence[str]:
+    right, allowed = how["right"](value), how["allowed"]
+    return right if not allowed else [] if right else [f"found {value!r}, allowed: {allowed}"]
+
+
+def read_settings(paths: Paths, table: type[_T]) -> _T:
+    """Return the settings of a table. Raises UsageError with all mistakes."""
+    of: Any = table
+    return table(**read_values(table, settings(paths, of.TABLE), {}))
+
+
+def one_of(*values: str) -> tuple[Callable[[Any], bool], str]:
+    """Return the check of a setting that has one of some values."""
+    return lambda value: value in values, ", ".join(map(repr, values))
+
+
+_limit = partial(setting, lambda value: isinstance(value, int | float) and value > 0, "a number above 0", parse=float)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepLimits:
+    """The limits of a step."""
+
+    TABLE: ClassVar[str] = "limits"
+    seconds: float = _limit(default=300.0)
+    """how long a step may run, and how long `doit bench` waits for one peer; 300 without it"""
+    megabytes: float = _limit(
+        default_factory=lambda: float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2_000_000)
+    )
+    """how much memory a step may hold, with all that it starts; without it half of the machine's"""
+    written: float = _limit(default=WRITTEN)
+    """how many megabytes a step may write to files, with all that it starts; 4000 without it"""
+
+
+def step_limits(paths: Paths) -> StepLimits:
+    """Return the limits of a step. Raises UsageError."""
+    return read_settings(paths, StepLimits)
+
+
+def _wrong_opsets(exporter: Exporter, opsets: Any) -> Sequence[str]:
+    if not isinstance(opsets, list) or not all(isinstance(o, int) for o in opsets):
+        return [f"found {opsets!r}, allowed: a list of opsets such as [18, 20]"]
+    torches = tuple(rows().torch) if exporter in TORCH_EXPORTERS else (None,)
+    reasons = [[why_unsupported(exporter, opset, torch) for torch in torches] for opset in opsets]
+    return [str(each[-1]) for each in reasons if all(each)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opsets:
+    """The opsets of the cells that doit verifies by itself, by exporter."""
+
+    TABLE: ClassVar[str] = "opsets"
+    legacy: tuple[int, ...] = setting(partial(_wrong_opsets, "legacy"))
+    """opsets of the legacy exporter, of the cells that `./run doit` verifies by itself: a list"""
+    dynamo: tuple[int, ...] = setting(partial(_wrong_opsets, "dynamo"))
+    """the same of the dynamo exporter"""
+    node: tuple[int, ...] = setting(partial(_wrong_opsets, "node"))
+    """the same of one-node models, of operators that exist in ONNX alone"""
 
 
 def default_opsets(paths: Paths) -> Mapping[Exporter, Sequence[int]]:
-    """Return the opsets per exporter in [tool.opmatrix.opsets] of pyproject.toml. Raises UsageError."""
-    named = settings(paths, "opsets")
-    where = "pyproject.toml: [tool.opmatrix.opsets]"
-    for exporter in EXPORTERS:
-        opsets = named.get(exporter)
-        if not isinstance(opsets, list) or not all(isinstance(o, int) for o in opsets):
-            raise UsageError(f"{where}: {exporter}: found {opsets!r}, allowed: a list of opsets such as [18, 20]")
-        torches = tuple(rows().torch) if exporter in TORCH_EXPORTERS else (None,)
-        for opset in opsets:
-            if all(reasons := [why_unsupported(exporter, opset, torch) for torch in torches]):
-                raise UsageError(f"{where}: {exporter}: {reasons[-1]}")
-    return {e: tuple(named[e]) for e in EXPORTERS}
+    """Return the opsets per exporter. Raises UsageError."""
+    found = read_settings(paths, Opsets)
+    return {exporter: getattr(found, exporter) for exporter in EXPORTERS}
 
 
 def chosen_cells(paths: Paths, choice: Choice = Choice(), *, versions: Versions | None = None) -> tuple[Cell, ...]:  # noqa: B008 - it is frozen

@@ -11,14 +11,14 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from opmatrix.basics.errors import UsageError, did_you_mean
+from opmatrix.basics.errors import did_you_mean
 from opmatrix.codegen import generated_files
 from opmatrix.declaration.backward_operator import backward_of
 from opmatrix.declaration.load import Operator
 from opmatrix.project.paths import Paths
-from opmatrix.project.settings import settings
+from opmatrix.project.settings import read_values, setting, settings
 from opmatrix.signature.signature import OWN_ORT, OWN_TORCH, has_ort_library, has_torch_library, is_own
 
 TEMPLATES = tuple(sorted((Path(__file__).parent / "templates").glob("*.j2")))
@@ -49,7 +49,6 @@ def sources(paths: Paths, operators: Sequence[Operator]) -> tuple[Path, ...]:
 
 
 TABLE = "[tool.opmatrix.dist]"
-FIELDS = ("name", "version", "operators", "summary", "license", "license-files", "third-party-licenses")
 # Packages that are used together with a wheel of operators: it must not have the name of one.
 _RESERVED_NAMES = frozenset({"torch", "onnx", "onnxruntime", "onnxscript", "onnx_ir", "numpy", "pipeline", "opmatrix"})
 # The normal form of a version in PEP 440.
@@ -57,6 +56,23 @@ _VERSION = re.compile(
     r"(?:[1-9]\d*!)?(?:0|[1-9]\d*)(?:\.(?:0|[1-9]\d*))*(?:(?:a|b|rc)(?:0|[1-9]\d*))?(?:\.post(?:0|[1-9]\d*))?"
     r"(?:\.dev(?:0|[1-9]\d*))?(?:\+[a-z0-9]+(?:\.[a-z0-9]+)*)?"
 )
+
+
+def why_no_name(name: Any) -> str | None:
+    """Return which names are allowed for a wheel if `name` is not, else None."""
+    if not isinstance(name, str) or not re.fullmatch(r"[a-z](?:_?[a-z0-9])*", name) or len(name) > 100:
+        return "allowed: what Python can import, at most 100 small letters, digits and single _, such as 'my_ops'"
+    if keyword.iskeyword(name) or name in sys.stdlib_module_names or name in _RESERVED_NAMES:
+        return "allowed: a name that is not taken by Python itself or a package that the wheel is used with"
+    return None
+
+
+def _wrong_name(name: Any) -> Sequence[str]:
+    return [f"found {name!r}, {why}"] if (why := why_no_name(name)) else []
+
+
+def _is_line(value: Any) -> bool:
+    return isinstance(value, str) and "\n" not in value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,13 +83,27 @@ class Dist:
     `third_party` are licence files of others, by the package or the folder whose headers a declaration names.
     """
 
-    name: str
-    version: str
-    operators: tuple[str, ...]
-    summary: str
-    license: str | None
-    licenses: tuple[str, ...]
-    third_party: Mapping[str, tuple[str, ...]]
+    TABLE: ClassVar[str] = "dist"
+    name: str = setting(_wrong_name)
+    """what is imported: small letters, digits and single underscores; required"""
+    version: str = setting(
+        lambda version: isinstance(version, str) and _VERSION.fullmatch(version),
+        "a version as PEP 440 has it, such as '1.0.0' or '1.1.0rc1'",
+    )
+    """as PEP 440 has it, such as `1.0.0`; required"""
+    operators: tuple[str, ...] = setting(lambda _: ())  # `_wrong_operators` checks them, with all that there are
+    """a list; without it all that have a library that opmatrix builds and no handwritten binding"""
+    summary: str = setting(_is_line, "a string of one line")
+    """one line"""
+    license: str | None = setting(_is_line, "a string of one line", default=None)
+    """as SPDX spells it"""
+    licenses: tuple[str, ...] = setting(lambda _: (), key="license-files")
+    """a list of files of the project; a LICENSE is taken by itself"""
+    third_party: Mapping[str, Sequence[str]] = setting(
+        lambda files: isinstance(files, dict), "files by package, {cmeel-eigen = ['MPL2']}", key="third-party-licenses",
+        default_factory=dict,
+    )  # fmt: skip
+    """files of the project, by the package or the folder whose headers an operator includes"""
 
     def chosen(self, operators: Sequence[Operator]) -> tuple[Operator, ...]:
         """Return the operators that the wheel holds."""
@@ -99,55 +129,27 @@ def unusable(paths: Paths, failed: Iterable[str]) -> tuple[str, ...]:
 def parse(table: Mapping[str, Any], operators: Sequence[Operator], *, root: Path) -> Dist:
     """Return the settings. Raises UsageError with all mistakes, one per line."""
     known = {o.name: o for o in operators}
-    asked = table.get("operators", [name for name, o in known.items() if _ships(o)])
-    mistakes = [f"pyproject.toml: {TABLE}: {text}" for text in _mistakes(table, asked, known, root)]
-    if mistakes:
-        raise UsageError("\n".join(mistakes))
-    chosen = _with_used(asked, known)
-    default = ["LICENSE"] if (root / "LICENSE").is_file() else []
-    return Dist(
-        name=table["name"],
-        version=table["version"],
-        operators=chosen,
-        summary=table.get("summary", f"Operators for torch and ONNX Runtime: {', '.join(chosen)}."),
-        license=table.get("license"),
-        licenses=tuple(table.get("license-files", default)),
-        third_party={name: tuple(files) for name, files in table.get("third-party-licenses", {}).items()},
-    )
+    default = {
+        "operators": [name for name, o in known.items() if _ships(o)],
+        "summary": "",
+        "license-files": ["LICENSE"] if (root / "LICENSE").is_file() else [],
+    }
+
+    def further(values: Mapping[str, Any]) -> Iterator[str]:
+        wrong = [*_missing("license-files", values["licenses"], root)]
+        if isinstance(third := values.get("third_party"), dict):
+            wrong += [w for name in third for w in _missing(f"third-party-licenses: {name}", third[name], root)]
+        wrong += _wrong_operators(values["operators"], known)
+        yield from (f"pyproject.toml: {TABLE}: {mistake}" for mistake in wrong)
+
+    values = read_values(Dist, {**default, **table}, {}, further)
+    chosen = _with_used(values.pop("operators"), known)
+    if "summary" not in table:
+        values["summary"] = f"Operators for torch and ONNX Runtime: {', '.join(chosen)}."
+    return Dist(**values, operators=chosen)
 
 
-def _mistakes(table: Mapping[str, Any], asked: Any, known: Mapping[str, Operator], root: Path) -> Iterator[str]:
-    for field in table.keys() - set(FIELDS):
-        yield f"{field}: unknown field, allowed: {', '.join(FIELDS)}{did_you_mean(field, FIELDS)}"
-    name, version = table.get("name"), table.get("version")
-    if why := why_no_name(name):
-        yield f"name: found {name!r}, {why}"
-    if not isinstance(version, str) or not _VERSION.fullmatch(version):
-        yield f"version: found {version!r}, allowed: a version as PEP 440 has it, such as '1.0.0' or '1.1.0rc1'"
-    for field in ("summary", "license"):
-        value = table.get(field, "")
-        if not isinstance(value, str) or "\n" in value:
-            yield f"{field}: found {value!r}, allowed: a string of one line"
-    yield from _missing_files("license-files", table.get("license-files", []), root)
-    third = table.get("third-party-licenses", {})
-    if not isinstance(third, dict):
-        yield f"third-party-licenses: found {third!r}, allowed: files by package, {{cmeel-eigen = ['MPL2']}}"
-    else:
-        for package, files in third.items():
-            yield from _missing_files(f"third-party-licenses: {package}", files, root)
-    yield from _wrong_operators(asked, known)
-
-
-def why_no_name(name: Any) -> str | None:
-    """Return which names are allowed for a wheel if `name` is not, else None."""
-    if not isinstance(name, str) or not re.fullmatch(r"[a-z](?:_?[a-z0-9])*", name) or len(name) > 100:
-        return "allowed: what Python can import, at most 100 small letters, digits and single _, such as 'my_ops'"
-    if keyword.iskeyword(name) or name in sys.stdlib_module_names or name in _RESERVED_NAMES:
-        return "allowed: a name that is not taken by Python itself or a package that the wheel is used with"
-    return None
-
-
-def _missing_files(field: str, files: Any, root: Path) -> Iterator[str]:
+def _missing(field: str, files: Any, root: Path) -> Iterator[str]:
     if not isinstance(files, list) or not all(isinstance(file, str) for file in files):
         yield f"{field}: found {files!r}, allowed: a list of files of the project such as ['LICENSE']"
         return

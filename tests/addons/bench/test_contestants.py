@@ -67,7 +67,7 @@ def test_a_peer_that_raises_at_a_later_call_is_skipped() -> None:
 
     def start() -> Any:
         entrants: Any = SimpleNamespace(threads=1, arrays=[])
-        turns = Turns(entrants, processors=(), expected=Expected(outputs={}), loops=None, measures=False)
+        turns = Turns(entrants, processors=(), expected=Expected(outputs={}), measures=False)
         made = Contestant(name="peer", side="torch", call=call, outputs=lambda _: {})
         return lambda _: turns._prepared("peer", "torch", lambda: made)
 

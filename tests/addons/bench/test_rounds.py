@@ -13,7 +13,6 @@ PREPARED = (
     Prepared(name="decomposed", side="onnxruntime", calls=30),
     Prepared(name="torch", side="torch", calls=40),
     Prepared(name="torch compiled", side="torch", skipped="left out"),
-    Prepared(name="copy loop", side="torch", calls=50, amount=8.0),
 )
 
 
@@ -48,9 +47,8 @@ def test_contestants_take_turns_in_changing_order() -> None:
         return calls * 1.0
 
     run(PREPARED, timed, budget=1e9, narrow=pairs(PREPARED))
-    assert Counter(order) == {0: 12, 1: 12, 2: 12, 3: 12, 5: 4}, "the loop takes part in each third round"
-    first = [n for n in order if n != 5]
-    rounds = [first[i : i + 4] for i in range(0, len(first), 4)]
+    assert Counter(order) == {0: 12, 1: 12, 2: 12, 3: 12}
+    rounds = [order[i : i + 4] for i in range(0, len(order), 4)]
     assert all(sorted(one) == [0, 1, 2, 3] for one in rounds) and len({tuple(one) for one in rounds}) > 5
 
 

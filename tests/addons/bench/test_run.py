@@ -78,7 +78,7 @@ def test_an_operator_and_its_peers(project: Path) -> None:
         "kills": "bench.py leaves it out of this row",
         "lost": "no library 'libx.so' in the project",
     }
-    assert plain["bytes"] == 2 * 4 * 256 and plain["flops"] == 400 * 256 and plain["bound"] == "compute"
+    assert plain["bytes"] == 2 * 4 * 256 and plain["flops"] == 400 * 256
     for name in ("torch library", "ORT library", "decomposed", "reference"):
         assert by_name[name]["error"]["tolerance_used"] <= 1 and by_name[name]["error"]["output"] == "y", name
     assert by_name["wrong"]["error"]["absolute"] == pytest.approx(1.0)
@@ -86,7 +86,6 @@ def test_an_operator_and_its_peers(project: Path) -> None:
     assert by_name["itself"]["error"]["tolerance_used"] <= 1
     assert by_name["Neg"]["error"]["problem"] == "it has no output that the truth has"
     ours = by_name["torch library"]
-    assert ours["roofline"] * ours["seconds"]["median"] == pytest.approx(plain["limit"]) and plain["limit"] > 0
     assert ours["seconds"]["low"] <= ours["seconds"]["median"]
     assert ours["flops_per_second"] * ours["seconds"]["median"] == pytest.approx(400 * 256)
     ratios = {(one["ours"], one["peer"]): one for one in plain["ratios"]}

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.addons.mutate.command import minimum
+from opmatrix.addons.mutate.command import Scores
 from opmatrix.addons.mutate.scores import MutationScore, read_all, write
 from opmatrix.basics.errors import UsageError
 from opmatrix.project.paths import Paths
+from opmatrix.project.settings import read_settings
 from opmatrix.report.markdown import percent
 from tests.support.projects import ROOT, write_files
 
@@ -30,17 +31,17 @@ def project(folder: Path, settings: str = "") -> Paths:
         ("minimum = 95", r"minimum: found 95, allowed: a number from 0 to 1, such as 0\.95$"),
         ("minimum = true", r"minimum: found True, allowed: a number from 0 to 1, such as 0\.95$"),
         ("minimum = '95%'", r"minimum: found '95%', allowed: a number from 0 to 1, such as 0\.95$"),
-        ("minimun = 0.95", r"unknown setting 'minimun', allowed: minimum$"),
+        ("minimun = 0.95", r"minimun: unknown setting, allowed: minimum; did you mean 'minimum'\?$"),
     ],
 )
 def test_a_mistake_in_the_settings(settings: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=rf"^pyproject\.toml: \[tool\.opmatrix\.mutate\]: {message}"):
-        minimum(project(tmp_path, f"[tool.opmatrix.mutate]\n{settings}\n"))
+        read_settings(project(tmp_path, f"[tool.opmatrix.mutate]\n{settings}\n"), Scores)
 
 
 def test_the_minimum(tmp_path: Path) -> None:
-    assert minimum(project(tmp_path)) == 0
-    assert minimum(project(tmp_path, "[tool.opmatrix.mutate]\nminimum = 0.95\n")) == 0.95
+    assert read_settings(project(tmp_path), Scores).minimum == 0
+    assert read_settings(project(tmp_path, "[tool.opmatrix.mutate]\nminimum = 0.95\n"), Scores).minimum == 0.95
 
 
 @pytest.mark.parametrize(

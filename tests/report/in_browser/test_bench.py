@@ -112,7 +112,7 @@ def between(value: float, least: float, most: float) -> float:
 
 def test_times_are_where_a_logarithmic_plot_has_them(driver: webdriver.Chrome, tmp_path: Path) -> None:
     page = shown_with(driver, tmp_path, timed.document())
-    assert page.texts("#bench figcaption b") == ["Time against size", "Roofline", "Ratio by dtype"]
+    assert page.texts("#bench figcaption b") == ["Time against size", "Ratio by dtype"]
     found = marks(page, "Time", "--dtype-float32")  # the torch library: a circle, filled
     other = marks(page, "Time", "--dtype-float16")  # the ORT library, four times as slow
     assert len(found) == len(other) == 3
@@ -126,30 +126,15 @@ def test_times_are_where_a_logarithmic_plot_has_them(driver: webdriver.Chrome, t
         assert y_other - y == pytest.approx(up * math.log(4) / math.log(1000), abs=0.01)
 
 
-def test_the_roof_is_that_of_the_loops(driver: webdriver.Chrome, tmp_path: Path) -> None:
-    """The copy loop reaches 10 GB/s at the fastest size, the FMA loop 200 GFLOP/s, and the operator 8 GFLOP/s."""
-    page = shown_with(driver, tmp_path, timed.document())
-    (torch,), (ort,) = (marks(page, "Roofline", f"--dtype-{name}") for name in ("float32", "float16"))
-    assert page.texts("#bench figcaption span")[1] == (
-        "line: FMA loop 200 GFLOP/s, copy loop 10 GB/s; dashed: the slowest size, 4 GB/s"
-    )
-    assert torch[0] == pytest.approx(0.5, abs=0.01), "8 FLOP per byte is the middle of 2 to 32"
-    factor = (torch[1] - ort[1]) / math.log(4)  # of the height, for each factor of e
-    line = pixels(page, "Roofline", "--soft")
-    for at, roof, why in ((0.5, 80, "10 GB/s times 8 FLOP per byte"), (0.97, 200, "the FMA loop")):
-        height = max(y for x, y in line if abs(x - at) < 0.005)
-        assert (height - torch[1]) / factor == pytest.approx(math.log(roof / 8), abs=0.1), why
-
-
 def test_ratios_are_beside_their_line(driver: webdriver.Chrome, tmp_path: Path) -> None:
     """torch is twice as fast as the operator, and the decomposed lowering takes 8 times as long."""
     page = shown_with(driver, tmp_path, timed.document())
-    box = page.all("#bench .plot")[2]
+    box = page.all("#bench .plot")[1]
     box.send_keys(Keys.HOME)
-    assert page.texts("#bench output")[2] == "n1000_float32, torch library / torch: 2 (1.8 to 2.4)"
+    assert page.texts("#bench output")[1] == "n1000_float32, torch library / torch: 2 (1.8 to 2.4)"
     above = middle(pixels(page, "Ratio", "--ink"))
     box.send_keys(Keys.ARROW_DOWN)
-    assert page.texts("#bench output")[2] == "n1000_float32, ORT library / decomposed: 0.125 (0.113 to 0.15)"
+    assert page.texts("#bench output")[1] == "n1000_float32, ORT library / decomposed: 0.125 (0.113 to 0.15)"
     below = middle(pixels(page, "Ratio", "--ink"))
     _, line = middle(pixels(page, "Ratio", "--wrong"))
     assert (above[1] - line) / (line - below[1]) == pytest.approx(math.log(2) / math.log(8), abs=0.03)
@@ -157,10 +142,10 @@ def test_ratios_are_beside_their_line(driver: webdriver.Chrome, tmp_path: Path) 
     up = (line - below[1]) / math.log(8)
     assert (max(bar) - below[1]) / up == pytest.approx(math.log(1.2), abs=0.06), "the limit of the interval"
     box.send_keys(Keys.END)
-    assert page.texts("#bench output")[2] == "n100000_float64, ORT library / decomposed: 0.125 (0.113 to 0.15)"
+    assert page.texts("#bench output")[1] == "n100000_float64, ORT library / decomposed: 0.125 (0.113 to 0.15)"
     assert middle(pixels(page, "Ratio", "--ink"))[0] > 0.5 > below[0], "float64 is right of float32"
     box.send_keys(Keys.ESCAPE)
-    assert page.texts("#bench output")[2] == "Point at a mark, or use the arrow keys."
+    assert page.texts("#bench output")[1] == "Point at a mark, or use the arrow keys."
 
 
 def test_the_pointer_reads_a_point_and_the_choices_change_the_plots(driver: webdriver.Chrome, tmp_path: Path) -> None:
@@ -170,10 +155,7 @@ def test_the_pointer_reads_a_point_and_the_choices_change_the_plots(driver: webd
     page.run("arguments[0].scrollIntoView({ block: 'center' })", inner)
     place = round((x - 0.5) * inner.size["width"]), round((0.5 - y) * inner.size["height"])
     ActionChains(driver).move_to_element_with_offset(inner, *place).perform()
-    shows(
-        page,
-        "n1000_float32, torch library: 1 µs (900 ns to 1.2 µs), 1 kB, 1 GB/s, 8 GFLOP/s, 10 % of the roofline",
-    )
+    shows(page, "n1000_float32, torch library: 1 µs (900 ns to 1.2 µs), 1 kB, 1 GB/s, 8 GFLOP/s")
     Select(page.one('#bench select[aria-label="threads of the times"]')).select_by_visible_text("2")
     page.all("#bench .plot")[0].send_keys(Keys.ARROW_RIGHT)
     shows(page, "n1000_float32, torch library: 500 ns (450 ns to 600 ns)")
@@ -190,25 +172,17 @@ def test_the_table_has_every_value_and_every_reason(driver: webdriver.Chrome, tm
     page.one("#bench .values summary").click()
     rows = [re.split(r"\t+", text) for text in page.texts("#bench .values tbody tr")]
     assert len(rows) == 8 * 4 + 2 + 1
-    values = ["500 ns (450 ns to 600 ns)", "2 (1.8 to 2.4)", "2 GB/s", "16 GFLOP/s", "20 %", "4.1 kB", "0.25"]
+    values = ["500 ns (450 ns to 600 ns)", "2 (1.8 to 2.4)", "2 GB/s", "16 GFLOP/s", "4.1 kB", "0.25"]
     assert rows[2] == ["n1000_float32", "float32", "1", "torch", *values]
     assert rows[4] == ["n1000_float32", "float32", "1", "torchvision", "skipped: torchvision is not installed"]
     assert rows[-1][:3] == ["huge", "float32", "1"] and rows[-1][-1] == "failed: it died of SIGKILL"
-
-
-def test_without_flops_bandwidth_is_beside_the_copy_loop(driver: webdriver.Chrome, tmp_path: Path) -> None:
-    page = shown_with(driver, tmp_path, timed.document(flops=None))
-    assert page.texts("#bench figcaption b") == ["Time against size", "Bandwidth against size", "Ratio by dtype"]
-    assert page.texts("#bench figcaption span")[1] == "line: copy loop, 4 GB/s to 10 GB/s"
-    found = marks(page, "Bandwidth", "--dtype-float32")
-    assert len(found) == 3 and len({round(y, 2) for _, y in found}) == 1, "1 GB/s at each size"
 
 
 def test_times_that_are_out_of_date_are_a_line_with_the_command(driver: webdriver.Chrome, tmp_path: Path) -> None:
     second = timed.document("operator_01") | {"schema": 0}
     page = shown_with(driver, tmp_path, timed.document(), second)
     assert page.texts("#bench > .reason") == [
-        "operator_01: the times are in another format: schema 0, this opmatrix reads 1. Run: doit bench operator_01"
+        "operator_01: the times are in another format: schema 0, this opmatrix reads 2. Run: doit bench operator_01"
     ]
     assert len(page.all("#bench > details")) == 1
 
@@ -219,6 +193,6 @@ def test_axe_finds_nothing_in_the_times(driver: webdriver.Chrome, tmp_path: Path
     with emulated(driver, width=width, scheme=scheme):
         page = shown_with(driver, tmp_path, timed.document(), second)
         page.run("document.querySelectorAll('#bench details').forEach((d) => { d.open = true; })")
-        WebDriverWait(driver, 300).until(lambda _: len(page.all("#bench .plots canvas")) == 6)
+        WebDriverWait(driver, 300).until(lambda _: len(page.all("#bench .plots canvas")) == 4)
         assert page.run("return document.documentElement.scrollWidth <= innerWidth")
         assert findings(driver) == []

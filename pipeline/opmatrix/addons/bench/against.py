@@ -13,7 +13,7 @@ import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
 
@@ -102,18 +102,7 @@ def _row(
             break
     for side in _SIDES:
         if one := judged.get(side):
-            yield {
-                "side": side,
-                "skipped": "",
-                "seconds": statistics.median(seen.seconds[side]),
-                "ratio": one.ratio,
-                "noise": one.noise,
-                "p": one.p,
-                "level": one.level,
-                "generations": one.generations,
-                "slower": one.slower,
-                "undecided": one.undecided,
-            }
+            yield {"side": side, "skipped": "", "seconds": statistics.median(seen.seconds[side]), **asdict(one)}
         elif side in seen.skipped:
             yield {"side": side, "skipped": seen.skipped[side]}
 
@@ -134,7 +123,7 @@ def generation(
         entrants = Entrants(
             paths=build.paths, operator=build.operator, bench=job.bench, row=row, arrays=arrays, threads=threads
         )
-        return Turns(entrants, processors=pinned, expected=Expected(outputs={}), loops=None, measures=False)
+        return Turns(entrants, processors=pinned, expected=Expected(outputs={}), measures=False)
 
     order = [*range(len(builds))]
     chance.shuffle(order)  # of the starts, too

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from opmatrix.basics.errors import BenchError, OpmatrixError, UsageError, print_error, printable
 from opmatrix.basics.interrupts import code_of, interruptible
@@ -23,10 +23,6 @@ from opmatrix.engine.lock import hold
 from opmatrix.engine.shadow import Shadow
 from opmatrix.project.paths import Paths
 
-if TYPE_CHECKING:
-    pass
-
-
 BUDGET = 3.0
 
 
@@ -34,13 +30,13 @@ class Bench(CommandBase):
     """Compile the operators, and run the stage of the same name in a process for each."""
 
     name = "bench"
-    doc_purpose = "how fast an operator is, compared with its peers and the machine, or with a revision"
+    doc_purpose = "how fast an operator is, compared with its peers, or with a revision"
     doc_usage = "[OPERATOR ...]"
     doc_description = (
-        "Times the rows of ops/<name>/bench.py, on one thread and on all, in torch and in ONNX Runtime, with peers, a "
-        "copy loop and an FMA loop. Prints a table and writes build/bench/<name>/bench.json. With --against REV, "
-        "times this build and that of a git revision in turns, and returns 18 if a row is slower, beyond the noise of "
-        "the run. Without an operator: all that have a bench.py."
+        "Times the rows of ops/<name>/bench.py, on one thread and on all, in torch and in ONNX Runtime, with peers. "
+        "Prints a table and writes build/bench/<name>/bench.json. With --against REV, times this build and that of a "
+        "git revision in turns, and returns 18 if a row is slower, beyond the noise of the run. Without an operator: "
+        "all that have a bench.py."
     )
     cmd_options = (
         option(

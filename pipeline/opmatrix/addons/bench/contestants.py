@@ -106,7 +106,7 @@ def _model(
 
 
 Outputs = Mapping[str, Array]
-TORCH, ORT, DECOMPOSED, REFERENCE, COMPILED, COPY, FMA = OWN
+TORCH, ORT, DECOMPOSED, REFERENCE, COMPILED = OWN
 
 NO_COMPILE = "left out by --no-compile"
 

@@ -126,15 +126,14 @@ class Errors:
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared:
-    """A contestant that waits for its turn, or why it does not take part. `calls`: how many a batch has. `amount`: what
-    one pass of a loop does. `moved`: the bytes of the inputs and outputs, of the operator itself."""
+    """A contestant that waits for its turn, or why it does not take part. `calls`: how many a batch has. `moved`: the
+    bytes of the inputs and outputs, of the operator itself."""
 
     name: str
     side: Side
     ours: bool = False
     skipped: str = ""
     calls: int = 0
-    amount: float = 0.0
     moved: int = 0
     peak_memory: int | None = None
     errors: Errors | None = None

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from opmatrix.addons.bench import accuracy
-from opmatrix.addons.bench.contestants import COPY, FMA, Entrants
+from opmatrix.addons.bench.contestants import Entrants
 from opmatrix.addons.bench.forked import REMEDY, DiedError, Forked, Prepared, Record, StoppedError
 from opmatrix.addons.bench.read import OWN, cost, model_of
 from opmatrix.addons.bench.statistics import Interval, Rounds, pairs, run
@@ -54,6 +55,15 @@ def processors() -> Processors:
     return Processors(allowed=allowed)
 
 
+def processor() -> str:
+    """Return the name of the processor, or "unknown", as where a container hides it."""
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return "unknown"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Job:
     """What to time. `budget`: seconds for each row and number of threads. `seconds`: the time limit of each answer of a
@@ -65,7 +75,6 @@ class Job:
     budget: float
     processors: Processors
     threads: tuple[int, ...]
-    loops: Path
     compile: bool = True
     seconds: float = 300
     cpu_level: str | None = None
@@ -142,7 +151,7 @@ def _expected(job: Job, row: Row, arrays: Sequence[Array]) -> Expected:
 def _row(job: Job, entrants: Entrants, expected: Expected) -> Record:
     def start() -> Turns:
         pinned = job.processors.of(entrants.threads)
-        return Turns(entrants, processors=pinned, expected=expected, loops=job.loops, measures=True)
+        return Turns(entrants, processors=pinned, expected=expected, measures=True)
 
     peers = job.paths.bench(job.operator.name).relative_to(job.paths.root)
 
@@ -156,7 +165,6 @@ def _row(job: Job, entrants: Entrants, expected: Expected) -> Record:
         moved = cost(spec, row, job.bench.bytes)
         if moved is None:
             moved = float(max((p.moved for p in prepared), default=0) or sum(a.nbytes for a in entrants.arrays))
-        prepared += ask(("loops", int(moved)), COPY)
         compared = pairs(prepared)
         rounds = run(
             prepared,
@@ -178,48 +186,32 @@ def record(
     moved: float,
     flops: float | None,
 ) -> Record:
-    """Return the record of a row from its rounds.
-
-    `limit` is the least time for the row at the speed of the copy loop, and of the FMA loop where the FLOPs are known.
-    `roofline` is `limit` divided by the time of a contestant.
-    """
-    by_name = {found.name: n for n, found in enumerate(prepared)}
-    copy, fma = (prepared[by_name[name]].amount / rounds.of(by_name[name]).median for name in (COPY, FMA))
-    by_memory, by_compute = moved / copy, (flops or 0.0) / fma
-    limit = max(by_memory, by_compute)
+    """Return the record of a row from its rounds."""
     return {
         "bytes": moved,
         "flops": flops,
         "rounds": rounds.count,
         "ended": rounds.ended,
-        "copy": copy,
-        "fma": fma,
-        "bound": "memory" if by_memory >= by_compute else "compute",
-        "limit": limit,
         "contestants": [
-            _contestant(found, rounds.of(n) if found.calls else None, moved=moved, flops=flops, limit=limit)
+            _contestant(found, rounds.of(n) if found.calls else None, moved=moved, flops=flops)
             for n, found in enumerate(prepared)
-            if not found.amount
         ],
         "ratios": [
-            {"ours": prepared[a].name, "peer": prepared[b].name} | interval(rounds.ratio(a, b)) for a, b in compared
+            {"ours": prepared[a].name, "peer": prepared[b].name} | asdict(rounds.ratio(a, b)) for a, b in compared
         ],
     }
 
 
-def _contestant(
-    found: Prepared, seconds: Interval | None, *, moved: float, flops: float | None, limit: float
-) -> Record:
+def _contestant(found: Prepared, seconds: Interval | None, *, moved: float, flops: float | None) -> Record:
     errors = found.errors
     return {
         "name": found.name,
         "side": found.side,
         "ours": found.ours,
         "skipped": found.skipped,
-        "seconds": interval(seconds) if seconds else None,
+        "seconds": asdict(seconds) if seconds else None,
         "bytes_per_second": moved / seconds.median if seconds else None,
         "flops_per_second": flops / seconds.median if seconds and flops is not None else None,
-        "roofline": limit / seconds.median if seconds else None,
         "peak_memory": found.peak_memory,
         "error": {
             "output": errors.output,
@@ -230,11 +222,6 @@ def _contestant(
         if errors
         else None,
     }
-
-
-def interval(found: Interval) -> Record:
-    """Return an interval as JSON data."""
-    return {"median": found.median, "low": found.low, "high": found.high}
 
 
 def _finite(value: float | None) -> float | None:

@@ -153,7 +153,5 @@ OWN: Mapping[str, str] = {
     "decomposed": "its decomposed lowering in ONNX Runtime",
     "reference": "the reference in torch, in eager mode",
     "reference compiled": "the reference in torch.compile",
-    "copy loop": "memcpy",
-    "FMA loop": "multiplications and additions in registers",
 }
 """The names that `doit bench` itself gives to what it times."""

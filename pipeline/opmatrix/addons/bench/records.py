@@ -19,7 +19,7 @@ from opmatrix.project.settings import installed
 if TYPE_CHECKING:
     from opmatrix.addons.bench.measure import Job
 
-SCHEMA = 1
+SCHEMA = 2
 _LONGEST = 22  # characters of a name in a table
 
 
@@ -62,18 +62,17 @@ def write(path: Path, found: Record) -> None:
 
 
 def shown(row: Record) -> Iterator[str]:
-    """Yield the lines of a row: what it moves, what the machine reaches, and a line for each contestant."""
+    """Yield the lines of a row: what it moves, and a line for each contestant."""
     threads = many(row["threads"], "thread")
     if row["failed"]:
         yield f"{row['name']}, {threads}: failed: {row['failed']}"
         return
     flops = f", {number(row['flops'])}FLOP" if row["flops"] is not None else ""
-    yield f"{row['name']}, {threads}: {number(row['bytes'])}B{flops}, limited by {row['bound']}"
     ended = "narrow after" if row["ended"] == "narrow" else "budget spent:"
-    machine = f"copy loop {number(row['copy'])}B/s, FMA loop {number(row['fma'])}FLOP/s"
     few = " (too few)" if row["rounds"] < statistics.FEWEST else ""
-    yield f"  {machine}; {ended} {many(row['rounds'], 'round')}{few}"
-    yield f"  {'':{_LONGEST}} {'time':>8} {'ours/peer':>15} {'roofline':>8} {'peak':>7} {'error':>8}"
+    yield f"{row['name']}, {threads}: {number(row['bytes'])}B{flops}"
+    yield f"  {ended} {many(row['rounds'], 'round')}{few}"
+    yield f"  {'':{_LONGEST}} {'time':>8} {'ours/peer':>15} {'peak':>7} {'error':>8}"
     ratios = {ratio["peer"]: ratio for ratio in row["ratios"]}
     for one in row["contestants"]:
         name = one["name"] if len(one["name"]) <= _LONGEST else f"{one['name'][: _LONGEST - 1]}~"
@@ -83,7 +82,7 @@ def shown(row: Record) -> Iterator[str]:
         peak = "-" if one["peak_memory"] is None else f"{number(one['peak_memory'])}B"
         yield (
             f"  {name:{_LONGEST}} {number(one['seconds']['median']) + 's':>8} {_ratio(ratios.get(one['name'])):>15} "
-            f"{one['roofline']:>8.0%} {peak:>7} {_error(one['error']):>8}"
+            f"{peak:>7} {_error(one['error']):>8}"
         )
     for reason in dict.fromkeys(
         one["error"]["problem"] for one in row["contestants"] if one["error"] and one["error"]["problem"]
@@ -106,8 +105,7 @@ def _error(found: Mapping[str, Any] | None) -> str:
 
 LEGEND = (
     "time: median of a call. ours/peer: below 1 the operator is faster (95% limits).",
-    "roofline: the share of what the loops reach. peak: growth of memory in a call.",
-    "error: the largest, as a fraction of the declared tolerance.",
+    "peak: growth of memory in a call. error: the largest / the declared tolerance.",
 )
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from opmatrix.addons.bench import against, measure, read, records, roofline
+from opmatrix.addons.bench import against, measure, read, records
 from opmatrix.addons.bench.forked import REMEDY, DiedError, Forked, Record, StoppedError
 from opmatrix.addons.bench.measure import Job
 from opmatrix.basics.errors import BenchError, UsageError, did_you_mean, many, printable
@@ -21,7 +21,7 @@ from opmatrix.bench.spec import Row
 from opmatrix.declaration.load import Operator, load_operator
 from opmatrix.project import cpu_levels
 from opmatrix.project.paths import Paths
-from opmatrix.project.settings import step_seconds
+from opmatrix.project.settings import step_limits
 
 
 def run(
@@ -51,9 +51,8 @@ def run(
         budget=budget,
         processors=found,
         threads=_thread_counts(threads, found.thread_counts),
-        loops=roofline.build(layout),
         compile=compile,
-        seconds=step_seconds(layout),
+        seconds=step_limits(layout).seconds,
         cpu_level=_cpu_level(layout, operator),
     )
     if found.why_not_pinned:
@@ -84,7 +83,7 @@ def _require_end(layout: Paths, operator: Operator) -> None:
             read.read(layout, operator)
 
     try:
-        with Forked(start, seconds=step_seconds(layout)) as process:
+        with Forked(start, seconds=step_limits(layout).seconds) as process:
             process.ask(None, what=str(path))
     except StoppedError as error:
         raise BenchError(f"{error}. {REMEDY}") from None
@@ -122,14 +121,14 @@ def _cpu_level(layout: Paths, operator: Operator) -> str | None:
 
 def _with_peers(job: Job, *, source: str) -> None:
     name, made = job.operator.name, []
-    print(f"{name}: rows of {source}; {', '.join(filter(None, (roofline.processor(), job.cpu_level)))}")
+    print(f"{name}: rows of {source}; {', '.join(filter(None, (measure.processor(), job.cpu_level)))}")
     for line in records.LEGEND:
         print(f"  {line}")
     for row in measure.measured(job):
         made.append(row)
         print("\n".join(map(printable, records.shown(row))), flush=True)
     path = job.paths.bench_record(name)
-    records.write(path, records.document(job, source=source, processor=roofline.processor(), rows=made))
+    records.write(path, records.document(job, source=source, processor=measure.processor(), rows=made))
     print(path.relative_to(job.paths.root))
     _require_timed(name, made)
 
@@ -158,7 +157,7 @@ def _against(job: Job, *, rev: str, commit: str) -> None:
     for row in against.compared(job, builds):  # each takes up to a minute
         rows.append(row)
         print(printable(records.against_line(row)), flush=True)
-    found = records.against(job, rev=rev, commit=commit, processor=roofline.processor(), rows=rows)
+    found = records.against(job, rev=rev, commit=commit, processor=measure.processor(), rows=rows)
     path = paths.bench_against(name)
     records.write(path, found)
     print(path.relative_to(paths.root))

@@ -152,8 +152,6 @@ def slowdown(changes: Sequence[float], noises: Sequence[float], *, rows: int) ->
     )
 
 
-_LOOPS = 3  # the copy and FMA loops are timed in each third round only: they have no ratio
-
 Time = Callable[[int, int], float]
 """A function of the number of a contestant and a number of calls, which returns the seconds of all."""
 
@@ -183,7 +181,7 @@ def pairs(prepared: Sequence[Prepared]) -> list[tuple[int, int]]:
     return [
         (a, b)
         for a, b in product(present, present)
-        if prepared[a].ours and not prepared[b].ours and not prepared[b].amount and prepared[a].side == prepared[b].side
+        if prepared[a].ours and not prepared[b].ours and prepared[a].side == prepared[b].side
     ]
 
 
@@ -203,8 +201,6 @@ def run(
     while True:
         chance.shuffle(order)
         for n in order:
-            if prepared[n].amount and rounds % _LOOPS:
-                continue
             found[n].append(time_calls(n, prepared[n].calls) / prepared[n].calls)
         rounds += 1
         if is_look(rounds) and _all_narrow(found, narrow, order, rounds):

@@ -5,15 +5,14 @@ from __future__ import annotations
 import itertools
 import os
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 
-from opmatrix.addons.bench import accuracy, roofline
-from opmatrix.addons.bench.contestants import COPY, FMA, Contestant, Entrants, SkippedError
+from opmatrix.addons.bench import accuracy
+from opmatrix.addons.bench.contestants import Contestant, Entrants, SkippedError
 from opmatrix.addons.bench.forked import Errors, Prepared, Side
 from opmatrix.basics.errors import one_line
 from opmatrix.data.arrays import Array
@@ -37,10 +36,8 @@ class Turns:
     """Serves one row in a forked process, pinned to `processors`. On one thread it counts CPU time, so that another
     program on the processor does not count; on several, time that passes."""
 
-    def __init__(
-        self, entrants: Entrants, *, processors: Collection[int], expected: Expected, loops: Path | None, measures: bool
-    ) -> None:
-        self._entrants, self._expected, self._loops, self._measures = entrants, expected, loops, measures
+    def __init__(self, entrants: Entrants, *, processors: Collection[int], expected: Expected, measures: bool) -> None:
+        self._entrants, self._expected, self._measures = entrants, expected, measures
         self._calls: list[Callable[[int], float]] = []
         self._clock = time.process_time if entrants.threads == 1 else time.perf_counter
         if processors:
@@ -49,15 +46,13 @@ class Turns:
         torch.set_grad_enabled(False)
 
     def __call__(self, message: Sequence[Any]) -> Any:
-        """Answer ``("ours",)`` and ``("loops", moved)`` with a list of Prepared, ``("prepare", contestant)`` with one,
-        and ``("time", contestant, calls)`` with the seconds of that many calls."""
+        """Answer ``("ours",)`` with a list of Prepared, ``("prepare", contestant)`` with one, and
+        ``("time", contestant, calls)`` with the seconds of that many calls."""
         match message:
             case ("ours",):
                 return [self._prepared(*one) for one in self._entrants.ours()]
             case ("prepare", index):
                 return self._prepared(*[*self._entrants.ours(), *self._entrants.peers()][index])
-            case ("loops", moved):
-                return [*self._loops_of(moved)]
             case ("time", index, calls):
                 return self._calls[index](calls)
         raise ValueError(message)
@@ -105,28 +100,6 @@ class Turns:
             for _ in itertools.repeat(None, calls):
                 call()
             return clock() - start
-
-        return batch
-
-    def _loops_of(self, moved: int) -> Iterator[Prepared]:
-        assert self._loops
-        threads, dtypes = self._entrants.threads, {*self._entrants.row.types.values()}
-        for name, loop in (
-            (COPY, roofline.copy_loop(self._loops, moved=moved, threads=threads)),
-            (FMA, roofline.fma_loop(self._loops, dtype="float64" if "float64" in dtypes else "", threads=threads)),
-        ):
-            self._calls.append(self._timed_loop(loop))
-            yield Prepared(name=name, side="torch", calls=calibrated(self._calls[-1]), amount=loop.amount)
-
-    def _timed_loop(self, loop: roofline.Loop) -> Callable[[int], float]:
-        clock, threads = self._clock, self._entrants.threads
-
-        def batch(passes: int) -> float:
-            if passes > 1:
-                loop.run(1)
-            start = clock()
-            seconds = loop.run(passes)
-            return clock() - start if threads == 1 else seconds  # that of the threads' start does not count
 
         return batch
 

@@ -26,7 +26,7 @@ from opmatrix.engine.lock import hold
 from opmatrix.project.format import FORMAT
 from opmatrix.project.measured import use_rows
 from opmatrix.project.paths import Paths
-from opmatrix.project.settings import installed, is_project, step_megabytes
+from opmatrix.project.settings import installed, is_project, step_limits
 
 if TYPE_CHECKING:
     from opmatrix.addons.check.arguments import CheckRequest
@@ -159,7 +159,7 @@ def _check_several(
 ) -> int:
     from opmatrix.addons.check.several import SeveralChecks, names
 
-    several = SeveralChecks(paths, checks, requests, memory=step_megabytes(paths))
+    several = SeveralChecks(paths, checks, requests, memory=step_limits(paths).megabytes)
     progress = Progress(quiet=_QUIET)
     code = 0
 

@@ -22,7 +22,7 @@ from onnx import ModelProto
 from opmatrix.addons.check.functions import inline
 from opmatrix.addons.check.inputs import ModelInputs
 from opmatrix.addons.check.repair import load
-from opmatrix.addons.check.run_model import OPTIMISED, PLAIN, Run, compare_value
+from opmatrix.addons.check.run_model import OPTIMISED, PLAIN, Run, as_value, compare_value
 from opmatrix.addons.check.values import inner_values
 from opmatrix.basics.errors import OpmatrixError, VerifyError
 from opmatrix.basics.finding import Finding, note
@@ -63,15 +63,11 @@ def _computed(
     for found in (model, inlined) if model.functions else (model,):
         with suppress(OpmatrixError):
             values = call(ReferenceRun(found, ()), fed.inputs)
-            yield "onnx.reference", {n: _value(v) for n, v in zip(names, values, strict=True)}
+            yield "onnx.reference", {n: as_value(v) for n, v in zip(names, values, strict=True)}
             break
     if model.functions:
         with suppress(OpmatrixError):
             yield "ONNX Runtime with the functions inlined", inner_values(inlined, names, fed.inputs, runtime)
-
-
-def _value(value: Any) -> Any:
-    return value if isinstance(value, list | dict) or value is None else np.asarray(value)
 
 
 OPTIMIZERS: Mapping[str, tuple[str, ...]] = {

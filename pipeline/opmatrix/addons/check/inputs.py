@@ -172,12 +172,16 @@ def _require_known(given: Shapes, wanted: Sequence[ValueInfoProto]) -> None:
         if name not in by_name:
             has = ", ".join(by_name) or "none"
             raise UsageError(f"--shape: the model has no input {name!r}, it has: {has}{did_you_mean(name, by_name)}")
-        tensor = by_name[name].type.tensor_type
-        sizes = [d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else None for d in tensor.shape.dim]
-        fits = len(sizes) == len(shape) and all(s in (None, n) for s, n in zip(sizes, shape, strict=False))
-        if tensor.HasField("shape") and not fits:
+        if not _takes(by_name[name], shape):
             shown = ",".join(map(str, shape))
             raise UsageError(f"--shape {name}={shown}: the model takes {format_type(by_name[name].type)}")
+
+
+def _takes(value: ValueInfoProto, shape: Sequence[int]) -> bool:
+    """Return whether an input takes a shape: each size that the model gives is that of the shape."""
+    sizes = [None if isinstance(dim, str) else dim for dim in dims(value)]
+    fits = len(sizes) == len(shape) and all(s in (None, n) for s, n in zip(sizes, shape, strict=True))
+    return fits or not value.type.tensor_type.HasField("shape")
 
 
 def _array(value: ValueInfoProto, shape: tuple[int, ...]) -> Array:
@@ -330,13 +334,11 @@ def _fit(given: Mapping[str, Any], wanted: Sequence[ValueInfoProto], source: str
     for value in wanted:
         if value.name not in given:
             raise UsageError(f"{source}: nothing for the input {value.name!r}, a {format_type(value.type)}")
-        array, tensor = given[value.name], value.type.tensor_type
+        array = given[value.name]
         if not value.type.HasField("tensor_type"):
             continue  # ONNX Runtime compares them
-        dtype_fits = dtype_name(array) == element_dtype(tensor.elem_type)
-        sizes = [d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else None for d in tensor.shape.dim]
-        fits = len(sizes) == array.ndim and all(s in (None, n) for s, n in zip(sizes, array.shape, strict=True))
-        if not dtype_fits or (tensor.HasField("shape") and not fits):
+        dtype_fits = dtype_name(array) == element_dtype(value.type.tensor_type.elem_type)
+        if not dtype_fits or not _takes(value, array.shape):
             raise UsageError(
                 f"{source}: {value.name!r} is {format_value(array)}, the model takes {format_type(value.type)}"
             )

@@ -386,12 +386,13 @@ def _compare_parts(actual: Any, expected: Any, limits: Mapping[str, Tolerance]) 
         return Comparison(tolerance=EXACT, problem=f"{len(actual)} elements, expected none" if differ else "")
     if len(actual) != len(expected):
         return Comparison(tolerance=EXACT, problem=f"{len(actual)} elements, expected {len(expected)}")
-    pairs = zip(map(_as_value, actual), map(_as_value, expected), strict=True)
+    pairs = zip(map(as_value, actual), map(as_value, expected), strict=True)
     found = [compare_value("", a, e, limits) for a, e in pairs]
     return max(found, key=lambda c: (bool(c.problem), c.tolerance_used))
 
 
-def _as_value(value: Any) -> Any:
+def as_value(value: Any) -> Any:
+    """Return a value of an implementation as `compare_value` takes it."""
     return value if isinstance(value, list | dict) or value is None else np.asarray(value)
 
 

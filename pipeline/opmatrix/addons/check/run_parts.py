@@ -7,7 +7,7 @@ import shlex
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -23,18 +23,10 @@ from opmatrix.engine.server_pool import Ending, Pool
 from opmatrix.engine.step_failure import death_message, read_output
 from opmatrix.project.cells import rows
 from opmatrix.project.paths import Paths
-from opmatrix.project.settings import installed, step_megabytes, step_seconds
+from opmatrix.project.settings import StepLimits, installed, step_limits
 
 SERVER = "check"  # imports onnx and onnxruntime once for all models
 _QUESTIONS = {"read": "nodes", "run": "runs", "compare": "first node"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Limits:
-    """The limits of one model: of its time over all processes, and of the memory of each."""
-
-    seconds: float
-    megabytes: float
 
 
 class ModelChecks:
@@ -47,7 +39,7 @@ class ModelChecks:
     def __init__(self, paths: Paths, *, lock: int, command: str, project: bool = True) -> None:
         """`command` checks a model, such as "doit check"; without a `project`, paths are shown whole."""
         self._paths, self._command, self._project = paths, command, project
-        self._limits: dict[str, Limits] = {}
+        self._limits: dict[str, StepLimits] = {}
         self._until: dict[str, float] = {}  # when the time of each model is over
         self._over: dict[str, tuple[Ending, Path]] = {}  # the processes that have spent it, and their logs
         self._linking = Lock()
@@ -72,13 +64,14 @@ class ModelChecks:
         """Remove the results of an earlier command."""
         shutil.rmtree(self.folder(request), ignore_errors=True)
 
-    def limits(self, request: CheckRequest) -> Limits:
+    def limits(self, request: CheckRequest) -> StepLimits:
         """Return the limits of a model: those that were given, or the default ones within those of a step."""
         if request.label not in self._limits:
             least = limits.MEGABYTES if request.function else limits.default_megabytes(Path(request.model))
-            seconds = request.seconds or min(limits.SECONDS, step_seconds(self._paths))
-            megabytes = request.megabytes or min(least, step_megabytes(self._paths))
-            self._limits[request.label] = Limits(seconds=seconds, megabytes=megabytes)
+            of_step = step_limits(self._paths)
+            seconds = request.seconds or min(limits.SECONDS, of_step.seconds)
+            megabytes = request.megabytes or min(least, of_step.megabytes)
+            self._limits[request.label] = StepLimits(seconds=seconds, megabytes=megabytes)
         return self._limits[request.label]
 
     def time_is_over(self, request: CheckRequest, ending: Ending, log: Path) -> None:
@@ -228,7 +221,7 @@ class ModelChecks:
     def _link(self, names: Sequence[str]) -> Result:
         """Link operators that share a domain into one library."""
         log = self._paths.log(f"link-together:{self._paths.combined_folder(names).name}")
-        of_step = Limits(seconds=step_seconds(self._paths), megabytes=step_megabytes(self._paths))
+        of_step = step_limits(self._paths)
         with self._linking:  # models that need the same operators
             ending = self.run(["link-together", *names], log, seconds=of_step.seconds, megabytes=of_step.megabytes)
         if ending.done:
@@ -255,7 +248,10 @@ class ModelChecks:
                 known_limit = ["--seconds", f"{seconds:.1f}"] if part in ("run", "compare") else []
                 ending = self.run([*arguments, *known_limit], log, server, seconds=seconds, megabytes=limited.megabytes)
             died = "" if ending.done else self._failure(ending, log, limited, arguments)
-            ours, stopped = ending.done or not death_message(ending, **vars(limited)), bool(ending.stopped)
+            ours, stopped = (
+                ending.done or not death_message(ending, seconds=limited.seconds, megabytes=limited.megabytes),
+                bool(ending.stopped),
+            )
             killed = ending.status < 0 and not stopped
         try:
             findings, known = finding.read(path)
@@ -273,9 +269,9 @@ class ModelChecks:
     ) -> Ending:
         return self._pool.run(arguments, server=server, log=log, seconds=seconds, megabytes=megabytes, written=math.inf)
 
-    def _failure(self, ending: Ending, log: Path, limited: Limits, arguments: Sequence[str] = ()) -> str:
+    def _failure(self, ending: Ending, log: Path, limited: StepLimits, arguments: Sequence[str] = ()) -> str:
         """Return how a process failed, its log, and the command that runs it again."""
-        died = death_message(ending, **vars(limited))
+        died = death_message(ending, seconds=limited.seconds, megabytes=limited.megabytes)
         if option := {"time": "--seconds", "memory": "--megabytes"}.get(ending.stopped):
             died += f"; {option} sets the limit of a model, and --shape its sizes"
         return self._described(died or f"failed: {''.join(read_output(log).splitlines()[-1:])}", log, arguments)

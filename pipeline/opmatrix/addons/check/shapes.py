@@ -63,18 +63,10 @@ def checker_findings(model: ModelProto, path: Path | None, found: Sequence[defs.
             in_graph = "topologically sorted" not in text or not is_sorted(model.graph.node)
             yield finding.note(QUESTION, f"{text}. {reads}") if in_graph else finding.wrong(QUESTION, text)
             return
-        missing = "Field 'shape'" in text
-        if _in_function_body(error):
-            yield finding.note(QUESTION, f"{text}. ONNX Runtime may read it")
-            return
-        if "not compatible with the version imported by model" in text:  # other differences are faults of the nodes
-            same = "ONNX Runtime takes the model's version, in which only the dtypes are others"
-            yield finding.note(QUESTION, f"{text}. {same}")
-            return
-        if missing and (shapeless := [v.name for v in (*model.graph.input, *model.graph.output) if _no_shape(v.type)]):
+        shapeless = ", ".join(repr(v.name) for v in (*model.graph.input, *model.graph.output) if _no_shape(v.type))
+        if "Field 'shape'" in text and shapeless:
             # The checker demands a shape, if only with unknown sizes, and tests nothing more; ONNX Runtime needs none.
-            without = ", ".join(map(repr, shapeless))
-            yield finding.note(QUESTION, f"{text}. {without} have no shape; ONNX Runtime reads such a model")
+            yield finding.note(QUESTION, f"{text}. {shapeless} have no shape; ONNX Runtime reads such a model")
         else:
             yield finding.wrong(QUESTION, text)
 

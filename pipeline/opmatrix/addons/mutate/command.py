@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from opmatrix.basics.errors import OpmatrixError, UsageError, print_error, printable
 from opmatrix.basics.interrupts import code_of, interruptible
 from opmatrix.commands.base import CommandBase, option, report_again
 from opmatrix.engine.lock import hold
-from opmatrix.project.paths import Paths
-from opmatrix.project.settings import settings
+from opmatrix.project.settings import read_settings, setting
 
 if TYPE_CHECKING:
     from opmatrix.addons.mutate.scores import MutationScore
@@ -44,7 +44,7 @@ class Mutate(CommandBase):
         """Try the mutants of each operator, and print its score at once."""
         if params["count"] < 1 or params["jobs"] < 1:
             raise UsageError("doit mutate: --count and --process take a number from 1 on")
-        least, below, failed = minimum(self._paths), list[str](), 0
+        least, below, failed = read_settings(self._paths, Scores).minimum, list[str](), 0
         try:
             from opmatrix.declaration.isolated import usable  # here: doit imports this module for every command
 
@@ -79,7 +79,7 @@ class Mutate(CommandBase):
         from opmatrix.addons.mutate.result import Dependencies
         from opmatrix.addons.mutate.run import Campaign
         from opmatrix.addons.mutate.tryout import MEGABYTES
-        from opmatrix.project.settings import chosen_cells, installed, step_megabytes
+        from opmatrix.project.settings import chosen_cells, installed, step_limits
         from opmatrix.toolchain.find import find_toolchain
 
         paths, name = self._paths, operator.name
@@ -104,7 +104,7 @@ class Mutate(CommandBase):
             ),
             jobs=params["jobs"],
             lock=lock,
-            megabytes=min(MEGABYTES, step_megabytes(paths)),
+            megabytes=min(MEGABYTES, step_limits(paths).megabytes),
             said=lambda mutant, result: print(printable(score.shown(mutant, result)), flush=True),
         )
         marks = read_marks(paths.op(name) / FILE, every)
@@ -121,12 +121,13 @@ class Mutate(CommandBase):
         return found
 
 
-def minimum(paths: Paths) -> float:
-    """Return the least score in [tool.opmatrix.mutate] of pyproject.toml, else 0. Raises UsageError."""
-    table, where = settings(paths, "mutate"), "pyproject.toml: [tool.opmatrix.mutate]"
-    if unknown := table.keys() - {"minimum"}:
-        raise UsageError(f"{where}: unknown setting {min(unknown)!r}, allowed: minimum")
-    found = table.get("minimum", 0)
-    if isinstance(found, bool) or not isinstance(found, int | float) or not 0 <= found <= 1:
-        raise UsageError(f"{where}: minimum: found {found!r}, allowed: a number from 0 to 1, such as 0.95")
-    return float(found)
+@dataclass(frozen=True, kw_only=True)
+class Scores:
+    """The settings of doit mutate."""
+
+    TABLE: ClassVar[str] = "mutate"
+    minimum: float = setting(
+        lambda found: isinstance(found, int | float) and not isinstance(found, bool) and 0 <= found <= 1,
+        "a number from 0 to 1, such as 0.95", default=0.0,
+    )  # fmt: skip
+    """`doit mutate` exits with 1 if a score is lower: from 0 to 1, such as 0.95"""

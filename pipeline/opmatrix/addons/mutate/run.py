@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from opmatrix.addons.mutate import gates, result
 from opmatrix.addons.mutate.gates import Gate
@@ -36,10 +36,6 @@ from opmatrix.project.cells import Cell
 from opmatrix.project.paths import Paths
 from opmatrix.records.step import Server
 from opmatrix.signature.signature import has_torch_library
-
-if TYPE_CHECKING:
-    pass
-
 
 SEEDS = tuple(f" further {number}" for number in range(1, 3))
 EXAMPLES = 200  # of each seed

@@ -1,4 +1,4 @@
-// What `doit bench` measured: times against sizes, the roofline, and the ratios to peers. Only a page with times has this.
+// What `doit bench` measured: times against sizes, and the ratios to peers. Only a page with times has this.
 
 // A contestant has a shape and a colour; those of the operator are filled. As SVG draws them, one unit in each direction.
 const SHAPES = [
@@ -53,7 +53,7 @@ function timesOf(found) {
   const draw = () => {
     const onThreads = timed.filter((row) => String(row.threads) === threads.value);
     const shown = onThreads.filter((row) => row.dtype === dtype.value);
-    plots.replaceChildren(...[timePlot(shown, looks), rooflinePlot(shown, looks), bandwidthPlot(shown, looks), ratioPlot(onThreads, dtypes, looks)].filter(Boolean));
+    plots.replaceChildren(...[timePlot(shown, looks), ratioPlot(onThreads, dtypes, looks)].filter(Boolean));
   };
   for (const choice of [dtype, threads]) choice.addEventListener("change", draw);
   if (timed.length) draw();
@@ -106,33 +106,12 @@ function seriesOf(rows, looks, point, joined = false) {
 function textOf(row, { name, seconds }) {
   const parts = [`${name}: ${between(seconds, inSeconds)}`, quantity(row.bytes, "B"), quantity(row.bytes / seconds[0], "B/s")];
   if (row.flops !== null) parts.push(quantity(row.flops / seconds[0], "FLOP/s"));
-  return `${parts.join(", ")}, ${percent(row.limit / seconds[0])} % of the roofline`;
+  return parts.join(", ");
 }
 
 function timePlot(rows, looks) {
   const series = seriesOf(rows, looks, (row, { seconds }) => row.bytes > 0 && { x: row.bytes, y: seconds[0] }, true);
   return benchPlot("Time against size", "a call, median", series, { x: "bytes that a call moves", y: "time", units: ["B", "s"] });
-}
-
-function rooflinePlot(rows, looks) {
-  const known = rows.filter(({ flops, bytes }) => flops > 0 && bytes > 0);
-  const series = seriesOf(known, looks, (row, { seconds }) => ({ x: row.flops / row.bytes, y: row.flops / seconds[0] }));
-  if (!series.length) return null;
-  const xs = series.flatMap(({ points }) => points.map(({ x }) => x)), range = [Math.min(...xs) / 4, Math.max(...xs) * 4];
-  const speeds = known.map(({ copy }) => copy), fastest = Math.max(...speeds), slowest = Math.min(...speeds), fma = Math.max(...known.map((row) => row.fma));
-  const roof = (copy, dash) => ({ dash, points: [range[0], Math.min(range[1], Math.max(range[0], fma / copy)), range[1]].map((x) => [x, Math.min(fma, copy * x)]) });
-  const lines = [roof(fastest, []), ...(slowest < fastest ? [roof(slowest, [4, 3])] : [])];
-  const note = `line: FMA loop ${quantity(fma, "FLOP/s")}, copy loop ${quantity(fastest, "B/s")}${slowest < fastest ? `; dashed: the slowest size, ${quantity(slowest, "B/s")}` : ""}`;
-  return benchPlot("Roofline", note, series, { x: "FLOP per byte", y: "FLOP/s", units: ["", "FLOP/s"], range, lines });
-}
-
-// Rows without a number of floating-point operations.
-function bandwidthPlot(rows, looks) {
-  const unknown = rows.filter(({ flops, bytes }) => !flops && bytes > 0);
-  const series = seriesOf(unknown, looks, (row, { seconds }) => ({ x: row.bytes, y: row.bytes / seconds[0] }));
-  const copy = unknown.map((row) => [row.bytes, row.copy]).sort((a, b) => a[0] - b[0]);
-  const note = `line: copy loop, ${quantity(Math.min(...copy.map(([, y]) => y)), "B/s")} to ${quantity(Math.max(...copy.map(([, y]) => y)), "B/s")}`;
-  return series.length ? benchPlot("Bandwidth against size", note, series, { x: "bytes that a call moves", y: "bandwidth", units: ["B", "B/s"], lines: [{ dash: [], points: copy }] }) : null;
 }
 
 // Each ratio with its interval, by dtype: a column for each, in which pairs and rows are next to each other.
@@ -143,9 +122,8 @@ function ratioPlot(rows, dtypes, looks) {
     (peer === look.name ? [{ x: at + 0.8 * ((n + 0.5) / column.length - 0.5), y: ratio[0], low: ratio[1], high: ratio[2], row: row.name,
       text: `${row.name}, ${ours} / ${peer}: ${between(ratio, asRatio)}` }] : []))) })).filter(({ points }) => points.length);
   if (!series.length) return null;
-  const line = { dash: [], strong: true, points: [[-0.5, 1], [present.length - 0.5, 1]] };
   return benchPlot("Ratio by dtype", "time of the operator / time of the peer, with its interval; below the line at 1 the operator is faster", series,
-    { x: "dtype; each point is a row and a peer", y: "ours / peer", units: ["", ""], categories: present.map((dtype) => dtype || "all"), range: [-0.5, present.length - 0.5], lines: [line] });
+    { x: "dtype; each point is a row and a peer", y: "ours / peer", units: ["", ""], categories: present.map((dtype) => dtype || "all"), range: [-0.5, present.length - 0.5], line: [[-0.5, 1], [present.length - 0.5, 1]] });
 }
 
 // Return the values at which a logarithmic axis has lines: 1, 2 and 5, or powers of ten, with room for `room` numbers.
@@ -156,10 +134,10 @@ function logTicks(low, high, room) {
   return found.filter((value) => value >= low && value <= high);
 }
 
-function benchPlot(title, note, series, { x, y, units, range, lines = [], categories }) {
+function benchPlot(title, note, series, { x, y, units, range, line = [], categories }) {
   if (!series.length) return null;
   const points = series.flatMap((one) => one.points.map((point) => ({ ...point, look: one.look })));
-  const ys = [...points.flatMap(({ y: at, low, high }) => [low ?? at, high ?? at]), ...lines.flatMap((one) => one.points.map(([, at]) => at))];
+  const ys = [...points.flatMap(({ y: at, low, high }) => [low ?? at, high ?? at]), ...line.map(([, at]) => at)];
   const xs = range ?? [Math.min(...points.map((one) => one.x)) / 1.7, Math.max(...points.map((one) => one.x)) * 1.7];
   const heights = [Math.min(...ys) / 1.7, Math.max(...ys) * 1.7];
   const named = (unit) => (_, splits) => splits.map((value) => quantity(value, unit)), keep = (_, splits) => splits;
@@ -175,14 +153,14 @@ function benchPlot(title, note, series, { x, y, units, range, lines = [], catego
       logarithmic(y, units[1], 7, { size: 74 }),
     ],
     series: [{}, ...series.map(() => ({ paths: () => null, points: { show: false } }))],
-    hooks: { draw: [(chart) => { state.chart = chart; paint(chart, series, lines, points[state.at]); }] },
+    hooks: { draw: [(chart) => { state.chart = chart; paint(chart, series, line, points[state.at]); }] },
   });
   const data = columns(...series.map((one) => one.points.map((point) => [point.x, point.y])));
   const spoken = `${note}; ${many(points.length, "point")}. The arrow keys move between them; the table has the same values`;
   return readable(plot(title, note, 260, data, options, spoken), points, state);
 }
 
-function paint(chart, series, lines, chosen) {
+function paint(chart, series, line, chosen) {
   const { ctx, bbox: { left, top, width, height } } = chart, scale = devicePixelRatio;
   const place = (x, y) => [chart.valToPos(x, "x", true), chart.valToPos(y, "y", true)];
   const stroke = (points, style, thick, dash = []) => {
@@ -198,7 +176,7 @@ function paint(chart, series, lines, chosen) {
   ctx.beginPath();
   ctx.rect(left, top, width, height);
   ctx.clip();
-  for (const { points, dash, strong } of lines) stroke(points, colour(strong ? "--wrong" : "--soft"), 1.5, dash);
+  if (line.length) stroke(line, colour("--wrong"), 1.5);
   for (const { look, joined, points } of series) {
     const style = colour(LOOKS[look.at]), path = new Path2D(look.shape);
     if (joined) stroke(points.map(({ x, y }) => [x, y]), style, 1, look.ours ? [] : [5, 3]);
@@ -273,7 +251,7 @@ function readable(figure, points, state) {
 
 // All values, also those of rows that the plots do not show.
 function tableOf(rows) {
-  const titles = ["row", "dtype", "threads", "contestant", "time (interval)", "ours / peer (interval)", "bandwidth", "FLOP/s", "of the roofline", "peak memory", "error, of the tolerance"];
+  const titles = ["row", "dtype", "threads", "contestant", "time (interval)", "ours / peer (interval)", "bandwidth", "FLOP/s", "peak memory", "error, of the tolerance"];
   const text = (at) => ({ className: at < 4 && at !== 2 ? "text" : "" });
   const head = make("tr", {}, ...titles.map((title, at) => make("th", { scope: "col", ...text(at) }, title)));
   const body = rows.flatMap((row) => {
@@ -285,7 +263,7 @@ function tableOf(rows) {
       if (one.seconds === null) return without(one.name, `skipped: ${one.skipped}`);
       const ratio = row.ratios.find(({ peer }) => peer === one.name), [median] = one.seconds;
       return lineOf([one.name, between(one.seconds, inSeconds), ratio ? between(ratio.ratio, asRatio) : "", quantity(row.bytes / median, "B/s"),
-        row.flops === null ? "–" : quantity(row.flops / median, "FLOP/s"), `${percent(row.limit / median)} %`,
+        row.flops === null ? "–" : quantity(row.flops / median, "FLOP/s"),
         one.peak_memory === null ? "–" : quantity(one.peak_memory, "B"), number(one.tolerance_used)]);
     });
   });
