@@ -126,9 +126,9 @@ def test_the_table_is_what_this_onnx_runtime_does(tmp_path: Path) -> None:
     from opmatrix.ort_checks import probe
     from opmatrix.toolchain import find_headers
 
-    layout = Paths(tmp_path)
-    find_headers.run(layout)
-    found = probe.measure(layout)
+    paths = Paths(tmp_path)
+    find_headers.run(paths)
+    found = probe.measure(paths)
     assert differences(found, version=minor(onnxruntime.__version__)) == []
     assert {*found} == {*SINCE} and found["complex64"]["ort"] == "tensor type 14 is not supported"
 

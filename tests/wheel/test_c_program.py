@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
 def program(shipped: Project, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Compile it with the headers of the sdk stage, and link the library of the onnxruntime package."""
     made = tmp_path_factory.mktemp("program") / "run_model"
-    headers = json.loads(shipped.layout.ort_headers_place.read_text())["path"]
+    headers = json.loads(shipped.paths.ort_headers_place.read_text())["path"]
     (library,) = (Path(onnxruntime.__file__).parent / "capi").glob("libonnxruntime.so.*")
     (made.parent / "libonnxruntime.so.1").symlink_to(library)  # its soname, which the package lacks
     command = [
@@ -61,7 +61,7 @@ def run(program: Path, library: Path, model: Path, folder: Path) -> subprocess.C
 
 @pytest.mark.parametrize("model", MODELS)
 def test_the_program_runs(program: Path, shipped: Project, exported: Path, data_set: Path, model: str) -> None:
-    library = shipped.layout.linked_library("my_ops", "ort")
+    library = shipped.paths.linked_library("my_ops", "ort")
     done = run(program, library, exported / f"{model}.onnx", data_set)
     assert (done.returncode, done.stdout) == (0, "5 outputs, equal\n"), done.stderr
 
@@ -74,7 +74,7 @@ def test_the_program_finds_a_planted_difference(
     planted = numpy_helper.to_array(onnx.load_tensor(tmp_path / "output_0.pb")).copy()
     planted.flat[3] += 0.01
     write(tmp_path / "output_0.pb", planted)
-    library = shipped.layout.linked_library("my_ops", "ort")
+    library = shipped.paths.linked_library("my_ops", "ort")
     done = run(program, library, exported / "legacy17.onnx", tmp_path)
     assert (done.returncode, done.stdout) == (1, "5 outputs, different\n")
     assert "1 elements differ" in done.stderr
@@ -83,6 +83,6 @@ def test_the_program_finds_a_planted_difference(
 def test_the_model_does_not_run_without_the_library(
     program: Path, shipped: Project, exported: Path, data_set: Path
 ) -> None:
-    done = run(program, shipped.layout.linked_library("my_ops", "torch"), exported / "legacy17.onnx", data_set)
+    done = run(program, shipped.paths.linked_library("my_ops", "torch"), exported / "legacy17.onnx", data_set)
     assert done.returncode == 1
     assert "libtorch_cpu.so" in done.stderr or "RegisterCustomOps" in done.stderr

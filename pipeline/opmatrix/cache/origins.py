@@ -13,16 +13,16 @@ Origins = Mapping[str, tuple[str, str | None]]
 """By the name of a step: the address of the shared cache that its result came from, and who signed it."""
 
 
-def write(layout: Paths, origins: Origins) -> None:
+def write(paths: Paths, origins: Origins) -> None:
     """Write the origins for `read`. The engine does, because a step cannot read the state that doit has open."""
-    if origins or layout.origins.exists():
-        write_text(layout.origins, json.dumps(dict(sorted(origins.items())), indent=0) + "\n")
+    if origins or paths.origins.exists():
+        write_text(paths.origins, json.dumps(dict(sorted(origins.items())), indent=0) + "\n")
 
 
-def read(layout: Paths) -> Origins:
+def read(paths: Paths) -> Origins:
     """Return the origins; none where the file is not valid."""
     try:
-        found = json.loads(layout.origins.read_text(encoding="utf-8"))
+        found = json.loads(paths.origins.read_text(encoding="utf-8"))
         return {step: (str(url), None if signer is None else str(signer)) for step, (url, signer) in found.items()}
     except (OSError, ValueError, TypeError, AttributeError):
         return {}

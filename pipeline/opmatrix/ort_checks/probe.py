@@ -35,17 +35,17 @@ _DOMAIN, _OPSET = "opmatrix.probe", 17
 _BYTES = np.arange(65, 97, dtype=np.uint8)  # a whole number of elements of every dtype; as strings, letters
 
 
-def measure(layout: Paths) -> dict[str, dict[Column, str]]:
+def measure(paths: Paths) -> dict[str, dict[Column, str]]:
     """Return why the running ONNX Runtime does not carry a dtype, by dtype and column; "" where it does."""
     with TemporaryDirectory() as folder:
-        library = _compiled(layout, Path(folder))
+        library = _compiled(paths, Path(folder))
         return {dtype: _measure(dtype, library) for dtype in SINCE}
 
 
-def _compiled(layout: Paths, folder: Path) -> Path:
+def _compiled(paths: Paths, folder: Path) -> Path:
     made = folder / "dtype_probe.so"
     command = [
-        *find_compiler(os.environ), "-std=c++20", "-shared", "-fPIC", "-I", str(ort_headers.recorded(layout)["path"]),
+        *find_compiler(os.environ), "-std=c++20", "-shared", "-fPIC", "-I", str(ort_headers.recorded(paths)["path"]),
         str(SOURCE), "-o", str(made),
     ]  # fmt: skip
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -104,14 +104,14 @@ _OLDEST = 7  # every supported ONNX Runtime reads this opset, in IR version 3
 _TRIED = 40  # higher than any opset or IR version that an ONNX Runtime reads
 
 
-def run(layout: Paths) -> None:
+def run(paths: Paths) -> None:
     """Write the newest IR version and opset that it reads, and why it does not carry a dtype."""
     version = minor(onnxruntime.__version__)
     ir = max((version for version in range(3, _TRIED) if _reads(ir=version, opset=_OLDEST)), default=0)
     opset = max((opset for opset in range(_OLDEST, _TRIED) if _reads(ir=ir, opset=opset)), default=0)
     name = f"ort{version}"
-    write_text(layout.probe_result(f"{name}-dtypes"), json.dumps(measure(layout), indent=1) + "\n")
-    write_text(layout.probe_result(name), json.dumps({"ir": ir, "opset": opset}, indent=1) + "\n")
+    write_text(paths.probe_result(f"{name}-dtypes"), json.dumps(measure(paths), indent=1) + "\n")
+    write_text(paths.probe_result(name), json.dumps({"ir": ir, "opset": opset}, indent=1) + "\n")
     print(f"ONNX Runtime {source(version, Ort(ir=ir, opset=opset))}")
 
 

@@ -69,10 +69,10 @@ class SharedHeaders(Protocol):
         ...
 
 
-def recorded(layout: Paths) -> Mapping[str, Any]:
+def recorded(paths: Paths) -> Mapping[str, Any]:
     """Return what the headers stage wrote, with the path of the headers. Raises CompileError if it did not run."""
     found = dict[str, Any]()
-    for path in (layout.ort_headers, layout.ort_headers_place):
+    for path in (paths.ort_headers, paths.ort_headers_place):
         try:
             found |= json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError as error:
