@@ -63,8 +63,8 @@ from opmatrix.engine.plan_cache import load_or_plan
 from opmatrix.engine.up_to_date import State
 from opmatrix.engine.tasks import DEFAULT, StepTask, doit_tasks
 
-layout = Paths(Path.cwd())
-steps = load_or_plan(layout, choice=Choice(opsets=sys.argv[1]), environ=os.environ)
+paths = Paths(Path.cwd())
+steps = load_or_plan(paths, choice=Choice(opsets=sys.argv[1]), environ=os.environ)
 steps = [step for step in steps if step.group in DEFAULT]
 for path in (path for step in steps for path in step.writes):
     Path(path).parent.mkdir(parents=True, exist_ok=True)
@@ -72,9 +72,9 @@ for path in (path for step in steps for path in step.writes):
 for path in (path for step in steps for path in step.links):
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     Path(path).symlink_to("data")
-journal = Journal(str(layout.state), None)
-tasks = list(doit_tasks(load_or_plan(layout, choice=Choice(opsets=sys.argv[1]), environ=os.environ)))
-state = State(journal, root=layout.root, tasks=tasks)
+journal = Journal(str(paths.state), None)
+tasks = list(doit_tasks(load_or_plan(paths, choice=Choice(opsets=sys.argv[1]), environ=os.environ)))
+state = State(journal, root=paths.root, tasks=tasks)
 journal._database.execute("begin")
 for task in tasks:
     if isinstance(task, StepTask) and task.step.group in DEFAULT:

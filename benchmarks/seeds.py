@@ -86,18 +86,18 @@ def run(root: Path, name: str, seeds: int, folder: Path) -> Found:
     layouts = [Elsewhere(root, drawn=folder / f"{seed}") for seed in range(seeds)]
     operator = load_operator(layouts[0], name)
     parts = register_parts(layouts[0], operator, torch_minor())
-    for seed, layout in enumerate(layouts):
+    for seed, paths in enumerate(layouts):
         began = time.process_time()
         with redirect_stderr(io.StringIO()):  # warnings of NumPy in a reference
-            draw_inputs.run(layout, operator, seed=f"{seed or ''}")  # seed 0 is what doit draws
+            draw_inputs.run(paths, operator, seed=f"{seed or ''}")  # seed 0 is what doit draws
         found.seconds.append(time.process_time() - began)
-        found.yields.append(coverage.measure(operator, drawn_cases.read_all(layout.drawn_inputs(name), name)))
+        found.yields.append(coverage.measure(operator, drawn_cases.read_all(paths.drawn_inputs(name), name)))
         if "gradient" in parts:
-            _check(found, seed, lambda one=layout: gradient.results(one, operator))
-    for seed, layout in enumerate(layouts if "search" in parts else ()):
-        _check(found, seed, lambda one=layout: property_test.run(one, operator, load.load(one, operator)))
-    for seed, layout in enumerate(layouts if has_kernel(operator.spec) else ()):
-        _check(found, seed, lambda one=layout: fuzz_stage.run(one, operator))
+            _check(found, seed, lambda one=paths: gradient.results(one, operator))
+    for seed, paths in enumerate(layouts if "search" in parts else ()):
+        _check(found, seed, lambda one=paths: property_test.run(one, operator, load.load(one, operator)))
+    for seed, paths in enumerate(layouts if has_kernel(operator.spec) else ()):
+        _check(found, seed, lambda one=paths: fuzz_stage.run(one, operator))
     return found
 
 

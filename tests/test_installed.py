@@ -68,7 +68,7 @@ def newer(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "from opmatrix.commands.status import List\n\n\nclass Greet(List):\n"
         "    name = 'greet'\n\n    def execute(self, params, args):\n        print('hello')\n        return 0\n"
     )
-    (copy / "pipeline/opmatrix/report/greet.py").write_text("def run(layout):\n    print('hello from a stage')\n")
+    (copy / "pipeline/opmatrix/report/greet.py").write_text("def run(paths):\n    print('hello from a stage')\n")
     greeting = '    "greet": ("greet",),\n'
     replace(copy / "pipeline/opmatrix/commands/stages.py", '    "dist": (', f'{greeting}    "dist": (')
     replace(

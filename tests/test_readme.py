@@ -44,9 +44,9 @@ def test_lines_are_counted() -> None:
 
 def test_the_number_of_planned_cells_is_current() -> None:
     """The sentence comes from a report; the number of planned cells needs none."""
-    layout = Paths(ROOT)
-    cells = chosen_cells(layout, Choice(torch="all", ort="all"))
-    planned = [cell for o in load_operators(layout) for _ in o.spec.lowerings for cell in o.cells(cells)]
+    paths = Paths(ROOT)
+    cells = chosen_cells(paths, Choice(torch="all", ort="all"))
+    planned = [cell for o in load_operators(paths) for _ in o.spec.lowerings for cell in o.cells(cells)]
     found = re.search(
         r"\*\*([\d,]+) cells: [\d,]+ verified, [\d,]+ unsupported for a stated reason, 0 failed\*\*", README
     )

@@ -79,7 +79,7 @@ BEYOND: dict[str, list[tuple[str, Any, str, str | None]]] = {
 
 
 @pytest.fixture(scope="module")
-def layout(tmp_path_factory: pytest.TempPathFactory) -> Paths:
+def paths(tmp_path_factory: pytest.TempPathFactory) -> Paths:
     """A project of all operators; a test compiles an operator when it first needs it (`made`)."""
     from opmatrix.export import exporters
 
@@ -88,14 +88,14 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Paths:
 
 
 @pytest.fixture
-def made(layout: Paths) -> Callable[[str], Operator]:
+def made(paths: Paths) -> Callable[[str], Operator]:
     def of(name: str) -> Operator:
         operator = OPERATORS[name]
         if not has_kernel(operator.spec):
             for used in (name, *operator.spec.uses):
-                write_code.run(layout, OPERATORS[used])
-        elif not layout.ort_library(name).exists():
-            build(layout, name)
+                write_code.run(paths, OPERATORS[used])
+        elif not paths.ort_library(name).exists():
+            build(paths, name)
         return operator
 
     return of
@@ -143,7 +143,7 @@ def argument(one: InvalidCall) -> str:
 
 
 @pytest.mark.parametrize("name", IN_TORCH)
-def test_in_torch(name: str, made: Callable[[str], Operator], layout: Paths, tmp_path: Path) -> None:
+def test_in_torch(name: str, made: Callable[[str], Operator], paths: Paths, tmp_path: Path) -> None:
     operator = made(name)
     wrong = list(invalid_calls(operator))
 
@@ -151,7 +151,7 @@ def test_in_torch(name: str, made: Callable[[str], Operator], layout: Paths, tmp
         from opmatrix.torch_checks.invalid_calls import call
         from opmatrix.torch_ops import load as load_library
 
-        loaded = load_library.load(layout, operator)
+        loaded = load_library.load(paths, operator)
         right = valid_call(operator)
         calls = {str(one): one.call for one in wrong}
         calls |= {f"beyond {n}": given for n, (given, *_) in enumerate(beyond(operator))}
@@ -180,7 +180,7 @@ def test_in_torch(name: str, made: Callable[[str], Operator], layout: Paths, tmp
 
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.exporter)
 @pytest.mark.parametrize("name", IN_TORCH)
-def test_in_an_export(name: str, cell: Cell, made: Callable[[str], Operator], layout: Paths, tmp_path: Path) -> None:
+def test_in_an_export(name: str, cell: Cell, made: Callable[[str], Operator], paths: Paths, tmp_path: Path) -> None:
     operator = made(name)
     wrong = list(invalid_calls(operator))
 
@@ -192,8 +192,8 @@ def test_in_an_export(name: str, cell: Cell, made: Callable[[str], Operator], la
         from opmatrix.export.signature import ExpectedModel
         from opmatrix.export.write_models import define
 
-        generated = load_generated(layout, name)
-        alive = define(layout, operator.spec, generated)
+        generated = load_generated(paths, name)
+        alive = define(paths, operator.spec, generated)
 
         def exported(given: Call, around: Callable[..., Any] | None = None) -> None:
             model = replace(given.model, dynamic={}, around=around)
@@ -237,7 +237,7 @@ def traced(operator: Operator) -> Iterator[tuple[int, Call, str]]:
 
 
 @pytest.mark.parametrize("name", WITH_NODE)
-def test_in_onnx_runtime(name: str, made: Callable[[str], Operator], layout: Paths, tmp_path: Path) -> None:
+def test_in_onnx_runtime(name: str, made: Callable[[str], Operator], paths: Paths, tmp_path: Path) -> None:
     operator = made(name)
     spec = operator.spec
     wrong = [one for one in invalid_calls(operator) if not (isinstance(one.part, Attribute) and one.part.torch_only)]
@@ -248,7 +248,7 @@ def test_in_onnx_runtime(name: str, made: Callable[[str], Operator], layout: Pat
         from opmatrix.ort_checks.fuzz import Fuzz, node_model
         from opmatrix.ort_checks.sessions import OrtSessions
 
-        runtime = OrtSessions(layout.ort_library(name) if has_kernel(spec) else None)
+        runtime = OrtSessions(paths.ort_library(name) if has_kernel(spec) else None)
         fuzz, right = Fuzz(operator, runtime), valid_call(operator)
 
         def load(change: Callable[[Any], None]) -> None:

@@ -190,20 +190,20 @@ print(json.dumps(said))
 
 
 @pytest.fixture(scope="module")
-def layout(tmp_path_factory: pytest.TempPathFactory) -> Paths:
+def paths(tmp_path_factory: pytest.TempPathFactory) -> Paths:
     return copy_project(tmp_path_factory.mktemp("kinds"), *ORT)
 
 
 @pytest.mark.parametrize("op", ORT)
-def test_the_message(op: str, layout: Paths) -> None:
-    spec = build(layout, op).spec
+def test_the_message(op: str, paths: Paths) -> None:
+    spec = build(paths, op).spec
     wrong = {}
     if spec.torch is not None:
         table = TORCH[op]
-        said = messages(TORCH_PROGRAM, layout.torch_library(op), spec.torch.name, RIGHT_TORCH[op], json.dumps([*table]))
+        said = messages(TORCH_PROGRAM, paths.torch_library(op), spec.torch.name, RIGHT_TORCH[op], json.dumps([*table]))
         refused = {c for c, text in table.items() if text is None and c in said}
         wrong = {c: said.get(c, "it ran") for c, text in table.items() if c not in refused and said.get(c, "") != text}
     name = f"{spec.onnx.domain}::{spec.onnx.op_type}"
-    said = messages(ORT_PROGRAM, layout.ort_library(op), name, RIGHT_ORT[op], json.dumps([*ORT[op]]))
+    said = messages(ORT_PROGRAM, paths.ort_library(op), name, RIGHT_ORT[op], json.dumps([*ORT[op]]))
     wrong |= {c: said.get(c, "it ran") for c, text in ORT[op].items() if text not in said.get(c, "it ran")}
     assert not wrong

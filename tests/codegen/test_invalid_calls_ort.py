@@ -81,9 +81,9 @@ print(json.dumps(said))
 
 @pytest.fixture(scope="module")
 def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    layout = copy_project(tmp_path_factory.mktemp("ort"))
-    build(layout)
-    return messages(PROGRAM, layout.ort_library("group_norm"), json.dumps([*CALLS]))
+    paths = copy_project(tmp_path_factory.mktemp("ort"))
+    build(paths)
+    return messages(PROGRAM, paths.ort_library("group_norm"), json.dumps([*CALLS]))
 
 
 @pytest.mark.parametrize("call", CALLS)

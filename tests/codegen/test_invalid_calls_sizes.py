@@ -47,11 +47,11 @@ TOO_SMALL = "windows: y would have the shape (-1, 4); its inputs are too small"
 
 
 def test_negative_sizes_are_refused(tmp_path: Path) -> None:
-    layout = copy_project(tmp_path)
-    layout.op("windows").mkdir()
-    layout.spec("windows").write_text(SPEC)
-    layout.cases("windows").write_text(CASES)
-    operator = build(layout, "windows")
+    paths = copy_project(tmp_path)
+    paths.op("windows").mkdir()
+    paths.spec("windows").write_text(SPEC)
+    paths.cases("windows").write_text(CASES)
+    operator = build(paths, "windows")
     call = valid_call(operator)
 
     def of(*shape: int) -> Any:
@@ -64,8 +64,8 @@ def test_negative_sizes_are_refused(tmp_path: Path) -> None:
         from opmatrix.torch_checks.invalid_calls import call as called
         from opmatrix.torch_ops import load
 
-        loaded = load.load(layout, operator)
-        fake = load_generated(layout, "windows").fake.fake
+        loaded = load.load(paths, operator)
+        fake = load_generated(paths, "windows").fake.fake
         for shape, wanted in SHAPES.items():
             assert tuple(called(operator, loaded.overload, of(*shape)).shape) == wanted
             assert tuple(fake(torch.zeros(shape)).shape) == wanted
@@ -77,7 +77,7 @@ def test_negative_sizes_are_refused(tmp_path: Path) -> None:
         from opmatrix.ort_checks.fuzz import Fuzz
         from opmatrix.ort_checks.sessions import OrtSessions, RefusedError
 
-        fuzz = Fuzz(operator, OrtSessions(layout.ort_library("windows")))
+        fuzz = Fuzz(operator, OrtSessions(paths.ort_library("windows")))
         for shape, wanted in SHAPES.items():
             assert fuzz.run(of(*shape))[0].shape == wanted
         with pytest.raises(RefusedError, match="windows: y would have the shape"):

@@ -108,9 +108,9 @@ assert torch.equal(*results)
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    layout = copy_project(tmp_path_factory.mktemp("torch"))
-    build(layout)
-    return layout.torch_library("group_norm")
+    paths = copy_project(tmp_path_factory.mktemp("torch"))
+    build(paths)
+    return paths.torch_library("group_norm")
 
 
 @pytest.fixture(scope="module")

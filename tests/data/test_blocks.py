@@ -225,11 +225,11 @@ def test_a_damaged_large_tensor_is_named(length: int, tmp_path: Path, monkeypatc
 
 def peak(operator: Operator, root: Path) -> int:
     """Return the largest resident memory of a fork of this process that runs the stage data."""
-    layout = project(root)
+    paths = project(root)
     if (process := os.fork()) == 0:
         code = 1
         try:
-            write_data.run(layout, operator)
+            write_data.run(paths, operator)
             code = 0
         finally:
             os._exit(code)

@@ -22,42 +22,42 @@ from tests.support.double import DYNAMIC, OPERATOR, SPEC, project, with_case
 OPERATORS = load_operators(Paths(Path(__file__).parents[2]))
 
 
-def contents(layout: Paths) -> dict[str, bytes]:
-    return {str(p.relative_to(layout.root)): p.read_bytes() for p in layout.root.rglob("*.pb")}
+def contents(paths: Paths) -> dict[str, bytes]:
+    return {str(p.relative_to(paths.root)): p.read_bytes() for p in paths.root.rglob("*.pb")}
 
 
 def test_a_data_set_has_the_names_of_the_graph(tmp_path: Path) -> None:
-    layout = project(tmp_path)
-    write_data.run(layout, OPERATOR)
-    found = dataset.read(layout.data("double", "dynamic", 1))
+    paths = project(tmp_path)
+    write_data.run(paths, OPERATOR)
+    found = dataset.read(paths.data("double", "dynamic", 1))
     assert (list(found.inputs), list(found.outputs)) == (["X"], ["Y"])
     np.testing.assert_array_equal(found.outputs["Y"], [[math.nan, math.inf, -math.inf], [0, 2, 4]])
     assert found.outputs["Y"].dtype == np.float32
-    assert dataset.read(layout.data("double", "dynamic", 2)).outputs["Y"].shape == (0, 5)
+    assert dataset.read(paths.data("double", "dynamic", 2)).outputs["Y"].shape == (0, 5)
 
 
 def test_equal_cases_give_equal_bytes(tmp_path: Path) -> None:
     layouts = [project(tmp_path / name) for name in ("a", "b")]
-    for layout in layouts:
-        write_data.run(layout, OPERATOR)
+    for paths in layouts:
+        write_data.run(paths, OPERATOR)
     assert contents(layouts[0]) == contents(layouts[1])
 
 
 def test_a_new_case_leaves_the_others_as_they_are(tmp_path: Path) -> None:
-    layout = project(tmp_path)
-    write_data.run(layout, replace(OPERATOR, models=(replace(DYNAMIC, cases=DYNAMIC.cases[:2]),)))
-    before = contents(layout)
-    write_data.run(layout, OPERATOR)
-    assert before.items() < contents(layout).items()
+    paths = project(tmp_path)
+    write_data.run(paths, replace(OPERATOR, models=(replace(DYNAMIC, cases=DYNAMIC.cases[:2]),)))
+    before = contents(paths)
+    write_data.run(paths, OPERATOR)
+    assert before.items() < contents(paths).items()
 
 
 def test_files_of_removed_cases_are_deleted(tmp_path: Path) -> None:
-    layout = project(tmp_path)
-    write_data.run(layout, replace(OPERATOR, models=(DYNAMIC, replace(DYNAMIC, name="other"))))
-    (layout.data("double", "dynamic", 0) / "input_7.pb").write_bytes(b"")
-    write_data.run(layout, replace(OPERATOR, models=(replace(DYNAMIC, cases=DYNAMIC.cases[:1]),)))
-    assert [Path(p).name for p in sorted(contents(layout))] == ["input_0.pb", "output_0.pb"]
-    assert not layout.data("double", "other", 0).parent.exists()
+    paths = project(tmp_path)
+    write_data.run(paths, replace(OPERATOR, models=(DYNAMIC, replace(DYNAMIC, name="other"))))
+    (paths.data("double", "dynamic", 0) / "input_7.pb").write_bytes(b"")
+    write_data.run(paths, replace(OPERATOR, models=(replace(DYNAMIC, cases=DYNAMIC.cases[:1]),)))
+    assert [Path(p).name for p in sorted(contents(paths))] == ["input_0.pb", "output_0.pb"]
+    assert not paths.data("double", "other", 0).parent.exists()
 
 
 @pytest.mark.parametrize(
@@ -72,11 +72,11 @@ def test_files_of_removed_cases_are_deleted(tmp_path: Path) -> None:
     ],
 )
 def test_a_reference_without_a_usable_output(tmp_path: Path, reference: str, message: str) -> None:
-    layout = project(tmp_path, reference=reference)
+    paths = project(tmp_path, reference=reference)
     with pytest.raises(DataError) as caught:
-        write_data.run(layout, with_case(Random(shape=(2, 3))))
+        write_data.run(paths, with_case(Random(shape=(2, 3))))
     assert message in str(caught.value)
-    assert not contents(layout)
+    assert not contents(paths)
 
 
 def test_a_mistake_names_file_case_and_input(tmp_path: Path) -> None:
@@ -85,9 +85,9 @@ def test_a_mistake_names_file_case_and_input(tmp_path: Path) -> None:
 
 
 def test_all_cases_are_checked_before_the_report(tmp_path: Path) -> None:
-    layout = project(tmp_path, reference="def double(x, *, factor):\n    raise ValueError('no')")
+    paths = project(tmp_path, reference="def double(x, *, factor):\n    raise ValueError('no')")
     with pytest.raises(DataError) as caught:
-        write_data.run(layout, OPERATOR)
+        write_data.run(paths, OPERATOR)
     first, *others = [case.name for case in DYNAMIC.cases]
     wanted = f"ops/double/cases.py: case {first!r}: ops/double/reference.py:2: ValueError: no. Also {', '.join(others)}"
     assert str(caught.value) == wanted, "what is wrong with all of them is told once"
@@ -97,15 +97,15 @@ def test_many_mistakes_are_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Each shape is another message. A step shows two and names the other cases; its log, and a stage by hand, all."""
-    layout = project(tmp_path, reference="def double(x, *, factor):\n    return x.sum(0)")
+    paths = project(tmp_path, reference="def double(x, *, factor):\n    return x.sum(0)")
     model = replace(
         DYNAMIC, cases=tuple(Case(name=f"of_{n}", inputs={"x": Random(shape=(n, 3))}) for n in range(2, 14))
     )
     with pytest.raises(DataError) as all_of_them:
-        write_data.run(layout, replace(OPERATOR, models=(model,)))
+        write_data.run(paths, replace(OPERATOR, models=(model,)))
     monkeypatch.setenv(LOGGED, "1")
     with pytest.raises(DataError) as caught:
-        write_data.run(layout, replace(OPERATOR, models=(model,)))
+        write_data.run(paths, replace(OPERATOR, models=(model,)))
     first, second, last = str(caught.value).splitlines()
     assert first.startswith(
         "ops/double/spec.py: outputs['y'].shape: case 'of_2': the reference gives 'y' the shape (3,);"
@@ -121,9 +121,9 @@ def test_a_missing_reference(tmp_path: Path) -> None:
 
 
 def test_the_reference_is_cast_to_the_declared_dtype(tmp_path: Path) -> None:
-    layout = project(tmp_path, reference="def double(x, *, factor):\n    return (x.astype('g') * factor)")
-    write_data.run(layout, with_case(Random(shape=(2, 3))))
-    assert dataset.read(layout.data("double", "dynamic", 0)).outputs["Y"].dtype == np.float32
+    paths = project(tmp_path, reference="def double(x, *, factor):\n    return (x.astype('g') * factor)")
+    write_data.run(paths, with_case(Random(shape=(2, 3))))
+    assert dataset.read(paths.data("double", "dynamic", 0)).outputs["Y"].dtype == np.float32
 
 
 @pytest.mark.parametrize(
@@ -132,13 +132,13 @@ def test_the_reference_is_cast_to_the_declared_dtype(tmp_path: Path) -> None:
 )
 def test_a_value_may_not_change_in_a_cast(tmp_path: Path, body: str, problem: str) -> None:
     spec = replace(SPEC, outputs=(Output(name="y", type="int32", shape=SameAs(input="x")),))
-    layout = project(tmp_path, reference=f"def double(x, *, factor):\n    return {body}")
+    paths = project(tmp_path, reference=f"def double(x, *, factor):\n    return {body}")
     operator = Operator(spec=spec, models=with_case(Random(shape=(2, 3))).models)
     if problem:
         with pytest.raises(DataError, match=f"output 'y' {problem}, declared: int32"):
-            write_data.run(layout, operator)
+            write_data.run(paths, operator)
     else:
-        write_data.run(layout, operator)
+        write_data.run(paths, operator)
 
 
 def test_tensors_without_a_name_or_of_one_name_are_read_in_order(tmp_path: Path) -> None:
@@ -153,9 +153,9 @@ def test_tensors_without_a_name_or_of_one_name_are_read_in_order(tmp_path: Path)
 
 
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
-    layout = project(tmp_path)
-    write_data.run(layout, OPERATOR)
-    folder = layout.data("double", "dynamic", 0)
+    paths = project(tmp_path)
+    write_data.run(paths, OPERATOR)
+    folder = paths.data("double", "dynamic", 0)
     (folder / "input_0.pb").write_bytes(b"\xff\xff")
     with pytest.raises(DataError, match=r"input_0.pb is not a tensor"):
         dataset.read(folder)
@@ -166,11 +166,11 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("operator", OPERATORS, ids=lambda o: o.name)
 def test_every_operator_has_data(operator: Operator, tmp_path: Path, root: Path) -> None:
-    layout = Paths(tmp_path)
-    layout.op(operator.name).mkdir(parents=True)
-    layout.reference(operator.name).write_bytes(Paths(root).reference(operator.name).read_bytes())
-    write_data.run(layout, operator)
+    paths = Paths(tmp_path)
+    paths.op(operator.name).mkdir(parents=True)
+    paths.reference(operator.name).write_bytes(Paths(root).reference(operator.name).read_bytes())
+    write_data.run(paths, operator)
     for model in operator.models:
         for index, case in enumerate(model.cases):
-            found = dataset.read(layout.data(operator.name, model.name, index))
+            found = dataset.read(paths.data(operator.name, model.name, index))
             assert list(found.inputs) == [feed.name for feed in graph_inputs(operator.spec, model, case)]

@@ -28,16 +28,16 @@ KERNEL = "native/double/kernel.h"
 
 def project(root: Path, reference: str) -> Paths:
     """Make a project with a reference that may read {root}; files that it must not open have no content that counts."""
-    layout = with_reference(root, "double", reference.replace("{root}", str(root)))
+    paths = with_reference(root, "double", reference.replace("{root}", str(root)))
     write_files(root, {LIBRARY: "no library", KERNEL: "// no kernel\n"})
-    return layout
+    return paths
 
 
 def message(root: Path, reference: str) -> str:
     """Return what the stage `data` says of a reference."""
-    layout = project(root, reference)
+    paths = project(root, reference)
     with pytest.raises(DataError) as raised:
-        write_data.run(layout, double.OPERATOR)
+        write_data.run(paths, double.OPERATOR)
     return str(raised.value)
 
 
@@ -177,9 +177,9 @@ def test_it_runs_the_kernel(way: str, tmp_path: Path, monkeypatch: pytest.Monkey
 def test_without_the_audit_it_would_be_accepted(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """So what each of them does is all that is wrong with it."""
     monkeypatch.chdir(tmp_path)
-    layout = project(tmp_path, runs_it(way))
-    write_data.run(layout, Operator(spec=replace(double.SPEC, dependent_reference="a test"), models=(double.DYNAMIC,)))
-    assert layout.data_manifest("double").is_file()
+    paths = project(tmp_path, runs_it(way))
+    write_data.run(paths, Operator(spec=replace(double.SPEC, dependent_reference="a test"), models=(double.DYNAMIC,)))
+    assert paths.data_manifest("double").is_file()
     gc.collect()
     for dropped in [*subprocess._active]:  # while its process ran; another test would get the warning
         dropped.wait()
@@ -207,10 +207,10 @@ def test_a_thread_of_its_import_works_between_its_calls(tmp_path: Path, monkeypa
     go, done = threading.Event(), threading.Event()
     monkeypatch.setattr("builtins.events", (go, done), raising=False)
     opens = f"go, done = events\ngo.wait()\nopen({str(tmp_path / LIBRARY)!r}).close()\ndone.set()"
-    layout = project(
+    paths = project(
         tmp_path, f"import threading\nthreading.Thread(target=exec, args=({opens!r},)).start()\n{double.REFERENCE}"
     )
-    loaded = Reference(layout, double.SPEC)
+    loaded = Reference(paths, double.SPEC)
     go.set()
     done.wait()
     with pytest.raises(DataError, match=r"ops/double/reference\.py: opens build/compile/double"):
@@ -242,37 +242,37 @@ ALLOWED = {
 
 @pytest.mark.parametrize("way", ALLOWED)
 def test_what_a_reference_may_use(way: str, tmp_path: Path) -> None:
-    layout = project(tmp_path, BODY.format(ALLOWED[way]))
-    write_data.run(layout, double.OPERATOR)
+    paths = project(tmp_path, BODY.format(ALLOWED[way]))
+    write_data.run(paths, double.OPERATOR)
 
 
 @pytest.mark.parametrize("stage", [write_data, cases, draw_inputs], ids=lambda stage: stage.__name__.rpartition(".")[2])
 def test_each_stage_that_keeps_what_it_computes(stage: object, tmp_path: Path) -> None:
-    layout = with_reference(tmp_path, "double", double.REFERENCE)
-    write_data.run(layout, double.OPERATOR)
-    layout.reference("double").write_text(BODY.format("try: import os; os.system('true')\n    except Exception: pass"))
+    paths = with_reference(tmp_path, "double", double.REFERENCE)
+    write_data.run(paths, double.OPERATOR)
+    paths.reference("double").write_text(BODY.format("try: import os; os.system('true')\n    except Exception: pass"))
     with pytest.raises(DataError, match="starts a process"):
-        stage.run(layout, double.OPERATOR)  # type: ignore[attr-defined]  # a module
+        stage.run(paths, double.OPERATOR)  # type: ignore[attr-defined]  # a module
 
 
 def test_a_declared_one_is_shown_in_the_record_of_its_cases(tmp_path: Path) -> None:
     spec = replace(double.SPEC, dependent_reference="calls the original library")
     operator = Operator(spec=spec, models=(double.DYNAMIC,))
-    layout = project(
+    paths = project(
         tmp_path, BODY.format("import os; os.system('true'); open('{root}/native/double/kernel.h').close()")
     )
-    write_data.run(layout, operator)
+    write_data.run(paths, operator)
     with pytest.raises(DataError, match=r"cases\.py"):  # the test has too few
-        cases.run(layout, operator)
-    record = read_check(layout.cases_record("double"))
+        cases.run(paths, operator)
+    record = read_check(paths.cases_record("double"))
     assert record.weak == ("reference: not independent: calls the original library",)
-    assert '"reference": "numpy, not independent"' in layout.data_manifest("double").read_text()
+    assert '"reference": "numpy, not independent"' in paths.data_manifest("double").read_text()
 
 
 def test_only_code_of_the_reference_is_refused_what_this_build_made(tmp_path: Path) -> None:
-    layout = with_reference(tmp_path, "double", double.REFERENCE)
-    write_data.run(layout, double.OPERATOR)
-    assert layout.data_manifest("double").read_text()
+    paths = with_reference(tmp_path, "double", double.REFERENCE)
+    write_data.run(paths, double.OPERATOR)
+    assert paths.data_manifest("double").read_text()
 
 
 def test_it_catches_the_exception(tmp_path: Path) -> None:
@@ -297,9 +297,9 @@ def test_another_kind_or_a_narrower_dtype_than_declared(dtype: str, tmp_path: Pa
 
 
 def test_a_wider_float_is_rounded(tmp_path: Path) -> None:
-    layout = with_reference(
+    paths = with_reference(
         tmp_path,
         "double",
         "import numpy as np\ndef double(x, *, factor):\n    return x.astype(np.longdouble) * factor\n",
     )
-    write_data.run(layout, double.OPERATOR)
+    write_data.run(paths, double.OPERATOR)

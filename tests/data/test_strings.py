@@ -46,9 +46,9 @@ def operator(*cases: Values | Random) -> Operator:
 
 
 def checked(root: Path, of: Operator, reference: str = RIGHT) -> None:
-    layout = with_reference(root, "upper", UPPER.format(reference))
-    write_data.run(layout, of)
-    cases.run(layout, of)
+    paths = with_reference(root, "upper", UPPER.format(reference))
+    write_data.run(paths, of)
+    cases.run(paths, of)
 
 
 def test_random_strings_are_short_and_of_several_bytes() -> None:
@@ -85,9 +85,9 @@ def test_strings_are_compared_by_value() -> None:
 
 @pytest.mark.parametrize("value", ["None", "7", "b'a'", "'\\ud800'"])
 def test_a_reference_that_returns_no_string_is_refused(value: str, tmp_path: Path) -> None:
-    layout = with_reference(tmp_path, "upper", UPPER.format(f"np.array([{value}], object)"))
+    paths = with_reference(tmp_path, "upper", UPPER.format(f"np.array([{value}], object)"))
     with pytest.raises(DataError, match=r"output 'y' has .*, allowed: str that UTF-8 can hold"):
-        Reference(layout, SPEC)((text("a"),), {})
+        Reference(paths, SPEC)((text("a"),), {})
 
 
 @pytest.mark.parametrize(

@@ -31,8 +31,8 @@ X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 
 def project(root: Path, reference: str = BODY.format("pass"), **fields: Any) -> tuple[Paths, Operator]:
-    layout = double.project(root, reference=reference)
-    return layout, Operator(spec=replace(SPEC, **fields), models=(double.DYNAMIC,))
+    paths = double.project(root, reference=reference)
+    return paths, Operator(spec=replace(SPEC, **fields), models=(double.DYNAMIC,))
 
 
 def message(root: Path, reference: str, **fields: Any) -> str:
@@ -45,9 +45,9 @@ def message(root: Path, reference: str, **fields: Any) -> str:
 def test_the_record_has_its_torch_and_the_precision(tmp_path: Path) -> None:
     import torch
 
-    layout, operator = project(tmp_path)
-    write_data.run(layout, operator)
-    record = json.loads(layout.data_manifest("double").read_text())
+    paths, operator = project(tmp_path)
+    write_data.run(paths, operator)
+    record = json.loads(paths.data_manifest("double").read_text())
     assert record["reference"] == f"torch {torch.__version__.partition('+')[0]}"
     assert {judge["precision"] for judge in record["judged_in"].values()} == {"float64"}
 
@@ -149,8 +149,8 @@ def test_limits_of_time_and_memory_apply_in_its_process(tmp_path: Path) -> None:
 
 @pytest.mark.deep
 def test_what_data_computed_is_read_without_a_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    layout, operator = project(tmp_path)
-    write_data.run(layout, operator)
+    paths, operator = project(tmp_path)
+    write_data.run(paths, operator)
     torch_reference._reference.cache_clear()  # as in another process
 
     def none(*_: Any, **__: Any) -> None:
@@ -160,18 +160,18 @@ def test_what_data_computed_is_read_without_a_process(tmp_path: Path, monkeypatc
     plain = double.DYNAMIC.cases[1].inputs["x"].values  # type: ignore[union-attr]  # it has values
     special = np.array(plain, np.float32)
     given = {"factor": np.float32(2)}  # as onnx.reference has it
-    assert np.array_equal(Reference(layout, operator.spec)((special,), given)[0], 2 * special, equal_nan=True)
+    assert np.array_equal(Reference(paths, operator.spec)((special,), given)[0], 2 * special, equal_nan=True)
     with pytest.raises(DataError, match="it starts a process"):
-        Reference(layout, operator.spec)((special + 1,), given)
-    layout.reference("double").write_text(BODY.format("x = x + 1"))  # data was of another reference
+        Reference(paths, operator.spec)((special + 1,), given)
+    paths.reference("double").write_text(BODY.format("x = x + 1"))  # data was of another reference
     torch_reference._reference.cache_clear()
     with pytest.raises(DataError, match="it starts a process"):
-        Reference(layout, operator.spec)((special,), given)
+        Reference(paths, operator.spec)((special,), given)
 
 
 def test_arrays_of_each_dtype_arrive_as_tensors_and_come_back(tmp_path: Path) -> None:
-    layout, _ = project(tmp_path, BODY.format("return x"))
-    found = torch_reference.function(layout, SPEC, [])
+    paths, _ = project(tmp_path, BODY.format("return x"))
+    found = torch_reference.function(paths, SPEC, [])
     for name in ("bool", "uint8", "int16", "int64", "float16", "float32", "float64", "bfloat16", "float8_e4m3fn"):
         array = np.array([[0, 1], [1, 3]]).astype(np.dtype(name))
         (back,) = found(array, factor=2.0)
@@ -180,14 +180,14 @@ def test_arrays_of_each_dtype_arrive_as_tensors_and_come_back(tmp_path: Path) ->
 
 def test_an_array_that_is_given_twice_is_two_tensors(tmp_path: Path) -> None:
     """A reference may write to its inputs."""
-    layout, _ = project(tmp_path, "def double(x, rest, *, factor):\n    x.zero_()\n    return (x, *rest)\n")
-    outputs = torch_reference.function(layout, SPEC, [])(X, (X, X.copy(), X), factor=2.0)
+    paths, _ = project(tmp_path, "def double(x, rest, *, factor):\n    x.zero_()\n    return (x, *rest)\n")
+    outputs = torch_reference.function(paths, SPEC, [])(X, (X, X.copy(), X), factor=2.0)
     assert [np.array_equal(output, X) for output in outputs] == [False, True, True, True]
 
 
 def test_a_large_array_is_in_memory_once(tmp_path: Path) -> None:
     """Before, the peak of this process was 3.8 arrays when it had stored what came back."""
-    layout, _ = project(tmp_path, BODY.format("return x + 1"))
+    paths, _ = project(tmp_path, BODY.format("return x + 1"))
     script = f"""
 import resource
 import numpy as np
@@ -196,7 +196,7 @@ from opmatrix.project.paths import Paths
 from opmatrix.data import torch_reference
 from tests.data.test_torch_reference import SPEC
 
-layout = Paths(Path({str(layout.root)!r}))
+layout = Paths(Path({str(paths.root)!r}))
 function, reference = torch_reference.function(layout, SPEC, []), torch_reference.of(layout, SPEC)
 reference.record()
 function(np.ones(1), factor=2.0)
@@ -219,7 +219,7 @@ print((peak() - before) / x.nbytes)
 
 
 def test_the_process_ends_with_the_one_that_calls_it(tmp_path: Path) -> None:
-    layout, _ = project(tmp_path)
+    paths, _ = project(tmp_path)
     script = f"""
 import os
 import numpy as np
@@ -229,8 +229,8 @@ from opmatrix.project.paths import Paths
 from opmatrix.data import torch_reference
 from tests.data.test_torch_reference import SPEC, X, Reference
 
-Reference(Paths(Path({str(layout.root)!r})), SPEC)((X,), {{"factor": 2.0}})
-print(torch_reference.of(Paths(Path({str(layout.root)!r})), SPEC)._process.pid, flush=True)
+Reference(Paths(Path({str(paths.root)!r})), SPEC)((X,), {{"factor": 2.0}})
+print(torch_reference.of(Paths(Path({str(paths.root)!r})), SPEC)._process.pid, flush=True)
 os.kill(os.getpid(), 9)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=3600)

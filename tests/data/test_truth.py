@@ -24,8 +24,8 @@ NAIVE = "return np.cumsum(x, axis=-1)"  # adds in the dtype of x, one after the 
 
 
 def reference(root: Path, body: str, spec: OpSpec = SPEC) -> Reference:
-    layout = with_reference(root, "double", f"import numpy as np\n\ndef double(x, *, factor):\n    {body}\n")
-    return Reference(layout, spec)
+    paths = with_reference(root, "double", f"import numpy as np\n\ndef double(x, *, factor):\n    {body}\n")
+    return Reference(paths, spec)
 
 
 def evaluate(root: Path, body: str, x: Any, dtype: DType = "float32", spec: OpSpec = SPEC) -> Truth:
@@ -132,16 +132,16 @@ def test_the_record_says_which_precision_judged(tmp_path: Path, capsys: pytest.C
         Case(name="two", inputs={"x": Random(shape=(2, 3))}),
         Case(name="odd", inputs={"x": Values(values=((1.0,),))}),
     )
-    layout, models = Paths(tmp_path), [replace(with_case(Random(shape=(1, 1))).models[0], cases=(c,)) for c in cases]
+    paths, models = Paths(tmp_path), [replace(with_case(Random(shape=(1, 1))).models[0], cases=(c,)) for c in cases]
     named = tuple(replace(m, name=m.cases[0].name) for m in models)
-    write_data.run(layout, Operator(spec=SPEC, models=named))
-    judges = truth.read_judges(layout.data_manifest("double"))
-    assert judges[layout.data("double", "two", 0)] == Judge(precision="float64")
-    assert judges[layout.data("double", "odd", 0)].precision == "declared dtype"
+    write_data.run(paths, Operator(spec=SPEC, models=named))
+    judges = truth.read_judges(paths.data_manifest("double"))
+    assert judges[paths.data("double", "two", 0)] == Judge(precision="float64")
+    assert judges[paths.data("double", "odd", 0)].precision == "declared dtype"
     assert capsys.readouterr().out.startswith(
         "compared in the declared dtype: in float64 output 'y' differs by more than "
     )
-    assert dataset.read(layout.data("double", "odd", 0)).outputs["Y"].tolist() == [[2.0]]
+    assert dataset.read(paths.data("double", "odd", 0)).outputs["Y"].tolist() == [[2.0]]
 
 
 def test_a_damaged_record_is_one_sentence(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from tests.support.toolchain import TOOLCHAIN
 EXISTING = Paths(Path(__file__).parents[1] / "projects/existing")
 OPERATORS = {o.name: o for o in load_operators(EXISTING)}
 PLAN = Plan(
-    layout=EXISTING,
+    paths=EXISTING,
     operators=[*OPERATORS.values()],
     cells=[Cell(torch="2.13", exporter="dynamo", opset=18, ort="1.31")],
     versions=Versions(torch="2.13.0", onnx="1", onnxscript="1", onnxruntime="1.31.0", numpy="1", hypothesis="1"),
@@ -90,23 +90,23 @@ def test_a_missing_kernel_is_reported(tmp_path: Path) -> None:
 
 
 def test_headers_outside_the_project(tmp_path: Path) -> None:
-    layout = copy("row_sums", tmp_path)
-    text = layout.spec("row_sums").read_text()
-    layout.spec("row_sums").write_text(text.replace('folder="third_party"', 'folder="/usr/include/eigen3"'))
+    paths = copy("row_sums", tmp_path)
+    text = paths.spec("row_sums").read_text()
+    paths.spec("row_sums").write_text(text.replace('folder="third_party"', 'folder="/usr/include/eigen3"'))
     with pytest.raises(SpecError, match=r"\[0\]\.folder: found '/usr/include/eigen3', allowed: a folder relative"):
-        load_operator(layout, "row_sums")
+        load_operator(paths, "row_sums")
 
 
 def test_a_handwritten_binding_is_in_no_shared_library(tmp_path: Path) -> None:
-    layout = copy("row_sums", tmp_path)
+    paths = copy("row_sums", tmp_path)
     for file in ("kernel.h", "ort.cc"):
-        layout.handwritten("row_sums", file).parent.mkdir(parents=True, exist_ok=True)
-        layout.handwritten("row_sums", file).touch()
+        paths.handwritten("row_sums", file).parent.mkdir(parents=True, exist_ok=True)
+        paths.handwritten("row_sums", file).touch()
     copy("damped", tmp_path)
-    text = layout.spec("damped").read_text().replace("brought::damped", "brought::other")
-    layout.spec("damped").write_text(text.replace("    tolerances", '    uses=("row_sums",),\n    tolerances'))
+    text = paths.spec("damped").read_text().replace("brought::damped", "brought::other")
+    paths.spec("damped").write_text(text.replace("    tolerances", '    uses=("row_sums",),\n    tolerances'))
     with pytest.raises(SpecError, match=r"ops/damped/spec\.py: uses: 'row_sums' has an ort\.cc of its own, so that no"):
-        load_operators(layout)
+        load_operators(paths)
 
 
 # Glue.

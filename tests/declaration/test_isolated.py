@@ -33,7 +33,7 @@ MODELS = (replace(MODELS[0], cases=(replace(MODELS[0].cases[0], inputs=MODELS[0]
 
 
 @pytest.fixture
-def layout(tmp_path: Path) -> Paths:
+def paths(tmp_path: Path) -> Paths:
     """A project of two operators: group_norm, which comes first, and `other`."""
     project(tmp_path, name="other", spec=OTHER)
     return project(tmp_path)
@@ -44,13 +44,13 @@ HANGS = "open(__file__.partition('/ops/')[0] + '/hangs', 'w').write(str(__import
 
 
 @pytest.fixture(autouse=True)
-def clock(layout: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+def clock(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     """Time passes only while a file of group_norm hangs: 50 s at each look, and none because the machine is busy."""
-    monkeypatch.chdir(layout.root)
+    monkeypatch.chdir(paths.root)
     now, writers = [0.0], []
 
     def hangs() -> bool:
-        for fifo in layout.op("group_norm").glob("*.py"):
+        for fifo in paths.op("group_norm").glob("*.py"):
             if fifo.is_fifo():
                 with suppress(OSError):  # nobody reads it
                     writers.append(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK))
@@ -66,10 +66,10 @@ def clock(layout: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(isolated, "time", SimpleNamespace(monotonic=monotonic))
 
 
-def mistakes(layout: Paths, *, megabytes: float = 200) -> list[str]:
+def mistakes(paths: Paths, *, megabytes: float = 200) -> list[str]:
     """Return the mistakes of group_norm; the other operator is read, and no process is left."""
     before = children(os.getpid())
-    found = read_operators(layout, seconds=300, megabytes=megabytes)
+    found = read_operators(paths, seconds=300, megabytes=megabytes)
     assert [o.name for o in found.operators] == ["other"]
     assert children(os.getpid()) == before
     (name,) = found.failed
@@ -114,10 +114,10 @@ def mistakes(layout: Paths, *, megabytes: float = 200) -> list[str]:
         pytest.param("raise ValueError('\\x1b[31m' + 'y' * 10**6)", ":1: ValueError: \\x1b[31myyyy", id="long_message"),
     ],
 )  # fmt: skip
-def test_code_that_ends_hangs_or_takes_all(layout: Paths, file: str, code: str, expected: str) -> None:
-    path = layout.op("group_norm") / file
+def test_code_that_ends_hangs_or_takes_all(paths: Paths, file: str, code: str, expected: str) -> None:
+    path = paths.op("group_norm") / file
     path.write_text(f"{code.replace('FILE', file)}\n{path.read_text()}")
-    (found,) = mistakes(layout)
+    (found,) = mistakes(paths)
     assert found.startswith(f"ops/group_norm/{file}{expected}") and len(found) < 4100 and found.isprintable()
 
 
@@ -129,11 +129,11 @@ def test_code_that_ends_hangs_or_takes_all(layout: Paths, file: str, code: str, 
         pytest.param("import subprocess; subprocess.Popen(['sleep', '60'])", id="leaves_a_process"),
     ],
 )
-def test_code_that_does_no_harm(layout: Paths, capfd: pytest.CaptureFixture[str], code: str) -> None:
-    path = layout.spec("group_norm")
+def test_code_that_does_no_harm(paths: Paths, capfd: pytest.CaptureFixture[str], code: str) -> None:
+    path = paths.spec("group_norm")
     path.write_text(f"{code}\n{path.read_text()}")
     before = children(os.getpid())
-    found = read_operators(layout)
+    found = read_operators(paths)
     assert ([o.name for o in found.operators], found.failed) == (["group_norm", "other"], {})
     assert capfd.readouterr() == ("", "") and children(os.getpid()) == before
 
@@ -150,14 +150,14 @@ def test_code_that_does_no_harm(layout: Paths, capfd: pytest.CaptureFixture[str]
         ("type('Mine', (Random,), {})(shape=(2, 4, 3))", "found a Mine, allowed: numbers, texts, tuples, dicts and"),
     ],
 )
-def test_a_value_that_no_key_can_hold(layout: Paths, value: str, expected: str) -> None:
-    layout.cases("group_norm").write_text(CASES + WITH_INPUT.format(value))
-    assert any(line.startswith("ops/group_norm") and expected in line for line in mistakes(layout))
+def test_a_value_that_no_key_can_hold(paths: Paths, value: str, expected: str) -> None:
+    paths.cases("group_norm").write_text(CASES + WITH_INPUT.format(value))
+    assert any(line.startswith("ops/group_norm") and expected in line for line in mistakes(paths))
 
 
-def test_values_within_themselves_are_refused(layout: Paths) -> None:
-    layout.cases("group_norm").write_text(f"{CASES}\nd = {{}}\nd['x'] = d\n" + WITH_INPUT.format("Random(shape=d)"))
-    assert any("cannot be checked: RecursionError" in line or "deep" in line for line in mistakes(layout))
+def test_values_within_themselves_are_refused(paths: Paths) -> None:
+    paths.cases("group_norm").write_text(f"{CASES}\nd = {{}}\nd['x'] = d\n" + WITH_INPUT.format("Random(shape=d)"))
+    assert any("cannot be checked: RecursionError" in line or "deep" in line for line in mistakes(paths))
 
 
 def _folder(path: Path) -> None:
@@ -190,22 +190,22 @@ def _pipe(path: Path) -> None:
         pytest.param(lambda path: path.write_bytes(b"\xff"), ":1: SyntaxError: (unicode error)", id="no_utf8"),
     ],
 )
-def test_a_file_that_is_no_file(layout: Paths, file: str, change: Callable[[Path], None], expected: str) -> None:
-    change(layout.op("group_norm") / file)
-    (found,) = mistakes(layout)
+def test_a_file_that_is_no_file(paths: Paths, file: str, change: Callable[[Path], None], expected: str) -> None:
+    change(paths.op("group_norm") / file)
+    (found,) = mistakes(paths)
     assert found.startswith(f"ops/group_norm/{file}:") and expected in found
 
 
-def test_an_operator_whose_folder_is_a_link_to_itself(layout: Paths) -> None:
-    shutil.rmtree(layout.op("group_norm"))
-    layout.op("group_norm").symlink_to("group_norm")
-    assert "ops/group_norm/spec.py: cannot be read: Too many levels of symbolic links" in mistakes(layout)[0]
+def test_an_operator_whose_folder_is_a_link_to_itself(paths: Paths) -> None:
+    shutil.rmtree(paths.op("group_norm"))
+    paths.op("group_norm").symlink_to("group_norm")
+    assert "ops/group_norm/spec.py: cannot be read: Too many levels of symbolic links" in mistakes(paths)[0]
 
 
 def test_what_arrives_is_what_was_declared() -> None:
     """Also `Model.around`: a step's key has the code of the function."""
-    layout = Paths(ROOT / "tests/projects/existing")
-    for folder in (Paths(ROOT), layout):
+    paths = Paths(ROOT / "tests/projects/existing")
+    for folder in (Paths(ROOT), paths):
         here, there = load_operators(folder), read_operators(folder)
         assert there.failed == {} and [o.name for o in here] == [o.name for o in there.operators]
         for a, b in zip(here, there.operators, strict=True):
@@ -213,23 +213,23 @@ def test_what_arrives_is_what_was_declared() -> None:
             assert (a.handwritten_files, a.published) == (b.handwritten_files, b.published)
 
 
-def test_a_number_of_numpy_arrives_as_a_plain_one(layout: Paths) -> None:
-    layout.cases("group_norm").write_text(
+def test_a_number_of_numpy_arrives_as_a_plain_one(paths: Paths) -> None:
+    paths.cases("group_norm").write_text(
         CASES + "from numpy import float64\nMODELS[0].attributes['epsilon'] = float64(0.5)"
     )
-    found = next(o for o in read_operators(layout).operators if o.name == "group_norm")
+    found = next(o for o in read_operators(paths).operators if o.name == "group_norm")
     assert [*map(type, found.models[0].attributes.values())] == [float]
 
 
-def test_ctrl_c_ends_the_reading(layout: Paths) -> None:
+def test_ctrl_c_ends_the_reading(paths: Paths) -> None:
     waits = f"open('/proc/{os.getpid()}/stat').read().rpartition(')')[2].split()[0] == 'S'"
     press = f"import os, signal\nwhile not {waits}: 0\nos.kill({os.getpid()}, signal.SIGINT)\nwhile True: pass"
-    layout.spec("group_norm").write_text(press)
+    paths.spec("group_norm").write_text(press)
     there = children(os.getpid())
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
     try:
         with pytest.raises(KeyboardInterrupt), interruptible():  # in a callback of the fork, Python drops it
-            read_operators(layout)
+            read_operators(paths)
     finally:
         signal.signal(signal.SIGINT, before)
     assert children(os.getpid()) == there
@@ -267,22 +267,22 @@ while not os.path.exists(left) or not open(left).read(): 0
         pytest.param(LEAVE.format(True) + NOTE + "raise SystemExit\n", False, id="and_raises"),
     ],
 )
-def test_what_a_file_starts_ends_with_the_reading(layout: Paths, file: str, code: str, usable: bool) -> None:
-    path = layout.op("group_norm") / file
+def test_what_a_file_starts_ends_with_the_reading(paths: Paths, file: str, code: str, usable: bool) -> None:
+    path = paths.op("group_norm") / file
     path.write_text(f"{code}\n{path.read_text()}")
     if usable:
-        assert read_operators(layout).failed == {}
+        assert read_operators(paths).failed == {}
     else:
-        mistakes(layout)
+        mistakes(paths)
     left = Path("left").read_text().split()
     assert left and not [process for process in left if Path("/proc", process).exists()]
 
 
-def test_what_a_file_starts_ends_with_a_killed_command(layout: Paths) -> None:
-    layout.spec("group_norm").write_text(LEAVE.format(True) + NOTE + HANGS + "while True: __import__('time').sleep(9)")
+def test_what_a_file_starts_ends_with_a_killed_command(paths: Paths) -> None:
+    paths.spec("group_norm").write_text(LEAVE.format(True) + NOTE + HANGS + "while True: __import__('time').sleep(9)")
     process = os.fork()
     if process == 0:
-        read_operators(layout)
+        read_operators(paths)
         os._exit(0)
     while not Path("hangs").is_file() or not Path("hangs").read_text():
         time.sleep(0.01)
@@ -312,30 +312,30 @@ def is_alive(process: str) -> bool:
         pytest.param("try:\n  print('x' * 2 * 10**8)\nexcept OSError: 0", id="caught"),
     ],
 )
-def test_a_file_that_prints_without_end_is_named(layout: Paths, file: str, code: str) -> None:
-    path = layout.op("group_norm") / file
+def test_a_file_that_prints_without_end_is_named(paths: Paths, file: str, code: str) -> None:
+    path = paths.op("group_norm") / file
     path.write_text(f"{code}\n{path.read_text()}")
-    assert mistakes(layout, megabytes=2000) == [f"ops/group_norm/{file}: printed more than 100 MB {ONLY}"]
+    assert mistakes(paths, megabytes=2000) == [f"ops/group_norm/{file}: printed more than 100 MB {ONLY}"]
 
 
-def test_an_operator_at_which_a_child_died_is_read_once(layout: Paths) -> None:
+def test_an_operator_at_which_a_child_died_is_read_once(paths: Paths) -> None:
     """By doit and by the steps that are forked from it, until its files change: it may hang."""
-    log = layout.root / "log"
+    log = paths.root / "log"
     count = f"open({str(log)!r}, 'a').write('read ')\n"
-    layout.spec("group_norm").write_text(f"{count}{HANGS}while True: pass\n")
+    paths.spec("group_norm").write_text(f"{count}{HANGS}while True: pass\n")
     died = [f"ops/group_norm/spec.py: did not end within 300 s {ONLY}"]
-    assert mistakes(layout) == mistakes(layout) == died
+    assert mistakes(paths) == mistakes(paths) == died
     assert log.read_text() == "read "
-    layout.cases("group_norm").write_text("raise KeyError\n")
-    assert mistakes(layout) == died and log.read_text() == "read read ", "another file of it changed"
-    layout.spec("group_norm").write_text(f"{count}{SPEC}")
-    assert mistakes(layout) == ["ops/group_norm/cases.py:1: KeyError"] == mistakes(layout)
+    paths.cases("group_norm").write_text("raise KeyError\n")
+    assert mistakes(paths) == died and log.read_text() == "read read ", "another file of it changed"
+    paths.spec("group_norm").write_text(f"{count}{SPEC}")
+    assert mistakes(paths) == ["ops/group_norm/cases.py:1: KeyError"] == mistakes(paths)
     assert log.read_text() == "read read read read ", "only a death is kept"
 
 
-def test_operators_that_clash_fail_and_the_others_do_not(layout: Paths) -> None:
-    project(layout.root, name="second", spec=SPEC.replace('name="group_norm"', 'name="second"'))
-    found = read_operators(layout)
+def test_operators_that_clash_fail_and_the_others_do_not(paths: Paths) -> None:
+    project(paths.root, name="second", spec=SPEC.replace('name="group_norm"', 'name="second"'))
+    found = read_operators(paths)
     assert [o.name for o in found.operators] == ["other"]
     assert found.failed["group_norm"] == found.failed["second"]
     assert found.failed["second"][0].endswith("'mydomain::mygroupnorm' is taken by ops/group_norm/spec.py; rename one")
@@ -349,11 +349,11 @@ def test_operators_that_clash_fail_and_the_others_do_not(layout: Paths) -> None:
         (OTHER, "group_norm", "'group_norm' has no node of its own, because it uses others"),
     ],
 )
-def test_an_operator_that_uses_what_cannot_be_used(layout: Paths, spec: str, used: str, expected: str) -> None:
+def test_an_operator_that_uses_what_cannot_be_used(paths: Paths, spec: str, used: str, expected: str) -> None:
     using = SPEC.replace("cpu_levels=True,", "").replace("tolerances=", f"uses=({used!r},), tolerances=", 1)
-    layout.spec("group_norm").write_text(using)
-    layout.spec("other").write_text(spec)
-    assert f"ops/group_norm/spec.py: uses: {expected}" in read_operators(layout).failed["group_norm"]
+    paths.spec("group_norm").write_text(using)
+    paths.spec("other").write_text(spec)
+    assert f"ops/group_norm/spec.py: uses: {expected}" in read_operators(paths).failed["group_norm"]
 
 
 @pytest.mark.parametrize(
@@ -366,26 +366,26 @@ def test_an_operator_that_uses_what_cannot_be_used(layout: Paths, spec: str, use
         ("native/group_norm/torch.cpp", "did you mean 'torch.cc'?"),
     ],
 )
-def test_a_file_that_nothing_reads(layout: Paths, name: str, expected: str) -> None:
-    (layout.root / name).touch()
-    (found,) = mistakes(layout)
+def test_a_file_that_nothing_reads(paths: Paths, name: str, expected: str) -> None:
+    (paths.root / name).touch()
+    (found,) = mistakes(paths)
     assert found.startswith(f"{name}: nothing reads it, allowed: ") and found.endswith(expected)
 
 
-def test_files_that_somebody_reads(layout: Paths) -> None:
+def test_files_that_somebody_reads(paths: Paths) -> None:
     for name in ("README.md", "notes.txt", "a.png", "LICENSE", "test_it.py", "conftest.py", "__init__.py", "bench.py",
                  "tables.py", "mutants.toml", ".#spec.py"):  # fmt: skip
-        (layout.op("group_norm") / name).touch()
-    (layout.reference("group_norm")).write_text("from ops.group_norm.tables import X")
-    (layout.kernel("group_norm")).write_text('#include "more.h"')
-    layout.handwritten("group_norm", "more.h").touch()
-    assert read_operators(layout).failed == {}
+        (paths.op("group_norm") / name).touch()
+    (paths.reference("group_norm")).write_text("from ops.group_norm.tables import X")
+    (paths.kernel("group_norm")).write_text('#include "more.h"')
+    paths.handwritten("group_norm", "more.h").touch()
+    assert read_operators(paths).failed == {}
 
 
 @pytest.mark.parametrize("where", ["ops/group_norm", "native/group_norm"])
-def test_a_file_name_that_is_not_utf8(layout: Paths, where: str) -> None:
-    (layout.root / where / os.fsdecode(b"caf\xe9.txt")).touch()
-    assert mistakes(layout) == [f"{where}/caf\\udce9.txt: its name is not UTF-8, or has a control character; rename it"]
+def test_a_file_name_that_is_not_utf8(paths: Paths, where: str) -> None:
+    (paths.root / where / os.fsdecode(b"caf\xe9.txt")).touch()
+    assert mistakes(paths) == [f"{where}/caf\\udce9.txt: its name is not UTF-8, or has a control character; rename it"]
 
 
 @pytest.mark.parametrize(
@@ -397,9 +397,9 @@ def test_a_file_name_that_is_not_utf8(layout: Paths, where: str) -> None:
         (b"g" * 200, "g" * 97 + "..."),
     ],
 )
-def test_a_folder_name_that_no_operator_can_have(layout: Paths, name: bytes, step: str) -> None:
-    layout.op("group_norm").rename(layout.ops / os.fsdecode(name))
-    found = read_operators(layout)
+def test_a_folder_name_that_no_operator_can_have(paths: Paths, name: bytes, step: str) -> None:
+    paths.op("group_norm").rename(paths.ops / os.fsdecode(name))
+    found = read_operators(paths)
     assert ([o.name for o in found.operators], [*found.failed]) == (["other"], [step])
     (line,) = found.failed[step]
     assert (
@@ -408,17 +408,17 @@ def test_a_folder_name_that_no_operator_can_have(layout: Paths, name: bytes, ste
     )
 
 
-def test_an_operator_without_a_spec_does_not_vanish(layout: Paths) -> None:
-    layout.spec("group_norm").rename(layout.op("group_norm") / "sepc.py")
-    missing, misspelt = mistakes(layout)
+def test_an_operator_without_a_spec_does_not_vanish(paths: Paths) -> None:
+    paths.spec("group_norm").rename(paths.op("group_norm") / "sepc.py")
+    missing, misspelt = mistakes(paths)
     assert missing == "ops/group_norm/spec.py: missing; it defines SPEC"
     assert misspelt.startswith("ops/group_norm/sepc.py: nothing reads it") and "did you mean 'spec.py'?" in misspelt
 
 
 @pytest.mark.parametrize("file", ["reference.py", "lowering.py"])
-def test_a_reference_that_is_a_folder(layout: Paths, file: str) -> None:
-    (layout.op("group_norm") / file).mkdir()
-    assert mistakes(layout) == [
+def test_a_reference_that_is_a_folder(paths: Paths, file: str) -> None:
+    (paths.op("group_norm") / file).mkdir()
+    assert mistakes(paths) == [
         f"ops/group_norm/{file}: found no file but a folder, a pipe or a broken link; replace it"
     ]
 
@@ -437,10 +437,10 @@ ENDS = {
 
 @pytest.mark.parametrize("file", ["spec", "cases"])
 @pytest.mark.parametrize("how", ENDS)
-def test_what_a_file_writes_by_a_relative_path_goes(how: str, file: str, layout: Paths) -> None:
-    marker, path = layout.root / "written", getattr(layout, file)("group_norm")
+def test_what_a_file_writes_by_a_relative_path_goes(how: str, file: str, paths: Paths) -> None:
+    marker, path = paths.root / "written", getattr(paths, file)("group_norm")
     path.write_text(WRITES.format(marker=marker) + ENDS[how] + path.read_text())
-    read_operators(layout)
+    read_operators(paths)
     assert marker.exists()
-    assert {p.name for p in layout.root.iterdir()} - {"hangs"} == {"build", "native", "ops", "written"}
-    assert [*layout.work("").iterdir()] == []
+    assert {p.name for p in paths.root.iterdir()} - {"hangs"} == {"build", "native", "ops", "written"}
+    assert [*paths.work("").iterdir()] == []

@@ -49,9 +49,9 @@ def project(folder: Path, *, spec: str = SPEC, cases: str = CASES, name: str = "
     return Paths(folder)
 
 
-def mistakes(layout: Paths) -> list[str]:
+def mistakes(paths: Paths) -> list[str]:
     with pytest.raises(SpecError) as caught:
-        load_operators(layout)
+        load_operators(paths)
     return str(caught.value).splitlines()
 
 
@@ -198,11 +198,11 @@ EPSILON = 'kind="float", default=1e-5, torch_name="eps", minimum=0.0'
 def test_an_attribute_that_cannot_be_negative_can_be_a_size(tmp_path: Path, attribute: str, is_a_size: bool) -> None:
     assert EPSILON in SPEC
     spec = SPEC.replace(EPSILON, attribute).replace('shape=SameAs(input="x")', 'shape=Dims(dims=("N", "epsilon"))')
-    layout = project(tmp_path, spec=spec)
+    paths = project(tmp_path, spec=spec)
     if is_a_size:
-        assert len(load_operators(layout)) == 1
+        assert len(load_operators(paths)) == 1
     else:
-        assert any("outputs[0].shape.dims: found 'epsilon', an attribute" in line for line in mistakes(layout))
+        assert any("outputs[0].shape.dims: found 'epsilon', an attribute" in line for line in mistakes(paths))
 
 
 @pytest.mark.parametrize(
@@ -274,19 +274,19 @@ BOTH = {{"x": Random(shape=(2, 4, 3)), "num_groups": Random(shape=(1,))}}
 A, B = Case(name="a", inputs=BOTH | {{"bias": {first}}}), Case(name="b", inputs=BOTH | {{"bias": {second}}})
 MODELS = (Model(name="plain", types={{"T": "float32"}}, cases=(A, B)),)
 """
-    layout = project(tmp_path, spec=spec, cases=cases)
+    paths = project(tmp_path, spec=spec, cases=cases)
     if expected:
-        assert any(expected in line for line in mistakes(layout)), mistakes(layout)
+        assert any(expected in line for line in mistakes(paths)), mistakes(paths)
     else:
-        load_operators(layout)
+        load_operators(paths)
 
 
 def test_all_mistakes_of_all_files_are_reported_together(tmp_path: Path) -> None:
     project(
         tmp_path, spec=SPEC.replace("minimum=0.0", "minimun=0.0").replace(f"{CUSTOM}rtol=2.5e-7", f"{CUSTOM}rtol=-1")
     )
-    layout = project(tmp_path, name="other", spec=SPEC.replace("group_norm", "other"), cases=CASES + "MODELS = ()")
-    found = mistakes(layout)
+    paths = project(tmp_path, name="other", spec=SPEC.replace("group_norm", "other"), cases=CASES + "MODELS = ()")
+    found = mistakes(paths)
     assert [line.split(": ")[:2] for line in found] == [
         ["ops/group_norm/spec.py", "attributes[0].minimun"],
         ["ops/group_norm/spec.py", "tolerances['custom']['float32'].rtol"],
@@ -296,8 +296,8 @@ def test_all_mistakes_of_all_files_are_reported_together(tmp_path: Path) -> None
 
 def test_two_operators_may_not_share_a_name(tmp_path: Path) -> None:
     project(tmp_path)
-    layout = project(tmp_path, name="second", spec=SPEC.replace('name="group_norm"', 'name="second"'))
-    assert mistakes(layout) == [
+    paths = project(tmp_path, name="second", spec=SPEC.replace('name="group_norm"', 'name="second"'))
+    assert mistakes(paths) == [
         "ops/second/spec.py: onnx: 'mydomain::mygroupnorm' is taken by ops/group_norm/spec.py; rename one",
         "ops/second/spec.py: torch: 'mynamespace::custom_group_norm' is taken by ops/group_norm/spec.py; rename one",
     ]
@@ -380,10 +380,10 @@ def test_a_torch_op_file_without_a_use_is_refused(tmp_path: Path, torch: str, wh
     spec = SPEC.replace('TorchOp(name="mynamespace::custom_group_norm")', torch).replace(
         "import A", "import Override, A"
     )
-    layout = project(tmp_path, spec=spec)
-    load_operators(layout)
-    layout.torch_op("group_norm").write_text("def backward(): ...")
-    (found,) = mistakes(layout)
+    paths = project(tmp_path, spec=spec)
+    load_operators(paths)
+    paths.torch_op("group_norm").write_text("def backward(): ...")
+    (found,) = mistakes(paths)
     assert found.startswith("ops/group_norm/torch_op.py: found a file that nothing would run: ") and why in found
 
 
@@ -397,9 +397,9 @@ def test_an_input_with_same_as_has_the_shape_of_the_other(tmp_path: Path) -> Non
 
 
 def test_missing_cases_are_reported(tmp_path: Path) -> None:
-    layout = project(tmp_path)
-    layout.cases("group_norm").unlink()
-    assert mistakes(layout) == ["ops/group_norm/cases.py: missing; it defines MODELS"]
+    paths = project(tmp_path)
+    paths.cases("group_norm").unlink()
+    assert mistakes(paths) == ["ops/group_norm/cases.py: missing; it defines MODELS"]
 
 
 def test_an_unknown_operator_is_refused_with_the_nearest(tmp_path: Path) -> None:

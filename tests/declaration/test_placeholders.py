@@ -16,7 +16,7 @@ from tests.support.projects import write_files
 
 
 @pytest.fixture
-def layout(tmp_path: Path) -> Paths:
+def paths(tmp_path: Path) -> Paths:
     files = {
         "ops/a/spec.py": '"""TODO: what a is."""\n\nx = 1  # TODO\n',
         "ops/a/README.md": "TODO\n",
@@ -28,36 +28,36 @@ def layout(tmp_path: Path) -> Paths:
     return Paths(tmp_path)
 
 
-def test_the_message_names_the_first_placeholder(layout: Paths) -> None:
-    assert reminder(layout, "a") == ("a: 3 TODOs left (first: ops/a/README.md:1); `doit dist` refuses it")
-    layout.kernel("a").write_text("// the sum\n\n// TODO\n")
-    assert reminder(layout, "a") == "a: 4 TODOs left (first: native/a/kernel.h:3); it is a placeholder"
-    assert reminder(layout, "b") == "b: 1 TODO left (first: ops/b/README.md:1); only its README is unfinished"
-    assert reminder(layout, "none") == ""
+def test_the_message_names_the_first_placeholder(paths: Paths) -> None:
+    assert reminder(paths, "a") == ("a: 3 TODOs left (first: ops/a/README.md:1); `doit dist` refuses it")
+    paths.kernel("a").write_text("// the sum\n\n// TODO\n")
+    assert reminder(paths, "a") == "a: 4 TODOs left (first: native/a/kernel.h:3); it is a placeholder"
+    assert reminder(paths, "b") == "b: 1 TODO left (first: ops/b/README.md:1); only its README is unfinished"
+    assert reminder(paths, "none") == ""
 
 
-def test_what_an_author_has_still_to_do_is_no_placeholder(layout: Paths) -> None:
-    layout.kernel("b").parent.mkdir(parents=True)
-    layout.kernel("b").write_text("// TODO(ann): vectorize\nint TODOS = 0;\n")
-    (layout.kernel("b").parent / "copied.h").write_text("// TODO: of another project\n")
-    require_filled(layout, ["b"])
-    layout.kernel("b").write_text("// TODO: vectorize\n")
+def test_what_an_author_has_still_to_do_is_no_placeholder(paths: Paths) -> None:
+    paths.kernel("b").parent.mkdir(parents=True)
+    paths.kernel("b").write_text("// TODO(ann): vectorize\nint TODOS = 0;\n")
+    (paths.kernel("b").parent / "copied.h").write_text("// TODO: of another project\n")
+    require_filled(paths, ["b"])
+    paths.kernel("b").write_text("// TODO: vectorize\n")
     with pytest.raises(DistError, match=r"native/b/kernel\.h: 1\n"):
-        require_filled(layout, ["b"])
+        require_filled(paths, ["b"])
 
 
-def test_the_mark_of_earlier_revisions_is_a_placeholder_too(layout: Paths) -> None:
-    layout.kernel("b").parent.mkdir(parents=True)
-    layout.kernel("b").write_text("// FILL IN: compute y\n")
-    assert reminder(layout, "b") == "b: 2 TODOs left (first: native/b/kernel.h:1); it is a placeholder"
+def test_the_mark_of_earlier_revisions_is_a_placeholder_too(paths: Paths) -> None:
+    paths.kernel("b").parent.mkdir(parents=True)
+    paths.kernel("b").write_text("// FILL IN: compute y\n")
+    assert reminder(paths, "b") == "b: 2 TODOs left (first: native/b/kernel.h:1); it is a placeholder"
     with pytest.raises(DistError, match=r"native/b/kernel\.h: 1\n"):
-        require_filled(layout, ["b"])
+        require_filled(paths, ["b"])
 
 
-def test_code_with_a_placeholder_is_not_shipped(layout: Paths) -> None:
-    require_filled(layout, ["b"])
+def test_code_with_a_placeholder_is_not_shipped(paths: Paths) -> None:
+    require_filled(paths, ["b"])
     with pytest.raises(DistError) as raised:
-        require_filled(layout, ["b", "a"])
+        require_filled(paths, ["b", "a"])
     assert str(raised.value).splitlines()[:2] == [
         "a wheel must not contain placeholders: TODOs are left in the lines",
         "  ops/a/spec.py: 1, 3",
@@ -65,7 +65,7 @@ def test_code_with_a_placeholder_is_not_shipped(layout: Paths) -> None:
     assert "operators = [...]" in str(raised.value)
 
 
-def test_the_link_stage_refuses_placeholders(layout: Paths) -> None:
+def test_the_link_stage_refuses_placeholders(paths: Paths) -> None:
     dist = Dist(name="my_ops", version="1", operators=("a",), summary="", license=None, licenses=(), third_party={})
     with pytest.raises(DistError, match="a wheel must not contain placeholders"):
-        link.run(layout, dist, [SimpleNamespace(name="a")])  # type: ignore[list-item]  # only its name is read
+        link.run(paths, dist, [SimpleNamespace(name="a")])  # type: ignore[list-item]  # only its name is read

@@ -21,15 +21,15 @@ LIFT = 'Attribute(name="lift", kind="float", default=0.0)'
 
 
 @pytest.fixture
-def layout(tmp_path: Path) -> Paths:
+def paths(tmp_path: Path) -> Paths:
     """A project with the published group_norm; its cases fit each edit of a test."""
     shutil.copytree(ROOT / "ops/group_norm", tmp_path / "ops/group_norm", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(ROOT / "native/group_norm", tmp_path / "native/group_norm")
     return Paths(tmp_path)
 
 
-def change(layout: Paths, *changes: tuple[str, str], file: str = "ops/group_norm/spec.py") -> None:
-    path = layout.root / file
+def change(paths: Paths, *changes: tuple[str, str], file: str = "ops/group_norm/spec.py") -> None:
+    path = paths.root / file
     text = path.read_text()
     for old, new in changes:
         assert old in text, old
@@ -37,8 +37,8 @@ def change(layout: Paths, *changes: tuple[str, str], file: str = "ops/group_norm
     path.write_text(text)
 
 
-def load(layout: Paths) -> Operator:
-    return load_operator(layout, "group_norm")
+def load(paths: Paths) -> Operator:
+    return load_operator(paths, "group_norm")
 
 
 def test_published_versions_of_this_project_match_their_declarations() -> None:
@@ -47,9 +47,9 @@ def test_published_versions_of_this_project_match_their_declarations() -> None:
     assert sum(map(bool, found.values())) == 1
 
 
-def test_the_text_of_a_schema_is_reproducible(layout: Paths) -> None:
-    text = (layout.root / SCHEMA).read_text()
-    assert published.text(published.updated(json.loads(text), load(layout).spec)) == text
+def test_the_text_of_a_schema_is_reproducible(paths: Paths) -> None:
+    text = (paths.root / SCHEMA).read_text()
+    assert published.text(published.updated(json.loads(text), load(paths).spec)) == text
     assert published.text(json.loads(text)) == text
     assert '"T": ["float32", "float64"]' in text  # as it was published
     assert '"later_types": {\n    "T": ["float16", "bfloat16"]' in text
@@ -90,78 +90,78 @@ GONE = "found nothing of that name"
     ],
 )  # fmt: skip
 def test_a_change_of_a_published_version_is_refused(
-    layout: Paths, old: str, new: str, field: str, was: str, now: str
+    paths: Paths, old: str, new: str, field: str, was: str, now: str
 ) -> None:
-    change(layout, (old, new))
+    change(paths, (old, new))
     begin = f"ops/group_norm/spec.py: {field}: version 1 is published with {was}"
-    (found,) = [line for line in refused(layout) if line.startswith(begin)]
+    (found,) = [line for line in refused(paths) if line.startswith(begin)]
     assert now in found
     assert BREAKS in found
     assert found.endswith(GIVEN)
 
 
-def test_the_only_legal_value_of_an_argument_may_not_change(layout: Paths) -> None:
+def test_the_only_legal_value_of_an_argument_may_not_change(paths: Paths) -> None:
     spec = load_operator(Paths(ROOT / "tests/projects/scalars"), "dequantized").spec
     assert spec.torch is not None
     kept = published.schema(spec, 1)
-    assert published.differences(kept, spec, layout.root) == []
+    assert published.differences(kept, spec, paths.root) == []
     other = replace(spec, torch=replace(spec.torch, fixed={**spec.torch.fixed, "dtype": "float64"}))
-    (found,) = published.differences(kept, other, layout.root)
+    (found,) = published.differences(kept, other, paths.root)
     assert found.field == "torch" and "with dtype=float64, layout=strided, device=cpu, accumulated=None'" in found.text
 
 
-def test_a_dtype_may_join_a_published_version(layout: Paths) -> None:
+def test_a_dtype_may_join_a_published_version(paths: Paths) -> None:
     """A library without it refuses a model with it, by its type."""
-    before = json.loads((layout.root / SCHEMA).read_text())
+    before = json.loads((paths.root / SCHEMA).read_text())
     del before["later_types"]
-    spec = load(layout).spec
-    assert published.differences(before, spec, layout.published("group_norm", 1)) == []
-    assert published.updated(before, spec) == json.loads((layout.root / SCHEMA).read_text())
+    spec = load(paths).spec
+    assert published.differences(before, spec, paths.published("group_norm", 1)) == []
+    assert published.updated(before, spec) == json.loads((paths.root / SCHEMA).read_text())
     fewer = replace(spec, types={"T": ("float64", "float32")})
     assert published.updated(before, fewer) == before
 
 
-def test_a_published_version_of_the_domain_cannot_be_removed(layout: Paths) -> None:
-    change(layout, ("versions=(1, 2)", "versions=(1,)"))
-    assert "onnx.versions: version 1 is published for 1, 2, and 2 is gone. " in "\n".join(refused(layout))
+def test_a_published_version_of_the_domain_cannot_be_removed(paths: Paths) -> None:
+    change(paths, ("versions=(1, 2)", "versions=(1,)"))
+    assert "onnx.versions: version 1 is published for 1, 2, and 2 is gone. " in "\n".join(refused(paths))
 
 
-def refused(layout: Paths) -> list[str]:
+def refused(paths: Paths) -> list[str]:
     with pytest.raises(SpecError) as caught:
-        load(layout)
+        load(paths)
     return str(caught.value).splitlines()
 
 
-def test_one_change_is_one_message(layout: Paths) -> None:
-    change(layout, ("default=1e-5", "default=1e-4"))
-    assert len(refused(layout)) == 1
+def test_one_change_is_one_message(paths: Paths) -> None:
+    change(paths, ("default=1e-5", "default=1e-4"))
+    assert len(refused(paths)) == 1
 
 
-def test_another_order_of_inputs_is_refused(layout: Paths) -> None:
+def test_another_order_of_inputs_is_refused(paths: Paths) -> None:
     scale = '        Input(name="scale", type="T", dims=("C",), doc="one factor per channel"),\n'
     bias = '        Input(name="bias", type="T", dims=("C",), doc="one summand per channel"),\n'
-    change(layout, (scale + bias, bias + scale))
-    (found,) = refused(layout)
+    change(paths, (scale + bias, bias + scale))
+    (found,) = refused(paths)
     assert (
         "inputs: version 1 is published with the order x, num_groups, scale, bias, found x, num_groups, bias, " in found
     )
     assert BREAKS in found
 
 
-def test_a_new_attribute_needs_a_version(layout: Paths) -> None:
-    change(layout, ("        ),\n    ),\n    outputs", f"        ),\n        {LIFT},\n    ),\n    outputs"))
-    (found,) = refused(layout)
+def test_a_new_attribute_needs_a_version(paths: Paths) -> None:
+    change(paths, ("        ),\n    ),\n    outputs", f"        ),\n        {LIFT},\n    ),\n    outputs"))
+    (found,) = refused(paths)
     assert (
         "attributes['lift']: version 1 is published with no such name. Give it since=3 and a default, and let " in found
     )
     assert "onnx.versions have 3" in found
 
 
-def test_a_version_that_models_import_cannot_change(layout: Paths) -> None:
+def test_a_version_that_models_import_cannot_change(paths: Paths) -> None:
     """Models that import version 2 of the domain have schema 1: an old library would read a model with schema 2."""
     later = LIFT.replace("default=0.0", "default=0.0, since=2")
-    change(layout, ("        ),\n    ),\n    outputs", f"        ),\n        {later},\n    ),\n    outputs"))
-    (found,) = refused(layout)
+    change(paths, ("        ),\n    ),\n    outputs", f"        ),\n        {later},\n    ),\n    outputs"))
+    (found,) = refused(paths)
     assert (
         "onnx.versions: models that import 2 have schema 1, which is published for 1, 2. Give what is new since=3"
         in found
@@ -176,27 +176,27 @@ OUTPUT = 'Output(name="more", type="T", shape=SameAs(input="x")),'
     ("kind", "behind", "more"),
     [("inputs", '"one summand per channel"),', INPUT), ("outputs", '"x, normalized"),', OUTPUT)],
 )
-def test_an_operator_cannot_get_more_inputs_or_outputs(layout: Paths, kind: str, behind: str, more: str) -> None:
-    change(layout, (behind, f"{behind} {more}"))
+def test_an_operator_cannot_get_more_inputs_or_outputs(paths: Paths, kind: str, behind: str, more: str) -> None:
+    change(paths, (behind, f"{behind} {more}"))
     wanted = f"{kind}['more']: version 1 is published with no such name. It can have no more {kind}: torch "
-    assert any(wanted in line for line in refused(layout))
+    assert any(wanted in line for line in refused(paths))
 
 
-def test_docs_and_tolerances_may_change(layout: Paths) -> None:
+def test_docs_and_tolerances_may_change(paths: Paths) -> None:
     change(
-        layout,
+        paths,
         ("added to the variance", "what is added to the variance"),
         ("rtol=2.5e-7", "rtol=1e-5"),
         ('summary="Normalize', 'summary="To normalize'),
         ("versions=(1, 2)", "versions=(1, 2, 3)"),  # no published model imports version 3
     )
-    assert load(layout).published == (1,)
+    assert load(paths).published == (1,)
 
 
-def test_a_later_version_does_not_change_the_first(layout: Paths) -> None:
-    change(layout, *EVOLVED)
-    spec = load(layout).spec
-    kept = json.loads((layout.root / SCHEMA).read_text())
+def test_a_later_version_does_not_change_the_first(paths: Paths) -> None:
+    change(paths, *EVOLVED)
+    spec = load(paths).spec
+    kept = json.loads((paths.root / SCHEMA).read_text())
     assert published.updated(kept, spec) == kept
     later = published.schema(spec, 3)
     assert list(later["attributes"]) == ["epsilon", "lift", "schema_version"]
@@ -204,32 +204,32 @@ def test_a_later_version_does_not_change_the_first(layout: Paths) -> None:
         "float eps=1e-05, float lift=0.0) -> Tensor"  # fmt: skip
 
 
-def test_a_published_later_version_cannot_change(layout: Paths) -> None:
-    change(layout, *EVOLVED)
-    text = published.text(published.schema(load(layout).spec, 3))
-    layout.published("group_norm", 3).mkdir()
-    (layout.published("group_norm", 3) / "schema.json").write_text(text)
-    change(layout, ('name="lift", kind="float", default=0.0', 'name="lift", kind="float", default=1.0'))
-    (found,) = refused(layout)
+def test_a_published_later_version_cannot_change(paths: Paths) -> None:
+    change(paths, *EVOLVED)
+    text = published.text(published.schema(load(paths).spec, 3))
+    paths.published("group_norm", 3).mkdir()
+    (paths.published("group_norm", 3) / "schema.json").write_text(text)
+    change(paths, ('name="lift", kind="float", default=0.0', 'name="lift", kind="float", default=1.0'))
+    (found,) = refused(paths)
     assert "attributes['lift'].default: version 3 is published with 0.0, found 1.0" in found
-    change(layout, ("default=1.0", "default=0.0"), ("default=1e-5", "default=1e-3"))
-    assert len(refused(layout)) == 1  # though two versions have it
-    change(layout, ("default=1e-3", "default=1e-5"), ("since=3", "since=4"), ("(1, 2, 3)", "(1, 2, 3, 4)"))
-    assert "version 3 is published, and the declaration has: 1, 4" in refused(layout)[0]
+    change(paths, ("default=1.0", "default=0.0"), ("default=1e-5", "default=1e-3"))
+    assert len(refused(paths)) == 1  # though two versions have it
+    change(paths, ("default=1e-3", "default=1e-5"), ("since=3", "since=4"), ("(1, 2, 3)", "(1, 2, 3, 4)"))
+    assert "version 3 is published, and the declaration has: 1, 4" in refused(paths)[0]
 
 
 @pytest.mark.parametrize(
     ("old", "new"), [("{", ""), ('"since_version": 1', '"since_version": 2'), ('"torch"', '"Torch"')]
 )
-def test_a_damaged_schema_is_reported(layout: Paths, old: str, new: str) -> None:
-    text = (layout.root / SCHEMA).read_text()
-    (layout.root / SCHEMA).write_text(text.replace(old, new, 1))
-    (found,) = refused(layout)
+def test_a_damaged_schema_is_reported(paths: Paths, old: str, new: str) -> None:
+    text = (paths.root / SCHEMA).read_text()
+    (paths.root / SCHEMA).write_text(text.replace(old, new, 1))
+    (found,) = refused(paths)
     assert found.startswith(f"{SCHEMA}: ")
     assert found.endswith(". Take it from the history of the project")
 
 
-def test_a_missing_schema_is_reported(layout: Paths) -> None:
-    (layout.root / SCHEMA).unlink()
-    (found,) = refused(layout)
+def test_a_missing_schema_is_reported(paths: Paths) -> None:
+    (paths.root / SCHEMA).unlink()
+    (found,) = refused(paths)
     assert "No such file" in found

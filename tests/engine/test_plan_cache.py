@@ -40,19 +40,19 @@ class Command:
     """The plan of a doit command, and how often it planned anew."""
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.layout, self.anew = Paths(root), 0
+        self.paths, self.anew = Paths(root), 0
         self.installed, self.toolchain, self.steps = VERSIONS, TOOLS, (STEP,)
         monkeypatch.setattr(plan_cache, "installed", lambda: self.installed)
         monkeypatch.setattr(plan_cache, "find_toolchain", lambda environ: self.toolchain)
         monkeypatch.setattr(plan_cache, "_plan", self._plan)
 
-    def _plan(self, layout: Paths, **_: Any) -> tuple[tuple[Step, ...], list[plan_cache.Headers]]:
+    def _plan(self, paths: Paths, **_: Any) -> tuple[tuple[Step, ...], list[plan_cache.Headers]]:
         self.anew += 1
         return self.steps, [("third_party", None), ("include", "cmeel-eigen")]
 
     def plans_anew(self, choice: Choice = NONE, **environ: str) -> bool:
         before = self.anew
-        assert list(plan_cache.load_or_plan(self.layout, choice=choice, environ=environ)) == [*self.steps]
+        assert list(plan_cache.load_or_plan(self.paths, choice=choice, environ=environ)) == [*self.steps]
         return self.anew > before
 
 
@@ -70,11 +70,11 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
 
 
 def edit(name: str) -> Callable[[Command], None]:
-    return lambda command: (command.layout.root / name).write_text("edited as")
+    return lambda command: (command.paths.root / name).write_text("edited as")
 
 
 def add(name: str) -> Callable[[Command], None]:
-    return lambda command: (command.layout.root / name).write_text("")
+    return lambda command: (command.paths.root / name).write_text("")
 
 
 def another(**fields: Any) -> Callable[[Command], None]:
@@ -94,7 +94,7 @@ def another(**fields: Any) -> Callable[[Command], None]:
         pytest.param(edit("pyproject.toml"), id="settings"),
         pytest.param(add("ops/my_op/lowering.py"), id="a_lowering_more"),
         pytest.param(add("native/my_op/more.h"), id="a_header_more"),
-        pytest.param(lambda c: (c.layout.root / "native/my_op/kernel.h").unlink(), id="a_header_less"),
+        pytest.param(lambda c: (c.paths.root / "native/my_op/kernel.h").unlink(), id="a_header_less"),
         pytest.param(add("native/my_op/torch.cc"), id="a_binding_by_hand"),
         pytest.param(add("requirements/torch2.99.txt"), id="another_environment"),
         pytest.param(add("third_party/more.h"), id="a_third_partys_header_more"),
@@ -124,7 +124,7 @@ def test_a_change_of_the_inputs_of_a_plan_plans_anew(command: Command, change: C
     ],
 )
 def test_a_damaged_plan_is_made_anew(command: Command, damage: Callable[[bytes], bytes]) -> None:
-    command.layout.plan().write_bytes(damage(command.layout.plan().read_bytes()))
+    command.paths.plan().write_bytes(damage(command.paths.plan().read_bytes()))
     assert command.plans_anew() and not command.plans_anew()
 
 
@@ -137,17 +137,17 @@ def small(command: Command, monkeypatch: pytest.MonkeyPatch) -> Command:
 
 
 def test_a_flipped_bit_anywhere_in_a_plan_makes_it_anew(small: Command) -> None:
-    whole = small.layout.plan().read_bytes()
+    whole = small.paths.plan().read_bytes()
     for at in range(len(whole)):
-        small.layout.plan().write_bytes(whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])
+        small.paths.plan().write_bytes(whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])
         assert small.plans_anew(), f"bit {at % 8} of byte {at}"
     assert not small.plans_anew()
 
 
 def test_a_plan_cut_off_anywhere_is_made_anew(small: Command) -> None:
-    whole = small.layout.plan().read_bytes()
+    whole = small.paths.plan().read_bytes()
     for length in range(len(whole)):
-        small.layout.plan().write_bytes(whole[:length])
+        small.paths.plan().write_bytes(whole[:length])
         assert small.plans_anew(), f"{length} bytes of {len(whole)}"
     assert not small.plans_anew()
 
@@ -155,12 +155,12 @@ def test_a_plan_cut_off_anywhere_is_made_anew(small: Command) -> None:
 def test_a_plan_that_something_else_wrote_runs_no_code(command: Command) -> None:
     class Foreign:
         def __reduce__(self) -> tuple[Callable[..., Any], tuple[Path]]:
-            return Path.touch, (command.layout.root / "ran",)
+            return Path.touch, (command.paths.root / "ran",)
 
-    for path in (command.layout.plan(), command.layout.plan().with_suffix(".pickle")):
+    for path in (command.paths.plan(), command.paths.plan().with_suffix(".pickle")):
         path.write_bytes(pickle.dumps(Foreign()))
     assert command.plans_anew() and not command.plans_anew()
-    assert not (command.layout.root / "ran").exists()
+    assert not (command.paths.root / "ran").exists()
 
 
 def test_a_change_of_variables_or_settings_plans_anew(command: Command) -> None:
@@ -184,7 +184,7 @@ def test_a_change_of_the_headers_of_onnx_runtime_plans_anew(command: Command, tm
 
 
 def test_an_edit_with_the_old_time_stamp_and_size_plans_anew(command: Command) -> None:
-    path = command.layout.spec("my_op")
+    path = command.paths.spec("my_op")
     before = path.stat()
     path.write_text("as it is ")
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
@@ -205,7 +205,7 @@ def test_a_change_of_files_that_steps_read_keeps_the_plan(command: Command, name
 def test_a_plan_of_just_written_files_is_not_cached(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     """Within a tick of the kernel's clock, a second write can leave size and both time stamps unchanged."""
     edit("ops/my_op/spec.py")(command)
-    written = command.layout.spec("my_op").stat().st_ctime_ns
+    written = command.paths.spec("my_op").stat().st_ctime_ns
     with monkeypatch.context() as patched:
         patched.setattr(plan_cache, "time", SimpleNamespace(time_ns=lambda: written))
         assert command.plans_anew() and command.plans_anew()
@@ -223,7 +223,7 @@ def test_a_plan_with_an_operator_that_cannot_be_used_is_not_kept(command: Comman
 
 def test_a_plan_that_cannot_be_written_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     command = Command(tmp_path, monkeypatch)
-    command.layout.plan().mkdir(parents=True)
+    command.paths.plan().mkdir(parents=True)
     assert command.plans_anew() and command.plans_anew()
 
 

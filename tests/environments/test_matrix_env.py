@@ -23,7 +23,7 @@ PACKAGES = {"torch": "2.9.1+cpu", "onnx": "1.23.2", "onnx_ir": "1.1.0"}
 
 
 @pytest.fixture
-def layout(tmp_path: Path) -> Paths:
+def paths(tmp_path: Path) -> Paths:
     (tmp_path / "requirements").mkdir()
     for name in ("torch2.9.txt", "torch2.9-cpu.txt", "ort1.18.txt"):
         (tmp_path / "requirements" / name).write_text(f"# {name}\n")
@@ -31,7 +31,7 @@ def layout(tmp_path: Path) -> Paths:
 
 
 @pytest.fixture
-def asked(layout: Paths, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+def asked(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
     """The packages that pip was called with; the stub makes them importable."""
     calls: list[tuple[str, ...]] = []
     monkeypatch.delenv("OPMATRIX_TORCH_INDEX", raising=False)
@@ -50,33 +50,33 @@ def asked(layout: Paths, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...
     return calls
 
 
-def version(layout: Paths, package: str) -> str:
-    return layout.installed_version("torch2.9", package).read_text()
+def version(paths: Paths, package: str) -> str:
+    return paths.installed_version("torch2.9", package).read_text()
 
 
-def test_an_environment_is_made_once(layout: Paths, asked: list[tuple[str, ...]]) -> None:
-    stage.run(layout, "torch2.9")
+def test_an_environment_is_made_once(paths: Paths, asked: list[tuple[str, ...]]) -> None:
+    stage.run(paths, "torch2.9")
     lock, torch = asked
-    assert lock == ("--require-hashes", "--no-deps", "-r", str(layout.root / "requirements/torch2.9.txt"))
+    assert lock == ("--require-hashes", "--no-deps", "-r", str(paths.root / "requirements/torch2.9.txt"))
     assert torch[:2] == ("--index-url", bootstrap.TORCH_INDEX)
-    assert torch[-3:] == ("--no-deps", "-r", str(layout.root / "requirements/torch2.9-cpu.txt"))
-    assert (version(layout, "torch"), version(layout, "onnx-ir")) == ("2.9.1+cpu\n", "1.1.0\n")
-    stage.run(layout, "torch2.9")
+    assert torch[-3:] == ("--no-deps", "-r", str(paths.root / "requirements/torch2.9-cpu.txt"))
+    assert (version(paths, "torch"), version(paths, "onnx-ir")) == ("2.9.1+cpu\n", "1.1.0\n")
+    stage.run(paths, "torch2.9")
     assert len(asked) == 2
 
 
 @pytest.mark.parametrize("name", ["torch2.9.txt", "torch2.9-cpu.txt"])
-def test_other_pins_make_it_anew(layout: Paths, asked: list[tuple[str, ...]], name: str) -> None:
-    stage.run(layout, "torch2.9")
-    rest = layout.environment("torch2.9") / "rest"
+def test_other_pins_make_it_anew(paths: Paths, asked: list[tuple[str, ...]], name: str) -> None:
+    stage.run(paths, "torch2.9")
+    rest = paths.environment("torch2.9") / "rest"
     rest.touch()
-    (layout.root / "requirements" / name).write_text("# changed\n")
-    stage.run(layout, "torch2.9")
+    (paths.root / "requirements" / name).write_text("# changed\n")
+    stage.run(paths, "torch2.9")
     assert len(asked) == 4 and not rest.exists()
 
 
 def test_an_interrupted_try_starts_clean(
-    layout: Paths, asked: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
+    paths: Paths, asked: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
@@ -84,47 +84,47 @@ def test_an_interrupted_try_starts_clean(
     with monkeypatch.context() as patch:
         patch.setattr(matrix_env, "_check_imports", stop)
         with pytest.raises(KeyboardInterrupt):
-            stage.run(layout, "torch2.9")
-    assert not layout.stamp("torch2.9").exists() and not layout.installed_version("torch2.9", "torch").exists()
-    rest = layout.environment("torch2.9") / "rest"
+            stage.run(paths, "torch2.9")
+    assert not paths.stamp("torch2.9").exists() and not paths.installed_version("torch2.9", "torch").exists()
+    rest = paths.environment("torch2.9") / "rest"
     rest.touch()
-    stage.run(layout, "torch2.9")
-    assert not rest.exists() and layout.stamp("torch2.9").is_dir()
+    stage.run(paths, "torch2.9")
+    assert not rest.exists() and paths.stamp("torch2.9").is_dir()
 
 
 def test_an_empty_index_setting_leaves_the_index_to_pip(
-    layout: Paths, asked: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
+    paths: Paths, asked: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPMATRIX_TORCH_INDEX", "")
-    stage.run(layout, "torch2.9")
+    stage.run(paths, "torch2.9")
     assert "--index-url" not in asked[1]
 
 
-def test_the_message_of_pip_is_the_reason(layout: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_message_of_pip_is_the_reason(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise SetupError(69, "no network: pip cannot reach its package index.")
 
     monkeypatch.setattr(bootstrap.Pip, "install", refuse)
     monkeypatch.setattr(bootstrap, "check_disk", lambda _: None)
     with pytest.raises(NoEnvironmentError, match=r"^environment ort1\.18: no network: pip cannot reach") as info:
-        stage.run(layout, "ort1.18")
+        stage.run(paths, "ort1.18")
     assert info.value.cause == Cause(sentence="no network: pip cannot reach its package index."), "not what was printed"
 
 
-def test_a_full_disk_is_the_reason(layout: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_the_reason(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(matrix_env, "_NEEDED_BYTES", {"torch": 2, "ort": 10**18})
     with pytest.raises(NoEnvironmentError, match=r"^environment ort1\.18: the disk is full: .* needs 1000000000 GB"):
-        stage.run(layout, "ort1.18")
-    assert not layout.environment("ort1.18").exists()
+        stage.run(paths, "ort1.18")
+    assert not paths.environment("ort1.18").exists()
 
 
-def test_an_environment_that_cannot_import_its_package_is_refused(layout: Paths, tmp_path: Path) -> None:
-    paths = bootstrap.VenvPaths(root=tmp_path, name=".venv-matrix/torch2.9")
-    paths.python.parent.mkdir(parents=True)
-    paths.python.write_text("#!/bin/sh\necho 'OSError: libcudart.so.12: no such file' >&2\nexit 1\n")
-    paths.python.chmod(0o755)
+def test_an_environment_that_cannot_import_its_package_is_refused(paths: Paths, tmp_path: Path) -> None:
+    venv = bootstrap.VenvPaths(root=tmp_path, name=".venv-matrix/torch2.9")
+    venv.python.parent.mkdir(parents=True)
+    venv.python.write_text("#!/bin/sh\necho 'OSError: libcudart.so.12: no such file' >&2\nexit 1\n")
+    venv.python.chmod(0o755)
     with pytest.raises(SetupError, match=r"cannot be imported: OSError: libcudart\.so\.12: .* Is it a CPU build\?"):
-        matrix_env._check_imports("torch2.9", paths)
+        matrix_env._check_imports("torch2.9", venv)
 
 
 def test_an_older_python_is_found_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,23 +151,23 @@ def test_an_older_python_is_found_on_path(tmp_path: Path, monkeypatch: pytest.Mo
         ("python", "no environment 'python'"),
     ],
 )
-def test_an_unknown_environment_is_an_error(layout: Paths, name: str, message: str) -> None:
+def test_an_unknown_environment_is_an_error(paths: Paths, name: str, message: str) -> None:
     with pytest.raises(UsageError, match=re.escape(message)):
-        stage.run(layout, name)
+        stage.run(paths, name)
 
 
-def test_a_row_without_pins_is_an_error(layout: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_without_pins_is_an_error(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cells, "_rows", replace(rows(), torch={**rows().torch, "2.14": rows().torch["2.13"]}))
     with pytest.raises(UsageError, match=r"environment torch2.14: its pins are missing, requirements/torch2.14.txt"):
-        stage.run(layout, "torch2.14")
+        stage.run(paths, "torch2.14")
 
 
-def test_missing_pins_are_those_of_opmatrix(layout: Paths, root: Path) -> None:
+def test_missing_pins_are_those_of_opmatrix(paths: Paths, root: Path) -> None:
     """A project may have additional pins of its own; this one has those of torch2.9 and ort1.18."""
-    assert layout.pins("ort1.21")[0].samefile(root / "requirements/ort1.21.txt")
-    own, shipped = layout.root / "requirements/torch2.9.txt", root / "requirements/torch2.9-cpu.txt"
-    (layout.root / "requirements/torch2.9-cpu.txt").unlink()
-    first, second = layout.pins("torch2.9")
+    assert paths.pins("ort1.21")[0].samefile(root / "requirements/ort1.21.txt")
+    own, shipped = paths.root / "requirements/torch2.9.txt", root / "requirements/torch2.9-cpu.txt"
+    (paths.root / "requirements/torch2.9-cpu.txt").unlink()
+    first, second = paths.pins("torch2.9")
     assert first == own and second.samefile(shipped)
 
 

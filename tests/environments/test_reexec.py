@@ -32,39 +32,39 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Started:
 
 
 @pytest.fixture
-def layout(tmp_path: Path) -> Paths:
+def paths(tmp_path: Path) -> Paths:
     made = Paths(tmp_path)
     made.python("ort1.18").parent.mkdir(parents=True)
     made.python("ort1.18").touch()
     return made
 
 
-def test_it_stays_in_the_main_environment(layout: Paths, started: Started) -> None:
-    matrix_env.in_environment(layout, ARGUMENTS, factor="ort", version="1.31")
+def test_it_stays_in_the_main_environment(paths: Paths, started: Started) -> None:
+    matrix_env.in_environment(paths, ARGUMENTS, factor="ort", version="1.31")
     assert started == []
 
 
-def test_it_starts_the_right_environment(layout: Paths, started: Started, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_starts_the_right_environment(paths: Paths, started: Started, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", "/more")
-    matrix_env.in_environment(layout, ARGUMENTS, factor="ort", version="1.18")
+    matrix_env.in_environment(paths, ARGUMENTS, factor="ort", version="1.18")
     ((python, arguments, variables),) = started
-    assert (python, arguments[1:]) == (str(layout.python("ort1.18")), ["-m", "opmatrix", *ARGUMENTS])
+    assert (python, arguments[1:]) == (str(paths.python("ort1.18")), ["-m", "opmatrix", *ARGUMENTS])
     folder, more = variables["PYTHONPATH"].split(os.pathsep)
     assert more == "/more" and [p.name for p in Path(folder).iterdir()] == ["opmatrix"]
     assert Path(folder, "opmatrix").resolve() == Path(str(opmatrix.__file__)).resolve().parent
 
 
-def test_a_link_to_another_folder_is_corrected(layout: Paths) -> None:
-    link = layout.package_link("ort1.18")
+def test_a_link_to_another_folder_is_corrected(paths: Paths) -> None:
+    link = paths.package_link("ort1.18")
     link.parent.mkdir()
     link.symlink_to("/where/the/checkout/was")
-    matrix_env.python_path(layout, "ort1.18")
+    matrix_env.python_path(paths, "ort1.18")
     assert link.resolve() == Path(str(opmatrix.__file__)).resolve().parent
 
 
-def test_a_missing_environment_is_an_error(layout: Paths, started: Started) -> None:
+def test_a_missing_environment_is_an_error(paths: Paths, started: Started) -> None:
     with pytest.raises(UsageError) as info:
-        matrix_env.in_environment(layout, ARGUMENTS, factor="ort", version="1.21")
+        matrix_env.in_environment(paths, ARGUMENTS, factor="ort", version="1.21")
     assert str(info.value).splitlines() == [
         "this environment has onnxruntime 1.31, not 1.21; environment ort1.21 has not been created yet. "
         "Run: python -m opmatrix environment ort1.21",
@@ -74,10 +74,10 @@ def test_a_missing_environment_is_an_error(layout: Paths, started: Started) -> N
 
 
 def test_an_environment_with_another_version_than_its_name(
-    layout: Paths, started: Started, monkeypatch: pytest.MonkeyPatch
+    paths: Paths, started: Started, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It must not start itself endlessly."""
-    monkeypatch.setattr(sys, "prefix", str(layout.environment("ort1.18")))
+    monkeypatch.setattr(sys, "prefix", str(paths.environment("ort1.18")))
     with pytest.raises(UsageError, match=r"^environment ort1\.18 has onnxruntime 1\.31\. Remove "):
-        matrix_env.in_environment(layout, ARGUMENTS, factor="ort", version="1.18")
+        matrix_env.in_environment(paths, ARGUMENTS, factor="ort", version="1.18")
     assert started == []

@@ -22,7 +22,7 @@ CELLS = [f"torch2.13-{exporter}-opset18" for exporter in ("legacy", "dynamo")]
 def test_the_verdict_names_the_argument_that_the_lowering_ignores(tmp_path: Path) -> None:
     project = Project.copy(tmp_path, operators=("gelu",))
     project.replace("ops/gelu/lowering.py", REFUSAL, "")
-    cases = project.layout.cases("gelu")
+    cases = project.paths.cases("gelu")
     lines = [line for line in cases.read_text().splitlines() if "unsupported=" not in line or "tanh" not in line]
     cases.write_text("\n".join(lines) + '\nMODELS = tuple(m for m in MODELS if m.types["T"] == "float32")\n')
     done = project.doit("export", "verify", "report", "opsets=18")

@@ -39,9 +39,9 @@ def made(tmp_path: Path) -> Project:
     """A project with the Python part of the generated code, and the first model of each operator."""
     project = Project.copy(tmp_path / "project", operators=OPERATORS)
     for name in OPERATORS:
-        for file, text in python_modules.render(load_operator(project.layout, name).spec).items():
-            write_text(project.layout.generated(name) / file, text)
-        cases = project.layout.cases(name)
+        for file, text in python_modules.render(load_operator(project.paths, name).spec).items():
+            write_text(project.paths.generated(name) / file, text)
+        cases = project.paths.cases(name)
         cases.write_text(cases.read_text() + "\nMODELS = MODELS[:1]\n")
     return project
 
@@ -50,11 +50,11 @@ def export(made: Project, name: str, cell: Cell, before: Callable[[], object] = 
     """Export in a child, which first calls `before`; return the message of its error, or ""."""
     from opmatrix.export import write_models as export
 
-    operator = load_operator(made.layout, name)
+    operator = load_operator(made.paths, name)
 
     def work() -> None:
         before()
-        export.run(made.layout, operator, lowering="custom", cell=cell)
+        export.run(made.paths, operator, lowering="custom", cell=cell)
 
     return forked(work, made.root / "output")
 
@@ -204,7 +204,7 @@ def test_a_missing_fake_kernel(made: Project) -> None:
 
 
 def test_a_fake_kernel_that_is_wrong_in_its_second_output(made: Project) -> None:
-    fake = made.layout.generated("dual_residual") / "fake.py"
+    fake = made.paths.generated("dual_residual") / "fake.py"
     text = fake.read_text()
     line = next(line for line in text.splitlines() if line.startswith("    y_residual = "))
     fake.write_text(text.replace(line, "    y_residual = y.new_empty((*y.shape, 1))"))

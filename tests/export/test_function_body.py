@@ -25,55 +25,55 @@ PLAIN = ["plain", "special", "empty", "large"]
 
 
 @pytest.fixture
-def layout(tmp_path: Path) -> Paths:
+def paths(tmp_path: Path) -> Paths:
     """Return a project without faults and without a library."""
     return exported(tmp_path, OPERATOR, "custom", "decomposed")
 
 
-def run(layout: Paths, *, case: str | None = None) -> None:
-    verify.run(layout, OPERATOR, lowering="decomposed", cell=CELL, case=case)
+def run(paths: Paths, *, case: str | None = None) -> None:
+    verify.run(paths, OPERATOR, lowering="decomposed", cell=CELL, case=case)
 
 
-def refused(layout: Paths, proto: ModelProto | None) -> tuple[Verdict, str]:
-    path = layout.function_model("double", CELL, "dynamic")
+def refused(paths: Paths, proto: ModelProto | None) -> tuple[Verdict, str]:
+    path = paths.function_model("double", CELL, "dynamic")
     if proto:
         path.write_bytes(proto.SerializeToString())
     else:
         path.unlink()
     with pytest.raises(VerifyError) as caught:
-        run(layout)
-    return verdict.read(layout.verdict("double", "decomposed", CELL)), str(caught.value)
+        run(paths)
+    return verdict.read(paths.verdict("double", "decomposed", CELL)), str(caught.value)
 
 
-def test_every_case_also_runs_through_the_body(layout: Paths) -> None:
-    run(layout)
-    found = verdict.read(layout.verdict("double", "decomposed", CELL))
+def test_every_case_also_runs_through_the_body(paths: Paths) -> None:
+    run(paths)
+    found = verdict.read(paths.verdict("double", "decomposed", CELL))
     assert found.outcome == "verified"
     assert [c.case for c in found.cases] == [*PLAIN, *(f"{case}_function" for case in PLAIN)]
 
 
-def test_a_wrong_body_is_found(layout: Paths) -> None:
-    found, message = refused(layout, with_body(factor=2.5))
+def test_a_wrong_body_is_found(paths: Paths) -> None:
+    found, message = refused(paths, with_body(factor=2.5))
     assert [c.outcome for c in found.cases] == ["verified"] * 4 + ["mismatched"] * 2 + ["verified", "mismatched"]
     assert message.startswith(f"double-decomposed-plain_function@{CELL}: 6 of 6 elements differ beyond")
     assert "The reference evaluator agrees with ONNX Runtime" in message
     with pytest.raises(VerifyError, match="double-decomposed-plain_function"):
-        run(layout, case="plain_function")  # the command of the message
+        run(paths, case="plain_function")  # the command of the message
 
 
-def test_a_node_without_a_body_needs_the_library(layout: Paths) -> None:
-    found, message = refused(layout, model("custom"))
+def test_a_node_without_a_body_needs_the_library(paths: Paths) -> None:
+    found, message = refused(paths, model("custom"))
     assert found.outcome == "failed"
     assert "a node test.domain::Double, and no loaded library registers it" in message
 
 
-def test_a_missing_model_is_reported(layout: Paths) -> None:
-    assert "model_with_functions.onnx is not a readable model. Run: " in refused(layout, None)[1]
+def test_a_missing_model_is_reported(paths: Paths) -> None:
+    assert "model_with_functions.onnx is not a readable model. Run: " in refused(paths, None)[1]
 
 
-def test_an_unknown_case_is_a_usage_error(layout: Paths) -> None:
+def test_an_unknown_case_is_a_usage_error(paths: Paths) -> None:
     with pytest.raises(UsageError, match="double has no case 'plan_function'"):
-        run(layout, case="plan_function")
+        run(paths, case="plan_function")
 
 
 @pytest.fixture
@@ -102,8 +102,8 @@ def test_a_body_that_the_checker_refuses(expected_model: ExpectedModel) -> None:
         with_function(model("custom"), expected_model, nodes)
 
 
-def test_a_model_without_a_custom_form_has_no_body(layout: Paths) -> None:
-    layout.function_model("double", CELL, "dynamic").unlink()
+def test_a_model_without_a_custom_form_has_no_body(paths: Paths) -> None:
+    paths.function_model("double", CELL, "dynamic").unlink()
     operator = replace(OPERATOR, spec=replace(SPEC, lowerings=("decomposed",)))
-    verify.run(layout, operator, lowering="decomposed", cell=CELL)
-    assert len(verdict.read(layout.verdict("double", "decomposed", CELL)).cases) == len(PLAIN)
+    verify.run(paths, operator, lowering="decomposed", cell=CELL)
+    assert len(verdict.read(paths.verdict("double", "decomposed", CELL)).cases) == len(PLAIN)

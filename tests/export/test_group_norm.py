@@ -35,8 +35,8 @@ CELLS = (LEGACY, DYNAMO)
 def project(folder: Path) -> Project:
     """Copy the project and write the Python part of its generated code."""
     made = Project.copy(folder)
-    for name, text in python_modules.render(load_operator(made.layout, "group_norm").spec).items():
-        write_text(made.layout.generated("group_norm") / name, text)
+    for name, text in python_modules.render(load_operator(made.paths, "group_norm").spec).items():
+        write_text(made.paths.generated("group_norm") / name, text)
     return made
 
 
@@ -44,18 +44,18 @@ def export(made: Project, *cells: Cell, output: Path) -> str:
     """Export in a child; return the message of its error, or ""."""
     from opmatrix.export import write_models as export
 
-    operator = load_operator(made.layout, "group_norm")
+    operator = load_operator(made.paths, "group_norm")
 
     def work() -> None:
         for cell in cells:
-            export.run(made.layout, operator, lowering="custom", cell=cell)
+            export.run(made.paths, operator, lowering="custom", cell=cell)
 
     return forked(work, output)
 
 
 def agree(made: Project, cells: Sequence[Cell], output: Path) -> str:
-    operator = load_operator(made.layout, "group_norm")
-    return forked(lambda: agreement.run(made.layout, operator, lowering="custom", cells=cells), output)
+    operator = load_operator(made.paths, "group_norm")
+    return forked(lambda: agreement.run(made.paths, operator, lowering="custom", cells=cells), output)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -74,8 +74,8 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Project:
     return made
 
 
-def files(layout: Paths) -> dict[str, bytes]:
-    root = layout.export_folder("group_norm", "custom", LEGACY).parent
+def files(paths: Paths) -> dict[str, bytes]:
+    root = paths.export_folder("group_norm", "custom", LEGACY).parent
     return {str(p.relative_to(root)): p.read_bytes() for p in sorted(root.rglob("*")) if p.is_file()}
 
 
@@ -89,19 +89,19 @@ def test_bytes_are_equal_in_another_process_and_checkout(first: Project, tmp_pat
         command = [sys.executable, "-m", "opmatrix", "export", "group_norm", "--cell", str(cell)]
         environment = os.environ | {"PYTHONPATH": str(ROOT / "pipeline"), "PYTHONHASHSEED": "7"}
         subprocess.run(command, cwd=second.root, env=environment, check=True)
-    assert files(first.layout) == files(second.layout)
+    assert files(first.paths) == files(second.paths)
 
 
 @pytest.mark.parametrize("cell", [LEGACY, DYNAMO], ids=str)
 def test_no_path_of_this_machine_is_in_a_model(first: Project, cell: Cell) -> None:
-    for name, content in files(first.layout).items():
+    for name, content in files(first.paths).items():
         assert str(first.root).encode() not in content, name
         assert b".py" not in content, name
 
 
 @pytest.mark.parametrize("cell", [LEGACY, DYNAMO], ids=str)
 def test_the_manifest_describes_the_seed_model(first: Project, cell: Cell) -> None:
-    manifest = json.loads(first.layout.manifest("group_norm", "custom", cell).read_text())
+    manifest = json.loads(first.paths.manifest("group_norm", "custom", cell).read_text())
     seed: dict[str, Any] = manifest["models"]["seed"]
     assert seed["opset_imports"] == {"": cell.opset, "mydomain": 2}
     assert [(v["name"], v["shape"]) for v in (*seed["inputs"], *seed["outputs"])] == [
@@ -114,7 +114,7 @@ def test_the_manifest_describes_the_seed_model(first: Project, cell: Cell) -> No
 
 @pytest.mark.parametrize("cell", [LEGACY, DYNAMO], ids=str)
 def test_dynamic_axes_keep_their_names(first: Project, cell: Cell) -> None:
-    manifest = json.loads(first.layout.manifest("group_norm", "custom", cell).read_text())
+    manifest = json.loads(first.paths.manifest("group_norm", "custom", cell).read_text())
     dynamic = manifest["models"]["dynamic_float64"]
     assert [v["shape"] for v in (*dynamic["inputs"], *dynamic["outputs"])] == [
         ["N", "C", "H", "W"], [1], ["C"], ["C"], ["N", "C", "H", "W"],
@@ -130,7 +130,7 @@ def test_both_exporters_give_the_same_custom_nodes(first: Project, tmp_path: Pat
 def faulty(tmp_path: Path) -> Project:
     """A project that a test may edit, with few models."""
     made = project(tmp_path / "faulty")
-    cases = made.layout.cases("group_norm")
+    cases = made.paths.cases("group_norm")
     cases.write_text(cases.read_text() + '\nMODELS = (SEED, dynamic("float32"), flat("float32"))\n')
     return made
 
@@ -166,7 +166,7 @@ def faulty(tmp_path: Path) -> Project:
 def test_a_planted_fault_is_refused(
     cell: Cell, file: str, old: str, new: str, expected: str, faulty: Project, tmp_path: Path
 ) -> None:
-    path = faulty.layout.generated("group_norm") / file
+    path = faulty.paths.generated("group_norm") / file
     assert old in path.read_text()
     path.write_text(path.read_text().replace(old, new))
     message = export(faulty, cell, output=tmp_path / "output")
@@ -175,20 +175,20 @@ def test_a_planted_fault_is_refused(
 
 
 def test_the_legacy_exporter_infers_no_shape_from_the_operator(faulty: Project, tmp_path: Path) -> None:
-    path = faulty.layout.generated("group_norm") / "fake.py"
+    path = faulty.paths.generated("group_norm") / "fake.py"
     path.write_text(path.read_text().replace("x.new_empty(x.shape)", "x.new_empty((7,))"))
     assert export(faulty, LEGACY, output=tmp_path / "output") == ""
 
 
 def test_exports_that_differ_are_named(faulty: Project, tmp_path: Path) -> None:
     assert export(faulty, LEGACY, output=tmp_path / "output") == ""
-    mine = faulty.layout.manifest("group_norm", "custom", LEGACY).read_text()
-    write_text(faulty.layout.manifest("group_norm", "custom", DYNAMO), mine.replace('"0.0"', '"1.0"'))
+    mine = faulty.paths.manifest("group_norm", "custom", LEGACY).read_text()
+    write_text(faulty.paths.manifest("group_norm", "custom", DYNAMO), mine.replace('"0.0"', '"1.0"'))
     assert agree(faulty, CELLS, tmp_path / "output").startswith(
         "group_norm-custom-seed: torch2.13-legacy-opset9 has ['mydomain::mygroupnorm@2(epsilon=FLOAT 0.0)'], "
         "torch2.13-dynamo-opset20 has ['mydomain::mygroupnorm@2(epsilon=FLOAT 1.0)']"
     )
-    record = verdict.read_check(faulty.layout.agreement("group_norm", "custom", torch="2.13"))
+    record = verdict.read_check(faulty.paths.agreement("group_norm", "custom", torch="2.13"))
     assert record.outcome == "failed" and record.detail.startswith("group_norm-custom-seed: ")
 
 

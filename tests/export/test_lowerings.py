@@ -47,9 +47,9 @@ def made(tmp_path: Path) -> Project:
     names = ("group_norm", "gelu", "inverse", "add_and_round", "custom_op_one", "custom_op_two")
     project = Project.copy(tmp_path / "project", operators=names)
     for name in names:
-        for file, text in python_modules.render(load_operator(project.layout, name).spec).items():
-            write_text(project.layout.generated(name) / file, text)
-    cases = project.layout.cases("group_norm")
+        for file, text in python_modules.render(load_operator(project.paths, name).spec).items():
+            write_text(project.paths.generated(name) / file, text)
+    cases = project.paths.cases("group_norm")
     cases.write_text(cases.read_text() + '\nMODELS = (SEED, dynamic("float32"), flat("float64"))\n')
     return project
 
@@ -60,17 +60,17 @@ def export(
     """Export in a child, which first calls `before`; return the message of its error, or ""."""
     from opmatrix.export import write_models as export
 
-    operator = load_operator(made.layout, name)
+    operator = load_operator(made.paths, name)
 
     def work() -> None:
         before()
-        export.run(made.layout, operator, lowering=lowering, cell=cell)
+        export.run(made.paths, operator, lowering=lowering, cell=cell)
 
     return forked(work, made.root / "output")
 
 
 def models(made: Project, name: str, cell: Cell, lowering: Lowering = "custom") -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(made.layout.manifest(name, lowering, cell).read_text())["models"]
+    found: dict[str, Any] = json.loads(made.paths.manifest(name, lowering, cell).read_text())["models"]
     return found
 
 
@@ -112,7 +112,7 @@ def test_a_fault_of_the_decomposed_form_is_refused(
 ) -> None:
     made.replace("ops/group_norm/lowering.py", old, new)
     if "3, 2, 1, 2" in new:  # the seed model's shape: the next model must fail
-        cases = made.layout.cases("group_norm")
+        cases = made.paths.cases("group_norm")
         cases.write_text(cases.read_text() + '\nMODELS = (dynamic("float32"),)\n')
     assert expected in export(made, "group_norm", cell, "decomposed")
 
@@ -168,17 +168,17 @@ def test_the_manifest_has_the_refused_model(cell: Cell, made: Project) -> None:
     assert export(made, "gelu", cell) == ""
     found = models(made, "gelu", cell)
     assert "approximate='tanh' is another one" in found["tanh"]["refused"]
-    refused = onnx.load_model(made.layout.model("gelu", "custom", cell, "tanh"))
+    refused = onnx.load_model(made.paths.model("gelu", "custom", cell, "tanh"))
     assert refused.doc_string == found["tanh"]["refused"] and not refused.HasField("graph")
     named = [name for name in found if not name.startswith("tanh")]
     assert {tuple(custom(found[name])) for name in named} == {("com.microsoft::Gelu",)}
-    pictures = json.loads(made.layout.graph_drawings("gelu", "custom", cell).read_text())
+    pictures = json.loads(made.paths.graph_drawings("gelu", "custom", cell).read_text())
     drawn = {name: [n["op"] for n in drawing["nodes"]] for name, drawing in pictures.items()}
     assert drawn == {name: ["Gelu"] for name in named}
 
 
 def test_a_model_may_need_a_later_opset_in_one_lowering(made: Project) -> None:
-    with made.layout.cases("group_norm").open("a") as cases:
+    with made.paths.cases("group_norm").open("a") as cases:
         cases.write('MODELS = (half("float16"), half("bfloat16"))\n')
     refused, cells = {}, (OLD, LEGACY)
     for cell in cells:
@@ -204,7 +204,7 @@ def test_an_undeclared_refusal_is_an_error(cell: Cell, made: Project) -> None:
 def test_an_undeclared_version_of_the_domain_is_refused(made: Project) -> None:
     made.replace("ops/inverse/cases.py", "    around=plus_x,\n    cases=(", "    domain_version=5,\n    cases=(")
     with pytest.raises(SpecError, match=r"MODELS\[0\]\.domain_version: found 5, allowed: 1"):
-        load_operator(made.layout, "inverse")
+        load_operator(made.paths, "inverse")
 
 
 def test_a_translation_has_the_argument_names_of_torchs_schema(made: Project) -> None:
@@ -214,7 +214,7 @@ def test_a_translation_has_the_argument_names_of_torchs_schema(made: Project) ->
     from opmatrix.torch_ops import aten_overloads
 
     for name, expected in (("gelu", [["self", "approximate"]]), ("inverse", [["A"], ["self"]])):
-        generated = load_generated(made.layout, name)
+        generated = load_generated(made.paths, name)
         found = table(generated.lowered("custom"), 18, {}, aten_overloads.overloads(generated.spec))
         assert [list(inspect.signature(f).parameters) for f in found.values()] == expected
     assert inspect.signature(next(iter(found.values()))).parameters

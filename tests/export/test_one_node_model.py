@@ -39,17 +39,17 @@ ATTRIBUTES = (
 
 def generated(root: Path, operator: Operator = OPERATOR) -> Paths:
     """Make a project as the codegen stage leaves it."""
-    layout = project(root)
-    folder = layout.generated("double")
+    paths = project(root)
+    folder = paths.generated("double")
     folder.mkdir(parents=True)
     for name, text in python_modules.render(operator.spec).items():
         (folder / name).write_text(text)
-    return layout
+    return paths
 
 
-def written(layout: Paths, operator: Operator = OPERATOR, cell: Cell = CELL) -> ModelProto:
-    write_node_models.run(layout, operator, lowering="custom", cell=cell)
-    return onnx.load(layout.model("double", "custom", cell, operator.models[0].name))
+def written(paths: Paths, operator: Operator = OPERATOR, cell: Cell = CELL) -> ModelProto:
+    write_node_models.run(paths, operator, lowering="custom", cell=cell)
+    return onnx.load(paths.model("double", "custom", cell, operator.models[0].name))
 
 
 def test_the_schema_is_the_only_generated_python() -> None:
@@ -57,16 +57,16 @@ def test_the_schema_is_the_only_generated_python() -> None:
 
 
 def test_a_model_has_one_node_with_the_declared_names(tmp_path: Path) -> None:
-    layout = generated(tmp_path)
-    made = written(layout)
+    paths = generated(tmp_path)
+    made = written(paths)
     assert [(n.domain, n.op_type, list(n.input), list(n.output)) for n in made.graph.node] == [
         ("test.domain", "Double", ["X"], ["Y"])
     ]
     assert {o.domain: o.version for o in made.opset_import} == {"": 18, "test.domain": 1}
     assert made.ir_version == 8
-    manifest = json.loads(layout.manifest("double", "custom", CELL).read_text())
+    manifest = json.loads(paths.manifest("double", "custom", CELL).read_text())
     assert (manifest["cell"], list(manifest["models"])) == ("node-opset18", ["dynamic"])
-    assert json.loads(layout.graph_drawings("double", "custom", CELL).read_text()) == {"dynamic": graph_json(made)}
+    assert json.loads(paths.graph_drawings("double", "custom", CELL).read_text()) == {"dynamic": graph_json(made)}
 
 
 @pytest.mark.parametrize("opset", [7, 9, 25])
@@ -104,8 +104,8 @@ def test_another_tensor_in_the_node_is_refused(tmp_path: Path, monkeypatch: pyte
     table = Attribute(name="table", kind="tensor", type="int64", dims=(None, 2))
     model = replace(DYNAMIC, attributes={**DYNAMIC.attributes, "table": ((1, 2), (3, 4))})
     operator = Operator(spec=replace(SPEC, attributes=(*SPEC.attributes, table)), models=(model,))
-    layout = generated(tmp_path, operator)
-    assert "table" in {a.name for a in written(layout, operator).graph.node[0].attribute}
+    paths = generated(tmp_path, operator)
+    assert "table" in {a.name for a in written(paths, operator).graph.node[0].attribute}
 
     def faulty(expected_model: ExpectedModel) -> ModelProto:
         made = node.one_node(expected_model)
@@ -115,7 +115,7 @@ def test_another_tensor_in_the_node_is_refused(tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr(write_node_models, "one_node", faulty)
     with pytest.raises(ExportError, match=r"'table' is \(\(1, 2\), \(3, 5\)\), declared: \(\(1, 2\), \(3, 4\)\)"):
-        written(layout, operator)
+        written(paths, operator)
 
 
 def test_a_missing_schema_names_the_command_that_writes_it(tmp_path: Path) -> None:

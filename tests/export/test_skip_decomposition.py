@@ -35,19 +35,19 @@ def test_models_have_the_same_bytes(name: str, lowering: Lowering, tmp_path: Pat
     from opmatrix.export import dynamo_exporter, write_models
 
     made = Project.copy(tmp_path / "project", operators=[name])
-    operator = load_operator(made.layout, name)
+    operator = load_operator(made.paths, name)
     for file, text in python_modules.render(operator.spec).items():
-        write_text(made.layout.generated(name) / file, text)
+        write_text(made.paths.generated(name) / file, text)
     written = []
     for skipped in (dynamo_exporter.skipped, never):
 
         def work(skipped: object = skipped) -> None:
             with mock.patch.object(dynamo_exporter, "skipped", skipped):
                 for each in dict.fromkeys(("custom", lowering)):  # a decomposed export gives the custom models a body
-                    write_models.run(made.layout, operator, lowering=each, cell=CELL)
+                    write_models.run(made.paths, operator, lowering=each, cell=CELL)
 
         assert forked(work, tmp_path / "output") == ""
-        folder = made.layout.export_folder(name, lowering, CELL)
+        folder = made.paths.export_folder(name, lowering, CELL)
         written.append({path.name + path.parent.name: path.read_bytes() for path in folder.rglob("*.onnx")})
     assert written[0] == written[1] != {}
 

@@ -35,7 +35,7 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 
 def break_it(project: Project) -> None:
-    project.layout.spec("gelu").write_text("import os\nos._exit(0)\n")
+    project.paths.spec("gelu").write_text("import os\nos._exit(0)\n")
 
 
 def stage(project: Project, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -61,7 +61,7 @@ def test_the_others_go_on_and_the_run_fails(broken: Project) -> None:
 def test_it_is_read_once_in_a_run(broken: Project) -> None:
     """It may take all of its time limit."""
     log = broken.root / "log"
-    broken.layout.spec("gelu").write_text(f"import os\nopen({str(log)!r}, 'a').write('read ')\nos._exit(0)\n")
+    broken.paths.spec("gelu").write_text(f"import os\nopen({str(log)!r}, 'a').write('read ')\nos._exit(0)\n")
     done = broken.doit("codegen")
     break_it(broken)
     assert done.returncode == 1 and FAILED in done.stdout, words(done)
@@ -71,8 +71,8 @@ def test_it_is_read_once_in_a_run(broken: Project) -> None:
 def test_what_was_built_for_it_stays(broken: Project) -> None:
     sound = (Path(__file__).parents[2] / "ops/gelu/spec.py").read_text()
     assert broken.doit("codegen").returncode == 1
-    assert (broken.layout.generated("gelu") / "schema.py").is_file()
-    broken.layout.spec("gelu").write_text(sound)
+    assert (broken.paths.generated("gelu") / "schema.py").is_file()
+    broken.paths.spec("gelu").write_text(sound)
     done = broken.doit("codegen:gelu")
     break_it(broken)
     assert (done.returncode, done.stdout) == (0, "1 step, all up to date\n"), words(done)
@@ -92,20 +92,20 @@ def test_another_selection_does_without_it(broken: Project, name: str) -> None:
 def test_dist_says_why_there_is_none(broken: Project) -> None:
     done = broken.doit("dist")
     assert done.returncode == 1 and FAILED in done.stdout, words(done)
-    assert "declaration:gelu failed, 1 step did not run\n" in done.stdout and not broken.layout.dist.exists()
+    assert "declaration:gelu failed, 1 step did not run\n" in done.stdout and not broken.paths.dist.exists()
 
 
 def test_the_report_expects_nothing_of_it(broken: Project) -> None:
     """It reads the operators without checks only where the plan found no mistake."""
 
     def report() -> Step:
-        planned = load_or_plan(broken.layout, choice=Choice(), environ=os.environ)
+        planned = load_or_plan(broken.paths, choice=Choice(), environ=os.environ)
         return next(step for step in planned if step.group == "report")
 
     sound = (Path(__file__).parents[2] / "ops/gelu/spec.py").read_text()
-    broken.layout.spec("gelu").write_text(sound.replace('op_type="', 'op_type="of gelu '))
+    broken.paths.spec("gelu").write_text(sound.replace('op_type="', 'op_type="of gelu '))
     with_mistake = report()
-    broken.layout.spec("gelu").write_text(sound)
+    broken.paths.spec("gelu").write_text(sound)
     without = report()
     break_it(broken)
     assert "--checked" in without.asks and "--checked" not in with_mistake.asks

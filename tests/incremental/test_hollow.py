@@ -62,7 +62,7 @@ def group_norm(x, num_groups, scale, bias, *, epsilon):
 def test_a_kernel_that_is_wrong_is_not_hidden_by_cases_that_switch_the_comparison_off(tmp_path: Path) -> None:
     project = Project.of("minimal", tmp_path)
     project.replace("native/group_norm/kernel.h", *WRONG)
-    cases = project.layout.cases("group_norm")
+    cases = project.paths.cases("group_norm")
     line = cases.read_text().count("\n") + 5
     cases.write_text(cases.read_text() + OFF)
     done = project.doit("opsets=18")
@@ -77,7 +77,7 @@ def test_a_reference_that_compiles_the_kernel(tmp_path: Path) -> None:
     project.replace("native/group_norm/kernel.h", *WRONG)
     done = project.doit("opsets=18")
     assert done.returncode == 1 and "elements differ" in done.stdout, done.stdout
-    project.layout.reference("group_norm").write_text(AS_KERNEL)
+    project.paths.reference("group_norm").write_text(AS_KERNEL)
     done = project.doit("opsets=18")
     assert done.returncode == 1, done.stdout
     assert "ops/group_norm/reference.py:27: starts a process (c++ -std=c++20 " in done.stdout
@@ -88,7 +88,7 @@ def test_what_the_audit_of_references_prevents(tmp_path: Path) -> None:
     """With the declaration that switches the audit off, the wrong kernel is right, and each output says why."""
     project = Project.of("minimal", tmp_path)
     project.replace("native/group_norm/kernel.h", *WRONG)
-    project.layout.reference("group_norm").write_text(AS_KERNEL)
+    project.paths.reference("group_norm").write_text(AS_KERNEL)
     project.replace(
         "ops/group_norm/spec.py", "    tolerances=", '    dependent_reference="is the kernel",\n    tolerances='
     )
@@ -97,9 +97,9 @@ def test_what_the_audit_of_references_prevents(tmp_path: Path) -> None:
     assert {record["outcome"] for record in project.records().values()} == {"verified"}
     why = "reference: not independent: is the kernel"
     assert "weak group_norm-cases" in done.stdout and why in done.stdout
-    report = json.loads(project.layout.report_data.read_text())
+    report = json.loads(project.paths.report_data.read_text())
     assert [check["check"] for check in report["checks"] if check["weak"] == [why]] == ["cases"]
-    assert why in (project.layout.report / "summary.md").read_text()
+    assert why in (project.paths.report / "summary.md").read_text()
     strict = project.doit("--strict", "opsets=18")
     assert strict.returncode == 1, strict.stdout
     assert f"--strict: 1 check weak:\ngroup_norm-cases\n  {why}" in strict.stderr

@@ -120,7 +120,7 @@ class Planted:
         self.project.write("fake.py", FAKE)
         self.project.write("dodo.py", DODO)
         self.project.write("lonely.txt", "")
-        self.layout = Paths(root)
+        self.paths = Paths(root)
         self.torch = "2.13"
 
     def run(self, *arguments: str, **commands: str) -> Any:
@@ -129,7 +129,7 @@ class Planted:
         return self.project.doit(*arguments)
 
     def _steps(self, commands: dict[str, str]) -> Any:
-        layout, root = self.layout, self.layout.root
+        paths, root = self.paths, self.paths.root
 
         def step(task: str, command: str, path: Path, *reads: Path, **fields: Any) -> dict[str, Any]:
             group, _, name = task.partition(":")
@@ -141,19 +141,19 @@ class Planted:
         def recorded(task: str, path: Path, *reads: Path, **fields: Any) -> dict[str, Any]:
             return step(task, "right", path, *reads, verdict=str(path.relative_to(root)), **fields)
 
-        generated, library = layout.generated("my_op") / "x.h", layout.torch_library("my_op")
-        data, drawn = layout.data_manifest("my_op"), layout.drawn_inputs("my_op")
+        generated, library = paths.generated("my_op") / "x.h", paths.torch_library("my_op")
+        data, drawn = paths.data_manifest("my_op"), paths.drawn_inputs("my_op")
         yield step("codegen:my_op", "make", generated)
         yield step("compile:my_op", "make", library, generated)
         yield step("data:my_op", "make", data)
         yield step("draw-inputs:my_op", "make", drawn)
         # No step with a record depends on this one, so the plan gives it a record.
-        lonely = layout.failure_record("lonely", "codegen:lonely")
-        yield step("codegen:lonely", "make", layout.generated("lonely") / "x.h", root / "lonely.txt",
+        lonely = paths.failure_record("lonely", "codegen:lonely")
+        yield step("codegen:lonely", "make", paths.generated("lonely") / "x.h", root / "lonely.txt",
                    check=["lonely", "codegen"], verdict=str(lonely.relative_to(root)))  # fmt: skip
         records = []
         for part in PARTS:
-            path = layout.register_manifest("my_op", part, torch=self.torch)
+            path = paths.register_manifest("my_op", part, torch=self.torch)
             reads = {"kernel": [library, data], "search": [library, drawn]}.get(part, [generated])
             after = [] if part == "gradient" else ["compile:my_op"]
             check = ["my_op", part, None, self.torch]
@@ -163,21 +163,21 @@ class Planted:
         cells = [name.replace("2.13", self.torch) for name in (LEGACY, DYNAMO)]
         for name in cells:
             cell = Cell.parse(name)
-            manifests.append(layout.manifest("my_op", "custom", cell))
-            path = layout.verdict("my_op", "custom", cell)
+            manifests.append(paths.manifest("my_op", "custom", cell))
+            path = paths.verdict("my_op", "custom", cell)
             yield step(f"export:my_op-custom@{cell.export_name}", "make", manifests[-1], generated)
             yield recorded(f"verify:my_op-custom@{name}", path, manifests[-1], library, data)
             records.append(path)
-        path = layout.agreement("my_op", "custom", torch=self.torch)
+        path = paths.agreement("my_op", "custom", torch=self.torch)
         check = ["my_op", "agreement", "custom", self.torch]
         yield recorded(f"export:my_op-custom-agreement@torch{self.torch}", path, *manifests, check=check)
-        report = step("report", "report_real", layout.report_data, *records, path, after=["codegen:lonely"])
+        report = step("report", "report_real", paths.report_data, *records, path, after=["codegen:lonely"])
         report["command"] = ["report_real", *cells]
-        yield report | {"discovered_inputs": str(layout.verdict_list.relative_to(root))}
+        yield report | {"discovered_inputs": str(paths.verdict_list.relative_to(root))}
 
     def read(self) -> dict[str, Content]:
         """Return the content of each file of the report."""
-        data, xml, summary, html = self.layout.report_files
+        data, xml, summary, html = self.paths.report_files
         return {"json": in_json(data), "junit": in_junit(xml), "summary": in_summary(summary), "page": in_page(html)}
 
 
@@ -262,7 +262,7 @@ def test_a_run_without_a_failure(planted: Planted) -> None:
     done = planted.run()
     assert done.returncode == 0
     assert set(planted.read().values()) == {Content(2, 6, frozenset())}
-    html = planted.layout.report_files[-1].read_text()
+    html = planted.paths.report_files[-1].read_text()
     found = json.loads(html.partition('id="data">')[2].partition("</script>")[0])
     assert {"compile", "register", "verify"} <= {*found["seconds"]["my_op"]}, "the steps of this run too"
     assert len(found["history"]) == 1
@@ -337,7 +337,7 @@ def test_a_failure_that_is_repaired_leaves_no_record(planted: Planted) -> None:
 
 def test_an_input_that_is_restored_leaves_no_record_that_it_was_missing(planted: Planted) -> None:
     """The step does not run again then: it is up to date."""
-    source = planted.layout.root / "lonely.txt"
+    source = planted.paths.root / "lonely.txt"
     assert planted.run().returncode == 0
     source.unlink()
     assert planted.run("--continue").returncode != 0

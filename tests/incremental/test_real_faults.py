@@ -73,12 +73,12 @@ def test_a_header_of_the_system_is_replaced(real: RealProject, with_vendor_heade
     environment = {"CPATH": str(header.parent)}
     assert "compile" in real.ran(real.run("compile", **environment))
     assert real.ran(real.run("compile", **environment)) == set()
-    before = real.layout.ort_library("group_norm").read_bytes()
+    before = real.paths.ort_library("group_norm").read_bytes()
     header.write_text("inline constexpr double kVendor = 2;\n")
     os.utime(header, (1, 1))
     assert f"compile:group_norm: {header} " in real.run("why", "compile", **environment).stdout
     assert real.ran(real.run("compile", **environment)) == {"compile"}
-    assert real.layout.ort_library("group_norm").read_bytes() != before
+    assert real.paths.ort_library("group_norm").read_bytes() != before
     assert real.ran(real.run("compile", **environment)) == set()
 
 
@@ -89,11 +89,11 @@ def test_a_variable_that_the_compiler_reads(real: RealProject, tmp_path: Path) -
 
 def test_other_content_of_a_kernel_with_an_older_time_stamp(real: RealProject) -> None:
     assert real.run().returncode == 0
-    before = real.layout.ort_library("group_norm").read_bytes()
+    before = real.paths.ort_library("group_norm").read_bytes()
     real.replace(KERNEL, "#pragma once\n", "#pragma once\ninline const volatile int older = 1;\n")
     os.utime(real.root / KERNEL, (1, 1))
     assert "compile" in real.ran(real.run("compile"))
-    assert real.layout.ort_library("group_norm").read_bytes() != before
+    assert real.paths.ort_library("group_norm").read_bytes() != before
 
 
 def test_a_path_with_spaces_and_umlauts(tmp_path: Path, real: RealProject) -> None:
@@ -106,7 +106,7 @@ def test_a_path_with_spaces_and_umlauts(tmp_path: Path, real: RealProject) -> No
     shutil.copy(real.root / "LICENSE", odd.root)
     done = odd.doit("compile")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert odd.layout.ort_library("group_norm").read_bytes() == real.layout.ort_library("group_norm").read_bytes()
+    assert odd.paths.ort_library("group_norm").read_bytes() == real.paths.ort_library("group_norm").read_bytes()
     assert odd.doit("compile").stdout.endswith("all up to date\n")
 
 
@@ -190,8 +190,8 @@ def written(real: RealProject) -> dict[str, bytes]:
     paths = sorted({path for (detail,) in rows for path in json.loads(detail)["outputs"]})
     files = {path: real.root / path for path in paths if not path.startswith("build/report/")}
     found = {path: bytes(f.readlink()) if f.is_symlink() else f.read_bytes() for path, f in files.items()}
-    found |= {path.name: path.read_bytes() for path in real.layout.dist.iterdir()}
-    report = json.loads(real.layout.report_data.read_text())
+    found |= {path.name: path.read_bytes() for path in real.paths.dist.iterdir()}
+    report = json.loads(real.paths.report_data.read_text())
     report.pop("changes", None)
     found["report"] = json.dumps(report).encode()
     return {path: re.sub(rb'"seconds": [\d.e-]+', b"", content) for path, content in found.items()}

@@ -42,7 +42,7 @@ def test_every_file_of_the_default_plan_is_listed(real: RealProject, monkeypatch
     assert real.run().returncode == 0
     root = real.root.resolve()
     monkeypatch.chdir(root)
-    planned = load_or_plan(real.layout, choice=Choice(), environ=os.environ)
+    planned = load_or_plan(real.paths, choice=Choice(), environ=os.environ)
     listed = {Path(path) for step in planned for path in (*step.writes, *step.links)}
     missing = [path for step in planned if step.group in ("export", "register", "verify")
                for path in map(Path, (*step.writes, *step.links)) if not path.exists()]  # fmt: skip

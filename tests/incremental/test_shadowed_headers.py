@@ -50,7 +50,7 @@ def test_a_header_that_appears_earlier(real: RealProject, search: Path, name: st
     environment = {"CPATH": os.pathsep.join(str(search / one) for one in ("first", "second", "third"))}
     assert "compile" in real.ran(real.run("compile", **environment))
     assert real.ran(real.run("compile", **environment)) == set()
-    before = real.layout.ort_library("group_norm").read_bytes()
+    before = real.paths.ort_library("group_norm").read_bytes()
     path = (real.root if name.startswith("native/") else search) / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"#include_next <limits>\n{TWO[:0]}" if name.endswith("limits") else TWO)
@@ -58,7 +58,7 @@ def test_a_header_that_appears_earlier(real: RealProject, search: Path, name: st
     assert (f"{shown}, found in place of a header that was read" in said) == bool(shown), said
     assert real.ran(real.run("compile", **environment)) == ({"compile"} if shown else set())
     same = shown == "" or name.endswith("limits") or name == "second/vendor/other.h"
-    assert (real.layout.ort_library("group_norm").read_bytes() == before) == same
+    assert (real.paths.ort_library("group_norm").read_bytes() == before) == same
     assert real.ran(real.run("compile", **environment)) == set()
 
 

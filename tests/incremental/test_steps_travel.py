@@ -73,7 +73,7 @@ class Traveller:
 
     def _name_handwritten(self) -> None:
         """Make empty files with the names of handwritten ones, which the plan depends on, as on the declaration."""
-        for path in self.project.layout.native.glob("*/*"):
+        for path in self.project.paths.native.glob("*/*"):
             if path.name in ("kernel.h", "torch.cc", "ort.cc") and not self._there(path).exists():
                 self._there(path).parent.mkdir(parents=True, exist_ok=True)
                 self._there(path).touch()
@@ -98,7 +98,7 @@ def traveller(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Traveller]:
     settings.write_text(text)
     done = project.doit("-n", "2")
     assert done.returncode == 0, done.stdout + done.stderr
-    planned = load_or_plan(project.layout, choice=Choice(), environ=os.environ)
+    planned = load_or_plan(project.paths, choice=Choice(), environ=os.environ)
     folder = tmp_path_factory.mktemp("other place") / "elsewhere"
     folder.mkdir()
     with pytest.MonkeyPatch.context() as patch, hold(folder.parent / "lock") as lock:

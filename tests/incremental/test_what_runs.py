@@ -135,7 +135,7 @@ def test_cells_that_no_longer_exist_leave_the_report(real: RealProject) -> None:
     finally:
         (real.root / OP / "spec.py").write_text(before)
     assert {"18"} == opsets(real)
-    gone = json.loads(real.layout.report_data.read_text())["changes"]["gone"]
+    gone = json.loads(real.paths.report_data.read_text())["changes"]["gone"]
     assert {entry["name"].partition("-opset")[2] for entry in gone} == {"17-ort1.31"}
 
 

@@ -80,7 +80,7 @@ def test_nothing_stays_in_the_checkout(place: str, how: str, built: Project, tmp
     file, before, after = planted(place, how, marker)
     command = [sys.executable, "-m", "doit", "opsets=18"]
     docs = '"""The sum', f'"""{place}, {how}: the sum'  # so that steps run
-    with edited(built.layout.reference(OPERATOR), *docs), edited(built.root / file, before, after):
+    with edited(built.paths.reference(OPERATOR), *docs), edited(built.root / file, before, after):
         doit = subprocess.Popen(
             command, cwd=built.root, stdout=subprocess.PIPE, text=True, stderr=subprocess.STDOUT,
             preexec_fn=hear_interrupts,
@@ -92,4 +92,4 @@ def test_nothing_stays_in_the_checkout(place: str, how: str, built: Project, tmp
     assert marker.exists(), output
     assert doit.returncode == {"at the end": 0, "by Ctrl-C": 130}.get(how, 1), output
     assert {*built.root.iterdir()} == there
-    wait_for(lambda: not [*built.layout.work("").iterdir()])
+    wait_for(lambda: not [*built.paths.work("").iterdir()])

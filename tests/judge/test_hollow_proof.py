@@ -74,14 +74,14 @@ OPERATOR = Operator(spec=SPEC, models=(model("float32"), model("float64")))
 
 def run(root: Path, operator: Operator, reference: str = REFERENCE) -> dict[str, Any]:
     """Return the record of the check; its detail is what the stage raises, if it does."""
-    layout = with_reference(root, "shifted", reference)
-    write_data.run(layout, operator)
+    paths = with_reference(root, "shifted", reference)
+    write_data.run(paths, operator)
     try:
-        cases.run(layout, operator)
+        cases.run(paths, operator)
         raised = ""
     except DataError as error:
         raised = str(error)
-    found: dict[str, Any] = json.loads(layout.cases_record("shifted").read_text())
+    found: dict[str, Any] = json.loads(paths.cases_record("shifted").read_text())
     assert (found["outcome"] == "failed") is bool(raised)
     assert not raised or found["detail"] == raised
     return found
@@ -320,8 +320,8 @@ def test_a_small_case_is_enough(tmp_path: Path) -> None:
     large = Case(name="large", inputs=dict.fromkeys(("x", "mask", "bias"), Random(shape=(30_000,))))
     first = replace(OPERATOR.models[0], dynamic=dict.fromkeys(("x", "mask", "bias"), ("N",)))
     operator = replace(OPERATOR, models=(replace(first, cases=(*first.cases, large)), OPERATOR.models[1]))
-    layout: Paths = with_reference(tmp_path, "shifted", REFERENCE)
-    write_data.run(layout, operator)
-    for path in layout.data("shifted", "plain_float32", 1).iterdir():
+    paths: Paths = with_reference(tmp_path, "shifted", REFERENCE)
+    write_data.run(paths, operator)
+    for path in paths.data("shifted", "plain_float32", 1).iterdir():
         path.unlink()
-    cases.run(layout, operator)
+    cases.run(paths, operator)

@@ -71,10 +71,10 @@ def test_a_loose_tolerance_is_one_that_neither_errors_nor_rounding_explain() -> 
 
 
 def movement(root: Path, body: str, *inputs: Any, fixed: tuple[int, ...] = ()) -> list[Array] | None:
-    layout = with_reference(root, "double", f"import numpy as np\n\ndef double(x, *more, factor):\n    {body}\n")
+    paths = with_reference(root, "double", f"import numpy as np\n\ndef double(x, *more, factor):\n    {body}\n")
     arguments: tuple[Argument, ...] = inputs
     return tolerance_need.movements(
-        Reference(layout, SPEC), arguments, {"factor": 2.0}, precision="float64", fixed=fixed
+        Reference(paths, SPEC), arguments, {"factor": 2.0}, precision="float64", fixed=fixed
     )
 
 

@@ -134,9 +134,9 @@ def test_the_decomposed_group_norm_fits_every_opset(root: Path, opset: int) -> N
     """Its nodes fit the schemas of each opset, and none is a custom node."""
     from opmatrix.basics.files import load_module
 
-    layout = Paths(root)
-    spec = load_operator(layout, "group_norm").spec
-    module = load_module(layout.lowering("group_norm"), "lowering")
+    paths = Paths(root)
+    spec = load_operator(paths, "group_norm").spec
+    module = load_module(paths.lowering("group_norm"), "lowering")
     decomposed = Lowered(spec=spec, lowering="decomposed", function=module.decomposed)
     inputs = [Tensor(name=i.name, dtype="float32", shape=None) for i in spec.inputs]
     found = record(decomposed, [*inputs, 1e-5], opset=opset, versions={}, outputs=["y"])

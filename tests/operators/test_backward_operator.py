@@ -74,7 +74,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 
 def test_its_gradient_is_verified(project: Project) -> None:
-    record = json.loads((project.layout.register_manifest("soft_cap", "gradient", torch="2.13")).read_text())
+    record = json.loads((project.paths.register_manifest("soft_cap", "gradient", torch="2.13")).read_text())
     assert record["outcome"] == "verified"
     checks = [result["check"] for result in record["results"]]
     assert "gradcheck" in checks and "gradgradcheck" not in checks
@@ -85,7 +85,7 @@ def test_autograd_calls_the_kernel_and_refuses_a_second_derivative(project: Proj
     project.replace("pyproject.toml", 'name = "seed_ops"\n', 'name = "seed_ops"\noperators = ["soft_cap"]\n')
     done = project.doit("dist", "--unverified")
     assert done.returncode == 0, done.stdout + done.stderr
-    (wheel,) = (project.layout.build / "dist").glob("*.whl")
+    (wheel,) = (project.paths.build / "dist").glob("*.whl")
     with zipfile.ZipFile(wheel) as packed:
         packed.extractall(tmp_path)
     for begin, folder in ((CHECKOUT, project.root), (WHEEL, tmp_path)):
@@ -108,7 +108,7 @@ def test_a_wrong_kernel_of_the_gradient(project: Project) -> None:
         done = project.doit(*ONLY)
         assert done.returncode == 1, done.stdout
         assert f"{KERNEL} FAILED" in done.stdout and "grad_shift" in done.stdout
-        record = json.loads((project.layout.register_manifest("soft_cap", "gradient", torch="2.13")).read_text())
+        record = json.loads((project.paths.register_manifest("soft_cap", "gradient", torch="2.13")).read_text())
         assert record["outcome"] == "failed" and record["blocked_by"]["name"] in KERNEL, (
             "the gradient is not verified by it"
         )
@@ -120,7 +120,7 @@ def test_a_wrong_formula_in_kernel_and_reference(project: Project, tmp_path: Pat
     wrong = Project(shutil.copytree(project.root, tmp_path / "wrong", symlinks=True))
     replace_in(wrong.root / CALLED, "(1 - tanh * tanh)", "(1 - tanh)")
     replace_in(
-        wrong.layout.reference("soft_cap_backward"), "(y.astype(np.float64) / cap) ** 2", "y.astype(np.float64) / cap"
+        wrong.paths.reference("soft_cap_backward"), "(y.astype(np.float64) / cap) ** 2", "y.astype(np.float64) / cap"
     )
     done = wrong.doit("opsets=18")
     assert done.returncode == 1 and f"{KERNEL} FAILED" not in done.stdout, done.stdout
@@ -130,7 +130,7 @@ def test_a_wrong_formula_in_kernel_and_reference(project: Project, tmp_path: Pat
 
 def test_two_gradients(project: Project, tmp_path: Path) -> None:
     both = Project(shutil.copytree(project.root, tmp_path / "both", symlinks=True))
-    both.layout.torch_op("soft_cap").write_text("def backward(ctx, grad):\n    return grad, None, None, None\n")
+    both.paths.torch_op("soft_cap").write_text("def backward(ctx, grad):\n    return grad, None, None, None\n")
     done = both.doit(GRADIENT)
     assert done.returncode == 1
     assert "ops/soft_cap/torch_op.py: backward: ops/soft_cap/spec.py names the operator" in done.stdout

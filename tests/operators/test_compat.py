@@ -30,13 +30,13 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 
 def rows(project: Project) -> dict[str, tuple[str, str]]:
-    report = json.loads((project.layout.build / "report/report.json").read_text())
+    report = json.loads((project.paths.build / "report/report.json").read_text())
     return {row["name"]: (row["outcome"], row["detail"]) for one in report["compat"] for row in one["rows"]}
 
 
 @pytest.mark.deep
 def test_the_command_the_report_and_what_repeats(project: Project) -> None:
-    assert not project.layout.compat_record("group_norm", torch="2.13").exists(), "plain doit leaves it out"
+    assert not project.paths.compat_record("group_norm", torch="2.13").exists(), "plain doit leaves it out"
     done = project.doit("compat", "group_norm")
     assert done.returncode == 0 and RESULT in done.stdout, done.stdout + done.stderr
     assert "○ torch.func.grad refused (group_norm)" in done.stdout
@@ -49,9 +49,9 @@ def test_the_command_the_report_and_what_repeats(project: Project) -> None:
         "torch.func.jvp": ("refused", f"it {transforms.NO_FORWARD_MODE}"),
     }
     assert rows(project) == expected
-    assert "| group\\_norm | 2.13 | ✓ | ✓ | ✓ | ✓ | ○ | ○ |" in (project.layout.build / "report/summary.md").read_text()
+    assert "| group\\_norm | 2.13 | ✓ | ✓ | ✓ | ✓ | ○ | ○ |" in (project.paths.build / "report/summary.md").read_text()
     assert "0 run" in project.doit("opsets=18").stdout.replace("all up to date", "0 run")
-    with edited(project.layout.kernel("group_norm"), "rate = 1 / sqrt", "rate = 1.25 / sqrt"):
+    with edited(project.paths.kernel("group_norm"), "rate = 1 / sqrt", "rate = 1.25 / sqrt"):
         done = project.doit("opsets=18")
         assert RESULT not in done.stdout.partition("not in the report")[0], "doit does not repeat it"
         assert "not in the report, for what earlier runs verified is out of date: group_norm-compat@torch2.13" in (

@@ -42,15 +42,15 @@ def by_hand(operator: Operator, *cases: Case, dtype: str, rtol: float) -> Operat
 
 def prepared(root: Path, folder: Path, operator: Operator) -> Paths:
     """Write data and models of an operator in a project of its own."""
-    layout, name = Paths(folder), operator.name
-    layout.op(name).mkdir(parents=True)
-    layout.reference(name).write_bytes(Paths(root).reference(name).read_bytes())
-    layout.generated(name).mkdir(parents=True)
+    paths, name = Paths(folder), operator.name
+    paths.op(name).mkdir(parents=True)
+    paths.reference(name).write_bytes(Paths(root).reference(name).read_bytes())
+    paths.generated(name).mkdir(parents=True)
     for file, text in python_modules.render(operator.spec).items():
-        (layout.generated(name) / file).write_text(text)
-    write_data.run(layout, operator)
-    write_node_models.run(layout, operator, lowering="custom", cell=CELL)
-    return layout
+        (paths.generated(name) / file).write_text(text)
+    write_data.run(paths, operator)
+    write_node_models.run(paths, operator, lowering="custom", cell=CELL)
+    return paths
 
 
 def test_an_inverse_in_float16(root: Path, tmp_path: Path) -> None:
@@ -58,9 +58,9 @@ def test_an_inverse_in_float16(root: Path, tmp_path: Path) -> None:
     near_one = Values(values=((1.5, 0.25, 0.0), (0.0, 2.0, 0.5), (-0.25, 0.0, 1.0)))
     case = Case(name="plain_float16", inputs={"x": near_one})
     operator = by_hand(load_operator(Paths(root), "inverse"), case, dtype="float16", rtol=2e-3)
-    layout = prepared(root, tmp_path, operator)
-    verify.run(layout, operator, lowering="custom", cell=CELL)
-    assert verdict.read(layout.verdict("inverse", "custom", CELL)).outcome == "verified"
+    paths = prepared(root, tmp_path, operator)
+    verify.run(paths, operator, lowering="custom", cell=CELL)
+    assert verdict.read(paths.verdict("inverse", "custom", CELL)).outcome == "verified"
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -71,8 +71,8 @@ def test_a_singular_matrix_in_onnx_runtime(
     """No error, and no finite result."""
     case = Case(name="traced", inputs={"x": Random(shape=(3, 3))})
     operator = by_hand(load_operator(Paths(root), "inverse"), case, dtype=dtype, rtol=1e-3)
-    layout = prepared(root, tmp_path, operator)
-    model = layout.model("inverse", "custom", CELL, "by_hand").read_bytes()
+    paths = prepared(root, tmp_path, operator)
+    model = paths.model("inverse", "custom", CELL, "by_hand").read_bytes()
     for session in OrtSessions(None).sessions(model).values():
         (y,) = call(session, {"x": singular.astype(dtype)})
         assert not np.isfinite(y).all()

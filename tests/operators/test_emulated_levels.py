@@ -28,7 +28,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 @pytest.mark.parametrize("name", OPERATORS)
 def test_a_kernel_at_v4(project: Project, tmp_path: Path, name: str) -> None:
-    assert differences(project.layout, tmp_path, name) == []
+    assert differences(project.paths, tmp_path, name) == []
 
 
 @pytest.mark.deep
@@ -36,5 +36,5 @@ def test_a_fault_of_v4_alone_is_found(project: Project, tmp_path: Path) -> None:
     line = "const Doubles found = line(simd::load<double>(x + i))"
     with edited(project.root / "native/group_norm/kernel.h", line, f"{line} + (simd::kBytes == 64 ? 1e-3 : 0.0)"):
         assert project.doit("compile:group_norm").returncode == 0
-        found = differences(project.layout, tmp_path, "group_norm")
+        found = differences(project.paths, tmp_path, "group_norm")
     assert found and "elements differ" in found[0]

@@ -56,7 +56,7 @@ def test_the_schema_part_is_complete(name: str, project: Project) -> None:
     """opcheck's tests and both exporters, with the compiled library, also where the library has no schema for torch."""
 
     def checks(part: str) -> list[str]:
-        manifest = json.loads(project.layout.register_manifest(name, part, torch="2.13").read_text())
+        manifest = json.loads(project.paths.register_manifest(name, part, torch="2.13").read_text())
         return [result["check"] for result in manifest["results"]]
 
     assert set(checks("schema")) == {
@@ -67,7 +67,7 @@ def test_the_schema_part_is_complete(name: str, project: Project) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_symbols_that_the_libraries_export_and_need(name: str, project: Project) -> None:
-    torch, ort = project.layout.torch_library(name), project.layout.ort_library(name)
+    torch, ort = project.paths.torch_library(name), project.paths.ort_library(name)
     level = {LEVEL} if name != "seed_norm" else set()  # which has no kernel.h
     assert read_symbols(torch).defined == level | ({"opmatrix_error"} if name == "row_sums" else set())
     assert read_symbols(ort).defined == level | {"RegisterCustomOps"}
@@ -138,7 +138,7 @@ def test_a_scalar_has_another_name_in_torch_cc(project: Project) -> None:
 
 
 def test_a_library_for_another_torch_is_refused(project: Project) -> None:
-    path = project.layout.torch_version("damped")
+    path = project.paths.torch_version("damped")
     with edited(path, "2.13.0", "2.12.1"):
         done = pipeline(project, "register", "damped", "--part", "kernel")
     assert done.returncode == 8

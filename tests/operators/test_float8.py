@@ -39,7 +39,7 @@ def test_every_cell_is_verified(project: Project) -> None:
 def test_the_models_have_the_dtypes(project: Project) -> None:
     import onnx
 
-    for model in project.layout.build.glob("export/rescale/custom/*/*/model.onnx"):
+    for model in project.paths.build.glob("export/rescale/custom/*/*/model.onnx"):
         proto = onnx.load(model)
         name = {"float32": "FLOAT"}.get(model.parent.name, model.parent.name.upper().replace("_", ""))
         types = [onnx.TensorProto.DataType.Name(v.type.tensor_type.elem_type) for v in proto.graph.output]
@@ -51,7 +51,7 @@ def test_the_models_have_the_dtypes(project: Project) -> None:
 def test_calls_in_torch(project: Project, text: str) -> None:
     program = f"""
 import torch
-torch.ops.load_library({str(project.layout.torch_library("rescale"))!r})
+torch.ops.load_library({str(project.paths.torch_library("rescale"))!r})
 def call(x, scale, values=(0.5,)):
     x = torch.tensor([[1.0, 2.0]]).to(getattr(torch, x))
     return torch.ops.float8.rescale(x, torch.tensor(values).to(getattr(torch, scale)))

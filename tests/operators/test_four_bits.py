@@ -38,7 +38,7 @@ def test_every_gate_passes(project: Project) -> None:
     found = {name: record["outcome"] for name, record in project.records().items()}
     cells = (f"torchNone-node-opset{opset}-ort1.31" for opset in (9, 18, 21))
     assert found == {f"{name}-custom@{cell}": "verified" for cell in cells for name in OPERATORS}
-    report = json.loads((project.layout.report / "report.json").read_text())
+    report = json.loads((project.paths.report / "report.json").read_text())
     drawn = [check for check in report["checks"] if check["check"] == "draw-inputs"]
     assert [(c["op"], c["outcome"], c["weak"]) for c in drawn] == [(name, "verified", []) for name in OPERATORS]
 
@@ -76,7 +76,7 @@ graph = helper.make_graph(nodes, "g", [], outputs, [numpy_helper.from_array(a, n
 opsets = [helper.make_opsetid("", 21), helper.make_opsetid("four_bits.test", 1)]
 model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
 options = onnxruntime.SessionOptions()
-options.register_custom_ops_library({str(project.layout.ort_library("pick_codes"))!r})
+options.register_custom_ops_library({str(project.paths.ort_library("pick_codes"))!r})
 session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
 print(*(found.astype(int).tolist() for found in session.run(None, {{}})))
 """

@@ -75,7 +75,7 @@ CALLS = {
 def test_calls_in_torch(project: Project, text: str) -> None:
     program = f"""
 import torch
-torch.ops.load_library({str(project.layout.torch_library("requantize"))!r})
+torch.ops.load_library({str(project.paths.torch_library("requantize"))!r})
 op = torch.ops.four_bits.requantize
 def w(values):
     return torch.tensor(values, dtype=torch.int8)
@@ -144,5 +144,5 @@ def test_the_wheel_works_and_a_version_is_published(project: Project) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     done = project.doit("opsets=21", "verify:requantize-custom@*")
     assert done.returncode == 0, done.stdout + done.stderr
-    verdict = project.layout.build / "verify/requantize/custom/torch2.13-dynamo-opset21-ort1.31.json"
+    verdict = project.paths.build / "verify/requantize/custom/torch2.13-dynamo-opset21-ort1.31.json"
     assert "published_1" in verdict.read_text()

@@ -38,9 +38,9 @@ FAULTS = {
 }  # fmt: skip
 
 
-def measured(layout: Paths) -> list[dict[str, Any]]:
+def measured(paths: Paths) -> list[dict[str, Any]]:
     """Return the rows of `half_errors` in a process of its own, as each build registers the same operators."""
-    command = [sys.executable, "-m", "tests.operators.half_errors", str(layout.build), "--json"]
+    command = [sys.executable, "-m", "tests.operators.half_errors", str(paths.build), "--json"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     rows: list[dict[str, Any]] = json.loads(done.stdout)
@@ -56,10 +56,10 @@ def worse(rows: list[dict[str, Any]], op: str, dtype: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Paths:
-    layout = copy_project(tmp_path_factory.mktemp("right"), *OPERATORS)
+    paths = copy_project(tmp_path_factory.mktemp("right"), *OPERATORS)
     for name in OPERATORS:
-        build(layout, name)
-    return layout
+        build(paths, name)
+    return paths
 
 
 @pytest.fixture(scope="module")
@@ -83,11 +83,11 @@ def test_torch_errs_where_boxes_are_compared_in_halves(rows: list[dict[str, Any]
 @pytest.mark.parametrize("op", FAULTS)
 @pytest.mark.deep
 def test_a_worse_kernel_is_found(op: str, tmp_path: Path) -> None:
-    layout = copy_project(tmp_path, op)
+    paths = copy_project(tmp_path, op)
     for path, old, new in FAULTS[op]:
-        text = (layout.root / path).read_text()
+        text = (paths.root / path).read_text()
         assert text.count(old) == 1, old
-        (layout.root / path).write_text(text.replace(old, new))
-    build(layout, op)
-    found = measured(layout)
+        (paths.root / path).write_text(text.replace(old, new))
+    build(paths, op)
+    found = measured(paths)
     assert all(worse(found, op, dtype) for dtype in DTYPES)

@@ -38,7 +38,7 @@ def test_every_cell_is_verified(project: Project) -> None:
 def test_the_models_have_the_dtypes(project: Project) -> None:
     import onnx
 
-    for model in project.layout.build.glob("export/weighted_sum/custom/*/*/model.onnx"):
+    for model in project.paths.build.glob("export/weighted_sum/custom/*/*/model.onnx"):
         proto = onnx.load(model)
         types = [onnx.TensorProto.DataType.Name(v.type.tensor_type.elem_type) for v in proto.graph.input]
         assert types == [{"float32": "FLOAT"}.get(model.parent.name, model.parent.name.upper())] * 2
@@ -46,7 +46,7 @@ def test_the_models_have_the_dtypes(project: Project) -> None:
 
 
 def test_gradients_are_compared_in_each_dtype(project: Project) -> None:
-    (record,) = project.layout.build.glob("register/weighted_sum/gradient*.json")
+    (record,) = project.paths.build.glob("register/weighted_sum/gradient*.json")
     text = json.dumps(json.loads(record.read_text()))
     assert all(dtype in text for dtype in ("float16", "bfloat16", "float32"))
 
@@ -55,7 +55,7 @@ def test_gradients_are_compared_in_each_dtype(project: Project) -> None:
 def test_calls_in_torch(project: Project, text: str) -> None:
     program = f"""
 import torch
-torch.ops.load_library({str(project.layout.torch_library("weighted_sum"))!r})
+torch.ops.load_library({str(project.paths.torch_library("weighted_sum"))!r})
 def call(x, weights, values=(0.5, 1.0)):
     x = torch.tensor([[1.0, 2.0]], dtype=getattr(torch, x))
     return torch.ops.halves.weighted_sum(x, torch.tensor(values, dtype=getattr(torch, weights)))

@@ -190,7 +190,7 @@ FAULTS = {
 
 @contextmanager
 def planted(project: Project, operator: str, old: str, new: str) -> Iterator[None]:
-    path = project.layout.generated(operator) / "fake.py"
+    path = project.paths.generated(operator) / "fake.py"
     quotes = (old.replace("'", '"'), new.replace("'", '"'))
     with edited(path, *(quotes if quotes[0] in path.read_text() else (old, new))):
         yield
@@ -236,10 +236,10 @@ def _prepared(project: Project) -> Any:
     from opmatrix.torch_checks.compat import prepare
     from opmatrix.torch_ops import load
 
-    operator = load_operator(project.layout, "axpy")
-    loaded = load.load(project.layout, operator)
-    load_generated(project.layout, "axpy").fake.register_fake()
-    return prepare(operator, loaded.overload, load.gradient(project.layout, operator.spec))
+    operator = load_operator(project.paths, "axpy")
+    loaded = load.load(project.paths, operator)
+    load_generated(project.paths, "axpy").fake.register_fake()
+    return prepare(operator, loaded.overload, load.gradient(project.paths, operator.spec))
 
 
 @pytest.mark.parametrize("name", ["torch.vmap", "torch.func.grad"])
@@ -326,6 +326,6 @@ def export(project: Project, cell: str) -> str:
     def run() -> None:
         from opmatrix.export import write_models as stage
 
-        stage.run(project.layout, load_operator(project.layout, "axpy"), lowering="custom", cell=Cell.parse(cell))
+        stage.run(project.paths, load_operator(project.paths, "axpy"), lowering="custom", cell=Cell.parse(cell))
 
     return forked(run, project.root / "output")

@@ -21,24 +21,24 @@ NAME = "dual_residual"
 
 def project(folder: Path) -> Paths:
     """Copy the operator, with the model of one dtype."""
-    layout = copy_project(folder, NAME)
-    cases = layout.cases(NAME)
+    paths = copy_project(folder, NAME)
+    cases = paths.cases(NAME)
     cases.write_text(cases.read_text() + "\nMODELS = MODELS[:1]\n")
-    return layout
+    return paths
 
 
 @pytest.fixture(scope="module")
-def layout(tmp_path_factory: pytest.TempPathFactory) -> Paths:
-    layout = project(tmp_path_factory.mktemp("formats"))
-    build(layout, NAME)
-    return layout
+def paths(tmp_path_factory: pytest.TempPathFactory) -> Paths:
+    paths = project(tmp_path_factory.mktemp("formats"))
+    build(paths, NAME)
+    return paths
 
 
-def test_tensors_in_one_format_are_not_copied(layout: Paths) -> None:
+def test_tensors_in_one_format_are_not_copied(paths: Paths) -> None:
     def calls() -> None:
         import torch
 
-        (op,) = registered(Project(layout.root), NAME)
+        (op,) = registered(Project(paths.root), NAME)
         for last, shape in ((torch.channels_last, (2, 3, 4, 5)), (torch.channels_last_3d, (2, 3, 2, 4, 5))):
             x, y = torch.randn(shape), torch.randn(shape)
             a, b = x.contiguous(memory_format=last), y.contiguous(memory_format=last)
@@ -57,15 +57,15 @@ def test_tensors_in_one_format_are_not_copied(layout: Paths) -> None:
                     assert torch.allclose(output, 1.5 * one - other)
                     assert output.stride() == torch.empty(output.shape, memory_format=expected).stride()
 
-    assert forked(calls, layout.root / "calls") == ""
+    assert forked(calls, paths.root / "calls") == ""
 
 
-def test_torch_traces_the_formats_of_the_outputs(layout: Paths) -> None:
+def test_torch_traces_the_formats_of_the_outputs(paths: Paths) -> None:
     def trace() -> None:
         import torch
         from torch._subclasses.fake_tensor import FakeTensorMode
 
-        (op,) = registered(Project(layout.root), NAME)
+        (op,) = registered(Project(paths.root), NAME)
         x, y = torch.randn(2, 3, 4, 5), torch.randn(2, 3, 4, 5)
         a, b = (t.contiguous(memory_format=torch.channels_last) for t in (x, y))
 
@@ -95,12 +95,12 @@ def test_torch_traces_the_formats_of_the_outputs(layout: Paths) -> None:
         (call,) = (node for node in program.graph.nodes if node.target is op)
         assert [t.stride() for t in call.meta["val"]] == [(60, 1, 15, 3)] * 2
 
-    assert forked(trace, layout.root / "trace") == ""
+    assert forked(trace, paths.root / "trace") == ""
 
 
-def test_a_fake_kernel_with_other_strides_is_found(layout: Paths) -> None:
-    with edited(layout.generated(NAME) / "fake.py", "return found", "return torch.contiguous_format"):
-        done = register(layout.root, NAME, "--part", "schema")
+def test_a_fake_kernel_with_other_strides_is_found(paths: Paths) -> None:
+    with edited(paths.generated(NAME) / "fake.py", "return found", "return torch.contiguous_format"):
+        done = register(paths.root, NAME, "--part", "schema")
     assert done.returncode == 8
     assert "with all inputs in channels_last of shape (2, 3, 4, 5) the fake kernel" in done.stderr
     assert "the fake kernel gives x_residual the strides (60, 20, 5, 1), the compiled one (60, 1, 15, 3)" in done.stderr
@@ -108,14 +108,14 @@ def test_a_fake_kernel_with_other_strides_is_found(layout: Paths) -> None:
 
 def test_a_kernel_that_reads_a_size_is_found(tmp_path: Path) -> None:
     """Kernel and reference agree on contiguous tensors."""
-    layout = project(tmp_path)
+    paths = project(tmp_path)
     read = "alpha + (x.rank() > 1 ? static_cast<float>(x.size(1)) : 0)"
-    replace_in(layout.op(NAME) / "spec.py", "static_cast<Wide>(alpha)", f"static_cast<Wide>({read})")
-    replace_in(layout.reference(NAME), "(alpha)", "(alpha + (x.shape[1] if x.ndim > 1 else 0))")
-    draw_inputs.run(layout, build(layout, NAME))
-    drawn = {one.arrays[0].shape: one for one in drawn_cases.read(layout.drawn_inputs(NAME), NAME)}
+    replace_in(paths.op(NAME) / "spec.py", "static_cast<Wide>(alpha)", f"static_cast<Wide>({read})")
+    replace_in(paths.reference(NAME), "(alpha)", "(alpha + (x.shape[1] if x.ndim > 1 else 0))")
+    draw_inputs.run(paths, build(paths, NAME))
+    drawn = {one.arrays[0].shape: one for one in drawn_cases.read(paths.drawn_inputs(NAME), NAME)}
     for shape, order in (((2, 3, 4, 5), "(2, 4, 5, 3)"), ((2, 3, 2, 4, 5), "(2, 2, 4, 5, 3)")):
-        done = register(layout.root, NAME, "--part", "search", "--case", drawn[shape].model.name)
+        done = register(paths.root, NAME, "--part", "search", "--case", drawn[shape].model.name)
         assert done.returncode == 8
         assert re.search(r"with all inputs in channels_last\w* x_residual: \d+ of \d+ elements differ", done.stderr)
         assert "With elementwise=True the kernel gets inputs that all are in such a format in the ord" in done.stderr

@@ -25,7 +25,7 @@ def test_every_cell_is_verified(project: Project) -> None:
     found = {name: record["outcome"] for name, record in project.records().items()}
     cells = ("legacy-opset9", "legacy-opset18", "dynamo-opset18")
     assert found == {f"group_norm-custom@torch2.13-{cell}-ort1.31": "verified" for cell in cells}
-    assert {path.name.partition("@")[0] for path in project.layout.build.glob("register/group_norm/*.json")} == {
+    assert {path.name.partition("@")[0] for path in project.paths.build.glob("register/group_norm/*.json")} == {
         "schema", "nodes", "kernel", "search",
     }  # fmt: skip
 
@@ -39,7 +39,7 @@ def test_it_has_at_most_a_third_of_the_seeds_lines() -> None:
 def test_it_has_the_seeds_names_and_case(project: Project) -> None:
     import onnx
 
-    (model,) = Path(project.layout.build).glob("export/group_norm/custom/torch2.13-legacy-opset9/seed/model.onnx")
+    (model,) = Path(project.paths.build).glob("export/group_norm/custom/torch2.13-legacy-opset9/seed/model.onnx")
     graph = onnx.load(model).graph
     assert [(node.domain, node.op_type) for node in graph.node if node.domain] == [("mydomain", "testgroupnorm")]
     assert [value.name for value in (*graph.input, *graph.output)] == ["X", "num_groups", "scale", "bias", "Y"]

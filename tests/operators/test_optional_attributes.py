@@ -45,19 +45,19 @@ def test_every_cell_is_verified(project: Project) -> None:
 def test_a_node_has_the_attributes_that_are_given(
     exporter: str, model: str, attributes: set[str], project: Project
 ) -> None:
-    path = project.layout.build / f"export/maybe/custom/torch2.13-{exporter}-opset18/{model}/model.onnx"
+    path = project.paths.build / f"export/maybe/custom/torch2.13-{exporter}-opset18/{model}/model.onnx"
     assert {a.name for a in onnx.load(path).graph.node[0].attribute} == attributes
 
 
 def test_the_schema_has_none_as_the_default(project: Project) -> None:
-    text = (project.layout.build / "generated/maybe/fake.py").read_text()
+    text = (project.paths.build / "generated/maybe/fake.py").read_text()
     for part in ("float? bias=None", "int? times=None", "bool? negate=None", "str? mode=None", "float[]? weights=None"):
         assert part in text
 
 
 def test_values_are_checked_where_they_are_given(project: Project) -> None:
-    layout, operator = project.layout, load_operator(project.layout, "maybe")
-    path = layout.build / "export/maybe/custom/torch2.13-legacy-opset18/full/model.onnx"
+    paths, operator = project.paths, load_operator(project.paths, "maybe")
+    path = paths.build / "export/maybe/custom/torch2.13-legacy-opset18/full/model.onnx"
     refused = {
         "for": (9, "maybe: for must be at least 0 and at most 5, got 9"),
         "mode": ("triple", "maybe: mode must be one of none, double, halve, got triple"),
@@ -72,7 +72,7 @@ def test_values_are_checked_where_they_are_given(project: Project) -> None:
 
         from opmatrix.torch_ops import load
 
-        op = load.load(layout, operator).overload
+        op = load.load(paths, operator).overload
         assert op(torch.ones(3), 1.0, times=0).tolist() == [2.0] * 3
         with pytest.raises(RuntimeError, match="maybe: times must be at least 0 and at most 5, got 9"):
             op(torch.ones(3), 1.0, times=9)
@@ -80,7 +80,7 @@ def test_values_are_checked_where_they_are_given(project: Project) -> None:
     def in_onnx_runtime() -> None:
         from opmatrix.ort_checks.sessions import OrtSessions, RefusedError
 
-        sessions = OrtSessions(layout.ort_library("maybe"))
+        sessions = OrtSessions(paths.ort_library("maybe"))
         for name, (value, message) in refused.items():
             model = onnx.load(path)
             node = model.graph.node[0]
@@ -97,7 +97,7 @@ def test_values_are_checked_where_they_are_given(project: Project) -> None:
 def test_the_classic_binding_computes_the_same(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """Over the C++ headers of the installed torch, as for a torch before 2.9."""
     monkeypatch.setattr(compile, "is_classic", lambda spec, torch: True)
-    compile.run(project.layout, load_operator(project.layout, "maybe"), torch=Path(sys.prefix))
+    compile.run(project.paths, load_operator(project.paths, "maybe"), torch=Path(sys.prefix))
 
     def kernel() -> None:
         from opmatrix.project.settings import installed
@@ -106,7 +106,7 @@ def test_the_classic_binding_computes_the_same(project: Project, monkeypatch: py
 
         load.is_classic = lambda spec, torch: True
         assert installed().torch
-        assert stage._kernel(project.layout, load_operator(project.layout, "maybe"))
+        assert stage._kernel(project.paths, load_operator(project.paths, "maybe"))
 
     assert forked(kernel, project.root / "output") == ""
 
@@ -122,10 +122,10 @@ FAULTS = {
 
 @pytest.mark.parametrize("attribute", FAULTS)
 def test_a_kernel_that_takes_a_value_for_none_is_found(attribute: str, project: Project) -> None:
-    layout = project.layout
+    paths = project.paths
     old, new = FAULTS[attribute]
-    with edited(layout.kernel("maybe"), old, new):
-        compile.run(layout, load_operator(layout, "maybe"))
+    with edited(paths.kernel("maybe"), old, new):
+        compile.run(paths, load_operator(paths, "maybe"))
         done = register(project.root, "maybe", "--part", "kernel")
     assert done.returncode != 0
     assert re.search(r"maybe-(of|more)_\w+ in torch: y: .* elements? differ", done.stderr), done.stderr

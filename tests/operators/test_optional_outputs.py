@@ -29,7 +29,7 @@ def test_every_cell_is_verified(project: Project) -> None:
 
 @pytest.mark.parametrize("exporter", ["legacy", "dynamo"])
 def test_the_node_leaves_out_what_the_model_does_not_have(project: Project, exporter: str) -> None:
-    cell = project.layout.build / f"export/positive/custom/torch2.13-{exporter}-opset18"
+    cell = project.paths.build / f"export/positive/custom/torch2.13-{exporter}-opset18"
 
     def outputs(name: str) -> list[str]:
         model = onnx.load(cell / name / "model.onnx")
@@ -44,7 +44,7 @@ def test_the_node_leaves_out_what_the_model_does_not_have(project: Project, expo
 
 @pytest.mark.parametrize("exporter", ["legacy", "dynamo"])
 def test_an_output_that_is_turned_off_is_empty(project: Project, exporter: str) -> None:
-    cell = project.layout.build / f"export/positive/custom/torch2.13-{exporter}-opset18"
+    cell = project.paths.build / f"export/positive/custom/torch2.13-{exporter}-opset18"
     mask = {o.name: o for o in onnx.load(cell / "off/model.onnx").graph.output}["mask"]
     assert [d.dim_value for d in mask.type.tensor_type.shape.dim] == [0]
 

@@ -84,20 +84,20 @@ def operator(kernel: str, may_inplace: str | None = None) -> Operator:
 @pytest.fixture
 def tried(tmp_path: Path) -> Callable[..., dict[str, str]]:
     """Return a function from a kernel to the record of the stage."""
-    layout = with_reference(tmp_path, "twice", "def twice(x): return x + x")
-    shutil.copytree(ROOT / "native", layout.native)
+    paths = with_reference(tmp_path, "twice", "def twice(x): return x + x")
+    shutil.copytree(ROOT / "native", paths.native)
 
     def tried(kernel: str, *, may_inplace: str | None = None) -> dict[str, str]:
-        return sanitized(layout, operator(kernel, may_inplace))
+        return sanitized(paths, operator(kernel, may_inplace))
 
     return tried
 
 
-def sanitized(layout: Paths, of: Operator) -> dict[str, str]:
-    write_code.run(layout, of)
-    drawn.write(layout.drawn_inputs(of.name), [])
-    races.run(layout, of)
-    found: dict[str, str] = json.loads(layout.races_record(of.name).read_text())
+def sanitized(paths: Paths, of: Operator) -> dict[str, str]:
+    write_code.run(paths, of)
+    drawn.write(paths.drawn_inputs(of.name), [])
+    races.run(paths, of)
+    found: dict[str, str] = json.loads(paths.races_record(of.name).read_text())
     return found
 
 
@@ -234,7 +234,7 @@ import numpy as np
 def mixed(x, index, more, *, a, b, c, d, e, f, g):
     return x.ravel()[:x.size // 2], np.array([len(x)])
 """
-    layout = with_reference(tmp_path, "mixed", reference)
-    shutil.copytree(ROOT / "native", layout.native)
-    found = sanitized(layout, Operator(spec=spec, models=models))
+    paths = with_reference(tmp_path, "mixed", reference)
+    shutil.copytree(ROOT / "native", paths.native)
+    found = sanitized(paths, Operator(spec=spec, models=models))
     assert found["detail"] == "4 calls in 4 threads, 0 of them split by parallel_for"

@@ -28,7 +28,7 @@ def test_the_report_says_in_which_torch_the_reference_was_computed(project: Proj
     assert {record["outcome"] for record in found} == {"verified"} and len(found) == 2
     assert all(re.fullmatch(r"torch 2\.\d+\.\d+", record["reference"]) for record in found)
     assert {case["judged_in"] for record in found for case in record["cases"]} == {"float64"}
-    checks = json.loads((project.layout.report / "report.json").read_text())["checks"]
+    checks = json.loads((project.paths.report / "report.json").read_text())["checks"]
     assert {check["check"] for check in checks} >= {"search", "gradient", "cases"}
     assert not [check["weak"] for check in checks if check["weak"]]
 

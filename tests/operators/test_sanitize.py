@@ -18,29 +18,29 @@ pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.ma
 
 OPERATORS = [
     name
-    for name in operator_names(Project(ROOT).layout)
-    if has_ort_library(load_operator(Project(ROOT).layout, name).spec)
+    for name in operator_names(Project(ROOT).paths)
+    if has_ort_library(load_operator(Project(ROOT).paths, name).spec)
 ]
 
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """A project with all operators, sanitized."""
-    project = Project.copy(tmp_path_factory.mktemp("sanitized"), operators=operator_names(Project(ROOT).layout))
+    project = Project.copy(tmp_path_factory.mktemp("sanitized"), operators=operator_names(Project(ROOT).paths))
     done = project.doit("-n", "2", "opsets=18", "sanitize")
     assert done.returncode == 0, done.stdout + done.stderr
     return project
 
 
 def said(project: Project, name: str) -> Verdict:
-    return read(project.layout.sanitized_verdict(name))
+    return read(project.paths.sanitized_verdict(name))
 
 
 @pytest.mark.parametrize("name", OPERATORS)
 def test_no_operator_has_a_fault(name: str, project: Project) -> None:
     assert (said(project, name).outcome, said(project, name).detail) == ("verified", "")
-    log = project.layout.log(f"sanitize:{name}").read_text()
-    spec = load_operator(project.layout, name).spec
+    log = project.paths.log(f"sanitize:{name}").read_text()
+    spec = load_operator(project.paths, name).spec
     wanted = [f"verify {name} "]
     rows = {row.case: row for row in said(project, name).cases}
     assert rows[ADDRESSES].outcome == "verified" and set(rows) == ({ADDRESSES} if spec.uses else {ADDRESSES, THREADS})
@@ -66,7 +66,7 @@ def test_doit_without_arguments_does_not_run_it(tmp_path: Path) -> None:
     project = Project.copy(tmp_path, operators=["custom_op_two"])
     done = project.doit("opsets=18")
     assert done.returncode == 0 and "sanitize" not in done.stdout, done.stdout
-    assert not project.layout.sanitized_verdict("custom_op_two").exists()
+    assert not project.paths.sanitized_verdict("custom_op_two").exists()
 
 
 OUT_OF_BOUNDS, OVERFLOW = "heap-buffer-overflow", "runtime error: signed integer overflow"

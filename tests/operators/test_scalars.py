@@ -86,7 +86,7 @@ def test_torch_vmap_takes_the_rule_of_the_operator_of_the_library(operator: str,
         from opmatrix.torch_ops.call import registered_overload
 
         registered(project, operator)
-        given = load_operator(project.layout, operator)
+        given = load_operator(project.paths, operator)
         prepared = compat.prepare(given, registered_overload(given.spec), None)
         row = compat.row("torch.vmap", compat.CHECKS["torch.vmap"], prepared)
         outcome, detail = expected
@@ -170,7 +170,7 @@ def test_another_dtype_layout_or_device_is_refused(argument: str, project: Proje
 
 def test_an_argument_with_one_value_beside_one_that_is_written(project: Project) -> None:
     """The check of `register` and the run check of a wheel give the legal values."""
-    spec = load_operator(project.layout, "dequantized").spec
+    spec = load_operator(project.paths, "dequantized").spec
     schema = (
         "sca::dequantized.out(Tensor x, ScalarType d, float scale, int zero_point, *, Device on, Tensor(a!) y) -> ()"
     )
@@ -278,7 +278,7 @@ def test_the_legacy_exporter_refuses_a_size(number: str, project: Project) -> No
 @pytest.mark.filterwarnings("ignore")
 def test_without_the_check_the_dynamo_exporter_writes_the_traced_size(project: Project) -> None:
     """Why the check is there: the model takes any size, and has half of that of the example."""
-    text = python_modules.render(load_operator(project.layout, "damped").spec)["fake.py"]
+    text = python_modules.render(load_operator(project.paths, "damped").spec)["fake.py"]
     check = 'getattr(getattr(torch, "compiler", None), "is_exporting", bool)()'
     assert check in text
 
@@ -320,7 +320,7 @@ FAULTS = {
 
 @contextmanager
 def planted(project: Project, operator: str, old: str, new: str) -> Iterator[None]:
-    path = project.layout.generated(operator) / "fake.py"
+    path = project.paths.generated(operator) / "fake.py"
     quotes = old.replace("'", '"')
     with edited(path, *((quotes, new.replace("'", '"')) if quotes in path.read_text() else (old, new))):
         yield
@@ -337,7 +337,7 @@ def test_what_is_passed_on_is_checked(fault: str, project: Project) -> None:
 
 def test_overloads_that_are_composed_share_a_name(project: Project) -> None:
     """The legacy exporter gets the operator of the library of each, whichever was registered first."""
-    spec = load_operator(project.layout, "damped").spec
+    spec = load_operator(project.paths, "damped").spec
     schema = "sca::damped.out(Tensor x, Scalar factor, Scalar? offset, *, Tensor(a!) y) -> Tensor(a!)"
     written = replace(spec, torch=TorchOp(name="sca::damped", schema=schema))
 

@@ -58,7 +58,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Project:
 @pytest.mark.parametrize("exporter", ["legacy", "dynamo"])
 def test_models_of_both_versions_are_exported(both: Project, exporter: str) -> None:
     found = {}
-    for path in (both.layout.build / f"export/group_norm/custom/torch2.13-{exporter}-opset18").glob("*/model.onnx"):
+    for path in (both.paths.build / f"export/group_norm/custom/torch2.13-{exporter}-opset18").glob("*/model.onnx"):
         model = onnx.load_model(path)
         version = {o.domain: o.version for o in model.opset_import}["mydomain"]
         (node,) = model.graph.node
@@ -95,18 +95,18 @@ def run(library: Paths, of: Paths, version: int) -> float:
 
 
 def test_the_new_library_runs_the_old_model(first: Project, both: Project) -> None:
-    assert first.layout.published_model("group_norm", 1).read_bytes() == (
-        both.layout.published_model("group_norm", 1).read_bytes()
+    assert first.paths.published_model("group_norm", 1).read_bytes() == (
+        both.paths.published_model("group_norm", 1).read_bytes()
     )
-    assert run(both.layout, first.layout, 1) < 1e-6
-    assert run(both.layout, both.layout, SINCE) < 1e-6
+    assert run(both.paths, first.paths, 1) < 1e-6
+    assert run(both.paths, both.paths, SINCE) < 1e-6
 
 
 def test_the_old_library_refuses_the_new_model(first: Project, both: Project) -> None:
-    assert run(first.layout, both.layout, 1) < 1e-6
+    assert run(first.paths, both.paths, 1) < 1e-6
     says = "group_norm: the node is of version 3, and this library has none after 1; take a newer library"
     with pytest.raises(Exception, match=says):
-        run(first.layout, both.layout, SINCE)
+        run(first.paths, both.paths, SINCE)
 
 
 PROGRAM = """
@@ -138,11 +138,11 @@ else:
 
 
 def test_old_torch_programs_run_with_the_new_library(first: Project, both: Project, tmp_path: Path) -> None:
-    schema = json.loads((first.layout.published("group_norm", 1) / "schema.json").read_text())["torch"]
+    schema = json.loads((first.paths.published("group_norm", 1) / "schema.json").read_text())["torch"]
     (tmp_path / "schema").write_text(schema)
     for project, what in ((first, "save"), (both, "load")):
-        layout = project.layout
-        files = [layout.torch_library("group_norm"), layout.generated("group_norm") / "fake.py"]
+        paths = project.paths
+        files = [paths.torch_library("group_norm"), paths.generated("group_norm") / "fake.py"]
         command = [sys.executable, "-W", "ignore", "-c", PROGRAM, *map(str, files), what, str(tmp_path)]
         done = subprocess.run(command, capture_output=True, text=True, env=os.environ)
         assert done.returncode == 0, done.stderr
@@ -159,7 +159,7 @@ def with_attribute(model: Path, version: int) -> ModelProto:
 
 
 def test_check_distinguishes_versions(first: Project, both: Project) -> None:
-    model = both.layout.published_model("group_norm", 1)
+    model = both.paths.published_model("group_norm", 1)
     onnx.save_model(with_attribute(model, 2), both.root / "early.onnx")
     done = both.doit("check", "early.onnx", NO_COLOR="1")
     said = " ".join(done.stdout.split())
@@ -175,13 +175,13 @@ def test_check_distinguishes_versions(first: Project, both: Project) -> None:
 
 
 def test_the_checker_has_a_schema_for_each_version(both: Project) -> None:
-    found = importlib.util.spec_from_file_location("schema", both.layout.generated("group_norm") / "schema.py")
+    found = importlib.util.spec_from_file_location("schema", both.paths.generated("group_norm") / "schema.py")
     assert found
     assert found.loader
     module = importlib.util.module_from_spec(found)
     found.loader.exec_module(module)
     made = [module.schema(version) for version in (1, SINCE)]
-    model = both.layout.published_model("group_norm", 1)
+    model = both.paths.published_model("group_norm", 1)
     for schema in made:
         onnx.defs.register_schema(schema)
     try:
@@ -204,7 +204,7 @@ def edited(both: Project) -> Iterator[Project]:
 
 
 def test_a_lowering_that_writes_the_attribute_too_early(edited: Project) -> None:
-    lowering = edited.layout.lowering("group_norm")
+    lowering = edited.paths.lowering("group_norm")
     text = (
         "\n\ndef custom(g, x, num_groups, scale, bias, epsilon, lift):\n"
         '    return g.op("mydomain::mygroupnorm", x, num_groups, scale, bias, epsilon_f=epsilon, lift_f=lift)\n'
@@ -235,7 +235,7 @@ def test_a_kernel_with_another_default_than_before(edited: Project) -> None:
 
 
 def test_a_missing_published_model(edited: Project) -> None:
-    edited.layout.published_model("group_norm", SINCE).unlink()
+    edited.paths.published_model("group_norm", SINCE).unlink()
     done = stage(edited, "verify", "group_norm", "--cell", CELL, "--case", f"published_{SINCE}")
     assert done.returncode == 10
     lost = f" ops/group_norm/published/{SINCE}/model.onnx or its data are missing. Take them from the history of the p"
@@ -249,7 +249,7 @@ def test_a_placeholder_is_not_published(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "cannot publish custom_op_one, because a published version never changes, and TODOs are left" in done.stderr
     assert "  ops/custom_op_one/reference.py: 1\n" in done.stderr
-    assert not made.layout.published("custom_op_one").exists()
+    assert not made.paths.published("custom_op_one").exists()
 
 
 def test_a_version_without_a_model_is_not_published(tmp_path: Path) -> None:
@@ -261,19 +261,19 @@ def test_a_version_without_a_model_is_not_published(tmp_path: Path) -> None:
     assert done.returncode == 2
     says = "group_norm has no case to keep for version 3: add a model with domain_version=3 to ops/group_norm/cases.py"
     assert says in done.stderr
-    assert not made.layout.published("group_norm", 3).exists()
+    assert not made.paths.published("group_norm", 3).exists()
 
 
 def test_published_files_are_not_overwritten(tmp_path: Path) -> None:
     made = Project.copy(tmp_path)
     made.replace("ops/group_norm/spec.py", "versions=(1, 2)", "versions=(1, 2, 3)")
-    schema = made.layout.published("group_norm", 1) / "schema.json"
-    kept = made.layout.published_model("group_norm", 1).read_bytes()
+    schema = made.paths.published("group_norm", 1) / "schema.json"
+    kept = made.paths.published_model("group_norm", 1).read_bytes()
     done = stage(made, "publish", "group_norm")
     assert done.returncode == 0, done.stderr
     assert '"domain_versions": [1, 2, 3]' in schema.read_text()
     assert '"T": ["float32", "float64"]' in schema.read_text() and "later_types" in schema.read_text()
-    assert made.layout.published_model("group_norm", 1).read_bytes() == kept
+    assert made.paths.published_model("group_norm", 1).read_bytes() == kept
     made.replace("ops/group_norm/spec.py", "default=1e-5", "default=1e-4")
     before = schema.read_text()
     done = stage(made, "publish", "group_norm")
@@ -287,6 +287,6 @@ def test_every_kind_of_operator_can_be_published(name: str, version: int, tmp_pa
     made = Project.copy(tmp_path, operators=(name,))
     done = stage(made, "publish", name)
     assert done.returncode == 0, done.stderr
-    model = onnx.load_model(made.layout.published_model(name, version))
+    model = onnx.load_model(made.paths.published_model(name, version))
     onnx.checker.check_model(model)
-    assert sum(p.stat().st_size for p in made.layout.published(name, version).rglob("*") if p.is_file()) < 20_000
+    assert sum(p.stat().st_size for p in made.paths.published(name, version).rglob("*") if p.is_file()) < 20_000

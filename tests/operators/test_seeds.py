@@ -186,7 +186,7 @@ FAULTS = {
 
 @contextmanager
 def planted(project: Project, operator: str, old: str, new: str) -> Iterator[None]:
-    with edited(project.layout.generated(operator) / "fake.py", old, new):
+    with edited(project.paths.generated(operator) / "fake.py", old, new):
         yield
 
 
@@ -226,7 +226,7 @@ def test_the_row_of_doit_compat(fault: str, project: Project, monkeypatch: pytes
         from opmatrix.torch_checks import compat, compat_transforms
 
         (overload,) = registered(project, "numbers")
-        prepared = compat.prepare(load_operator(project.layout, "numbers"), overload, None)
+        prepared = compat.prepare(load_operator(project.paths, "numbers"), overload, None)
         if "compiled" in fault:
             torch.compile = lambda f, **_: lambda *a, **k: f(*a, **k | {"generator": torch.Generator().manual_seed(0)})
         elif "graph" in fault:
@@ -259,7 +259,7 @@ def test_the_wheel_draws(fault: str, project: Project, tmp_path: Path, monkeypat
     if not fault:
         assert re.fullmatch(r"\d+ cases in \d+ runs from the wheel", run())
         assert len(list(tmp_path.glob("out/*/*/torch-composed"))) == len(list(tmp_path.glob("out/*/*")))
-        (wheel,) = project.layout.dist.iterdir()
+        (wheel,) = project.paths.dist.iterdir()
         functions = zipfile.ZipFile(wheel).read("seed_ops/functional.py").decode()
         assert "generator: torch.Generator | None = None" in functions
         return

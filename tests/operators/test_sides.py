@@ -50,51 +50,51 @@ FAULTS = {
 
 
 @pytest.fixture(scope="module")
-def layout(tmp_path_factory: pytest.TempPathFactory) -> Paths:
+def paths(tmp_path_factory: pytest.TempPathFactory) -> Paths:
     """Return a project with two models, all of them exported."""
     from opmatrix.data import write_data
     from opmatrix.export import write_models
 
-    layout = copy_project(tmp_path_factory.mktemp("sides"))
-    cases = layout.cases("group_norm")
+    paths = copy_project(tmp_path_factory.mktemp("sides"))
+    cases = paths.cases("group_norm")
     cases.write_text(cases.read_text() + '\nMODELS = (SEED, dynamic("float32", THREADS))\n')
-    operator = build(layout)
-    write_data.run(layout, operator)
-    written = forked(lambda: write_models.run(layout, operator, lowering="custom", cell=CELL), layout.root / "output")
+    operator = build(paths)
+    write_data.run(paths, operator)
+    written = forked(lambda: write_models.run(paths, operator, lowering="custom", cell=CELL), paths.root / "output")
     assert written == ""
-    return layout
+    return paths
 
 
 @pytest.mark.parametrize("side", FAULTS)
-def test_only_the_wrong_framework_reports_it(side: str, layout: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_wrong_framework_reports_it(side: str, paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     from opmatrix.toolchain import compile
 
     file, old, new, in_torch, in_ort = FAULTS[side]
-    path = layout.root / file
+    path = paths.root / file
     original = path.read_text()
     assert len(old.findall(original)) == 1
     path.write_text(old.sub(new, original))
     try:
-        compile.run(layout, load_operator(layout, "group_norm"))
+        compile.run(paths, load_operator(paths, "group_norm"))
     finally:
         path.write_text(original)
     monkeypatch.delitem(sys.modules, "torch", raising=False)  # which verify does not allow
-    for said, expected in ((register(layout), in_torch), (verify(layout), in_ort)):
+    for said, expected in ((register(paths), in_torch), (verify(paths), in_ort)):
         assert expected in said and bool(expected) == bool(said), said
 
 
-def register(layout: Paths) -> str:
+def register(paths: Paths) -> str:
     """Return the message of register, run in a new process: a forked one has lost the threads of OpenMP."""
     command = [sys.executable, "-m", "opmatrix", "register", "group_norm", "--part", "kernel"]
     environment = os.environ | {"PYTHONPATH": str(ROOT / "pipeline")}
-    return subprocess.run(command, cwd=layout.root, env=environment, capture_output=True, text=True).stderr
+    return subprocess.run(command, cwd=paths.root, env=environment, capture_output=True, text=True).stderr
 
 
-def verify(layout: Paths) -> str:
+def verify(paths: Paths) -> str:
     from opmatrix.ort_checks import verify
 
     try:
-        verify.run(layout, load_operator(layout, "group_norm"), lowering="custom", cell=CELL)
+        verify.run(paths, load_operator(paths, "group_norm"), lowering="custom", cell=CELL)
     except VerifyError as error:
         return str(error)
     return ""

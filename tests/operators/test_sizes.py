@@ -95,7 +95,7 @@ def test_every_cell_is_verified(project: Project) -> None:
 @pytest.mark.parametrize("exporter", ["legacy", "dynamo"])
 def test_the_sizes_that_are_known_are_in_the_model(exporter: str, project: Project) -> None:
     """Also those behind an output of which the kernel decides one size, which a Linear needs."""
-    folder = project.layout.build / f"export/strided/custom/torch2.13-{exporter}-opset18"
+    folder = project.paths.build / f"export/strided/custom/torch2.13-{exporter}-opset18"
     graph = onnx.load(folder / "linear/model.onnx").graph
     assert [n.op_type for n in graph.node] == ["Strided", "MatMul"]
     assert {a.name for a in graph.node[0].attribute} == {"in", "groups", "for", "signed", "stride", "dilation"}
@@ -107,7 +107,7 @@ def test_the_sizes_that_are_known_are_in_the_model(exporter: str, project: Proje
 
 def test_a_node_with_the_name_of_the_kernel_is_refused(project: Project) -> None:
     """Otherwise ONNX Runtime would compute with the default."""
-    path = project.layout.build / "export/strided/custom/torch2.13-legacy-opset18/strides/model.onnx"
+    path = project.paths.build / "export/strided/custom/torch2.13-legacy-opset18/strides/model.onnx"
     model = onnx.load(path)
     next(a for a in model.graph.node[0].attribute if a.name == "signed").name = "padding"
     onnx.save(model, planted := project.root / "planted.onnx")
@@ -119,7 +119,7 @@ def test_a_node_with_the_name_of_the_kernel_is_refused(project: Project) -> None
 
         expected = "strided: unknown attribute padding; in ONNX its name is signed"
         with pytest.raises(RefusedError, match=expected):
-            OrtSessions(project.layout.ort_library("strided")).sessions(planted.read_bytes())
+            OrtSessions(project.paths.ort_library("strided")).sessions(planted.read_bytes())
 
     assert forked(in_onnx_runtime, project.root / "output") == ""
 
@@ -134,7 +134,7 @@ def changed(call: Call, names: list[str], shapes: dict[str, tuple[int, ...]], at
 
 
 def test_both_bindings_and_the_fake_kernel_refuse_alike(project: Project) -> None:
-    layout, operator = project.layout, load_operator(project.layout, "strided")
+    paths, operator = project.paths, load_operator(project.paths, "strided")
     names = [i.name for i in operator.spec.inputs]
     right = valid_call(operator)
     calls = {kind: (changed(right, names, *given), message) for kind, (*given, message) in REFUSED.items()}  # type: ignore[arg-type]  # two dicts
@@ -146,8 +146,8 @@ def test_both_bindings_and_the_fake_kernel_refuse_alike(project: Project) -> Non
         from opmatrix.torch_checks.invalid_calls import call as called
         from opmatrix.torch_ops import load
 
-        loaded = load.load(layout, operator)
-        fake = load_generated(layout, "strided").fake.fake
+        loaded = load.load(paths, operator)
+        fake = load_generated(paths, "strided").fake.fake
         for kind, (call, message) in calls.items():
             with pytest.raises(RuntimeError) as caught:
                 called(operator, loaded.overload, call)
@@ -166,7 +166,7 @@ def test_both_bindings_and_the_fake_kernel_refuse_alike(project: Project) -> Non
         from opmatrix.ort_checks.fuzz import Fuzz
         from opmatrix.ort_checks.sessions import OrtSessions, RefusedError
 
-        fuzz = Fuzz(operator, OrtSessions(layout.ort_library("strided")))
+        fuzz = Fuzz(operator, OrtSessions(paths.ort_library("strided")))
         for call, message in calls.values():
             with pytest.raises(RefusedError, match=re.escape(message)):
                 fuzz.run(call)
@@ -177,7 +177,7 @@ def test_both_bindings_and_the_fake_kernel_refuse_alike(project: Project) -> Non
 
 @pytest.mark.parametrize("kind", SIZES_OF_THE_KERNEL)
 def test_a_kernel_that_makes_another_size_than_declared(kind: str, project: Project) -> None:
-    layout, operator = project.layout, load_operator(project.layout, "strided")
+    paths, operator = project.paths, load_operator(project.paths, "strided")
     old, new, message = SIZES_OF_THE_KERNEL[kind]
     call = valid_call(operator)
 
@@ -185,7 +185,7 @@ def test_a_kernel_that_makes_another_size_than_declared(kind: str, project: Proj
         from opmatrix.torch_checks.invalid_calls import call as called
         from opmatrix.torch_ops import load
 
-        loaded = load.load(layout, operator)
+        loaded = load.load(paths, operator)
         with pytest.raises(RuntimeError, match=message):
             called(operator, loaded.overload, call)
 
@@ -194,10 +194,10 @@ def test_a_kernel_that_makes_another_size_than_declared(kind: str, project: Proj
         from opmatrix.ort_checks.sessions import OrtSessions, RefusedError
 
         with pytest.raises(RefusedError, match=message):
-            Fuzz(operator, OrtSessions(layout.ort_library("strided"))).run(call)
+            Fuzz(operator, OrtSessions(paths.ort_library("strided"))).run(call)
 
-    with edited(layout.native / "strided/kernel.h", old, new):
-        compiled(layout)
+    with edited(paths.native / "strided/kernel.h", old, new):
+        compiled(paths)
         assert forked(in_torch, project.root / "output") == ""
         assert forked(in_onnx_runtime, project.root / "output") == ""
 
@@ -222,20 +222,20 @@ INFERENCES = {
 
 @pytest.mark.parametrize("kind", INFERENCES)
 def test_an_inference_that_differs_from_the_declared_rule(kind: str, project: Project) -> None:
-    layout, operator = project.layout, load_operator(project.layout, "strided")
+    paths, operator = project.paths, load_operator(project.paths, "strided")
     file, old, new, message = INFERENCES[kind]
 
     def inference() -> None:
         from opmatrix.export.generated_modules import load_generated
         from opmatrix.torch_ops import load
 
-        loaded, generated = load.load(layout, operator), load_generated(layout, "strided")
+        loaded, generated = load.load(paths, operator), load_generated(paths, "strided")
         generated.fake.register_fake()
         opcheck_samples.results(operator, loaded.overload, generated)
 
     from opmatrix.torch_checks import opcheck_samples  # once for all children
 
-    with edited(layout.generated("strided") / file, old, new):
+    with edited(paths.generated("strided") / file, old, new):
         assert message in forked(inference, project.root / "output")
 
 
@@ -257,23 +257,23 @@ SHAPES_IN_ORT = (
 def test_a_shape_that_onnx_runtime_infers_otherwise_than_declared(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    layout, operator = project.layout, load_operator(project.layout, "strided")
+    paths, operator = project.paths, load_operator(project.paths, "strided")
     monkeypatch.setattr(verify, "FEW", 1000)
 
     def verified() -> None:
         sys.modules.pop("torch", None)  # which verify does not allow
         cell = Cell.parse("torch2.13-legacy-opset18-ort1.31")
-        verify.run(layout, operator, lowering="custom", cell=cell, case="inferred_shapes")
+        verify.run(paths, operator, lowering="custom", cell=cell, case="inferred_shapes")
 
-    compiled(layout)  # tests before have compiled planted faults
+    compiled(paths)  # tests before have compiled planted faults
     assert forked(verified, project.root / "output") == ""
-    write_code.run(layout, operator)
+    write_code.run(paths, operator)
     with ExitStack() as edits:
         for old, new, _ in SHAPES_IN_ORT:
             header = "made[" in old
-            path = layout.native / "binding/ort_shapes.h" if header else layout.generated("strided") / "ort.cc"
+            path = paths.native / "binding/ort_shapes.h" if header else paths.generated("strided") / "ort.cc"
             edits.enter_context(edited(path, old, new))
-        compile.run(layout, operator)
+        compile.run(paths, operator)
         found = forked(verified, project.root / "output")
         assert (
             "strided-plain: for inputs of the shapes x (2, 4, 5), weight (3,), factors (5, 5), counts (4,) ONNX"
@@ -281,7 +281,7 @@ def test_a_shape_that_onnx_runtime_infers_otherwise_than_declared(
         )
         for *_, message in SHAPES_IN_ORT:
             assert message in found
-    compiled(layout)
+    compiled(paths)
     assert forked(verified, project.root / "output") == ""
 
 
@@ -312,23 +312,23 @@ def test_outputs_of_unknown_sizes_share_no_memory(project: Project) -> None:
     def run() -> None:
         from opmatrix.ort_checks.sessions import OrtSessions, call
 
-        session = OrtSessions(project.layout.ort_library("strided")).sessions(model)["not optimised"]
+        session = OrtSessions(project.paths.ort_library("strided")).sessions(model)["not optimised"]
         assert [float(value) for value in call(session, feed)] == [9 * 5, 4000 * 5]
 
-    compiled(project.layout)
+    compiled(project.paths)
     assert forked(run, project.root / "output") == ""
 
 
-def compiled(layout: Paths) -> None:
-    operator = load_operator(layout, "strided")
-    write_code.run(layout, operator)
-    compile.run(layout, operator)
+def compiled(paths: Paths) -> None:
+    operator = load_operator(paths, "strided")
+    write_code.run(paths, operator)
+    compile.run(paths, operator)
 
 
 def test_the_search_finds_a_kernel_that_takes_one_shape_for_another(tmp_path: Path) -> None:
     """Its declaration ties nothing, so that the shapes of both inputs are drawn apart."""
     made = Project.copy(tmp_path, operators=())
-    layout = made.layout
+    paths = made.paths
     for path, text in PRODUCT.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
@@ -336,7 +336,7 @@ def test_the_search_finds_a_kernel_that_takes_one_shape_for_another(tmp_path: Pa
     assert done.returncode == 1
     found = done.stdout + done.stderr
     assert "the kernel computes what the reference rejects" in found, found
-    spec = layout.spec("product")
+    spec = paths.spec("product")
     spec.write_text(spec.read_text().replace('name="y", type="float32"', 'name="y", type="float32", same_as="x"'))
     done = made.doit("register:product-search@torch2.13")
     assert done.returncode == 0, done.stdout + done.stderr

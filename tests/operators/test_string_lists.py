@@ -30,7 +30,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 
 def test_every_gate_passes(project: Project) -> None:
-    report = json.loads((project.layout.report / "report.json").read_text())
+    report = json.loads((project.paths.report / "report.json").read_text())
     assert {(cell["op"], cell["exporter"]): cell["outcome"] for cell in report["cells"]} == {
         ("label_ids", "node"): "verified",
         ("tag_count", "dynamo"): "verified",
@@ -45,7 +45,7 @@ def test_every_gate_passes(project: Project) -> None:
 def planted(project: Project, operator: str, model: str, **changed: object) -> onnx.ModelProto:
     """Return a model whose node has other attributes; None removes one."""
     cell = "torch2.13-dynamo-opset18" if operator == "tag_count" else "node-opset18"
-    found = onnx.load(project.layout.build / f"export/{operator}/custom/{cell}/{model}/model.onnx")
+    found = onnx.load(project.paths.build / f"export/{operator}/custom/{cell}/{model}/model.onnx")
     node = found.graph.node[0]
     kept = [a for a in node.attribute if a.name not in changed]
     del node.attribute[:]
@@ -105,7 +105,7 @@ def test_a_wrong_attribute_is_refused(fault: str, project: Project) -> None:
         from opmatrix.ort_checks.sessions import OrtSessions, RefusedError
 
         with pytest.raises(RefusedError, match=re.escape(message)):
-            OrtSessions(project.layout.ort_library(operator)).sessions(model.SerializeToString())
+            OrtSessions(project.paths.ort_library(operator)).sessions(model.SerializeToString())
 
     assert forked(in_onnx_runtime, project.root / "output") == ""
 
@@ -119,7 +119,7 @@ def test_a_default_is_taken_where_a_node_has_none(project: Project) -> None:
         from opmatrix.ort_checks.sessions import OrtSessions
 
         texts = np.array(["b", "ä", "a", "b\0"], object)
-        for session in OrtSessions(project.layout.ort_library("label_ids")).sessions(model).values():
+        for session in OrtSessions(project.paths.ort_library("label_ids")).sessions(model).values():
             ids, sizes = session.run(None, {"texts": texts})
             assert (ids.tolist(), sizes.tolist()) == ([0, 3, -1, -1], [2, 3, 0, 0])
 
@@ -128,20 +128,20 @@ def test_a_default_is_taken_where_a_node_has_none(project: Project) -> None:
 
 def test_an_older_onnx_runtime_refuses_the_session(project: Project) -> None:
     """With a library that takes the installed ONNX Runtime for 1.24."""
-    layout, model = project.layout, planted(project, "label_ids", "four").SerializeToString()
+    paths, model = project.paths, planted(project, "label_ids", "four").SerializeToString()
     library = project.root / "native/binding/ort_library.h"
     with edited(library, "if (minor >= 25) get_strings", "if (minor >= 99) get_strings"):
-        compile.run(layout, load_operator(layout, "label_ids"))
+        compile.run(paths, load_operator(paths, "label_ids"))
 
     def in_onnx_runtime() -> None:
         from opmatrix.ort_checks.sessions import OrtSessions, TooNewError
 
         with pytest.raises(TooNewError, match="classes_strings is a list of strings, which ONNX Runtime gives to"):
-            OrtSessions(layout.ort_library("label_ids")).sessions(model)
+            OrtSessions(paths.ort_library("label_ids")).sessions(model)
 
     assert forked(in_onnx_runtime, project.root / "output") == ""
-    compile.run(layout, load_operator(layout, "label_ids"))
-    operator, cell = load_operator(layout, "label_ids"), Cell.parse("node-opset18-ort1.24")
+    compile.run(paths, load_operator(paths, "label_ids"))
+    operator, cell = load_operator(paths, "label_ids"), Cell.parse("node-opset18-ort1.24")
     assert operator.why_unreadable(cell) == "ONNX Runtime 1.24 gives no kernel a list of strings; 1.25 is the first"
     assert operator.why_unreadable(Cell.parse("node-opset18-ort1.31")) is None
 
@@ -149,7 +149,7 @@ def test_an_older_onnx_runtime_refuses_the_session(project: Project) -> None:
 def test_the_classic_binding_computes_the_same(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """Over the C++ headers of the installed torch, as for a torch before 2.10."""
     monkeypatch.setattr(compile, "is_classic", lambda spec, torch: True)
-    compile.run(project.layout, load_operator(project.layout, "tag_count"), torch=Path(sys.prefix))
+    compile.run(project.paths, load_operator(project.paths, "tag_count"), torch=Path(sys.prefix))
 
     def kernel() -> None:
         from opmatrix.project.settings import installed
@@ -158,14 +158,14 @@ def test_the_classic_binding_computes_the_same(project: Project, monkeypatch: py
 
         load.is_classic = lambda spec, torch: True
         assert installed().torch
-        assert stage._kernel(project.layout, load_operator(project.layout, "tag_count"))
+        assert stage._kernel(project.paths, load_operator(project.paths, "tag_count"))
 
     assert forked(kernel, project.root / "output") == ""
 
 
 def test_the_legacy_exporter_still_traces_no_list_of_strings(project: Project) -> None:
     """If this fails, torch has learned it: then cells of the legacy exporter can be verified."""
-    layout, operator = project.layout, load_operator(project.layout, "tag_count")
+    paths, operator = project.paths, load_operator(project.paths, "tag_count")
     reason = operator.unavailable_reason(Cell.parse("torch2.13-legacy-opset18-ort1.31"))
     assert "torch's legacy exporter traces no list of strings" in str(reason)
 
@@ -177,7 +177,7 @@ def test_the_legacy_exporter_still_traces_no_list_of_strings(project: Project) -
 
         from opmatrix.torch_ops import load
 
-        op = load.load(layout, operator).overload
+        op = load.load(paths, operator).overload
 
         class Tagged(torch.nn.Module):
             def forward(self, x: torch.Tensor) -> torch.Tensor:

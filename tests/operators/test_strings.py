@@ -25,7 +25,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 
 def test_every_gate_passes(project: Project) -> None:
-    report = json.loads((project.layout.report / "report.json").read_text())
+    report = json.loads((project.paths.report / "report.json").read_text())
     assert {cell["op"]: cell["outcome"] for cell in report["cells"]} == dict.fromkeys(OPERATORS, "verified")
     drawn = [check for check in report["checks"] if check["check"] == "draw-inputs"]
     assert [(c["op"], c["outcome"], c["weak"]) for c in drawn] == [(name, "verified", []) for name in OPERATORS]

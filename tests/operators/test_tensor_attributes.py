@@ -28,7 +28,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 def node_model(project: Project, **changed: object) -> onnx.ModelProto:
     """Return the model `two` with other attributes; None removes one."""
-    model = onnx.load(project.layout.build / "export/lookup/custom/node-opset18/two/model.onnx")
+    model = onnx.load(project.paths.build / "export/lookup/custom/node-opset18/two/model.onnx")
     node = model.graph.node[0]
     kept = [a for a in node.attribute if a.name not in changed]
     del node.attribute[:]
@@ -92,15 +92,15 @@ def test_a_wrong_tensor_is_refused(fault: str, project: Project) -> None:
         from opmatrix.ort_checks.sessions import OrtSessions, RefusedError
 
         with pytest.raises(RefusedError, match=re.escape(message)):
-            OrtSessions(project.layout.ort_library("lookup")).sessions(model.SerializeToString())
+            OrtSessions(project.paths.ort_library("lookup")).sessions(model.SerializeToString())
 
     assert forked(in_onnx_runtime, project.root / "output") == ""
 
 
 def test_a_kernel_that_reads_one_element_of_a_tensor_is_found(project: Project) -> None:
-    layout = project.layout
-    with edited(layout.kernel("lookup"), "kept.data[column] ?", "kept.data[0] ?"):
-        compile.run(layout, load_operator(layout, "lookup"))
+    paths = project.paths
+    with edited(paths.kernel("lookup"), "kept.data[column] ?", "kept.data[0] ?"):
+        compile.run(paths, load_operator(paths, "lookup"))
         done = project.doit("verify:lookup*", "opsets=18")
     assert done.returncode != 0
     assert "elements differ" in done.stdout + done.stderr

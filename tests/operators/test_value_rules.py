@@ -127,8 +127,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 
 def said(project: Project, side: str) -> dict[str, str]:
-    layout = project.layout
-    library = layout.torch_library if side == "torch" else layout.ort_library
+    paths = project.paths
+    library = paths.torch_library if side == "torch" else paths.ort_library
     libraries = [library(name) for name in ("gather_rows", "bag_sums", "csr_times")]
     command = [sys.executable, "-c", PROGRAM, side, json.dumps([*CALLS]), *map(str, libraries)]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -149,7 +149,7 @@ def test_drawn_inputs_obey(project: Project) -> None:
     from opmatrix.search import drawn
 
     for name in ("gather_rows", "bag_sums", "permute_rows", "csr_times"):
-        found = drawn.read(project.layout.drawn_inputs(name), name)
+        found = drawn.read(project.paths.drawn_inputs(name), name)
         assert sum(one.expected is None for one in found) == 0
         assert len({tuple(array.shape for array in one.arrays) for one in found}) > 40
 
@@ -209,7 +209,7 @@ def test_a_kernel_that_forgets_what_it_has_to_check_is_found(project: Project) -
 
 
 def test_an_operator_that_only_onnx_has_is_asked_too(project: Project) -> None:
-    with edited(project.layout.spec("gather_rows"), 'torch=TorchOp(name="tied::gather_rows")', "torch=None"):
+    with edited(project.paths.spec("gather_rows"), 'torch=TorchOp(name="tied::gather_rows")', "torch=None"):
         done = project.doit("opsets=18", "verify:gather_rows*")
         assert done.returncode == 0, done.stdout + done.stderr
         with edited(project.root / "native/binding/value_checks.h", LIMIT, BEYOND):

@@ -28,7 +28,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 
 def test_every_gate_passes(project: Project) -> None:
-    report = json.loads((project.layout.report / "report.json").read_text())
+    report = json.loads((project.paths.report / "report.json").read_text())
     assert {(cell["op"], cell["exporter"]): cell["outcome"] for cell in report["cells"]} == {
         ("scale_all", "legacy"): "verified",
         ("scale_all", "dynamo"): "verified",
@@ -51,7 +51,7 @@ def run(program: str, *arguments: str) -> str:
 
 def exported(project: Project, operator: str, exporter: str, model: str) -> ModelProto:
     cell = "node-opset18" if exporter == "node" else f"torch2.13-{exporter}-opset18"
-    return onnx.load(project.layout.build / f"export/{operator}/custom/{cell}/{model}/model.onnx")
+    return onnx.load(project.paths.build / f"export/{operator}/custom/{cell}/{model}/model.onnx")
 
 
 @pytest.mark.parametrize("exporter", ["legacy", "dynamo"])
@@ -80,7 +80,7 @@ def test_the_right_nodes_pass_doit_check(project: Project) -> None:
         "add_each": "node-opset18",
     }
     for operator, cell in cells.items():
-        path = project.layout.build / f"export/{operator}/custom/{cell}/three/model.onnx"
+        path = project.paths.build / f"export/{operator}/custom/{cell}/three/model.onnx"
         done = project.doit("check", str(path))
         assert done.returncode == 0, done.stdout + done.stderr
 
@@ -118,7 +118,7 @@ print(json.dumps([said, [tensor.tolist() for tensor in made], left.item(), [tens
 
 
 def test_the_binding_and_the_fake_kernel_raise_for_the_same_calls(project: Project) -> None:
-    said, made, left, blocks = json.loads(run(PROGRAM, str(project.layout.build), json.dumps([*CALLS])))
+    said, made, left, blocks = json.loads(run(PROGRAM, str(project.paths.build), json.dumps([*CALLS])))
     assert said == [message for message in CALLS.values() for _ in ("cpu", "meta")]
     assert made == [[2.0, 2.0], [2.0, 2.0, 2.0]]
     assert (left, blocks) == (1, [[[0.0, 1.0], [5.0, 6.0]], [[2.0, 3.0], [7.0, 8.0]]])
@@ -231,7 +231,7 @@ def test_a_node_with_another_number_of_tensors_is_refused(project: Project, case
     operator, exporter, name, outputs, message, of_check = REFUSED[case]
     path = tmp_path / "model.onnx"
     onnx.save(changed(project, operator, exporter, name, outputs), path)
-    library = project.layout.build / f"compile/{operator}/lib{operator}_ort.so"
+    library = project.paths.build / f"compile/{operator}/lib{operator}_ort.so"
     assert message in run(SESSION, str(library), str(path))
     done = project.doit("check", str(path))
     assert done.returncode == 1 and of_check in done.stdout, done.stdout + done.stderr
@@ -256,7 +256,7 @@ MODELS = (*MODELS, Model(name="of_others", types={{"T": "float32"}}, attributes=
 )))
 """)
     try:
-        write_data.run(project.layout, load_operator(project.layout, "split_rows"))
+        write_data.run(project.paths, load_operator(project.paths, "split_rows"))
         done = project.doit("opsets=18", "split_rows")
         assert done.returncode == 0, done.stdout + done.stderr
     finally:

@@ -37,8 +37,8 @@ def test_every_cell_is_verified(operator: str, project: Project) -> None:
 
 def test_callers_of_the_original_are_served(project: Project) -> None:
     """By position and by name, with the defaults of the schema, and with one int for a list."""
-    layout = project.layout
-    written, rows = load_operator(layout, "written"), load_operator(layout, "rows")
+    paths = project.paths
+    written, rows = load_operator(paths, "written"), load_operator(paths, "rows")
 
     def calls() -> None:
         import torch
@@ -46,7 +46,7 @@ def test_callers_of_the_original_are_served(project: Project) -> None:
         from opmatrix.torch_ops import load
 
         for operator in (written, rows):
-            load.load(layout, operator)
+            load.load(paths, operator)
         pool = torch.ops.schemas.pool
         x, weight = torch.randn(4, 6), torch.randn(6)
         by_position = pool(0.5, x, [2, 2], "zero", [1, 1], None, weight=weight)
@@ -66,7 +66,7 @@ def test_callers_of_the_original_are_served(project: Project) -> None:
 
 
 def test_a_list_of_another_length_is_refused_everywhere(project: Project) -> None:
-    layout, operator = project.layout, load_operator(project.layout, "written")
+    paths, operator = project.paths, load_operator(project.paths, "written")
     right = valid_call(operator)
     given = {**right.model.attributes, "window": (2, 2, 2)}
     wrong = Call(model=type(right.model)(**{**vars(right.model), "attributes": given}), inputs=right.inputs)
@@ -80,20 +80,20 @@ def test_a_list_of_another_length_is_refused_everywhere(project: Project) -> Non
         from opmatrix.torch_ops import load
         from opmatrix.torch_ops.call import torch_call
 
-        loaded = load.load(layout, operator)
+        loaded = load.load(paths, operator)
         with pytest.raises(RuntimeError, match=message):
             call(operator, loaded.overload, wrong)
         tensors = [torch.from_numpy(a) if isinstance(a, np.ndarray) else None for a in wrong.inputs]
         positional, named = torch_call(operator.spec, wrong.model, tensors)
         with pytest.raises(RuntimeError, match=message):
-            load_generated(layout, "written").fake.fake(*positional, **named)
+            load_generated(paths, "written").fake.fake(*positional, **named)
 
     def in_onnx_runtime() -> None:
         from opmatrix.ort_checks.fuzz import Fuzz
         from opmatrix.ort_checks.sessions import OrtSessions, RefusedError
 
         with pytest.raises(RefusedError, match=message):
-            Fuzz(operator, OrtSessions(layout.ort_library("written"))).run(wrong)
+            Fuzz(operator, OrtSessions(paths.ort_library("written"))).run(wrong)
 
     assert forked(in_torch, project.root / "output") == ""
     assert forked(in_onnx_runtime, project.root / "output") == ""
@@ -110,7 +110,7 @@ CONSTANTS = {
 
 def test_an_argument_with_one_legal_value_takes_no_other(project: Project) -> None:
     """In torch, its fake kernel and both exporters; the stable ABI carries no Scalar, which torch says itself."""
-    layout, operator = project.layout, load_operator(project.layout, "rows")
+    paths, operator = project.paths, load_operator(project.paths, "rows")
 
     def calls() -> None:
         import torch
@@ -118,8 +118,8 @@ def test_an_argument_with_one_legal_value_takes_no_other(project: Project) -> No
         from opmatrix.export.generated_modules import load_generated
         from opmatrix.torch_ops import load
 
-        load.load(layout, operator)
-        fake = load_generated(layout, "rows").fake.fake
+        load.load(paths, operator)
+        fake = load_generated(paths, "rows").fake.fake
         rows, x = torch.ops.schemas.pool.rows, torch.ones(2, 3, dtype=torch.float64)
         for name, (value, legal) in CONSTANTS.items():
             wrong = {name: eval(value, {"torch": torch})}
@@ -156,8 +156,8 @@ def test_no_exporter_drops_another_value(exporter: str, given: str, message: str
         from opmatrix.lowering import dynamo, legacy
         from opmatrix.torch_ops import aten_overloads
 
-        operator = load_operator(project.layout, "rows")
-        generated = load_generated(project.layout, "rows")
+        operator = load_operator(project.paths, "rows")
+        generated = load_generated(project.paths, "rows")
         library = generated.fake.new_library()
         library.define(generated.fake.SCHEMA)
         library.impl("pool.rows", lambda factor, weight, x, *rest, **named: x.clone(), "CompositeExplicitAutograd")
@@ -204,7 +204,7 @@ def test_a_size_that_the_model_computes_is_no_attribute(project: Project) -> Non
         from opmatrix.lowering import dynamo
         from opmatrix.torch_ops import aten_overloads
 
-        operator, generated = load_operator(project.layout, "written"), load_generated(project.layout, "written")
+        operator, generated = load_operator(project.paths, "written"), load_generated(project.paths, "written")
         defined = generated.fake.define()
 
         class Model(torch.nn.Module):
@@ -248,8 +248,8 @@ def test_the_classic_binding_computes_the_same(project: Project, monkeypatch: py
     """Over the C++ headers of the installed torch, as for a torch before 2.9."""
     monkeypatch.setattr(compile, "is_classic", lambda spec, torch: True)
     for name in ("written", "rows"):
-        operator = load_operator(project.layout, name)
-        compile.run(project.layout, operator, torch=Path(sys.prefix))
+        operator = load_operator(project.paths, name)
+        compile.run(project.paths, operator, torch=Path(sys.prefix))
 
         def kernel(name: str = name) -> None:
             from opmatrix.project.settings import installed
@@ -258,7 +258,7 @@ def test_the_classic_binding_computes_the_same(project: Project, monkeypatch: py
 
             load.is_classic = lambda spec, torch: True
             assert installed().torch
-            assert stage._kernel(project.layout, load_operator(project.layout, name))
+            assert stage._kernel(project.paths, load_operator(project.paths, name))
 
         assert forked(kernel, project.root / "output") == ""
 

@@ -83,12 +83,12 @@ def models(dtype: str) -> tuple[Model, ...]:
 
 
 @pytest.fixture(scope="module")
-def layout(tmp_path_factory: pytest.TempPathFactory) -> Paths:
+def paths(tmp_path_factory: pytest.TempPathFactory) -> Paths:
     return with_native(tmp_path_factory.mktemp("lag"), "lag", REFERENCE)
 
 
 @pytest.fixture
-def tried(layout: Paths) -> Callable[..., str]:
+def tried(paths: Paths) -> Callable[..., str]:
     """Return a function from a kernel to the message of verify, "" where it is verified."""
 
     def tried(kernel: str, *, dtype: str = "float32", may_inplace: str | None = "x") -> str:
@@ -96,16 +96,16 @@ def tried(layout: Paths) -> Callable[..., str]:
         before, y = LAG.outputs
         spec = replace(LAG, kernel=kernel, outputs=(before, replace(y, may_inplace=may_inplace)))
         operator = Operator(spec=spec, models=models(dtype))
-        draw_inputs.run(layout, operator)
-        write_code.run(layout, operator)
-        compile.run(layout, operator)
-        write_data.run(layout, operator)
-        write_node_models.run(layout, operator, lowering="custom", cell=CELL)
+        draw_inputs.run(paths, operator)
+        write_code.run(paths, operator)
+        compile.run(paths, operator)
+        write_data.run(paths, operator)
+        write_node_models.run(paths, operator, lowering="custom", cell=CELL)
         try:
-            verify.run(layout, operator, lowering="custom", cell=CELL)
+            verify.run(paths, operator, lowering="custom", cell=CELL)
         except VerifyError as error:
             return str(error)
-        assert verdict.read(layout.verdict("lag", "custom", CELL)).outcome == "verified"
+        assert verdict.read(paths.verdict("lag", "custom", CELL)).outcome == "verified"
         return ""
 
     return tried
@@ -160,10 +160,10 @@ inline void seen(TensorView<const float> x, TensorView<const std::int64_t> z, Te
 
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    layout = with_native(tmp_path_factory.mktemp("seen"), "seen", "def seen(x, z): ...\n")
-    write_code.run(layout, Operator(spec=SEEN, models=()))
-    compile.run(layout, Operator(spec=SEEN, models=()))
-    return layout.ort_library("seen")
+    paths = with_native(tmp_path_factory.mktemp("seen"), "seen", "def seen(x, z): ...\n")
+    write_code.run(paths, Operator(spec=SEEN, models=()))
+    compile.run(paths, Operator(spec=SEEN, models=()))
+    return paths.ort_library("seen")
 
 
 @pytest.mark.parametrize(

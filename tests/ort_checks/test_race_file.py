@@ -18,10 +18,10 @@ from tests.support.double import DYNAMIC, OPERATOR, SPEC, project
 
 
 def calls(root: Path) -> list[DrawnCase]:
-    layout = project(root)
-    drawn = evaluate(SPEC, replace(DYNAMIC, name="drawn", cases=DYNAMIC.cases[:1]), Reference(layout, SPEC))
+    paths = project(root)
+    drawn = evaluate(SPEC, replace(DYNAMIC, name="drawn", cases=DYNAMIC.cases[:1]), Reference(paths, SPEC))
     refused = replace(drawn, expected=None, refusal="no")
-    return [*race_file.stored_calls(OPERATOR, [drawn, refused], Reference(layout, SPEC))]
+    return [*race_file.stored_calls(OPERATOR, [drawn, refused], Reference(paths, SPEC))]
 
 
 def test_cases_drawn_inputs_and_a_larger_one(tmp_path: Path) -> None:

@@ -34,22 +34,22 @@ def operator(tolerance: Tolerance) -> Operator:
 
 
 @pytest.fixture
-def layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Paths:
-    monkeypatch.setattr(tolerances, "chosen_cells", lambda layout: (CELL,))
+def paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Paths:
+    monkeypatch.setattr(tolerances, "chosen_cells", lambda paths: (CELL,))
     return double.project(tmp_path)
 
 
-def build(layout: Paths, factor: float) -> None:
-    write_data.run(layout, operator(Tolerance(rtol=1e-3, atol=0.0)))
-    path = layout.model("double", "decomposed", CELL, "dynamic")
+def build(paths: Paths, factor: float) -> None:
+    write_data.run(paths, operator(Tolerance(rtol=1e-3, atol=0.0)))
+    path = paths.model("double", "decomposed", CELL, "dynamic")
     path.parent.mkdir(parents=True)
     path.write_bytes(double.model("decomposed", factor=factor).SerializeToString())
-    layout.manifest("double", "decomposed", CELL).write_text("{}")
+    paths.manifest("double", "decomposed", CELL).write_text("{}")
 
 
-def test_errors_and_what_they_call_for(layout: Paths, capsys: pytest.CaptureFixture[str]) -> None:
-    build(layout, factor=float(np.float32(2.0002)))
-    tolerances.run(layout, operator(Tolerance(rtol=1e-3, atol=1e-3)))
+def test_errors_and_what_they_call_for(paths: Paths, capsys: pytest.CaptureFixture[str]) -> None:
+    build(paths, factor=float(np.float32(2.0002)))
+    tolerances.run(paths, operator(Tolerance(rtol=1e-3, atol=1e-3)))
     found = capsys.readouterr().out.splitlines()
     assert found[:3] == ["double: 4 cases, compared in float64", "", "decomposed float32 y"]
     assert "relative 1.0e-04" in found[3] and found[3].startswith("  ONNX Runtime ") and "opset 18:" in found[3]
@@ -59,15 +59,15 @@ def test_errors_and_what_they_call_for(layout: Paths, capsys: pytest.CaptureFixt
     assert len(found) == 7
 
 
-def test_a_tolerance_that_accepts_anything_is_loose(layout: Paths, capsys: pytest.CaptureFixture[str]) -> None:
-    build(layout, factor=2.0)
-    tolerances.run(layout, operator(Tolerance(rtol=1e9, atol=0.0)))
+def test_a_tolerance_that_accepts_anything_is_loose(paths: Paths, capsys: pytest.CaptureFixture[str]) -> None:
+    build(paths, factor=2.0)
+    tolerances.run(paths, operator(Tolerance(rtol=1e9, atol=0.0)))
     found = capsys.readouterr().out.splitlines()
     assert found[-1].startswith("  LOOSE: ") and "times what is called for. Narrow it, or say why in" in found[-1]
     assert "error 0.0e+00" in found[3]
 
 
-def test_the_largest_error_of_all_levels_counts(layout: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_largest_error_of_all_levels_counts(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where only an operator that is used has them. The highest level, which is the last one, is right here."""
     now = []
 
@@ -83,29 +83,29 @@ def test_the_largest_error_of_all_levels_counts(layout: Paths, monkeypatch: pyte
 
     class Sessions:
         def __init__(self, library: Path | None, *, cpu_levels: bool) -> None:
-            assert library == layout.ort_library("double")
+            assert library == paths.ort_library("double")
             self.levels = Levels() if cpu_levels else NO_LEVELS
 
         def sessions(self, content: bytes, *, settings: Sequence[str]) -> dict[str, Session]:
             return {setting: Session() for setting in settings}
 
     used = Operator(spec=replace(double.SPEC, name="used", cpu_levels=True), models=())
-    monkeypatch.setattr(tolerances, "load_operator", lambda layout, name: {"used": used}[name])
+    monkeypatch.setattr(tolerances, "load_operator", lambda paths, name: {"used": used}[name])
     monkeypatch.setattr(sessions, "OrtSessions", Sessions)
-    write_data.run(layout, double.OPERATOR)
-    path = layout.model("double", "custom", CELL, "dynamic")
+    write_data.run(paths, double.OPERATOR)
+    path = paths.model("double", "custom", CELL, "dynamic")
     path.parent.mkdir(parents=True)
     path.write_bytes(b"")
     one = Operator(spec=replace(double.SPEC, uses=("used",)), models=double.OPERATOR.models)
-    (found,) = tolerances._in_ort(tolerances._Data(layout=layout, operator=one), "custom", [CELL]).values()
+    (found,) = tolerances._in_ort(tolerances._Data(paths=paths, operator=one), "custom", [CELL]).values()
     assert found.relative == pytest.approx(0.01, rel=1e-3)
 
 
-def test_what_is_not_built_is_one_sentence_with_the_command(layout: Paths) -> None:
+def test_what_is_not_built_is_one_sentence_with_the_command(paths: Paths) -> None:
     for missing in ("data.json is missing or damaged", "no model of the lowering 'decomposed' is exported"):
         with pytest.raises(UsageError, match=f"{missing}(.|\n)*Run: doit double$"):
-            tolerances.run(layout, operator(Tolerance(rtol=1e-3, atol=0.0)))
-        write_data.run(layout, operator(Tolerance(rtol=1e-3, atol=0.0)))
+            tolerances.run(paths, operator(Tolerance(rtol=1e-3, atol=0.0)))
+        write_data.run(paths, operator(Tolerance(rtol=1e-3, atol=0.0)))
 
 
 def test_the_command_takes_one_operator(capsys: pytest.CaptureFixture[str]) -> None:

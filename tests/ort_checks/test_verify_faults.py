@@ -31,47 +31,47 @@ OPERATOR = replace(double.OPERATOR, spec=replace(double.SPEC, lowerings=("decomp
 
 
 @pytest.fixture
-def layout(tmp_path: Path) -> Paths:
+def paths(tmp_path: Path) -> Paths:
     """Return a project in which everything is right."""
     return exported(tmp_path, OPERATOR, "decomposed")
 
 
-def run(layout: Paths, *, case: str | None = None) -> None:
-    verify.run(layout, OPERATOR, lowering="decomposed", cell=CELL, case=case)
+def run(paths: Paths, *, case: str | None = None) -> None:
+    verify.run(paths, OPERATOR, lowering="decomposed", cell=CELL, case=case)
 
 
-def refused(layout: Paths) -> tuple[Verdict, str]:
+def refused(paths: Paths) -> tuple[Verdict, str]:
     """Return the verdict and the message of a run that must fail."""
     with pytest.raises(VerifyError) as caught:
-        run(layout)
-    return verdict.read(layout.verdict("double", "decomposed", CELL)), str(caught.value)
+        run(paths)
+    return verdict.read(paths.verdict("double", "decomposed", CELL)), str(caught.value)
 
 
-def change_expected(layout: Paths, index: int, output: object) -> None:
-    folder = layout.data("double", "dynamic", index)
+def change_expected(paths: Paths, index: int, output: object) -> None:
+    folder = paths.data("double", "dynamic", index)
     found = dataset.read(folder)
     dataset.write(folder, DataSet(inputs=found.inputs, outputs={"Y": output}))  # type: ignore[dict-item]
 
 
-def test_a_project_without_faults_is_verified(layout: Paths) -> None:
-    run(layout)
-    found = verdict.read(layout.verdict("double", "decomposed", CELL))
+def test_a_project_without_faults_is_verified(paths: Paths) -> None:
+    run(paths)
+    found = verdict.read(paths.verdict("double", "decomposed", CELL))
     assert found.outcome == "verified"
     assert [c.case for c in found.cases] == ["plain", "special", "empty", "large"]
     assert all(c.error == 0 and c.tolerance_used == 0 for c in found.cases)
 
 
-def test_the_errors_of_failing_cases_are_beside_the_verdict_until_they_pass(layout: Paths) -> None:
-    path = layout.mismatches(layout.verdict("double", "decomposed", CELL))
-    right = [dataset.read(layout.data("double", "dynamic", n)).outputs["Y"] for n in range(4)]
-    run(layout)
+def test_the_errors_of_failing_cases_are_beside_the_verdict_until_they_pass(paths: Paths) -> None:
+    path = paths.mismatches(paths.verdict("double", "decomposed", CELL))
+    right = [dataset.read(paths.data("double", "dynamic", n)).outputs["Y"] for n in range(4)]
+    run(paths)
     assert not path.exists(), "a case that passes costs nothing"
     for index in (0, 1, 3):
         wrong = right[index].copy()
         wrong[1, 2] = 7
-        change_expected(layout, index, wrong)
-    change_expected(layout, 2, np.zeros((0, 6), np.float32))
-    refused(layout)
+        change_expected(paths, index, wrong)
+    change_expected(paths, 2, np.zeros((0, 6), np.float32))
+    refused(paths)
     found = json.loads(path.read_text())["mismatches"]
     assert [one["case"] for one in found] == ["plain", "special", "empty"], "the first three of four"
     plain, _, empty = found
@@ -80,8 +80,8 @@ def test_the_errors_of_failing_cases_are_beside_the_verdict_until_they_pass(layo
     assert plain["inputs"] == [{"name": "X", "dtype": "float32", "shape": [2, 3]}]
     assert empty["problem"] == "shape is (0, 5), expected (0, 6)"
     for index, output in enumerate(right):
-        change_expected(layout, index, output)
-    run(layout)
+        change_expected(paths, index, output)
+    run(paths)
     assert not path.exists()
 
 
@@ -91,43 +91,43 @@ def test_what_wrong_cases_have_in_common_is_named(tmp_path: Path) -> None:
     cases = tuple(Case(name=f"w{size}", inputs={"x": Random(shape=(2, size))}) for size in sizes)
     dynamic = replace(DYNAMIC, cases=(*cases, Case(name="empty", inputs={"x": Random(shape=(0, 64))})))
     operator = replace(OPERATOR, models=(dynamic,))
-    layout = exported(tmp_path, operator, "decomposed")
+    paths = exported(tmp_path, operator, "decomposed")
     for index, size in enumerate(sizes):
         if size > 16:
-            change_expected(layout, index, np.zeros((2, size), np.float32))
+            change_expected(paths, index, np.zeros((2, size), np.float32))
     with pytest.raises(VerifyError) as caught:
-        verify.run(layout, operator, lowering="decomposed", cell=CELL)
+        verify.run(paths, operator, lowering="decomposed", cell=CELL)
     told = "Over all cases: wrong from x.shape[1] = 17 on (4 of 4 cases; right up to x.shape[1] = 16 in 9)"
     assert f"\n  {told}" in str(caught.value), str(caught.value)
-    path = layout.verdict("double", "decomposed", CELL)
+    path = paths.verdict("double", "decomposed", CELL)
     assert verdict.read(path).detail.splitlines()[-1].startswith(told)
-    over = json.loads(layout.mismatches(path).read_text())["over"]
+    over = json.loads(paths.mismatches(path).read_text())["over"]
     assert over["in_common"] in told + "; the same cases: from x.numel() = 34 on" and sum(over["wrong"]) == 4
     assert over["sizes"]["x.shape[1]"] == [*sizes, 64] and over["cases"][0] == "w1/dynamic"
 
 
-def test_a_replay_measures_nothing(layout: Paths) -> None:
-    change_expected(layout, 0, np.ones((2, 3), np.float32))
+def test_a_replay_measures_nothing(paths: Paths) -> None:
+    change_expected(paths, 0, np.ones((2, 3), np.float32))
     with pytest.raises(VerifyError):
-        run(layout, case="plain")
-    assert not [*layout.build.rglob("*.mismatches.json")]
+        run(paths, case="plain")
+    assert not [*paths.build.rglob("*.mismatches.json")]
 
 
-def test_the_model_becomes_a_complete_backend_test(layout: Paths) -> None:
-    folder = layout.model("double", "decomposed", CELL, "dynamic").parent
+def test_the_model_becomes_a_complete_backend_test(paths: Paths) -> None:
+    folder = paths.model("double", "decomposed", CELL, "dynamic").parent
     (folder / "test_data_set_9").symlink_to("nowhere")
     for _ in range(2):
-        run(layout)
+        run(paths)
         links = sorted(folder.glob("test_data_set_*"))
         assert [p.name for p in links] == [f"test_data_set_{n}" for n in range(4)]
         assert all(not p.readlink().is_absolute() and (p / "input_0.pb").is_file() for p in links)
 
 
-def test_a_wrong_expected_value(layout: Paths) -> None:
-    wrong = dataset.read(layout.data("double", "dynamic", 0)).outputs["Y"].copy()
+def test_a_wrong_expected_value(paths: Paths) -> None:
+    wrong = dataset.read(paths.data("double", "dynamic", 0)).outputs["Y"].copy()
     wrong[1, 2] = 7
-    change_expected(layout, 0, wrong)
-    found, message = refused(layout)
+    change_expected(paths, 0, wrong)
+    found, message = refused(paths)
     assert found.outcome == "mismatched"
     assert [c.outcome for c in found.cases] == ["mismatched", "verified", "verified", "verified"]
     assert message.startswith(f"double-decomposed-plain@{CELL}: 1 of 6 elements differs beyond rtol=1e-06 atol=0; ")
@@ -139,48 +139,48 @@ def test_a_wrong_expected_value(layout: Paths) -> None:
     assert "  Mismatched elements: 1 / 6 (16.7%)" in values and values[-2].startswith("  inputs: X float32 (2, 3)")
 
 
-def test_a_tolerance_of_0_has_an_infinite_used_share(layout: Paths, capsys: pytest.CaptureFixture[str]) -> None:
-    wrong = dataset.read(layout.data("double", "dynamic", 0)).outputs["Y"].copy()
+def test_a_tolerance_of_0_has_an_infinite_used_share(paths: Paths, capsys: pytest.CaptureFixture[str]) -> None:
+    wrong = dataset.read(paths.data("double", "dynamic", 0)).outputs["Y"].copy()
     wrong[1, 2] = 7
-    change_expected(layout, 0, wrong)
+    change_expected(paths, 0, wrong)
     exact = {"decomposed": {"float32": Tolerance(rtol=0.0, atol=0.0)}}
     operator = replace(OPERATOR, spec=replace(OPERATOR.spec, tolerances=exact))
     for case in (None, "plain"):
         with pytest.raises(VerifyError, match="beyond rtol=0 atol=0"):
-            verify.run(layout, operator, lowering="decomposed", cell=CELL, case=case)
-    found = verdict.read(layout.verdict("double", "decomposed", CELL)).cases[0]
+            verify.run(paths, operator, lowering="decomposed", cell=CELL, case=case)
+    found = verdict.read(paths.verdict("double", "decomposed", CELL)).cases[0]
     assert found.error and found.tolerance_used == math.inf
     assert " ULP, >999% of the limit\n" in capsys.readouterr().out
 
 
-def test_only_the_first_mismatches_are_shown_completely(layout: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_model(layout, "decomposed", model("decomposed", factor=3.0))
+def test_only_the_first_mismatches_are_shown_completely(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_model(paths, "decomposed", model("decomposed", factor=3.0))
     cases = [Case(name=f"c{n}", inputs={"x": Random(shape=(2, n))}) for n in range(1, 15)]
     operator = replace(OPERATOR, models=(replace(DYNAMIC, cases=tuple(cases)),))
-    write_data.run(layout, operator)
+    write_data.run(paths, operator)
     with pytest.raises(VerifyError) as caught:
-        verify.run(layout, operator, lowering="decomposed", cell=CELL)
+        verify.run(paths, operator, lowering="decomposed", cell=CELL)
     first, *_, last = lines = [line for line in str(caught.value).splitlines() if not line.startswith("  ")]
     assert len(lines) == 4 and first.startswith(f"double-decomposed-c1@{CELL}: ")
     assert last.startswith(f"double-decomposed@{CELL}: 11 more cases are wrong: c4, c5, c6, c7, c8, ")
-    path = layout.verdict("double", "decomposed", CELL)
-    assert last.endswith(f"c14. In full: {path.relative_to(layout.root)}, or each by --case NAME")
+    path = paths.verdict("double", "decomposed", CELL)
+    assert last.endswith(f"c14. In full: {path.relative_to(paths.root)}, or each by --case NAME")
     assert all("elements differ" in c.detail for c in verdict.read(path).cases)
 
 
-def test_a_wrong_expected_dtype_is_not_tolerated(layout: Paths) -> None:
-    change_expected(layout, 0, dataset.read(layout.data("double", "dynamic", 0)).outputs["Y"].astype("float64"))
-    found, message = refused(layout)
+def test_a_wrong_expected_dtype_is_not_tolerated(paths: Paths) -> None:
+    change_expected(paths, 0, dataset.read(paths.data("double", "dynamic", 0)).outputs["Y"].astype("float64"))
+    found, message = refused(paths)
     assert "dtype is float32, expected float64" in message
     assert (found.cases[0].error, found.cases[0].tolerance_used) == (math.inf, math.inf)
 
 
-def test_a_wrong_expected_shape(layout: Paths) -> None:
-    change_expected(layout, 0, dataset.read(layout.data("double", "dynamic", 0)).outputs["Y"].ravel())
-    assert "shape is (2, 3), expected (6,)" in refused(layout)[1]
+def test_a_wrong_expected_shape(paths: Paths) -> None:
+    change_expected(paths, 0, dataset.read(paths.data("double", "dynamic", 0)).outputs["Y"].ravel())
+    assert "shape is (2, 3), expected (6,)" in refused(paths)[1]
 
 
-def test_nan_that_became_a_number(layout: Paths) -> None:
+def test_nan_that_became_a_number(paths: Paths) -> None:
     proto = model("decomposed")
     for node in proto.graph.node:
         node.output[:] = ["Z" if o == "Y" else o for o in node.output]
@@ -188,26 +188,26 @@ def test_nan_that_became_a_number(layout: Paths) -> None:
     zero = helper.make_tensor("zero", 1, [], [0.0])
     proto.graph.node.append(helper.make_node("Constant", [], ["zero"], value=zero))
     proto.graph.node.append(helper.make_node("Where", ["n", "zero", "Z"], ["Y"]))
-    write_model(layout, "decomposed", proto)
-    found, message = refused(layout)
+    write_model(paths, "decomposed", proto)
+    found, message = refused(paths)
     assert [c.outcome for c in found.cases] == ["verified", "mismatched", "verified", "verified"]
     assert "worst at (0, 0): expected nan, got 0.0" in message
     assert found.cases[1].error == math.inf
 
 
-def test_a_wrong_attribute_in_the_model(layout: Paths) -> None:
-    write_model(layout, "decomposed", model("decomposed", factor=3.0))
-    assert "or the model does not hold the attributes of the case (python -m opmatrix export)" in refused(layout)[1]
+def test_a_wrong_attribute_in_the_model(paths: Paths) -> None:
+    write_model(paths, "decomposed", model("decomposed", factor=3.0))
+    assert "or the model does not hold the attributes of the case (python -m opmatrix export)" in refused(paths)[1]
 
 
-def test_a_changed_reference_is_found(layout: Paths) -> None:
-    change_expected(layout, 3, dataset.read(layout.data("double", "dynamic", 3)).outputs["Y"] * 2)
-    assert refused(layout)[0].cases[3].outcome == "mismatched"
+def test_a_changed_reference_is_found(paths: Paths) -> None:
+    change_expected(paths, 3, dataset.read(paths.data("double", "dynamic", 3)).outputs["Y"] * 2)
+    assert refused(paths)[0].cases[3].outcome == "mismatched"
 
 
-def test_cases_with_one_fault_are_one_line(layout: Paths) -> None:
-    write_model(layout, "decomposed", model("decomposed", ir_version=99))
-    found, message = refused(layout)
+def test_cases_with_one_fault_are_one_line(paths: Paths) -> None:
+    write_model(paths, "decomposed", model("decomposed", ir_version=99))
+    found, message = refused(paths)
     assert found.outcome == "failed"
     assert message.count("\n") == 0
     assert "the model has IR version 99, and ONNX Runtime" in message
@@ -215,111 +215,111 @@ def test_cases_with_one_fault_are_one_line(layout: Paths) -> None:
     assert "Also special, empty, large." in message
 
 
-def test_an_opset_that_onnx_runtime_does_not_know(layout: Paths) -> None:
-    write_model(layout, "decomposed", model("decomposed", opset=99))
-    assert "the model imports opset 99 of ai.onnx, and ONNX Runtime" in refused(layout)[1]
+def test_an_opset_that_onnx_runtime_does_not_know(paths: Paths) -> None:
+    write_model(paths, "decomposed", model("decomposed", opset=99))
+    assert "the model imports opset 99 of ai.onnx, and ONNX Runtime" in refused(paths)[1]
 
 
-def test_a_node_that_no_library_registers(layout: Paths) -> None:
-    write_model(layout, "decomposed", model("custom"))
-    message = refused(layout)[1]
+def test_a_node_that_no_library_registers(paths: Paths) -> None:
+    write_model(paths, "decomposed", model("custom"))
+    message = refused(paths)[1]
     assert "the model has a node test.domain::Double, and no loaded library registers it. Compare domain" in message
 
 
-def test_a_domain_that_the_model_does_not_import(layout: Paths) -> None:
+def test_a_domain_that_the_model_does_not_import(paths: Paths) -> None:
     proto = model("custom")
     del proto.opset_import[1]
     proto.graph.node[0].domain = "new.domain"  # ONNX Runtime has another message where a session has loaded the domain
-    write_model(layout, "decomposed", proto)
-    assert "a node of the domain 'new.domain', but no opset import of it" in refused(layout)[1]
+    write_model(paths, "decomposed", proto)
+    assert "a node of the domain 'new.domain', but no opset import of it" in refused(paths)[1]
 
 
-def test_a_missing_and_a_damaged_model(layout: Paths) -> None:
-    path = layout.model("double", "decomposed", CELL, "dynamic")
+def test_a_missing_and_a_damaged_model(paths: Paths) -> None:
+    path = paths.model("double", "decomposed", CELL, "dynamic")
     path.write_bytes(b"\xff")
-    assert "not a readable model. Run: python -m opmatrix export double" in refused(layout)[1]
+    assert "not a readable model. Run: python -m opmatrix export double" in refused(paths)[1]
     path.unlink()
-    assert "not a readable model" in refused(layout)[1]
+    assert "not a readable model" in refused(paths)[1]
 
 
-def test_missing_data(layout: Paths) -> None:
-    (layout.data("double", "dynamic", 2) / "output_0.pb").unlink()
-    found, message = refused(layout)
+def test_missing_data(paths: Paths) -> None:
+    (paths.data("double", "dynamic", 2) / "output_0.pb").unlink()
+    found, message = refused(paths)
     assert [c.outcome for c in found.cases] == ["verified", "verified", "failed", "verified"]
     assert "output_0.pb is missing. Run: python -m opmatrix data" in message
 
 
-def test_names_that_differ_from_those_of_the_data(layout: Paths) -> None:
+def test_names_that_differ_from_those_of_the_data(paths: Paths) -> None:
     proto = model("decomposed")
     proto.graph.input[0].name = proto.graph.node[1].input[0] = "other"
-    write_model(layout, "decomposed", proto)
-    assert "the model's inputs are ['other'], those of the test data ['X']" in refused(layout)[1]
+    write_model(paths, "decomposed", proto)
+    assert "the model's inputs are ['other'], those of the test data ['X']" in refused(paths)[1]
 
 
-def test_a_size_of_the_first_case_in_the_model(layout: Paths) -> None:
+def test_a_size_of_the_first_case_in_the_model(paths: Paths) -> None:
     proto = model("decomposed")
     proto.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 2
-    write_model(layout, "decomposed", proto)
-    found, message = refused(layout)
+    write_model(paths, "decomposed", proto)
+    found, message = refused(paths)
     assert [c.outcome for c in found.cases] == ["verified", "verified", "failed", "failed"]
     assert "the model takes 2 as size 0 of X, and was given 0: a dynamic size was baked in. Name the axis in" in message
 
 
-def test_a_size_that_a_constant_bakes_in(layout: Paths) -> None:
+def test_a_size_that_a_constant_bakes_in(paths: Paths) -> None:
     """Below opset 13, shape inference does not find it; cases of another size do."""
     proto = model("decomposed")
     proto.graph.node[1].output[0] = "Z"
     shape = helper.make_tensor("shape", 7, [2], [2, 3])
     proto.graph.node.append(helper.make_node("Constant", [], ["s"], value=shape))
     proto.graph.node.append(helper.make_node("Reshape", ["Z", "s"], ["Y"]))
-    write_model(layout, "decomposed", proto)
-    found, message = refused(layout)
+    write_model(paths, "decomposed", proto)
+    found, message = refused(paths)
     assert [c.outcome for c in found.cases] == ["verified", "verified", "failed", "failed"]
     assert message.startswith(f"double-decomposed-empty@{CELL}: a Reshape to {{2,3}} was given {{0,5}}: where that is ")
     assert "the size of the example, it was baked in as a constant. Take sizes from the tensor in the low" in message
 
 
-def test_another_onnx_runtime_than_the_cell_has(layout: Paths) -> None:
+def test_another_onnx_runtime_than_the_cell_has(paths: Paths) -> None:
     cell = replace(CELL, ort="1.16")
     with pytest.raises(VerifyError, match=r"the cell asks for ONNX Runtime 1\.16, and .* is installed"):
-        verify.run(layout, OPERATOR, lowering="decomposed", cell=cell)
-    assert verdict.read(layout.verdict("double", "decomposed", cell)).outcome == "failed"
+        verify.run(paths, OPERATOR, lowering="decomposed", cell=cell)
+    assert verdict.read(paths.verdict("double", "decomposed", cell)).outcome == "failed"
 
 
-def test_torch_in_the_process_is_a_failure(layout: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torch_in_the_process_is_a_failure(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "torch", ModuleType("torch"))
-        found, message = refused(layout)
+        found, message = refused(paths)
     assert found.outcome == "failed"
     assert "torch was imported in the process that verifies" in message
 
 
-def test_a_replay_prints_and_writes_nothing(layout: Paths, capsys: pytest.CaptureFixture[str]) -> None:
-    run(layout, case="large")
+def test_a_replay_prints_and_writes_nothing(paths: Paths, capsys: pytest.CaptureFixture[str]) -> None:
+    run(paths, case="large")
     shown = capsys.readouterr().out.splitlines()
     assert shown[0].endswith("dynamic/model.onnx")
     run_of_six = "optimised: 4000 elements agree within rtol=1e-06 atol=0; error 0, 0 ULP, 0% of the limit"
     assert " ".join(shown[2].split()) == run_of_six
     assert shown[-1] == "verified"
-    assert not layout.verdict("double", "decomposed", CELL).exists()
+    assert not paths.verdict("double", "decomposed", CELL).exists()
 
 
-def test_an_unknown_case_is_a_usage_error(layout: Paths) -> None:
+def test_an_unknown_case_is_a_usage_error(paths: Paths) -> None:
     with pytest.raises(UsageError, match=r"double has no case 'larg'; it has plain, special.*did you mean 'large'"):
-        run(layout, case="larg")
+        run(paths, case="larg")
 
 
-def test_every_model_of_the_operator_runs(layout: Paths) -> None:
+def test_every_model_of_the_operator_runs(paths: Paths) -> None:
     other = replace(OPERATOR, models=(DYNAMIC, replace(DYNAMIC, name="other")))
     with pytest.raises(VerifyError, match=r"other/model.onnx is not a readable model"):
-        verify.run(layout, other, lowering="decomposed", cell=CELL)
-    found = verdict.read(layout.verdict("double", "decomposed", CELL))
+        verify.run(paths, other, lowering="decomposed", cell=CELL)
+    found = verdict.read(paths.verdict("double", "decomposed", CELL))
     assert [c.outcome for c in found.cases] == ["verified"] * 4 + ["failed"] * 4
 
 
-def test_a_reference_without_the_function_fails_the_cell(layout: Paths) -> None:
-    layout.reference("double").write_text("def nothing(): ...")
-    found, message = refused(layout)
+def test_a_reference_without_the_function_fails_the_cell(paths: Paths) -> None:
+    paths.reference("double").write_text("def nothing(): ...")
+    found, message = refused(paths)
     assert (found.outcome, found.cases) == ("failed", ())
     assert message == f"double-decomposed@{CELL}: ops/double/reference.py: no function named double(); " \
         "the operator's name is expected"  # fmt: skip

@@ -104,30 +104,30 @@ def spec(kernel: str) -> OpSpec:
 
 
 @pytest.fixture(scope="module")
-def layout(tmp_path_factory: pytest.TempPathFactory) -> Paths:
+def paths(tmp_path_factory: pytest.TempPathFactory) -> Paths:
     """Return a project with all files but the kernel."""
-    layout = with_native(tmp_path_factory.mktemp("differ"), "differ", REFERENCE)
-    draw_inputs.run(layout, Operator(spec=spec(KERNEL), models=MODELS))
-    return layout
+    paths = with_native(tmp_path_factory.mktemp("differ"), "differ", REFERENCE)
+    draw_inputs.run(paths, Operator(spec=spec(KERNEL), models=MODELS))
+    return paths
 
 
 @pytest.fixture
-def tried(layout: Paths) -> Callable[[str], tuple[Verdict, str]]:
+def tried(paths: Paths) -> Callable[[str], tuple[Verdict, str]]:
     """Return a function from a kernel to its verdict and the message of verify."""
 
     def tried(kernel: str) -> tuple[Verdict, str]:
         gc.collect()  # a session that is still alive would keep the library of the kernel before, of the same path
         operator = Operator(spec=spec(kernel), models=MODELS)
-        write_code.run(layout, operator)
-        compile.run(layout, operator)
-        write_data.run(layout, operator)
-        write_node_models.run(layout, operator, lowering="custom", cell=CELL)
+        write_code.run(paths, operator)
+        compile.run(paths, operator)
+        write_data.run(paths, operator)
+        write_node_models.run(paths, operator, lowering="custom", cell=CELL)
         message = ""
         try:
-            verify.run(layout, operator, lowering="custom", cell=CELL)
+            verify.run(paths, operator, lowering="custom", cell=CELL)
         except VerifyError as error:
             message = str(error)
-        return verdict.read(layout.verdict("differ", "custom", CELL)), message
+        return verdict.read(paths.verdict("differ", "custom", CELL)), message
 
     return tried
 
@@ -225,7 +225,7 @@ def test_a_buffer_that_only_long_calls_share(tried: Callable[[str], tuple[Verdic
     ids=["value", "refuses", "input", "second_run", "unwritten"],
 )
 def test_the_search_finds_a_fault_that_no_case_shows(
-    tried: Callable[[str], tuple[Verdict, str]], layout: Paths, new: str, message: str, elsewhere: str, tmp_path: Path
+    tried: Callable[[str], tuple[Verdict, str]], paths: Paths, new: str, message: str, elsewhere: str, tmp_path: Path
 ) -> None:
     """No case has seven columns. The message has a small input, whose name `--case` takes; it fails `elsewhere` too."""
     kernel = KERNEL.replace("// after", new).replace(
@@ -240,13 +240,13 @@ def test_the_search_finds_a_fault_that_no_case_shows(
     assert shown, said
     operator = Operator(spec=spec(kernel), models=MODELS)
     with pytest.raises(VerifyError, match=re.escape(message)):
-        verify.run(layout, operator, lowering="custom", cell=CELL, case=shown[1])
-    path = layout.mismatches(layout.verdict("differ", "custom", CELL))
+        verify.run(paths, operator, lowering="custom", cell=CELL, case=shown[1])
+    path = paths.mismatches(paths.verdict("differ", "custom", CELL))
     records = json.loads(path.read_text())["mismatches"] if path.exists() else []
     if message.startswith(("first", "the second run")):
         assert [(one["case"], one["drawn"], one["output"]) for one in records] == [("drawn_inputs", shown[1], "first")]
         assert records[0]["differing"] == 1 and records[0]["maps"] and "Mismatched elements: 1 / " in said
     for case in (shown[1], "drawn_inputs") if records else (shown[1],):
-        save_case.run(layout, operator, lowering=None, cells=[CELL], case=case, into=tmp_path / case)
+        save_case.run(paths, operator, lowering=None, cells=[CELL], case=case, into=tmp_path / case)
         done = replayed(tmp_path / case)
         assert elsewhere in done.stdout and done.returncode == (1 if elsewhere else 0), done.stdout + done.stderr

@@ -36,17 +36,17 @@ Build = Callable[[str], Path]
 
 
 @pytest.fixture
-def layout(tmp_path: Path) -> Paths:
+def paths(tmp_path: Path) -> Paths:
     return exported(tmp_path, OPERATOR, "custom")
 
 
 @pytest.fixture
-def build(layout: Paths) -> Build:
+def build(paths: Paths) -> Build:
     """Return a function that compiles the library with a fault."""
     compiler = find_toolchain(os.environ).compiler
 
     def build(fault: str) -> Path:
-        library = layout.ort_library("double")
+        library = paths.ort_library("double")
         library.parent.mkdir(parents=True, exist_ok=True)
         flags = ["-std=c++17", "-fPIC", "-shared", "-Wno-unused-result", f"-DFAULT={fault}", f"-I{INCLUDED}"]
         subprocess.run([*compiler, *flags, str(SOURCE), "-o", str(library)], check=True)
@@ -55,24 +55,24 @@ def build(layout: Paths) -> Build:
     return build
 
 
-def run(layout: Paths) -> None:
-    verify.run(layout, OPERATOR, lowering="custom", cell=CELL)
+def run(paths: Paths) -> None:
+    verify.run(paths, OPERATOR, lowering="custom", cell=CELL)
 
 
-def refused(layout: Paths, outcome: Outcome) -> str:
+def refused(paths: Paths, outcome: Outcome) -> str:
     with pytest.raises(VerifyError) as caught:
-        run(layout)
-    assert verdict.read(layout.verdict("double", "custom", CELL)).outcome == outcome
+        run(paths)
+    assert verdict.read(paths.verdict("double", "custom", CELL)).outcome == outcome
     return str(caught.value)
 
 
-def test_the_right_kernel_is_verified(layout: Paths, build: Build) -> None:
+def test_the_right_kernel_is_verified(paths: Paths, build: Build) -> None:
     build("NONE")
     factor = Attribute(name="factor", kind="float", default=2.0, allowed=(2.0,))
     only = replace(OPERATOR.spec, types={"T": ("float32",)}, attributes=(factor,))  # which is all that the kernel has
-    draw_inputs.run(layout, replace(OPERATOR, spec=only))
-    run(layout)
-    assert verdict.read(layout.verdict("double", "custom", CELL)).outcome == "verified"
+    draw_inputs.run(paths, replace(OPERATOR, spec=only))
+    run(paths)
+    assert verdict.read(paths.verdict("double", "custom", CELL)).outcome == "verified"
 
 
 @pytest.mark.parametrize(
@@ -86,9 +86,9 @@ def test_the_right_kernel_is_verified(layout: Paths, build: Build) -> None:
         ("RANK", "shape is (2, 3, 1), expected (2, 3)"),
     ],
 )
-def test_a_wrong_kernel_is_mismatched(layout: Paths, build: Build, fault: str, message: str) -> None:
+def test_a_wrong_kernel_is_mismatched(paths: Paths, build: Build, fault: str, message: str) -> None:
     build(fault)
-    assert message in refused(layout, "mismatched")
+    assert message in refused(paths, "mismatched")
 
 
 @pytest.mark.parametrize(
@@ -104,36 +104,36 @@ def test_a_wrong_kernel_is_mismatched(layout: Paths, build: Build, fault: str, m
         ("NO_ENTRY", "exports no RegisterCustomOps, so it is not a custom-op library of ONNX Runtime"),
     ],
 )
-def test_an_unusable_library_is_failed(layout: Paths, build: Build, fault: str, message: str) -> None:
+def test_an_unusable_library_is_failed(paths: Paths, build: Build, fault: str, message: str) -> None:
     build(fault)
-    assert message in refused(layout, "failed")
+    assert message in refused(paths, "failed")
 
 
 def test_a_published_model_that_fails_has_data_and_can_be_taken_away(
-    layout: Paths, build: Build, tmp_path: Path
+    paths: Paths, build: Build, tmp_path: Path
 ) -> None:
     build("NONE")
-    shutil.copytree(layout.data("double", "dynamic", 0), layout.published_data("double", 1))
-    shutil.copyfile(layout.model("double", "custom", CELL, "dynamic"), layout.published_model("double", 1))
-    kept = dataset.read(layout.published_data("double", 1))
+    shutil.copytree(paths.data("double", "dynamic", 0), paths.published_data("double", 1))
+    shutil.copyfile(paths.model("double", "custom", CELL, "dynamic"), paths.published_model("double", 1))
+    kept = dataset.read(paths.published_data("double", 1))
     wrong = kept.outputs["Y"] + np.array([0, 0, 1], np.float32)
-    dataset.write(layout.published_data("double", 1), DataSet(inputs=kept.inputs, outputs={"Y": wrong}))
+    dataset.write(paths.published_data("double", 1), DataSet(inputs=kept.inputs, outputs={"Y": wrong}))
     published = replace(OPERATOR, published=(1,))
     with pytest.raises(VerifyError, match="a model of version 1 runs no more"):
-        verify.run(layout, published, lowering="custom", cell=CELL)
-    records = json.loads(layout.mismatches(layout.verdict("double", "custom", CELL)).read_text())["mismatches"]
+        verify.run(paths, published, lowering="custom", cell=CELL)
+    records = json.loads(paths.mismatches(paths.verdict("double", "custom", CELL)).read_text())["mismatches"]
     assert [(one["case"], one["differing"], one["elements"]) for one in records] == [("published_1", 2, 6)]
-    save_case.run(layout, published, lowering=None, cells=[CELL], case="published_1", into=tmp_path / "saved")
+    save_case.run(paths, published, lowering=None, cells=[CELL], case="published_1", into=tmp_path / "saved")
     done = replayed(tmp_path / "saved")
     assert done.returncode == 1 and "Y: 2 of 6 elements differ" in done.stdout, done.stdout + done.stderr
     assert "the model of version 1" in (tmp_path / "saved-elsewhere/README.txt").read_text()
 
 
-def test_a_missing_and_a_damaged_library(layout: Paths, build: Build) -> None:
+def test_a_missing_and_a_damaged_library(paths: Paths, build: Build) -> None:
     library = build("NONE")
     library.unlink()
-    assert "is missing. Run: python -m opmatrix compile double" in refused(layout, "failed")
+    assert "is missing. Run: python -m opmatrix compile double" in refused(paths, "failed")
     library.write_bytes(b"\x7fELF")
-    message = refused(layout, "failed")
+    message = refused(paths, "failed")
     assert "cannot be loaded: " in message
     assert "Build it again: python -m opmatrix compile double" in message

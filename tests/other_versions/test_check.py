@@ -15,7 +15,7 @@ def test_a_model_runs_in_the_requested_version(project: Project, needs: Needs) -
     cell = "group_norm-custom@torch2.13-legacy-opset18"
     done = project.doit(f"export:{cell}", "compile:group_norm")
     assert done.returncode == 0, done.stdout + done.stderr
-    model = next(project.layout.build.glob("export/group_norm/custom/*/dynamic_float32/model.onnx"))
+    model = next(project.paths.build.glob("export/group_norm/custom/*/dynamic_float32/model.onnx"))
     done = project.doit("check", str(model), "--ort", "1.18", NO_COLOR="1", PYTHONIOENCODING="utf-8")
     assert done.returncode == 0, done.stdout + done.stderr
     lines = done.stdout.splitlines()
@@ -34,7 +34,7 @@ def test_a_missing_environment_has_a_message_with_the_command(project: Project) 
     (project.root / ".venv-matrix").unlink()
     cell = "group_norm-custom@torch2.13-legacy-opset18"
     assert project.doit(f"export:{cell}", "compile:group_norm").returncode == 0
-    model = next(project.layout.build.glob("export/group_norm/custom/*/dynamic_float32/model.onnx"))
+    model = next(project.paths.build.glob("export/group_norm/custom/*/dynamic_float32/model.onnx"))
     done = project.doit("check", str(model), "--ort", "1.18")
     assert done.returncode == 0
     said = "not run in ONNX Runtime 1.18, of which there is no environment. Make it, and it will be: "

@@ -24,7 +24,7 @@ def test_each_torch_has_its_own_result(tmp_path: Path, needs: Needs) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "dual_residual unsupported in torch 1.13: needs torch 2.5" in done.stdout
     for torch in ("2.6", "2.15"):
-        record = json.loads(project.layout.compat_record("dual_residual", torch=torch).read_text())
+        record = json.loads(project.paths.compat_record("dual_residual", torch=torch).read_text())
         outcomes = {row["name"]: row["outcome"] for row in record["results"]}
         assert {row["name"]: row["detail"] for row in record["results"]}["torch.vmap"] == "one call for all samples"
         assert outcomes == dict.fromkeys(("torch.compile", "AOTInductor", "torch.vmap", "torch.autocast"), "works") | {

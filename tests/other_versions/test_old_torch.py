@@ -51,38 +51,38 @@ def old(request: pytest.FixtureRequest, needs: Needs) -> Environment:
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Paths:
     """The operators with a torch library, compiled for the main environment, with their data."""
-    layout = copy_project(tmp_path_factory.mktemp("old"), *NAMES)
+    paths = copy_project(tmp_path_factory.mktemp("old"), *NAMES)
     for name in NAMES:
-        operator = build(layout, name)
-        write_data.run(layout, operator)
-        draw_inputs.run(layout, operator)
-    return layout
+        operator = build(paths, name)
+        write_data.run(paths, operator)
+        draw_inputs.run(paths, operator)
+    return paths
 
 
 @pytest.fixture(scope="module")
-def layout(project: Paths, old: Environment) -> Paths:
+def paths(project: Paths, old: Environment) -> Paths:
     """The same project, with the libraries for one old torch as well."""
     for name in NAMES:
         compile.run(project, load_operator(project, name), torch=old.folder)
     return project
 
 
-def library(layout: Paths, old: Environment, name: str) -> str:
-    return str(layout.torch_library(name, torch=old.torch))
+def library(paths: Paths, old: Environment, name: str) -> str:
+    return str(paths.torch_library(name, torch=old.torch))
 
 
-def test_the_library_exports_one_function_and_links_the_same_kernel(layout: Paths, old: Environment) -> None:
-    folder = layout.compile_folder("group_norm", torch=old.torch)
+def test_the_library_exports_one_function_and_links_the_same_kernel(paths: Paths, old: Environment) -> None:
+    folder = paths.compile_folder("group_norm", torch=old.torch)
     found = read_symbols(folder / "libgroup_norm_torch.so")
     assert found.defined == {"opmatrix_error", LEVEL}
     assert {"libtorch_cpu.so", "libc10.so"} <= {*found.needed}
     assert not [*folder.glob("kernel.o")]
 
 
-def test_the_library_for_newer_torches_names_them(layout: Paths, old: Environment) -> None:
+def test_the_library_for_newer_torches_names_them(paths: Paths, old: Environment) -> None:
     """A program that loads it directly gets the message; no stage and no wheel would load it."""
     for name, spelled in (("group_norm", "mynamespace::custom_group_norm"), ("nms", "opmatrix::nms")):
-        code = f"import torch; torch.ops.load_library({str(layout.torch_library(name))!r}); print('loaded')"
+        code = f"import torch; torch.ops.load_library({str(paths.torch_library(name))!r}); print('loaded')"
         done = old.run("-c", code)
         assert (done.returncode, done.stdout) == (0, "loaded\n"), done.stderr
         assert f"opmatrix: {spelled}: needs torch 2.9 or newer\n" in done.stderr
@@ -98,9 +98,9 @@ def allowed(old: Environment, calls: Iterable[str]) -> list[str]:
     return [call for call in calls if "2**40" in call] if old.torch in ("1.13", "2.0") else []
 
 
-def test_group_norm_has_the_same_messages(layout: Paths, old: Environment) -> None:
+def test_group_norm_has_the_same_messages(paths: Paths, old: Environment) -> None:
     calls = [*plain.CALLS, *plain.REFUSED]
-    done = old.run("-c", plain.PROGRAM, library(layout, old, "group_norm"), json.dumps(calls))
+    done = old.run("-c", plain.PROGRAM, library(paths, old, "group_norm"), json.dumps(calls))
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
     expected = {call: text for call, text in plain.CALLS.items() if call not in torchs_own(old, calls)}
@@ -110,12 +110,12 @@ def test_group_norm_has_the_same_messages(layout: Paths, old: Environment) -> No
 
 
 @pytest.mark.parametrize("name", kinds.TORCH)
-def test_other_operators_have_the_same_messages(name: str, layout: Paths, old: Environment) -> None:
-    spec = load_operator(layout, name).spec
+def test_other_operators_have_the_same_messages(name: str, paths: Paths, old: Environment) -> None:
+    spec = load_operator(paths, name).spec
     assert spec.torch is not None
     calls = {call: text for call, text in kinds.TORCH[name].items() if call not in allowed(old, kinds.TORCH[name])}
     done = old.run(
-        "-c", kinds.TORCH_PROGRAM, library(layout, old, name), spec.torch.name, kinds.RIGHT_TORCH[name],
+        "-c", kinds.TORCH_PROGRAM, library(paths, old, name), spec.torch.name, kinds.RIGHT_TORCH[name],
         json.dumps([*calls]),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -125,8 +125,8 @@ def test_other_operators_have_the_same_messages(name: str, layout: Paths, old: E
     assert all(said.get(call) for call in calls)
 
 
-def test_a_second_definition_is_a_message(layout: Paths, old: Environment, tmp_path: Path) -> None:
-    path = library(layout, old, "group_norm")
+def test_a_second_definition_is_a_message(paths: Paths, old: Environment, tmp_path: Path) -> None:
+    path = library(paths, old, "group_norm")
     copy = tmp_path / Path(path).name
     copy.write_bytes(Path(path).read_bytes())
     done = old.run("-c", plain.TWICE, path, str(copy))
@@ -136,22 +136,22 @@ def test_a_second_definition_is_a_message(layout: Paths, old: Environment, tmp_p
     assert "opmatrix: mynamespace::custom_group_norm: torch could not define it" in done.stderr
 
 
-def test_threads_change_nothing(layout: Paths, old: Environment) -> None:
-    done = old.run("-c", plain.THREADS, library(layout, old, "group_norm"))
+def test_threads_change_nothing(paths: Paths, old: Environment) -> None:
+    done = old.run("-c", plain.THREADS, library(paths, old, "group_norm"))
     assert done.returncode == 0, done.stderr
 
 
-def test_a_kernel_runs_on_torchs_own_threads(layout: Paths, old: Environment) -> None:
+def test_a_kernel_runs_on_torchs_own_threads(paths: Paths, old: Environment) -> None:
     """A second OpenMP in the process would have its own pool of threads."""
-    done = old.run("-c", THREADS_USED, library(layout, old, "group_norm"))
+    done = old.run("-c", THREADS_USED, library(paths, old, "group_norm"))
     assert (done.returncode, done.stdout) == (0, "0 1\n"), done.stderr
 
 
 @pytest.mark.parametrize("part", ["schema", "kernel", "search", "nodes", "gradient"])
-def test_register(part: str, layout: Paths, old: Environment) -> None:
-    done = old.stage(layout.root, "register", "group_norm", "--part", part)
+def test_register(part: str, paths: Paths, old: Environment) -> None:
+    done = old.stage(paths.root, "register", "group_norm", "--part", part)
     assert done.returncode == 0, done.stderr
-    manifest = json.loads(layout.register_manifest("group_norm", part, torch=old.torch).read_text())
+    manifest = json.loads(paths.register_manifest("group_norm", part, torch=old.torch).read_text())
     skipped = {r["skipped"] for r in manifest["results"] if "skipped" in r}
     lacks = {"schema": "2.4", "gradient": "2.4", "nodes": "2.6"}.get(part)
     expected = {f"skipped: needs torch {lacks}"} if lacks and old.torch in ("1.13", "2.0") else set()
@@ -159,13 +159,13 @@ def test_register(part: str, layout: Paths, old: Environment) -> None:
     assert any("skipped" not in r for r in manifest["results"]) or part == "gradient"
 
 
-def test_a_library_for_another_torch_is_reported(layout: Paths, old: Environment) -> None:
+def test_a_library_for_another_torch_is_reported(paths: Paths, old: Environment) -> None:
     """It may load without its kernel, or end the process."""
-    written = layout.torch_version("group_norm", torch=old.torch)
+    written = paths.torch_version("group_norm", torch=old.torch)
     before = written.read_text()
     try:
         written.write_text("2.5.1+cpu with the new C++ ABI\n")
-        done = old.stage(layout.root, "register", "group_norm", "--part", "kernel")
+        done = old.stage(paths.root, "register", "group_norm", "--part", "kernel")
     finally:
         written.write_text(before)
     assert done.returncode == 8
@@ -173,7 +173,7 @@ def test_a_library_for_another_torch_is_reported(layout: Paths, old: Environment
     assert f"python -m opmatrix compile group_norm --torch-root {old.folder}" in done.stderr
 
 
-def test_all_torches_write_the_same_nodes(layout: Paths, old: Environment) -> None:
+def test_all_torches_write_the_same_nodes(paths: Paths, old: Environment) -> None:
     """In the cells of the installed exporters, compared with the main environment."""
     from opmatrix.export import compare_exports
     from opmatrix.project.cells import Cell
@@ -183,9 +183,9 @@ def test_all_torches_write_the_same_nodes(layout: Paths, old: Environment) -> No
     main = Cell.parse("torch2.13-dynamo-opset20-ort1.31")
     for name in NAMES:
         for cell in cells:
-            done = old.stage(layout.root, "export", name, "--cell", str(cell))
+            done = old.stage(paths.root, "export", name, "--cell", str(cell))
             assert done.returncode == 0, done.stderr
         subprocess.run(
-            [sys.executable, "-m", "opmatrix", "export", name, "--cell", str(main)], cwd=layout.root, check=True
+            [sys.executable, "-m", "opmatrix", "export", name, "--cell", str(main)], cwd=paths.root, check=True
         )
-        compare_exports.run(layout, load_operator(layout, name), lowering="custom", cells=[*cells, main])
+        compare_exports.run(paths, load_operator(paths, name), lowering="custom", cells=[*cells, main])

@@ -32,7 +32,7 @@ EXPORTERS = {
 
 
 @pytest.fixture(scope="module")
-def layout(tmp_path_factory: pytest.TempPathFactory) -> Paths:
+def paths(tmp_path_factory: pytest.TempPathFactory) -> Paths:
     """The operators, built for the main environment, with their data."""
     made = copy_project(tmp_path_factory.mktemp("variadic"))
     ignored = shutil.ignore_patterns("__pycache__")
@@ -44,40 +44,40 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Paths:
     return made
 
 
-def verdict(layout: Paths, name: str, cell: str, python: Path) -> str:
+def verdict(paths: Paths, name: str, cell: str, python: Path) -> str:
     """Verify a cell with a Python, and return the outcome."""
     command = [str(python), "-m", "opmatrix", "verify", name, "--lowering", "custom", "--cell", cell]
     variables = os.environ | {"PYTHONPATH": str(ROOT / "pipeline"), "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run(command, cwd=layout.root, env=variables, capture_output=True, text=True)
+    done = subprocess.run(command, cwd=paths.root, env=variables, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    return str(json.loads((layout.build / f"verify/{name}/custom/{cell}.json").read_text())["outcome"])
+    return str(json.loads((paths.build / f"verify/{name}/custom/{cell}.json").read_text())["outcome"])
 
 
 @pytest.mark.parametrize("torch", ["2.6", *(pytest.param(t, marks=pytest.mark.deep) for t in ("1.13", "2.15"))])
-def test_both_bindings_and_both_exporters(layout: Paths, torch: str, needs: Needs) -> None:
+def test_both_bindings_and_both_exporters(paths: Paths, torch: str, needs: Needs) -> None:
     needs(f"torch{torch}")
     one = environment(torch)
     for name in NAMES:
         if older(torch, "2.10"):
-            compile.run(layout, load_operator(layout, name), torch=one.folder)
+            compile.run(paths, load_operator(paths, name), torch=one.folder)
         for part in ("schema", "kernel", "nodes", "search"):
-            done = one.stage(layout.root, "register", name, "--part", part)
+            done = one.stage(paths.root, "register", name, "--part", part)
             assert done.returncode == 0, done.stdout + done.stderr
         for exporter, opset in EXPORTERS[torch].items():
             cell = f"torch{torch}-{exporter}-opset{opset}-ort1.31"
-            done = one.stage(layout.root, "export", name, "--lowering", "custom", "--cell", cell)
+            done = one.stage(paths.root, "export", name, "--lowering", "custom", "--cell", cell)
             assert done.returncode == 0, done.stdout + done.stderr
-            assert verdict(layout, name, cell, Path(sys.executable)) == "verified"
+            assert verdict(paths, name, cell, Path(sys.executable)) == "verified"
 
 
 @pytest.mark.parametrize("ort", ["1.16", "1.21"])
-def test_older_onnx_runtimes(layout: Paths, ort: str, needs: Needs) -> None:
+def test_older_onnx_runtimes(paths: Paths, ort: str, needs: Needs) -> None:
     """1.16 takes an operator of several dtypes for different ones if the least numbers of tensors differ, and has no
     uint4, which one of them may be."""
     needs(f"ort{ort}")
     for name in (*NAMES, "deal"):
         cell = f"{'node' if name == 'deal' else 'torch2.13-legacy'}-opset18-ort{ort}"
         command = [sys.executable, "-m", "opmatrix", "export", name, "--lowering", "custom", "--cell", cell]
-        done = subprocess.run(command, cwd=layout.root, capture_output=True, text=True)
+        done = subprocess.run(command, cwd=paths.root, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
-        assert verdict(layout, name, cell, Paths(ROOT).environment(f"ort{ort}") / "bin/python") == "verified"
+        assert verdict(paths, name, cell, Paths(ROOT).environment(f"ort{ort}") / "bin/python") == "verified"

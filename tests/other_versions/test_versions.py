@@ -39,7 +39,7 @@ def test_one_library_serves_every_onnx_runtime(project: Project, needs: Needs) -
     assert done.returncode == 0, done.stdout + done.stderr
     found = project.records()
     assert {cell.rpartition("-ort")[2] for cell in found} == {*ORT}
-    libraries = list(project.layout.build.glob("compile/*/*_ort.so"))
+    libraries = list(project.paths.build.glob("compile/*/*_ort.so"))
     assert len(libraries) == 2, "an operator has one library for all"
     for name, record in found.items():
         declared = why_unreadable(Cell.parse(name.partition("@")[2]))
@@ -93,7 +93,7 @@ def test_both_exporters_of_several_torches_give_the_same_nodes(project: Project,
     found = project.records()
     assert {record["torch"] for record in found.values()} >= {"2.9", "2.13", "2.15"}
     assert {record["outcome"] for record in found.values()} == {"verified"}
-    proved = {path.stem for path in project.layout.build.glob("register/group_norm/*@*.json")}
+    proved = {path.stem for path in project.paths.build.glob("register/group_norm/*@*.json")}
     assert {f"{part}@torch2.9" for part in ("schema", "kernel", "nodes", "search", "gradient")} <= proved
     again = project.doit("torch=all", "opsets=18")
     assert "all up to date" in again.stdout

@@ -28,13 +28,13 @@ from opmatrix.toolchain.find import find_toolchain
 ROOT = Path(__file__).parents[2]
 
 
-def default_plan(layout: Paths, choice: Choice | None = None) -> Plan:
+def default_plan(paths: Paths, choice: Choice | None = None) -> Plan:
     """Return the plan of all operators in the cells of `choice`; None: in the default cells."""
     versions, choice = installed(), choice or Choice()
     return Plan(
-        layout=layout,
-        operators=load_operators(layout),
-        cells=chosen_cells(layout, choice, versions=versions),
+        paths=paths,
+        operators=load_operators(paths),
+        cells=chosen_cells(paths, choice, versions=versions),
         versions=versions,
         toolchain=find_toolchain(os.environ),
         environ=os.environ,
@@ -44,12 +44,12 @@ def default_plan(layout: Paths, choice: Choice | None = None) -> Plan:
 
 def test_only_steps_that_use_a_kernel_have_it_in_their_key(root: Path) -> None:
     """opcheck, gradients and exports do not read a compiled kernel; steps that compute with the kernel do."""
-    layout = Paths(root)
+    paths = Paths(root)
     found: dict[str, set[bool]] = {}
-    for step in steps(default_plan(layout)):
+    for step in steps(default_plan(paths)):
         operator = step.operator
-        if layout.kernel(operator).is_file():
-            made = {layout.kernel(operator), layout.torch_library(operator), layout.ort_library(operator)}
+        if paths.kernel(operator).is_file():
+            made = {paths.kernel(operator), paths.torch_library(operator), paths.ort_library(operator)}
             part = step.name.partition("@")[0].removeprefix(f"{operator}-")
             kind = f"{step.group} {part}" if step.group in ("register", "verify") else step.group
             found.setdefault(kind, set()).add(not made.isdisjoint(map(Path, step.reads)))
@@ -71,28 +71,28 @@ def test_only_steps_that_use_a_kernel_have_it_in_their_key(root: Path) -> None:
 
 def test_every_part_of_register_reads_the_library_that_it_loads(root: Path) -> None:
     """Or, where an edit of the kernel is not to repeat it, every object of the library but the kernel's."""
-    layout = Paths(root)
-    planned = [*steps(default_plan(layout))]
+    paths = Paths(root)
+    planned = [*steps(default_plan(paths))]
     written = {path for step in planned for path in step.writes}
     loads = ("schema", "nodes", "kernel", "search")
     registering = [s for s in planned if s.group == "register" and any(f"-{part}@" in s.name for part in loads)]
-    libraries = {s.operator: layout.torch_library(s.operator) for s in registering}
+    libraries = {s.operator: paths.torch_library(s.operator) for s in registering}
     compiled = [s for s in registering if str(libraries[s.operator]) in written]
     assert {part for part in loads for s in compiled if f"-{part}@" in s.name} == {*loads}
     for step in compiled:
-        objects = {str(path) for path in layout.objects(step.operator, "torch", "runtime")}
+        objects = {str(path) for path in paths.objects(step.operator, "torch", "runtime")}
         assert str(libraries[step.operator]) in step.reads or objects <= {*step.reads}, step.task
         assert objects <= written
 
 
 def planned(torch: str, ort: str) -> dict[str, Step]:
     """Return the steps of group_norm for these versions at opset 18, and those that they depend on, by name."""
-    layout, versions = Paths(ROOT), installed()
+    paths, versions = Paths(ROOT), installed()
     choice = Choice(torch=torch, ort=ort, opsets="18")
     plan = Plan(
-        layout=layout,
-        operators=[load_operator(layout, "group_norm")],
-        cells=chosen_cells(layout, choice, versions=versions),
+        paths=paths,
+        operators=[load_operator(paths, "group_norm")],
+        cells=chosen_cells(paths, choice, versions=versions),
         versions=versions,
         toolchain=find_toolchain(os.environ),
         environ=os.environ,
@@ -152,7 +152,7 @@ def test_the_report_expects_the_checks_that_are_planned() -> None:
         plan = default_plan(Paths(ROOT), choice)
         planned = [step for step in steps(plan) if step.check and step.verdict in step.writes]
         keys = [step.check for step in planned if step.group != "compat"]
-        assert sorted(map(str, keys)) == sorted(map(str, checks(plan.layout, plan.operators, plan.cells)))
+        assert sorted(map(str, keys)) == sorted(map(str, checks(plan.paths, plan.operators, plan.cells)))
         assert len(keys) > 20
 
 
@@ -196,28 +196,28 @@ def test_every_torch_and_every_onnx_runtime_has_a_cell_with_the_once_checks() ->
 def test_a_torch_without_the_stable_abi_has_a_step_that_compiles_its_library() -> None:
     old, new = planned("2.6", "default"), planned("2.15", "default")
     compiled = old["compile:group_norm@torch2.6"]
-    layout = Paths(ROOT)
-    library = str(layout.torch_library("group_norm", torch="2.6"))
-    binding = str(layout.objects("group_norm", "torch", torch="2.6")[0])
-    version = str(layout.torch_version("group_norm", torch="2.6"))
+    paths = Paths(ROOT)
+    library = str(paths.torch_library("group_norm", torch="2.6"))
+    binding = str(paths.objects("group_norm", "torch", torch="2.6")[0])
+    version = str(paths.torch_version("group_norm", torch="2.6"))
     assert compiled.writes == (library, version, binding)
-    assert str(layout.installed_version("torch2.6", "torch")) in compiled.reads
+    assert str(paths.installed_version("torch2.6", "torch")) in compiled.reads
     assert {library, version} <= {*old["register:group_norm-kernel@torch2.6"].reads}
     assert binding in old["register:group_norm-schema@torch2.6"].reads
     assert "compile:group_norm@torch2.15" not in new, "one library serves 2.9 and newer"
-    assert str(layout.torch_library("group_norm")) in new["register:group_norm-kernel@torch2.15"].reads
+    assert str(paths.torch_library("group_norm")) in new["register:group_norm-kernel@torch2.15"].reads
 
 
 def test_lists_and_strings_need_a_separate_library_up_to_a_newer_torch() -> None:
     plan = Plan(
-        layout=Paths(ROOT),
+        paths=Paths(ROOT),
         operators=(),
         cells=(),
         versions=installed(),
         toolchain=find_toolchain(os.environ),
         environ=os.environ,
     )
-    nms, group_norm = (OperatorPlan(plan, load_operator(plan.layout, name)) for name in ("nms", "group_norm"))
+    nms, group_norm = (OperatorPlan(plan, load_operator(plan.paths, name)) for name in ("nms", "group_norm"))
     assert [group_norm.needs_own_library(t) for t in ("2.6", "2.9", "2.15")] == ["2.6", None, None]
     assert [nms.needs_own_library(t) for t in ("2.6", "2.9", "2.15")] == ["2.6", "2.9", None]
     assert nms.needs_own_library("2.13") is None
@@ -226,7 +226,7 @@ def test_lists_and_strings_need_a_separate_library_up_to_a_newer_torch() -> None
 def test_planning_takes_as_many_calls_for_an_operator_however_many_there_are(tmp_path: Path) -> None:
     """So that planning 1,000 operators takes 100 times as long as planning 10, and not 10,000 times."""
     operator = load_operator(Paths(ROOT), "gelu")
-    plan = replace(default_plan(Paths(ROOT)), layout=Paths(tmp_path), cells=(), dist=None)
+    plan = replace(default_plan(Paths(ROOT)), paths=Paths(tmp_path), cells=(), dist=None)
 
     def calls(count: int) -> int:
         """Return how often planning calls a function of Python or C."""
@@ -271,7 +271,7 @@ def test_a_further_case_runs_no_step_that_starts_the_exporters(root: Path) -> No
 
 def test_other_values_of_a_case_that_opcheck_runs_run_it_again(root: Path) -> None:
     plan = default_plan(Paths(root))
-    operator = load_operator(plan.layout, "group_norm")
+    operator = load_operator(plan.paths, "group_norm")
     first, *others = operator.models
     _, sample, _ = next(samples(operator))
     tensor = sample.inputs["x"]
@@ -286,9 +286,9 @@ def test_other_values_of_a_case_that_opcheck_runs_run_it_again(root: Path) -> No
 
 
 def test_steps_that_evaluate_a_reference_in_torch_are_keyed_by_that_torch(root: Path) -> None:
-    layout = Paths(root)
-    plan = default_plan(layout)
-    operator = load_operator(layout, "group_norm")
+    paths = Paths(root)
+    plan = default_plan(paths)
+    operator = load_operator(paths, "group_norm")
     in_torch = replace(operator, spec=replace(operator.spec, reference="torch"))
 
     def changed(operator: Operator) -> set[str]:

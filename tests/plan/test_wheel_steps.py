@@ -16,9 +16,9 @@ from opmatrix.wheel import settings
 from tests.plan.test_step_keys import default_plan
 
 
-def planned(layout: Paths, choice: Choice | None = None) -> tuple[Plan, dict[str, Step]]:
-    plan = default_plan(layout, choice)
-    plan = replace(plan, dist=settings.read(layout, plan.operators))
+def planned(paths: Paths, choice: Choice | None = None) -> tuple[Plan, dict[str, Step]]:
+    plan = default_plan(paths, choice)
+    plan = replace(plan, dist=settings.read(paths, plan.operators))
     return plan, {step.task: step for step in steps(plan)}
 
 
@@ -37,14 +37,14 @@ def test_dist_comes_after_all_that_verifies_its_operators(root: Path) -> None:
 
 def test_the_stage_looks_for_the_same_records(root: Path) -> None:
     """Run by hand, it has no plan."""
-    layout = Paths(root)
-    plan, found = planned(layout)
+    paths = Paths(root)
+    plan, found = planned(paths)
     torch = minor(plan.versions.torch)
-    for operator in load_operators(layout):
-        parts = register_parts(layout, operator, torch)
+    for operator in load_operators(paths):
+        parts = register_parts(paths, operator, torch)
         written = {path for step in found.values() if step.group == "register" and step.operator == operator.name
                    for path in step.writes}  # fmt: skip
-        assert {str(layout.register_manifest(operator.name, part, torch=torch)) for part in parts} == written
+        assert {str(paths.register_manifest(operator.name, part, torch=torch)) for part in parts} == written
 
 
 def test_unverified_waits_for_nothing(root: Path) -> None:

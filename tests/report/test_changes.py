@@ -111,16 +111,16 @@ class Runs:
     """A project of three cells, whose report is made repeatedly."""
 
     def __init__(self, root: Path) -> None:
-        self.layout = Paths(root)
+        self.paths = Paths(root)
 
     def __call__(self, *outcomes: Outcome) -> dict[str, Any] | None:
         for cell, outcome in zip(FIVE, outcomes, strict=False):
-            verdict.write(self.layout.verdict("op", "custom", cell), make("op", cell, outcome, detail="why"))
+            verdict.write(self.paths.verdict("op", "custom", cell), make("op", cell, outcome, detail="why"))
         try:
-            write_report.run(self.layout, [("op", "custom", cell) for cell in FIVE[: len(outcomes)]])
+            write_report.run(self.paths, [("op", "custom", cell) for cell in FIVE[: len(outcomes)]])
         except ReportError:
             assert {"failed", "mismatched"} & {*outcomes}
-        found: dict[str, Any] | None = json.loads(self.layout.report_data.read_text())["changes"]
+        found: dict[str, Any] | None = json.loads(self.paths.report_data.read_text())["changes"]
         return found
 
 
@@ -135,7 +135,7 @@ def counts(changes: dict[str, Any] | None) -> dict[str, int] | None:
 
 def test_the_first_run_is_compared_with_none(runs: Runs) -> None:
     assert runs("verified", "verified") is None
-    assert not runs.layout.previous_report.exists()
+    assert not runs.paths.previous_report.exists()
 
 
 def test_each_run_is_compared_with_the_previous_one(runs: Runs) -> None:
@@ -149,30 +149,30 @@ def test_each_run_is_compared_with_the_previous_one(runs: Runs) -> None:
 def test_a_report_that_is_made_again_has_the_same_changes(runs: Runs) -> None:
     runs("verified", "verified")
     runs("verified", "failed")
-    written = {path: path.read_bytes() for path in (*runs.layout.report_files, runs.layout.previous_report)}
+    written = {path: path.read_bytes() for path in (*runs.paths.report_files, runs.paths.previous_report)}
     assert counts(runs("verified", "failed")) == {"broken": 1}
     assert {path: path.read_bytes() for path in written} == written
 
 
 def test_the_first_run_is_compared_with_a_given_report(runs: Runs) -> None:
     runs("verified", "verified")
-    runs.layout.report_data.rename(runs.layout.previous_report)
+    runs.paths.report_data.rename(runs.paths.previous_report)
     assert counts(runs("failed", "verified")) == {"broken": 1}
 
 
 def test_a_damaged_report_is_not_kept(runs: Runs) -> None:
     runs("verified")
     runs("failed")
-    runs.layout.report_data.write_text("{")
+    runs.paths.report_data.write_text("{")
     assert counts(runs("mismatched")) == {"broken": 1}, "compared with the first, which is still there"
-    runs.layout.report_data.write_text("{")
-    runs.layout.previous_report.write_bytes(b"\xff")
+    runs.paths.report_data.write_text("{")
+    runs.paths.previous_report.write_bytes(b"\xff")
     assert runs("mismatched") is None
 
 
 def test_a_report_of_an_older_format_is_compared(runs: Runs) -> None:
     runs("verified")
-    found = json.loads(runs.layout.report_data.read_text())
+    found = json.loads(runs.paths.report_data.read_text())
     del found["changes"]
-    runs.layout.report_data.write_text(json.dumps(found, indent=1))
+    runs.paths.report_data.write_text(json.dumps(found, indent=1))
     assert counts(runs("failed")) == {"broken": 1}

@@ -32,20 +32,20 @@ COMMAND = re.compile(
 
 @pytest.mark.parametrize("checkout", [True, False], ids=["checkout", "project"])
 def test_commands_in_each_file_of_a_report(checkout: bool, tmp_path: Path) -> None:
-    layout = Paths(tmp_path)
-    write_text(layout.ops / "op" / "spec.py", "")
+    paths = Paths(tmp_path)
+    write_text(paths.ops / "op" / "spec.py", "")
     if checkout:
         (tmp_path / "run").touch()
     wrong = verdict("op", CELL, "mismatched")
     second = replace(wrong.cases[1], detail="stale data (python -m opmatrix verify op)")
     wrong = replace(wrong, detail="1 of 2 cases; case_1: 3 of 64 elements differ", cases=(wrong.cases[0], second))
-    verdicts.write(layout.verdict(*wrong.key), wrong)
+    verdicts.write(paths.verdict(*wrong.key), wrong)
     for check in (KERNEL, CASES):
-        verdicts.write(layout.check_record(*check.key), check)
-    write_text(layout.log(f"verify:{wrong}"), "$ python -m opmatrix verify op\n")
+        verdicts.write(paths.check_record(*check.key), check)
+    write_text(paths.log(f"verify:{wrong}"), "$ python -m opmatrix verify op\n")
     with pytest.raises(ReportError):
-        write_report.run(layout, [wrong.key], [KERNEL.key, CASES.key])
-    data, xml, summary, html = (path.read_text() for path in layout.report_files)
+        write_report.run(paths, [wrong.key], [KERNEL.key, CASES.key])
+    data, xml, summary, html = (path.read_text() for path in paths.report_files)
     page = html.partition('id="data">')[2].partition("</script>")[0]
     texts = [json.dumps(json.loads(one), ensure_ascii=False) for one in (data, page)]
     texts += ["\n".join(ElementTree.fromstring(xml).itertext()), summary]
@@ -55,7 +55,7 @@ def test_commands_in_each_file_of_a_report(checkout: bool, tmp_path: Path) -> No
     assert json.loads(page)["run"] == ("./run " if checkout else "")
     again = f"{'./run ' * checkout}python -m opmatrix verify op --lowering custom --cell {CELL} --case case_1"
     assert f"Replay: {again}" in texts[2] and f"```text\n{again}\n```" in summary
-    assert verdicts.read(layout.verdict(*wrong.key)) == wrong, "verdicts stay as they are: steps read them"
+    assert verdicts.read(paths.verdict(*wrong.key)) == wrong, "verdicts stay as they are: steps read them"
 
 
 def test_cells_still_share_their_cases(tmp_path: Path) -> None:

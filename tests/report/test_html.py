@@ -119,17 +119,17 @@ def test_columns_have_each_text_once_and_give_every_record_back() -> None:
 
 
 def test_the_end_of_a_log_is_shown(tmp_path: Path) -> None:
-    layout = Paths(tmp_path)
+    paths = Paths(tmp_path)
     record = verdict("op", CELL, "failed")
-    assert details.read_background(ReadCache(layout), record) == Background()
-    path = layout.log(f"verify:{record}")
+    assert details.read_background(ReadCache(paths), record) == Background()
+    path = paths.log(f"verify:{record}")
     path.parent.mkdir(parents=True)
     path.write_bytes(b"\xff first\n" + b"\n".join(b"line %d" % n for n in range(3000)))
-    log = details.read_background(ReadCache(layout), record).log.splitlines()
+    log = details.read_background(ReadCache(paths), record).log.splitlines()
     assert len(log) == 40 and log[-1] == "line 2999"
     path.write_bytes(b"\xff only")
-    assert details.read_background(ReadCache(layout), record).log == "\N{REPLACEMENT CHARACTER} only"
-    assert details.read_background(ReadCache(layout), replace(record, outcome="verified")).log == "", (
+    assert details.read_background(ReadCache(paths), record).log == "\N{REPLACEMENT CHARACTER} only"
+    assert details.read_background(ReadCache(paths), replace(record, outcome="verified")).log == "", (
         "it says nothing new"
     )
 
@@ -137,24 +137,24 @@ def test_the_end_of_a_log_is_shown(tmp_path: Path) -> None:
 @pytest.mark.parametrize("task", ["compile:op", f"export:op-custom@{CELL.export_name}"])
 def test_the_log_is_that_of_the_failed_step(tmp_path: Path, task: str) -> None:
     """The logs of verify and the export are of an earlier run."""
-    layout = Paths(tmp_path)
+    paths = Paths(tmp_path)
     group, _, name = task.partition(":")
     wrong = replace(verdict("op", CELL, "failed"), blocked_by=FailedStep(group=group, name=name))
     for log, text in ((f"verify:{wrong}", "old"), (task, "error: no such thing")):
-        write_text(layout.log(log), text)
-    write_text(layout.graph_drawings("op", "custom", CELL), json.dumps(BACKGROUND.pictures))
-    found = details.read_background(ReadCache(layout), wrong)
+        write_text(paths.log(log), text)
+    write_text(paths.graph_drawings("op", "custom", CELL), json.dumps(BACKGROUND.pictures))
+    found = details.read_background(ReadCache(paths), wrong)
     assert found.log == "error: no such thing"
     assert bool(found.pictures) == (group == "compile")
 
 
 @pytest.mark.parametrize("damaged", ["", "{", "[]"])
 def test_unreadable_graphs_are_left_out(tmp_path: Path, damaged: str) -> None:
-    layout = Paths(tmp_path)
-    path = layout.graph_drawings("op", "custom", CELL)
+    paths = Paths(tmp_path)
+    path = paths.graph_drawings("op", "custom", CELL)
     path.parent.mkdir(parents=True)
     path.write_text(damaged)
-    assert details.read_background(ReadCache(layout), verdict("op", CELL)).pictures == {}
+    assert details.read_background(ReadCache(paths), verdict("op", CELL)).pictures == {}
 
 
 def test_the_page_of_many_cells_is_small() -> None:

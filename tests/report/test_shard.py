@@ -25,42 +25,42 @@ PART = ReportedPart(number=2, of=5, cells=79, checks=25, elsewhere=frozenset(CAS
 
 
 @pytest.fixture
-def layout(tmp_path: Path) -> Paths:
+def paths(tmp_path: Path) -> Paths:
     """A project in which one cell is verified, and the cell of another part is mismatched."""
-    layout = Paths(tmp_path)
+    paths = Paths(tmp_path)
     outcomes = ("verified", "mismatched")
     for cell, outcome in zip(CELLS, outcomes, strict=True):
-        verdict.write(layout.verdict("op", "custom", cell), replace(made("op", cell, outcome), lowering="custom"))
+        verdict.write(paths.verdict("op", "custom", cell), replace(made("op", cell, outcome), lowering="custom"))
     for key in CASES:
-        verdict.write(layout.check_record(*key), verdict.CheckRecord(**key._asdict(), outcome="verified"))
-    covered = [layout.verdict("op", "custom", CELLS[0]), *(layout.check_record(*key) for key in CASES)]
-    layout.verdict_list.parent.mkdir(parents=True, exist_ok=True)
-    layout.verdict_list.write_text("".join(f"{path}\n" for path in covered))
-    return layout
+        verdict.write(paths.check_record(*key), verdict.CheckRecord(**key._asdict(), outcome="verified"))
+    covered = [paths.verdict("op", "custom", CELLS[0]), *(paths.check_record(*key) for key in CASES)]
+    paths.verdict_list.parent.mkdir(parents=True, exist_ok=True)
+    paths.verdict_list.write_text("".join(f"{path}\n" for path in covered))
+    return paths
 
 
-def test_each_output_says_which_part_it_is(layout: Paths, capsys: pytest.CaptureFixture[str]) -> None:
-    write_report.run(layout, [("op", "custom", CELLS[0])], CASES[:1], part=PART)
+def test_each_output_says_which_part_it_is(paths: Paths, capsys: pytest.CaptureFixture[str]) -> None:
+    write_report.run(paths, [("op", "custom", CELLS[0])], CASES[:1], part=PART)
     lines = capsys.readouterr().out.splitlines()
     assert "1 cell: 1 verified; 1 check: 1 verified" in lines, "the case of another part counts there"
     assert "shard 2 of 5: 1 of 79 cells, 1 of 25 checks" in lines
     assert "from earlier runs, not asked for in this one: 0 cells: none asked for; 1 check: 1 verified" in lines
     shard = {"number": 2, "of": 5, "cells": 79, "checks": 25}
-    assert json.loads(layout.report_data.read_text())["shard"] == shard
-    assert layout.report_files[2].read_text().startswith("## opmatrix, shard 2 of 5: 1 cell")
-    assert json.dumps(shard, separators=(",", ":")) in layout.report_files[3].read_text()
+    assert json.loads(paths.report_data.read_text())["shard"] == shard
+    assert paths.report_files[2].read_text().startswith("## opmatrix, shard 2 of 5: 1 cell")
+    assert json.dumps(shard, separators=(",", ":")) in paths.report_files[3].read_text()
 
 
-def test_a_part_without_cells_is_a_success(layout: Paths, capsys: pytest.CaptureFixture[str]) -> None:
-    write_report.run(layout, [], CASES[:1], part=PART)
+def test_a_part_without_cells_is_a_success(paths: Paths, capsys: pytest.CaptureFixture[str]) -> None:
+    write_report.run(paths, [], CASES[:1], part=PART)
     assert "shard 2 of 5: 0 of 79 cells, 1 of 25 checks" in capsys.readouterr().out
     with pytest.raises(ReportError, match="no operator in ops/"):
-        write_report.run(layout, [], CASES[:1])
+        write_report.run(paths, [], CASES[:1])
 
 
-def test_a_wrong_cell_of_the_part_fails_it(layout: Paths) -> None:
+def test_a_wrong_cell_of_the_part_fails_it(paths: Paths) -> None:
     with pytest.raises(ReportError, match="1 of 1 cell is neither verified"):
-        write_report.run(layout, [("op", "custom", CELLS[1])], part=PART)
+        write_report.run(paths, [("op", "custom", CELLS[1])], part=PART)
 
 
 def test_a_report_by_hand_needs_a_shard_that_ran(tmp_path: Path) -> None:

@@ -40,49 +40,49 @@ def make(cell: Cell, outcome: Outcome = "verified", **fields: Any) -> Verdict:
 
 
 @pytest.fixture
-def layout(tmp_path: Path) -> Paths:
+def paths(tmp_path: Path) -> Paths:
     """Return a project all of whose cells are verified."""
-    layout = Paths(tmp_path)
+    paths = Paths(tmp_path)
     for cell in CELLS:
-        verdict.write(layout.verdict("op", "custom", cell), make(cell))
-    return layout
+        verdict.write(paths.verdict("op", "custom", cell), make(cell))
+    return paths
 
 
-def plant(layout: Paths, found: Verdict) -> None:
-    verdict.write(layout.verdict("op", "custom", CELLS[1]), found)
+def plant(paths: Paths, found: Verdict) -> None:
+    verdict.write(paths.verdict("op", "custom", CELLS[1]), found)
 
 
-def cells(layout: Paths) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads((layout.report / "report.json").read_text())["cells"]
+def cells(paths: Paths) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads((paths.report / "report.json").read_text())["cells"]
     return found
 
 
-def test_all_verified(layout: Paths, capsys: pytest.CaptureFixture[str]) -> None:
-    write_report.run(layout, EXPECTED)
+def test_all_verified(paths: Paths, capsys: pytest.CaptureFixture[str]) -> None:
+    write_report.run(paths, EXPECTED)
     assert capsys.readouterr().out.endswith("3 cells: 3 verified\nbuild/report/index.html\n")
-    whole = json.loads((layout.report / "report.json").read_text())
+    whole = json.loads((paths.report / "report.json").read_text())
     assert whole["counts"] == {"cells": 3, "verified": 3, "mismatched": 0, "failed": 0, "unsupported": 0}
     assert whole["environments"]["main"].keys() >= {"python", "torch", "onnxruntime"}
-    assert cells(layout)[0] == {
+    assert cells(paths)[0] == {
         "op": "op", "lowering": "custom", "torch": "2.13", "exporter": "dynamo", "opset": 18, "ort": "1.31",
         "outcome": "verified", "worst_error": 2e-7, "worst_ulp": 1.0, "worst_tolerance_used": 0.25,
         "detail": "", "reference": "", "cpu_levels": [], "cases": "op-custom-1",
     }  # fmt: skip
-    assert {cell["cases"] for cell in cells(layout)} == {*whole["cases"]} == {"op-custom-1"}
+    assert {cell["cases"] for cell in cells(paths)} == {*whole["cases"]} == {"op-custom-1"}
     assert whole["cases"]["op-custom-1"] == [RIGHT.__dict__]
 
 
-def test_a_missing_verdict_is_a_failure(layout: Paths) -> None:
-    layout.verdict("op", "custom", CELLS[1]).unlink()
+def test_a_missing_verdict_is_a_failure(paths: Paths) -> None:
+    paths.verdict("op", "custom", CELLS[1]).unlink()
     with pytest.raises(ReportError, match="1 of 3 cells is neither verified nor unsupported"):
-        write_report.run(layout, EXPECTED)
-    assert cells(layout)[1]["outcome"] == "failed"
-    assert cells(layout)[1]["detail"].startswith("no verdict: ")
+        write_report.run(paths, EXPECTED)
+    assert cells(paths)[1]["outcome"] == "failed"
+    assert cells(paths)[1]["detail"].startswith("no verdict: ")
 
 
-def test_a_damaged_verdict_is_a_failure(layout: Paths) -> None:
-    layout.verdict("op", "custom", CELLS[1]).write_text("{")
-    assert collect(ReadCache(layout), "op", "custom", CELLS[1]).outcome == "failed"
+def test_a_damaged_verdict_is_a_failure(paths: Paths) -> None:
+    paths.verdict("op", "custom", CELLS[1]).write_text("{")
+    assert collect(ReadCache(paths), "op", "custom", CELLS[1]).outcome == "failed"
 
 
 @pytest.mark.parametrize(
@@ -95,17 +95,17 @@ def test_a_damaged_verdict_is_a_failure(layout: Paths) -> None:
         (make(CELLS[1], "fine"), "unknown outcome 'fine'"),  # type: ignore[arg-type]  # not an Outcome
     ],
 )
-def test_a_verdict_without_checks_is_a_failure(layout: Paths, found: Verdict, reason: str) -> None:
-    plant(layout, found)
+def test_a_verdict_without_checks_is_a_failure(paths: Paths, found: Verdict, reason: str) -> None:
+    plant(paths, found)
     with pytest.raises(ReportError):
-        write_report.run(layout, EXPECTED)
-    assert cells(layout)[1]["outcome"] == "failed"
-    assert reason in cells(layout)[1]["detail"]
+        write_report.run(paths, EXPECTED)
+    assert cells(paths)[1]["outcome"] == "failed"
+    assert reason in cells(paths)[1]["detail"]
 
 
-def test_unsupported_with_a_reason_is_no_failure(layout: Paths, capsys: pytest.CaptureFixture[str]) -> None:
-    plant(layout, make(CELLS[1], "unsupported", detail="opset 20 has no such op", cases=()))
-    write_report.run(layout, EXPECTED)
+def test_unsupported_with_a_reason_is_no_failure(paths: Paths, capsys: pytest.CaptureFixture[str]) -> None:
+    plant(paths, make(CELLS[1], "unsupported", detail="opset 20 has no such op", cases=()))
+    write_report.run(paths, EXPECTED)
     shown = capsys.readouterr().out
     assert "3 cells: 2 verified, 1 unsupported" in shown
     assert "○ op-custom: unsupported in 1 cell: opset 20 has no such op\n" in shown
@@ -133,16 +133,16 @@ def records(found: Verdict) -> list[Verdict]:
 
 @pytest.mark.parametrize(("error", "limit"), [(None, None), (1.0, None)])
 def test_a_mismatch_without_a_finite_error_has_no_share_of_its_tolerance(
-    layout: Paths, error: float | None, limit: float | None
+    paths: Paths, error: float | None, limit: float | None
 ) -> None:
     """With a tolerance of 0 any error is too large; a NaN on one side is no error."""
     wrong = replace(WRONG, error=error, tolerance_used=limit)
     found = make(CELLS[1], "mismatched", detail="1 of 2 cases", cases=(replace(RIGHT, tolerance_used=0.0), wrong))
     assert f"{'inf' if error is None else '1.0e+00'} >999%" in show(records(found), encoding="ascii")
-    plant(layout, found)
+    plant(paths, found)
     with pytest.raises(ReportError):
-        write_report.run(layout, EXPECTED)
-    first = cells(layout)[1]
+        write_report.run(paths, EXPECTED)
+    first = cells(paths)[1]
     assert (first["worst_error"], first["worst_tolerance_used"]) == (error, None)
 
 
@@ -315,11 +315,11 @@ def test_junit_has_the_message_of_each_wrong_case() -> None:
     assert failure.text == f"2 of 3 cases; large: too much\nother: y differs\n{again}"
 
 
-def test_a_verified_cell_may_have_an_unsupported_case(layout: Paths, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_verified_cell_may_have_an_unsupported_case(paths: Paths, capsys: pytest.CaptureFixture[str]) -> None:
     refused = CaseResult(case="plain_float64", model="double", outcome="unsupported", detail="no float64 kernel")
     for cell in CELLS:
-        verdict.write(layout.verdict("op", "custom", cell), make(cell, cases=(RIGHT, refused)))
-    write_report.run(layout, EXPECTED)
+        verdict.write(paths.verdict("op", "custom", cell), make(cell, cases=(RIGHT, refused)))
+    write_report.run(paths, EXPECTED)
     assert (
         "○ op-custom: 1 case unsupported in 3 cells: no float64 kernel\n3 cells: 3 verified\n"
         in capsys.readouterr().out
@@ -333,20 +333,20 @@ def test_a_verified_cell_may_have_an_unsupported_case(layout: Paths, capsys: pyt
         ((RIGHT, CaseResult(case="a", model="m", outcome="unsupported")), "unsupported, but no reason is given"),
     ],
 )
-def test_only_unsupported_cases_verify_no_cell(layout: Paths, cases: tuple[CaseResult, ...], problem: str) -> None:
-    plant(layout, make(CELLS[1], cases=cases))
-    found = collect(ReadCache(layout), "op", "custom", CELLS[1])
+def test_only_unsupported_cases_verify_no_cell(paths: Paths, cases: tuple[CaseResult, ...], problem: str) -> None:
+    plant(paths, make(CELLS[1], cases=cases))
+    found = collect(ReadCache(paths), "op", "custom", CELLS[1])
     assert found.outcome == "failed" and problem in found.detail
 
 
-def test_a_cell_without_torch_has_its_own_row(layout: Paths, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_cell_without_torch_has_its_own_row(paths: Paths, capsys: pytest.CaptureFixture[str]) -> None:
     cell = Cell(torch=None, exporter="node", opset=18, ort="1.31")
-    verdict.write(layout.verdict("op", "custom", cell), make(cell))
-    write_report.run(layout, [*EXPECTED, ("op", "custom", cell)])
+    verdict.write(paths.verdict("op", "custom", cell), make(cell))
+    write_report.run(paths, [*EXPECTED, ("op", "custom", cell)])
     shown = capsys.readouterr().out
     assert "torch 2.13, ONNX Runtime 1.31" in shown
     assert "✓ 4     dynamo 18-21, node 18" in shown
-    assert cells(layout)[3]["torch"] is None
+    assert cells(paths)[3]["torch"] is None
 
 
 # The cells of other runs.
@@ -357,24 +357,24 @@ OTHERS = tuple(
 )
 
 
-def cover(layout: Paths, cells: Iterable[Cell]) -> None:
+def cover(paths: Paths, cells: Iterable[Cell]) -> None:
     """Write the list of verdicts of a report, as the runner does."""
-    paths = [layout.verdict("op", "custom", cell) for cell in cells]
-    layout.verdict_list.parent.mkdir(parents=True, exist_ok=True)
-    layout.verdict_list.write_text("".join(f"{path}\n" for path in paths))
+    verdicts = [paths.verdict("op", "custom", cell) for cell in cells]
+    paths.verdict_list.parent.mkdir(parents=True, exist_ok=True)
+    paths.verdict_list.write_text("".join(f"{path}\n" for path in verdicts))
 
 
 @pytest.fixture
-def several(layout: Paths) -> Paths:
+def several(paths: Paths) -> Paths:
     """Return the project with up-to-date verdicts of other runs."""
     for cell in OTHERS:
-        verdict.write(layout.verdict("op", "custom", cell), make(cell))
-    cover(layout, (*CELLS, *OTHERS))
-    return layout
+        verdict.write(paths.verdict("op", "custom", cell), make(cell))
+    cover(paths, (*CELLS, *OTHERS))
+    return paths
 
 
-def written(layout: Paths) -> list[bytes]:
-    return [path.read_bytes() for path in layout.report_files]
+def written(paths: Paths) -> list[bytes]:
+    return [path.read_bytes() for path in paths.report_files]
 
 
 def test_the_files_do_not_depend_on_the_choice_of_cells(several: Paths, capsys: pytest.CaptureFixture[str]) -> None:

@@ -41,7 +41,7 @@ FAILED = CheckRecord(op="op", check="search", torch="2.13", outcome="failed", de
 
 
 @pytest.fixture
-def layout(tmp_path: Path) -> Paths:
+def paths(tmp_path: Path) -> Paths:
     return Paths(tmp_path)
 
 
@@ -71,28 +71,28 @@ def test_a_failed_check_is_not_weak() -> None:
     assert html_page.data(document([], ENVIRONMENTS), [], [], [FAILED])["checks"][0]["weak"] == ()
 
 
-def test_a_record_keeps_it_and_the_report_succeeds(layout: Paths, capsys: pytest.CaptureFixture[str]) -> None:
-    verdict.write(layout.check_record(*KEY), WEAK)
-    assert collect_check(ReadCache(layout), KEY) == WEAK
-    layout.report.mkdir(parents=True)
-    (layout.ops / "op").mkdir(parents=True)
-    (layout.ops / "op/spec.py").write_text("")
+def test_a_record_keeps_it_and_the_report_succeeds(paths: Paths, capsys: pytest.CaptureFixture[str]) -> None:
+    verdict.write(paths.check_record(*KEY), WEAK)
+    assert collect_check(ReadCache(paths), KEY) == WEAK
+    paths.report.mkdir(parents=True)
+    (paths.ops / "op").mkdir(parents=True)
+    (paths.ops / "op/spec.py").write_text("")
     with pytest.raises(Exception, match="no cell was asked for"):  # which is all that is wrong with it
-        write_report.run(layout, [], [KEY])
+        write_report.run(paths, [], [KEY])
     assert "weak op-search@torch2.13" in capsys.readouterr().out
-    assert json.loads(layout.report_data.read_text())["checks"][0]["outcome"] == "verified"
+    assert json.loads(paths.report_data.read_text())["checks"][0]["outcome"] == "verified"
 
 
-def test_an_old_record_has_no_weakness(layout: Paths) -> None:
-    path = layout.check_record(*KEY)
+def test_an_old_record_has_no_weakness(paths: Paths) -> None:
+    path = paths.check_record(*KEY)
     verdict.write(path, WEAK)
     path.write_text(json.dumps({k: v for k, v in json.loads(path.read_text()).items() if k != "weak"}))
     assert verdict.read_check(path).weak == ()
 
 
-def control(layout: Paths, found: CheckRecord) -> Any:
+def control(paths: Paths, found: CheckRecord) -> Any:
     key = CheckKey(found.op, found.check, torch=found.torch)
-    path = layout.check_record(*key)
+    path = paths.check_record(*key)
     verdict.write(path, found)
     step = Step(group="register", name=f"op-{found.check}", command=("register", "op"), check=key, verdict=str(path))
     group = SimpleNamespace(task_dep=[step.task])
@@ -100,17 +100,17 @@ def control(layout: Paths, found: CheckRecord) -> Any:
 
 
 @pytest.mark.parametrize("weak", [WEAK, NOT_INDEPENDENT], ids=lambda weak: weak.check)
-def test_strict_refuses_a_weak_check(weak: CheckRecord, layout: Paths, capsys: pytest.CaptureFixture[str]) -> None:
-    assert _show_weak(control(layout, weak), strict=True)
+def test_strict_refuses_a_weak_check(weak: CheckRecord, paths: Paths, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _show_weak(control(paths, weak), strict=True)
     message = "--strict: 1 check weak:"
     assert capsys.readouterr().err == f"{message}\n{weak}\n  {weak.weak[0]}\n"
-    assert not _show_weak(control(layout, FAILED), strict=True)
+    assert not _show_weak(control(paths, FAILED), strict=True)
     assert capsys.readouterr().err == ""
 
 
-def test_a_run_without_the_report_prints_a_weak_check(layout: Paths, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_without_the_report_prints_a_weak_check(paths: Paths, capsys: pytest.CaptureFixture[str]) -> None:
     """As `doit OPERATOR` does. The report prints it itself."""
-    chosen = control(layout, WEAK)
+    chosen = control(paths, WEAK)
     _show_weak(chosen, strict=False)
     assert capsys.readouterr().err == f"1 check weak:\nop-search@torch2.13\n  {WHY}\n"
     chosen.tasks["report"] = StepTask(Step(group="report", name="", command=("report",)))

@@ -57,7 +57,7 @@ def of_nodes(library: int, folder: Path) -> Iterator[Draft]:
 
 def tried(drafts: Iterator[Draft], folder: Path, *, linked: bool) -> Library:
     """Write a library, check its types and compile its C++; those of each change are not linked, which takes longer."""
-    library = Library(layout=Project.copy(folder / "project", operators=()).layout, drafts=unlike(drafts))
+    library = Library(paths=Project.copy(folder / "project", operators=()).paths, drafts=unlike(drafts))
     library.write()
     assert len(library.drafts) > 10
     assert library.type_errors() == ""

@@ -20,9 +20,9 @@ def draft(name: str = "one", *, namespace: str = "my", op_type: str = "") -> Dra
     return from_schema(f"{namespace}::{name}(Tensor x) -> Tensor", domain="my.domain", op_type=op_type)
 
 
-def add(layout: Paths, *drafts: Draft) -> None:
-    render.require_absent(layout, [d.spec for d in drafts])
-    render.write(layout, {path: text for d in drafts for path, text in render.render(d).items()})
+def add(paths: Paths, *drafts: Draft) -> None:
+    render.require_absent(paths, [d.spec for d in drafts])
+    render.write(paths, {path: text for d in drafts for path, text in render.render(d).items()})
 
 
 def below(root: Path) -> list[str]:
@@ -31,33 +31,33 @@ def below(root: Path) -> list[str]:
 
 
 @pytest.fixture
-def layout(tmp_path: Path) -> Paths:
+def paths(tmp_path: Path) -> Paths:
     return Paths(tmp_path)
 
 
-def test_all_files_are_written(layout: Paths) -> None:
-    add(layout, draft())
-    assert below(layout.root) == [
+def test_all_files_are_written(paths: Paths) -> None:
+    add(paths, draft())
+    assert below(paths.root) == [
         "native", "native/one", "native/one/kernel.h", "ops", "ops/one", "ops/one/README.md", "ops/one/cases.py",
         "ops/one/reference.py", "ops/one/spec.py",
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize("there", ["ops/one/notes.txt", "native/one/torch.cc", "ops/one/spec.py"])
-def test_existing_files_are_named_and_kept(layout: Paths, there: str) -> None:
-    path = layout.root / there
+def test_existing_files_are_named_and_kept(paths: Paths, there: str) -> None:
+    path = paths.root / there
     path.parent.mkdir(parents=True)
     path.write_text("mine")
-    before = below(layout.root)
+    before = below(paths.root)
     with pytest.raises(UsageError, match=f"^{there}: there already, and nothing is overwritten"):
-        add(layout, draft())
-    assert below(layout.root) == before and path.read_text() == "mine"
+        add(paths, draft())
+    assert below(paths.root) == before and path.read_text() == "mine"
 
 
-def test_a_folder_with_several_files_names_them(layout: Paths) -> None:
-    add(layout, draft())
+def test_a_folder_with_several_files_names_them(paths: Paths) -> None:
+    add(paths, draft())
     with pytest.raises(UsageError) as raised:
-        add(layout, draft())
+        add(paths, draft())
     assert "ops/one/{README.md, cases.py, reference.py, spec.py}: there already" in str(raised.value)
     assert "native/one/kernel.h: there already" in str(raised.value)
 
@@ -75,29 +75,29 @@ def test_a_folder_with_several_files_names_them(layout: Paths) -> None:
         ),
     ],
 )
-def test_a_name_that_exists_is_refused_before_anything_is_written(layout: Paths, second: Draft, message: str) -> None:
-    add(layout, draft())
-    before = below(layout.root)
+def test_a_name_that_exists_is_refused_before_anything_is_written(paths: Paths, second: Draft, message: str) -> None:
+    add(paths, draft())
+    before = below(paths.root)
     with pytest.raises(UsageError) as raised:
-        add(layout, second)
+        add(paths, second)
     assert message in str(raised.value) and "Nothing was written." in str(raised.value)
-    assert below(layout.root) == before
+    assert below(paths.root) == before
 
 
-def test_an_invalid_operator_does_not_prevent_a_new_one(layout: Paths) -> None:
-    add(layout, draft())
-    layout.spec("one").write_text("SPEC = 1 / 0")
-    add(layout, draft("two"))
-    assert layout.spec("two").is_file()
+def test_an_invalid_operator_does_not_prevent_a_new_one(paths: Paths) -> None:
+    add(paths, draft())
+    paths.spec("one").write_text("SPEC = 1 / 0")
+    add(paths, draft("two"))
+    assert paths.spec("two").is_file()
 
 
 @pytest.mark.parametrize("broken", ["write_text", "rename", "last rename"])
 @pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()], ids=["OSError", "Ctrl-C"])
 def test_a_failure_leaves_no_files(
-    layout: Paths, monkeypatch: pytest.MonkeyPatch, broken: str, error: BaseException
+    paths: Paths, monkeypatch: pytest.MonkeyPatch, broken: str, error: BaseException
 ) -> None:
-    add(layout, draft())
-    before = below(layout.root)
+    add(paths, draft())
+    before = below(paths.root)
     method = broken.removeprefix("last ")
     original, calls = getattr(Path, method), 0
 
@@ -110,26 +110,26 @@ def test_a_failure_leaves_no_files(
 
     monkeypatch.setattr(Path, method, fails)
     with pytest.raises(type(error)):
-        add(layout, draft("two"), draft("three"))
+        add(paths, draft("two"), draft("three"))
     monkeypatch.undo()
-    assert calls >= 2 and below(layout.root) == before
+    assert calls >= 2 and below(paths.root) == before
 
 
-def test_the_declaration_appears_last(layout: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_declaration_appears_last(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     """A doit that runs at the same time finds no operator or a complete one."""
     targets = []
     original = Path.rename
     monkeypatch.setattr(Path, "rename", lambda path, target: (targets.append(target), original(path, target))[1])
-    add(layout, draft())
-    assert [str(t.relative_to(layout.root)) for t in targets] == ["native/one", "ops/one"]
+    add(paths, draft())
+    assert [str(t.relative_to(paths.root)) for t in targets] == ["native/one", "ops/one"]
 
 
 @pytest.fixture
-def styled(layout: Paths) -> Paths:
+def styled(paths: Paths) -> Paths:
     """A project with settings of both formatters."""
-    (layout.root / "pyproject.toml").write_text("[tool.ruff]\nline-length = 60\n")
-    (layout.root / ".clang-format").write_text("BasedOnStyle: Google\nColumnLimit: 60\n")
-    return layout
+    (paths.root / "pyproject.toml").write_text("[tool.ruff]\nline-length = 60\n")
+    (paths.root / ".clang-format").write_text("BasedOnStyle: Google\nColumnLimit: 60\n")
+    return paths
 
 
 def test_files_are_formatted_by_ruff_and_clang_format(styled: Paths) -> None:
@@ -168,9 +168,9 @@ def test_a_formatter_that_fails_changes_nothing(
     assert render.formatted(styled.root, files) == files
 
 
-def test_a_project_without_a_clang_format_file_keeps_the_kernel_unformatted(layout: Paths) -> None:
+def test_a_project_without_a_clang_format_file_keeps_the_kernel_unformatted(paths: Paths) -> None:
     files = render.render(draft())
-    assert render.formatted(layout.root, files)["native/one/kernel.h"] == files["native/one/kernel.h"]
+    assert render.formatted(paths.root, files)["native/one/kernel.h"] == files["native/one/kernel.h"]
 
 
 def nodes_of(*operators: str) -> dict[str, list[dict[str, Any]]]:
@@ -195,12 +195,12 @@ def nodes_of(*operators: str) -> dict[str, list[dict[str, Any]]]:
         (["a::_", "a::__"], ["op", "op_2"]),
     ],
 )
-def test_each_operator_has_a_folder_of_its_own(operators: list[str], folders: list[str], layout: Paths) -> None:
+def test_each_operator_has_a_folder_of_its_own(operators: list[str], folders: list[str], paths: Paths) -> None:
     made = [*new_operator.each(nodes_of(*operators), "m.onnx", "")]
     assert [d.spec.name for d in made] == folders
     assert [f"{d.spec.onnx.domain}::{d.spec.onnx.op_type}" for d in made] == operators
-    add(layout, *made)
-    assert sorted(p.name for p in (layout.root / "ops").iterdir()) == sorted(folders)
+    add(paths, *made)
+    assert sorted(p.name for p in (paths.root / "ops").iterdir()) == sorted(folders)
 
 
 def test_the_folder_that_is_another_operators_is_named() -> None:

@@ -47,7 +47,7 @@ RUNS = {"shape": [3, 4], "outputs": [{"shape": [3, 4], "dtype": "float32"}]}
 
 
 @pytest.fixture(scope="module")
-def layout(tmp_path_factory: pytest.TempPathFactory) -> Paths:
+def paths(tmp_path_factory: pytest.TempPathFactory) -> Paths:
     root = tmp_path_factory.mktemp("scaffold")
     for draft in drafts():
         write_files(root, render.render(draft))
@@ -58,8 +58,8 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Paths:
 
 
 @pytest.mark.parametrize("draft", drafts(), ids=lambda d: d.spec.name)
-def test_the_files_declare_the_drafted_operator(layout: Paths, draft: Draft) -> None:
-    operator = load_operator(layout, draft.spec.name)
+def test_the_files_declare_the_drafted_operator(paths: Paths, draft: Draft) -> None:
+    operator = load_operator(paths, draft.spec.name)
     assert as_data(operator.spec) == as_data(draft.spec)
     given = {
         p: any(c.inputs.get(p) for m in operator.models for c in m.cases) for p in (i.name for i in draft.spec.inputs)
@@ -69,8 +69,8 @@ def test_the_files_declare_the_drafted_operator(layout: Paths, draft: Draft) -> 
 
 
 @pytest.mark.parametrize("command", [["ruff", "check", "-q", "ops"], ["mypy", "ops"]], ids=["ruff", "mypy"])
-def test_python_is_valid_before_any_formatter_runs(layout: Paths, command: list[str]) -> None:
-    done = subprocess.run([sys.executable, "-m", *command], cwd=layout.root, capture_output=True, text=True)
+def test_python_is_valid_before_any_formatter_runs(paths: Paths, command: list[str]) -> None:
+    done = subprocess.run([sys.executable, "-m", *command], cwd=paths.root, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

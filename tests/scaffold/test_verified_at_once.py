@@ -136,7 +136,7 @@ def test_operators_have_the_dtypes_names_and_shapes_of_the_model(tmp_path: Path)
     project = Project.copy(tmp_path, operators=())
     new(project, "--from-onnx", str(kinds(project.root / "kinds.onnx")))
     declared = {
-        name: [(o.name, o.type, o.shape) for o in load_operator(project.layout, name).spec.outputs]
+        name: [(o.name, o.type, o.shape) for o in load_operator(project.paths, name).spec.outputs]
         for name in ("unpack", "pack", "lookup", "mask", "signed_op", "join")
     }
     assert declared == {
@@ -147,9 +147,9 @@ def test_operators_have_the_dtypes_names_and_shapes_of_the_model(tmp_path: Path)
         "signed_op": [("y", "T", SameAs(input="x"))],
         "join": [("joined", "T", FromKernel(rank=1)), ("upper", "T", SameAs(input="words"))],
     }
-    (seen,) = [m for m in load_operator(project.layout, "join").models if m.name == "seen"]
+    (seen,) = [m for m in load_operator(project.paths, "join").models if m.name == "seen"]
     assert dict(seen.attributes) == {"axis": 1, "by": 0.5, "labels": ("a", "ü")}
-    lookup = load_operator(project.layout, "lookup")
+    lookup = load_operator(project.paths, "lookup")
     assert [(a.onnx_name or a.name, a.type, a.dims) for a in lookup.spec.attributes] == [
         ("template", "float64", (None, 3)), ("zero", "uint8", ()),
     ]  # fmt: skip

@@ -45,14 +45,14 @@ CASE = Case(
 MODEL = Model(name="plain", cases=(CASE,))
 
 
-def computed(layout: Paths, spec: OpSpec, model: Model) -> Compute:
-    reference = Reference(layout, spec)
+def computed(paths: Paths, spec: OpSpec, model: Model) -> Compute:
+    reference = Reference(paths, spec)
     return lambda arrays: reference_outputs(spec, model, reference, arrays)[0]
 
 
 def grown(root: Path, reference: str) -> list[Array]:
-    layout = with_reference(root, "grown", f"import numpy as np\ndef grown(x, weight, like, free):\n    {reference}\n")
-    return [*enlarge(SPEC, MODEL, CASE, case_arrays(SPEC, MODEL, CASE), computed(layout, SPEC, MODEL))][-1]
+    paths = with_reference(root, "grown", f"import numpy as np\ndef grown(x, weight, like, free):\n    {reference}\n")
+    return [*enlarge(SPEC, MODEL, CASE, case_arrays(SPEC, MODEL, CASE), computed(paths, SPEC, MODEL))][-1]
 
 
 def test_axes_of_one_name_grow_together() -> None:
@@ -86,9 +86,9 @@ def test_names_that_are_tied_grow_together(tmp_path: Path) -> None:
     case = Case(name="tied", inputs={"x": Random(shape=(3, 4)), "weight": Random(shape=(3,))})
     model = Model(name="tied", cases=(case,))
     reference = "def grown(x, weight):\n    assert x.shape == (len(weight), 4); return x\n"
-    layout = with_reference(tmp_path, "grown", reference)
+    paths = with_reference(tmp_path, "grown", reference)
     before = case_arrays(spec, model, case)
-    x, weight = [*enlarge(spec, model, case, before, computed(layout, spec, model))][-1]
+    x, weight = [*enlarge(spec, model, case, before, computed(paths, spec, model))][-1]
     assert x.size + weight.size >= ENOUGH // 4 and x.shape == (len(weight), 4)
     np.testing.assert_array_equal(x[:: len(x) // 3], before[0])
 
@@ -107,8 +107,8 @@ def test_offsets_end_at_the_larger_size(tmp_path: Path) -> None:
     model = Model(name="tied", cases=(case,))
     reference = "def grown(x, offsets):\n    assert (offsets[:, 0] == len(x)).all(); return x[:offsets.shape[1] - 1]\n"
     before = case_arrays(spec, model, case)
-    layout = with_reference(tmp_path, "grown", reference)
-    made = [*enlarge(spec, model, case, before, computed(layout, spec, model))]
+    paths = with_reference(tmp_path, "grown", reference)
+    made = [*enlarge(spec, model, case, before, computed(paths, spec, model))]
     x, found = made[-1]
     assert len(x) >= ENOUGH - 6 and found.tolist() == [[len(x), 2, 0], [len(x), 4, 0]]
     assert before[1].tolist() == [[4, 2, 0], [4, 4, 0]], "the arrays of the case stay as they are"
@@ -120,8 +120,8 @@ def test_sorted_floats_are_not_reversed(tmp_path: Path) -> None:
     spec = replace(SPEC, inputs=(knots,), outputs=(Output(name="y", type="float32", shape=Dims(dims=("N",))),))
     case = Case(name="tied", inputs={"x": Random(shape=(4,))})
     model = Model(name="tied", cases=(case,))
-    layout = with_reference(tmp_path, "grown", "def grown(x):\n    return x\n")
-    first, second = large_pair(spec, model, case, case_arrays(spec, model, case), computed(layout, spec, model))
+    paths = with_reference(tmp_path, "grown", "def grown(x):\n    return x\n")
+    first, second = large_pair(spec, model, case, case_arrays(spec, model, case), computed(paths, spec, model))
     assert all((np.diff(x) >= 0).all() for (x,) in (first, second)) and first[0].size > second[0].size
 
 
@@ -131,8 +131,8 @@ def test_a_slow_reference_ends_it(tmp_path: Path) -> None:
 
 
 def pair(root: Path, reference: str) -> list[list[Array]]:
-    layout = with_reference(root, "grown", f"import numpy as np\ndef grown(x, weight, like, free):\n    {reference}\n")
-    return large_pair(SPEC, MODEL, CASE, case_arrays(SPEC, MODEL, CASE), computed(layout, SPEC, MODEL))
+    paths = with_reference(root, "grown", f"import numpy as np\ndef grown(x, weight, like, free):\n    {reference}\n")
+    return large_pair(SPEC, MODEL, CASE, case_arrays(SPEC, MODEL, CASE), computed(paths, SPEC, MODEL))
 
 
 def test_two_inputs_with_other_values_in_the_same_places(tmp_path: Path) -> None:

@@ -62,14 +62,14 @@ def takes(seconds: float) -> None:
         raise TooSlow
 
 
-def drawn(layout: Paths, body: str, operator: Operator = OPERATOR) -> Drawn:
+def drawn(paths: Paths, body: str, operator: Operator = OPERATOR) -> Drawn:
     write_text(
-        layout.reference("scaled"),
+        paths.reference("scaled"),
         "import numpy as np\nfrom tests.search.test_search_yield import takes\n\n\n"
         f"def scaled(x, w, *, power):\n    with np.errstate(all='ignore'):\n        {body}\n",
     )
-    draw_inputs.run(layout, operator)
-    return drawn_cases.read_all(layout.drawn_inputs("scaled"), "scaled")
+    draw_inputs.run(paths, operator)
+    return drawn_cases.read_all(paths.drawn_inputs("scaled"), "scaled")
 
 
 def test_a_search_that_is_not_weak(tmp_path: Path) -> None:
@@ -135,11 +135,11 @@ def test_a_slow_reference_has_no_large_inputs(tmp_path: Path) -> None:
 
 
 def test_a_large_input_has_only_its_seed_in_the_file(tmp_path: Path) -> None:
-    layout = Paths(tmp_path)
-    found = [one for one in drawn(layout, RIGHT).cases if one.large]
+    paths = Paths(tmp_path)
+    found = [one for one in drawn(paths, RIGHT).cases if one.large]
     outputs = sum(output.nbytes for one in found for output in one.expected or ())
     inputs = sum(array.nbytes for one in found for array in one.arrays)
-    assert layout.drawn_inputs("scaled").stat().st_size < outputs + inputs / 2
+    assert paths.drawn_inputs("scaled").stat().st_size < outputs + inputs / 2
     for one in found:
         assert one.expected is not None and one.expected[0].shape == one.arrays[0].shape
         if one.model.cases[0].inputs["w"] is None:
@@ -184,12 +184,12 @@ def test_the_limit_of_cpu_time() -> None:
 
 def test_what_is_drawn_for_onnx_runtime_alone_has_a_record(tmp_path: Path) -> None:
     """torch's search has a record of its own."""
-    layout = Paths(tmp_path)
-    drawn(layout, WEAK["attribute"][0])
-    record = read_check(layout.drawn_record("scaled"))
+    paths = Paths(tmp_path)
+    drawn(paths, WEAK["attribute"][0])
+    record = read_check(paths.drawn_record("scaled"))
     assert record.outcome == "verified" and record.results[0]["refused"] > 0
     assert "attribute 'power': 2 values" in record.weak[0]
     with_torch = replace(OPERATOR, spec=replace(SPEC, torch=TorchOp(name="my::scaled")))
-    layout.drawn_record("scaled").unlink()
-    drawn(layout, RIGHT, with_torch)
-    assert not layout.drawn_record("scaled").exists()
+    paths.drawn_record("scaled").unlink()
+    drawn(paths, RIGHT, with_torch)
+    assert not paths.drawn_record("scaled").exists()

@@ -29,11 +29,11 @@ def project(root: Path, name: str) -> Paths:
     return Paths(root)
 
 
-def record(layout: Paths, name: str) -> dict[str, Any]:
+def record(paths: Paths, name: str) -> dict[str, Any]:
     """Draw inputs as the step does, and return what its record says."""
-    operator = load_operator(layout, name)
-    draw_inputs.run(layout, operator)
-    return coverage.measure(operator, drawn.read_all(layout.drawn_inputs(name), name))
+    operator = load_operator(paths, name)
+    draw_inputs.run(paths, operator)
+    return coverage.measure(operator, drawn.read_all(paths.drawn_inputs(name), name))
 
 
 SLOW = {"deform_conv"}  # 5 CPU seconds
@@ -53,8 +53,8 @@ def test_nearly_all_are_accepted(name: str, tmp_path: Path) -> None:
 def test_without_the_tie_most_are_refused_and_the_record_says_so(
     name: str, tie: str, without: str, tmp_path: Path
 ) -> None:
-    layout = project(tmp_path, name)
-    replace_in(layout.spec(name), tie, without)
-    found = record(layout, name)
+    paths = project(tmp_path, name)
+    replace_in(paths.spec(name), tie, without)
+    found = record(paths, name)
     assert found["refused"] > 0.5 * found["examples"]
     assert found["weak"][0].startswith(f"the reference rejects {found['refused']} of {found['examples']} random inputs")

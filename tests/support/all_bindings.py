@@ -40,8 +40,8 @@ class Bindings:
         program = folder / "all.cc"
         program.write_text("".join(f'#include "{path}"\n' for path in files))
         first = self.layouts[0]
-        headers = {layout.root / h.folder for layout in self.layouts for h in _headers(layout) if not h.distribution}
-        places = [first.include, first.binding, *(layout.native for layout in self.layouts)]
+        headers = {paths.root / h.folder for paths in self.layouts for h in _headers(paths) if not h.distribution}
+        places = [first.include, first.binding, *(paths.native for paths in self.layouts)]
         includes = [*(f"-I{place}" for place in places), *(f"-isystem{place}" for place in sorted(headers))]
         flags = ["-fsyntax-only", *includes, str(program)]
         done = subprocess.run([*command, *flags], capture_output=True, text=True)
@@ -59,17 +59,17 @@ def generate(folder: Path) -> Bindings:
     layouts: list[Paths] = []
     folders: dict[str, Path] = {}
     for number, project in enumerate(PROJECTS):
-        layout = _copy(project, folder / str(number))
-        layouts.append(layout)
-        for name in operator_names(layout):
+        paths = _copy(project, folder / str(number))
+        layouts.append(paths)
+        for name in operator_names(paths):
             if name not in folders:
-                write_code.run(layout, load_operator(layout, name))
-                folders[name] = layout.generated(name)
+                write_code.run(paths, load_operator(paths, name))
+                folders[name] = paths.generated(name)
     return Bindings(layouts=layouts, folders=[*folders.values()])
 
 
-def _headers(layout: Paths) -> list[Headers]:
-    return [headers for name in operator_names(layout) for headers in load_operator(layout, name).spec.headers]
+def _headers(paths: Paths) -> list[Headers]:
+    return [headers for name in operator_names(paths) for headers in load_operator(paths, name).spec.headers]
 
 
 def _copy(project: str, folder: Path) -> Paths:

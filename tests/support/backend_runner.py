@@ -37,14 +37,14 @@ class Folder:
     atol: float
 
 
-def folders(layout: Paths, operator: Operator, lowering: Lowering, cell: Cell) -> list[Folder]:
+def folders(paths: Paths, operator: Operator, lowering: Lowering, cell: Cell) -> list[Folder]:
     """Return the folders of one cell, except those of models that are declared unsupported."""
     ours = lowering == "custom" and has_ort_library(operator.spec)
     return [
         Folder(
             name=f"test_{operator.name}_{lowering}_{cell}_{model.name}",
-            path=layout.model(operator.name, lowering, cell, model.name).parent,
-            library=layout.ort_library(operator.name) if ours else None,
+            path=paths.model(operator.name, lowering, cell, model.name).parent,
+            library=paths.ort_library(operator.name) if ours else None,
             rtol=max(t.rtol for t in tolerances),
             atol=max(t.atol for t in tolerances),
         )

@@ -18,9 +18,9 @@ from tests.support.projects import ROOT, Project, compiled_once, with_reference
 
 def with_native(root: Path, name: str, reference: str) -> Paths:
     """Make a project with the reference of one operator and native/."""
-    layout = with_reference(root, name, reference)
-    shutil.copytree(ROOT / "native", layout.native)
-    return layout
+    paths = with_reference(root, name, reference)
+    shutil.copytree(ROOT / "native", paths.native)
+    return paths
 
 
 def copy_project(folder: Path, *names: str) -> Paths:
@@ -33,11 +33,11 @@ def copy_project(folder: Path, *names: str) -> Paths:
     return Paths(folder)
 
 
-def build(layout: Paths, name: str = "group_norm", *, debug: bool = False) -> Operator:
+def build(paths: Paths, name: str = "group_norm", *, debug: bool = False) -> Operator:
     """Run the stages up to compile for one operator."""
-    operator = load_operator(layout, name)
-    write_code.run(layout, operator)
-    compile.run(layout, operator, debug=debug)
+    operator = load_operator(paths, name)
+    write_code.run(paths, operator)
+    compile.run(paths, operator, debug=debug)
     return operator
 
 
@@ -65,9 +65,9 @@ def registered(project: Project, *operators: str) -> list[Any]:
 
     found = []
     for name in operators:
-        operator = load_operator(project.layout, name)
-        found.append(load.load(project.layout, operator).overload)
-        load_generated(project.layout, name).fake.register_fake()
-        if gradient := load.gradient(project.layout, operator.spec):
+        operator = load_operator(project.paths, name)
+        found.append(load.load(project.paths, operator).overload)
+        load_generated(project.paths, name).fake.register_fake()
+        if gradient := load.gradient(project.paths, operator.spec):
             gradient.register(torch_qualified(operator.spec))
     return found

@@ -101,20 +101,20 @@ def with_body(*, factor: float = 2.0) -> ModelProto:
     return made
 
 
-def write_model(layout: Paths, lowering: Lowering, proto: ModelProto | None = None) -> Path:
+def write_model(paths: Paths, lowering: Lowering, proto: ModelProto | None = None) -> Path:
     """Write a model where the export stage does; for a decomposed one, also the one with a function body."""
-    path = layout.model("double", lowering, CELL, "dynamic")
+    path = paths.model("double", lowering, CELL, "dynamic")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes((proto or model(lowering)).SerializeToString())
     if lowering == "decomposed":
-        layout.function_model("double", CELL, "dynamic").write_bytes(with_body().SerializeToString())
+        paths.function_model("double", CELL, "dynamic").write_bytes(with_body().SerializeToString())
     return path
 
 
 def exported(root: Path, operator: Operator, *lowerings: Lowering) -> Paths:
     """Make a project with the test data of `operator` and its models in some lowerings."""
-    layout = project(root)
-    write_data.run(layout, operator)
+    paths = project(root)
+    write_data.run(paths, operator)
     for lowering in lowerings:
-        write_model(layout, lowering)
-    return layout
+        write_model(paths, lowering)
+    return paths

@@ -147,26 +147,26 @@ def node(random: Random, number: int) -> tuple[NodeProto, GraphProto]:
 class Library:
     """New operators in a project, each with a name of its own."""
 
-    layout: Paths
+    paths: Paths
     drafts: Sequence[Draft]
 
     def write(self) -> None:
         """Write the operators as `doit new` does, and their generated code, after the declarations are read again."""
         for draft in self.drafts:
             for path, text in render.render(draft).items():
-                (self.layout.root / path).parent.mkdir(parents=True, exist_ok=True)
-                (self.layout.root / path).write_text(text)
-            operator = load_operator(self.layout, draft.spec.name)
+                (self.paths.root / path).parent.mkdir(parents=True, exist_ok=True)
+                (self.paths.root / path).write_text(text)
+            operator = load_operator(self.paths, draft.spec.name)
             assert operator.spec == draft.spec
-            write_code.run(self.layout, operator)
+            write_code.run(self.paths, operator)
 
     def type_errors(self) -> str:
         """Return what mypy says of the declarations, and the syntax errors of the generated modules."""
-        for path in self.layout.root.glob("build/generated/*/*.py"):
+        for path in self.paths.root.glob("build/generated/*/*.py"):
             compile(path.read_text(), str(path), "exec")
-        folder = self.layout.root / "typed"  # where each has another name, as mypy needs it
+        folder = self.paths.root / "typed"  # where each has another name, as mypy needs it
         folder.mkdir()
-        for path in self.layout.root.glob("ops/*/*.py"):
+        for path in self.paths.root.glob("ops/*/*.py"):
             (folder / f"{path.parent.name}_{path.name}").write_text(path.read_text())
         command = [
             sys.executable,
@@ -183,13 +183,13 @@ class Library:
         """Return the errors and warnings of the kernels with their bindings: all compiled as one file for each, and
         `linked` as one library for each framework, or only read by the compiler."""
         places = [f"-I{ROOT / 'native' / part}" for part in ("include", "binding", "binding/stable")]
-        places += [f"-I{self.layout.native}", "-isystem", str(find_torch_build(Path(sys.prefix)).include)]
+        places += [f"-I{self.paths.native}", "-isystem", str(find_torch_build(Path(sys.prefix)).include)]
         places += ["-isystem", str(ort_include())]
         flags = ["-std=c++20", "-Wall", "-Wextra", "-Wshadow", "-Werror", "-Wno-psabi", "-fPIC"]
         flags += ["-O0", "-c"] if linked else ["-fsyntax-only"]
         names = ["kernel.cc", "torch.cc", "ort.cc"]
         for name in names:
-            files = sorted(self.layout.root.glob(f"build/generated/*/{name}"))
+            files = sorted(self.paths.root.glob(f"build/generated/*/{name}"))
             (folder / name).write_text("".join(f'#include "{path}"\n' for path in files))
         sources = [*names, str(ROOT / "native/binding/runtime.cc")]
         commands = [[*flags, *places, source] for source in sources]
@@ -203,7 +203,7 @@ class Library:
 def outcomes(project: Project, drafts: Iterable[Draft], *choice: str) -> dict[tuple[str, str], str]:
     """Write operators as `doit new` does, run doit, and return each outcome by operator and exporter."""
     for draft in drafts:
-        write.write(project.layout, render.render(draft))
+        write.write(project.paths, render.render(draft))
     done = project.doit(*choice)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr
     return {(r["op"], r["exporter"]): r["outcome"] for r in project.records().values()}

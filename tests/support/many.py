@@ -117,8 +117,8 @@ def project(root: Path) -> Paths:
     return with_reference(root, "many", REFERENCE)
 
 
-def write_model(layout: Paths, proto: ModelProto) -> None:
+def write_model(paths: Paths, proto: ModelProto) -> None:
     """Write the model where the export stage does."""
-    path = layout.model("many", "decomposed", CELL, "model")
+    path = paths.model("many", "decomposed", CELL, "model")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(proto.SerializeToString())

@@ -52,10 +52,10 @@ def edited(path: Path, old: str, new: str) -> Iterator[None]:
 
 def with_reference(root: Path, name: str, reference: str) -> Paths:
     """Make a project with only the reference of one operator."""
-    layout = Paths(root)
-    layout.op(name).mkdir(parents=True)
-    layout.reference(name).write_text(reference)
-    return layout
+    paths = Paths(root)
+    paths.op(name).mkdir(parents=True)
+    paths.reference(name).write_text(reference)
+    return paths
 
 
 def compiled_once(folder: Path) -> None:
@@ -71,7 +71,7 @@ class Project:
     root: Path
 
     @property
-    def layout(self) -> Paths:
+    def paths(self) -> Paths:
         return Paths(self.root)
 
     @classmethod
@@ -117,7 +117,7 @@ class Project:
 
     def unpublish(self, operator: str) -> None:
         """Remove the published schemas, so that a test may edit the declaration in ways that they would refuse."""
-        shutil.rmtree(self.layout.op(operator) / "published")
+        shutil.rmtree(self.paths.op(operator) / "published")
 
     def second_operator(self, name: str) -> None:
         """Add group_norm again under other names; it is not published."""
@@ -149,7 +149,7 @@ class Project:
 
     def records(self) -> dict[str, dict[str, Any]]:
         """Return the report's records by ``<op>-<lowering>@<cell>``, each with its cases."""
-        report = json.loads((self.layout.report / "report.json").read_text())
+        report = json.loads((self.paths.report / "report.json").read_text())
         found = [cell | {"cases": report["cases"][cell["cases"]]} for cell in report["cells"]]
         return {
             f"{r['op']}-{r['lowering']}@torch{r['torch']}-{r['exporter']}-opset{r['opset']}-ort{r['ort']}": r

@@ -27,11 +27,11 @@ def run_planted(project: Project, names: Sequence[str], plant: tuple[str, str, s
     """Return what the run of a project's wheel says; `plant`: a file of it, a text, and what replaces the text."""
     from opmatrix.wheel import run_unpacked
 
-    if not project.layout.dist.is_dir():
+    if not project.paths.dist.is_dir():
         shutil.copy(ROOT / "LICENSE", project.root)
         done = project.doit("dist", "--unverified")
         assert done.returncode == 0, done.stdout + done.stderr
-    (wheel,) = project.layout.dist.iterdir()
+    (wheel,) = project.paths.dist.iterdir()
     made = io.BytesIO()
     file, old, new = plant
     with zipfile.ZipFile(wheel) as archive, zipfile.ZipFile(made, "w") as packed:
@@ -42,9 +42,9 @@ def run_planted(project: Project, names: Sequence[str], plant: tuple[str, str, s
                 content = content.decode().replace(old, new).encode()
             packed.writestr(name, content)
     use = run_unpacked.WheelRun(
-        paths=project.layout,
+        paths=project.paths,
         name="seed_ops",
-        operators=[load_operator(project.layout, name) for name in names],
+        operators=[load_operator(project.paths, name) for name in names],
         cells=[Cell.parse("torch2.13-legacy-opset18-ort1.31")],
         torch="2.13.0",
         folder=folder,

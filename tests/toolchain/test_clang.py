@@ -59,7 +59,7 @@ def test_an_operator_that_clang_compiled_is_verified(tmp_path: Path) -> None:
     project = Project.copy(tmp_path)
     done = project.doit("opsets=17,18", CXX="clang++")
     assert done.returncode == 0, done.stdout + done.stderr
-    commands = (project.layout.build / "compile_commands.json").read_text()
+    commands = (project.paths.build / "compile_commands.json").read_text()
     assert "clang++" in commands and "g++" not in commands.replace("clang++", "")
     outcomes = {record["outcome"] for record in project.records().values()}
     assert outcomes == {"verified"}

@@ -29,13 +29,13 @@ NAME = "group_norm"
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Paths:
-    layout = copy_project(tmp_path_factory.mktemp("built"))
-    build(layout)
-    return layout
+    paths = copy_project(tmp_path_factory.mktemp("built"))
+    build(paths)
+    return paths
 
 
 @pytest.fixture
-def layout(built: Paths, tmp_path: Path) -> Paths:
+def paths(built: Paths, tmp_path: Path) -> Paths:
     """A copy of a built project, with its time stamps; its absolute paths make ninja build once more."""
     copy = Paths(tmp_path / "project")
     shutil.copytree(built.root, copy.root)
@@ -45,10 +45,10 @@ def layout(built: Paths, tmp_path: Path) -> Paths:
 
 @pytest.fixture(scope="module")
 def broken_often(tmp_path_factory: pytest.TempPathFactory) -> Paths:
-    layout = copy_project(tmp_path_factory.mktemp("broken"))
-    replace_in(layout.kernel(NAME), "#include <cstdint>", "#include <algorithm>\n#include <cstdint>\n#include <vector>")
-    build(layout)
-    return layout
+    paths = copy_project(tmp_path_factory.mktemp("broken"))
+    replace_in(paths.kernel(NAME), "#include <cstdint>", "#include <algorithm>\n#include <cstdint>\n#include <vector>")
+    build(paths)
+    return paths
 
 
 @pytest.fixture
@@ -60,14 +60,14 @@ def broken(broken_often: Paths) -> Iterator[Paths]:
     kernel.write_text(before)
 
 
-def libraries(layout: Paths) -> tuple[Path, Path]:
-    return layout.torch_library(NAME), layout.ort_library(NAME)
+def libraries(paths: Paths) -> tuple[Path, Path]:
+    return paths.torch_library(NAME), paths.ort_library(NAME)
 
 
-def outputs(layout: Paths) -> dict[str, tuple[bytes, int]]:
+def outputs(paths: Paths) -> dict[str, tuple[bytes, int]]:
     """Return content and time stamp of all outputs of ninja."""
-    paths = [*layout.compile_folder(NAME).glob("*.o"), *libraries(layout)]
-    return {p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in paths}
+    files = [*paths.compile_folder(NAME).glob("*.o"), *libraries(paths)]
+    return {p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in files}
 
 
 def test_equal_content_gives_equal_bytes_in_any_folder(built: Paths, tmp_path: Path) -> None:
@@ -81,71 +81,71 @@ def test_no_path_of_this_machine_is_in_a_library(built: Paths) -> None:
         assert str(built.root).encode() not in path.read_bytes()
 
 
-def test_nothing_to_do_changes_nothing(layout: Paths) -> None:
-    before = outputs(layout)
-    build(layout)
-    assert outputs(layout) == before
+def test_nothing_to_do_changes_nothing(paths: Paths) -> None:
+    before = outputs(paths)
+    build(paths)
+    assert outputs(paths) == before
 
 
 @pytest.mark.parametrize("path", ["native/group_norm/kernel.h", "native/include/opmatrix/check.h"])
-def test_a_changed_comment_changes_no_output(layout: Paths, path: str) -> None:
-    before = outputs(layout)
-    (layout.root / path).write_text(
-        "// a comment, and so another line number for everything\n" + (layout.root / path).read_text()
+def test_a_changed_comment_changes_no_output(paths: Paths, path: str) -> None:
+    before = outputs(paths)
+    (paths.root / path).write_text(
+        "// a comment, and so another line number for everything\n" + (paths.root / path).read_text()
     )
-    build(layout)
-    assert outputs(layout) == before
+    build(paths)
+    assert outputs(paths) == before
 
 
-def test_a_kernel_edit_compiles_the_kernel_alone(layout: Paths) -> None:
-    before = outputs(layout)
-    replace_in(layout.kernel(NAME), "* factor + bias", "* factor - bias")
-    build(layout)
-    changed = {name for name, content in outputs(layout).items() if content != before[name]}
+def test_a_kernel_edit_compiles_the_kernel_alone(paths: Paths) -> None:
+    before = outputs(paths)
+    replace_in(paths.kernel(NAME), "* factor + bias", "* factor - bias")
+    build(paths)
+    changed = {name for name, content in outputs(paths).items() if content != before[name]}
     assert changed == {"kernel.o", "libgroup_norm_torch.so", "libgroup_norm_ort.so"}
 
 
-def test_an_edit_with_an_old_time_stamp_is_seen(layout: Paths) -> None:
+def test_an_edit_with_an_old_time_stamp_is_seen(paths: Paths) -> None:
     """As after unpacking an archive; ninja alone would keep the old object."""
-    before = libraries(layout)[0].read_bytes()
-    stamp = layout.kernel(NAME).stat()
-    replace_in(layout.kernel(NAME), "* factor + bias", "* factor - bias")
-    os.utime(layout.kernel(NAME), ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
-    build(layout)
-    assert libraries(layout)[0].read_bytes() != before
+    before = libraries(paths)[0].read_bytes()
+    stamp = paths.kernel(NAME).stat()
+    replace_in(paths.kernel(NAME), "* factor + bias", "* factor - bias")
+    os.utime(paths.kernel(NAME), ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+    build(paths)
+    assert libraries(paths)[0].read_bytes() != before
 
 
 @pytest.mark.parametrize("name", [compile.FINGERPRINTS, compile.OTHERS, MADE])
-def test_a_damaged_record_of_an_earlier_run_compiles_everything(layout: Paths, name: str) -> None:
+def test_a_damaged_record_of_an_earlier_run_compiles_everything(paths: Paths, name: str) -> None:
     """A power failure may leave null bytes in what was written last."""
-    before, path = outputs(layout), layout.compile_folder(NAME) / name
+    before, path = outputs(paths), paths.compile_folder(NAME) / name
     path.write_bytes(b"\0" * 100)
-    replace_in(layout.kernel(NAME), "* factor + bias", "* factor - bias")
-    build(layout)
-    after = outputs(layout)
+    replace_in(paths.kernel(NAME), "* factor + bias", "* factor - bias")
+    build(paths)
+    after = outputs(paths)
     assert after["kernel.o"] != before["kernel.o"] and after.keys() == before.keys()
 
 
-def test_damaged_compile_commands_of_another_operator_are_left_out(layout: Paths) -> None:
-    other = layout.compile_folder("other") / compile.COMMANDS
+def test_damaged_compile_commands_of_another_operator_are_left_out(paths: Paths) -> None:
+    other = paths.compile_folder("other") / compile.COMMANDS
     other.parent.mkdir()
     other.write_bytes(b"\0" * 100)
-    own = layout.compile_folder(NAME) / compile.COMMANDS
+    own = paths.compile_folder(NAME) / compile.COMMANDS
     own.unlink()
-    build(layout)
-    assert json.loads((layout.build / compile.COMMANDS).read_text()) == json.loads(own.read_text())
+    build(paths)
+    assert json.loads((paths.build / compile.COMMANDS).read_text()) == json.loads(own.read_text())
 
 
-def test_another_compiler_compiles_everything(layout: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_compiler_compiles_everything(paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An upgrade in place: the same path with other content."""
     wrapper = tmp_path / "compiler"
     real = find_toolchain(os.environ).compiler[0]
     wrapper.write_text(f'#!/bin/sh\nexec {real} "$@"\n')
     wrapper.chmod(0o755)
     monkeypatch.setenv("CXX", str(wrapper))
-    build(layout)
+    build(paths)
     wrapper.write_text(f'#!/bin/sh\necho "$1" >> "{tmp_path}/calls"\nexec {real} "$@"\n')
-    build(layout)
+    build(paths)
     calls = [first for first in (tmp_path / "calls").read_text().split() if not first.startswith(("-print-", "-E"))]
     assert len(calls) == 5 + 3  # objects and links, also of the stub; others ask where it searches
 
@@ -228,52 +228,52 @@ def test_a_warning_is_an_error(broken: Paths) -> None:
         build(broken)
 
 
-def test_an_interrupted_build_is_repaired(layout: Paths) -> None:
+def test_an_interrupted_build_is_repaired(paths: Paths) -> None:
     """A killed process leaves a temporary file, never a part of an output."""
-    before = outputs(layout)
-    (layout.compile_folder(NAME) / "kernel.o.new").write_bytes(b"half")
-    (layout.compile_folder(NAME) / "torch.o").unlink()
-    build(layout)
-    assert {n: c for n, (c, _) in outputs(layout).items()} == {n: c for n, (c, _) in before.items()}
+    before = outputs(paths)
+    (paths.compile_folder(NAME) / "kernel.o.new").write_bytes(b"half")
+    (paths.compile_folder(NAME) / "torch.o").unlink()
+    build(paths)
+    assert {n: c for n, (c, _) in outputs(paths).items()} == {n: c for n, (c, _) in before.items()}
 
 
-def test_what_ninja_did_not_make_is_made_again(layout: Paths) -> None:
+def test_what_ninja_did_not_make_is_made_again(paths: Paths) -> None:
     """A foreign library, newer than its objects, and an object that lost its end and kept its time stamp: ninja alone
     finds nothing to do for either."""
-    before = outputs(layout)
-    torch, ort = libraries(layout)
+    before = outputs(paths)
+    torch, ort = libraries(paths)
     shutil.copy(ort, torch)
-    damaged = layout.compile_folder(NAME) / "ort.o"
+    damaged = paths.compile_folder(NAME) / "ort.o"
     damaged.write_bytes(before["ort.o"][0][:-100])
     os.utime(damaged, ns=(before["ort.o"][1],) * 2)
-    build(layout)
-    assert {n: c for n, (c, _) in outputs(layout).items()} == {n: c for n, (c, _) in before.items()}
-    assert outputs(layout)["kernel.o"] == before["kernel.o"], "what ninja made stays"
+    build(paths)
+    assert {n: c for n, (c, _) in outputs(paths).items()} == {n: c for n, (c, _) in before.items()}
+    assert outputs(paths)["kernel.o"] == before["kernel.o"], "what ninja made stays"
 
 
 def test_an_edited_kernel_compiles_nothing_else(tmp_path: Path) -> None:
     """Not even right after the first build, which has recorded the headers."""
-    layout = copy_project(tmp_path)
+    paths = copy_project(tmp_path)
 
     def compiled() -> dict[str, str]:
-        log = (layout.compile_folder(NAME) / ".ninja_log").read_text().splitlines()[1:]
+        log = (paths.compile_folder(NAME) / ".ninja_log").read_text().splitlines()[1:]
         return {line.split("\t")[3]: line for line in log}
 
-    build(layout)
+    build(paths)
     before = compiled()
-    replace_in(layout.kernel(NAME), "if (x.numel() == 0) return;", "if (x.numel() <= 0) return;")
-    build(layout)
+    replace_in(paths.kernel(NAME), "if (x.numel() == 0) return;", "if (x.numel() <= 0) return;")
+    build(paths)
     now = compiled()
     assert "kernel.o" in now and {o for o in now if o.endswith(".o") and now[o] != before[o]} == {"kernel.o"}
 
 
-def test_the_debug_build_has_its_own_folder_and_debug_information(layout: Paths) -> None:
-    before = outputs(layout)
-    build(layout, debug=True)
-    library = layout.torch_library(NAME, debug=True).read_bytes()
-    assert b".debug_info" in library and str(layout.root).encode() in library
-    assert outputs(layout) == before
-    assert b".debug_info" not in libraries(layout)[0].read_bytes()
+def test_the_debug_build_has_its_own_folder_and_debug_information(paths: Paths) -> None:
+    before = outputs(paths)
+    build(paths, debug=True)
+    library = paths.torch_library(NAME, debug=True).read_bytes()
+    assert b".debug_info" in library and str(paths.root).encode() in library
+    assert outputs(paths) == before
+    assert b".debug_info" not in libraries(paths)[0].read_bytes()
 
 
 def test_editors_have_the_compile_commands(built: Paths) -> None:
@@ -329,25 +329,23 @@ def test_a_library_for_one_torch_is_refused_where_one_serves_many(built: Paths) 
         compile.run(built, operator, torch=Path(sys.prefix))
 
 
-def test_a_symbol_beyond_the_target_is_refused(layout: Paths) -> None:
-    shims = layout.binding / "stable/torch_shims.h"
+def test_a_symbol_beyond_the_target_is_refused(paths: Paths) -> None:
+    shims = paths.binding / "stable/torch_shims.h"
     replace_in(shims, "[[gnu::weak]] AOTITorchError torch_parallel_for", "AOTITorchError torch_parallel_for")
-    replace_in(
-        layout.binding / "stable/torch.h", "if (torch_parallel_for == nullptr) return", "if (end < begin) return"
-    )
+    replace_in(paths.binding / "stable/torch.h", "if (torch_parallel_for == nullptr) return", "if (end < begin) return")
     with pytest.raises(CompileError, match=r"needs 'torch_parallel_for', which torch 2\.9 does not export"):
-        build(layout)
+        build(paths)
 
 
-def test_a_newer_function_that_is_not_listed_is_refused(layout: Paths) -> None:
+def test_a_newer_function_that_is_not_listed_is_refused(paths: Paths) -> None:
     """torch 2.9 would load the library, and call a null pointer."""
-    shims = layout.binding / "stable/torch_shims.h"
+    shims = paths.binding / "stable/torch_shims.h"
     replace_in(shims, "[[gnu::weak]] AOTITorchError torch_list_size", "[[gnu::weak]] void torch_get_num_threads();\n"
          "[[gnu::weak]] AOTITorchError torch_list_size")  # fmt: skip
-    replace_in(layout.binding / "stable/torch.h", "if (torch_parallel_for == nullptr) return",
+    replace_in(paths.binding / "stable/torch.h", "if (torch_parallel_for == nullptr) return",
          "torch_get_num_threads();\n    if (torch_parallel_for == nullptr) return")  # fmt: skip
     with pytest.raises(CompileError, match=r"uses 'torch_get_num_threads', which torch 2\.9 does not export, and may "):
-        build(layout)
+        build(paths)
 
 
 def test_an_older_torch_has_a_message(built: Paths, tmp_path: Path) -> None:
@@ -370,26 +368,26 @@ print(library.opmatrix_error().decode())
     assert done.stderr == "opmatrix: mynamespace::custom_group_norm: needs torch 2.9 or newer\n"
 
 
-def test_a_cpp_symbol_of_torch_is_refused(layout: Paths) -> None:
-    kernel = layout.kernel(NAME)
+def test_a_cpp_symbol_of_torch_is_refused(paths: Paths) -> None:
+    kernel = paths.kernel(NAME)
     kernel.write_text(kernel.read_text() + "\nnamespace at { void set_num_threads(int); }\n")
     replace_in(kernel, "if (x.numel() == 0) return;", "if (x.numel() == 0) return at::set_num_threads(1);")
     with pytest.raises(CompileError, match="set_num_threads"):
-        build(layout)
+        build(paths)
 
 
 @pytest.mark.parametrize(("script", "symbol"), [("torch.map", "opmatrix_error"), ("ort.map", "RegisterCustomOps")])
-def test_an_additional_exported_symbol_is_refused(layout: Paths, script: str, symbol: str) -> None:
-    replace_in(layout.binding / script, f"global: {symbol}; ", f"global: {symbol}; _ZTI*; ")
-    replace_in(layout.binding / "kernel_error.h", "class Error :", 'class [[gnu::visibility("default")]] Error :')
+def test_an_additional_exported_symbol_is_refused(paths: Paths, script: str, symbol: str) -> None:
+    replace_in(paths.binding / script, f"global: {symbol}; ", f"global: {symbol}; _ZTI*; ")
+    replace_in(paths.binding / "kernel_error.h", "class Error :", 'class [[gnu::visibility("default")]] Error :')
     with pytest.raises(CompileError, match=rf"shows '_ZTIN8opmatrix5ErrorE'; it may show '{symbol}' alone"):
-        build(layout)
+        build(paths)
 
 
-def test_a_missing_exported_symbol_is_refused(layout: Paths) -> None:
-    replace_in(layout.binding / "ort.map", "RegisterCustomOps", "RegisterCustomOp")
+def test_a_missing_exported_symbol_is_refused(paths: Paths) -> None:
+    replace_in(paths.binding / "ort.map", "RegisterCustomOps", "RegisterCustomOp")
     with pytest.raises(CompileError, match="does not show 'RegisterCustomOps'"):
-        build(layout)
+        build(paths)
 
 
 def test_the_declared_shims_match_the_installed_torch(tmp_path: Path) -> None:

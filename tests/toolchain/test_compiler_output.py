@@ -26,25 +26,25 @@ END = "\x1b[m\x1b[K"
 
 
 @pytest.fixture
-def layout(tmp_path: Path) -> Paths:
-    layout = Paths(tmp_path / "my project")
-    layout.kernel("my_op").parent.mkdir(parents=True)
-    layout.kernel("my_op").write_text(KERNEL)
-    return layout
+def paths(tmp_path: Path) -> Paths:
+    paths = Paths(tmp_path / "my project")
+    paths.kernel("my_op").parent.mkdir(parents=True)
+    paths.kernel("my_op").write_text(KERNEL)
+    return paths
 
 
 def failed(output: str, lines: str) -> str:
     return f"\x1b[31mFAILED: \x1b[0m[code=1] {output} \ng++ -std=c++20 -c {output}\n{lines}\n"
 
 
-def shown(layout: Paths, *blocks: str) -> list[str]:
-    return without_colours(in_colours(layout, *blocks)).splitlines()
+def shown(paths: Paths, *blocks: str) -> list[str]:
+    return without_colours(in_colours(paths, *blocks)).splitlines()
 
 
-def in_colours(layout: Paths, *blocks: str) -> str:
-    text = "".join(blocks).replace("KERNEL", str(layout.kernel("my_op")))
-    text = text.replace("GENERATED", str(layout.generated("my_op") / "kernel.cc"))
-    return shortened(f"{text}ninja: build stopped: subcommand failed.\n", layout, "my_op")
+def in_colours(paths: Paths, *blocks: str) -> str:
+    text = "".join(blocks).replace("KERNEL", str(paths.kernel("my_op")))
+    text = text.replace("GENERATED", str(paths.generated("my_op") / "kernel.cc"))
+    return shortened(f"{text}ninja: build stopped: subcommand failed.\n", paths, "my_op")
 
 
 def of_gcc(dtype: str, line: int) -> str:
@@ -78,22 +78,22 @@ def of_clang(dtype: str, line: int) -> str:
 DTYPES = ("float", "double", "opmatrix::Half")
 
 
-def test_an_error_for_each_dtype_of_a_template_is_shown_once(layout: Paths) -> None:
+def test_an_error_for_each_dtype_of_a_template_is_shown_once(paths: Paths) -> None:
     block = failed("kernel.o", "\n".join(of_gcc(dtype, 10 * n) for n, dtype in enumerate(DTYPES)))
-    assert shown(layout, block) == [
+    assert shown(paths, block) == [
         "native/my_op/kernel.h:5:16: error: invalid operands of types 'const float' and 'int' to binary 'operator|'",
         "    5 |   int q = x[0] | 1;",
         "      |           ~~~~~^~~",
         "not shown: 2 repeats of the first (T = double, T = Half)",
     ]
-    assert f"{RED}~~~~~^~~{END}" in in_colours(layout, block)
+    assert f"{RED}~~~~~^~~{END}" in in_colours(paths, block)
 
 
-def test_the_same_of_clang(layout: Paths) -> None:
+def test_the_same_of_clang(paths: Paths) -> None:
     block = failed(
         "kernel.o", "\n".join(of_clang(dtype, 10 * n) for n, dtype in enumerate(DTYPES)) + "\n3 errors generated."
     )
-    assert shown(layout, block) == [
+    assert shown(paths, block) == [
         "native/my_op/kernel.h:5:16: error: invalid operands to binary expression ('const float' and 'int')",
         "  int q = x[0] | 1;",
         "          ~~~~ ^ ~",
@@ -101,21 +101,21 @@ def test_the_same_of_clang(layout: Paths) -> None:
     ]
 
 
-def test_an_error_of_one_dtype_names_it(layout: Paths) -> None:
+def test_an_error_of_one_dtype_names_it(paths: Paths) -> None:
     assert (
-        shown(layout, failed("kernel.o", of_gcc("opmatrix::Half", 3)))[-1] == "only in the instantiation with T = Half"
+        shown(paths, failed("kernel.o", of_gcc("opmatrix::Half", 3)))[-1] == "only in the instantiation with T = Half"
     )
 
 
-def test_two_bindings_with_one_error_are_one_cause(layout: Paths) -> None:
+def test_two_bindings_with_one_error_are_one_cause(paths: Paths) -> None:
     block = of_gcc("float", 3)
-    both = shown(layout, failed("ort.o", block), failed("torch.o", block))
-    assert both[:-1] == shown(layout, failed("ort.o", block))[:-1]
+    both = shown(paths, failed("ort.o", block), failed("torch.o", block))
+    assert both[:-1] == shown(paths, failed("ort.o", block))[:-1]
     assert both[-1] == "not shown: 1 repeat of the first"
-    assert both == shown(layout, failed("torch.o", block), failed("ort.o", block)), "whichever ends first"
+    assert both == shown(paths, failed("torch.o", block), failed("ort.o", block)), "whichever ends first"
 
 
-def test_an_error_in_the_standard_library_begins_with_the_line_of_the_kernel(layout: Paths) -> None:
+def test_an_error_in_the_standard_library_begins_with_the_line_of_the_kernel(paths: Paths) -> None:
     lines = [
         "In file included from KERNEL:1,",
         "                 from GENERATED:4:",
@@ -131,24 +131,24 @@ def test_an_error_in_the_standard_library_begins_with_the_line_of_the_kernel(lay
         " 1202 |     operator<(const P&, const P&)",
         "      |     ^~~~~~~~",
     ]
-    assert shown(layout, failed("kernel.o", "\n".join(lines))) == [
+    assert shown(paths, failed("kernel.o", "\n".join(lines))) == [
         "native/my_op/kernel.h:6:10:   required from 'void my_op(const T*, T*) [with T = float]'",
         "    6 |   y[0] = cut(x[0]);",
         "      |          ^",
         *lines[6:9],
         "only in the instantiation with It = int",
     ]
-    found = cause(in_colours(layout, failed("kernel.o", "\n".join(lines))))
+    found = cause(in_colours(paths, failed("kernel.o", "\n".join(lines))))
     assert found == Cause(file="native/my_op/kernel.h", line=6), "annotations are in the kernel"
-    assert cause(in_colours(layout, failed("kernel.o", of_gcc("float", 3)))) is None
+    assert cause(in_colours(paths, failed("kernel.o", of_gcc("float", 3)))) is None
 
 
-def test_the_first_error_is_first_and_others_are_counted(layout: Paths) -> None:
+def test_the_first_error_is_first_and_others_are_counted(paths: Paths) -> None:
     def error(line: int, text: str) -> str:
         return f"KERNEL:{line}:3: error: {text}\n    {line} |   code\n      |   ^"
 
     lines = [error(3, "unused variable 'q' [-Werror=unused-variable]"), *(error(n, f"wrong {n}") for n in range(4, 9))]
-    assert shown(layout, failed("kernel.o", "\n".join([*lines, "cc1plus: all warnings being treated as errors"]))) == [
+    assert shown(paths, failed("kernel.o", "\n".join([*lines, "cc1plus: all warnings being treated as errors"]))) == [
         "native/my_op/kernel.h:4:3: error: wrong 4",
         "    4 |   code",
         "      |   ^",
@@ -158,7 +158,7 @@ def test_the_first_error_is_first_and_others_are_counted(layout: Paths) -> None:
     ]
 
 
-def test_an_error_in_generated_code_points_to_the_declaration(layout: Paths) -> None:
+def test_an_error_in_generated_code_points_to_the_declaration(paths: Paths) -> None:
     def call(line: int) -> list[str]:
         return [
             f"GENERATED:{line}:8: error: no matching function for call to 'my_op(const float*&)'",
@@ -172,7 +172,7 @@ def test_an_error_in_generated_code_points_to_the_declaration(layout: Paths) -> 
             "      |   ~~~~~^~~",
         ]
 
-    found = shown(layout, failed("kernel.o", "\n".join([*call(10), *call(20)])))
+    found = shown(paths, failed("kernel.o", "\n".join([*call(10), *call(20)])))
     assert found[0].startswith("build/generated/my_op/kernel.cc:10:8: error: no matching function")
     assert found[3].startswith("native/my_op/kernel.h:4:6: note: candidate:")
     assert found[6].endswith("candidate expects 2 arguments, 1 provided")
@@ -189,9 +189,9 @@ LLD = "ld.lld: error: undefined symbol: cut(float)\n>>> referenced by kernel.cc\
 
 
 @pytest.mark.parametrize("lines", [f"{GOLD.format('float')}\n{GOLD.format('double')}", f"{BFD}\n{BFD}", LLD])
-def test_an_undefined_symbol_is_shown_once_where_the_kernel_uses_it(layout: Paths, lines: str) -> None:
+def test_an_undefined_symbol_is_shown_once_where_the_kernel_uses_it(paths: Paths, lines: str) -> None:
     block = failed("libmy_op_ort.so", f"{lines}\ncollect2: error: ld returned 1 exit status")
-    assert shown(layout, block) == [
+    assert shown(paths, block) == [
         "native/my_op/kernel.h:6:10: error: undefined reference to 'cut(float)'",
         "    6 |   y[0] = cut(x[0]);",
         "      |          ^",
@@ -199,32 +199,32 @@ def test_an_undefined_symbol_is_shown_once_where_the_kernel_uses_it(layout: Path
     ]
 
 
-def test_a_symbol_that_this_torch_lacks(layout: Paths) -> None:
-    found = shown(layout, failed("libmy_op_torch.so", GOLD.replace("cut(float)", "at::gone()").format("float")))
+def test_a_symbol_that_this_torch_lacks(paths: Paths) -> None:
+    found = shown(paths, failed("libmy_op_torch.so", GOLD.replace("cut(float)", "at::gone()").format("float")))
     assert found[-1] == "the torch that the library is compiled for does not have it"
 
 
-def test_several_undefined_symbols(layout: Paths) -> None:
+def test_several_undefined_symbols(paths: Paths) -> None:
     lines = [f"ld.lld: error: undefined symbol: f{n}(int)" for n in range(5)]
-    found = shown(layout, failed("libmy_op_ort.so", "\n".join(lines)))
+    found = shown(paths, failed("libmy_op_ort.so", "\n".join(lines)))
     assert found[:4] == [
         *(f"error: undefined reference to 'f{n}(int)'" for n in range(3)),
         "not shown: 2 undefined references",
     ]
 
 
-def test_long_types_are_cut(layout: Paths) -> None:
-    found = shown(layout, failed("kernel.o", f"KERNEL:5:16: error: no match for {'std::vector<' * 100}"))
+def test_long_types_are_cut(paths: Paths) -> None:
+    found = shown(paths, failed("kernel.o", f"KERNEL:5:16: error: no match for {'std::vector<' * 100}"))
     assert len(found) == 1 and len(found[0]) < 250 and found[0].endswith(" ...")
 
 
-def test_an_error_without_a_place_is_shown(layout: Paths) -> None:
+def test_an_error_without_a_place_is_shown(paths: Paths) -> None:
     killed = "c++: fatal error: Killed signal terminated program cc1plus"
-    assert shown(layout, failed("kernel.o", f"{killed}\ncompilation terminated.")) == [killed]
-    assert shown(layout, failed("kernel.o", "no such thing")) == ["no such thing"]
-    assert shortened("ninja: error: loading 'build.ninja'", layout, "my_op") == "ninja: error: loading 'build.ninja'"
+    assert shown(paths, failed("kernel.o", f"{killed}\ncompilation terminated.")) == [killed]
+    assert shown(paths, failed("kernel.o", "no such thing")) == ["no such thing"]
+    assert shortened("ninja: error: loading 'build.ninja'", paths, "my_op") == "ninja: error: loading 'build.ninja'"
 
 
-def test_the_full_output_has_no_commands_of_ninja_and_no_colours(layout: Paths) -> None:
+def test_the_full_output_has_no_commands_of_ninja_and_no_colours(paths: Paths) -> None:
     block = failed("kernel.o", of_gcc("float", 3))
     assert full(f"{block}ninja: build stopped: subcommand failed.\n") == without_colours(of_gcc("float", 3))

@@ -52,8 +52,8 @@ def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     project = Project.of("levels", tmp_path_factory.mktemp("levels"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CXX", request.param)
-        build(project.layout, NAME)
-        yield project.layout
+        build(project.paths, NAME)
+        yield project.paths
 
 
 def instructions(path: Path) -> set[str]:
@@ -135,13 +135,13 @@ def verified(tmp_path_factory: pytest.TempPathFactory) -> Project:
 @pytest.mark.ort
 def test_verdicts_and_records_name_the_levels_that_ran(verified: Project) -> None:
     names = tuple(map(cpu_levels.name, HERE))
-    for path in verified.layout.build.glob("verdicts/**/*.json"):
+    for path in verified.paths.build.glob("verdicts/**/*.json"):
         found = verdict.read_any(path)
         if isinstance(found, verdict.Verdict):
             assert found.cpu_levels == names
-    cells = json.loads((verified.layout.report / "report.json").read_text())["cells"]
+    cells = json.loads((verified.paths.report / "report.json").read_text())["cells"]
     assert cells and all(cell["cpu_levels"] == [*names] for cell in cells)
-    record = next(verified.layout.build.rglob("kernel*.json"))
+    record = next(verified.paths.build.rglob("kernel*.json"))
     assert json.loads(record.read_text())["results"][0]["cpu_levels"] == [*names]
 
 
@@ -149,7 +149,7 @@ def test_verdicts_and_records_name_the_levels_that_ran(verified: Project) -> Non
 def wrong_at(project: Project, level: int) -> Iterator[None]:
     """Plant a fault in the kernel of one level; NaN, an exception and equal bits at the others stay as they are."""
     fault = f"#if OPMATRIX_CPU_LEVEL == {level}\n    y.data[i] += static_cast<T>(0.001);\n#endif"
-    with edited(project.layout.kernel(NAME), LINE, f"{LINE}\n{fault}"):
+    with edited(project.paths.kernel(NAME), LINE, f"{LINE}\n{fault}"):
         yield
 
 
@@ -177,7 +177,7 @@ def test_a_fault_at_one_level_is_found_in_torch_and_in_onnx_runtime(verified: Pr
 @pytest.mark.torch
 def test_a_library_without_a_level_of_the_processor_is_refused(verified: Project) -> None:
     """As one of another machine, or a damaged one."""
-    levels = cpu_levels.LibraryLevels(verified.layout.ort_library(NAME))
+    levels = cpu_levels.LibraryLevels(verified.paths.ort_library(NAME))
     levels._set = lambda level: 0  # type: ignore[assignment]  # in place of the library's function
     with pytest.raises(Exception, match=r"does not run at x86-64-v2, which the processor has; compile it again"):
         next(levels.each())

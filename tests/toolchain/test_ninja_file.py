@@ -21,8 +21,8 @@ SPEC = replace(WITH_LEVELS, cpu_levels=False)
 LAYOUT = Paths(Path("/home/someone/project"))
 
 
-def text(layout: Paths = LAYOUT, *, spec: OpSpec = SPEC, toolchain: Toolchain = TOOLCHAIN, debug: bool = False) -> str:
-    return build_ninja(layout, spec, toolchain=toolchain, debug=debug).replace(" $\n    ", " ")
+def text(paths: Paths = LAYOUT, *, spec: OpSpec = SPEC, toolchain: Toolchain = TOOLCHAIN, debug: bool = False) -> str:
+    return build_ninja(paths, spec, toolchain=toolchain, debug=debug).replace(" $\n    ", " ")
 
 
 def test_the_file_names_every_output() -> None:

@@ -61,9 +61,9 @@ def search(folder: Path, spec: OpSpec, share: int) -> str:
     from opmatrix.torch_checks import property_test
     from opmatrix.torch_ops.load import LoadedLibrary
 
-    layout, operator = Paths(folder), Operator(spec=spec, models=(MODEL,))
-    write_text(layout.reference("centred"), REFERENCE.format(share=share))
-    draw_inputs.run(layout, operator)
+    paths, operator = Paths(folder), Operator(spec=spec, models=(MODEL,))
+    write_text(paths.reference("centred"), REFERENCE.format(share=share))
+    draw_inputs.run(paths, operator)
 
     def kernel(x: torch.Tensor, w: torch.Tensor, with_sum: bool = True) -> tuple[torch.Tensor, torch.Tensor]:
         few = x.clip(-9, 9)
@@ -75,7 +75,7 @@ def search(folder: Path, spec: OpSpec, share: int) -> str:
     library.impl("centred", kernel, "CPU")
     loaded: Any = LoadedLibrary(overload=torch.ops.batch_test.centred.default, alive=None)
     try:
-        property_test.run(layout, operator, loaded)
+        property_test.run(paths, operator, loaded)
     except OpmatrixError as error:
         return str(error)
     finally:

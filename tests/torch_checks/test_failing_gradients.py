@@ -44,30 +44,30 @@ def soft_cap_backward(*inputs, **attributes):
 """
 
 
-def failing(layout: Paths, name: str) -> dict[str, Any]:
+def failing(paths: Paths, name: str) -> dict[str, Any]:
     """Return what the report has of an operator's gradient."""
-    path = layout.mismatches(layout.register_manifest(name, "gradient", torch="2.13"))
+    path = paths.mismatches(paths.register_manifest(name, "gradient", torch="2.13"))
     (record,) = json.loads(path.read_text())["mismatches"]
     found: dict[str, Any] = record
     return found
 
 
-def registered(layout: Paths, name: str) -> str:
+def registered(paths: Paths, name: str) -> str:
     def run() -> None:
         from opmatrix.search import drawn
         from opmatrix.torch_checks import register
 
-        drawn.write(layout.drawn_inputs(name), [])
-        register.run(layout, load_operator(layout, name), part="gradient")
+        drawn.write(paths.drawn_inputs(name), [])
+        register.run(paths, load_operator(paths, name), part="gradient")
 
     import torch.fx.experimental.symbolic_shapes  # noqa: F401  # once for all children: gradcheck needs it
 
-    return forked(run, layout.root / "output")
+    return forked(run, paths.root / "output")
 
 
-def saved(layout: Paths, name: str, record: dict[str, Any], into: Path) -> str:
+def saved(paths: Paths, name: str, record: dict[str, Any], into: Path) -> str:
     """Save the gradient, and return what its replay prints, which must fail."""
-    save_case.run(layout, load_operator(layout, name), lowering=None, cells=[], case=record["case"], into=into)
+    save_case.run(paths, load_operator(paths, name), lowering=None, cells=[], case=record["case"], into=into)
     done = replayed(into)
     assert done.returncode == 1 and done.stderr == "", done.stdout + done.stderr
     return done.stdout
@@ -87,13 +87,13 @@ def saved(layout: Paths, name: str, record: dict[str, Any], into: Path) -> str:
     ],
 )
 def test_a_gradient_of_each_kind_of_schema_replays(project: str, name: str, tmp_path: Path) -> None:
-    layout = Paths(shutil.copytree(ROOT / "tests/projects" / project, tmp_path / "project"))
-    formula = layout.torch_op(name)
+    paths = Paths(shutil.copytree(ROOT / "tests/projects" / project, tmp_path / "project"))
+    formula = paths.torch_op(name)
     formula.write_text(formula.read_text() + TWICE)
-    assert "gradcheck says: Jacobian mismatch" in registered(layout, name)
-    record = failing(layout, name)
+    assert "gradcheck says: Jacobian mismatch" in registered(paths, name)
+    record = failing(paths, name)
     counts = f"{record['output']}: {record['differing']} of {record['elements']} elements differ"
-    assert counts in saved(layout, name, record, tmp_path / "saved")
+    assert counts in saved(paths, name, record, tmp_path / "saved")
 
 
 @pytest.mark.parametrize(
@@ -108,20 +108,20 @@ def test_a_gradient_of_each_kind_of_schema_replays(project: str, name: str, tmp_
 )
 def test_a_gradient_that_is_wrong_in_one_call_replays(old: str, new: str, said: str, tmp_path: Path) -> None:
     check(tmp_path / "project", changed(torch_op=(old, new)))
-    layout = Paths(tmp_path / "project")
-    record = failing(layout, "mix")
+    paths = Paths(tmp_path / "project")
+    record = failing(paths, "mix")
     assert said in record["expected_is"]
-    assert f"{record['expected_is']} " in saved(layout, "mix", record, tmp_path / "saved")
+    assert f"{record['expected_is']} " in saved(paths, "mix", record, tmp_path / "saved")
 
 
 def test_a_gradient_by_an_operator_has_data_and_no_folder(tmp_path: Path) -> None:
-    layout = Paths(shutil.copytree(ROOT / "tests/projects/backward", tmp_path / "project"))
-    reference = layout.reference("soft_cap_backward")
+    paths = Paths(shutil.copytree(ROOT / "tests/projects/backward", tmp_path / "project"))
+    reference = paths.reference("soft_cap_backward")
     reference.write_text(reference.read_text() + TWICE_IN_REFERENCE)
-    assert "gradcheck says: Jacobian mismatch" in registered(layout, "soft_cap")
-    record = failing(layout, "soft_cap")
+    assert "gradcheck says: Jacobian mismatch" in registered(paths, "soft_cap")
+    record = failing(paths, "soft_cap")
     assert record["differing"] and not record["saved"]
     with pytest.raises(
         UsageError, match="the operator soft_cap_backward computes its gradient, and torch alone cannot"
     ):
-        saved(layout, "soft_cap", record, tmp_path / "saved")
+        saved(paths, "soft_cap", record, tmp_path / "saved")

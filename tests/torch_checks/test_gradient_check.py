@@ -27,12 +27,12 @@ def project(tmp_path: Path) -> Project:
     """A project with few models and without outputs: the formula needs no library."""
     project = Project.copy(tmp_path / "project")
     few(project, 'static("float64"), flat("float64"), half("float16"), half("bfloat16")')
-    drawn_cases.write(project.layout.drawn_inputs("group_norm"), [])
+    drawn_cases.write(project.paths.drawn_inputs("group_norm"), [])
     return project
 
 
 def few(project: Project, models: str) -> None:
-    cases = project.layout.cases("group_norm")
+    cases = project.paths.cases("group_norm")
     cases.write_text(cases.read_text() + f"\nMODELS = (SEED, {models})\n")
 
 
@@ -42,7 +42,7 @@ def register(project: Project) -> str:
     def run() -> None:
         from opmatrix.torch_checks import register
 
-        register.run(project.layout, load_operator(project.layout, "group_norm"), part="gradient")
+        register.run(project.paths, load_operator(project.paths, "group_norm"), part="gradient")
 
     import torch.fx.experimental.symbolic_shapes  # noqa: F401  # once for all children: gradcheck needs it
 
@@ -52,9 +52,7 @@ def register(project: Project) -> str:
 def test_a_right_formula_passes_without_output(project: Project) -> None:
     assert register(project) == ""
     assert (project.root / "output").read_text() == ""
-    results = json.loads(project.layout.register_manifest("group_norm", "gradient", torch="2.13").read_text())[
-        "results"
-    ]
+    results = json.loads(project.paths.register_manifest("group_norm", "gradient", torch="2.13").read_text())["results"]
     checks = {(r.get("case"), r["check"]) for r in results}
     assert {("sliced_float64", "gradcheck"), ("expanded_float64", "gradcheck")} <= checks
     assert ("flat_float64", "gradgradcheck") in checks
@@ -90,8 +88,8 @@ def test_a_wrong_formula_is_named(old: str, new: str, expected: str, project: Pr
 
 def measured(project: Project) -> list[dict[str, Any]]:
     """Return what the report has of a failing check."""
-    layout = project.layout
-    path = layout.mismatches(layout.register_manifest("group_norm", "gradient", torch="2.13"))
+    paths = project.paths
+    path = paths.mismatches(paths.register_manifest("group_norm", "gradient", torch="2.13"))
     found: list[dict[str, Any]] = json.loads(path.read_text())["mismatches"] if path.exists() else []
     return found
 
@@ -107,8 +105,8 @@ def test_a_wrong_gradient_has_data_and_replays_in_torch_alone(project: Project, 
     assert (record["case"], record["output"], record["saved"]) == ("gradient_flat_float64", "gradient of x", True)
     assert record["expected_is"] == "numerical derivative of the reference" and record["actual_is"] == "backward()"
     assert record["differing"] > 2 and record["maps"] and record["inputs"][0]["name"] == "x"
-    operator = load_operator(project.layout, "group_norm")
-    save_case.run(project.layout, operator, lowering=None, cells=[], case=record["case"], into=tmp_path / "saved")
+    operator = load_operator(project.paths, "group_norm")
+    save_case.run(project.paths, operator, lowering=None, cells=[], case=record["case"], into=tmp_path / "saved")
     done = replayed(tmp_path / "saved")
     assert done.returncode == 1, done.stdout + done.stderr
     assert f"gradient of x: {record['differing']} of {record['elements']} elements differ" in done.stdout
@@ -117,11 +115,11 @@ def test_a_wrong_gradient_has_data_and_replays_in_torch_alone(project: Project, 
     done = replayed(again)
     assert done.returncode == 0 and "gradient of x: 0 of " in done.stdout, done.stdout + done.stderr
     with pytest.raises(UsageError, match="no gradient 'gradient_x' that differs; it has gradient_flat_float64"):
-        save_case.run(project.layout, operator, lowering=None, cells=[], case="gradient_x")
+        save_case.run(project.paths, operator, lowering=None, cells=[], case="gradient_x")
 
 
 def test_a_formula_without_a_case_that_checks_it_is_refused(project: Project) -> None:
-    path = project.layout.cases("group_norm")
+    path = project.paths.cases("group_norm")
     few(project, "")
     path.write_text(path.read_text().replace("shape=(3, 2, 1, 2)", "shape=(3, 2, 1, 200)"))
     expected = "group_norm: no case to check its gradient with. Add one to cases.py that is finite, and has at most 256"
@@ -134,7 +132,7 @@ def test_cases_of_float32_are_checked_in_float64(project: Project) -> None:
 
 
 def test_without_drawn_inputs_the_message_names_the_command(project: Project) -> None:
-    project.layout.drawn_inputs("group_norm").unlink()
+    project.paths.drawn_inputs("group_norm").unlink()
     assert "Run: python -m opmatrix draw-inputs group_norm" in register(project)
 
 
@@ -144,11 +142,11 @@ def test_drawn_inputs_are_samples_with_moderate_values(project: Project) -> None
     def draw() -> None:
         from opmatrix.search import draw_inputs
 
-        draw_inputs.run(project.layout, load_operator(project.layout, "group_norm"))
+        draw_inputs.run(project.paths, load_operator(project.paths, "group_norm"))
 
     assert forked(draw, project.root / "output") == ""
     assert register(project) == ""
-    data = json.loads(project.layout.register_manifest("group_norm", "gradient", torch="2.13").read_text())
+    data = json.loads(project.paths.register_manifest("group_norm", "gradient", torch="2.13").read_text())
     (covered,) = [r for r in data["results"] if r["check"] == "samples"]
     assert covered["samples"] > 50
     assert covered["inputs"] == ["bias", "scale", "x"]
@@ -169,7 +167,7 @@ def in_python(tmp_path: Path) -> Project:
     project = Project.copy(tmp_path / "project", operators=("add_and_round", "custom_op_one", "custom_op_two"))
     project.replace("ops/add_and_round/reference.py", "np.rint(x + x)", "x + x")
     project.replace("ops/add_and_round/torch_op.py", "torch.round(x + x)", "x + x")
-    drawn_cases.write(project.layout.drawn_inputs("add_and_round"), [])
+    drawn_cases.write(project.paths.drawn_inputs("add_and_round"), [])
     return project
 
 
@@ -181,8 +179,8 @@ def prove(project: Project, part: Literal["schema", "gradient"]) -> str:
         from opmatrix.torch_checks import register
 
         for name in ("add_and_round", "custom_op_one", "custom_op_two"):
-            write_code.run(project.layout, load_operator(project.layout, name))
-        register.run(project.layout, load_operator(project.layout, "add_and_round"), part=part)
+            write_code.run(project.paths, load_operator(project.paths, name))
+        register.run(project.paths, load_operator(project.paths, "add_and_round"), part=part)
 
     import torch.fx.experimental.symbolic_shapes  # noqa: F401  # once for all children: the schema part's exporters too
 
@@ -192,7 +190,7 @@ def prove(project: Project, part: Literal["schema", "gradient"]) -> str:
 
 
 def written(project: Project) -> list[dict[str, str]]:
-    data = json.loads(project.layout.register_manifest("add_and_round", "gradient", torch="2.13").read_text())
+    data = json.loads(project.paths.register_manifest("add_and_round", "gradient", torch="2.13").read_text())
     results: list[dict[str, str]] = data["results"]
     return results
 
@@ -215,7 +213,7 @@ def test_an_operator_in_python_without_a_formula_passes(in_python: Project) -> N
     ],
 )
 def test_the_formula_of_an_operator_in_python_is_checked(in_python: Project, old: str, new: str, expected: str) -> None:
-    path = in_python.layout.torch_op("add_and_round")
+    path = in_python.paths.torch_op("add_and_round")
     path.write_text(path.read_text() + PLAIN.replace(old, new))
     message = prove(in_python, "gradient")
     if expected:
@@ -318,7 +316,7 @@ def define():
 
 @pytest.mark.parametrize("library", [False, True])
 def test_a_formula_that_define_registers_is_refused(in_python: Project, library: bool) -> None:
-    path = in_python.layout.torch_op("add_and_round")
+    path = in_python.paths.torch_op("add_and_round")
     own = "        operator.register_autograd(own_backward, setup_context=own_context)\n"
     text = path.read_text().replace("        return operator\n", own + "        return operator\n")
     renamed = PLAIN.replace("backward", "own_backward").replace("setup_context", "own_context")
@@ -371,7 +369,7 @@ def operator_of_two(root: Path, *, suffix: str = "", backward: str = "", taken: 
     (folder / "reference.py").write_text(f"def parts{suffix}({', '.join(taken.split())}):\n    return {values}\n")
     kernel.parent.mkdir(parents=True)
     kernel.write_text("#pragma once\n")
-    drawn_cases.write(Project(root).layout.drawn_inputs(f"parts{suffix}"), [])
+    drawn_cases.write(Project(root).paths.drawn_inputs(f"parts{suffix}"), [])
 
 
 def gradient_of_two(project: Project) -> str:
@@ -380,7 +378,7 @@ def gradient_of_two(project: Project) -> str:
     def run() -> None:
         from opmatrix.torch_checks import register
 
-        register.run(project.layout, load_operator(project.layout, "parts"), part="gradient")
+        register.run(project.paths, load_operator(project.paths, "parts"), part="gradient")
 
     import torch.fx.experimental.symbolic_shapes  # noqa: F401  # as above
 
@@ -398,7 +396,7 @@ def have_gradients(project: Project) -> str:
         library = torch.library.Library("my", "FRAGMENT")
         library.define("parts(Tensor x) -> (Tensor, Tensor)")
         library.impl("parts", lambda x: (x * x, x * 3), "CPU")
-        formula = load.gradient(project.layout, load_operator(project.layout, "parts").spec)
+        formula = load.gradient(project.paths, load_operator(project.paths, "parts").spec)
         assert formula is not None
         formula.register("my::parts", library)
         outputs = torch.ops.my.parts(torch.ones(2, dtype=torch.float64, requires_grad=True))
@@ -424,7 +422,7 @@ def test_an_output_may_be_marked_as_not_differentiable(
 ) -> None:
     project = Project.copy(tmp_path / "project", operators=())
     operator_of_two(project.root)
-    project.layout.torch_op("parts").write_text(FORMULA_OF_ONE.format(marked=marked, factor=factor))
+    project.paths.torch_op("parts").write_text(FORMULA_OF_ONE.format(marked=marked, factor=factor))
     assert have_gradients(project) == str(have)
     message = gradient_of_two(project)
     assert (expected in message) if expected else message == ""

@@ -80,20 +80,20 @@ FILES = {"spec": SPEC, "reference": REFERENCE, "cases": CASES, "torch_op": TORCH
 
 def check(root: Path, files: Mapping[str, str], *, name: str = "mix") -> tuple[str, list[dict[str, Any]], str]:
     """Return the message of the gradient part, or "", the results in its record, and what it prints."""
-    layout = Paths(root)
-    write_files(layout.op(name), {f"{file}.py": text for file, text in files.items()})
+    paths = Paths(root)
+    write_files(paths.op(name), {f"{file}.py": text for file, text in files.items()})
 
     def run() -> None:
         from opmatrix.search import drawn
         from opmatrix.torch_checks import register
 
-        drawn.write(layout.drawn_inputs(name), [])
-        register.run(layout, load_operator(layout, name), part="gradient")
+        drawn.write(paths.drawn_inputs(name), [])
+        register.run(paths, load_operator(paths, name), part="gradient")
 
     import torch.fx.experimental.symbolic_shapes  # noqa: F401  # once for all children: gradcheck needs it
 
     message = forked(run, root / "output")
-    record = json.loads(layout.register_manifest(name, "gradient", torch="2.13").read_text())
+    record = json.loads(paths.register_manifest(name, "gradient", torch="2.13").read_text())
     return message, record["results"], (root / "output").read_text()
 
 
@@ -387,18 +387,18 @@ def define():
 def test_a_formula_that_does_not_trace_is_found_with_and_without_an_optional_input(
     untraceable: str, expected: str, tmp_path: Path
 ) -> None:
-    layout = Paths(tmp_path)
+    paths = Paths(tmp_path)
     fault = f"    if {untraceable}:\n        assert x.sum().item() < 1e9\n    return of_x"
     files = changed(torch_op=("    return of_x", fault))
     files["torch_op"] += DEFINE
-    write_files(layout.op("mix"), {f"{file}.py": text for file, text in files.items()})
+    write_files(paths.op("mix"), {f"{file}.py": text for file, text in files.items()})
 
     def run() -> None:
         from opmatrix.codegen import write_code
         from opmatrix.torch_checks import register
 
-        write_code.run(layout, load_operator(layout, "mix"))
-        register.run(layout, load_operator(layout, "mix"), part="schema")
+        write_code.run(paths, load_operator(paths, "mix"))
+        register.run(paths, load_operator(paths, "mix"), part="schema")
 
     import torch.fx.experimental.symbolic_shapes  # noqa: F401  # as above
 

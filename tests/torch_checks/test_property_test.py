@@ -55,15 +55,15 @@ TAKEN_AWAY = {
 
 
 @pytest.fixture(scope="module")
-def layout(tmp_path_factory: pytest.TempPathFactory) -> Paths:
+def paths(tmp_path_factory: pytest.TempPathFactory) -> Paths:
     from opmatrix.search import draw_inputs
 
-    layout = copy_project(tmp_path_factory.mktemp("search"))
-    draw_inputs.run(layout, build(layout))
-    return layout
+    paths = copy_project(tmp_path_factory.mktemp("search"))
+    draw_inputs.run(paths, build(paths))
+    return paths
 
 
-def search(layout: Paths, *, seconds: float | None = None) -> str:
+def search(paths: Paths, *, seconds: float | None = None) -> str:
     """Return the message of the error that the property test raises, or ""; `seconds` limits the shrinking."""
     from opmatrix.toolchain import compile
 
@@ -72,25 +72,25 @@ def search(layout: Paths, *, seconds: float | None = None) -> str:
 
         property_test.SECONDS = 500 if seconds is None else seconds
         property_test.OVER_SECONDS = 500
-        register.run(layout, load_operator(layout, "group_norm"), part="search")
+        register.run(paths, load_operator(paths, "group_norm"), part="search")
 
     import torch  # noqa: F401  # once for all children
 
-    compile.run(layout, load_operator(layout, "group_norm"))
-    return forked(run, layout.root / "output")
+    compile.run(paths, load_operator(paths, "group_norm"))
+    return forked(run, paths.root / "output")
 
 
-def test_a_right_kernel_passes_without_output(layout: Paths) -> None:
-    assert search(layout) == ""
-    assert (layout.root / "output").read_text() == ""
-    assert not (layout.root / ".hypothesis").exists() and not Path(".hypothesis/examples").exists()
+def test_a_right_kernel_passes_without_output(paths: Paths) -> None:
+    assert search(paths) == ""
+    assert (paths.root / "output").read_text() == ""
+    assert not (paths.root / ".hypothesis").exists() and not Path(".hypothesis/examples").exists()
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_wrong_kernel_is_found_and_its_input_shrunk(fault: str, layout: Paths, tmp_path: Path) -> None:
+def test_a_wrong_kernel_is_found_and_its_input_shrunk(fault: str, paths: Paths, tmp_path: Path) -> None:
     file, old, new, expected = FAULTS[fault]
-    with edited(layout.native / file, old, new):
-        message = search(layout)
+    with edited(paths.native / file, old, new):
+        message = search(paths)
     found = re.fullmatch(
         rf"group_norm-(found_\w+) in torch: ({re.escape(expected)}.*)\. The smallest that hypothesis found: (.*)\. "
         r"Keep it as a case with: python -m opmatrix adopt-case group_norm \1",
@@ -106,36 +106,36 @@ def test_a_wrong_kernel_is_found_and_its_input_shrunk(fault: str, layout: Paths,
     if fault == "nan":
         assert re.search(r"nan|inf", inputs)
     if fault in TAKEN_AWAY:
-        operator = load_operator(layout, "group_norm")
-        save_case.run(layout, operator, lowering=None, cells=[CELL], case=found[1], into=tmp_path / "saved")
+        operator = load_operator(paths, "group_norm")
+        save_case.run(paths, operator, lowering=None, cells=[CELL], case=found[1], into=tmp_path / "saved")
         done = replayed(tmp_path / "saved")
         assert done.returncode == 1 and TAKEN_AWAY[fault] in done.stdout, done.stdout + done.stderr
 
 
-def test_a_counterexample_is_reported_if_shrinking_takes_too_long(layout: Paths) -> None:
+def test_a_counterexample_is_reported_if_shrinking_takes_too_long(paths: Paths) -> None:
     """When the time is over, shrinking stops, and the message is that of the first failure."""
     file, old, new, _ = FAULTS["nan"]
-    with edited(layout.native / file, old, new):
-        shrunk, cut = search(layout), search(layout, seconds=0.0)
+    with edited(paths.native / file, old, new):
+        shrunk, cut = search(paths), search(paths, seconds=0.0)
     counts = [int(re.findall(r"in torch: y: \d+ of (\d+) elements? differ", message)[0]) for message in (shrunk, cut)]
     assert counts[0] < counts[1]
 
 
-def test_a_counterexample_becomes_a_case(layout: Paths) -> None:
+def test_a_counterexample_becomes_a_case(paths: Paths) -> None:
     from opmatrix.basics.errors import UsageError
     from opmatrix.search import adopt_case
 
-    name = next(layout.failing_case("group_norm", "x").parent.glob("*.txt")).stem
-    cases = layout.cases("group_norm")
-    original, before = cases.read_text(), load_operator(layout, "group_norm").models
+    name = next(paths.failing_case("group_norm", "x").parent.glob("*.txt")).stem
+    cases = paths.cases("group_norm")
+    original, before = cases.read_text(), load_operator(paths, "group_norm").models
     try:
-        adopt_case.run(layout, load_operator(layout, "group_norm"), case=name)
-        operator = load_operator(layout, "group_norm")
+        adopt_case.run(paths, load_operator(paths, "group_norm"), case=name)
+        operator = load_operator(paths, "group_norm")
         assert operator.models[:-1] == before
         assert operator.models[-1].cases[0].name == name
         with pytest.raises(UsageError, match=f"has the case '{name}' already"):
-            adopt_case.run(layout, operator, case=name)
+            adopt_case.run(paths, operator, case=name)
     finally:
         cases.write_text(original)
     with pytest.raises(UsageError, match="no case 'found_0' was found for group_norm, there is: found_"):
-        adopt_case.run(layout, load_operator(layout, "group_norm"), case="found_0")
+        adopt_case.run(paths, load_operator(paths, "group_norm"), case="found_0")

@@ -95,55 +95,55 @@ WRONG_COPY = """\
 
 
 @pytest.fixture(scope="module")
-def layout(tmp_path_factory: pytest.TempPathFactory) -> Paths:
+def paths(tmp_path_factory: pytest.TempPathFactory) -> Paths:
     """Return a project with all files but the libraries."""
-    layout = with_native(tmp_path_factory.mktemp("kinds"), "each", REFERENCE)
-    reference = Reference(layout, SPEC)
-    models = draw_models.collect(OPERATOR, examples=draw_models.EXAMPLES, home=layout.hypothesis)
-    drawn.write(layout.drawn_inputs("each"), [drawn.evaluate(SPEC, model, reference) for model in models])
-    return layout
+    paths = with_native(tmp_path_factory.mktemp("kinds"), "each", REFERENCE)
+    reference = Reference(paths, SPEC)
+    models = draw_models.collect(OPERATOR, examples=draw_models.EXAMPLES, home=paths.hypothesis)
+    drawn.write(paths.drawn_inputs("each"), [drawn.evaluate(SPEC, model, reference) for model in models])
+    return paths
 
 
-def search(layout: Paths, kernel: str) -> str:
+def search(paths: Paths, kernel: str) -> str:
     """Compile a kernel; return the message of the error that the property test raises, or ""."""
     from opmatrix.codegen import write_code
     from opmatrix.toolchain import compile
 
     operator = replace(OPERATOR, spec=replace(SPEC, kernel=kernel))
-    write_code.run(layout, operator)
-    compile.run(layout, operator)
+    write_code.run(paths, operator)
+    compile.run(paths, operator)
 
     def run() -> None:
         from opmatrix.torch_checks import property_test
         from opmatrix.torch_ops import load
 
         property_test.SECONDS = property_test.OVER_SECONDS = 500  # for a busy machine
-        property_test.run(layout, operator, load.load(layout, operator))
+        property_test.run(paths, operator, load.load(paths, operator))
 
     import torch  # noqa: F401  # once for all children
 
-    return forked(run, layout.root / "output")
+    return forked(run, paths.root / "output")
 
 
-def test_the_right_kernel_passes(layout: Paths) -> None:
-    assert search(layout, KERNEL) == ""
+def test_the_right_kernel_passes(paths: Paths) -> None:
+    assert search(paths, KERNEL) == ""
 
 
 @pytest.mark.parametrize("kind", NUMBERS)
-def test_a_kernel_that_is_wrong_for_one_kind(kind: str, layout: Paths) -> None:
+def test_a_kernel_that_is_wrong_for_one_kind(kind: str, paths: Paths) -> None:
     old, new, expected = NUMBERS[kind]
     assert old in KERNEL
-    message = search(layout, KERNEL.replace(old, new, 1))
+    message = search(paths, KERNEL.replace(old, new, 1))
     assert re.search(expected, message, re.DOTALL), message
     assert "Keep it as a case with: python -m opmatrix adopt-case each found_" in message
 
 
 @pytest.mark.parametrize("kind", STRIDES)
-def test_a_binding_that_is_wrong_for_one_layout(kind: str, layout: Paths) -> None:
-    stable = layout.native / "binding/stable"
+def test_a_binding_that_is_wrong_for_one_layout(kind: str, paths: Paths) -> None:
+    stable = paths.native / "binding/stable"
     with (
         edited(stable / "torch.h", COPIES, COPIES + WRONG_COPY.replace("{condition}", STRIDES[kind])),
         edited(stable / "torch_shims.h", SHIM, SHIM + SHIM.replace("sizes", "strides")),
     ):
-        message = search(layout, KERNEL)
+        message = search(paths, KERNEL)
     assert f'layout="{kind}"' in message, message

@@ -49,8 +49,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Project:
 @pytest.fixture
 def few(tmp_path: Path) -> Project:
     """A project that a test may edit, with two models and without outputs."""
-    project = Project.copy(tmp_path / "few", operators=operator_names(Project(ROOT).layout))
-    cases = project.layout.cases("group_norm")
+    project = Project.copy(tmp_path / "few", operators=operator_names(Project(ROOT).paths))
+    cases = project.paths.cases("group_norm")
     cases.write_text(cases.read_text() + FEW)
     return project
 
@@ -59,24 +59,24 @@ def register(project: Project, part: str, operator: str = "group_norm") -> subpr
     return pipeline(project, "register", operator, "--part", part)
 
 
-def manifest(layout: Paths, part: str) -> list[dict[str, object]]:
-    data = json.loads(layout.register_manifest("group_norm", part, torch="2.13").read_text())
+def manifest(paths: Paths, part: str) -> list[dict[str, object]]:
+    data = json.loads(paths.register_manifest("group_norm", part, torch="2.13").read_text())
     results: list[dict[str, object]] = data["results"]
     return results
 
 
 def test_by_hand_it_runs_the_parts_that_doit_plans() -> None:
     """`dist` looks for a record of each, also where torch_op.py has no gradient."""
-    layout = Paths(ROOT)
-    for operator in load_operators(layout):
-        planned = register_parts(layout, operator, "2.13") or ("schema",)
-        assert {*parts(layout, operator)} == {*planned}, operator.name
+    paths = Paths(ROOT)
+    for operator in load_operators(paths):
+        planned = register_parts(paths, operator, "2.13") or ("schema",)
+        assert {*parts(paths, operator)} == {*planned}, operator.name
 
 
 def test_the_schema_part_passes_without_output(built: Project) -> None:
     done = register(built, "schema")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    results = manifest(built.layout, "schema")
+    results = manifest(built.paths, "schema")
     assert {str(r["check"]) for r in results} == {
         "test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic",
     }  # fmt: skip
@@ -85,7 +85,7 @@ def test_the_schema_part_passes_without_output(built: Project) -> None:
 def test_the_library_exports_to_the_same_nodes(built: Project) -> None:
     done = register(built, "nodes")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert [r["model"] for r in manifest(built.layout, "nodes")] == [
+    assert [r["model"] for r in manifest(built.paths, "nodes")] == [
         "group_norm-custom-seed@torch2.13-legacy-opset18",
         "group_norm-custom-seed@torch2.13-dynamo-opset18",
     ]
@@ -94,8 +94,8 @@ def test_the_library_exports_to_the_same_nodes(built: Project) -> None:
 def test_the_kernel_part_runs_every_case(built: Project) -> None:
     done = register(built, "kernel")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    *results, loaded = manifest(built.layout, "kernel")
-    assert loaded == {"library": sha256(built.layout.torch_library("group_norm"))}
+    *results, loaded = manifest(built.paths, "kernel")
+    assert loaded == {"library": sha256(built.paths.torch_library("group_norm"))}
     assert {"seed", "nan_float32", "transposed_float64", "empty_batch_float32"} <= {str(r["case"]) for r in results}
     assert all(float(str(r["tolerance_used"])) <= 1 for r in results)
 
@@ -107,7 +107,7 @@ def test_one_process_runs_several_parts(parts: tuple[str, ...], built: Project) 
     """The gradient part defines the operator itself; the compiled library defines it again."""
     done = pipeline(prepare(built, "draw-inputs"), "register", "group_norm", *parts)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert manifest(built.layout, "gradient") and manifest(built.layout, "kernel")
+    assert manifest(built.paths, "gradient") and manifest(built.paths, "kernel")
 
 
 AFTER_CHECKS = "  if (x.numel() == 0) return;\n"
@@ -139,7 +139,7 @@ def test_a_wrong_kernel_is_named_with_case_index_and_replay(fault: str, expected
 
 def test_the_first_wrong_cases_are_shown_completely_and_each_is_replayed(few: Project) -> None:
     few.replace("native/group_norm/kernel.h", AFTER_CHECKS, f"{AFTER_CHECKS}  epsilon += 1;\n")
-    cases = few.layout.cases("group_norm")
+    cases = few.paths.cases("group_norm")
     cases.write_text(cases.read_text() + FEW.replace('static("float64")', 'static("float64"), flat("float32")'))
     prepare(few, "codegen", "compile", "data")
     message = register(few, "kernel").stderr
@@ -150,10 +150,10 @@ def test_the_first_wrong_cases_are_shown_completely_and_each_is_replayed(few: Pr
     assert len(lines) == 4 and re.match(r"group_norm in torch: \d+ more cases are wrong: \w+, ", lines[-1]), lines
     assert lines[-1].endswith("In full: each by python -m opmatrix register group_norm --part kernel --case NAME")
     last = lines[-1].partition(". In full")[0].rpartition(" ")[2]
-    path = few.layout.register_manifest("group_norm", "kernel", torch="2.13")
+    path = few.paths.register_manifest("group_norm", "kernel", torch="2.13")
     record = verdict.read_check(path)
     assert (record.outcome, record.detail) == ("failed", message.rstrip("\n")), "the report shows the same message"
-    measured = json.loads(few.layout.mismatches(path).read_text())["mismatches"]
+    measured = json.loads(few.paths.mismatches(path).read_text())["mismatches"]
     assert len(measured) == 3 and {one["actual_is"] for one in measured} == {"kernel in torch"}
     done = pipeline(few, "register", "group_norm", "--part", "kernel", "--case", last)
     assert done.returncode == 8 and done.stderr.startswith(f"group_norm-{last} in torch: ")
@@ -188,7 +188,7 @@ def test_a_default_that_differs_is_shown_with_the_declared_one(few: Project) -> 
 
 def test_a_wrong_fake_kernel_is_named_by_opcheck(few: Project) -> None:
     prepare(few, "codegen", "compile")
-    fake = few.layout.generated("group_norm") / "fake.py"
+    fake = few.paths.generated("group_norm") / "fake.py"
     fake.write_text(fake.read_text().replace("x.new_empty(x.shape)", "x.new_empty(x.shape).mT"))
     done = register(few, "schema")
     assert done.returncode == 8
@@ -198,7 +198,7 @@ def test_a_wrong_fake_kernel_is_named_by_opcheck(few: Project) -> None:
 
 def test_a_fake_kernel_that_is_wrong_in_its_second_output_is_named(few: Project) -> None:
     prepare(few, "codegen", "compile", operator="dual_residual")
-    fake = few.layout.generated("dual_residual") / "fake.py"
+    fake = few.paths.generated("dual_residual") / "fake.py"
     text = fake.read_text()
     line = next(line for line in text.splitlines() if line.startswith("    y_residual = "))
     fake.write_text(text.replace(line, "    y_residual = x.new_empty((*x.shape, 1))"))
@@ -278,7 +278,7 @@ def test_a_library_with_another_operator_name_is_refused(few: Project) -> None:
 
 
 def test_a_missing_or_damaged_library_is_refused(few: Project) -> None:
-    library = few.layout.torch_library("group_norm")
+    library = few.paths.torch_library("group_norm")
     done = register(few, "kernel")
     assert done.returncode == 8 and "python -m opmatrix compile group_norm" in done.stderr
     library.parent.mkdir(parents=True)

@@ -114,11 +114,11 @@ def with_fault(**fault: Any) -> Kernel:
 
 
 @pytest.fixture(scope="module")
-def layout(tmp_path_factory: pytest.TempPathFactory) -> Paths:
-    layout = Paths(tmp_path_factory.mktemp("faults"))
-    write_text(layout.reference("gate"), REFERENCE)
-    draw_inputs.run(layout, OPERATOR)
-    return layout
+def paths(tmp_path_factory: pytest.TempPathFactory) -> Paths:
+    paths = Paths(tmp_path_factory.mktemp("faults"))
+    write_text(paths.reference("gate"), REFERENCE)
+    draw_inputs.run(paths, OPERATOR)
+    return paths
 
 
 @pytest.fixture(autouse=True)
@@ -130,25 +130,25 @@ def time(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(property_test, name, 500)
 
 
-def measured(layout: Paths) -> list[dict[str, Any]]:
+def measured(paths: Paths) -> list[dict[str, Any]]:
     """Return what the report has of the last failing search."""
-    (path,) = layout.register_manifest("gate", "search", torch="2.13").parent.glob("*.mismatches.json")
+    (path,) = paths.register_manifest("gate", "search", torch="2.13").parent.glob("*.mismatches.json")
     found: list[dict[str, Any]] = json.loads(path.read_text())["mismatches"]
     return found
 
 
-def search(layout: Paths, kernel: Kernel, *, replay: str = "") -> str:
+def search(paths: Paths, kernel: Kernel, *, replay: str = "") -> str:
     """Return the message of the error that the search raises, or ""."""
     from opmatrix.torch_checks import property_test
 
     def run() -> None:
         loaded: Any = LoadedLibrary(overload=kernel, alive=None)
         if replay:
-            property_test.replay(layout, OPERATOR, loaded, case=replay)
+            property_test.replay(paths, OPERATOR, loaded, case=replay)
         else:
-            property_test.run(layout, OPERATOR, loaded)
+            property_test.run(paths, OPERATOR, loaded)
 
-    return forked(run, layout.root / "output")
+    return forked(run, paths.root / "output")
 
 
 FAULTS = {
@@ -163,16 +163,16 @@ FAULTS = {
 }
 
 
-def test_the_right_kernel_passes(layout: Paths) -> None:
-    assert search(layout, gate) == ""
+def test_the_right_kernel_passes(paths: Paths) -> None:
+    assert search(paths, gate) == ""
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_is_found(fault: str, layout: Paths) -> None:
+def test_a_fault_is_found(fault: str, paths: Paths) -> None:
     kernel, expected = FAULTS[fault]
-    message = search(layout, kernel)
+    message = search(paths, kernel)
     assert re.search(rf"The smallest that hypothesis found: .*{expected}", message, re.DOTALL), message
-    (record,) = measured(layout)
+    (record,) = measured(paths)
     assert message.startswith(f"gate-{record['case']} in torch: ")
     assert record["differing"] and record["maps"] and [one["name"] for one in record["inputs"]] == ["x", "w"]
     assert record["actual_is"].startswith("kernel in torch")
@@ -193,57 +193,57 @@ IN_COMMON = {
 
 
 @pytest.mark.parametrize("fault", IN_COMMON)
-def test_what_all_failing_inputs_have_in_common_is_named(fault: str, layout: Paths) -> None:
-    message = search(layout, wrong_where(IN_COMMON[fault]))
+def test_what_all_failing_inputs_have_in_common_is_named(fault: str, paths: Paths) -> None:
+    message = search(paths, wrong_where(IN_COMMON[fault]))
     assert re.search(rf"\nOver all cases: wrong {fault} \((\d+) of \1 drawn inputs; right ", message), message
 
 
-def test_what_differs_between_two_calls_is_named(layout: Paths) -> None:
-    assert "with 4 threads the kernel gives other numbers than with one: y: " in search(layout, with_fault(split=True))
-    message = search(layout, with_fault(aligned=True))
+def test_what_differs_between_two_calls_is_named(paths: Paths) -> None:
+    assert "with 4 threads the kernel gives other numbers than with one: y: " in search(paths, with_fault(split=True))
+    message = search(paths, with_fault(aligned=True))
     assert "the kernel gives other numbers where inputs begin at addresses as those of x[1:]: y: " in message
     calls = count()
 
     def keeps(x: torch.Tensor, w: torch.Tensor, **attributes: Any) -> torch.Tensor:
         return gate(x, w, **attributes) + (1 if x.shape[0] > 2 and next(calls) % 3 else 0)
 
-    assert "keeps something from one call to the next" in search(layout, keeps)
+    assert "keeps something from one call to the next" in search(paths, keeps)
 
 
-def test_a_tie_with_the_threshold_is_in_the_smallest_input(layout: Paths) -> None:
+def test_a_tie_with_the_threshold_is_in_the_smallest_input(paths: Paths) -> None:
     """``>=`` in place of ``>`` differs only where an element equals the attribute."""
-    message = search(layout, with_fault(equal=True))
+    message = search(paths, with_fault(equal=True))
     threshold = float(re.findall(r'"threshold": ([\d.e-]+)', message)[0])
     inputs = message.partition('"x": ')[2].partition('"w": ')[0]
     assert np.float32(threshold) in [np.float32(n) for n in re.findall(r"[\d.]+(?:e-?\d+)?", inputs)], message
 
 
-def test_a_crash_is_shrunk_and_named(layout: Paths) -> None:
-    message = search(layout, crash)
+def test_a_crash_is_shrunk_and_named(paths: Paths) -> None:
+    message = search(paths, crash)
     assert re.match(r"gate-found_\w+ in torch: the kernel died of SIGSEGV\. The smallest ", message), message
     assert '"times": 5' in message and '"x": Random(shape=(2, 3))' in message, message
     name = re.findall(r"Replay: python -m opmatrix register gate --part search --case (found_\w+)\n", message)[0]
     assert "Debug: python -m opmatrix compile gate --debug && gdb --args python -m opmatrix register gate" in message
     with pytest.raises(RuntimeError, match="the child ended with -11"):  # in its own process, as a debugger needs it
-        search(layout, crash, replay=name)
-    assert search(layout, gate, replay=name) == ""
+        search(paths, crash, replay=name)
+    assert search(paths, gate, replay=name) == ""
 
 
-def test_an_exception_is_no_crash(layout: Paths) -> None:
+def test_an_exception_is_no_crash(paths: Paths) -> None:
     def kernel(x: torch.Tensor, w: torch.Tensor, **attributes: Any) -> torch.Tensor:
         raise LookupError("a bug of opmatrix")
 
     with pytest.raises(RuntimeError, match="LookupError: a bug of opmatrix"):
-        search(layout, kernel)
+        search(paths, kernel)
 
 
-def test_a_kernel_that_ends_the_process_is_named(layout: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_that_ends_the_process_is_named(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     from opmatrix.torch_checks import property_test
 
     monkeypatch.setattr(property_test, "ALL_CRASH_SECONDS", 2.0)  # the first counterexample has the value, too
-    message = search(layout, leave)
+    message = search(paths, leave)
     assert "the kernel ended the process with exit code 0" in message and '"times": 7' in message, message
 
 
-def test_an_unknown_drawn_case(layout: Paths) -> None:
-    assert "gate has no drawn case 'found_0'" in search(layout, gate, replay="found_0")
+def test_an_unknown_drawn_case(paths: Paths) -> None:
+    assert "gate has no drawn case 'found_0'" in search(paths, gate, replay="found_0")

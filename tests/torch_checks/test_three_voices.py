@@ -43,17 +43,15 @@ def wrong(x: torch.Tensor, factor: float) -> torch.Tensor:
 
 def problems(root: Path, kernel: Kernel, *, reference: str, vectors: Any = None, case: Case = VECTORS) -> str:
     """Write the data of one case and compare a kernel with them, as register does."""
-    layout: Paths = with_reference(
-        root, "double", f"import numpy as np\n\ndef double(x, *, factor):\n    {reference}\n"
-    )
+    paths: Paths = with_reference(root, "double", f"import numpy as np\n\ndef double(x, *, factor):\n    {reference}\n")
     if vectors is not None:
-        np.savez(layout.op("double") / "original.npz", x=X, y=vectors)
+        np.savez(paths.op("double") / "original.npz", x=X, y=vectors)
     operator = Operator(
         spec=SPEC, models=(replace(DYNAMIC, cases=(Case(name="a", inputs={"x": Random(shape=(2, 3))}), case)),)
     )
-    write_data.run(layout, operator)
-    folder = layout.data("double", "dynamic", 1)
-    found = dataset.read(folder, judge=truth.read_judges(layout.data_manifest("double"))[folder])
+    write_data.run(paths, operator)
+    folder = paths.data("double", "dynamic", 1)
+    found = dataset.read(folder, judge=truth.read_judges(paths.data_manifest("double"))[folder])
     check = CaseCheck(spec=SPEC, model=operator.models[0], case=case, data=found, overload=kernel)
     mismatches: list[dict[str, Any]] = []
     said, result = check_case(check, mismatches)
@@ -66,7 +64,7 @@ def test_what_the_cases_that_a_kernel_computes_wrongly_have_in_common(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A kernel that is wrong in one dtype, and one that refuses what is longer than 16."""
-    layout: Paths = with_reference(tmp_path, "double", f"def double(x, *, factor):\n    {RIGHT}\n")
+    paths: Paths = with_reference(tmp_path, "double", f"def double(x, *, factor):\n    {RIGHT}\n")
     dtypes: Sequence[DType] = ("float32", "float64")
     models = tuple(
         replace(DYNAMIC, name=dtype, types={"T": dtype}, cases=tuple(
@@ -75,12 +73,12 @@ def test_what_the_cases_that_a_kernel_computes_wrongly_have_in_common(
         for dtype in dtypes
     )  # fmt: skip
     operator = Operator(spec=SPEC, models=models)
-    write_data.run(layout, operator)
+    write_data.run(paths, operator)
 
     def message(kernel: Kernel) -> str:
         monkeypatch.setattr(register.load, "load", lambda *_: LoadedLibrary(overload=kernel, alive=None))
         with pytest.raises(RegisterError) as caught:
-            register.run(layout, operator, part="kernel")
+            register.run(paths, operator, part="kernel")
         return str(caught.value)
 
     def in_float64(x: torch.Tensor, factor: float) -> torch.Tensor:

@@ -26,13 +26,13 @@ DYNAMO = Cell(torch="2.13", exporter="dynamo", opset=20, ort="1.31")
 
 
 @pytest.fixture(scope="module")
-def layout(tmp_path_factory: pytest.TempPathFactory) -> Paths:
+def paths(tmp_path_factory: pytest.TempPathFactory) -> Paths:
     """The libraries of two operators of one domain, of one that uses both, and of one with another domain."""
     names = ("custom_op_one", "custom_op_two", "add_and_round", "dual_residual")
-    layout = copy_project(tmp_path_factory.mktemp("registration"), *names)
+    paths = copy_project(tmp_path_factory.mktemp("registration"), *names)
     for name in names:
-        build(layout, name)
-    return layout
+        build(paths, name)
+    return paths
 
 
 SESSION = """
@@ -67,10 +67,8 @@ def sessions(*libraries: list[Path]) -> list[str]:
     return [*map(json.loads, done.stdout.splitlines())]
 
 
-def test_a_domain_that_a_session_gets_twice(layout: Paths, tmp_path: Path) -> None:
-    one, two, both, other = map(
-        layout.ort_library, ("custom_op_one", "custom_op_two", "add_and_round", "dual_residual")
-    )
+def test_a_domain_that_a_session_gets_twice(paths: Paths, tmp_path: Path) -> None:
+    one, two, both, other = map(paths.ort_library, ("custom_op_one", "custom_op_two", "add_and_round", "dual_residual"))
     copy = tmp_path / "another_name.so"
     shutil.copy(two, copy)
     wrong = ([two, two], [two, one], [two, both], [both, two], [copy, two], [other, two, other])
@@ -110,8 +108,8 @@ assert torch.ops.cst.dual_residual(torch.ones(2), torch.ones(2), 3.0)[0].tolist(
 """
 
 
-def test_a_torch_library_that_is_loaded_twice(layout: Paths, tmp_path: Path) -> None:
-    library, copy = layout.torch_library("dual_residual"), tmp_path / "another_name.so"
+def test_a_torch_library_that_is_loaded_twice(paths: Paths, tmp_path: Path) -> None:
+    library, copy = paths.torch_library("dual_residual"), tmp_path / "another_name.so"
     shutil.copy(library, copy)
     command = [sys.executable, "-c", TORCH, *map(str, (library, library, copy, library))]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -127,8 +125,8 @@ def made(tmp_path: Path) -> Project:
     names = ("gelu", "dual_residual", "add_and_round", "custom_op_one", "custom_op_two")
     project = Project.copy(tmp_path / "project", operators=names)
     for name in names:
-        for file, text in python_modules.render(load_operator(project.layout, name).spec).items():
-            write_text(project.layout.generated(name) / file, text)
+        for file, text in python_modules.render(load_operator(project.paths, name).spec).items():
+            write_text(project.paths.generated(name) / file, text)
     return project
 
 
@@ -136,7 +134,7 @@ def export(project: Project, name: str, *cells: Cell) -> None:
     from opmatrix.export import write_models as export
 
     for cell in cells:
-        export.run(project.layout, load_operator(project.layout, name), lowering="custom", cell=cell)
+        export.run(project.paths, load_operator(project.paths, name), lowering="custom", cell=cell)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -155,7 +153,7 @@ def test_nothing_stays_registered(name: str, made: Project) -> None:
 
         others = [n for n in ("gelu", "dual_residual", "add_and_round") if n != name]
         export(made, name, LEGACY, DYNAMO)
-        written = [*made.layout.build.glob("export/**/model.onnx")]
+        written = [*made.paths.build.glob("export/**/model.onnx")]
         before = {path: path.read_bytes() for path in written}
         export(made, others[0], LEGACY, DYNAMO)
         export(made, others[1], LEGACY, DYNAMO)
@@ -169,7 +167,7 @@ def test_nothing_stays_registered(name: str, made: Project) -> None:
 
 
 def test_a_symbolic_function_of_another_program(made: Project) -> None:
-    lowering = made.layout.lowering("gelu")
+    lowering = made.paths.lowering("gelu")
     tutorial = "import torch\ntorch.onnx.register_custom_op_symbolic('aten::gelu', lambda g, x, how: x, 20)\n"
     lowering.write_text(lowering.read_text() + tutorial)
     message = forked(lambda: export(made, "gelu", LEGACY), made.root / "output")

@@ -21,7 +21,7 @@ def shipped(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 @pytest.fixture(scope="package")
 def wheel(shipped: Project) -> Path:
-    (found,) = shipped.layout.dist.iterdir()
+    (found,) = shipped.paths.dist.iterdir()
     return found
 
 

@@ -42,7 +42,7 @@ def build(made: Project) -> Path:
 
 
 def wheel_of(made: Project) -> Path:
-    (found,) = made.layout.dist.iterdir()
+    (found,) = made.paths.dist.iterdir()
     return found
 
 

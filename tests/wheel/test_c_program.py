@@ -60,7 +60,7 @@ def run(program: Path, library: Path, model: Path, folder: Path) -> subprocess.C
 
 @pytest.mark.parametrize("model", MODELS)
 def test_the_program_runs(program: Path, shipped: Project, exported: Path, data_set: Path, model: str) -> None:
-    library = shipped.layout.linked_library("my_ops", "ort")
+    library = shipped.paths.linked_library("my_ops", "ort")
     done = run(program, library, exported / f"{model}.onnx", data_set)
     assert (done.returncode, done.stdout) == (0, "5 outputs, equal\n"), done.stderr
 
@@ -73,7 +73,7 @@ def test_the_program_finds_a_planted_difference(
     planted = numpy_helper.to_array(onnx.load_tensor(tmp_path / "output_0.pb")).copy()
     planted.flat[3] += 0.01
     write(tmp_path / "output_0.pb", planted)
-    library = shipped.layout.linked_library("my_ops", "ort")
+    library = shipped.paths.linked_library("my_ops", "ort")
     done = run(program, library, exported / "legacy17.onnx", tmp_path)
     assert (done.returncode, done.stdout) == (1, "5 outputs, different\n")
     assert "1 elements differ" in done.stderr
@@ -82,6 +82,6 @@ def test_the_program_finds_a_planted_difference(
 def test_the_model_does_not_run_without_the_library(
     program: Path, shipped: Project, exported: Path, data_set: Path
 ) -> None:
-    done = run(program, shipped.layout.linked_library("my_ops", "torch"), exported / "legacy17.onnx", data_set)
+    done = run(program, shipped.paths.linked_library("my_ops", "torch"), exported / "legacy17.onnx", data_set)
     assert done.returncode == 1
     assert "libtorch_cpu.so" in done.stderr or "RegisterCustomOps" in done.stderr

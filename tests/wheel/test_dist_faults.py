@@ -68,18 +68,18 @@ def test_a_folder_for_kernels_is_of_the_verified_wheel(verified: Project) -> Non
     done = verified.doit("dist", "--format", "hf-kernel")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 case in 1 run from the kernel folder\nbuild/hf-kernel: " in done.stdout
-    assert "Verified: 1 cell and 5 checks, in torch 2." in (verified.layout.kernel_folder / "README.md").read_text()
+    assert "Verified: 1 cell and 5 checks, in torch 2." in (verified.paths.kernel_folder / "README.md").read_text()
     assert "all up to date" in verified.doit("dist", "--format", "hf-kernel").stdout
-    (verified.layout.kernel_folder / "README.md").unlink()
+    (verified.paths.kernel_folder / "README.md").unlink()
     assert " dist:hf-kernel\n" in verified.doit("dist", "--format", "hf-kernel").stdout
-    assert (verified.layout.kernel_folder / "README.md").is_file()
+    assert (verified.paths.kernel_folder / "README.md").is_file()
 
 
 def test_a_result_that_no_signer_signed_does_not_ship(verified: Project) -> None:
     """`forget` runs the step again, which makes it a result of this machine."""
     text = (verified.root / "pyproject.toml").read_text()
     line = "ci ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIENftjgiitC6h3Q+V0Eu7n2R6wRW/vZQD24wnrbK/dqO"
-    with closing(sqlite3.connect(verified.layout.state)) as database:
+    with closing(sqlite3.connect(verified.paths.state)) as database:
         database.execute("insert into origin values ('compile:group_norm', 'https://cache.example.org', null)")
         database.commit()
     (verified.root / "pyproject.toml").write_text(
@@ -92,7 +92,7 @@ def test_a_result_that_no_signer_signed_does_not_ship(verified: Project) -> None
         (command,) = re.findall(r"doit (forget compile) && doit dist", " ".join(done.stdout.split()))[:1]
         assert verified.doit(*shlex.split(command)).returncode == 0
         assert verified.doit("compile:group_norm").returncode == 0
-        with closing(sqlite3.connect(verified.layout.state)) as database:
+        with closing(sqlite3.connect(verified.paths.state)) as database:
             assert database.execute("select * from origin").fetchall() == []
     finally:
         (verified.root / "pyproject.toml").write_text(text)
@@ -206,13 +206,13 @@ def test_a_fault_in_a_packed_wheel_is_found(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    if not shipped.layout.data_manifest("group_norm").is_file():
+    if not shipped.paths.data_manifest("group_norm").is_file():
         assert shipped.doit("data:group_norm").returncode == 0
     monkeypatch.setattr(run_unpacked, "TORCH_EXPORTERS", ("legacy",))  # the other takes 4 CPU s
     use = WheelRun(
-        paths=shipped.layout,
+        paths=shipped.paths,
         name="my_ops",
-        operators=[load_operator(shipped.layout, "group_norm")],
+        operators=[load_operator(shipped.paths, "group_norm")],
         cells=[Cell(torch="2.13", exporter="legacy", opset=17, ort="1.31")],
         torch="2.13.0",
         folder=tmp_path,

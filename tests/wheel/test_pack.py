@@ -72,7 +72,7 @@ def test_the_metadata_of_the_wheel(shipped: Project, wheel: Path) -> None:
     assert about["operators"]["group_norm"]["torch"]["gradient"] is True
     assert about["source"]["commit"] is None, "the project is in no checkout"
     files = about["source"]["files"]
-    kernel = shipped.layout.kernel("group_norm")
+    kernel = shipped.paths.kernel("group_norm")
     assert files["native/group_norm/kernel.h"] == hashlib.sha256(kernel.read_bytes()).hexdigest()
     assert about["platform"] in wheel.name
     assert about["made_with"].keys() >= {"opmatrix", "compiler", "onnxruntime headers"}
@@ -152,4 +152,4 @@ def test_wrong_settings_are_reported_before_anything_runs(tmp_path: Path) -> Non
     done = made.doit("dist")
     assert done.returncode == 2
     assert "pyproject.toml: [tool.opmatrix.dist]: version: found 'one', allowed" in done.stderr + done.stdout
-    assert not made.layout.build.joinpath("compile").exists()
+    assert not made.paths.build.joinpath("compile").exists()

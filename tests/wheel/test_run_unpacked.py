@@ -175,10 +175,10 @@ MODELS = (
 @pytest.fixture
 def wheel_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], WheelRun]:
     """Return what `doit dist` runs with a torch, of an operator whose only model has nodes around it."""
-    layout = Project.copy(tmp_path / "project", operators=("inverse",)).layout
-    layout.cases("inverse").write_text(CASES)
-    write_data.run(layout, load_operator(layout, "inverse"))
-    (planned,) = read_operators(layout).operators
+    paths = Project.copy(tmp_path / "project", operators=("inverse",)).paths
+    paths.cases("inverse").write_text(CASES)
+    write_data.run(paths, load_operator(paths, "inverse"))
+    (planned,) = read_operators(paths).operators
     found = Dist(
         name="my_ops", version="1", operators=("inverse",), summary="", license=None, licenses=(), third_party={}
     )
@@ -188,7 +188,7 @@ def wheel_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str]
         monkeypatch.setattr(dist, "installed", lambda: replace(versions, torch=torch))
         monkeypatch.setattr(run_unpacked, "run", lambda wheel, use: use)
         made: Any = dist._run(
-            layout, found, [planned], [Cell(torch="2.13", exporter="legacy", opset=17, ort="1.31")], b""
+            paths, found, [planned], [Cell(torch="2.13", exporter="legacy", opset=17, ort="1.31")], b""
         )
         return replace(made, folder=tmp_path)
 

@@ -8,9 +8,9 @@ from opmatrix.declaration.load import Operator
 from opmatrix.project.paths import Paths
 
 
-def run(layout: Paths, operator: Operator) -> None:
-    """Write the files under `layout.generated(name)` whose content differs, and remove others."""
-    folder, spec, written = layout.generated(operator.name), operator.spec, operator.handwritten_files
+def run(paths: Paths, operator: Operator) -> None:
+    """Write the files under `paths.generated(name)` whose content differs, and remove others."""
+    folder, spec, written = paths.generated(operator.name), operator.spec, operator.handwritten_files
     files = bindings.render(spec, written) | python_modules.render(spec, written)
     for name, text in files.items():
         write_text(folder / name, text)

@@ -69,15 +69,15 @@ def _operator(given: Mapping[str, str]) -> int:
     # Imported here: they import jinja2, which no other command needs.
     from opmatrix.scaffold import new_operator, render
 
-    layout, request = Paths(find_root(Path.cwd())), new_operator.Request(**given)
-    check_format(layout.root)
+    paths, request = Paths(find_root(Path.cwd())), new_operator.Request(**given)
+    check_format(paths.root)
     if sys.stdin.isatty() and sys.stdout.isatty():
         request = new_operator.complete(request)
-    drafts = new_operator.drafts(layout, request)
-    render.require_absent(layout, [draft.spec for draft in drafts])
-    files = render.formatted(layout.root, {p: text for draft in drafts for p, text in render.render(draft).items()})
-    render.write(layout, files)
-    for line in new_operator.summary(drafts, files, run=doit_command(layout.root)):
+    drafts = new_operator.drafts(paths, request)
+    render.require_absent(paths, [draft.spec for draft in drafts])
+    files = render.formatted(paths.root, {p: text for draft in drafts for p, text in render.render(draft).items()})
+    render.write(paths, files)
+    for line in new_operator.summary(drafts, files, run=doit_command(paths.root)):
         print(printable(line))
     return 0
 

@@ -165,7 +165,7 @@ class Run(LockedCommand, DoitRun):
                 always or self._compares(),
                 Stream(verbosity, force_verbosity),
                 *([num_process] if num_process > 1 else ()),
-                layout=self._paths,
+                paths=self._paths,
                 entry=self.entry,
                 lock=self._lock,
                 terminal=_terminal_variables(out),
@@ -232,7 +232,7 @@ class Run(LockedCommand, DoitRun):
         from opmatrix.engine.shared_results import SharedResults
 
         chosen = [task for task in _chosen(self.control) if isinstance(task, StepTask)]
-        return SharedResults(read, layout=self._paths, state=self.dep_manager, tasks=chosen, warn=_notes(reporter),
+        return SharedResults(read, paths=self._paths, state=self.dep_manager, tasks=chosen, warn=_notes(reporter),
                              only_shared=only_shared)  # fmt: skip
 
     def _tell(self, resident: Resident) -> None:

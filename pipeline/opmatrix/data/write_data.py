@@ -126,27 +126,25 @@ _FULL = 2  # mistakes that the terminal shows whole
 _NAMED = 8  # further cases that it names
 
 
-def run(layout: Paths, operator: Operator) -> None:
+def run(paths: Paths, operator: Operator) -> None:
     """Write all data sets, remove surplus ones. Raises DataError with all unusable cases and then writes nothing."""
     spec = operator.spec
-    reference = Reference(layout, spec)
-    in_torch = torch_reference.of(layout, spec) if spec.reference == "torch" else None
+    reference = Reference(paths, spec)
+    in_torch = torch_reference.of(paths, spec) if spec.reference == "torch" else None
     if in_torch:
         in_torch.record()
     made: dict[Path, DataSet] = {}
     judges: dict[Path, Judge] = {}
-    path = layout.cases(operator.name).relative_to(layout.root)
+    path = paths.cases(operator.name).relative_to(paths.root)
     mistakes: dict[tuple[str, str], list[str]] = {}  # by place and text
     progress, total = Progress(), sum(len(model.cases) for model in operator.models)
     for model in operator.models:
         for index, case in enumerate(model.cases):
             done = len(made) + sum(map(len, mistakes.values()))
             progress.show(f"{done} of {total} cases, now {case.name}", done, total)
-            folder = layout.data(operator.name, model.name, index)
+            folder = paths.data(operator.name, model.name, index)
             try:
-                made[folder], judges[folder] = _data_set(
-                    operator.spec, model, case, reference, layout.op(operator.name)
-                )
+                made[folder], judges[folder] = _data_set(operator.spec, model, case, reference, paths.op(operator.name))
             except DataError as error:
                 place = f"ops/{spec.name}/spec.py: {error.field}" if isinstance(error, _ShapeRuleError) else str(path)
                 mistakes.setdefault((place, str(error)), []).append(case.name)
@@ -156,13 +154,13 @@ def run(layout: Paths, operator: Operator) -> None:
     for folder, data in made.items():
         dataset.write(folder, data)
     _remove_surplus(made)
-    _print_fallbacks(layout, operator, judges)
+    _print_fallbacks(paths, operator, judges)
     if in_torch:
-        in_torch.write(layout.reference_calls(operator.name))
+        in_torch.write(paths.reference_calls(operator.name))
     written_in = f"torch {in_torch.version}" if in_torch else "numpy"
     if spec.dependent_reference:
         written_in += ", not independent"
-    _write_manifest(layout.data_manifest(operator.name), made, judges, reference=written_in)
+    _write_manifest(paths.data_manifest(operator.name), made, judges, reference=written_in)
 
 
 class _ShapeRuleError(DataError):
@@ -277,14 +275,14 @@ def _check_shapes(
                                 f"has {name}, which is {size} in {first!r}")  # fmt: skip
 
 
-def _print_fallbacks(layout: Paths, operator: Operator, judges: Mapping[Path, Judge]) -> None:
+def _print_fallbacks(paths: Paths, operator: Operator, judges: Mapping[Path, Judge]) -> None:
     """Print why cases are judged in the declared dtype although the declaration allows more, with their names."""
     cases: dict[str, list[str]] = {}
     for model in operator.models:
         if truth.declared_judge(operator.spec, model.types).reason:
             continue
         for index, case in enumerate(model.cases):
-            judge = judges[layout.data(operator.name, model.name, index)]
+            judge = judges[paths.data(operator.name, model.name, index)]
             if judge.reason:
                 cases.setdefault(str(judge), []).append(case.name)
     for judged, names in cases.items():

@@ -7,10 +7,10 @@ from opmatrix.declaration.isolated import require_usable
 from opmatrix.project.paths import Paths
 
 
-def run(layout: Paths, *, name: str, planned: bool) -> None:
+def run(paths: Paths, *, name: str, planned: bool) -> None:
     """Raise SpecError with the mistakes of an operator. With `planned`, doit planned no other step of it, so this
     one fails even if the files are right by now."""
-    require_usable(layout, name)
+    require_usable(paths, name)
     if planned:
         raise SpecError(f"ops/{name}: its files could not be used when doit planned, and can be by now. Run doit again")
     print(f"{name}: no mistake in its declaration and cases")

@@ -30,14 +30,14 @@ def torches(cells: Iterable[Cell]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(cell.torch for cell in cells if cell.torch))
 
 
-def register_parts(layout: Paths, operator: Operator, torch: str) -> tuple[Part, ...]:
+def register_parts(paths: Paths, operator: Operator, torch: str) -> tuple[Part, ...]:
     """Return the parts of register that doit plans in this torch: none where it has nothing of the operator."""
     declared = operator.spec.torch
     if not declared or (declared.overrides and not overridden_in(operator.spec, torch)):
         return ()
     own: tuple[Part, ...] = () if declared.overrides else ("nodes", "search")
     # Even where it defines the operator: only the file itself says whether it has a gradient.
-    derived = layout.torch_op(operator.name).is_file() or declared.backward
+    derived = paths.torch_op(operator.name).is_file() or declared.backward
     gradient: tuple[Part, ...] = ("gradient",) if derived else ()
     forbidden: tuple[Part, ...] = ("forbidden",) if refuses_in_torch(operator) else ()
     return ("schema", "kernel", *own, *forbidden, *gradient)
@@ -82,7 +82,7 @@ def agreement(operator: Operator, cells: Sequence[Cell]) -> str | None:
     return "+".join(torches(cells)) if several and operator.spec.torch else None
 
 
-def checks(layout: Paths, operators: Iterable[Operator], cells: Sequence[Cell]) -> Iterator[CheckKey]:
+def checks(paths: Paths, operators: Iterable[Operator], cells: Sequence[Cell]) -> Iterator[CheckKey]:
     """Yield every check of operators in the chosen cells."""
     for operator in operators:
         name = operator.name
@@ -90,7 +90,7 @@ def checks(layout: Paths, operators: Iterable[Operator], cells: Sequence[Cell]) 
         if searches_in_onnx_runtime(operator.spec):
             yield CheckKey(name, DRAWN)
         for torch in torches(cells):
-            parts = register_parts(layout, operator, torch)
+            parts = register_parts(paths, operator, torch)
             yield from (CheckKey(name, part, torch=torch) for part in parts)
         if compared := agreement(operator, operator.cells(cells)):
             yield from (CheckKey(name, AGREEMENT, lowering, compared) for lowering in operator.spec.lowerings)

@@ -53,42 +53,42 @@ _deaths: dict[Path, tuple[Marks, Result]] = {}
 _numbers = itertools.count()  # of the children of this process
 
 
-def read_operators(layout: Paths, *, seconds: float = SECONDS, megabytes: float = MEGABYTES) -> Declared:
+def read_operators(paths: Paths, *, seconds: float = SECONDS, megabytes: float = MEGABYTES) -> Declared:
     """Return the operators, for planning, and the mistakes of those that cannot be used.
 
     A function in a declaration, such as `Model.around`, has lost the names that it uses, so it must not be called.
     """
-    return start_reading(layout, seconds=seconds, megabytes=megabytes)()
+    return start_reading(paths, seconds=seconds, megabytes=megabytes)()
 
 
-def start_reading(layout: Paths, *, seconds: float = SECONDS, megabytes: float = MEGABYTES) -> Callable[[], Declared]:
+def start_reading(paths: Paths, *, seconds: float = SECONDS, megabytes: float = MEGABYTES) -> Callable[[], Declared]:
     """Start what `read_operators` does, and return the function that waits for its result."""
-    names = operator_names(layout)
-    known = {name: death for name in names if (death := _known_death(layout, name))}
+    names = operator_names(paths)
+    known = {name: death for name in names if (death := _known_death(paths, name))}
     asked = [name for name in names if name not in known]
 
     def start(left: Sequence[str]) -> _Child:
-        return _Child(layout, left, seconds=seconds, megabytes=megabytes)
+        return _Child(paths, left, seconds=seconds, megabytes=megabytes)
 
     first = start(asked) if asked else None
 
     def result() -> Declared:
-        found = [*_until_death(first, layout, asked, seconds)] if first else []
+        found = [*_until_death(first, paths, asked, seconds)] if first else []
         while len(found) < len(asked):
             left = asked[len(found) :]
-            found += _until_death(start(left), layout, left, seconds)
+            found += _until_death(start(left), paths, left, seconds)
         by_name = known | {one[0]: one for one in found}
         return declared(by_name[name] for name in names)
 
     return result
 
 
-def _known_death(layout: Paths, name: str) -> Result | None:
-    marks, death = _deaths.get(layout.op(name), ((), None))
-    return death if death and marks == _marks(layout, name) else None
+def _known_death(paths: Paths, name: str) -> Result | None:
+    marks, death = _deaths.get(paths.op(name), ((), None))
+    return death if death and marks == _marks(paths, name) else None
 
 
-def _marks(layout: Paths, name: str) -> Marks:
+def _marks(paths: Paths, name: str) -> Marks:
     def mark(path: Path) -> tuple[int, int, int] | None:
         try:
             found = path.stat()
@@ -96,18 +96,18 @@ def _marks(layout: Paths, name: str) -> Marks:
             return None
         return found.st_ino, found.st_size, found.st_mtime_ns
 
-    return mark(layout.spec(name)), mark(layout.cases(name))
+    return mark(paths.spec(name)), mark(paths.cases(name))
 
 
-def require_usable(layout: Paths, name: str) -> None:
+def require_usable(paths: Paths, name: str) -> None:
     """Raise SpecError with the mistakes of an operator, or UsageError for an unknown one."""
-    usable(layout, [name])
+    usable(paths, [name])
 
 
-def usable(layout: Paths, names: Sequence[str]) -> list[Operator]:
+def usable(paths: Paths, names: Sequence[str]) -> list[Operator]:
     """Return these operators, or all without a name. Raises SpecError with the mistakes of those that cannot be used,
     or UsageError for an unknown one."""
-    found = read_operators(layout)
+    found = read_operators(paths)
     known = {operator.name: operator for operator in found.operators}
     if failed := [name for name in names or found.failed if name in found.failed]:
         raise SpecError("\n".join(line for name in failed for line in found.failed[name]))
@@ -117,16 +117,16 @@ def usable(layout: Paths, names: Sequence[str]) -> list[Operator]:
     return [known[name] for name in dict.fromkeys(names or known)]
 
 
-def _until_death(child: _Child, layout: Paths, names: Sequence[str], seconds: float) -> Iterator[Result]:
+def _until_death(child: _Child, paths: Paths, names: Sequence[str], seconds: float) -> Iterator[Result]:
     """Yield the operators in order; if the child ends too early, the last is the one at which it ended."""
     try:
         for name in names:
-            at, deadline, marks = f"ops/{name}", time.monotonic() + seconds, _marks(layout, name)
+            at, deadline, marks = f"ops/{name}", time.monotonic() + seconds, _marks(paths, name)
             while isinstance(message := child.receive(deadline), str):
                 at = message
             if isinstance(message, _Death):
                 death = name, None, [f"{at}: {message.how} {_READ}"]
-                _deaths[layout.op(name)] = marks, death
+                _deaths[paths.op(name)] = marks, death
                 yield death
                 return
             yield name, *message
@@ -145,15 +145,15 @@ _FOREIGN = _Death("wrote into the pipe of opmatrix")  # what no child of ours se
 class _Child:
     """The child process, and the end of the pipe at which its messages arrive."""
 
-    def __init__(self, layout: Paths, names: Sequence[str], *, seconds: float, megabytes: float) -> None:
+    def __init__(self, paths: Paths, names: Sequence[str], *, seconds: float, megabytes: float) -> None:
         self._seconds, self._megabytes = seconds, megabytes
         self._memory = 2 * memory(os.getpid()) + megabytes * 1e6  # its supervisor has as much as this process
-        self._work = layout.work(f"{os.getpid()}-{next(_numbers)}")
-        work_folder.make(self._work, layout.root)
+        self._work = paths.work(f"{os.getpid()}-{next(_numbers)}")
+        work_folder.make(self._work, paths.root)
         self._pipe, writing = os.pipe()
         self._process: int | None = fork_supervised()
         if self._process == 0:
-            _serve(layout, names, writing, self._work)
+            _serve(paths, names, writing, self._work)
         os.close(writing)
         self._buffer = bytearray()
         self._poll = select.poll()
@@ -213,7 +213,7 @@ class _Child:
         work_folder.remove(self._work)
 
 
-def _serve(layout: Paths, names: Sequence[str], pipe: int, work: Path) -> NoReturn:
+def _serve(paths: Paths, names: Sequence[str], pipe: int, work: Path) -> NoReturn:
     """Read the operators in this process, which was forked for it, and exit."""
     status, process = 1, os.getpid()
 
@@ -228,13 +228,13 @@ def _serve(layout: Paths, names: Sequence[str], pipe: int, work: Path) -> NoRetu
         _prepare(pipe)
         os.chdir(work)
         for name in names:
-            send(_result(*_read(layout, name, at=lambda file: send(pickle.dumps(file)))))
+            send(_result(*_read(paths, name, at=lambda file: send(pickle.dumps(file)))))
         status = 0
     finally:
         os._exit(status)
 
 
-def _read(layout: Paths, name: str, at: Callable[[str], object]) -> tuple[Operator | None, list[str]]:
+def _read(paths: Paths, name: str, at: Callable[[str], object]) -> tuple[Operator | None, list[str]]:
     """Return what `read` does, or that a file printed too much: it would in each step, which then has no room."""
     begun, wrong = list[str](), list[str]()
 
@@ -251,7 +251,7 @@ def _read(layout: Paths, name: str, at: Callable[[str], object]) -> tuple[Operat
         begun.append(file)
         at(file)
 
-    operator, mistakes = read(layout, name, at=begin)
+    operator, mistakes = read(paths, name, at=begin)
     look()
     return (None, wrong) if wrong else (operator, mistakes)
 

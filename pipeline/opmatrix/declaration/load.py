@@ -146,11 +146,11 @@ class Declared:
     failed: Mapping[str, tuple[str, ...]]
 
 
-def operator_names(layout: Paths) -> tuple[str, ...]:
+def operator_names(paths: Paths) -> tuple[str, ...]:
     """Return the folders of ops/ that are operators, sorted, also those that cannot be read."""
-    if not layout.ops.is_dir():
+    if not paths.ops.is_dir():
         return ()
-    return tuple(sorted(p.name for p in layout.ops.iterdir() if source_files.is_operator(p)))
+    return tuple(sorted(p.name for p in paths.ops.iterdir() if source_files.is_operator(p)))
 
 
 def shown_name(folder: str) -> str:
@@ -158,23 +158,23 @@ def shown_name(folder: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.-]", "?", folder if len(folder) <= 100 else f"{folder[:97]}...")
 
 
-def load_operators(layout: Paths, *, checked: bool = False) -> tuple[Operator, ...]:
+def load_operators(paths: Paths, *, checked: bool = False) -> tuple[Operator, ...]:
     """Load all operators in this process. Raises SpecError with every mistake of every file. `checked`: as for one."""
-    found = declared([(name, *read(layout, name, checked=checked)) for name in operator_names(layout)])
+    found = declared([(name, *read(paths, name, checked=checked)) for name in operator_names(paths)])
     if found.failed:
         raise SpecError("\n".join(dict.fromkeys(line for lines in found.failed.values() for line in lines)))
     return found.operators
 
 
-def load_operator(layout: Paths, name: str, *, checked: bool = False) -> Operator:
+def load_operator(paths: Paths, name: str, *, checked: bool = False) -> Operator:
     """Load one operator in this process. Raises UsageError for an unknown name, SpecError for mistakes in its files.
 
     `checked`: another process has found no mistake in these files; then they are only executed, in half of the time.
     """
-    names = operator_names(layout)
+    names = operator_names(paths)
     if name not in names:
         raise unknown_operator(name, map(shown_name, names))
-    operator, mistakes = read(layout, name, checked=checked)
+    operator, mistakes = read(paths, name, checked=checked)
     if operator is None:
         raise SpecError("\n".join(mistakes))
     return operator
@@ -236,32 +236,32 @@ def _uses(operators: Mapping[str, Operator], failed: Collection[str]) -> Iterato
 
 
 def read(
-    layout: Paths, name: str, at: Callable[[str], object] = len, *, checked: bool = False
+    paths: Paths, name: str, at: Callable[[str], object] = len, *, checked: bool = False
 ) -> tuple[Operator | None, list[str]]:
     """Return the operator of a folder in ops/, or None and its mistakes, whatever its files raise.
 
     `at` is called with each file before it is executed; the default, `len`, has no effect.
     """
     try:
-        operator, mistakes = _read(layout, name, at, checked=checked)
+        operator, mistakes = _read(paths, name, at, checked=checked)
     except BaseException as error:  # such as RecursionError for values that are nested 1,000 times
         operator, mistakes = None, [f"ops/{name}: its declaration cannot be checked: {_text(error)}"]
     return operator, [printable(line) for line in mistakes]
 
 
-def _read(layout: Paths, name: str, at: Callable[[str], object], *, checked: bool) -> tuple[Operator | None, list[str]]:
+def _read(paths: Paths, name: str, at: Callable[[str], object], *, checked: bool) -> tuple[Operator | None, list[str]]:
     if not validation.NAME.fullmatch(name):
         return None, [f"ops/{name}: the folder has the operator's name, allowed: {validation.NAMES}. Rename it"]
-    spec_path, cases_path = layout.spec(name), layout.cases(name)
-    spec, mistakes = take(layout, spec_path, "SPEC", OpSpec, at)
-    models, more = take(layout, cases_path, "MODELS", tuple, at)
+    spec_path, cases_path = paths.spec(name), paths.cases(name)
+    spec, mistakes = take(paths, spec_path, "SPEC", OpSpec, at)
+    models, more = take(paths, cases_path, "MODELS", tuple, at)
     mistakes += more
-    written = frozenset(file for file in HANDWRITTEN if layout.handwritten(name, file).is_file())
+    written = frozenset(file for file in HANDWRITTEN if paths.handwritten(name, file).is_file())
     if not checked:
-        mistakes += _mistakes(layout, name, spec, models, written)
+        mistakes += _mistakes(paths, name, spec, models, written)
     if mistakes:
         return None, mistakes
-    published = published_schema.versions(layout, name)
+    published = published_schema.versions(paths, name)
     spec = replace(spec, tolerances=_plain_tolerances(spec))
     return Operator(spec=spec, models=models, handwritten_files=written, published=published), []
 
@@ -278,30 +278,30 @@ def _plain_tolerances(spec: OpSpec) -> Mapping[Lowering, Mapping[DType, Toleranc
     }
 
 
-def _mistakes(layout: Paths, name: str, spec: Any, models: Any, written: frozenset[str]) -> list[str]:
+def _mistakes(paths: Paths, name: str, spec: Any, models: Any, written: frozenset[str]) -> list[str]:
     """Return the mistakes in what the files of an operator define: an OpSpec or None, a tuple or None."""
-    spec_path, cases_path = layout.spec(name), layout.cases(name)
-    mistakes = [*source_files.mistakes(layout, name)]
+    spec_path, cases_path = paths.spec(name), paths.cases(name)
+    mistakes = [*source_files.mistakes(paths, name)]
     sound = {}
     for path, value in ((spec_path, spec), (cases_path, models)):
         if value is not None:
             wrong = list(validation.structure(value, "" if value is spec else "MODELS"))
-            mistakes += lines(layout, path, wrong)
+            mistakes += lines(paths, path, wrong)
             sound[path] = all(m.usable for m in wrong)
     if sound.get(spec_path):
-        mistakes += lines(layout, spec_path, validation.declaration(spec, name))
+        mistakes += lines(paths, spec_path, validation.declaration(spec, name))
         mistakes += [f"native/{name}/{m.field}: {m.text}" for m in validation.handwritten_files(spec, written)]
-        mistakes += published_schema.mistakes(layout, spec) if spec.name == name else []
+        mistakes += published_schema.mistakes(paths, spec) if spec.name == name else []
         if sound.get(cases_path):
-            mistakes += lines(layout, cases_path, validation.cases(spec, models))
-        if (spec.torch is None or spec.torch.overrides) and layout.torch_op(name).is_file():
-            mistakes.append(_useless(layout, spec))
+            mistakes += lines(paths, cases_path, validation.cases(spec, models))
+        if (spec.torch is None or spec.torch.overrides) and paths.torch_op(name).is_file():
+            mistakes.append(_useless(paths, spec))
     return mistakes
 
 
-def take(layout: Paths, path: Path, variable: str, kind: type, at: Callable[[str], object]) -> tuple[Any, list[str]]:
+def take(paths: Paths, path: Path, variable: str, kind: type, at: Callable[[str], object]) -> tuple[Any, list[str]]:
     """Execute a file and return its `variable`, or None and the mistakes."""
-    shown = path.relative_to(layout.root)
+    shown = path.relative_to(paths.root)
     try:
         at(str(shown))
         module = load_module(path, path.stem)
@@ -331,15 +331,15 @@ def _text(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}".removesuffix(": ")
 
 
-def _useless(layout: Paths, spec: OpSpec) -> str:
+def _useless(paths: Paths, spec: OpSpec) -> str:
     why = "torch has its own operator, with its own gradient" if spec.torch else "torch does not have this operator"
-    return f"{layout.torch_op(spec.name).relative_to(layout.root)}: found a file that nothing would run: {why}, as " \
+    return f"{paths.torch_op(spec.name).relative_to(paths.root)}: found a file that nothing would run: {why}, as " \
         "spec.py says. Remove it, or declare an operator of your own in `torch`"  # fmt: skip
 
 
-def lines(layout: Paths, path: Path, mistakes: Iterable[Mistake]) -> list[str]:
+def lines(paths: Paths, path: Path, mistakes: Iterable[Mistake]) -> list[str]:
     """Return a line for each mistake; equal ones in several places are one line."""
-    shown = path.relative_to(layout.root)
+    shown = path.relative_to(paths.root)
     fields: dict[str, list[str]] = {}
     for mistake in mistakes:
         fields.setdefault(mistake.text, []).append(mistake.field)

@@ -85,21 +85,21 @@ def text(found: Schema) -> str:
     return "{\n" + ",\n".join(f"  {json.dumps(key)}: {value(item)}" for key, item in found.items()) + "\n}\n"
 
 
-def versions(layout: Paths, name: str) -> tuple[int, ...]:
+def versions(paths: Paths, name: str) -> tuple[int, ...]:
     """Return the versions of an operator that are published, oldest first."""
-    folder = layout.published(name)
+    folder = paths.published(name)
     found = [p.name for p in folder.iterdir() if p.name.isdecimal()] if folder.is_dir() else []
     return tuple(sorted(map(int, found)))
 
 
-def mistakes(layout: Paths, spec: OpSpec) -> Iterator[str]:
+def mistakes(paths: Paths, spec: OpSpec) -> Iterator[str]:
     """Yield how the declaration differs from the published schemas, and what to do about it."""
-    shown = layout.spec(spec.name).relative_to(layout.root)
+    shown = paths.spec(spec.name).relative_to(paths.root)
     reported: set[str] = set()
-    for version in versions(layout, spec.name):
-        path = layout.published(spec.name, version).relative_to(layout.root)
+    for version in versions(paths, spec.name):
+        path = paths.published(spec.name, version).relative_to(paths.root)
         try:
-            kept = _read(layout.published(spec.name, version) / "schema.json", version)
+            kept = _read(paths.published(spec.name, version) / "schema.json", version)
         except (OSError, ValueError) as error:
             yield f"{path / 'schema.json'}: {error}. Take it from the history of the project"
             continue

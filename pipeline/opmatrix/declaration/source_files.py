@@ -33,37 +33,37 @@ def is_operator(folder: Path) -> bool:
     return any(name in PYTHON or (name.endswith(".py") and did_you_mean(name, PYTHON[:1])) for name in found)
 
 
-def mistakes(layout: Paths, name: str) -> Iterator[str]:
+def mistakes(paths: Paths, name: str) -> Iterator[str]:
     """Yield what is wrong with the names and kinds of the files in ops/<name>/ and native/<name>/."""
-    native = layout.kernel(name).parent
-    for folder in (layout.op(name), native, layout.native / "include", layout.native / "binding"):
-        yield from _unusable_names(layout, folder)
-    for path in (*(layout.op(name) / file for file in PYTHON[2:]), *(native / file for file in _CPP)):
+    native = paths.kernel(name).parent
+    for folder in (paths.op(name), native, paths.native / "include", paths.native / "binding"):
+        yield from _unusable_names(paths, folder)
+    for path in (*(paths.op(name) / file for file in PYTHON[2:]), *(native / file for file in _CPP)):
         if os.path.lexists(path) and not path.is_file():
-            yield f"{path.relative_to(layout.root)}: found no file but a folder, a pipe or a broken link; replace it"
-    yield from _unread(layout, layout.op(name), known=PYTHON, suffixes=(".py", *_CPP_SUFFIXES))
-    yield from _unread(layout, native, known=_CPP, suffixes=_CPP_SUFFIXES)
+            yield f"{path.relative_to(paths.root)}: found no file but a folder, a pipe or a broken link; replace it"
+    yield from _unread(paths, paths.op(name), known=PYTHON, suffixes=(".py", *_CPP_SUFFIXES))
+    yield from _unread(paths, native, known=_CPP, suffixes=_CPP_SUFFIXES)
 
 
-def _unusable_names(layout: Paths, folder: Path) -> Iterator[str]:
+def _unusable_names(paths: Paths, folder: Path) -> Iterator[str]:
     """Yield the files below a folder whose names cannot be written to the journal or to a list of files."""
     for parent, folders, files in os.walk(folder):
         for name in (*folders, *files):
             if not name.isprintable():
-                shown = (Path(parent) / name).relative_to(layout.root)
+                shown = (Path(parent) / name).relative_to(paths.root)
                 yield f"{shown}: its name is not UTF-8, or has a control character; rename it"
 
 
-def _unread(layout: Paths, folder: Path, *, known: tuple[str, ...], suffixes: tuple[str, ...]) -> Iterator[str]:
+def _unread(paths: Paths, folder: Path, *, known: tuple[str, ...], suffixes: tuple[str, ...]) -> Iterator[str]:
     with suppress(OSError), os.scandir(folder) as entries:
         others = [e.name for e in entries if e.name.endswith(suffixes) and e.name not in known and e.name[0] != "."]
         for name in sorted(others):
             if not _OF_OTHERS.fullmatch(name) and name.isprintable() and not _is_named(folder, name):
                 hint = did_you_mean(name, known)
-                if not hint and not name.endswith(".py") and folder == layout.op(folder.name):
+                if not hint and not name.endswith(".py") and folder == paths.op(folder.name):
                     hint = f"; C++ belongs to native/{folder.name}/"
                 allowed = f"{', '.join(known)}, and files that one of these names"
-                yield f"{(folder / name).relative_to(layout.root)}: nothing reads it, allowed: {allowed}{hint}"
+                yield f"{(folder / name).relative_to(paths.root)}: nothing reads it, allowed: {allowed}{hint}"
 
 
 def _is_named(folder: Path, name: str) -> bool:
@@ -88,48 +88,48 @@ def marked_lines(text: str) -> list[int]:
     return [number for number, line in enumerate(text.split("\n"), 1) if _MARKED.search(line)]
 
 
-def unfilled(layout: Paths, operator: str) -> dict[Path, list[int]]:
+def unfilled(paths: Paths, operator: str) -> dict[Path, list[int]]:
     """Return the marked lines of an operator's files, by file, without files that have none."""
-    folders = (layout.op(operator), layout.kernel(operator).parent)
+    folders = (paths.op(operator), paths.kernel(operator).parent)
     files = sorted(path for folder in folders for name in _FILES if (path := folder / name).is_file())
     found = {path: marked_lines(path.read_text(errors="replace", encoding="utf-8")) for path in files}
     return {path: lines for path, lines in found.items() if lines}
 
 
-def unfinished(layout: Paths, operator: str, *files: str) -> list[str]:
+def unfinished(paths: Paths, operator: str, *files: str) -> list[str]:
     """Return those of the files in ops/<name>/ that have a mark."""
-    paths = [layout.op(operator) / file for file in files]
+    written = [paths.op(operator) / file for file in files]
     return [
         path.name
-        for path in paths
+        for path in written
         if path.is_file() and marked_lines(path.read_text(errors="replace", encoding="utf-8"))
     ]
 
 
-def reminder(layout: Paths, operator: str) -> str:
+def reminder(paths: Paths, operator: str) -> str:
     """Return a line about the TODOs of an operator, or \"\"."""
-    if not (found := unfilled(layout, operator)):
+    if not (found := unfilled(paths, operator)):
         return ""
     count, first = sum(map(len, found.values())), next(iter(found))
     names = {path.name for path in found}
     what = "it is a placeholder" if names & _ARITHMETIC else "`doit dist` refuses it"
     if names == {"README.md"}:
         what = "only its README is unfinished"
-    at = f"{first.relative_to(layout.root)}:{found[first][0]}"
+    at = f"{first.relative_to(paths.root)}:{found[first][0]}"
     return f"{operator}: {many(count, MARK)} left (first: {at}); {what}"
 
 
-def lines_in_code(layout: Paths, operators: Iterable[str]) -> str:
+def lines_in_code(paths: Paths, operators: Iterable[str]) -> str:
     """Return the marked lines of the operators' code, one file per line, or "". README.md is not code."""
     marked: Mapping[Path, list[int]] = {
-        path: lines for name in operators for path, lines in unfilled(layout, name).items() if path.suffix != ".md"
+        path: lines for name in operators for path, lines in unfilled(paths, name).items() if path.suffix != ".md"
     }
-    return "\n".join(f"  {path.relative_to(layout.root)}: {', '.join(map(str, at))}" for path, at in marked.items())
+    return "\n".join(f"  {path.relative_to(paths.root)}: {', '.join(map(str, at))}" for path, at in marked.items())
 
 
-def require_filled(layout: Paths, operators: Iterable[str]) -> None:
+def require_filled(paths: Paths, operators: Iterable[str]) -> None:
     """Raise DistError if the code of an operator has a marked line; a wheel does not contain the README."""
-    if lines := lines_in_code(layout, operators):
+    if lines := lines_in_code(paths, operators):
         raise DistError(
             f"a wheel must not contain placeholders: {MARK}s are left in the lines\n{lines}\n"
             f"{REMEDY}. Or name the operators that ship in pyproject.toml, [tool.opmatrix.dist] operators = [...]"

@@ -110,7 +110,7 @@ def _plan(
     declared = reading()
     operators, limits = declared.operators, step_limits(paths)
     plan = Plan(
-        layout=paths,
+        paths=paths,
         operators=operators,
         failed=declared.failed,
         cells=chosen_cells(paths, choice, versions=versions),

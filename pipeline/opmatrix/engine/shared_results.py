@@ -60,7 +60,7 @@ class SharedResults:
         self,
         settings: CacheSettings,
         *,
-        layout: Paths,
+        paths: Paths,
         state: State,
         tasks: Iterable[StepTask],
         warn: Callable[[str], None],
@@ -70,10 +70,10 @@ class SharedResults:
         store = open_store(settings.url, timeout=_TIMEOUT)
         if settings.key and settings.mode == "write":
             provided("signing").check_key(settings.key, settings.signers)
-        self._client = Client(settings, store, root=layout.root, warn=warn)
-        self._url, self._settings, self._layout, self._state, self._warn = store.url, settings, layout, state, warn
+        self._client = Client(settings, store, root=paths.root, warn=warn)
+        self._url, self._settings, self._paths, self._state, self._warn = store.url, settings, paths, state, warn
         self._equal, self._unknown = 0, 0  # steps that mode "check" compared, and those without an entry
-        self._around = cache(lambda environment: parts(layout, environment))
+        self._around = cache(lambda environment: parts(paths, environment))
         self._guard = threading.Lock()
         self._tasks = tuple(tasks)
         self._undescribed = {task.step.name: task for task in self._tasks if task.step.group == ENVIRONMENT}
@@ -94,16 +94,16 @@ class SharedResults:
     def _take(self, task: StepTask, hit: Hit | None) -> Origin | None:
         if hit is None or not self._has(hit.entry, task.step):
             return None
-        entries.write(hit.entry, task.step, self._layout.root)
+        entries.write(hit.entry, task.step, self._paths.root)
         origin = Origin(url=self._url, signer=hit.record.signer, seconds=hit.record.seconds)
-        write_text(self._layout.log(task.name), hit.entry.log)
+        write_text(self._paths.log(task.name), hit.entry.log)
         self._ended(task)
         return origin
 
     def _describes(self, step: Step) -> bool:
         """Return whether the entry of an environment serves this run: what the environment has, which keys contain. The
         run makes no environment, because it computes nothing in it."""
-        return self._only_shared and step.group == ENVIRONMENT and not self._layout.stamp(step.name).is_dir()
+        return self._only_shared and step.group == ENVIRONMENT and not self._paths.stamp(step.name).is_dir()
 
     def store(self, task: StepTask, *, seconds: float) -> StepFailed | None:
         """Store what a step wrote that has just run. With mode "check", compare it with what the store has; return the
@@ -128,7 +128,7 @@ class SharedResults:
             task = self._undescribed.pop(environment, None)
         if task:
             with suppress(OSError):
-                entry = entries.read(task.step, self._layout.root, found={})
+                entry = entries.read(task.step, self._paths.root, found={})
                 self._client.store(self.key(task.step, self._state.inputs_at_start(task)), task.step, entry, seconds=0)
 
     # For the workers of a run (opmatrix.addons.team), which share nothing with it but the store.
@@ -207,24 +207,24 @@ class SharedResults:
 
     def _has(self, entry: Entry, step: Step) -> bool:
         """Return whether the inputs that a step found elsewhere are the same here, such as headers of the system."""
-        lost = {*entries.listed(entry, step, self._layout.root)} - {*entry.found}  # they were not there any more
+        lost = {*entries.listed(entry, step, self._paths.root)} - {*entry.found}  # they were not there any more
         try:
             return all(self._is_same(path, digest) for path, digest in entry.found.items()) and not any(
-                (self._layout.root / entries.here(path)).exists() for path in lost
+                (self._paths.root / entries.here(path)).exists() for path in lost
             )
         except OSError:  # what cannot be read here, or is no file, is not the same
             return False
 
     def _is_same(self, found: str, digest: str) -> bool:
-        there = self._layout.root / (path := entries.here(found))
+        there = self._paths.root / (path := entries.here(found))
         if self._only_shared and not there.exists() and path.startswith(_ENVIRONMENTS):
             return True  # a header of a torch whose version is in the key
         return (LACKS in found or there.stat().st_size <= _LARGEST_FOUND) and self._state.digest(path) == digest
 
     def _entry(self, task: StepTask) -> Entry:
         found = {path: self._state.digest(path) for path in entries.discovered(task.step)}
-        log = self._layout.log(task.name).read_text(errors="replace", encoding="utf-8")
-        return entries.read(task.step, self._layout.root, found={p: d for p, d in found.items() if d}, log=log)
+        log = self._paths.log(task.name).read_text(errors="replace", encoding="utf-8")
+        return entries.read(task.step, self._paths.root, found={p: d for p, d in found.items() if d}, log=log)
 
     def _compare(self, step: Step, key: Key, here: Entry) -> StepFailed | None:
         """Return the failure of a step whose entry in the store is damaged, or has other files."""

@@ -42,11 +42,11 @@ _LOOKAHEAD = 256  # steps that are known to be ready and have no thread
 _OF_THIS_MACHINE = (DECLARATION, REPORT)
 
 
-def _is_of_this_machine(step: Step, layout: Paths) -> bool:
+def _is_of_this_machine(step: Step, paths: Paths) -> bool:
     """Return whether a step runs also where nothing is computed: it finds what this machine has, or shows what is
     known. The comparison of exports reads the manifests of all cells, which only this run has together."""
     if step.group == "environment":
-        return layout.stamp(step.name).is_dir()
+        return paths.stamp(step.name).is_dir()
     from opmatrix.plan.shards import is_joint  # imported here: most runs compute
 
     return step.group in _OF_THIS_MACHINE or is_joint(step)
@@ -96,7 +96,7 @@ class StepRunner(Runner):
     def __init__(
         self,
         *arguments: Any,
-        layout: Paths,
+        paths: Paths,
         entry: str,
         lock: int,
         terminal: Mapping[str, str],
@@ -114,7 +114,7 @@ class StepRunner(Runner):
         self._cores = Cores(cores)
         self._seconds: dict[str, float] = {}
         self._ran: set[str] = set()  # the operators of which a step ran
-        self._layout, self._entry, self._lock, self._terminal, self._kept = layout, entry, lock, terminal, kept
+        self._paths, self._entry, self._lock, self._terminal, self._kept = paths, entry, lock, terminal, kept
         self._failures: dict[str, StepFailed | StepBlocked] = {}
 
     def select_task(self, node: ExecNode, tasks_dict: Mapping[str, Task]) -> bool:
@@ -149,7 +149,7 @@ class StepRunner(Runner):
             if node.task.step.group == DIST:
                 from opmatrix.report.history import write_origins  # imported here, as in `_pool`
 
-                write_origins(self._layout, self.dep_manager.journal.origins())
+                write_origins(self._paths, self.dep_manager.journal.origins())
             _ = self._shared  # settings that are not valid end the run before anything ran
             self._pool.prepare()
             _ = self._workers  # after the fork of `prepare`, because it has threads
@@ -165,14 +165,14 @@ class StepRunner(Runner):
         from opmatrix.engine.earlier_verdicts import valid_earlier_verdicts
         from opmatrix.report.history import write_origins, write_seconds
 
-        earlier = valid_earlier_verdicts(self._layout, tasks, self.dep_manager)
+        earlier = valid_earlier_verdicts(self._paths, tasks, self.dep_manager)
         verdicts = {one.step.verdict for one in tasks if isinstance(one, StepTask) and is_reported(one.step)}
         written = (path for path in verdicts if path and Path(path).is_file())
         covered = {*task.step.reads, *map(str, earlier.verdicts), *written}
-        write_seconds(self._layout, self.dep_manager.journal.durations())
-        write_origins(self._layout, self.dep_manager.journal.origins())
+        write_seconds(self._paths, self.dep_manager.journal.durations())
+        write_origins(self._paths, self.dep_manager.journal.origins())
         listed = sorted(covered)  # so that the order does not depend on the choice of cells
-        write_list(Path(task.step.discovered_inputs), listed, root=self._layout.root)
+        write_list(Path(task.step.discovered_inputs), listed, root=self._paths.root)
         if (stale := earlier.stale) and self._step_reporter:
             names = ", ".join(stale[:3]) + (f" and {len(stale) - 3} more" if len(stale) > 3 else "")
             self._step_reporter.note(f"not in the report, for what earlier runs verified is out of date: {names}")
@@ -182,7 +182,7 @@ class StepRunner(Runner):
         from opmatrix.engine.server_pool import Pool  # imported here: a run with nothing to do does without
 
         started = self._step_reporter.add_server if self._step_reporter else None
-        return Pool(self._layout, entry=self._entry, lock=self._lock, started=started, kept=self._kept)
+        return Pool(self._paths, entry=self._entry, lock=self._lock, started=started, kept=self._kept)
 
     @cached_property
     def _shared(self) -> SharedResults | None:
@@ -213,7 +213,7 @@ class StepRunner(Runner):
                 return None
         except OSError as error:
             return StepFailed(task.step, summary=disk_fault(error) or str(error), died=True)
-        if self._only_shared and not _is_of_this_machine(task.step, self._layout):
+        if self._only_shared and not _is_of_this_machine(task.step, self._paths):
             return NotShared.of(task.step)
         try:
             if self._workers and (ended := self._workers.run(task, lambda: self.reporter.execute_task(task))):
@@ -247,7 +247,7 @@ class StepRunner(Runner):
 
     def _compute(self, task: StepTask) -> BaseFail | None:
         """Run a step in its server."""
-        step, log = task.step, self._layout.log(task.name)
+        step, log = task.step, self._paths.log(task.name)
         try:
             with self._pool.started(step.server_name, lambda: self._on_core(task)) as taken:
                 ending = self._pool.run(
@@ -296,7 +296,7 @@ class StepRunner(Runner):
         if node.task.name == REPORT:
             from opmatrix.report.report_json import is_wrong  # imported here, as above
 
-            if is_wrong(self._layout.report_data):
+            if is_wrong(self._paths.report_data):
                 self.dep_manager.journal.forget(REPORT)  # so that the next run prints the wrong cells again
         if self._step_reporter and (changed := self.dep_manager.changed_meanwhile(node.task)):
             self._step_reporter.note(f"{node.task.name}: {changed}: it runs again next time")

@@ -19,14 +19,14 @@ from opmatrix.spec import Lowering
 Manifest = Mapping[str, Any]
 
 
-def run(layout: Paths, operator: Operator, *, lowering: Lowering, cells: Sequence[Cell]) -> None:
+def run(paths: Paths, operator: Operator, *, lowering: Lowering, cells: Sequence[Cell]) -> None:
     """Write the record; raise ExportError unless all `cells` have the same custom nodes: domain, version, op type and
     attributes.
 
     The names of inner values differ between exporters, so neither they nor the edges are compared.
     """
     compared = "+".join(torches(cells))
-    problems = _problems(layout, operator, lowering, cells)
+    problems = _problems(paths, operator, lowering, cells)
     record = CheckRecord(
         op=operator.name,
         check=AGREEMENT,
@@ -36,15 +36,15 @@ def run(layout: Paths, operator: Operator, *, lowering: Lowering, cells: Sequenc
         detail="\n".join(problems),
         results=tuple({"export": cell.export_name} for cell in cells),
     )
-    verdict.write(layout.agreement(operator.name, lowering, torch=compared), record)
+    verdict.write(paths.agreement(operator.name, lowering, torch=compared), record)
     if problems:
         raise ExportError(record.detail)
 
 
-def _problems(layout: Paths, operator: Operator, lowering: Lowering, cells: Sequence[Cell]) -> list[str]:
+def _problems(paths: Paths, operator: Operator, lowering: Lowering, cells: Sequence[Cell]) -> list[str]:
     """Return a line for each model whose nodes differ between two neighbours of those of `cells` whose torch has its
     dtypes."""
-    manifests = {cell: _read(layout, operator, lowering, cell) for cell in cells}
+    manifests = {cell: _read(paths, operator, lowering, cell) for cell in cells}
     problems = []
     for model in sorted({name for manifest in manifests.values() for name in manifest["models"]}):
         written = [c for c, found in manifests.items() if not found["models"].get(model, {}).get("lacks_dtype")]
@@ -69,8 +69,8 @@ def _custom_nodes(manifest: Manifest, model: str) -> list[str]:
     return sorted(found)
 
 
-def _read(layout: Paths, operator: Operator, lowering: Lowering, cell: Cell) -> Manifest:
-    path = layout.manifest(operator.name, lowering, cell)
+def _read(paths: Paths, operator: Operator, lowering: Lowering, cell: Cell) -> Manifest:
+    path = paths.manifest(operator.name, lowering, cell)
     try:
         manifest: Manifest = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:

@@ -53,25 +53,25 @@ class GeneratedModules:
         )
 
 
-def load_generated(layout: Paths, name: str) -> GeneratedModules:
+def load_generated(paths: Paths, name: str) -> GeneratedModules:
     """Load the modules. Raises ExportError if `codegen` has not written them."""
-    spec = load_operator(layout, name, checked=True).spec
-    path = layout.lowering(name)
+    spec = load_operator(paths, name, checked=True).spec
+    path = paths.lowering(name)
     return GeneratedModules(
         spec=spec,
-        schema=generated_module(layout, name, "schema"),
-        fake=generated_module(layout, name, "fake"),
-        derived=generated_module(layout, name, "lowering"),
+        schema=generated_module(paths, name, "schema"),
+        fake=generated_module(paths, name, "fake"),
+        derived=generated_module(paths, name, "lowering"),
         handwritten=load_module(path, f"{name}_lowering") if path.is_file() else None,
-        path=path.relative_to(layout.root),
-        used=[generated_module(layout, used, "schema") for used in spec.uses],
-        used_specs=tuple(load_operator(layout, used).spec for used in spec.uses),
+        path=path.relative_to(paths.root),
+        used=[generated_module(paths, used, "schema") for used in spec.uses],
+        used_specs=tuple(load_operator(paths, used).spec for used in spec.uses),
     )
 
 
-def generated_module(layout: Paths, name: str, module: str) -> ModuleType:
+def generated_module(paths: Paths, name: str, module: str) -> ModuleType:
     """Load one generated module: "schema", "fake" or "lowering". Raises ExportError if it does not exist."""
-    path = layout.generated(name) / f"{module}.py"
+    path = paths.generated(name) / f"{module}.py"
     try:
         return load_module(path, f"{name}_{module}")
     except FileNotFoundError as error:

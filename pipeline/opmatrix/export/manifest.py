@@ -116,14 +116,14 @@ class Exported:
     ignored_attributes: Sequence[str] = ()
 
 
-def write(layout: Paths, operator: str, lowering: Lowering, cell: Cell, exported: Iterable[Exported]) -> None:
+def write(paths: Paths, operator: str, lowering: Lowering, cell: Cell, exported: Iterable[Exported]) -> None:
     """Write model.onnx of each, then the manifest and the graphs that the report draws. A refused model is written
     without a graph."""
     of = (operator, lowering, cell)
     models: dict[str, Any] = {}
     pictures: dict[str, Any] = {}
     for one in exported:
-        path = layout.model(*of, one.name)
+        path = paths.model(*of, one.name)
         if one.proto is None:
             write_refused(path, one.unsupported)
             models[one.name] = {"refused": one.unsupported, "opset_imports": {}, "nodes": []}
@@ -136,8 +136,8 @@ def write(layout: Paths, operator: str, lowering: Lowering, cell: Cell, exported
         if one.ignored_attributes:
             models[one.name]["dropped"] = one.ignored_attributes
     manifest = {"op": operator, "lowering": lowering, "cell": cell.export_name, "models": models}
-    write_text(layout.manifest(*of), json.dumps(manifest, indent=1) + "\n")
-    write_text(layout.graph_drawings(*of), json.dumps(pictures, separators=(",", ":")) + "\n")
+    write_text(paths.manifest(*of), json.dumps(manifest, indent=1) + "\n")
+    write_text(paths.graph_drawings(*of), json.dumps(pictures, separators=(",", ":")) + "\n")
 
 
 def write_refused(path: Path, reason: str) -> None:

@@ -48,7 +48,7 @@ _LEGACY_OPSET, _DYNAMO_OPSET = 17, 18  # which every torch with the exporter wri
 _STABLE = "2.9"  # the first torch whose stable ABI the bindings use
 
 
-def measure_dtypes(layout: Paths) -> dict[str, dict[Column, str]]:
+def measure_dtypes(paths: Paths) -> dict[str, dict[Column, str]]:
     """Return why the running torch does not carry a dtype, by dtype and column; "" where it does."""
     library = torch.library.Library(_SPACE, "DEF")  # type: ignore[no-untyped-call]  # torch has no types for it
     library.define("tiny(Tensor x) -> Tensor")  # type: ignore[no-untyped-call]  # as above
@@ -56,27 +56,27 @@ def measure_dtypes(layout: Paths) -> dict[str, dict[Column, str]]:
         library.impl("tiny", torch.clone, kind)  # type: ignore[no-untyped-call]  # as above
     abis: tuple[Abi, ...] = ("classic",) if older(torch.__version__, _STABLE) else ("classic", "stable")
     with TemporaryDirectory() as folder:
-        bindings = {abi: _compiled(layout, Path(folder), abi) for abi in abis}
+        bindings = {abi: _compiled(paths, Path(folder), abi) for abi in abis}
         found = {dtype: _measure(dtype, bindings) for dtype in SINCE}
     del library  # it keeps the operator alive
     return found
 
 
-def _compiled(layout: Paths, folder: Path, abi: Abi) -> Any:
+def _compiled(paths: Paths, folder: Path, abi: Abi) -> Any:
     """Return the operator, compiled with the binding's headers for one ABI of the running torch."""
     root = Path(torch.__file__).parent
     build = TorchBuild(
         version=torch.__version__, include=root / "include", openmp=None, cxx11_abi=torch._C._GLIBCXX_USE_CXX11_ABI
     )
     made, runtime = folder / f"{abi}.so", folder / "runtime.o"
-    common = [*find_compiler(os.environ), "-fPIC", "-w", f"-I{layout.binding}", f"-I{layout.include}"]
-    _compile([*common, "-std=c++20", "-c", str(layout.binding / "runtime.cc"), "-o", str(runtime)])
+    common = [*find_compiler(os.environ), "-fPIC", "-w", f"-I{paths.binding}", f"-I{paths.include}"]
+    _compile([*common, "-std=c++20", "-c", str(paths.binding / "runtime.cc"), "-o", str(runtime)])
     flags = ["-std=c++20"]
     if abi == "classic":
         flags = [f"-std={build.standard}", f"-D_GLIBCXX_USE_CXX11_ABI={int(build.cxx11_abi)}"]
         flags += [word for include in build.includes for word in ("-isystem", str(include))]
     space = f"{_SPACE}_{abi}"
-    flags += [f'-DPROBE_SPACE="{space}"', f"-I{layout.binding / abi}", "-shared"]
+    flags += [f'-DPROBE_SPACE="{space}"', f"-I{paths.binding / abi}", "-shared"]
     _compile([*common, *flags, str(SOURCE), str(runtime), *map(str, build.libraries), "-o", str(made)])
     torch.ops.load_library(str(made))  # type: ignore[no-untyped-call]  # torch has no types for it
     return getattr(torch.ops, space).copy
@@ -282,10 +282,10 @@ def _dynamo_opset(opset: int) -> onnx.ModelProto:
 _EXPORTERS: Mapping[Exporter, Callable[[int], onnx.ModelProto]] = {"legacy": _legacy_opset, "dynamo": _dynamo_opset}
 
 
-def run(layout: Paths) -> None:
+def run(paths: Paths) -> None:
     """Write the result of each export, and why a dtype is not carried."""
     version, found = torch_minor(), list(measure_opsets())
     name = f"torch{version}"
-    write_text(layout.probe_result(f"{name}-dtypes"), json.dumps(measure_dtypes(layout), indent=1) + "\n")
-    write_text(layout.probe_result(name), json.dumps([asdict(one) for one in found], indent=1) + "\n")
+    write_text(paths.probe_result(f"{name}-dtypes"), json.dumps(measure_dtypes(paths), indent=1) + "\n")
+    write_text(paths.probe_result(name), json.dumps([asdict(one) for one in found], indent=1) + "\n")
     print(f"torch {source(version, torch_row(found))}")

@@ -32,7 +32,7 @@ from opmatrix.spec import AttributeKind, Case, Model, given, shape_of
 LARGE = 4096  # elements; a case with more is published only where there is no smaller one
 
 
-def run(layout: Paths, operator: Operator) -> None:
+def run(paths: Paths, operator: Operator) -> None:
     """Write ops/<name>/published/<version>/ for each version that has none yet.
 
     A published schema fits the declaration, else the operator would not load, but may lack new versions of the domain
@@ -43,7 +43,7 @@ def run(layout: Paths, operator: Operator) -> None:
     if spec.uses:
         others = " and ".join(spec.uses)
         raise UsageError(f"{spec.name} has no node of its own: publish {others}, whose nodes it is written as")
-    if lines := source_files.lines_in_code(layout, [spec.name]):
+    if lines := source_files.lines_in_code(paths, [spec.name]):
         raise UsageError(
             f"cannot publish {spec.name}, because a published version never changes, and {source_files.MARK}s are left "
             f"in the lines\n{lines}\n{source_files.REMEDY}. Nothing was written."
@@ -51,12 +51,12 @@ def run(layout: Paths, operator: Operator) -> None:
     versions = schema_versions.versions(spec)
     chosen = {v: _chosen(operator, v) for v in versions if v not in operator.published}
     for version in versions:
-        folder = layout.published(spec.name, version)
+        folder = paths.published(spec.name, version)
         path = folder / "schema.json"
-        shown = path.relative_to(layout.root)
+        shown = path.relative_to(paths.root)
         if version in chosen:
             text = published.text(published.schema(spec, version))
-            _write_model(layout, operator, version, *chosen[version])
+            _write_model(paths, operator, version, *chosen[version])
         else:
             text = published.text(published.updated(json.loads(path.read_text(encoding="utf-8")), spec))
             if path.read_text(encoding="utf-8") == text:
@@ -88,15 +88,15 @@ def _elements(case: Case) -> int:
     return sum(sizes) if all(sizes) else 0
 
 
-def _write_model(layout: Paths, operator: Operator, version: int, model: Model, case: Case) -> None:
+def _write_model(paths: Paths, operator: Operator, version: int, model: Model, case: Case) -> None:
     """Write the model of a version, and its inputs and outputs."""
-    spec, folder = operator.spec, layout.published(operator.name, version)
+    spec, folder = operator.spec, paths.published(operator.name, version)
     plain = replace(model, names={})
     arrays = case_arrays(spec, plain, case)
     fed = graph_inputs(spec, plain, case)
     attributes = reference_attributes(spec, plain)
     arguments = tuple(case_arguments(spec, case, arrays))
-    outputs = truth.evaluate(Reference(layout, spec), spec, plain.types, arguments, attributes).outputs
+    outputs = truth.evaluate(Reference(paths, spec), spec, plain.types, arguments, attributes).outputs
     tensors: dict[str, list[Array]] = {}
     for feed, array in zip(fed, arrays, strict=True):
         tensors.setdefault(feed.part.name, []).append(array)
@@ -106,11 +106,11 @@ def _write_model(layout: Paths, operator: Operator, version: int, model: Model, 
         inputs={feed.name: array for feed, array in zip(fed, arrays, strict=True)},
         outputs=dict(zip(_output_names(schema, len(outputs)), outputs, strict=True)),
     )
-    dataset.write(layout.published_data(spec.name, version), data)
-    path = layout.published_model(spec.name, version)
+    dataset.write(paths.published_data(spec.name, version), data)
+    path = paths.published_model(spec.name, version)
     write_bytes(path, proto.SerializeToString(deterministic=True))
     size = sum(p.stat().st_size for p in folder.rglob("*") if p.is_file())
-    print(f"wrote {path.relative_to(layout.root)} of the case {case.name!r}: {size:,} bytes with data")
+    print(f"wrote {path.relative_to(paths.root)} of the case {case.name!r}: {size:,} bytes with data")
 
 
 def _published_model(

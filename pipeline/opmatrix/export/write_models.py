@@ -93,7 +93,7 @@ def _compared(
             yield alike
 
 
-def run(layout: Paths, operator: Operator, *, lowering: Lowering, cell: Cell) -> None:
+def run(paths: Paths, operator: Operator, *, lowering: Lowering, cell: Cell) -> None:
     """Write model.onnx of every model, the manifest, with the reason for each model that the lowering does not support,
     and the graph drawings of the report.
 
@@ -106,14 +106,14 @@ def run(layout: Paths, operator: Operator, *, lowering: Lowering, cell: Cell) ->
         )
     check_legal(operator.spec, cell)
     operator = operator.at(lowering, cell.opset)
-    generated = load_generated(layout, operator.name)
-    defined = define(layout, operator.spec, generated)  # the operator exists as long as this object
-    manifest.write(layout, operator.name, lowering, cell, _models(layout, operator, lowering, cell, generated))
+    generated = load_generated(paths, operator.name)
+    defined = define(paths, operator.spec, generated)  # the operator exists as long as this object
+    manifest.write(paths, operator.name, lowering, cell, _models(paths, operator, lowering, cell, generated))
     del defined
 
 
 def _models(
-    layout: Paths, operator: Operator, lowering: Lowering, cell: Cell, generated: GeneratedModules
+    paths: Paths, operator: Operator, lowering: Lowering, cell: Cell, generated: GeneratedModules
 ) -> Iterator[Exported]:
     with_body = lowering == "decomposed" and has_function_body(operator.spec)
     made: list[ExpectedModel] = []
@@ -122,7 +122,7 @@ def _models(
         if lacking := features.why_no_dtype(dtypes) or why_not_written(cell.exporter, dtypes, torch_minor()):
             yield Exported(name=model.name, unsupported=lacking, lacks_dtype=True)
             if with_body:
-                manifest.write_refused(layout.function_model(operator.name, cell, model.name), lacking)
+                manifest.write_refused(paths.function_model(operator.name, cell, model.name), lacking)
             continue
         schema = generated.schema.schema(version_at(operator.spec, model.domain_version))
         expected = ExpectedModel(spec=operator.spec, model=model, lowering=lowering, cell=cell, schema=schema)
@@ -133,25 +133,25 @@ def _models(
                 raise
             yield Exported(name=model.name, unsupported=str(reason))
             if with_body:
-                manifest.write_refused(layout.function_model(operator.name, cell, model.name), str(reason))
+                manifest.write_refused(paths.function_model(operator.name, cell, model.name), str(reason))
             continue
         yield Exported(name=model.name, proto=proto, ignored_attributes=ignored_attributes(expected, generated))
         made.append(expected)
         if with_body:
-            _write_function(layout, expected, generated)
+            _write_function(paths, expected, generated)
     check(made, generated)
 
 
-def _write_function(layout: Paths, expected: ExpectedModel, generated: GeneratedModules) -> None:
+def _write_function(paths: Paths, expected: ExpectedModel, generated: GeneratedModules) -> None:
     """Write the custom model of the cell with a function body: the nodes of the decomposed model."""
-    custom = layout.model(expected.spec.name, "custom", expected.cell, expected.model.name)
+    custom = paths.model(expected.spec.name, "custom", expected.cell, expected.model.name)
     try:
         proto = onnx.load_model(custom)
     except FileNotFoundError as error:
         replay = f"python -m opmatrix export {expected.spec.name} --lowering custom --cell {expected.cell}"
         problem = "is missing, which gets a function body"
         raise ExportError(f"{expected}: {missing(custom, run=replay, problem=problem)}") from error
-    path = layout.function_model(expected.spec.name, expected.cell, expected.model.name)
+    path = paths.function_model(expected.spec.name, expected.cell, expected.model.name)
     if not proto.HasField("graph"):  # the custom lowering refuses the model, and the file has the reason
         manifest.write_refused(path, proto.doc_string)
         return
@@ -159,12 +159,12 @@ def _write_function(layout: Paths, expected: ExpectedModel, generated: Generated
     write_bytes(path, made.SerializeToString(deterministic=True))
 
 
-def define(layout: Paths, spec: OpSpec, generated: GeneratedModules) -> Any:
+def define(paths: Paths, spec: OpSpec, generated: GeneratedModules) -> Any:
     """Define the operator unless torch has it; return what keeps it alive. Raises RegisterError or ExportError."""
     if spec.torch is None or spec.torch.overrides:
         return None
     if spec.torch.python:
-        return load.define(layout, spec)
+        return load.define(paths, spec)
     try:
         return generated.fake.define()
     except RuntimeError as error:

@@ -20,14 +20,14 @@ from opmatrix.signature.versions import version_at
 from opmatrix.spec import Lowering
 
 
-def run(layout: Paths, operator: Operator, *, lowering: Lowering, cell: Cell) -> None:
+def run(paths: Paths, operator: Operator, *, lowering: Lowering, cell: Cell) -> None:
     """Write model.onnx of every model, then the manifest. Raises ExportError for the first one that a gate rejects."""
     check_legal(operator.spec, cell)
     if lowering != "custom":
         raise ExportError(f"{operator.name}-{lowering}@{cell.export_name}: one node stands for itself; a model of "
                           "standard nodes takes a torch operator, from which it is exported")  # fmt: skip
-    schema = generated_module(layout, operator.name, "schema").schema
-    manifest.write(layout, operator.name, lowering, cell, _models(operator, lowering, cell, schema))
+    schema = generated_module(paths, operator.name, "schema").schema
+    manifest.write(paths, operator.name, lowering, cell, _models(operator, lowering, cell, schema))
 
 
 def _models(

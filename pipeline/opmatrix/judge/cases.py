@@ -107,34 +107,34 @@ def _findings(spec: OpSpec, cases: Cases) -> Iterator[Finding]:
         yield from wrong_kernels.of_attribute(attribute, cases)
 
 
-def run(layout: Paths, operator: Operator) -> None:
+def run(paths: Paths, operator: Operator) -> None:
     """Write the record; raise DataError with every wrong kernel that all cases of a dtype let pass.
 
     While the declaration, the cases or the reference contain a TODO, the record is "unsupported" instead: they are not
     finished.
     """
     spec = operator.spec
-    reference, tolerances = Reference(layout, spec), loosest(spec)
+    reference, tolerances = Reference(paths, spec), loosest(spec)
     found = [
         EvaluatedCase(
             spec=spec,
             model=model,
             case=case,
-            folder=layout.data(spec.name, model.name, index),
+            folder=paths.data(spec.name, model.name, index),
             reference=reference,
             tolerances=tolerances,
         )
         for model in operator.models
         for index, case in enumerate(model.cases)
     ]
-    path = layout.cases(spec.name).relative_to(layout.root)
+    path = paths.cases(spec.name).relative_to(paths.root)
     problems = [f"{path}: {line}" for line in hollow_problems(spec, found)]
     reference.require_independent()
     idle = idle_cases(found)
     if idle:
         step_log.detail(f"note: every expected element is 0 or NaN, or there is none, in case {', '.join(idle)}")
     outcome: Outcome = "failed" if problems else "verified"
-    marked = source_files.unfinished(layout, spec.name, "spec.py", "cases.py", "reference.py")
+    marked = source_files.unfinished(paths, spec.name, "spec.py", "cases.py", "reference.py")
     if problems and marked:
         outcome = "unsupported"
         problems.insert(0, f"{source_files.MARK}s are left in {', '.join(marked)}, so these are not errors yet:")
@@ -150,6 +150,6 @@ def run(layout: Paths, operator: Operator) -> None:
             for one in found
         ),
     )
-    verdict.write(layout.cases_record(spec.name), record)
+    verdict.write(paths.cases_record(spec.name), record)
     if outcome == "failed":
         raise DataError(record.detail)

@@ -81,7 +81,7 @@ class Fuzz:
         return mismatch.of_drawn(spec, one, runs, wrong=wrong)
 
     def smallest_failing(
-        self, layout: Paths, drawn: Iterable[DrawnCase], reference: Reference
+        self, paths: Paths, drawn: Iterable[DrawnCase], reference: Reference
     ) -> tuple[DrawnCase, str] | None:
         """Return the smallest drawn input on which the kernel fails, with the message; None where it fails on none."""
         # No smaller one is searched for: the environment of another ONNX Runtime has no hypothesis.
@@ -97,7 +97,7 @@ class Fuzz:
         )
         one, problem = min(failing, key=lambda found: sum(array.size for array in found[0].arrays))
         which = "The smallest of the random inputs that fail"
-        said = keep(layout, self._operator, one, problem, where="ONNX Runtime", which=which)
+        said = keep(paths, self._operator, one, problem, where="ONNX Runtime", which=which)
         return one, "\n".join([said, *over_cases(in_common)])
 
     def invalid_call_problems(self) -> Iterator[str]:

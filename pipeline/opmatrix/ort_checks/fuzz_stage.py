@@ -14,13 +14,13 @@ from opmatrix.signature.signature import OWN_ORT, is_own
 FEW = 5  # problems in the message: further ones are mostly equal
 
 
-def run(layout: Paths, operator: Operator) -> None:
+def run(paths: Paths, operator: Operator) -> None:
     """Raise VerifyError for a drawn input on which the kernel differs from the reference, and for invalid calls that
     are not rejected."""
-    library, levels = layout.ort_library(operator.name), operator.spec.cpu_levels
-    fuzz = Fuzz(operator, OrtSessions(library, sanitized=layout.sanitized, cpu_levels=levels))
-    tried = drawn_cases.read(layout.drawn_inputs(operator.name), operator.name)
-    drawn = fuzz.smallest_failing(layout, tried, Reference(layout, operator.spec))
+    library, levels = paths.ort_library(operator.name), operator.spec.cpu_levels
+    fuzz = Fuzz(operator, OrtSessions(library, sanitized=paths.sanitized, cpu_levels=levels))
+    tried = drawn_cases.read(paths.drawn_inputs(operator.name), operator.name)
+    drawn = fuzz.smallest_failing(paths, tried, Reference(paths, operator.spec))
     # A handwritten binding checks only what its author decided.
     forbidden = () if is_own(OWN_ORT, operator.spec, operator.handwritten_files) else fuzz.invalid_call_problems()
     if found := [*([drawn[1]] if drawn else []), *forbidden]:

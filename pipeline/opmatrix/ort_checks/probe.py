@@ -104,14 +104,14 @@ _OLDEST = 7  # every supported ONNX Runtime reads this opset, in IR version 3
 _TRIED = 40  # higher than any opset or IR version that an ONNX Runtime reads
 
 
-def run(layout: Paths) -> None:
+def run(paths: Paths) -> None:
     """Write the newest IR version and opset that it reads, and why it does not carry a dtype."""
     version = minor(onnxruntime.__version__)
     ir = max((version for version in range(3, _TRIED) if _reads(ir=version, opset=_OLDEST)), default=0)
     opset = max((opset for opset in range(_OLDEST, _TRIED) if _reads(ir=ir, opset=opset)), default=0)
     name = f"ort{version}"
-    write_text(layout.probe_result(f"{name}-dtypes"), json.dumps(measure(), indent=1) + "\n")
-    write_text(layout.probe_result(name), json.dumps({"ir": ir, "opset": opset}, indent=1) + "\n")
+    write_text(paths.probe_result(f"{name}-dtypes"), json.dumps(measure(), indent=1) + "\n")
+    write_text(paths.probe_result(name), json.dumps({"ir": ir, "opset": opset}, indent=1) + "\n")
     print(f"ONNX Runtime {source(version, Ort(ir=ir, opset=opset))}")
 
 

@@ -28,24 +28,24 @@ from opmatrix.toolchain.find import find_toolchain
 from opmatrix.toolchain.ninja_file import race_flags
 
 
-def run(layout: Paths, operator: Operator, *, stamp: str = "") -> None:
+def run(paths: Paths, operator: Operator, *, stamp: str = "") -> None:
     """Build the program, run it on all cases and drawn inputs, and write the record. Raises SanitizeError for a race,
     and for a result that depends on other threads; a compiler or a kernel without it is recorded as unsupported.
 
     `stamp`: what all but the kernel depends on, for a program of another kernel, such as a mutant.
     """
-    folder, record = layout.races(operator.name), layout.races_record(operator.name)
+    folder, record = paths.races(operator.name), paths.races_record(operator.name)
     folder.mkdir(parents=True, exist_ok=True)
     record.unlink(missing_ok=True)
     try:
-        outcome, detail = "verified", _run(layout, operator, folder, stamp)
+        outcome, detail = "verified", _run(paths, operator, folder, stamp)
     except UnsupportedError as error:
         outcome, detail = "unsupported", str(error)
     print(f"ThreadSanitizer: {outcome}: {detail}", flush=True)
     write_text(record, json.dumps({"outcome": outcome, "detail": detail}) + "\n")
 
 
-def _run(layout: Paths, operator: Operator, folder: Path, stamp: str = "") -> str:
+def _run(paths: Paths, operator: Operator, folder: Path, stamp: str = "") -> str:
     """Return what ran. With a `stamp`, the calls and the objects that do not read the kernel remain in the folder, and
     are used again where the stamp is equal."""
     name, spec = operator.name, operator.spec
@@ -53,22 +53,22 @@ def _run(layout: Paths, operator: Operator, folder: Path, stamp: str = "") -> st
         raise UnsupportedError(f"{name} has no kernel.h: its bindings are written by hand, and are not covered")
     toolchain = find_toolchain(os.environ)
     calls, program, source, stamped = (folder / file for file in ("calls", "races", "races.cc", "stamp"))
-    headers = third_party_headers.find(spec, layout.root)
-    command = [*toolchain.compiler, *race_flags(layout, spec, headers)]
+    headers = third_party_headers.find(spec, paths.root)
+    command = [*toolchain.compiler, *race_flags(paths, spec, headers)]
     left_out: Sequence[str] = ()
     known = stamped.read_text(encoding="utf-8").splitlines() if stamp and stamped.is_file() else []
     prefix = known[1:] if known[:1] == [stamp] else probe(toolchain.compiler, folder)
-    others = {folder / "runtime.o": layout.binding / "runtime.cc", folder / "races.o": source}
+    others = {folder / "runtime.o": paths.binding / "runtime.cc", folder / "races.o": source}
     if known[:1] != [stamp]:
-        drawn = drawn_cases.read(layout.drawn_inputs(name), name)
-        reference = Reference(layout, spec)
+        drawn = drawn_cases.read(paths.drawn_inputs(name), name)
+        reference = Reference(paths, spec)
         left_out = race_file.write(calls, spec, race_file.stored_calls(operator, drawn, reference)).left_out
         write_text(source, bindings.races(spec))
         for compiled, of in others.items():
             _compile([*command, "-c", str(of), "-o", str(compiled)])
         if stamp:
             write_text(stamped, "\n".join([stamp, *prefix]))
-    kernel = layout.generated(name) / "kernel.cc"
+    kernel = paths.generated(name) / "kernel.cc"
     _compile([*command, str(kernel), *map(str, others), "-o", str(program)])
     detail = run_program([*prefix, str(program), str(calls)])
     if left_out:

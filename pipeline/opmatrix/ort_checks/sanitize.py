@@ -38,11 +38,11 @@ ADDRESSES, THREADS = "AddressSanitizer and UndefinedBehaviorSanitizer", "ThreadS
 OPTIONS = {"ASAN_OPTIONS": "detect_leaks=0:strict_string_checks=1", "UBSAN_OPTIONS": "print_stacktrace=1"}
 
 
-def run(layout: Paths, operator: Operator, *, cell: Cell) -> None:
+def run(paths: Paths, operator: Operator, *, cell: Cell) -> None:
     """Run the stages that load libraries on the models of `cell`; write the verdict. Raises SanitizeError."""
     if not has_ort_library(operator.spec):
         raise UsageError(f"{operator.name} has no library that opmatrix builds: ONNX Runtime's own kernel computes it")
-    layout.races_record(operator.name).unlink(missing_ok=True)
+    paths.races_record(operator.name).unlink(missing_ok=True)
     detail, racing = "", False
     environ = {**os.environ, **variables()}
     try:
@@ -51,20 +51,20 @@ def run(layout: Paths, operator: Operator, *, cell: Cell) -> None:
             progress.show(f"stage {done + 1} of {len(every)}: {' '.join(command[:2])}")
             racing = command[0] == "races"
             words = command if command[0] in UNSANITIZED else (*command, "--sanitized")
-            _run(layout, words, os.environ if command[0] in UNWATCHED else environ)
+            _run(paths, words, os.environ if command[0] in UNWATCHED else environ)
     except SanitizeError as error:
         detail = str(error)
     outcome: Outcome = "failed" if detail else "verified"
-    rows = tuple(_rows(layout, operator, detail, racing=racing))
+    rows = tuple(_rows(paths, operator, detail, racing=racing))
     for row in rows:
         print(f"{row.case}: {row.outcome}" + (f": {row.detail}" if row.detail and row.outcome != "failed" else ""))
     found = Verdict(op=operator.name, lowering="custom", cell=cell, outcome=outcome, detail=detail, cases=rows)
-    verdict.write(layout.sanitized_verdict(operator.name), found)
+    verdict.write(paths.sanitized_verdict(operator.name), found)
     if detail:
         raise SanitizeError(detail)
 
 
-def _rows(layout: Paths, operator: Operator, detail: str, *, racing: bool) -> Iterator[CaseResult]:
+def _rows(paths: Paths, operator: Operator, detail: str, *, racing: bool) -> Iterator[CaseResult]:
     """Yield a row for each sanitizer that ran, and for ThreadSanitizer where it could not; `racing` is the last one."""
     first: Outcome = "failed" if detail and not racing else "verified"
     yield CaseResult(case=ADDRESSES, model="", outcome=first, detail="" if racing else detail)
@@ -72,7 +72,7 @@ def _rows(layout: Paths, operator: Operator, detail: str, *, racing: bool) -> It
         yield CaseResult(case=THREADS, model="", outcome="failed", detail=detail)
     elif racing:
         yield CaseResult(
-            case=THREADS, model="", **json.loads(layout.races_record(operator.name).read_text(encoding="utf-8"))
+            case=THREADS, model="", **json.loads(paths.races_record(operator.name).read_text(encoding="utf-8"))
         )
 
 
@@ -92,13 +92,13 @@ def commands(operator: Operator, cell: Cell) -> Iterator[tuple[str, ...]]:
         yield "races", spec.name  # the kernel alone: those of `uses` have a step of their own
 
 
-def _run(layout: Paths, arguments: Sequence[str], environ: Mapping[str, str]) -> None:
+def _run(paths: Paths, arguments: Sequence[str], environ: Mapping[str, str]) -> None:
     command = [sys.executable, "-m", "opmatrix", *arguments]
     print(shlex.join(command), flush=True)
     reading, writing = os.pipe()
     done = subprocess.run(
         command,
-        cwd=layout.root,
+        cwd=paths.root,
         env={**environ, SAY_DONE: str(writing)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

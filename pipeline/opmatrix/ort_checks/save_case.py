@@ -87,7 +87,7 @@ class SavedCase:
 
 
 def run(
-    layout: Paths,
+    paths: Paths,
     operator: Operator,
     *,
     lowering: Lowering | None,
@@ -99,19 +99,19 @@ def run(
     case fails, else the first. Raises UsageError for an unknown case, VerifyError without its files."""
     names = [c.name for m in operator.models for c in m.cases]
     if case.startswith(GRADIENTS) and case not in names:
-        _save_gradient(layout, operator, case, into or layout.saved_case(f"{operator.name}-{case}"))
+        _save_gradient(paths, operator, case, into or paths.saved_case(f"{operator.name}-{case}"))
         return
-    fails, lowering, cell = _where(layout, operator, lowering, cells, case)
+    fails, lowering, cell = _where(paths, operator, lowering, cells, case)
     if case == DRAWN_INPUTS:
-        case = _drawn_name(layout, operator, lowering, cell)
-    saved = _saved(layout, operator, lowering, cell, case)
+        case = _drawn_name(paths, operator, lowering, cell)
+    saved = _saved(paths, operator, lowering, cell, case)
     library = None
     if lowering == "custom" and operator.spec.runtime == "kernel":
-        library = layout.ort_library(operator.name)
+        library = paths.ort_library(operator.name)
         if not library.is_file():
             raise VerifyError(missing(library, run=f"python -m opmatrix compile {operator.name}"))
     title = f"{operator.name}-{lowering}-{case}@{cell}"
-    folder = into or layout.saved_case(title)
+    folder = into or paths.saved_case(title)
     content, casts = _with_float_edges(ModelProto.FromString(saved.model))
     tolerances = {str(dtype): tolerance for dtype, tolerance in operator.spec.tolerances[lowering].items()}
     outputs = [
@@ -151,7 +151,7 @@ def run(
         place = f"{operator.name}-{lowering}@{cell}"
         first = f"Taken from {place}, the first cell: no verdict says that {case} fails"
         print(f"{case} fails in {place}" if fails else first)
-    _print_replay(layout, folder)
+    _print_replay(paths, folder)
 
 
 def _check_folder(folder: Path) -> None:
@@ -165,14 +165,14 @@ def _check_folder(folder: Path) -> None:
         raise UsageError(f"--into {folder}: the folder has other files; name one that is empty or does not exist")
 
 
-def _print_replay(layout: Paths, folder: Path) -> None:
-    shown = folder.relative_to(layout.root) if folder.is_relative_to(layout.root) else folder
+def _print_replay(paths: Paths, folder: Path) -> None:
+    shown = folder.relative_to(paths.root) if folder.is_relative_to(paths.root) else folder
     print(f"Replay with: python {shlex.quote(str(shown / 'replay.py'))}")
 
 
-def _save_gradient(layout: Paths, operator: Operator, case: str, folder: Path) -> None:
+def _save_gradient(paths: Paths, operator: Operator, case: str, folder: Path) -> None:
     """Write the folder of a gradient, from what the failing check kept. Raises UsageError where it kept nothing."""
-    kept = layout.failing_case(operator.name, case).with_suffix(".pt")
+    kept = paths.failing_case(operator.name, case).with_suffix(".pt")
     run = f"python -m opmatrix register {operator.name} --part gradient"
     if called := backward_of(operator.spec):
         raise UsageError(
@@ -187,21 +187,21 @@ def _save_gradient(layout: Paths, operator: Operator, case: str, folder: Path) -
 
     _check_folder(folder)
     write_bytes(folder / "case.pt", kept.read_bytes())
-    write_bytes(folder / "torch_op.py", layout.torch_op(operator.name).read_bytes())
+    write_bytes(folder / "torch_op.py", paths.torch_op(operator.name).read_bytes())
     write_bytes(folder / "replay.py", Path(replay_gradient.__file__).read_bytes())
     title, torch = f"{operator.name}-{case}", installed().torch
     write_text(folder / "README.txt", GRADIENT.format(title=title, what=operator.spec.summary, torch=torch))
-    _print_replay(layout, folder)
+    _print_replay(paths, folder)
 
 
 def _where(
-    layout: Paths, operator: Operator, lowering: Lowering | None, cells: Sequence[Cell], case: str
+    paths: Paths, operator: Operator, lowering: Lowering | None, cells: Sequence[Cell], case: str
 ) -> tuple[bool, Lowering, Cell]:
     """Return whether the case fails in one of the cells, and lowering and cell of that, else the first."""
     if lowering and lowering not in operator.spec.lowerings:
         raise UsageError(f"{operator.name} has no lowering {lowering!r}; it has {', '.join(operator.spec.lowerings)}")
     places = [(one, cell) for one in ([lowering] if lowering else _lowerings(operator, case)) for cell in cells]
-    failing = (place for place in places if _fails(layout.verdict(operator.name, *place), case))
+    failing = (place for place in places if _fails(paths.verdict(operator.name, *place), case))
     found = next(failing, None)
     return found is not None, *(found or places[0])
 
@@ -225,9 +225,9 @@ def _fails(path: Path, case: str) -> bool:
     return any(one.case == case or (one.case == DRAWN_INPUTS and f"-{case} " in one.detail) for one in wrong)
 
 
-def _drawn_name(layout: Paths, operator: Operator, lowering: Lowering, cell: Cell) -> str:
+def _drawn_name(paths: Paths, operator: Operator, lowering: Lowering, cell: Cell) -> str:
     """Return the name of the drawn input that failed in a cell."""
-    path = layout.mismatches(layout.verdict(operator.name, lowering, cell))
+    path = paths.mismatches(paths.verdict(operator.name, lowering, cell))
     try:
         records = json.loads(path.read_text(encoding="utf-8"))["mismatches"]
     except FileNotFoundError:
@@ -240,39 +240,39 @@ def _drawn_name(layout: Paths, operator: Operator, lowering: Lowering, cell: Cel
     )
 
 
-def _saved(layout: Paths, operator: Operator, lowering: Lowering, cell: Cell, case: str) -> SavedCase:
+def _saved(paths: Paths, operator: Operator, lowering: Lowering, cell: Cell, case: str) -> SavedCase:
     """Return what the folder has of a case. Raises UsageError for an unknown one."""
     known = {c.name: (m, index) for m in operator.models for index, c in enumerate(m.cases)}
     name = case if case in known or lowering == "custom" else case.removesuffix(FUNCTION)
     if name in known:
         model, index = known[name]
-        path = layout.model(operator.name, lowering, cell, model.name)
+        path = paths.model(operator.name, lowering, cell, model.name)
         if name != case:  # the custom node, of which ONNX Runtime runs the function body
-            path = layout.function_model(operator.name, cell, model.name)
+            path = paths.function_model(operator.name, cell, model.name)
         if not path.is_file():
             raise VerifyError(missing(path, run=f"python -m opmatrix export {operator.name}"))
-        data = dataset.read(layout.data(operator.name, model.name, index))
+        data = dataset.read(paths.data(operator.name, model.name, index))
         return SavedCase(model=path.read_bytes(), model_is="the model that was verified", data=data)
     versions = {f"{PUBLISHED}{version}": version for version in operator.published}
     custom = lowering == "custom"
     if custom and case in versions:
-        path = layout.published_model(operator.name, versions[case])
-        data = dataset.read(layout.published_data(operator.name, versions[case]))
+        path = paths.published_model(operator.name, versions[case])
+        data = dataset.read(paths.published_data(operator.name, versions[case]))
         return SavedCase(model=path.read_bytes(), model_is=f"the model of version {versions[case]}", data=data)
-    kept = layout.failing_case(operator.name, case).with_suffix(".cases"), layout.drawn_inputs(operator.name)
+    kept = paths.failing_case(operator.name, case).with_suffix(".cases"), paths.drawn_inputs(operator.name)
     drawn = custom and any(path.exists() for path in kept)
-    if drawn and (one := failing_input.stored(layout, operator, case)):
+    if drawn and (one := failing_input.stored(paths, operator, case)):
         if not has_kernel(operator.spec):
             raise UsageError(
                 f"{operator.name} has no kernel of its own that ONNX Runtime could run on {case}. Replay it in torch: "
                 f"python -m opmatrix register {operator.name} --part search --case {case}"
             )
-        return _drawn(layout, operator, one)
+        return _drawn(paths, operator, one)
     every = ", ".join([*known, *(versions if custom else ())])
     raise UsageError(f"{operator.name} has no case {case!r}; it has {every}{did_you_mean(case, [*known, *versions])}")
 
 
-def _drawn(layout: Paths, operator: Operator, one: DrawnCase) -> SavedCase:
+def _drawn(paths: Paths, operator: Operator, one: DrawnCase) -> SavedCase:
     """Return a drawn case with a model of the node alone."""
     spec = operator.spec
     call = Call(model=one.model, inputs=tuple(case_arguments(spec, one.model.cases[0], one.arrays)), typed=True)
@@ -281,7 +281,7 @@ def _drawn(layout: Paths, operator: Operator, one: DrawnCase) -> SavedCase:
         part.name: cast(array, part.onnx_type) if part.onnx_type else array
         for part, array in zip(parts, one.expected or (), strict=True)
     }
-    allowed = [] if one.expected is None else rounding.allowed(spec, one, Reference(layout, spec))
+    allowed = [] if one.expected is None else rounding.allowed(spec, one, Reference(paths, spec))
     return SavedCase(
         model=fuzz.node_model(spec, call).SerializeToString(),
         model_is="the operator's node alone",

@@ -49,19 +49,19 @@ class _CaseData:
 class _Data:
     """The cases of an operator with their data, and what follows from them for each output and dtype."""
 
-    layout: Paths
+    paths: Paths
     operator: Operator
 
     @cached_property
     def cases(self) -> tuple[_CaseData, ...]:
         """The cases that can run. Raises DataError where their data are missing."""
-        judges: Mapping[Path, Judge] = read_judges(self.layout.data_manifest(self.operator.name))
+        judges: Mapping[Path, Judge] = read_judges(self.paths.data_manifest(self.operator.name))
         return tuple(
             _CaseData(model=model, index=index, case=case, data=dataset.read(folder, judge=judges.get(folder)))
             for model in self.operator.models
             if not model.unsupported
             for index, case in enumerate(model.cases)
-            for folder in (self.layout.data(self.operator.name, model.name, index),)
+            for folder in (self.paths.data(self.operator.name, model.name, index),)
         )
 
     def outputs(self, one: _CaseData, arrays: Sequence[Array]) -> Iterator[tuple[Key, Array]]:
@@ -91,7 +91,7 @@ class _Data:
     def moved(self) -> dict[Key, float]:
         """Return the largest movement of each output in cases that are small and not judged in the declared dtype."""
         spec, found = self.operator.spec, dict[Key, float]()
-        reference = Reference(self.layout, spec)
+        reference = Reference(self.paths, spec)
         fixed = [index for index, part in enumerate(spec.inputs) if is_parameter(part)]
         for one in self.cases:
             inputs, precision = [*one.data.inputs.values()], one.data.judge.precision
@@ -110,9 +110,9 @@ class _Data:
         return found
 
 
-def run(layout: Paths, operator: Operator, *, in_torch: bool = False) -> None:
+def run(paths: Paths, operator: Operator, *, in_torch: bool = False) -> None:
     """Print the table; `in_torch`: the errors of the kernel in torch, as JSON. Raises UsageError before a first run."""
-    data = _Data(layout=layout, operator=operator)
+    data = _Data(paths=paths, operator=operator)
     try:
         if in_torch:
             print(json.dumps([[*key, vars(found)] for key, found in _in_torch(data).items()]))
@@ -129,7 +129,7 @@ def _in_torch(data: _Data) -> dict[Key, Measured]:
     from opmatrix.torch_checks.kernel_check import CaseCheck, call
     from opmatrix.torch_ops import load
 
-    loaded = load.load(data.layout, data.operator)
+    loaded = load.load(data.paths, data.operator)
     found: dict[Key, Measured] = {}
     with torch.no_grad():
         for one in data.cases:
@@ -152,7 +152,7 @@ def _of_torch(data: _Data) -> dict[Key, Measured]:
     if data.operator.spec.torch is None:
         return {}
     command = [sys.executable, "-m", "opmatrix", "tolerances", name, "--in-torch"]
-    done = subprocess.run(command, cwd=data.layout.root, capture_output=True, text=True)
+    done = subprocess.run(command, cwd=data.paths.root, capture_output=True, text=True)
     try:
         return {(output, dtype): Measured(**found) for output, dtype, found in json.loads(done.stdout.splitlines()[-1])}
     except (ValueError, IndexError, TypeError) as error:
@@ -165,11 +165,11 @@ def _in_ort(data: _Data, lowering: Lowering, cells: Sequence[Cell]) -> dict[Key,
     from opmatrix.ort_checks.judge_case import ONE_THREAD
     from opmatrix.ort_checks.sessions import OrtSessions, call
 
-    layout, spec = data.layout, data.operator.spec
+    paths, spec = data.paths, data.operator.spec
     custom = lowering == "custom" and has_ort_library(spec)
-    specs = [spec, *(load_operator(layout, name).spec for name in spec.uses)]
+    specs = [spec, *(load_operator(paths, name).spec for name in spec.uses)]
     levels = custom and any(one.cpu_levels for one in specs)
-    runtime = OrtSessions(layout.ort_library(spec.name) if custom else None, cpu_levels=levels)
+    runtime = OrtSessions(paths.ort_library(spec.name) if custom else None, cpu_levels=levels)
     found: dict[Key, Measured] = {}
     for cell in cells:
         sessions = {}
@@ -178,7 +178,7 @@ def _in_ort(data: _Data, lowering: Lowering, cells: Sequence[Cell]) -> dict[Key,
             if one.model.name in refused:
                 continue
             if one.model.name not in sessions:
-                content = layout.model(spec.name, lowering, cell, one.model.name).read_bytes()
+                content = paths.model(spec.name, lowering, cell, one.model.name).read_bytes()
                 sessions[one.model.name] = runtime.sessions(content, settings=[ONE_THREAD])[ONE_THREAD]
             for _ in runtime.levels.each():
                 actual = call(sessions[one.model.name], one.data.inputs)
@@ -188,8 +188,8 @@ def _in_ort(data: _Data, lowering: Lowering, cells: Sequence[Cell]) -> dict[Key,
 
 def _cells(data: _Data, lowering: Lowering) -> list[Cell]:
     """Return the exported default cells of the oldest and of the newest opset. Raises VerifyError where none is."""
-    layout, operator = data.layout, data.operator
-    there = [c for c in operator.cells(chosen_cells(layout)) if layout.manifest(operator.name, lowering, c).is_file()]
+    paths, operator = data.paths, data.operator
+    there = [c for c in operator.cells(chosen_cells(paths)) if paths.manifest(operator.name, lowering, c).is_file()]
     if not there:
         raise VerifyError(f"no model of the lowering {lowering!r} is exported")
     return list(dict.fromkeys((min(there, key=lambda c: c.opset), max(there, key=lambda c: c.opset))))

@@ -51,7 +51,7 @@ from opmatrix.spec import Case, DType, Lowering, Model, OpSpec, Tolerance
 
 
 def run(
-    layout: Paths, operator: Operator, *, lowering: Lowering, cell: Cell, case: str | None = None, once: bool = True
+    paths: Paths, operator: Operator, *, lowering: Lowering, cell: Cell, case: str | None = None, once: bool = True
 ) -> None:
     """Judge all cases of one cell and write the verdict; with `case`, print the runs of that one and write nothing.
 
@@ -60,10 +60,10 @@ def run(
     Raises VerifyError with a line for each fault, and the command that replays its case.
     """
     operator = operator.at(lowering, cell.opset).run_by(cell.ort)
-    verifier = CellVerifier(layout=layout, operator=operator, lowering=lowering, cell=cell, only=case, once=once)
+    verifier = CellVerifier(paths=paths, operator=operator, lowering=lowering, cell=cell, only=case, once=once)
     results: tuple[CaseResult, ...] = ()
     detail = ""
-    loaded, exported = _digest(verifier.library), _digest(layout.manifest(operator.name, lowering, cell))
+    loaded, exported = _digest(verifier.library), _digest(paths.manifest(operator.name, lowering, cell))
     try:
         results = tuple(verifier.results())
     except (VerifyError, DataError) as error:  # no case can run
@@ -77,14 +77,14 @@ def run(
         library=loaded,
         exported=exported,
         cpu_levels=verifier.cpu_levels,
-        reference=read_reference(layout.data_manifest(operator.name)),
+        reference=read_reference(paths.data_manifest(operator.name)),
     )
-    path = layout.verdict(operator.name, lowering, cell)
+    path = paths.verdict(operator.name, lowering, cell)
     if case is None:
         verdict.write(path, found)
-        verdict.write_mismatches(layout.mismatches(path), verifier.mismatches, over)
+        verdict.write_mismatches(paths.mismatches(path), verifier.mismatches, over)
     if outcome in WRONG:
-        where = f"{path.relative_to(layout.root)}, or each by --case NAME"
+        where = f"{path.relative_to(paths.root)}, or each by --case NAME"
         faults = message.with_values(message.faults(found), verifier.mismatches, in_common)
         raise VerifyError(step_log.summarize_faults(faults, subject=str(found), where=where))
 
@@ -115,7 +115,7 @@ class RunConfig:
 class CellVerifier:
     """Verifies one operator and lowering in one cell: all cases, or `only` one."""
 
-    layout: Paths
+    paths: Paths
     operator: Operator
     lowering: Lowering
     cell: Cell
@@ -144,9 +144,9 @@ class CellVerifier:
         if (installed := minor(onnxruntime.__version__)) != self.cell.ort:
             raise VerifyError(f"the cell asks for ONNX Runtime {self.cell.ort}, and {installed} is installed; run it "
                               "in an environment that has it, or choose another cell")  # fmt: skip
-        layout, spec = self.layout, self.operator.spec
-        operators = [(used, Reference(layout, used)) for used in self._specs]
-        runtime = OrtSessions(self.library, sanitized=layout.sanitized, cpu_levels=self._has_levels)
+        paths, spec = self.paths, self.operator.spec
+        operators = [(used, Reference(paths, used)) for used in self._specs]
+        runtime = OrtSessions(self.library, sanitized=paths.sanitized, cpu_levels=self._has_levels)
         own = RunConfig(runtime=runtime, operators=operators, tolerances=spec.tolerances[self.lowering])
         found = [*self._cases(own)]
         yield from found
@@ -160,16 +160,16 @@ class CellVerifier:
 
     def _cases(self, own: RunConfig) -> Iterator[CaseResult]:
         """Yield the results of the models' cases, of published versions, and of the checks that are needed once."""
-        layout, spec, runtime = self.layout, self.operator.spec, own.runtime
+        paths, spec, runtime = self.paths, self.operator.spec, own.runtime
         # A function body is the decomposition: it needs neither the operator's library nor its reference.
         plain = None
         if self.lowering == "decomposed" and has_function_body(spec):
             plain = RunConfig(runtime=OrtSessions(None), operators=(), tolerances=spec.tolerances["decomposed"])
         for model in self.operator.models:
             if self.only is None or self.only in (c.name for c in model.cases):
-                yield from self._model(model, layout.model(spec.name, self.lowering, self.cell, model.name), own)
+                yield from self._model(model, paths.model(spec.name, self.lowering, self.cell, model.name), own)
                 if plain:
-                    body = layout.function_model(spec.name, self.cell, model.name)
+                    body = paths.function_model(spec.name, self.cell, model.name)
                     for result in self._model(model, body, plain):
                         yield replace(result, case=result.case + FUNCTION)
         if self._refuses and self.only in (None, FORBIDDEN):
@@ -183,13 +183,13 @@ class CellVerifier:
     def library(self) -> Path | None:
         """The library for the sessions; None where ONNX Runtime's own kernels compute."""
         custom = self.lowering == "custom" and self.operator.spec.runtime == "kernel"
-        return self.layout.ort_library(self.operator.name) if custom else None
+        return self.paths.ort_library(self.operator.name) if custom else None
 
     @cached_property
     def _specs(self) -> Sequence[OpSpec]:
         """The declarations of the nodes that a model may contain."""
         spec = self.operator.spec
-        return [spec, *(load_operator(self.layout, name).spec for name in spec.uses)]
+        return [spec, *(load_operator(self.paths, name).spec for name in spec.uses)]
 
     @property
     def _has_levels(self) -> bool:
@@ -225,12 +225,12 @@ class CellVerifier:
     @property
     def _may_search(self) -> bool:
         # Under sanitizers ort-fuzz does.
-        return self._runs and searches_in_onnx_runtime(self.operator.spec) and not self.layout.sanitized
+        return self._runs and searches_in_onnx_runtime(self.operator.spec) and not self.paths.sanitized
 
     @cached_property
     def _stored(self) -> DrawnCase | None:
         """The drawn input that is asked for by its name."""
-        return failing_input.stored(self.layout, self.operator, self.only) if self.only and self._may_search else None
+        return failing_input.stored(self.paths, self.operator, self.only) if self.only and self._may_search else None
 
     @property
     def _runs(self) -> bool:
@@ -264,10 +264,10 @@ class CellVerifier:
             yield from _failed(str(self.only), [f"{name}-{self.only} in ONNX Runtime: {problem}"] if problem else [])
             return
         try:
-            drawn = drawn_cases.read(self.layout.drawn_inputs(name), name)
+            drawn = drawn_cases.read(self.paths.drawn_inputs(name), name)
             spec, ort = self.operator.spec, self.cell.ort
             drawn = [one for one in drawn if not self.operator.why_not_carried(model_dtypes(spec, one.model), ort)]
-            failing = fuzz.smallest_failing(self.layout, drawn, reference)
+            failing = fuzz.smallest_failing(self.paths, drawn, reference)
         except DataError as error:
             yield from _failed(DRAWN_INPUTS, [str(error)])
             return
@@ -284,11 +284,11 @@ class CellVerifier:
     def _published(self, version: int, config: RunConfig) -> CaseResult:
         """Return the result of the model of a published version."""
         name, case = self.operator.name, f"{PUBLISHED}{version}"
-        path, folder = self.layout.published_model(name, version), self.layout.published_data(name, version)
+        path, folder = self.paths.published_model(name, version), self.paths.published_data(name, version)
         made = Model(name=case, cases=(Case(name=case, inputs={}),))
         try:
             if not path.is_file() or not folder.is_dir():
-                lost = path.relative_to(self.layout.root)
+                lost = path.relative_to(self.paths.root)
                 raise VerifyError(f"{lost} or its data are missing. Take them from the history of the project")
             data = dataset.read(folder)
             dtypes = {dtype_name(array) for array in (*data.inputs.values(), *data.outputs.values())}
@@ -318,7 +318,7 @@ class CellVerifier:
     def _model(self, model: Model, path: Path, config: RunConfig) -> Iterator[CaseResult]:
         """Yield the results of a model's cases. Where the model cannot run, all of them fail."""
         name = self.operator.name
-        folders = [self.layout.data(name, model.name, index) for index in range(len(model.cases))]
+        folders = [self.paths.data(name, model.name, index) for index in range(len(model.cases))]
         asked = [case for case in model.cases if self.only in (None, case.name)]
         exported = self._manifest.get(model.name, {})
         if path.is_file():
@@ -401,7 +401,7 @@ class CellVerifier:
 
     @cached_property
     def _judges(self) -> Mapping[Path, Judge]:
-        return read_judges(self.layout.data_manifest(self.operator.name))
+        return read_judges(self.paths.data_manifest(self.operator.name))
 
     def _large_crowd(self, model: Model, config: RunConfig) -> dict[str, Comparison | str]:
         """Run the largest case of the operator in several threads, made larger: calls of small ones hardly overlap.
@@ -438,7 +438,7 @@ class CellVerifier:
         """The export's record of each model, such as why the lowering does not support it."""
         try:
             manifest = json.loads(
-                self.layout.manifest(self.operator.name, self.lowering, self.cell).read_text(encoding="utf-8")
+                self.paths.manifest(self.operator.name, self.lowering, self.cell).read_text(encoding="utf-8")
             )
         except FileNotFoundError:
             return {}
@@ -447,7 +447,7 @@ class CellVerifier:
 
     def _show(self, model: Path, data: Path, judgement: CaseJudgement) -> None:
         """Print the runs of a replayed case."""
-        model, data = model.relative_to(self.layout.root), data.relative_to(self.layout.root)
+        model, data = model.relative_to(self.paths.root), data.relative_to(self.paths.root)
         runs = [(run.name, run.comparison) for run in judgement.runs]
         verified = not judgement.detail
         print(*message.replay_lines(model, data, runs, evaluated=judgement.evaluated, verified=verified), sep="\n")

@@ -40,7 +40,7 @@ class Plan:
     """The inputs of the step graph. `choice` contains the doit variables as given, `failed` the mistakes of the
     operators that cannot be used."""
 
-    layout: Paths
+    paths: Paths
     operators: Sequence[Operator]
     cells: Sequence[Cell]
     versions: Versions
@@ -56,7 +56,7 @@ class Plan:
     @cached_property
     def header_files(self) -> tuple[Path, ...]:
         """The headers for kernels and for bindings, which are listed once for all operators."""
-        return self.layout.header_files()
+        return self.paths.header_files()
 
     @cached_property
     def ort_headers(self) -> str:
@@ -194,7 +194,7 @@ class OperatorKeys:
     @cached_property
     def lowering_hashes(self) -> Mapping[Lowering, str]:
         """A hash of each function of lowering.py: an edit of one repeats no export of the other."""
-        path, names = self.plan.layout.lowering(self.operator.name), get_args(Lowering)
+        path, names = self.plan.paths.lowering(self.operator.name), get_args(Lowering)
         return {n: function(path, n, others={*names} - {n}) if path.is_file() else "" for n in names}
 
 
@@ -206,8 +206,8 @@ class OperatorPlan:
     operator: Operator
 
     @property
-    def layout(self) -> Paths:
-        return self.plan.layout
+    def paths(self) -> Paths:
+        return self.plan.paths
 
     @property
     def spec(self) -> OpSpec:
@@ -239,7 +239,7 @@ class OperatorPlan:
     def register(self, what: str, *, torch: str, uses: Iterable[str] = (), **fields: Any) -> Step:
         """Make the step that tests one part of the operator in this torch."""
         environment = self.plan.environment(torch=torch)
-        record = self.layout.register_manifest(self.name, what, torch=torch)
+        record = self.paths.register_manifest(self.name, what, torch=torch)
         return self.step(
             "register",
             f"-{what}@torch{torch}",
@@ -256,10 +256,10 @@ class OperatorPlan:
     @cached_property
     def declared(self) -> tuple[Path, ...]:
         """The files of this operator, and of those that it uses, that the plan is made from."""
-        layout = self.layout
+        paths = self.paths
         others = [*self.spec.uses, *([self.backward.name] if self.backward else [])]
-        used = [path for name in others for path in (layout.spec(name), layout.cases(name))]
-        return (layout.spec(self.name), layout.cases(self.name), layout.lowering(self.name), *used)
+        used = [path for name in others for path in (paths.spec(name), paths.cases(name))]
+        return (paths.spec(self.name), paths.cases(self.name), paths.lowering(self.name), *used)
 
     @cached_property
     def backward(self) -> OperatorPlan | None:
@@ -275,13 +275,13 @@ class OperatorPlan:
     @property
     def reference_files(self) -> tuple[Path, ...]:
         """reference.py, and what it may run if it is declared to be not independent."""
-        own = self.layout.own_sources(self.name) if self.spec.dependent_reference else ()
-        return (self.layout.reference(self.name), *own)
+        own = self.paths.own_sources(self.name) if self.spec.dependent_reference else ()
+        return (self.paths.reference(self.name), *own)
 
     @cached_property
     def torch_op(self) -> tuple[Path, ...]:
         """The operator's torch_op.py, where it has one."""
-        path = self.layout.torch_op(self.name)
+        path = self.paths.torch_op(self.name)
         return (path,) if path.is_file() else ()
 
     @property
@@ -298,13 +298,13 @@ class OperatorPlan:
     @cached_property
     def cpp_files(self) -> tuple[Path, ...]:
         """What the compiler reads apart from the headers of frameworks: generated and handwritten C++."""
-        layout, spec = self.layout, self.spec
+        paths, spec = self.paths, self.spec
         generated = generated_files.cpp_files(spec, self.handwritten_files)
         return (
-            *(layout.generated(self.name) / file for file in generated),
+            *(paths.generated(self.name) / file for file in generated),
             *self.plan.header_files,
-            *layout.own_sources(self.name),
-            *headers.files(spec, layout.root),
+            *paths.own_sources(self.name),
+            *headers.files(spec, paths.root),
         )
 
     @cached_property
@@ -313,7 +313,7 @@ class OperatorPlan:
             folder / f"{kind}_{k}.pb"
             for model in self.operator.models
             for n, case in enumerate(model.cases)
-            for folder in (self.layout.data(self.name, model.name, n),)  # once: making thousands of paths is slow
+            for folder in (self.paths.data(self.name, model.name, n),)  # once: making thousands of paths is slow
             for kind, parts in (
                 ("input", graph_inputs(self.spec, model, case)),
                 ("output", graph_outputs(self.spec, model)),
@@ -326,13 +326,13 @@ class OperatorPlan:
     def vectors(self) -> tuple[Path, ...]:
         """The files with outputs from elsewhere that are there; a missing one is named by the stage."""
         cases = (case for model in self.operator.models for case in model.cases)
-        named = dict.fromkeys(self.layout.op(self.name) / case.expected.path for case in cases if case.expected)
+        named = dict.fromkeys(self.paths.op(self.name) / case.expected.path for case in cases if case.expected)
         return tuple(file for p in named for file in (sorted(p.glob("*.pb")) if p.is_dir() else [p]) if file.is_file())
 
     @cached_property
     def published_files(self) -> tuple[Path, ...]:
         """The models of published versions, with their data."""
-        folders = [self.layout.published(self.name, version) for version in self.operator.published]
+        folders = [self.paths.published(self.name, version) for version in self.operator.published]
         return tuple(sorted(p for folder in folders for p in folder.rglob("*") if p.suffix in (".onnx", ".pb")))
 
     def torch_code(self, torch: str) -> tuple[Path, ...]:
@@ -340,8 +340,8 @@ class OperatorPlan:
         if not has_torch_library(self.spec):
             return self.torch_op
         one = self.needs_own_library(torch)
-        version = (self.layout.torch_version(self.name, torch=one),) if one or self.own_torch else ()
-        return (self.layout.torch_library(self.name, torch=one), *version)
+        version = (self.paths.torch_version(self.name, torch=one),) if one or self.own_torch else ()
+        return (self.paths.torch_library(self.name, torch=one), *version)
 
     def torch_interface(self, torch: str) -> tuple[Path, ...]:
         """The files from which torch gets the operator's schema, fake kernel and gradient, without the kernel.
@@ -365,32 +365,32 @@ class OperatorPlan:
             return ()
         if self.own_torch:
             return self.torch_code(torch)
-        alone = self.layout.objects(self.name, "torch", torch=self.needs_own_library(torch))
-        return (*alone, *self.layout.objects(self.name, "runtime"))
+        alone = self.paths.objects(self.name, "torch", torch=self.needs_own_library(torch))
+        return (*alone, *self.paths.objects(self.name, "runtime"))
 
     @cached_property
     def export_modules(self) -> tuple[Path, ...]:
         """The generated Python modules that define the operator for torch and its exporters."""
-        layout = self.layout
+        paths = self.paths
         return (
-            *(layout.generated(self.name) / file for file in generated_files.PYTHON),
-            *(layout.generated(name) / generated_files.SCHEMA for name in self.spec.uses),
+            *(paths.generated(self.name) / file for file in generated_files.PYTHON),
+            *(paths.generated(name) / generated_files.SCHEMA for name in self.spec.uses),
         )
 
     def model_files(self, lowering: Lowering, cell: Cell) -> tuple[Path, ...]:
         """Return the models of a cell; one that a lowering refuses is also a file."""
-        return tuple(self.layout.model(self.name, lowering, cell, model.name) for model in self.operator.models)
+        return tuple(self.paths.model(self.name, lowering, cell, model.name) for model in self.operator.models)
 
     def data_links(self, lowering: Lowering, cell: Cell) -> Iterator[str]:
         """Yield the links from a cell's models to the data sets of their cases, as strings: there are thousands."""
         for model in self.operator.models:
-            folder = self.layout.model(self.name, lowering, cell, model.name).parent
+            folder = self.paths.model(self.name, lowering, cell, model.name).parent
             yield from (f"{folder}/{DATA_SET}{index}" for index in range(len(model.cases)))
 
     def function_models(self, lowering: Lowering, cell: Cell) -> tuple[Path, ...]:
         """Return what an export writes with decomposed models: the custom ones with a function body."""
         models = self.operator.models if lowering == "decomposed" and has_function_body(self.spec) else ()
-        return tuple(self.layout.function_model(self.name, cell, model.name) for model in models)
+        return tuple(self.paths.function_model(self.name, cell, model.name) for model in models)
 
 
 def make_step(
@@ -425,7 +425,7 @@ def make_step(
     `uses` the packages: by their versions here, or by the files that hold those of another environment.
     """
     if environment:
-        reads = [*reads, *(plan.layout.installed_version(environment, package) for package in uses)]
+        reads = [*reads, *(plan.paths.installed_version(environment, package) for package in uses)]
     else:
         config |= {package: getattr(plan.versions, package) for package in uses}
     if own := unshipped_rows(cell.torch if cell else check.torch if check else None, cell.ort if cell else None):

@@ -102,7 +102,7 @@ def _record_failures(plan: Plan, made: Sequence[Step]) -> list[Step]:
 
 def _with_record(plan: Plan, step: Step) -> Step:
     check = CheckKey(step.operator, step.group if step.operator else step.task)
-    return replace(step, verdict=str(plan.layout.failure_record(step.operator, step.task)), check=check)
+    return replace(step, verdict=str(plan.paths.failure_record(step.operator, step.task)), check=check)
 
 
 def _declaration(plan: Plan, name: str, mistakes: Sequence[str]) -> Step:
@@ -115,7 +115,7 @@ def _declaration(plan: Plan, name: str, mistakes: Sequence[str]) -> Step:
         operator=name,
         command="check-declaration",
         stage="check-declaration",
-        verdict=plan.layout.declaration_record(name),
+        verdict=plan.paths.declaration_record(name),
         check=CheckKey(name, "declaration"),
         mistakes=mistakes,
     )  # fmt: skip
@@ -133,15 +133,15 @@ def _once_cells(cells: Iterable[Cell]) -> set[Cell]:
 
 def _environment(plan: Plan, name: str) -> Step:
     """Install another torch or ONNX Runtime in an environment of its own."""
-    layout = plan.layout
+    paths = plan.paths
     packages = (*_EXPORTING, "numpy", "hypothesis") if name.startswith("torch") else _VERIFYING
     made = make_step(
         plan,
         "environment",
         name,
         name=name,
-        reads=layout.pins(name),
-        writes=[*(layout.installed_version(name, package) for package in packages), layout.installed_packages(name)],
+        reads=paths.pins(name),
+        writes=[*(paths.installed_version(name, package) for package in packages), paths.installed_packages(name)],
         seconds=_INSTALLING,
     )
     return replace(made, written=math.inf)
@@ -149,8 +149,8 @@ def _environment(plan: Plan, name: str) -> Step:
 
 def _probes(plan: Plan) -> Iterator[Step]:
     """Probe each torch and each ONNX Runtime that has cells, again when its version or the table changes."""
-    layout = plan.layout
-    headers = [layout.binding / f"{abi}/torch.h" for abi in ("classic", "stable")]
+    paths = plan.paths
+    headers = [paths.binding / f"{abi}/torch.h" for abi in ("classic", "stable")]
     probed: tuple[tuple[str, Server, tuple[str, ...], str, Mapping[str, Any]], ...] = (
         ("torch", "export", _EXPORTING, "export/dtype_probe.cc", {"reads": headers}),
         ("ort", "ort", ("onnx", "onnxruntime"), "ort_checks/dtype_probe.cc", {"ort_headers": plan.ort_headers}),
@@ -165,7 +165,7 @@ def _probes(plan: Plan) -> Iterator[Step]:
                 name=f"{factor}{version}",
                 stage=f"probe-{factor}",
                 code=[Path(__file__).parents[1] / source],
-                writes=[layout.probe_result(f"{factor}{version}"), layout.probe_result(f"{factor}{version}-dtypes")],
+                writes=[paths.probe_result(f"{factor}{version}"), paths.probe_result(f"{factor}{version}-dtypes")],
                 server=server,
                 environment=environment,
                 uses=uses,
@@ -175,12 +175,12 @@ def _probes(plan: Plan) -> Iterator[Step]:
 
 def _register(op: OperatorPlan, torch: str) -> Iterator[Step]:
     """Test the operator in this torch, in parts. Each is keyed only by what its result depends on."""
-    parts = register_parts(op.layout, op.operator, torch)
+    parts = register_parts(op.paths, op.operator, torch)
     if not parts:
         return
     if op.needs_own_library(torch):
         yield _compile_alone(op, torch)
-    keys, reference = op.keys, op.layout.reference(op.name)
+    keys, reference = op.keys, op.paths.reference(op.name)
     interface: Mapping[str, Any] = {
         "reads": op.torch_interface(torch),  # an edit of the kernel does not repeat these parts
         "after": op.library_steps(torch),
@@ -192,7 +192,7 @@ def _register(op: OperatorPlan, torch: str) -> Iterator[Step]:
     yield op.register(
         "kernel",
         torch=torch,
-        reads=[*op.torch_code(torch), op.layout.data_manifest(op.name)],
+        reads=[*op.torch_code(torch), op.paths.data_manifest(op.name)],
         after=[f"data:{op.name}"],
         models=keys.models_key,
         tolerances=keys.tolerances.get("custom"),
@@ -207,7 +207,7 @@ def _register(op: OperatorPlan, torch: str) -> Iterator[Step]:
         yield op.register(
             "search",
             torch=torch,
-            reads=[*op.torch_code(torch), op.layout.drawn_inputs(op.name), reference],
+            reads=[*op.torch_code(torch), op.paths.drawn_inputs(op.name), reference],
             tolerances=keys.tolerances.get("custom"),
             uses=("hypothesis", "numpy"),
             **keys.reference_key,
@@ -218,11 +218,11 @@ def _register(op: OperatorPlan, torch: str) -> Iterator[Step]:
     if "gradient" in parts:
         # Not keyed by the kernel: the formula is compared with the derivative of the reference. So is the reference of
         # an operator that computes the gradient, and its kernel with that.
-        formula, called = [*op.torch_op, reference, op.layout.drawn_inputs(op.name)], op.backward
+        formula, called = [*op.torch_op, reference, op.paths.drawn_inputs(op.name)], op.backward
         yield op.register(
             "gradient",
             torch=torch,
-            reads=[*formula, *((*called.torch_op, op.layout.reference(called.name)) if called else ())],
+            reads=[*formula, *((*called.torch_op, op.paths.reference(called.name)) if called else ())],
             after=[f"register:{called.name}-{part}@torch{torch}" for part in ("kernel", "search")] if called else (),
             models=keys.models_key,
             uses=("numpy",),
@@ -231,7 +231,7 @@ def _register(op: OperatorPlan, torch: str) -> Iterator[Step]:
 
 
 def _codegen(op: OperatorPlan) -> Step:
-    folder = op.layout.generated(op.name)
+    folder = op.paths.generated(op.name)
     return op.step(
         "codegen",
         writes=[folder / name for name in generated_files.generated(op.spec, op.handwritten_files)],
@@ -243,25 +243,25 @@ def _codegen(op: OperatorPlan) -> Step:
 
 
 def _compile(op: OperatorPlan) -> Step:
-    layout, name, spec, handwritten = op.layout, op.name, op.spec, op.handwritten_files
-    writes = [layout.torch_library(name)] if has_torch_library(spec) else []
+    paths, name, spec, handwritten = op.paths, op.name, op.spec, op.handwritten_files
+    writes = [paths.torch_library(name)] if has_torch_library(spec) else []
     if op.own_torch:
-        writes.append(layout.torch_version(name))
+        writes.append(paths.torch_version(name))
     if has_ort_library(spec):
-        writes.append(layout.ort_library(name))
+        writes.append(paths.ort_library(name))
         if not spec.uses and OWN_ORT not in handwritten:
-            writes += layout.objects(name, *ninja_file.shared_objects(spec, handwritten))
+            writes += paths.objects(name, *ninja_file.shared_objects(spec, handwritten))
     if has_kernel_object(spec, handwritten):
-        writes += layout.objects(name, "kernel", "runtime")
+        writes += paths.objects(name, "kernel", "runtime")
     if has_torch_library(spec) and not op.own_torch:
-        writes += layout.objects(name, "torch", "runtime")
-    writes.append(layout.compiled_record(name))
+        writes += paths.objects(name, "torch", "runtime")
+    writes.append(paths.compiled_record(name))
     return op.step(
         "compile",
-        reads=[*op.cpp_files, *(path for other in spec.uses for path in layout.objects(other, "kernel", "ort"))],
+        reads=[*op.cpp_files, *(path for other in spec.uses for path in paths.objects(other, "kernel", "ort"))],
         writes=dict.fromkeys(writes),
-        discovered_inputs=layout.discovered_headers(name),
-        ninja=build_ninja(layout, spec, toolchain=op.plan.toolchain, written=handwritten),
+        discovered_inputs=paths.discovered_headers(name),
+        ninja=build_ninja(paths, spec, toolchain=op.plan.toolchain, written=handwritten),
         compiler=op.plan.toolchain.identity,
         ort_headers=op.plan.ort_headers,
         headers=headers.versions(spec),
@@ -271,25 +271,25 @@ def _compile(op: OperatorPlan) -> Step:
 
 def _compile_alone(op: OperatorPlan, torch: str) -> Step:
     """Compile the library for one torch, with the headers of its environment."""
-    layout, name, spec = op.layout, op.name, op.spec
+    paths, name, spec = op.paths, op.name, op.spec
     environment = f"torch{torch}"
     return op.step(
         "compile",
         f"@{environment}",
-        "--torch-root", str(layout.environment(environment).relative_to(layout.root)),
+        "--torch-root", str(paths.environment(environment).relative_to(paths.root)),
         reads=[
             *op.cpp_files,
-            *(layout.objects(name, "kernel", "runtime") if has_kernel_object(spec, op.handwritten_files) else ()),
-            layout.installed_version(environment, "torch"),
+            *(paths.objects(name, "kernel", "runtime") if has_kernel_object(spec, op.handwritten_files) else ()),
+            paths.installed_version(environment, "torch"),
         ],
         writes=[
-            layout.torch_library(name, torch=torch),
-            layout.torch_version(name, torch=torch),
-            *(() if op.own_torch else layout.objects(name, "torch", torch=torch)),
+            paths.torch_library(name, torch=torch),
+            paths.torch_version(name, torch=torch),
+            *(() if op.own_torch else paths.objects(name, "torch", torch=torch)),
         ],
         after=[f"compile:{name}"],
-        discovered_inputs=layout.discovered_headers(name, torch=torch),
-        ninja=cpp_abi_ninja(layout, spec, toolchain=op.plan.toolchain, written=op.handwritten_files),
+        discovered_inputs=paths.discovered_headers(name, torch=torch),
+        ninja=cpp_abi_ninja(paths, spec, toolchain=op.plan.toolchain, written=op.handwritten_files),
         compiler=op.plan.toolchain.identity,
         ort_headers=op.plan.ort_headers,
         headers=headers.versions(spec),
@@ -297,11 +297,11 @@ def _compile_alone(op: OperatorPlan, torch: str) -> Step:
 
 
 def _data(op: OperatorPlan) -> Step:
-    calls = [op.layout.reference_calls(op.name)] if op.spec.reference == "torch" else []
+    calls = [op.paths.reference_calls(op.name)] if op.spec.reference == "torch" else []
     return op.step(
         "data",
         reads=[*op.reference_files, *op.vectors],
-        writes=[op.layout.data_manifest(op.name), *op.data_files, *calls],
+        writes=[op.paths.data_manifest(op.name), *op.data_files, *calls],
         server="onnx",
         spec=op.keys.runtime_key,
         models=op.keys.models_key,
@@ -312,10 +312,10 @@ def _data(op: OperatorPlan) -> Step:
 
 def _cases(op: OperatorPlan) -> Step:
     """Keyed by no kernel and no library: reference, cases, tolerances and dtypes decide what cases can show."""
-    spec, record = op.spec, op.layout.cases_record(op.name)
+    spec, record = op.spec, op.paths.cases_record(op.name)
     return op.step(
         "cases",
-        reads=[*op.reference_files, op.layout.data_manifest(op.name)],
+        reads=[*op.reference_files, op.paths.data_manifest(op.name)],
         after=[f"data:{op.name}"],
         writes=[record],
         server="onnx",
@@ -325,7 +325,7 @@ def _cases(op: OperatorPlan) -> Step:
         models=op.keys.models_key,
         tolerances={lowering: op.keys.tolerances[lowering] for lowering in spec.lowerings},
         no_effect=[[part.no_effect for part in parts] for parts in (spec.inputs, spec.attributes, spec.outputs)],
-        unfinished=unfinished(op.layout, op.name, "spec.py", "cases.py"),
+        unfinished=unfinished(op.paths, op.name, "spec.py", "cases.py"),
         uses=("numpy", "onnx"),
         **op.keys.reference_key,
     )
@@ -333,11 +333,11 @@ def _cases(op: OperatorPlan) -> Step:
 
 def _draw_inputs(op: OperatorPlan) -> Step:
     searched = searches_in_onnx_runtime(op.spec)
-    record = [op.layout.drawn_record(op.name)] if searched else []
+    record = [op.paths.drawn_record(op.name)] if searched else []
     return op.step(
         "draw-inputs",
         reads=op.reference_files,
-        writes=[op.layout.drawn_inputs(op.name), *record],
+        writes=[op.paths.drawn_inputs(op.name), *record],
         server="onnx",
         verdict=record[0] if searched else None,
         check=CheckKey(op.name, DRAWN) if searched else None,
@@ -350,7 +350,7 @@ def _draw_inputs(op: OperatorPlan) -> Step:
 
 def _export(op: OperatorPlan, lowering: Lowering, cell: Cell) -> Step:
     """Write the models of a cell: by an exporter of torch, or, where the cell has no torch, by the exporter `node`."""
-    layout, spec = op.layout, op.spec
+    paths, spec = op.paths, op.spec
     bodies = op.function_models(lowering, cell) if cell.torch else ()
     if cell.torch:
         python = op.torch_op if spec.torch and spec.torch.python else ()
@@ -362,15 +362,15 @@ def _export(op: OperatorPlan, lowering: Lowering, cell: Cell) -> Step:
             "uses": _EXPORTING,
         }
     else:
-        schema = layout.generated(spec.name) / generated_files.SCHEMA
+        schema = paths.generated(spec.name) / generated_files.SCHEMA
         made = {"stage": "export-node", "reads": [schema], "server": "onnx", "uses": ("onnx",)}
     return op.cell_step(
         "export",
         lowering,
         cell,
         writes=[
-            layout.manifest(spec.name, lowering, cell),
-            layout.graph_drawings(spec.name, lowering, cell),
+            paths.manifest(spec.name, lowering, cell),
+            paths.graph_drawings(spec.name, lowering, cell),
             *op.model_files(lowering, cell),
             *bodies,
         ],
@@ -381,7 +381,7 @@ def _export(op: OperatorPlan, lowering: Lowering, cell: Cell) -> Step:
 
 
 def _compare_exports(op: OperatorPlan, lowering: Lowering, cells: Sequence[Cell], torch: str) -> Step:
-    record = op.layout.agreement(op.name, lowering, torch=torch)
+    record = op.paths.agreement(op.name, lowering, torch=torch)
     return op.step(
         "export",
         f"-{lowering}-{AGREEMENT}@torch{torch}",
@@ -389,7 +389,7 @@ def _compare_exports(op: OperatorPlan, lowering: Lowering, cells: Sequence[Cell]
         lowering=lowering,
         stage="compare-exports",
         command="compare-exports",
-        reads=[op.layout.manifest(op.name, lowering, cell) for cell in cells],
+        reads=[op.paths.manifest(op.name, lowering, cell) for cell in cells],
         writes=[record],
         verdict=record,
         check=CheckKey(op.name, AGREEMENT, lowering, torch),
@@ -397,8 +397,8 @@ def _compare_exports(op: OperatorPlan, lowering: Lowering, cells: Sequence[Cell]
 
 
 def _verify(op: OperatorPlan, lowering: Lowering, cell: Cell, *, once: bool) -> Step:
-    layout, spec = op.layout, op.spec
-    verdict = layout.verdict(spec.name, lowering, cell)
+    paths, spec = op.paths, op.spec
+    verdict = paths.verdict(spec.name, lowering, cell)
     searched = lowering == "custom" and once and searches_in_onnx_runtime(spec)
     return op.cell_step(
         "verify",
@@ -406,13 +406,13 @@ def _verify(op: OperatorPlan, lowering: Lowering, cell: Cell, *, once: bool) -> 
         cell,
         *([] if once else ["--skip-once-checks"]),
         reads=[
-            *([layout.ort_library(spec.name)] if lowering == "custom" and has_ort_library(spec) else ()),
-            *(layout.reference(name) for name in (spec.name, *spec.uses)),
-            layout.manifest(spec.name, lowering, cell),
+            *([paths.ort_library(spec.name)] if lowering == "custom" and has_ort_library(spec) else ()),
+            *(paths.reference(name) for name in (spec.name, *spec.uses)),
+            paths.manifest(spec.name, lowering, cell),
             *op.function_models(lowering, cell),
-            layout.data_manifest(spec.name),
+            paths.data_manifest(spec.name),
             *(op.published_files if lowering == "custom" and once else ()),
-            *([layout.drawn_inputs(spec.name)] if searched else ()),
+            *([paths.drawn_inputs(spec.name)] if searched else ()),
         ],
         after=[f"data:{op.name}", f"export:{cell_step_name('export', op.name, lowering, cell)}"],
         writes=[verdict],
@@ -434,7 +434,7 @@ def _verify(op: OperatorPlan, lowering: Lowering, cell: Cell, *, once: bool) -> 
 
 def _sanitize(op: OperatorPlan, cell: Cell) -> Step:
     """Keyed by the sources, not by the libraries that ship: C++ with undefined behaviour may compile to equal bytes."""
-    layout, spec, verdict = op.layout, op.spec, op.layout.sanitized_verdict(op.name)
+    paths, spec, verdict = op.paths, op.spec, op.paths.sanitized_verdict(op.name)
     compiled = [op if o is op.operator else OperatorPlan(op.plan, o) for o in op.plan.named([*spec.uses, op.name])]
     return op.step(
         "sanitize",
@@ -444,10 +444,10 @@ def _sanitize(op: OperatorPlan, cell: Cell) -> Step:
         cell=cell,
         reads=[
             *dict.fromkeys(path for o in compiled for path in o.cpp_files),
-            *(layout.reference(o.name) for o in compiled),
-            layout.data_manifest(spec.name),
-            layout.manifest(spec.name, "custom", cell),
-            *([layout.drawn_inputs(spec.name)] if draws(spec) else ()),
+            *(paths.reference(o.name) for o in compiled),
+            paths.data_manifest(spec.name),
+            paths.manifest(spec.name, "custom", cell),
+            *([paths.drawn_inputs(spec.name)] if draws(spec) else ()),
         ],
         writes=[verdict],
         after=[f"sanitize:{name}" for name in spec.uses],  # which compiles in the same folders
@@ -470,7 +470,7 @@ def _sanitize(op: OperatorPlan, cell: Cell) -> Step:
 
 def _compat(op: OperatorPlan, torch: str) -> Step:
     """Run the operator in torch beyond eager mode: keyed by the library and by what registers it."""
-    environment, record = op.plan.environment(torch=torch), op.layout.compat_record(op.name, torch=torch)
+    environment, record = op.plan.environment(torch=torch), op.paths.compat_record(op.name, torch=torch)
     called = [*op.backward.torch_code(torch), *op.backward.torch_interface(torch)] if op.backward else []
     return op.step(
         COMPAT,
@@ -504,13 +504,13 @@ def _report(plan: Plan, made: Sequence[Step]) -> Step:
             *(word for name, value in vars(plan.choice).items() for word in (f"--{name}", value)),
             *([] if plan.failed else ["--checked"]),
         ],
-        declared=[path for o in plan.operators for path in (plan.layout.spec(o.name), plan.layout.cases(o.name))],
+        declared=[path for o in plan.operators for path in (plan.paths.spec(o.name), plan.paths.cases(o.name))],
         reads=[str(step.verdict) for step in recorded if step.verdict in step.writes],
         after=[step.task for step in recorded if step.verdict not in step.writes],
         any_cell=any(step.group == "verify" for step in made),  # without one it fails
         operators={o.name: o.cell_condition for o in plan.operators},  # the report drops other cells
         drawn=[digest("export"), digest("export-node"), digest("register")],
-        discovered_inputs=plan.layout.verdict_list,
-        writes=plan.layout.report_files,
+        discovered_inputs=plan.paths.verdict_list,
+        writes=plan.paths.report_files,
         code=[*TEMPLATES, *of_features("mutation", "bench")],
     )  # fmt: skip

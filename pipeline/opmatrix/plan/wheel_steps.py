@@ -32,11 +32,11 @@ def shipping(plan: Plan, made: Sequence[Step]) -> Iterator[Step]:
     if plan.choice != Choice():
         return
     if not plan.dist:
-        failed = [f"declaration:{name}" for name in settings.unusable(plan.layout, plan.failed)]
+        failed = [f"declaration:{name}" for name in settings.unusable(plan.paths, plan.failed)]
         yield make_step(plan, "dist", after=failed, settings=None)
         return
     yield _link_wheel(plan, plan.dist)
-    sources = settings.sources(plan.layout, plan.dist.chosen(plan.operators))
+    sources = settings.sources(plan.paths, plan.dist.chosen(plan.operators))
     yield _dist(plan, plan.dist, sources, proofs=_proofs(plan.dist, made))
     yield _dist(plan, plan.dist, sources, proofs=None)
     yield _hf_kernel(plan, plan.dist, unverified=False)
@@ -52,20 +52,20 @@ def _proofs(dist: Dist, made: Sequence[Step]) -> list[Step]:
 
 def _link_wheel(plan: Plan, dist: Dist) -> Step:
     """Keyed by objects, not by sources: an edit that changes no object repeats nothing."""
-    layout, chosen = plan.layout, dist.chosen(plan.operators)
+    paths, chosen = plan.paths, dist.chosen(plan.operators)
     specs = [o.spec for o in chosen if has_kernel(o.spec)]
-    libraries = {side: layout.linked_library(dist.name, side) for side in settings.sides(chosen)}
+    libraries = {side: paths.linked_library(dist.name, side) for side in settings.sides(chosen)}
     return make_step(
         plan,
         "link-wheel",
         reads=[
-            *(path for folder in (layout.include, layout.binding) for path in sorted(folder.rglob("*.*"))),
-            *(path for spec in specs for path in layout.objects(spec.name, *ninja_file.shared_objects(spec))),
+            *(path for folder in (paths.include, paths.binding) for path in sorted(folder.rglob("*.*"))),
+            *(path for spec in specs for path in paths.objects(spec.name, *ninja_file.shared_objects(spec))),
         ],
-        writes=[*libraries.values(), layout.linked_record],
+        writes=[*libraries.values(), paths.linked_record],
         code=generated_files.TEMPLATES,
-        declared=[path for o in chosen for path in (layout.spec(o.name), layout.cases(o.name))],
-        ninja=ninja_file.linked_ninja(layout, specs, libraries, toolchain=plan.toolchain),
+        declared=[path for o in chosen for path in (paths.spec(o.name), paths.cases(o.name))],
+        ninja=ninja_file.linked_ninja(paths, specs, libraries, toolchain=plan.toolchain),
         compiler=plan.toolchain.identity,
         ort_headers=plan.ort_headers,
     )
@@ -73,7 +73,7 @@ def _link_wheel(plan: Plan, dist: Dist) -> Step:
 
 def _dist(plan: Plan, dist: Dist, sources: Sequence[Path], *, proofs: Sequence[Step] | None) -> Step:
     """Return the step that packs the operators that `proofs` verify, or, with None, unverified operators."""
-    layout, chosen = plan.layout, dist.chosen(plan.operators)
+    paths, chosen = plan.paths, dist.chosen(plan.operators)
     licenses = [*dist.licenses, *(file for files in dist.third_party.values() for file in files)]
     kind = [] if proofs is not None else [UNVERIFIED]
     # The cases that run from the wheel, with their tolerances.
@@ -84,14 +84,14 @@ def _dist(plan: Plan, dist: Dist, sources: Sequence[Path], *, proofs: Sequence[S
         *(f"--{word}" for word in kind),
         name="".join(kind),
         reads=[
-            *(layout.linked_library(dist.name, side) for side in settings.sides(chosen)),
-            *(path for o in chosen for path in settings.of_operator(layout, o).values()),
+            *(paths.linked_library(dist.name, side) for side in settings.sides(chosen)),
+            *(path for o in chosen for path in settings.of_operator(paths, o).values()),
             *sources,
-            *(layout.root / file for file in licenses),
+            *(paths.root / file for file in licenses),
             *([] if proofs is None else _evidence(plan, dist, proofs)),
         ],
-        writes=[layout.unverified_record if kind else layout.dist_record],
-        discovered_inputs=layout.unverified_list if kind else layout.wheel_list,
+        writes=[paths.unverified_record if kind else paths.dist_record],
+        discovered_inputs=paths.unverified_list if kind else paths.wheel_list,
         code=[
             *settings.TEMPLATES,
             *settings.PROGRAMS,
@@ -100,12 +100,12 @@ def _dist(plan: Plan, dist: Dist, sources: Sequence[Path], *, proofs: Sequence[S
             vendored_modules.POLICY,
             *of_features("signed results"),
         ],
-        declared=[path for o in chosen for path in (layout.spec(o.name), layout.cases(o.name))],
+        declared=[path for o in chosen for path in (paths.spec(o.name), paths.cases(o.name))],
         settings=as_data(dist),
-        **({"signers": named} if (named := project_settings(layout, "cache").get("signers")) else {}),
+        **({"signers": named} if (named := project_settings(paths, "cache").get("signers")) else {}),
         headers=[version for o in chosen for version in headers.versions(o.spec)],
         compiler=plan.toolchain.identity,
-        commit=commit(layout.root),
+        commit=commit(paths.root),
         cells=[] if kind else [str(cell) for cell in plan.cells],
         cases=None if kind else fingerprint(cases),
         uses=() if kind else ("torch", "onnx", "onnxscript", "onnxruntime", "numpy"),
@@ -114,7 +114,7 @@ def _dist(plan: Plan, dist: Dist, sources: Sequence[Path], *, proofs: Sequence[S
 
 def _hf_kernel(plan: Plan, dist: Dist, *, unverified: bool) -> Step:
     """Return the step that makes a folder for `kernels` of the wheel, which its record describes completely."""
-    layout = plan.layout
+    paths = plan.paths
     return make_step(
         plan,
         "dist",
@@ -122,9 +122,9 @@ def _hf_kernel(plan: Plan, dist: Dist, *, unverified: bool) -> Step:
         name=f"{HF_KERNEL}-{UNVERIFIED}" if unverified else HF_KERNEL,
         command=HF_KERNEL,
         stage=HF_KERNEL,
-        reads=[layout.unverified_record if unverified else layout.dist_record],
-        writes=[layout.unverified_kernel_record if unverified else layout.kernel_record],
-        discovered_inputs=layout.unverified_kernel_list if unverified else layout.kernel_list,
+        reads=[paths.unverified_record if unverified else paths.dist_record],
+        writes=[paths.unverified_kernel_record if unverified else paths.kernel_record],
+        discovered_inputs=paths.unverified_kernel_list if unverified else paths.kernel_list,
         code=[*settings.TEMPLATES, *settings.PROGRAMS],
         settings=as_data(dist),
     )
@@ -132,10 +132,10 @@ def _hf_kernel(plan: Plan, dist: Dist, *, unverified: bool) -> Step:
 
 def _evidence(plan: Plan, dist: Dist, proofs: Sequence[Step]) -> Iterator[Path | str]:
     """Yield the files that prove that the wheel's operators are verified."""
-    layout = plan.layout
-    yield layout.linked_record
+    paths = plan.paths
+    yield paths.linked_record
     for operator in dist.chosen(plan.operators):
-        yield layout.compiled_record(operator.name)
-        yield layout.data_manifest(operator.name)
-        yield layout.reference(operator.name)
+        yield paths.compiled_record(operator.name)
+        yield paths.data_manifest(operator.name)
+        yield paths.reference(operator.name)
     yield from (path for step in proofs for path in step.writes)

@@ -33,28 +33,28 @@ class Background:
 def read_background(cache: ReadCache, found: Verdict) -> Background:
     """Return the drawings, and the log of a cell that is not verified. Where an earlier step failed, return the log of
     that step: the log of verify belongs to an earlier run, and so do the drawings where the export failed."""
-    blocked, layout = found.blocked_by, cache.layout
+    blocked, paths = found.blocked_by, cache.paths
     log = ""
     if found.outcome != "verified":
-        log = _end(layout.log(f"{blocked.group}:{blocked.name}" if blocked else f"verify:{found}"))
+        log = _end(paths.log(f"{blocked.group}:{blocked.name}" if blocked else f"verify:{found}"))
     if blocked and blocked.group == "export":
         return Background(log=log)
-    return Background(log=log, pictures=_pictures(cache, layout.graph_drawings(found.op, found.lowering, found.cell)))
+    return Background(log=log, pictures=_pictures(cache, paths.graph_drawings(found.op, found.lowering, found.cell)))
 
 
-def links(layout: Paths) -> Mapping[str, str]:
+def links(paths: Paths) -> Mapping[str, str]:
     """Return the addresses of files of a cell, from the folder of the report on, with a field ``{name}`` for each part.
     `export` is the part of a cell that names its export."""
     cell = Cell(torch=None, exporter="node", opset=0, ort="")
-    model = layout.model("{op}", "{lowering}", cell, "{model}")
+    model = paths.model("{op}", "{lowering}", cell, "{model}")
     folder = model.parent.parent.with_name("{export}")
-    paths = {
-        "log": layout.log("verify:{name}"),
+    linked = {
+        "log": paths.log("verify:{name}"),
         "model": folder / model.relative_to(model.parent.parent),
-        "data": layout.data("{op}", "{model}", 0).parent,
+        "data": paths.data("{op}", "{model}", 0).parent,
     }
-    start = layout.report_data.parent
-    return {name: os.path.relpath(path, start) for name, path in paths.items()}
+    start = paths.report_data.parent
+    return {name: os.path.relpath(path, start) for name, path in linked.items()}
 
 
 def _end(path: Path) -> str:
@@ -85,7 +85,7 @@ _MOST_FILES = 60  # that are read: not each failing case has a record
 _EVERY = ""  # in place of a case: a check's record names none, so that it has all in its file
 
 
-def read_mismatches(layout: Paths, verdicts: Iterable[Verdict], checks: Iterable[CheckRecord]) -> dict[str, Any]:
+def read_mismatches(paths: Paths, verdicts: Iterable[Verdict], checks: Iterable[CheckRecord]) -> dict[str, Any]:
     """Return the records, and which one each failing case has: ``shown[name]["case/model"]`` is its index.
 
     A case whose message is the same in several cells has one record, of the first cell. Each operator's cases come
@@ -102,7 +102,7 @@ def read_mismatches(layout: Paths, verdicts: Iterable[Verdict], checks: Iterable
     over: dict[tuple[str, str], dict[str, Any]] = {}
     for key in dict.fromkeys([*reversed(first.values()), *groups]):
         found, case = groups[key][0]
-        path = layout.mismatches(_record(layout, found))
+        path = paths.mismatches(_record(paths, found))
         if len(records) >= MOST or (path not in files and len(files) >= _MOST_FILES):
             continue
         if path not in files:
@@ -130,9 +130,9 @@ def _failing(verdicts: Iterable[Verdict], checks: Iterable[CheckRecord]) -> Iter
             yield check, _EVERY, check.detail
 
 
-def _record(layout: Paths, found: Found) -> Path:
+def _record(paths: Paths, found: Found) -> Path:
     """Return the file of a verdict or of a check record."""
-    return layout.verdict(*found.key) if isinstance(found, Verdict) else layout.check_record(*found.key)
+    return paths.verdict(*found.key) if isinstance(found, Verdict) else paths.check_record(*found.key)
 
 
 def _kind(found: Found) -> str:

@@ -20,17 +20,17 @@ Origins = Mapping[str, tuple[str, str | None]]
 
 
 def record(
-    layout: Paths, verdicts: Sequence[Verdict], checks: Sequence[CheckRecord], *, now: float | None = None
+    paths: Paths, verdicts: Sequence[Verdict], checks: Sequence[CheckRecord], *, now: float | None = None
 ) -> list[dict[str, Any]]:
     """Add this run to the history, unless its results are those of the last run, and return the last runs, oldest
     first. docs/report.md describes a run. A damaged line of the file is left out."""
-    runs = _read(layout)
+    runs = _read(paths)
     results = _results(verdicts, checks)
     if runs and {key: value for key, value in runs[-1].items() if key != "time"} == results:
         return runs
     written = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now))
     runs = [*runs, {"time": written, **results}][-KEPT:]
-    write_text(layout.report_history, "".join(f"{json.dumps(run, allow_nan=False)}\n" for run in runs))
+    write_text(paths.report_history, "".join(f"{json.dumps(run, allow_nan=False)}\n" for run in runs))
     return runs
 
 
@@ -47,9 +47,9 @@ def _results(verdicts: Sequence[Verdict], checks: Sequence[CheckRecord]) -> dict
     return {**outcomes, "operators": operators}
 
 
-def _read(layout: Paths) -> list[dict[str, Any]]:
+def _read(paths: Paths) -> list[dict[str, Any]]:
     try:
-        lines = layout.report_history.read_text(errors="replace", encoding="utf-8").splitlines()
+        lines = paths.report_history.read_text(errors="replace", encoding="utf-8").splitlines()
     except FileNotFoundError:
         return []
     runs = []
@@ -70,7 +70,7 @@ def _is_run(run: Any) -> bool:
     return counted and operators and isinstance(run["time"], str)
 
 
-def write_seconds(layout: Paths, durations: Mapping[str, float]) -> None:
+def write_seconds(paths: Paths, durations: Mapping[str, float]) -> None:
     """Write the seconds that steps last took, by operator and stage, for `seconds`. The engine does, because a step is
     a fork of the process that has the state open, in which sqlite cannot read it."""
     found: dict[str, dict[str, float]] = {}
@@ -79,28 +79,28 @@ def write_seconds(layout: Paths, durations: Mapping[str, float]) -> None:
         of = found.setdefault(name.partition("@")[0].partition("-")[0], {})
         of[stage] = of.get(stage, 0.0) + took
     rounded = {op: {stage: round(of[stage], 2) for stage in sorted(of)} for op, of in sorted(found.items()) if op}
-    write_text(layout.report_seconds, json.dumps(rounded) + "\n")
+    write_text(paths.report_seconds, json.dumps(rounded) + "\n")
 
 
-def seconds(layout: Paths, operators: Set[str]) -> dict[str, Any]:
+def seconds(paths: Paths, operators: Set[str]) -> dict[str, Any]:
     """Return the seconds that the steps of each operator last took, by stage; none where the file is not valid."""
     try:
-        found = json.loads(layout.report_seconds.read_text(encoding="utf-8"))
+        found = json.loads(paths.report_seconds.read_text(encoding="utf-8"))
         return {op: {stage: float(took) for stage, took in found[op].items()} for op in sorted({*found} & operators)}
     except (OSError, ValueError, TypeError, AttributeError):
         return {}
 
 
-def write_origins(layout: Paths, origins: Origins) -> None:
+def write_origins(paths: Paths, origins: Origins) -> None:
     """Write the origins for `read_origins`. The engine does, as above."""
-    if origins or layout.origins.exists():
-        write_text(layout.origins, json.dumps(dict(sorted(origins.items())), indent=0) + "\n")
+    if origins or paths.origins.exists():
+        write_text(paths.origins, json.dumps(dict(sorted(origins.items())), indent=0) + "\n")
 
 
-def read_origins(layout: Paths) -> Origins:
+def read_origins(paths: Paths) -> Origins:
     """Return the origins; none where the file is not valid."""
     try:
-        found = json.loads(layout.origins.read_text(encoding="utf-8"))
+        found = json.loads(paths.origins.read_text(encoding="utf-8"))
         return {step: (str(url), None if signer is None else str(signer)) for step, (url, signer) in found.items()}
     except (OSError, ValueError, TypeError, AttributeError):
         return {}

@@ -216,12 +216,12 @@ def _models(models: Iterable[Model]) -> str:
     return table(titles, map(row, models))
 
 
-def run(layout: Paths, *, into: Path | None = None) -> None:
+def run(paths: Paths, *, into: Path | None = None) -> None:
     """Write operators.md into build/reference/, or into `into`."""
-    found = load_operators(layout)
-    paths = {operator.name: layout.op(operator.name) / "README.md" for operator in found}
-    readmes = {name: path.read_text(encoding="utf-8") for name, path in paths.items() if path.is_file()}
-    page = (into or layout.reference_pages) / "operators.md"
-    ops = os.path.relpath(layout.ops, page.parent)
+    found = load_operators(paths)
+    files = {operator.name: paths.op(operator.name) / "README.md" for operator in found}
+    readmes = {name: path.read_text(encoding="utf-8") for name, path in files.items() if path.is_file()}
+    page = (into or paths.reference_pages) / "operators.md"
+    ops = os.path.relpath(paths.ops, page.parent)
     write_text(page, render(found, readmes, ops=ops))
     print(os.path.relpath(page))

@@ -45,12 +45,12 @@ class _Texts:
 class ReadCache:
     """Reads verdicts, check records and graph drawings. `save` keeps what was read."""
 
-    def __init__(self, layout: Paths) -> None:
-        self.layout, self._root = layout, f"{layout.root}/"
+    def __init__(self, paths: Paths) -> None:
+        self.paths, self._root = paths, f"{paths.root}/"
         self._before: dict[str, list[Any]] = {}
         texts: list[str] = []
         with suppress(OSError, ValueError, LookupError, TypeError):
-            data = json.loads(layout.report_cache.read_text(encoding="utf-8"))
+            data = json.loads(paths.report_cache.read_text(encoding="utf-8"))
             if data["form"] == _FORM:
                 self._before, texts = data["files"], data["texts"]
         self._texts = _Texts(texts)
@@ -80,7 +80,7 @@ class ReadCache:
             numbers = {old: new for new, old in enumerate(used)}
             files = {path: [*entry[:2], numbers[entry[2]]] for path, entry in self._now.items()}
             content = {"form": _FORM, "texts": [self._texts.texts[n] for n in used], "files": files}
-            write_text(self.layout.report_cache, json.dumps(content, separators=(",", ":")) + "\n")
+            write_text(self.paths.report_cache, json.dumps(content, separators=(",", ":")) + "\n")
 
     def _read(self, path: str, split: Callable[[str], tuple[Any, str]]) -> tuple[Any, int]:
         self.asked.add(path)

@@ -65,7 +65,7 @@ def collect(cache: ReadCache, op: str, lowering: Lowering, cell: Cell) -> Verdic
     """Return the verdict of a cell; a failed one where it is missing, unreadable or not valid."""
     unknown = Verdict(op=op, lowering=lowering, cell=cell, outcome="failed")
     try:
-        found = cache.found(path := cache.layout.verdict(op, lowering, cell))
+        found = cache.found(path := cache.paths.verdict(op, lowering, cell))
         if not isinstance(found, Verdict):
             raise ValueError(f"{path}: not a verdict, but the record of a check")
     except FileNotFoundError:
@@ -82,7 +82,7 @@ def collect_check(cache: ReadCache, key: CheckKey) -> CheckRecord:
     """Return the record of a check; a failed one where it is missing, unreadable or not valid."""
     unknown = CheckRecord(**key._asdict(), outcome="failed")
     try:
-        found = cache.found(path := cache.layout.check_record(*key))
+        found = cache.found(path := cache.paths.check_record(*key))
         if not isinstance(found, CheckRecord):
             raise ValueError(f"{path}: not the record of a check, but a verdict")
     except FileNotFoundError:

@@ -120,7 +120,7 @@ def same(a: Document, b: Document) -> bool:
     return all(a.get(key) == b.get(key) for key in ("schema", "environments", *_PARTS))
 
 
-def used_environments(layout: Paths, verdicts: Sequence[Verdict], main: Mapping[str, str]) -> Environments:
+def used_environments(paths: Paths, verdicts: Sequence[Verdict], main: Mapping[str, str]) -> Environments:
     """Return the versions of the main environment, `main`, and of those that the cells of `verdicts` need, in the order
     of the matrix. An environment that could not be made has no versions and is left out."""
     found = {MAIN: dict(main)}
@@ -128,24 +128,24 @@ def used_environments(layout: Paths, verdicts: Sequence[Verdict], main: Mapping[
         asked = dict.fromkeys(getattr(v.cell, factor) for v in verdicts)
         for version in sorted(filter(None, asked), key=numbers):
             name = f"{factor}{version}"
-            if version != minor(main[package]) and (versions := _versions(layout, name)):
+            if version != minor(main[package]) and (versions := _versions(paths, name)):
                 found[name] = versions
     return found
 
 
-def _versions(layout: Paths, name: str) -> dict[str, str]:
+def _versions(paths: Paths, name: str) -> dict[str, str]:
     found = {}
     for package in PACKAGES:
         with suppress(FileNotFoundError):
-            found[package] = layout.installed_version(name, package).read_text(encoding="utf-8").strip()
+            found[package] = paths.installed_version(name, package).read_text(encoding="utf-8").strip()
     found = {package: version for package, version in found.items() if version}
-    return {"python": _python(layout, name), **found} if found else {}
+    return {"python": _python(paths, name), **found} if found else {}
 
 
-def _python(layout: Paths, name: str) -> str:
+def _python(paths: Paths, name: str) -> str:
     """Return the version that venv recorded when it created the environment."""
     with suppress(FileNotFoundError):
-        for line in (layout.environment(name) / "pyvenv.cfg").read_text(encoding="utf-8").splitlines():
+        for line in (paths.environment(name) / "pyvenv.cfg").read_text(encoding="utf-8").splitlines():
             key, _, value = line.partition("=")
             if key.strip() == "version":
                 return value.strip()

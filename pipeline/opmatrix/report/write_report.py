@@ -44,7 +44,7 @@ Exists = Callable[[str, str, Cell], bool]
 
 
 def run(
-    layout: Paths,
+    paths: Paths,
     expected: Sequence[CellKey],
     expected_checks: Sequence[CheckKey] = (),
     *,
@@ -57,7 +57,7 @@ def run(
     do not depend on which of these cells are expected. `part`: what `doit --shard` verifies, which is `expected`.
     Raises ReportError unless each expected cell and check is verified, or unsupported with a reason.
     """
-    cache = ReadCache(layout)
+    cache = ReadCache(paths)
     asked = [collect(cache, *key) for key in expected]
     expected_records = [collect_check(cache, key) for key in expected_checks]
     others = [*_others(cache)]
@@ -70,33 +70,33 @@ def run(
         of_another = record.torch or (record.key in elsewhere and record.outcome not in WRONG)
         (earlier_checks if of_another else checks).append(record)
     # What is printed has commands as in verdicts: doit prints the log of this stage.
-    verdicts = pasteable(in_order([*asked, *earlier]), layout.root)
-    records = pasteable(checks_in_order([*checks, *earlier_checks]), layout.root)
+    verdicts = pasteable(in_order([*asked, *earlier]), paths.root)
+    records = pasteable(checks_in_order([*checks, *earlier_checks]), paths.root)
     skipped = skipped_checks(records)
     main = {"python": platform.python_version(), **asdict(installed())}
     operators = {*(v.op for v in verdicts), *(c.op for c in records)}
-    mutation = _section("mutation", layout, operators)
-    shared = history.origins_as_json(history.read_origins(layout))
-    report = document(verdicts, used_environments(layout, verdicts, main), skipped, records, mutation, part, shared)
-    if before := _previous(layout, report):
+    mutation = _section("mutation", paths, operators)
+    shared = history.origins_as_json(history.read_origins(paths))
+    report = document(verdicts, used_environments(paths, verdicts, main), skipped, records, mutation, part, shared)
+    if before := _previous(paths, report):
         report["changes"] = compare(report, before)
-    data, xml, summary, html = layout.report_files
+    data, xml, summary, html = paths.report_files
     write_text(data, text(report))
-    write_bytes(xml, junit.render(verdicts, records, root=layout.root))
-    write_text(summary, markdown.render(report, verdicts, skipped, records, root=layout.root))
+    write_bytes(xml, junit.render(verdicts, records, root=paths.root))
+    write_text(summary, markdown.render(report, verdicts, skipped, records, root=paths.root))
     backgrounds = [details.read_background(cache, v) for v in verdicts]
     cache.save()
-    failing = details.read_mismatches(layout, verdicts, records)
-    links = details.links(layout)
-    runs, took = history.record(layout, verdicts, records), history.seconds(layout, operators)
-    bench = _section("bench", layout, operators)
-    page = html_page.render(report, verdicts, backgrounds, records, failing, links, runs, took, bench, root=layout.root)
+    failing = details.read_mismatches(paths, verdicts, records)
+    links = details.links(paths)
+    runs, took = history.record(paths, verdicts, records), history.seconds(paths, operators)
+    bench = _section("bench", paths, operators)
+    page = html_page.render(report, verdicts, backgrounds, records, failing, links, runs, took, bench, root=paths.root)
     write_text(html, page)
     console = Console()
     checks = checks_in_order(checks)
     nothing = not part and not asked and not any(c.outcome in WRONG for c in checks)
     if nothing and not checks:
-        raise _nothing_asked(layout)
+        raise _nothing_asked(paths)
     ran = os.environ[RAN].split(",") if RAN in os.environ else None
     terminal.show(asked, console, skipped_checks(checks), checks, ran=ran)
     if part:
@@ -105,22 +105,22 @@ def run(
         found = totals(earlier, earlier_checks)
         console.print(f"from earlier runs, not asked for in this one: {found}", highlight=False, soft_wrap=True)
     terminal.show_compat(records, console)
-    console.print(str(html.relative_to(layout.root)), highlight=False, soft_wrap=True)
+    console.print(str(html.relative_to(paths.root)), highlight=False, soft_wrap=True)
     if nothing:
-        raise _nothing_asked(layout)
+        raise _nothing_asked(paths)
     if wrong := [*filter(None, (_wrong(asked, "cell"), _wrong(checks, "check")))]:
-        path = data.relative_to(layout.root)
+        path = data.relative_to(paths.root)
         verb = "is" if len(wrong) == 1 and wrong[0].startswith("1 ") else "are"
         raise ReportError(f"{' and '.join(wrong)} {verb} neither verified nor unsupported; all of it in {path}")
 
 
-def _section(name: str, layout: Paths, operators: Collection[str]) -> list[dict[str, Any]]:
+def _section(name: str, paths: Paths, operators: Collection[str]) -> list[dict[str, Any]]:
     """Return what features add to the report under a name."""
-    return [record for section in features.reports(name) for record in section(layout, operators)]
+    return [record for section in features.reports(name) for record in section(paths, operators)]
 
 
-def _nothing_asked(layout: Paths) -> ReportError:
-    if any(layout.ops.glob("*/spec.py")):
+def _nothing_asked(paths: Paths) -> ReportError:
+    if any(paths.ops.glob("*/spec.py")):
         return ReportError(
             "no cell was asked for: no operator in ops/ can be used, or none has an opset from its min_opset on"
         )
@@ -137,19 +137,19 @@ def _others(cache: ReadCache) -> Iterator[Found]:
     """Yield the other records that the engine lists: valid ones of earlier runs, and failures of steps."""
     known = frozenset(cache.asked)
     with suppress(FileNotFoundError):
-        for path in read_list(cache.layout.verdict_list, root=cache.layout.root):
+        for path in read_list(cache.paths.verdict_list, root=cache.paths.root):
             if path not in known:
                 with suppress(FileNotFoundError, ValueError):  # removed or being written since the engine looked
                     found = cache.found(Path(path))
                     yield checked(found) if isinstance(found, Verdict) else checked_record(found)
 
 
-def _previous(layout: Paths, report: Document) -> Document | None:
+def _previous(paths: Paths, report: Document) -> Document | None:
     """Return the report to compare `report` with, the last one of another run, and store `report`."""
-    last = _read(layout.report_data)
+    last = _read(paths.report_data)
     if last is None or same(last, report):
-        return _read(layout.previous_report)
-    write_bytes(layout.previous_report, layout.report_data.read_bytes())
+        return _read(paths.previous_report)
+    write_bytes(paths.previous_report, paths.report_data.read_bytes())
     return last
 
 

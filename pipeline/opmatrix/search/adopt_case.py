@@ -12,10 +12,10 @@ from opmatrix.project.paths import Paths
 from opmatrix.signature.python_source import names
 
 
-def run(layout: Paths, operator: Operator, *, case: str) -> None:
+def run(paths: Paths, operator: Operator, *, case: str) -> None:
     """Add `case` to MODELS. Raises UsageError where it was not found or exists already."""
-    path, cases = layout.failing_case(operator.name, case), layout.cases(operator.name)
-    shown = cases.relative_to(layout.root)
+    path, cases = paths.failing_case(operator.name, case), paths.cases(operator.name)
+    shown = cases.relative_to(paths.root)
     if any(c.name == case for m in operator.models for c in m.cases):
         raise UsageError(f"{shown} has the case {case!r} already")
     try:

@@ -35,28 +35,28 @@ MOST_BYTES = 64_000_000  # of expected outputs, whose sizes the kernel decides
 SLOW, HUGE, SLOW_LARGE = "too slow in the reference", "too large an output", "large, and too slow in the reference"
 
 
-def run(layout: Paths, operator: Operator, *, seed: str = "") -> None:
+def run(paths: Paths, operator: Operator, *, seed: str = "") -> None:
     """Write the drawn inputs with the outputs of the reference; another `seed` gives others.
 
     Raises DataError for a reference that cannot run.
     """
-    reference = Reference(layout, operator.spec)
+    reference = Reference(paths, operator.spec)
     drawing = _Drawing(operator, reference)
     with memory_limit(MEGABYTES):
-        cases = drawing.small(layout, seed)
+        cases = drawing.small(paths, seed)
         if operator.spec.elementwise:
             cases += filter(None, map(drawing.evaluate, draw_formats.in_other_formats(operator)))
         if coverage.measure(operator, Drawn(cases=cases, dropped={}))["weak"]:  # once more, maybe by bad luck
-            cases += drawing.small(layout, f"{seed} more")
-        cases += drawing.large(layout, seed)
+            cases += drawing.small(paths, f"{seed} more")
+        cases += drawing.large(paths, seed)
     reference.require_independent()
     if searches_in_onnx_runtime(operator.spec):  # that in torch has a record of its own
         found = coverage.measure(operator, Drawn(cases=cases, dropped=drawing.dropped, too_slow=drawing.too_slow))
         record = CheckRecord(
             op=operator.name, check=DRAWN, outcome="verified", results=(found,), weak=tuple(found["weak"])
         )
-        verdict.write(layout.drawn_record(operator.name), record)
-    path = layout.drawn_inputs(operator.name)
+        verdict.write(paths.drawn_record(operator.name), record)
+    path = paths.drawn_inputs(operator.name)
     ruled = [part.name for part, _ in ruled_inputs(operator.spec)]
     drawn.write(path, cases, operator=operator.name, ruled=ruled, dropped=drawing.dropped, too_slow=drawing.too_slow)
 
@@ -71,8 +71,8 @@ class _Drawing:
         self.too_slow: list[Model] = []
         self._progress = Progress()
 
-    def small(self, layout: Paths, seed: str) -> list[DrawnCase]:
-        models = draw_models.collect(self._operator, examples=self._examples(), home=layout.hypothesis, seed=seed)
+    def small(self, paths: Paths, seed: str) -> list[DrawnCase]:
+        models = draw_models.collect(self._operator, examples=self._examples(), home=paths.hypothesis, seed=seed)
         found = []
         for done, model in enumerate(models):
             self._progress.show(f"{done} of {len(models)} small inputs in the reference")
@@ -106,7 +106,7 @@ class _Drawing:
         self.dropped[HUGE] += 1
         return None
 
-    def large(self, layout: Paths, seed: str) -> Iterator[DrawnCase]:
+    def large(self, paths: Paths, seed: str) -> Iterator[DrawnCase]:
         """Yield an input for each number of elements that the reference computes in time. The sizes of the cases take
         turns, and where one of them is too slow, the next one follows."""
         growing = [_Growing(choice=choice) for choice in draw_large.choices(self._operator)]
@@ -116,7 +116,7 @@ class _Drawing:
             self._progress.show(f"{index} of {len(draw_large.ELEMENTS)} large inputs, now {elements} elements")
             for one in (*growing[first:], *growing[:first]):
                 limit = min(self._left_large / 2, ONE_LARGE_SECONDS if reached else LARGE_SECONDS)
-                if found := self._grown(layout, one, elements, own, limit):
+                if found := self._grown(paths, one, elements, own, limit):
                     reached = True
                     yield found
                     break
@@ -125,7 +125,7 @@ class _Drawing:
         if not reached:  # a smaller one is better than none
             yield from sorted((one.largest for one in growing if one.largest), key=_elements)[-1:]
 
-    def _grown(self, layout: Paths, one: _Growing, elements: int, seed: str, limit: float) -> DrawnCase | None:
+    def _grown(self, paths: Paths, one: _Growing, elements: int, seed: str, limit: float) -> DrawnCase | None:
         """Return an input of so many elements, or None. Smaller ones come first: where work or memory grow with the
         square, the whole may take gigabytes."""
         found = None
@@ -136,17 +136,17 @@ class _Drawing:
             )
             if one.stopped:
                 break
-            found, one.seconds = self._first_computed(layout, one.choice, following, seed, limit)
+            found, one.seconds = self._first_computed(paths, one.choice, following, seed, limit)
             one.elements, one.largest, one.stopped = following, found or one.largest, found is None
         return None if one.stopped else found
 
     def _first_computed(
-        self, layout: Paths, choice: draw_large.Large, elements: int, seed: str, limit: float
+        self, paths: Paths, choice: draw_large.Large, elements: int, seed: str, limit: float
     ) -> tuple[DrawnCase | None, float]:
         """Return an input of so many elements that the reference computes, or None, and the CPU time of it."""
         took = 0.0
         for new in draw_large.sizes_of(self._operator, choice, elements):
-            model = draw_models.one(choice.model(self._operator, new), seed=seed, home=layout.hypothesis)
+            model = draw_models.one(choice.model(self._operator, new), seed=seed, home=paths.hypothesis)
             if model is None:  # the declaration allows no input of this size
                 continue
             one, took = self._within(limit, model)

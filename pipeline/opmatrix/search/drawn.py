@@ -222,21 +222,21 @@ def _from_json(data: Any) -> Any:
     return type.__call__(_CLASSES[kind], **found) if kind else found
 
 
-def keep(layout: Paths, operator: Operator, found: DrawnCase, problem: str, *, where: str, which: str) -> str:
+def keep(paths: Paths, operator: Operator, found: DrawnCase, problem: str, *, where: str, which: str) -> str:
     """Write a failing case to files, for adopt-case and for `stored`; return the message."""
     model = found.model
-    write_text(layout.failing_case(operator.name, model.name), f"{one_line(problem)}\n{source(model)}\n")
-    write(_file(layout, operator, model.name), [found], operator=operator.name)
+    write_text(paths.failing_case(operator.name, model.name), f"{one_line(problem)}\n{source(model)}\n")
+    write(_file(paths, operator, model.name), [found], operator=operator.name)
     return (
         f"{operator.name}-{model.name} in {where}: {problem}. {which}: {_described_input(model)}. "
         f"Keep it as a case with: python -m opmatrix adopt-case {operator.name} {model.name}"
     )
 
 
-def stored(layout: Paths, operator: Operator, case: str) -> DrawnCase | None:
+def stored(paths: Paths, operator: Operator, case: str) -> DrawnCase | None:
     """Return the drawn case with this name, or the one that `keep` wrote, or None."""
-    kept = _file(layout, operator, case)
-    path = kept if kept.exists() else layout.drawn_inputs(operator.name)
+    kept = _file(paths, operator, case)
+    path = kept if kept.exists() else paths.drawn_inputs(operator.name)
     return next((one for one in read(path, operator.name) if one.model.name == case), None)
 
 
@@ -246,5 +246,5 @@ def _described_input(model: Model) -> str:
     return " ".join(source(dict(part), width=120) for part in parts if part)
 
 
-def _file(layout: Paths, operator: Operator, case: str) -> Path:
-    return layout.failing_case(operator.name, case).with_suffix(".cases")
+def _file(paths: Paths, operator: Operator, case: str) -> Path:
+    return paths.failing_case(operator.name, case).with_suffix(".cases")

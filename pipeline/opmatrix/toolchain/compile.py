@@ -81,45 +81,45 @@ HEADERS = "headers.txt"  # their paths, for doit
 COMMANDS = "compile_commands.json"
 
 
-def run(layout: Paths, operator: Operator, *, debug: bool = False, torch: Path | None = None) -> None:
+def run(paths: Paths, operator: Operator, *, debug: bool = False, torch: Path | None = None) -> None:
     """Bring the libraries up to date, or only that for the torch of the environment `torch`. Raises CompileError."""
     toolchain = find_toolchain(os.environ)
     if torch:
-        _for_one_torch(layout, operator, toolchain=toolchain, torch=find_torch_build(torch), debug=debug)
+        _for_one_torch(paths, operator, toolchain=toolchain, torch=find_torch_build(torch), debug=debug)
         return
     name, spec = operator.name, operator.spec
-    folder = layout.compile_folder(name, debug=debug)
+    folder = paths.compile_folder(name, debug=debug)
     own = is_own(OWN_TORCH, spec, operator.handwritten_files)
     installed = find_torch_build(toolchain.torch_include.parent) if own else None
-    text = ninja_file.build_ninja(layout, spec, toolchain=toolchain, written=operator.handwritten_files, debug=debug)
-    rewritten = _build(layout, spec, folder, text, toolchain=toolchain, torch=installed)
-    if layout.sanitized:  # the libraries need symbols of the sanitizers
+    text = ninja_file.build_ninja(paths, spec, toolchain=toolchain, written=operator.handwritten_files, debug=debug)
+    rewritten = _build(paths, spec, folder, text, toolchain=toolchain, torch=installed)
+    if paths.sanitized:  # the libraries need symbols of the sanitizers
         return
     if own:
-        symbols.check_handwritten_torch_library(layout.torch_library(name, debug=debug))
+        symbols.check_handwritten_torch_library(paths.torch_library(name, debug=debug))
     elif has_torch_library(spec):
-        symbols.check_torch_library(layout.torch_library(name, debug=debug), target=ninja_file.TORCH_TARGET)
+        symbols.check_torch_library(paths.torch_library(name, debug=debug), target=ninja_file.TORCH_TARGET)
     if has_ort_library(spec):
-        symbols.check_ort_library(layout.ort_library(name, debug=debug))
+        symbols.check_ort_library(paths.ort_library(name, debug=debug))
     if not debug:
-        _record(layout, operator)
+        _record(paths, operator)
     if not debug and (rewritten or not (folder / COMMANDS).exists()):
-        _write_compile_commands(layout, toolchain, folder)
+        _write_compile_commands(paths, toolchain, folder)
 
 
-def _record(layout: Paths, operator: Operator) -> None:
+def _record(paths: Paths, operator: Operator) -> None:
     """Also write the digests of the libraries and of the objects from which a wheel's libraries are linked."""
     name, spec = operator.name, operator.spec
-    objects = [path for used in spec.uses for path in layout.objects(used, *ninja_file.OBJECTS)]
+    objects = [path for used in spec.uses for path in paths.objects(used, *ninja_file.OBJECTS)]
     if not spec.uses and has_kernel(spec):
         stems = ninja_file.shared_objects(spec, operator.handwritten_files)
-        objects += [path for path in layout.objects(name, *stems) if path.is_file()]
-    libraries = [layout.torch_library(name)] if has_torch_library(spec) else []
-    libraries += [layout.ort_library(name)] if has_ort_library(spec) else []
-    symbols.write(layout.compiled_record(name), layout.root, objects=objects, libraries=libraries)
+        objects += [path for path in paths.objects(name, *stems) if path.is_file()]
+    libraries = [paths.torch_library(name)] if has_torch_library(spec) else []
+    libraries += [paths.ort_library(name)] if has_ort_library(spec) else []
+    symbols.write(paths.compiled_record(name), paths.root, objects=objects, libraries=libraries)
 
 
-def _for_one_torch(layout: Paths, operator: Operator, *, toolchain: Toolchain, torch: TorchBuild, debug: bool) -> None:
+def _for_one_torch(paths: Paths, operator: Operator, *, toolchain: Toolchain, torch: TorchBuild, debug: bool) -> None:
     """Compile the binding for one torch, and link it to the kernel that all libraries of the operator share."""
     name, spec = operator.name, operator.spec
     own = is_own(OWN_TORCH, spec, operator.handwritten_files)
@@ -128,19 +128,19 @@ def _for_one_torch(layout: Paths, operator: Operator, *, toolchain: Toolchain, t
         if has_torch_library(spec):
             why = f"one library serves torch {stable_abi_since(spec)} and newer"
         raise CompileError(f"{name} needs no library for torch {torch.version} alone: {why}. Leave out --torch-root")
-    shared = [layout.compile_folder(name, debug=debug) / file for file in ninja_file.KERNEL_OBJECTS]
+    shared = [paths.compile_folder(name, debug=debug) / file for file in ninja_file.KERNEL_OBJECTS]
     if has_kernel_object(spec, operator.handwritten_files) and (lost := [p for p in shared if not p.is_file()]):
         raise CompileError(missing(lost[0], run=f"python -m opmatrix compile {name}"))
-    text = ninja_file.cpp_abi_ninja(layout, spec, toolchain=toolchain, written=operator.handwritten_files, debug=debug)
-    folder = layout.compile_folder(name, debug=debug, torch=torch.minor)
-    _build(layout, spec, folder, text, toolchain=toolchain, torch=torch)
-    if not layout.sanitized:
+    text = ninja_file.cpp_abi_ninja(paths, spec, toolchain=toolchain, written=operator.handwritten_files, debug=debug)
+    folder = paths.compile_folder(name, debug=debug, torch=torch.minor)
+    _build(paths, spec, folder, text, toolchain=toolchain, torch=torch)
+    if not paths.sanitized:
         check = symbols.check_handwritten_torch_library if own else symbols.check_cpp_abi_library
-        check(layout.torch_library(name, debug=debug, torch=torch.minor))
+        check(paths.torch_library(name, debug=debug, torch=torch.minor))
 
 
 def _build(
-    layout: Paths, spec: OpSpec, folder: Path, text: str, *, toolchain: Toolchain, torch: TorchBuild | None
+    paths: Paths, spec: OpSpec, folder: Path, text: str, *, toolchain: Toolchain, torch: TorchBuild | None
 ) -> bool:
     """Write the files that ninja reads, and run it; return whether `text`, for build.ninja, is new."""
     found = ort_headers.find_headers(os.environ)
@@ -148,20 +148,20 @@ def _build(
     write_text(folder / ninja_file.IDENTITY, f"{toolchain.identity}onnxruntime {found.identity}\n{others}")
     if torch:
         write_text(folder / ninja_file.TORCH, f"{torch.identity}\n")
-    headers = third_party_headers.find(spec, layout.root)
+    headers = third_party_headers.find(spec, paths.root)
     objcopy = find_objcopy(os.environ) if spec.cpu_levels else ""
-    places = ninja_file.places_ninja(layout, toolchain, found.path, torch=torch, headers=headers, objcopy=objcopy)
+    places = ninja_file.places_ninja(paths, toolchain, found.path, torch=torch, headers=headers, objcopy=objcopy)
     write_text(folder / ninja_file.PLACES, places)
     path = folder / "build.ninja"
     rewritten = not path.exists() or path.read_text(encoding="utf-8") != text
     write_text(path, text)
-    _remove_stale_objects(layout, spec, folder)
-    _ninja(layout, spec.name, toolchain, folder)
-    _list_headers(layout, spec.name, folder, toolchain=toolchain, torch=torch, ort=str(found.path), third_party=headers)
+    _remove_stale_objects(paths, spec, folder)
+    _ninja(paths, spec.name, toolchain, folder)
+    _list_headers(paths, spec.name, folder, toolchain=toolchain, torch=torch, ort=str(found.path), third_party=headers)
     return rewritten
 
 
-def _remove_stale_objects(layout: Paths, spec: OpSpec, folder: Path) -> None:
+def _remove_stale_objects(paths: Paths, spec: OpSpec, folder: Path) -> None:
     """Remove what ninja would keep although it is not what ninja would make.
 
     All objects, if a source changed in a way that ninja cannot see: its time stamp is not newer, as after a checkout,
@@ -175,8 +175,8 @@ def _remove_stale_objects(layout: Paths, spec: OpSpec, folder: Path) -> None:
         )
     except ValueError:  # damaged, as by a power failure: then each source counts as a new one
         before, others = {}, {}
-    generated = (p for p in layout.generated(spec.name).iterdir() if p.suffix in (".h", ".cc"))
-    sources = (*layout.native_sources(spec.name), *third_party_headers.files(spec, layout.root), *sorted(generated))
+    generated = (p for p in paths.generated(spec.name).iterdir() if p.suffix in (".h", ".cc"))
+    sources = (*paths.native_sources(spec.name), *third_party_headers.files(spec, paths.root), *sorted(generated))
     now = {str(p): sha256(p) for p in sources}
     objects = list(folder.glob("*.o"))
     built = max((p.stat().st_mtime_ns for p in objects), default=0)
@@ -192,27 +192,27 @@ def _remove_stale_objects(layout: Paths, spec: OpSpec, folder: Path) -> None:
     write_text(path, json.dumps(now, indent=1))
 
 
-def _ninja(layout: Paths, name: str, toolchain: Toolchain, folder: Path) -> None:
+def _ninja(paths: Paths, name: str, toolchain: Toolchain, folder: Path) -> None:
     # doit sets the number of free cores; by hand all are.
     jobs = os.environ.get("OPMATRIX_JOBS") or str(os.cpu_count() or 1)
     done = run_ninja(toolchain.ninja, folder, jobs=jobs)
     if done.returncode != 0:
-        message = _message(layout, name, done.stdout)
+        message = _message(paths, name, done.stdout)
         ended = f"ninja ended with {done.returncode}, and printed nothing"
         raise CompileError(message or ended, cause=compiler_output.cause(message))
     print(without_colours(done.stdout), end="", flush=True)
 
 
-def _message(layout: Paths, name: str, output: str) -> str:
+def _message(paths: Paths, name: str, output: str) -> str:
     """Return the first error; print everything above it, in a log as details."""
-    everything, first = compiler_output.full(output), compiler_output.shortened(output, layout, name)
+    everything, first = compiler_output.full(output), compiler_output.shortened(output, paths, name)
     if without_colours(first) != everything:
         detail(everything) if LOGGED in os.environ else print(everything, end="\n\n", flush=True)
     return first if colours_wanted() else without_colours(first)
 
 
 def _list_headers(
-    layout: Paths,
+    paths: Paths,
     name: str,
     folder: Path,
     *,
@@ -226,7 +226,7 @@ def _list_headers(
     command = [toolchain.ninja, "-C", str(folder), "-t", "deps"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     read = {os.path.normpath(folder / line.strip()) for line in done.stdout.splitlines() if line.startswith("    ")}
-    folders = (layout.native, layout.include, layout.binding, layout.build, ort, *([torch.include] if torch else ()))
+    folders = (paths.native, paths.include, paths.binding, paths.build, ort, *([torch.include] if torch else ()))
     own = tuple(f"{folder}/" for folder in folders)
     others = sorted(path for path in read if not path.startswith(own))
     # With the marks of what ninja built: files from a shared cache, put in their place, are newer than ninja's records.
@@ -237,13 +237,13 @@ def _list_headers(
         *(map(str, torch.includes) if torch else ()),
         *of_compiler(toolchain.compiler),
     ]
-    known = list(map(str, (layout.generated(name), layout.include, layout.binding, layout.binding / "stable",
-                           layout.binding / "classic")))  # fmt: skip
-    search = list(dict.fromkeys([*known, str(layout.native), *system]))
+    known = list(map(str, (paths.generated(name), paths.include, paths.binding, paths.binding / "stable",
+                           paths.binding / "classic")))  # fmt: skip
+    search = list(dict.fromkeys([*known, str(paths.native), *system]))
     absent = [*lacked(read, search, known=[*known, ort, *(map(str, torch.includes) if torch else ())])]
     marks = {path: _mark(Path(path)) for path in others} | {path: present(path) for path in absent}
     write_text(folder / OTHERS, json.dumps(marks | built))
-    write_list(folder / HEADERS, [*others, *absent], root=layout.root)
+    write_list(folder / HEADERS, [*others, *absent], root=paths.root)
 
 
 def _mark(path: Path) -> list[int] | None:
@@ -255,7 +255,7 @@ def _mark(path: Path) -> list[int] | None:
     return [status.st_mtime_ns, status.st_ctime_ns, status.st_size]
 
 
-def _write_compile_commands(layout: Paths, toolchain: Toolchain, folder: Path) -> None:
+def _write_compile_commands(paths: Paths, toolchain: Toolchain, folder: Path) -> None:
     """Write the compile commands of the operator, and those of all operators in one file, for editors."""
     command = [toolchain.ninja, "-C", str(folder), "-t", "compdb", "object", "level"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -268,4 +268,4 @@ def _write_compile_commands(layout: Paths, toolchain: Toolchain, folder: Path) -
     for path in sorted(folder.parent.glob(f"*/{COMMANDS}")):
         with suppress(ValueError):  # that of another operator is damaged
             every += json.loads(path.read_text(encoding="utf-8"))
-    write_text(layout.build / COMMANDS, json.dumps(every, indent=1) + "\n")
+    write_text(paths.build / COMMANDS, json.dumps(every, indent=1) + "\n")

@@ -80,19 +80,19 @@ def full(output: str) -> str:
     return "\n".join(kept) or without_colours(output).strip()
 
 
-def shortened(output: str, layout: Paths, name: str) -> str:
+def shortened(output: str, paths: Paths, name: str) -> str:
     """Return the first error of an operator's compilation, with colours. Paths in the project are relative to it."""
-    sources = Sources(root=layout.root, others=(layout.build, layout.include, layout.binding))
+    sources = Sources(root=paths.root, others=(paths.build, paths.include, paths.binding))
     blocks = sorted(_blocks(output), key=lambda block: block[0])
     errors = [sorted(_parsed(lines), key=lambda one: "[-Werror" in one.text) for _, lines in blocks]  # warnings last
     if any(errors):
         first_ours = sorted(filter(None, errors), key=lambda of: _origin(of[0], sources) is None)
-        lines = list(_errors([one for of in first_ours for one in of], sources, layout.generated(name), name))
+        lines = list(_errors([one for of in first_ours for one in of], sources, paths.generated(name), name))
     else:
-        lines = list(_undefined([line for _, of in blocks for line in of], layout, name))
+        lines = list(_undefined([line for _, of in blocks for line in of], paths, name))
     if not lines:
         return full(output)
-    return "\n".join(_cut(line.replace(f"{layout.root}/", "")) for line in lines)
+    return "\n".join(_cut(line.replace(f"{paths.root}/", "")) for line in lines)
 
 
 def cause(first: str) -> Cause | None:
@@ -253,14 +253,14 @@ def _folded(
         yield f"not shown: {'; '.join(parts)}"
 
 
-def _undefined(lines: Sequence[str], layout: Paths, name: str) -> Iterator[str]:
+def _undefined(lines: Sequence[str], paths: Paths, name: str) -> Iterator[str]:
     """Yield the messages of a linker about undefined symbols, and where the user's files use the first one."""
     found = dict.fromkeys(m["symbol"] for m in map(_UNDEFINED.search, map(without_colours, lines)) if m)
     if not found:
         yield from [line for line in lines if "error" in line or "multiple definition" in line][: 2 + _SNIPPET]
         return
     first, *others = found
-    place = _last_use(first, layout, name)
+    place = _last_use(first, paths, name)
     yield f"{f'{place.path}:{place.line}:{place.column}: ' if place else ''}error: undefined reference to '{first}'"
     if place:
         yield from _source(place)
@@ -273,12 +273,12 @@ def _undefined(lines: Sequence[str], layout: Paths, name: str) -> Iterator[str]:
         yield f"define it in native/{name}/, inline or as a template: no other library is linked"
 
 
-def _last_use(symbol: str, layout: Paths, name: str) -> Location | None:
+def _last_use(symbol: str, paths: Paths, name: str) -> Location | None:
     """Return where the operator's files name a function last: a declaration comes before."""
     function = re.split(r"[(<\[]", symbol)[0].rpartition("::")[2]
     word = re.compile(rf"\b{re.escape(function)}\b")
     place = None
-    for path in sorted(p for p in layout.native_sources(name) if p.is_relative_to(layout.kernel(name).parent)):
+    for path in sorted(p for p in paths.native_sources(name) if p.is_relative_to(paths.kernel(name).parent)):
         for number, line in enumerate(path.read_text(errors="replace", encoding="utf-8").splitlines(), 1):
             for match in word.finditer(line.partition("//")[0]):
                 place = Location(path=path, line=number, column=match.start() + 1)

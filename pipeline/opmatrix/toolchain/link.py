@@ -29,7 +29,7 @@ _STRINGS = 0x20  # the section flag SHF_STRINGS
 _STANDARD = ("_ZNSt", "_ZSt", "_ZNKSt", "_ZTS", "_ZTI", "_ZTV", "_ZN9__gnu_cxx", "_ZNK9__gnu_cxx", "DW.ref.")
 
 
-def link(layout: Paths, specs: Sequence[OpSpec], libraries: Mapping[str, Path], *, display_name: str = "") -> None:
+def link(paths: Paths, specs: Sequence[OpSpec], libraries: Mapping[str, Path], *, display_name: str = "") -> None:
     """Bring the libraries, ``torch`` and ``ort`` in one folder, up to date, and run the symbol gate on them.
 
     `specs` have kernels. Messages of the library for ONNX Runtime name it `display_name`, or list the operators.
@@ -38,10 +38,10 @@ def link(layout: Paths, specs: Sequence[OpSpec], libraries: Mapping[str, Path], 
     found = ort_headers.find_headers(os.environ)
     toolchain, folder, names = find_toolchain(os.environ), libraries["ort"].parent, [spec.name for spec in specs]
     write_text(folder / ninja_file.IDENTITY, f"{toolchain.identity}onnxruntime {found.identity}\n")
-    write_text(folder / ninja_file.PLACES, ninja_file.places_ninja(layout, toolchain, found.path))
+    write_text(folder / ninja_file.PLACES, ninja_file.places_ninja(paths, toolchain, found.path))
     write_text(folder / ninja_file.ORT_LIBRARY, bindings.ort_library(names, called=display_name))
-    write_text(folder / "build.ninja", ninja_file.linked_ninja(layout, specs, libraries, toolchain=toolchain))
-    check_one_definition({name: path for name in names for path in layout.objects(name, "kernel")})
+    write_text(folder / "build.ninja", ninja_file.linked_ninja(paths, specs, libraries, toolchain=toolchain))
+    check_one_definition({name: path for name in names for path in paths.objects(name, "kernel")})
     done = run_ninja(toolchain.ninja, folder, jobs="1")
     if done.returncode != 0:
         raise CompileError(f"{', '.join(names)} cannot be linked together:\n{done.stdout.strip()}")

@@ -13,16 +13,16 @@ from opmatrix.toolchain.link import link
 from opmatrix.toolchain.ninja_file import OBJECTS
 
 
-def run(layout: Paths, operators: Sequence[Operator]) -> Path:
+def run(paths: Paths, operators: Sequence[Operator]) -> Path:
     """Bring the library up to date with the objects of compile steps; return its path. Raises CompileError."""
     for operator in operators:
-        _check(layout, operator)
-    path = layout.combined_library([o.name for o in operators])
-    link(layout, [o.spec for o in operators], {"ort": path})
+        _check(paths, operator)
+    path = paths.combined_library([o.name for o in operators])
+    link(paths, [o.spec for o in operators], {"ort": path})
     return path
 
 
-def _check(layout: Paths, operator: Operator) -> None:
+def _check(paths: Paths, operator: Operator) -> None:
     """Raise CompileError for an operator without objects."""
     name, uses = operator.name, operator.spec.uses
     if not has_kernel(operator.spec):
@@ -31,5 +31,5 @@ def _check(layout: Paths, operator: Operator) -> None:
     if is_own(OWN_ORT, operator.spec, operator.handwritten_files):
         raise CompileError(f"native/{name}/ort.cc has a RegisterCustomOps of its own, and a library has one; write "
                            f"native/{name}/kernel.h instead, or load its own library as well")  # fmt: skip
-    if lost := next((p for p in layout.objects(name, *OBJECTS) if not p.is_file()), None):
+    if lost := next((p for p in paths.objects(name, *OBJECTS) if not p.is_file()), None):
         raise CompileError(missing(lost, run=f"doit compile:{name}"))

@@ -76,7 +76,7 @@ _KEEP = "if cmp -s $out.new $out; then rm $out.new; else mv $out.new $out; fi"
 
 
 def build_ninja(
-    layout: Paths, spec: OpSpec, *, toolchain: Toolchain, written: Set[str] = ONLY_KERNEL, debug: bool = False
+    paths: Paths, spec: OpSpec, *, toolchain: Toolchain, written: Set[str] = ONLY_KERNEL, debug: bool = False
 ) -> str:
     """Return the text of the operator's build.ninja; `written` are the names of its handwritten files.
 
@@ -87,26 +87,26 @@ def build_ninja(
     """
     name = spec.name
     comment = f"How the libraries of {name} are compiled. Written by `python -m opmatrix compile {name}`."
-    text, ninja = _begin(comment, layout, spec, toolchain=toolchain, debug=debug)
-    _objects(ninja, layout, spec, written, toolchain=toolchain)
+    text, ninja = _begin(comment, paths, spec, toolchain=toolchain, debug=debug)
+    _objects(ninja, paths, spec, written, toolchain=toolchain)
     kernel = KERNEL_OBJECTS if has_kernel_object(spec, written) else ()
     if is_own(OWN_TORCH, spec, written):
-        _installed_torch_library(ninja, layout, name, kernel, script="own_torch.map")
+        _installed_torch_library(ninja, paths, name, kernel, script="own_torch.map")
     elif has_torch_library(spec):
-        stable = layout.torch_library(name).name
-        _torch_library(ninja, layout, stable, objects=("kernel.o", "torch.o", "runtime.o"))
+        stable = paths.torch_library(name).name
+        _torch_library(ninja, paths, stable, objects=("kernel.o", "torch.o", "runtime.o"))
     if is_own(OWN_ORT, spec, written):
-        _library(ninja, layout, layout.ort_library(name).name, objects=("ort.o", *kernel), script="ort.map")
+        _library(ninja, paths, paths.ort_library(name).name, objects=("ort.o", *kernel), script="ort.map")
     elif has_ort_library(spec):
         # Paths are relative so that a library has equal bytes in any folder. Other steps compile these objects.
         folders = [f"../{used}/" for used in spec.uses] or [""]
         objects = (*(f"{folder}{stem}.o" for folder in folders for stem in OBJECTS), "ort_library.o", "runtime.o")
-        _library(ninja, layout, layout.ort_library(name).name, objects=objects, script="ort.map", more=_COMPLETE)
+        _library(ninja, paths, paths.ort_library(name).name, objects=objects, script="ort.map", more=_COMPLETE)
     return text.getvalue()
 
 
 def cpp_abi_ninja(
-    layout: Paths, spec: OpSpec, *, toolchain: Toolchain, written: Set[str] = ONLY_KERNEL, debug: bool = False
+    paths: Paths, spec: OpSpec, *, toolchain: Toolchain, written: Set[str] = ONLY_KERNEL, debug: bool = False
 ) -> str:
     """Return the text of build.ninja for the torch library of one version of torch.
 
@@ -116,19 +116,19 @@ def cpp_abi_ninja(
     """
     name, own = spec.name, is_own(OWN_TORCH, spec, written)
     comment = f"How {name} is compiled for one torch: `python -m opmatrix compile {name} --torch-root PLACE`."
-    text, ninja = _begin(comment, layout, spec, toolchain=toolchain, debug=debug)
-    source = layout.handwritten(name, OWN_TORCH) if own else layout.generated(name) / OWN_TORCH
-    includes = "-I" + _quoted(layout, layout.binding / "classic")
+    text, ninja = _begin(comment, paths, spec, toolchain=toolchain, debug=debug)
+    source = paths.handwritten(name, OWN_TORCH) if own else paths.generated(name) / OWN_TORCH
+    includes = "-I" + _quoted(paths, paths.binding / "classic")
     flags = "$own $torch" if own else f"$binding $classic {_shell(*_QUIET)} {includes} $torch"
-    ninja.build(["torch.o"], "object", [_path(layout, source)], implicit=[IDENTITY, TORCH], variables={"more": flags})
+    ninja.build(["torch.o"], "object", [_path(paths, source)], implicit=[IDENTITY, TORCH], variables={"more": flags})
     ninja.newline()
     kernel = tuple(f"../{file}" for file in KERNEL_OBJECTS) if has_kernel_object(spec, written) else ()
-    _installed_torch_library(ninja, layout, name, kernel, script="own_torch.map" if own else "torch.map")
+    _installed_torch_library(ninja, paths, name, kernel, script="own_torch.map" if own else "torch.map")
     return text.getvalue()
 
 
 def _begin(
-    comment: str, layout: Paths, spec: OpSpec, *, toolchain: Toolchain, debug: bool
+    comment: str, paths: Paths, spec: OpSpec, *, toolchain: Toolchain, debug: bool
 ) -> tuple[io.StringIO, ninja_syntax.Writer]:
     """Return the beginning of every build.ninja, variables and rules, and its writer."""
     text = io.StringIO()
@@ -138,17 +138,17 @@ def _begin(
     ninja.variable("builddir", ".")
     ninja.include(PLACES)
     ninja.newline()
-    of_operator = _of_operator(layout, spec, debug=debug, place=_quoted)
+    of_operator = _of_operator(paths, spec, debug=debug, place=_quoted)
     flags = [_shell(*_LANGUAGE, _COLOURS, *_WARNINGS), *of_operator, *(["$headers"] if spec.headers else [])]
     ninja.variable("flags", " ".join(flags))
-    special = _SANITIZED if layout.sanitized else _DEBUG if debug else None
+    special = _SANITIZED if paths.sanitized else _DEBUG if debug else None
     kernel = (*_KERNEL, *_KERNEL_OF_GCC) if toolchain.is_gcc else _KERNEL
     ninja.variable("kernel", _shell(*(special or kernel)))
     ninja.variable("binding", _shell(*(special or _BINDING)))
     ninja.variable("own", _shell(*_OWN, *(special or ())))
     ninja.variable("ort", "-isystem $ort_include")
     linker = [f"-fuse-ld={toolchain.linker}"] if toolchain.linker else []
-    runtime = _SANITIZERS if layout.sanitized else ()
+    runtime = _SANITIZERS if paths.sanitized else ()
     ninja.variable("link", _shell("-shared", *linker, *runtime, *([] if special else ["-Wl,-s"])))
     ninja.newline()
     ninja.rule(
@@ -166,33 +166,33 @@ def _begin(
     return text, ninja
 
 
-def _of_operator(layout: Paths, spec: OpSpec, *, debug: bool, place: Callable[[Paths, Path], str]) -> list[str]:
+def _of_operator(paths: Paths, spec: OpSpec, *, debug: bool, place: Callable[[Paths, Path], str]) -> list[str]:
     """Return the flags that depend on the project: names of folders in the output, and where headers are.
 
     `place` writes a path.
     """
     # All of native/ comes last: of it a compile step reads only the operator's own folder.
-    includes = (layout.generated(spec.name), layout.include, layout.binding, layout.native)
+    includes = (paths.generated(spec.name), paths.include, paths.binding, paths.native)
     # Short names in a library, so that equal content gives equal bytes in any folder. A debugger needs the real paths.
-    short = {layout.root: "."} | {folder: f"opmatrix/{folder.name}" for folder in _installed(layout).values()}
-    prefixes = {} if debug else {place(layout, folder): name for folder, name in short.items()}
+    short = {paths.root: "."} | {folder: f"opmatrix/{folder.name}" for folder in _installed(paths).values()}
+    prefixes = {} if debug else {place(paths, folder): name for folder, name in short.items()}
     return [*(f"-ffile-prefix-map={folder}={name}" for folder, name in prefixes.items()),
-            *(f"-I{place(layout, folder)}" for folder in includes)]  # fmt: skip
+            *(f"-I{place(paths, folder)}" for folder in includes)]  # fmt: skip
 
 
-def _installed(layout: Paths) -> dict[str, Path]:
+def _installed(paths: Paths) -> dict[str, Path]:
     """Return the folders of opmatrix's headers that are installed and not in the project, by their variable."""
     names = {"include": "kernel_headers", "binding": "bindings"}  # "include" is a keyword of ninja
-    return {names[name]: folder for name, folder in layout.installed_headers.items()}
+    return {names[name]: folder for name, folder in paths.installed_headers.items()}
 
 
-def race_flags(layout: Paths, spec: OpSpec, headers: Sequence[Path]) -> list[str]:
+def race_flags(paths: Paths, spec: OpSpec, headers: Sequence[Path]) -> list[str]:
     """Return the flags of the program for ThreadSanitizer; `headers` are third parties'."""
-    of_operator = _of_operator(layout, spec, debug=False, place=lambda _, path: str(path))
+    of_operator = _of_operator(paths, spec, debug=False, place=lambda _, path: str(path))
     return [*_LANGUAGE, *_RACES, *of_operator, *_system(headers)]
 
 
-def _level_objects(ninja: ninja_syntax.Writer, layout: Paths, spec: OpSpec, source: Path, toolchain: Toolchain) -> None:
+def _level_objects(ninja: ninja_syntax.Writer, paths: Paths, spec: OpSpec, source: Path, toolchain: Toolchain) -> None:
     """Compile the kernel once for each level of x86-64, and join the objects.
 
     In the object of a level only `compute` is global. A linker keeps one copy of an inline function for all objects: of
@@ -219,52 +219,52 @@ def _level_objects(ninja: ninja_syntax.Writer, layout: Paths, spec: OpSpec, sour
             "global": _shell(*(f"--keep-global-symbol={k}" for k in kept)),
         }
         objects.append(f"kernel_v{level}.o")
-        ninja.build(objects[-1:], "level", [_path(layout, source)], implicit=[IDENTITY], variables=variables)
+        ninja.build(objects[-1:], "level", [_path(paths, source)], implicit=[IDENTITY], variables=variables)
     ninja.build(["kernel.o"], "join", objects, implicit=[IDENTITY])
 
 
 def _objects(
-    ninja: ninja_syntax.Writer, layout: Paths, spec: OpSpec, written: Set[str], *, toolchain: Toolchain
+    ninja: ninja_syntax.Writer, paths: Paths, spec: OpSpec, written: Set[str], *, toolchain: Toolchain
 ) -> None:
-    generated = layout.generated(spec.name)
+    generated = paths.generated(spec.name)
     more = {
         "kernel.cc": "$kernel",
-        "torch.cc": f"$binding -I{_quoted(layout, layout.binding / 'stable')}",
+        "torch.cc": f"$binding -I{_quoted(paths, paths.binding / 'stable')}",
         "ort.cc": "$binding $ort",
         "ort_library.cc": "$binding $ort",
     }
     sources = {generated / file: more[file] for file in generated_files.cpp_files(spec, written) if file in more}
     if sources:
-        sources[layout.binding / "runtime.cc"] = "$binding"
+        sources[paths.binding / "runtime.cc"] = "$binding"
     own = {file: flags for file, flags in _OWN_FLAGS.items() if is_own(file, spec, written)}
-    sources |= {layout.handwritten(spec.name, file): flags for file, flags in own.items()}
+    sources |= {paths.handwritten(spec.name, file): flags for file, flags in own.items()}
     if spec.cpu_levels and (kernel := generated / "kernel.cc") in sources:
         del sources[kernel]
-        _level_objects(ninja, layout, spec, kernel, toolchain)
+        _level_objects(ninja, paths, spec, kernel, toolchain)
     for source, flags in sources.items():
         known = [IDENTITY, *([TORCH] if "$torch" in flags else [])]
-        ninja.build([f"{source.stem}.o"], "object", [_path(layout, source)], implicit=known, variables={"more": flags})
+        ninja.build([f"{source.stem}.o"], "object", [_path(paths, source)], implicit=known, variables={"more": flags})
     ninja.newline()
 
 
-def _torch_library(ninja: ninja_syntax.Writer, layout: Paths, path: str, *, objects: Sequence[str]) -> None:
+def _torch_library(ninja: ninja_syntax.Writer, paths: Paths, path: str, *, objects: Sequence[str]) -> None:
     ninja.comment("An empty library in libtorch_cpu.so's name: ours then asks for that name, whatever torch is there.")
-    _library(ninja, layout, STUB, objects=(), more="-nostdlib -x c /dev/null")
+    _library(ninja, paths, STUB, objects=(), more="-nostdlib -x c /dev/null")
     libraries = f"-Wl,--no-as-needed {STUB}"
-    _library(ninja, layout, path, objects=objects, script="torch.map", libraries=libraries, implicit=(STUB,))
+    _library(ninja, paths, path, objects=objects, script="torch.map", libraries=libraries, implicit=(STUB,))
 
 
 def _installed_torch_library(
-    ninja: ninja_syntax.Writer, layout: Paths, name: str, kernel: Sequence[str], *, script: str
+    ninja: ninja_syntax.Writer, paths: Paths, name: str, kernel: Sequence[str], *, script: str
 ) -> None:
     """Link with an installed torch, so that the linker reports each symbol which that torch lacks."""
     _library(
         ninja,
-        layout,
-        layout.torch_library(name).name,
+        paths,
+        paths.torch_library(name).name,
         objects=("torch.o", *kernel),
         script=script,
-        more="" if layout.sanitized else _COMPLETE,  # the process defines the sanitizer's functions
+        more="" if paths.sanitized else _COMPLETE,  # the process defines the sanitizer's functions
         libraries="$torch_libraries",
         implicit=(TORCH,),
     )
@@ -276,7 +276,7 @@ def shared_objects(spec: OpSpec, written: Set[str] = ONLY_KERNEL) -> tuple[str, 
     return ("kernel", "ort", "runtime", *(["torch"] if torch else []))
 
 
-def linked_ninja(layout: Paths, specs: Sequence[OpSpec], libraries: Mapping[str, Path], *, toolchain: Toolchain) -> str:
+def linked_ninja(paths: Paths, specs: Sequence[OpSpec], libraries: Mapping[str, Path], *, toolchain: Toolchain) -> str:
     """Return the text of build.ninja that links several operators into one library per side.
 
     `libraries` are paths in one folder, by side: ``torch`` and ``ort``. All `specs` have kernels; their compile steps
@@ -284,26 +284,26 @@ def linked_ninja(layout: Paths, specs: Sequence[OpSpec], libraries: Mapping[str,
     """
     folder = libraries["ort"].parent
     comment = f"How {', '.join(s.name for s in specs)} are linked together."
-    text, ninja = _begin(comment, layout, specs[0], toolchain=toolchain, debug=False)
+    text, ninja = _begin(comment, paths, specs[0], toolchain=toolchain, debug=False)
     ninja.build(["ort_library.o"], "object", [ORT_LIBRARY], implicit=[IDENTITY], variables={"more": "$binding $ort"})
     ninja.newline()
 
     def objects(of: Sequence[OpSpec], binding: str) -> tuple[str, ...]:
         made = [(spec, stem) for spec in of for stem in ("kernel", binding)]
         made.append((specs[0], "runtime"))  # the same for all
-        return tuple(os.path.relpath(layout.compile_folder(spec.name) / f"{stem}.o", folder) for spec, stem in made)
+        return tuple(os.path.relpath(paths.compile_folder(spec.name) / f"{stem}.o", folder) for spec, stem in made)
 
     if "torch" in libraries:
         of = [spec for spec in specs if has_torch_library(spec)]
-        _torch_library(ninja, layout, libraries["torch"].name, objects=objects(of, "torch"))
+        _torch_library(ninja, paths, libraries["torch"].name, objects=objects(of, "torch"))
     of_ort = (*objects(specs, "ort"), "ort_library.o")
-    _library(ninja, layout, libraries["ort"].name, objects=of_ort, script="ort.map", more=_COMPLETE)
+    _library(ninja, paths, libraries["ort"].name, objects=of_ort, script="ort.map", more=_COMPLETE)
     return text.getvalue()
 
 
 def _library(
     ninja: ninja_syntax.Writer,
-    layout: Paths,
+    paths: Paths,
     path: str,
     *,
     objects: Sequence[str],
@@ -312,20 +312,20 @@ def _library(
     libraries: str = "",
     implicit: Sequence[str] = (),
 ) -> None:
-    scripts = [layout.binding / script] if script else []
+    scripts = [paths.binding / script] if script else []
     # -Wl would split a path at its commas.
-    options = [f"-Xlinker --version-script={_quoted(layout, script)}" for script in scripts]
+    options = [f"-Xlinker --version-script={_quoted(paths, script)}" for script in scripts]
     ninja.build(
         [path],
         "library",
         list(objects),
-        implicit=[*(_path(layout, script) for script in scripts), *implicit, IDENTITY],
+        implicit=[*(_path(paths, script) for script in scripts), *implicit, IDENTITY],
         variables={"soname": Path(path).name, "more": " ".join(filter(None, [*options, more])), "libraries": libraries},
     )
 
 
 def places_ninja(
-    layout: Paths,
+    paths: Paths,
     toolchain: Toolchain,
     ort_include: Path,
     *,
@@ -341,7 +341,7 @@ def places_ninja(
     lines = [f"cxx = {_shell(*toolchain.compiler)}", f"ort_include = {_shell(str(ort_include))}"]
     if objcopy:
         lines.append(f"objcopy = {_shell(objcopy)}")
-    for name, folder in {"root": layout.root, **_installed(layout)}.items():
+    for name, folder in {"root": paths.root, **_installed(paths)}.items():
         # A build line of ninja needs the path itself, a command the word for the shell.
         lines += [f"{name} = {ninja_syntax.escape(str(folder))}", f"{name}_quoted = {_shell(str(folder))}"]
     if torch:
@@ -367,14 +367,14 @@ def _shell(*words: str) -> str:
     return str(ninja_syntax.escape(shlex.join(words)))
 
 
-def _quoted(layout: Paths, path: Path) -> str:
+def _quoted(paths: Paths, path: Path) -> str:
     """Return a path of the project, or of opmatrix's headers, as a word of a command."""
-    return _path(layout, path, suffix="_quoted")
+    return _path(paths, path, suffix="_quoted")
 
 
-def _path(layout: Paths, path: Path, *, suffix: str = "") -> str:
+def _path(paths: Paths, path: Path, *, suffix: str = "") -> str:
     """Return a path of the project, or of opmatrix's headers, for a build line."""
-    folders = {**_installed(layout), "root": layout.root}
+    folders = {**_installed(paths), "root": paths.root}
     name, folder = next((name, folder) for name, folder in folders.items() if path.is_relative_to(folder))
     within = path.relative_to(folder)
     # The writer escapes spaces and colons of a build line, but not the dollar; names of operators have none of them.

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     pass
 
 
-def run(layout: Paths, operator: Operator, **_: object) -> None:
+def run(paths: Paths, operator: Operator, **_: object) -> None:
     """Run every row and write the record. Raises CompatError if one has failed."""
-    path = layout.compat_record(operator.name, torch=torch_minor())
+    path = paths.compat_record(operator.name, torch=torch_minor())
     record = CheckRecord(op=operator.name, check="compat", torch=torch_minor(), outcome="failed")
     if not features.BATCHING.available:
         skipped = features.BATCHING.skip_reason
@@ -48,7 +48,7 @@ def run(layout: Paths, operator: Operator, **_: object) -> None:
         why = "torch has its own operator" if operator.spec.torch else "torch does not have this operator"
         raise CompatError(f"{operator.name}: {why}, and `compat` runs the operators that a project defines in torch")
     try:
-        rows = _rows(layout, operator)
+        rows = _rows(paths, operator)
     except OpmatrixError as error:
         verdict.write(path, replace(record, detail=str(error)))
         raise
@@ -61,16 +61,16 @@ def run(layout: Paths, operator: Operator, **_: object) -> None:
         raise CompatError(wrong)
 
 
-def _rows(layout: Paths, operator: Operator) -> list[Row]:
+def _rows(paths: Paths, operator: Operator) -> list[Row]:
 
-    loaded = load.load(layout, operator)
+    loaded = load.load(paths, operator)
     if operator.spec.torch and not operator.spec.torch.python:
-        load_generated(layout, operator.name).fake.register_fake()
-    gradient = load.gradient(layout, operator.spec)
+        load_generated(paths, operator.name).fake.register_fake()
+    gradient = load.gradient(paths, operator.spec)
     if gradient and gradient.operator:
-        serve(layout, gradient)
+        serve(paths, gradient)
         transforms.register_rules(gradient.operator.spec)
-    library = load.library_path(layout, operator) if has_torch_library(operator.spec) else None
+    library = load.library_path(paths, operator) if has_torch_library(operator.spec) else None
     prepared = prepare(operator, loaded.overload, gradient, library=library)
     with tempfile.TemporaryDirectory() as cache:  # torch compiles anew: what it kept may be of another operator
         os.environ |= {"TORCHINDUCTOR_CACHE_DIR": cache, "TORCHINDUCTOR_COMPILE_THREADS": "1"}

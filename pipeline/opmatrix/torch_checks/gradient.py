@@ -53,23 +53,23 @@ _PAIR = re.compile(
 _ROW = re.compile(r"\[([^\[\]]*)\]")
 
 
-def results(layout: Paths, operator: Operator) -> list[dict[str, Any]]:
+def results(paths: Paths, operator: Operator) -> list[dict[str, Any]]:
     """Return the checks that passed: none for an operator defined in Python without backward(). Prints what no sample
     covers.
 
     Raises RegisterError for the first case that fails, and for a torch_op.py that should have backward() and has none.
     """
-    spec, gradient = operator.spec, load.gradient(layout, operator.spec)
+    spec, gradient = operator.spec, load.gradient(paths, operator.spec)
     if gradient is None:
         if spec.torch and spec.torch.python:
             return []
         raise RegisterError(
             f"ops/{spec.name}/torch_op.py: no backward(); a gradient takes setup_context() and backward()"
         )
-    drawn = [one.model for one in drawn_cases.read(layout.drawn_inputs(spec.name), spec.name)]
+    drawn = [one.model for one in drawn_cases.read(paths.drawn_inputs(spec.name), spec.name)]
     drawn = [model for model in drawn if not {*features.FLOAT8} & {*model_dtypes(spec, model)}]
-    reference = ReferenceGradient(layout, spec, declared=bool(gradient.not_a_derivative))
-    defined = ReferenceOperator(layout, spec, gradient)
+    reference = ReferenceGradient(paths, spec, declared=bool(gradient.not_a_derivative))
+    defined = ReferenceOperator(paths, spec, gradient)
     given = reference if gradient.not_a_derivative else None
     defined.kernel.exact = True
     proved: list[dict[str, Any]] = []
@@ -81,7 +81,7 @@ def results(layout: Paths, operator: Operator) -> list[dict[str, Any]]:
             proved += _check(one, gradient, defined)
         _check_further(further, operator, drawn, coverage)
     except _GradientError as error:
-        _keep(layout, further, error)
+        _keep(paths, further, error)
         raise RegisterError(str(error)) from error.__cause__
     if not proved and not coverage.samples:
         raise RegisterError(
@@ -126,7 +126,7 @@ class _GradientError(Exception):
         self.sample, self.differing, self.printed = sample, differing, printed
 
 
-def _keep(layout: Paths, check: Check, wrong: _GradientError) -> None:
+def _keep(paths: Paths, check: Check, wrong: _GradientError) -> None:
     """Keep the arrays for the report. For a failing gradcheck: those that `check` finds for a small sample; for a
     larger one, and where it finds none, as for a second derivative, the Jacobians that torch printed."""
     from opmatrix.torch_checks import gradient_coverage  # which only a failing check needs
@@ -136,11 +136,11 @@ def _keep(layout: Paths, check: Check, wrong: _GradientError) -> None:
     if wrong.printed and small and (problem := check.run(wrong.sample.model).problem):
         differing = problem().differing
     if differing:
-        gradient_coverage.keep(layout, check, differing)
+        gradient_coverage.keep(paths, check, differing)
     elif pairs := _PAIR.findall(wrong.printed):
         numerical, analytical = (np.array(_matrix(text)) for text in pairs[-1])
         if numerical.size and numerical.shape == analytical.shape:
-            gradient_coverage.keep_jacobians(layout, wrong.sample, numerical, analytical)
+            gradient_coverage.keep_jacobians(paths, wrong.sample, numerical, analytical)
 
 
 def _samples(operator: Operator, gradient: Gradient) -> Iterator[GradSample]:

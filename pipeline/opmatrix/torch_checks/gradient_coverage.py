@@ -126,7 +126,7 @@ def _dtypes(spec: OpSpec, declared: str) -> Sequence[str]:
 PREFIX = "gradient_"  # of the name of a sample, which may be that of a case
 
 
-def keep(layout: Paths, check: Check, differing: Differing) -> None:
+def keep(paths: Paths, check: Check, differing: Differing) -> None:
     """Write the record for the report, and the call for `save-case`, except that of a gradient by an operator: torch
     alone does not compute it."""
     one, name = differing.sample, PREFIX + differing.sample.case.name
@@ -138,23 +138,23 @@ def keep(layout: Paths, check: Check, differing: Differing) -> None:
         [Tolerance(rtol=differing.rtol, atol=differing.atol)],
     )
     saved = check.gradient.operator is None
-    _write(layout, one, name, f"gradient of {_label(one, one.derived[differing.n])}", pair, saved=saved)
+    _write(paths, one, name, f"gradient of {_label(one, one.derived[differing.n])}", pair, saved=saved)
     if saved:
-        path = layout.failing_case(one.spec.name, name).with_suffix(".pt")
+        path = paths.failing_case(one.spec.name, name).with_suffix(".pt")
         path.parent.mkdir(parents=True, exist_ok=True)
         torch.save(_call(check, differing), path)
 
 
-def keep_jacobians(layout: Paths, one: GradSample, numerical: Array, analytical: Array) -> None:
+def keep_jacobians(paths: Paths, one: GradSample, numerical: Array, analytical: Array) -> None:
     """Write the record of a second derivative, of which torch's checks print the Jacobians alone."""
     pair = Pair(
         "analytical Jacobian", [analytical], "numerical Jacobian", [numerical], [Tolerance(rtol=1e-3, atol=1e-5)]
     )
-    _write(layout, one, PREFIX + one.case.name, "Jacobian, by [element of the input, of the output]", pair, saved=False)
+    _write(paths, one, PREFIX + one.case.name, "Jacobian, by [element of the input, of the output]", pair, saved=False)
 
 
-def _write(layout: Paths, one: GradSample, name: str, output: str, pair: Pair, *, saved: bool) -> None:
-    path = layout.mismatches(layout.register_manifest(one.spec.name, "gradient", torch=torch_minor()))
+def _write(paths: Paths, one: GradSample, name: str, output: str, pair: Pair, *, saved: bool) -> None:
+    path = paths.mismatches(paths.register_manifest(one.spec.name, "gradient", torch=torch_minor()))
     inputs = {_label(one, n): as_array(tensor.detach()) for n, tensor in enumerate(one.flat)}
     found = mismatch.of_case(one.spec, one.model, name, inputs, [output], [pair])
     verdict.write_mismatches(path, [{**found, "saved": saved}] if found else [])

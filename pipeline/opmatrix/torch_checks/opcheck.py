@@ -43,14 +43,14 @@ OPCHECKS = ("test_schema", "test_autograd_registration", "test_faketensor")
 TRACE = "test_aot_dispatch_"  # and how: "dynamic" or "static"
 
 
-def results(layout: Paths, operator: Operator, loaded: LoadedLibrary) -> list[dict[str, str]]:
+def results(paths: Paths, operator: Operator, loaded: LoadedLibrary) -> list[dict[str, str]]:
     """Register the fake kernel and the gradient, and return the checks that passed. Raises RegisterError."""
     shapes, operator = replace(operator, models=shaped(operator)), replace(operator, models=sampled(operator))
     assert operator.spec.torch is not None
     overridden = aten_overloads.overloads(operator.spec) if operator.spec.torch.overrides else ()
-    generated = None if overridden else load_generated(layout, operator.name)
+    generated = None if overridden else load_generated(paths, operator.name)
     opcheck = features.OPCHECK.available
-    samples = list(complete(layout, operator, loaded, generated))
+    samples = list(complete(paths, operator, loaded, generated))
     return (
         [{"overload": str(overload), "check": "overridden"} for overload in overridden]
         + [

@@ -57,7 +57,7 @@ class OpcheckSample:
 
 
 def complete(
-    layout: Paths, operator: Operator, loaded: LoadedLibrary, generated: GeneratedModules | None
+    paths: Paths, operator: Operator, loaded: LoadedLibrary, generated: GeneratedModules | None
 ) -> Iterator[OpcheckSample]:
     """Register the fake kernel and the gradient, then yield the samples.
 
@@ -68,9 +68,9 @@ def complete(
     if generated and not operator.spec.torch.python:
         generated.fake.register_fake()
     spec, name = operator.spec, loaded.overload.name()
-    gradient = load.gradient(layout, spec) if features.REGISTRATION.available else None
+    gradient = load.gradient(paths, spec) if features.REGISTRATION.available else None
     if gradient and not has_formula(name):  # another part in this process may have registered it
-        serve(layout, gradient)
+        serve(paths, gradient)
         gradient.register(name)
     chosen = [*samples(operator)]
     traces: Mapping[int, Trace] = dict.fromkeys(range(len(chosen)), "dynamic")
@@ -85,14 +85,14 @@ def complete(
         yield OpcheckSample(model=model, case=case, tensors=tuple(flat), arguments=called, trace=traces.get(index))
 
 
-def serve(layout: Paths, gradient: Gradient) -> None:
+def serve(paths: Paths, gradient: Gradient) -> None:
     """Make the operator callable that computes a gradient, with its own gradient or with an error in place of one."""
     if not (called := gradient.operator):
         return
-    name = load.load(layout, called).overload.name()
+    name = load.load(paths, called).overload.name()
     if called.spec.torch and not called.spec.torch.python:
-        load_generated(layout, called.name).fake.register_fake()
-    if own := load.gradient(layout, called.spec):
+        load_generated(paths, called.name).fake.register_fake()
+    if own := load.gradient(paths, called.spec):
         own.register(name)
     register_missing_gradient(called.spec)
 

@@ -53,20 +53,20 @@ OVER_SECONDS = 20  # for all drawn inputs, once one fails
 SMALLEST = "The smallest that hypothesis found"
 
 
-def run(layout: Paths, operator: Operator, loaded: LoadedLibrary) -> list[dict[str, Any]]:
+def run(paths: Paths, operator: Operator, loaded: LoadedLibrary) -> list[dict[str, Any]]:
     """Return what was tried. On a failure, writes the smallest case and raises RegisterError.
 
     The kernel runs in a forked child: if it crashes, the parent names the case, and shrinks it in further children.
     """
-    check = KernelCheck.of(layout, operator, loaded)
-    drawn = drawn_cases.read_all(layout.drawn_inputs(operator.name), operator.name)
+    check = KernelCheck.of(paths, operator, loaded)
+    drawn = drawn_cases.read_all(paths.drawn_inputs(operator.name), operator.name)
     drawn = replace(drawn, cases=[c for c in drawn.cases if not why_no_dtype(model_dtypes(operator.spec, c.model))])
-    if layout.sanitized or not shrink.can_fork():  # a sanitizer says more than a smaller input
-        return _search(layout, operator, check, drawn, lambda name: None)
+    if paths.sanitized or not shrink.can_fork():  # a sanitizer says more than a smaller input
+        return _search(paths, operator, check, drawn, lambda name: None)
 
     def search(tell: Callable[[str], None]) -> bytes:
         try:
-            return json.dumps({"results": _search(layout, operator, check, drawn, tell)}).encode()
+            return json.dumps({"results": _search(paths, operator, check, drawn, tell)}).encode()
         except RegisterError as error:
             return json.dumps({"error": str(error)}).encode()
 
@@ -79,13 +79,13 @@ def run(layout: Paths, operator: Operator, loaded: LoadedLibrary) -> list[dict[s
     first = next((one for one in drawn.cases if one.model.name == ended.sent), None)
     if first is None:
         raise RegisterError(f"{operator.name} in torch: the search {ended.how}; its output has more")
-    raise RegisterError(_crash(layout, operator, check, first, ended))
+    raise RegisterError(_crash(paths, operator, check, first, ended))
 
 
-def replay(layout: Paths, operator: Operator, loaded: LoadedLibrary, *, case: str) -> None:
+def replay(paths: Paths, operator: Operator, loaded: LoadedLibrary, *, case: str) -> None:
     """Call the kernel with one drawn case, or with one that was shrunk, in this process: a debugger sees a crash."""
-    check = KernelCheck.of(layout, operator, loaded)
-    found = stored(layout, operator, case)
+    check = KernelCheck.of(paths, operator, loaded)
+    found = stored(paths, operator, case)
     if found is None:
         raise UsageError(
             f"{operator.name} has no drawn case {case!r}. `python -m opmatrix register {operator.name} --part search` "
@@ -97,7 +97,7 @@ def replay(layout: Paths, operator: Operator, loaded: LoadedLibrary, *, case: st
 
 
 def _search(
-    layout: Paths, operator: Operator, check: KernelCheck, drawn: Drawn, tell: Callable[[str], None]
+    paths: Paths, operator: Operator, check: KernelCheck, drawn: Drawn, tell: Callable[[str], None]
 ) -> list[dict[str, Any]]:
     def fails(one: DrawnCase) -> bool:
         tell(one.model.name)
@@ -112,12 +112,12 @@ def _search(
             return check.problem(drawn_cases.evaluate(operator.spec, model, check.reference)) != ""
 
         examples = MORE_EXAMPLES * len(drawn.cases)
-        model = smallest(layout, operator, first, candidate_fails, examples=examples, seconds=SECONDS)
+        model = smallest(paths, operator, first, candidate_fails, examples=examples, seconds=SECONDS)
         found = drawn_cases.evaluate(operator.spec, model, check.reference) if model else first
         problem, measured = check.problem(found), check.measure(found)
-    record = layout.register_manifest(operator.name, "search", torch=torch_minor())
-    verdict.write_mismatches(layout.mismatches(record), [measured] if measured else [])
-    raise RegisterError(keep(layout, operator, found, problem, where="torch", which=SMALLEST))
+    record = paths.register_manifest(operator.name, "search", torch=torch_minor())
+    verdict.write_mismatches(paths.mismatches(record), [measured] if measured else [])
+    raise RegisterError(keep(paths, operator, found, problem, where="torch", which=SMALLEST))
 
 
 def _over_drawn(check: KernelCheck, drawn: Sequence[DrawnCase]) -> list[str]:
@@ -133,7 +133,7 @@ def _over_drawn(check: KernelCheck, drawn: Sequence[DrawnCase]) -> list[str]:
     return over_cases((ended.answer or b"").decode())
 
 
-def _crash(layout: Paths, operator: Operator, check: KernelCheck, first: DrawnCase, ended: Ended) -> str:
+def _crash(paths: Paths, operator: Operator, check: KernelCheck, first: DrawnCase, ended: Ended) -> str:
     """Return the message of a crash: with the smallest case that ends the process in the same way."""
 
     def crashes(model: Model) -> bool:
@@ -145,10 +145,10 @@ def _crash(layout: Paths, operator: Operator, check: KernelCheck, first: DrawnCa
         one = shrink.call(call, quiet=True, seconds=CRASH_SECONDS)
         return one.answer is None and one.status == ended.status
 
-    model = smallest(layout, operator, first, crashes, examples=CRASH_EXAMPLES, seconds=ALL_CRASH_SECONDS)
+    model = smallest(paths, operator, first, crashes, examples=CRASH_EXAMPLES, seconds=ALL_CRASH_SECONDS)
     found = drawn_cases.evaluate(operator.spec, model, check.reference) if model else first
     name = found.model.name
-    message = keep(layout, operator, found, f"the kernel {ended.how}", where="torch", which=SMALLEST)
+    message = keep(paths, operator, found, f"the kernel {ended.how}", where="torch", which=SMALLEST)
     run = f"python -m opmatrix register {operator.name} --part search --case {name}"
     debug = f"python -m opmatrix compile {operator.name} --debug && gdb --args {run} --debug"
     return f"{message}\nReplay: {run}\nDebug: {debug}"
@@ -164,9 +164,9 @@ class KernelCheck:
     levels: LibraryLevels = NO_LEVELS
 
     @classmethod
-    def of(cls, layout: Paths, operator: Operator, loaded: LoadedLibrary) -> KernelCheck:
+    def of(cls, paths: Paths, operator: Operator, loaded: LoadedLibrary) -> KernelCheck:
         """Return the check of an operator's loaded kernel."""
-        reference = Reference(layout, operator.spec)
+        reference = Reference(paths, operator.spec)
         return cls(spec=operator.spec, overload=loaded.overload, reference=reference, levels=loaded.levels)
 
     def problem(self, one: DrawnCase) -> str:

@@ -31,7 +31,7 @@ class ReferenceOperator:
     """
 
     def __init__(
-        self, layout: Paths, spec: OpSpec, gradient: Gradient | None, *, without: Sequence[str] | None = None
+        self, paths: Paths, spec: OpSpec, gradient: Gradient | None, *, without: Sequence[str] | None = None
     ) -> None:
         """Define it; `without` are the inputs that stay in the declared dtype, by default those of the gradient."""
         assert spec.torch is not None
@@ -41,8 +41,8 @@ class ReferenceOperator:
         # Of the operator that computes the gradient, the reference, too: `register` compares its kernel with that.
         self._called: ReferenceOperator | None = None
         if called:
-            self._called = ReferenceOperator(layout, called, load.gradient(layout, called), without=without)
-        self.kernel: _Kernel = _Kernel(layout, spec, without, self._called.kernel if self._called else None)
+            self._called = ReferenceOperator(paths, called, load.gradient(paths, called), without=without)
+        self.kernel: _Kernel = _Kernel(paths, spec, without, self._called.kernel if self._called else None)
         namespace, _, name = torch_qualified(spec).partition("::")
         self._library = torch.library.Library(namespace, "FRAGMENT")  # type: ignore[no-untyped-call]  # torch has no types for it
         self._library.define(torch_schema(spec).removeprefix(f"{namespace}::"))  # type: ignore[no-untyped-call]  # as above
@@ -85,13 +85,13 @@ class _Backward:
 class _Kernel:
     """The reference with the operator's torch signature: inputs and attributes by position or by name."""
 
-    def __init__(self, layout: Paths, spec: OpSpec, without: Sequence[str], called: _Kernel | None) -> None:
+    def __init__(self, paths: Paths, spec: OpSpec, without: Sequence[str], called: _Kernel | None) -> None:
         self._exact, self._called = False, called
         self.calls: list[dict[str, Any]] | None = None
         """What it was called with, and what it returned, while this is a list."""
         self._spec = spec
-        self._declared = Reference(layout, spec)
-        self._in_float64 = Reference(layout, in_float64(spec, without))
+        self._declared = Reference(paths, spec)
+        self._in_float64 = Reference(paths, in_float64(spec, without))
 
     @property
     def exact(self) -> bool:
@@ -161,14 +161,14 @@ class ReferenceGradient:
     one gradient per input, None where there is none.
     """
 
-    def __init__(self, layout: Paths, spec: OpSpec, *, declared: bool) -> None:
+    def __init__(self, paths: Paths, spec: OpSpec, *, declared: bool) -> None:
         """Load it. Raises DataError where it is missing, or exists although torch_op.py does not declare it."""
-        self._spec, self._path = spec, layout.reference(spec.name)
-        self._shown = str(self._path.relative_to(layout.root))
+        self._spec, self._path = spec, paths.reference(spec.name)
+        self._shown = str(self._path.relative_to(paths.root))
         name, operator = f"{spec.name}_gradient", f"ops/{spec.name}/torch_op.py"
         try:
             if spec.reference == "torch":
-                self._function: Any = torch_reference.gradient(layout, spec)
+                self._function: Any = torch_reference.gradient(paths, spec)
             else:
                 self._function = getattr(load_module(self._path, "reference"), name, None)
         except Exception as error:  # a user's module may raise anything

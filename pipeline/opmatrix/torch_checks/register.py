@@ -45,24 +45,24 @@ from opmatrix.torch_ops.load import LoadedLibrary
 MEASURED = 3  # failing cases whose errors the report shows
 
 
-def parts(layout: Paths, operator: Operator, *, asked: Sequence[Part] | None = None) -> tuple[Part, ...]:
+def parts(paths: Paths, operator: Operator, *, asked: Sequence[Part] | None = None) -> tuple[Part, ...]:
     """Return the parts that are `asked` for, else those that doit plans, in an order that one process can run.
 
     "gradient" comes first: it defines the operator with the reference as its kernel and then removes the definition,
     which torch allows only before the compiled library is loaded. A library stays loaded.
     """
-    found = asked or register_parts(layout, operator, torch_minor()) or ("schema",)  # which says why there is none
+    found = asked or register_parts(paths, operator, torch_minor()) or ("schema",)  # which says why there is none
     return tuple(sorted(dict.fromkeys(found), key=lambda part: part != "gradient"))
 
 
-def run(layout: Paths, operator: Operator, *, part: Part) -> None:
+def run(paths: Paths, operator: Operator, *, part: Part) -> None:
     """Test one part and write its record. Raises RegisterError, whose message is in the record, too."""
-    path = layout.register_manifest(operator.name, part, torch=torch_minor())
+    path = paths.register_manifest(operator.name, part, torch=torch_minor())
     record = CheckRecord(op=operator.name, check=part, torch=torch_minor(), outcome="failed")
     known, lacking = features.with_known_dtypes(operator)
-    verdict.write_mismatches(layout.mismatches(path), ())
+    verdict.write_mismatches(paths.mismatches(path), ())
     try:
-        results = tuple(_results(layout, known, part) if known.models else [{"check": part, "skipped": lacking}])
+        results = tuple(_results(paths, known, part) if known.models else [{"check": part, "skipped": lacking}])
     except OpmatrixError as error:
         verdict.write(path, replace(record, detail=str(error)))
         raise
@@ -79,23 +79,23 @@ def _judged(part: Part, results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {"outcome": "unsupported", "detail": "; ".join(dict.fromkeys(skipped))}
 
 
-def replay(layout: Paths, operator: Operator, *, case: str) -> None:
+def replay(paths: Paths, operator: Operator, *, case: str) -> None:
     """Test the kernel with one case, and write nothing. Raises RegisterError, or UsageError for an unknown case."""
     known = [c.name for model in operator.models for c in model.cases]
     if case not in known:
         near = did_you_mean(case, known)
         raise UsageError(f"{operator.name} has no case {case!r}; it has {', '.join(known)}{near}")
-    _kernel(layout, operator, only=case)
+    _kernel(paths, operator, only=case)
 
 
-def replay_drawn(layout: Paths, operator: Operator, *, case: str) -> None:
+def replay_drawn(paths: Paths, operator: Operator, *, case: str) -> None:
     """Test the kernel with one drawn case; write nothing. Raises RegisterError, or UsageError for an unknown case."""
     from opmatrix.torch_checks import property_test
 
-    property_test.replay(layout, operator, load.load(layout, operator), case=case)
+    property_test.replay(paths, operator, load.load(paths, operator), case=case)
 
 
-def _results(layout: Paths, operator: Operator, part: Part) -> Sequence[Mapping[str, Any]]:
+def _results(paths: Paths, operator: Operator, part: Part) -> Sequence[Mapping[str, Any]]:
     """Test one part. Each imports what it needs itself: the exporters alone take 0.7 CPU s."""
     if part == "gradient":  # before any library is loaded
         from opmatrix.torch_checks import gradient
@@ -105,35 +105,35 @@ def _results(layout: Paths, operator: Operator, part: Part) -> Sequence[Mapping[
         usable = features.differentiable(operator)
         if operator.models and not usable.models:
             return [{"check": "gradient", "skipped": "torch computes nothing in float8, and so no gradient"}]
-        return gradient.results(layout, usable)
+        return gradient.results(paths, usable)
     if part == "kernel":
-        return [*_kernel(layout, operator), *load.library_digest(layout, operator)]
-    loaded = load.load(layout, operator)
+        return [*_kernel(paths, operator), *load.library_digest(paths, operator)]
+    loaded = load.load(paths, operator)
     if part == "schema":
         from opmatrix.torch_checks import opcheck
 
-        return opcheck.results(layout, operator, loaded)
+        return opcheck.results(paths, operator, loaded)
     if part == "nodes":
-        return export_results(layout, operator, loaded)
+        return export_results(paths, operator, loaded)
     if part == "search":
         from opmatrix.torch_checks import property_test
 
-        return [*property_test.run(layout, operator, loaded), *load.library_digest(layout, operator)]
+        return [*property_test.run(paths, operator, loaded), *load.library_digest(paths, operator)]
     from opmatrix.torch_checks import invalid_calls
 
     return invalid_calls.results(operator, loaded.overload)
 
 
-def _kernel(layout: Paths, operator: Operator, only: str | None = None) -> list[dict[str, Any]]:
-    loaded = load.load(layout, operator)  # keeps a definition in Python alive
+def _kernel(paths: Paths, operator: Operator, only: str | None = None) -> list[dict[str, Any]]:
+    loaded = load.load(paths, operator)  # keeps a definition in Python alive
     results, faults, mismatches = list[dict[str, Any]](), {}, list[dict[str, Any]]()
-    judges = read_judges(layout.data_manifest(operator.name))
+    judges = read_judges(paths.data_manifest(operator.name))
     for model in operator.models:
         for index, case in enumerate(model.cases):
             if only not in (None, case.name):
                 continue
             step_log.now_running(f"case {case.name}")
-            folder = layout.data(operator.name, model.name, index)
+            folder = paths.data(operator.name, model.name, index)
             data = read(folder, judge=judges.get(folder))
             check = CaseCheck(
                 spec=operator.spec, model=model, case=case, data=data, overload=loaded.overload, levels=loaded.levels
@@ -145,8 +145,8 @@ def _kernel(layout: Paths, operator: Operator, only: str | None = None) -> list[
     if faults:
         over = _over_cases(operator, results, faults) if only is None else {}
         if only is None:
-            record = layout.register_manifest(operator.name, "kernel", torch=torch_minor())
-            verdict.write_mismatches(layout.mismatches(record), mismatches, over)
+            record = paths.register_manifest(operator.name, "kernel", torch=torch_minor())
+            verdict.write_mismatches(paths.mismatches(record), mismatches, over)
         faults = dict(sorted(faults.items(), key=lambda fault: not tells_who(fault[1])))
         faults = with_values(faults, mismatches, str(over.get("in_common", "")))
         where = f"each by python -m opmatrix register {operator.name} --part kernel --case NAME"
@@ -176,11 +176,11 @@ def _over_cases(
 _OPSET = 18  # of both exporters
 
 
-def export_results(layout: Paths, operator: Operator, loaded: LoadedLibrary) -> list[dict[str, str]]:
+def export_results(paths: Paths, operator: Operator, loaded: LoadedLibrary) -> list[dict[str, str]]:
     """Export one model with each exporter, through the gates of every export. Raises ExportError."""
     operator = replace(operator, models=sampled(operator))
-    generated = load_generated(layout, operator.name)
-    sample = next(complete(layout, operator, loaded, generated), None)
+    generated = load_generated(paths, operator.name)
+    sample = next(complete(paths, operator, loaded, generated), None)
     model = sample.model if sample else operator.models[0]
     case = model.cases[0]  # export traces it; the sample may have a size of 1 in a dynamic dimension
     traced = tuple(tensors(operator.spec, model, case, case_arrays(operator.spec, model, case)))

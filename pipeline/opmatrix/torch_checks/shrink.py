@@ -22,7 +22,7 @@ from opmatrix.spec import Model
 
 
 def smallest(
-    layout: Paths,
+    paths: Paths,
     operator: Operator,
     first: DrawnCase,
     fails: Callable[[Model], bool],
@@ -43,7 +43,7 @@ def smallest(
         return _smaller(operator, first.model, fails_in_time)
     from opmatrix.search import draw_models
 
-    return draw_models.find(operator, fails_in_time, examples=examples, home=layout.hypothesis)
+    return draw_models.find(operator, fails_in_time, examples=examples, home=paths.hypothesis)
 
 
 def _smaller(operator: Operator, model: Model, fails: Callable[[Model], bool]) -> Model | None:

@@ -64,12 +64,12 @@ class Gradient:
         register_gradient(name, setup_context=self.setup_context, backward=self.backward, library=library)
 
 
-def gradient(layout: Paths, spec: OpSpec) -> Gradient | None:
+def gradient(paths: Paths, spec: OpSpec) -> Gradient | None:
     """Return the formula, or None if there is none. Raises RegisterError for one function without the other."""
-    path = layout.torch_op(spec.name)
-    called = load_operator(layout, backward_of(spec)) if backward_of(spec) else None
+    path = paths.torch_op(spec.name)
+    called = load_operator(paths, backward_of(spec)) if backward_of(spec) else None
     if not path.is_file():
-        return _by_operator(layout, spec, called) if called else None
+        return _by_operator(paths, spec, called) if called else None
     module, shown = _load(path), _shown(path)
     functions: dict[str, Any] = {name: getattr(module, name, None) for name in ("setup_context", "backward")}
     if called:
@@ -78,7 +78,7 @@ def gradient(layout: Paths, spec: OpSpec) -> Gradient | None:
                 f"{shown}: {', '.join(found)}: ops/{spec.name}/spec.py names the operator {called.name!r} as backward. "
                 "Remove one of both"
             )
-        return replace(_by_operator(layout, spec, called), not_a_derivative=_reason(module, shown))
+        return replace(_by_operator(paths, spec, called), not_a_derivative=_reason(module, shown))
     if all(function is None for function in functions.values()):
         return None
     for name, function in functions.items():
@@ -104,7 +104,7 @@ def _reason(module: ModuleType, shown: str) -> str:
     return reason
 
 
-def _by_operator(layout: Paths, spec: OpSpec, called: Operator) -> Gradient:
+def _by_operator(paths: Paths, spec: OpSpec, called: Operator) -> Gradient:
     setup_context, backward = formula(spec, called.spec)
     without = without_gradient(spec, called.spec)
     return Gradient(
@@ -112,13 +112,13 @@ def _by_operator(layout: Paths, spec: OpSpec, called: Operator) -> Gradient:
         backward=backward,
         without=without,
         operator=called,
-        is_derived_twice=gradient(layout, called.spec) is not None,
+        is_derived_twice=gradient(paths, called.spec) is not None,
     )
 
 
-def define(layout: Paths, spec: OpSpec) -> Any:
+def define(paths: Paths, spec: OpSpec) -> Any:
     """Call ``define()``; return the object that keeps the operator alive. Raises RegisterError."""
-    path = layout.torch_op(spec.name)
+    path = paths.torch_op(spec.name)
     shown = _shown(path)
     if not path.is_file():
         raise RegisterError(
@@ -171,7 +171,7 @@ class LoadedLibrary:
     levels: LibraryLevels = NO_LEVELS
 
 
-def load(layout: Paths, operator: Operator) -> LoadedLibrary:
+def load(paths: Paths, operator: Operator) -> LoadedLibrary:
     """Make the operator callable. Raises RegisterError, also for another schema than the declared one."""
     spec = operator.spec
     if spec.torch is None:
@@ -180,46 +180,46 @@ def load(layout: Paths, operator: Operator) -> LoadedLibrary:
         _check_overrides(spec)
         return LoadedLibrary(overload=registered_overload(spec), alive=None)
     if not spec.torch.python:
-        _load_library(layout, operator)
-        levels = LibraryLevels(library_path(layout, operator)) if spec.cpu_levels else NO_LEVELS
+        _load_library(paths, operator)
+        levels = LibraryLevels(library_path(paths, operator)) if spec.cpu_levels else NO_LEVELS
         return LoadedLibrary(overload=_check_schema(operator), alive=None, levels=levels)
-    alive = define(layout, spec)
+    alive = define(paths, spec)
     overload = _check_schema(operator)
     check_formula(spec)
     return LoadedLibrary(overload=overload, alive=alive)
 
 
-def library_digest(layout: Paths, operator: Operator) -> list[dict[str, Any]]:
+def library_digest(paths: Paths, operator: Operator) -> list[dict[str, Any]]:
     """Return, as a result of register, the SHA-256 of the library that `load` loads; [] where there is none."""
     if not has_torch_library(operator.spec):
         return []
-    return [{"library": sha256(library_path(layout, operator))}]
+    return [{"library": sha256(library_path(paths, operator))}]
 
 
-def library_path(layout: Paths, operator: Operator) -> Path:
+def library_path(paths: Paths, operator: Operator) -> Path:
     """Return the library that `load` loads."""
-    return layout.torch_library(operator.name, torch=_one_torch(layout, operator))
+    return paths.torch_library(operator.name, torch=_one_torch(paths, operator))
 
 
-def _one_torch(layout: Paths, operator: Operator) -> str | None:
+def _one_torch(paths: Paths, operator: Operator) -> str | None:
     """Return the running torch where it has a library of its own."""
     spec, running = operator.spec, torch_minor()
     # A handwritten torch.cc fits only one version; for the environment that builds it, the path has no version.
     own = is_own(OWN_TORCH, spec, operator.handwritten_files)
-    of_this_torch = layout.torch_library(spec.name, torch=running).is_file() if own else is_classic(spec, running)
+    of_this_torch = paths.torch_library(spec.name, torch=running).is_file() if own else is_classic(spec, running)
     return running if of_this_torch else None
 
 
-def _load_library(layout: Paths, operator: Operator) -> None:
+def _load_library(paths: Paths, operator: Operator) -> None:
     """Load the library for the running torch, or the one for many versions of torch.
 
     A library over torch's C++ headers fits one version alone: another may load it without the kernel.
     """
-    spec, one = operator.spec, _one_torch(layout, operator)
+    spec, one = operator.spec, _one_torch(paths, operator)
     own, since = is_own(OWN_TORCH, spec, operator.handwritten_files), stable_abi_since(spec)
     for_torch = f" --torch-root {shlex.quote(sys.prefix)}" if one else ""
     compile_command = f"python -m opmatrix compile {spec.name}{for_torch}"
-    path, version = layout.torch_library(spec.name, torch=one), layout.torch_version(spec.name, torch=one)
+    path, version = paths.torch_library(spec.name, torch=one), paths.torch_version(spec.name, torch=one)
     if not path.is_file():
         which = f"; torch {one} has one of its own, since that for many serves {since} and newer" if one else ""
         raise RegisterError(missing(path, run=compile_command, problem=f"is missing{which}"))

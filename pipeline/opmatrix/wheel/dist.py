@@ -33,30 +33,30 @@ from opmatrix.wheel import contents, pack, settings, sources
 from opmatrix.wheel.settings import Dist
 
 
-def run(layout: Paths, dist: Dist, operators: Sequence[Operator], *, unverified: bool = False) -> None:
+def run(paths: Paths, dist: Dist, operators: Sequence[Operator], *, unverified: bool = False) -> None:
     """Write the wheel to build/dist/, and its record to build/dist.json. Raises DistError, and then writes nothing.
 
     With `unverified`, the wheel is neither compared nor run, and its version ends in ``+unverified``.
     """
-    cells = chosen_cells(layout)
-    shared = provided("signed results")(layout, dist.operators, cells)
+    cells = chosen_cells(paths)
+    shared = provided("signed results")(paths, dist.operators, cells)
     proof: dict[str, Any] | None = None
     if unverified:
         dist = replace(dist, version=f"{dist.version}{'.' if '+' in dist.version else '+'}unverified")
     else:
-        proof = _verified(layout, operators, cells)
+        proof = _verified(paths, operators, cells)
     opmatrix = metadata.version("opmatrix")
-    needs = [symbols.read_symbols(_library(layout, dist, side)) for side in settings.sides(operators)]
+    needs = [symbols.read_symbols(_library(paths, dist, side)) for side in settings.sides(operators)]
     platform = contents.platform(needs)
-    files = contents.files(layout, dist, operators, opmatrix=opmatrix)
+    files = contents.files(paths, dist, operators, opmatrix=opmatrix)
     about = {
         "name": dist.name,
         "version": dist.version,
         "verified": proof or False,
         "platform": platform,
         "needs": contents.highest(needs),
-        "operators": {o.name: _about(layout, o) for o in operators},
-        "source": _source(layout, operators),
+        "operators": {o.name: _about(paths, o) for o in operators},
+        "source": _source(paths, operators),
         "shared_cache": shared,
         "libraries": {name: _digest(c) for name, c in sorted(files.items()) if name.endswith(".so")},
         "made_with": {
@@ -68,39 +68,39 @@ def run(layout: Paths, dist: Dist, operators: Sequence[Operator], *, unverified:
     }
     text = json.dumps(about, indent=2) + "\n"
     files[f"{dist.name}/dist.json"] = text.encode()
-    packed = pack.pack(dist, platform, files, contents.licenses(layout.root, dist, operators), opmatrix=opmatrix)
+    packed = pack.pack(dist, platform, files, contents.licenses(paths.root, dist, operators), opmatrix=opmatrix)
     ran = "not verified: neither compared with what was verified nor run"
     if proof:
-        ran = _run(layout, dist, operators, cells, packed)
-    path = layout.dist / pack.file_name(dist, platform)
-    for other in layout.dist.glob("*.whl"):
+        ran = _run(paths, dist, operators, cells, packed)
+    path = paths.dist / pack.file_name(dist, platform)
+    for other in paths.dist.glob("*.whl"):
         if other != path:  # an upload of build/dist/* must not contain an older wheel
             other.unlink()
     write_bytes(path, packed)
-    write_list(layout.unverified_list if unverified else layout.wheel_list, [path], root=layout.root)
-    write_text(layout.unverified_record if unverified else layout.dist_record, text)
+    write_list(paths.unverified_list if unverified else paths.wheel_list, [path], root=paths.root)
+    write_text(paths.unverified_record if unverified else paths.dist_record, text)
     print(ran)
-    print(f"{path.relative_to(layout.root)}: {len(packed):,} bytes, sha256 {_digest(packed)}")
+    print(f"{path.relative_to(paths.root)}: {len(packed):,} bytes, sha256 {_digest(packed)}")
 
 
-def _verified(layout: Paths, operators: Sequence[Operator], cells: Sequence[Cell]) -> dict[str, Any]:
+def _verified(paths: Paths, operators: Sequence[Operator], cells: Sequence[Cell]) -> dict[str, Any]:
     """Return the field "verified" of dist.json: the versions, and the result of `verified.check`."""
     found = installed()
-    proof = pack.check(layout, operators, cells)
+    proof = pack.check(paths, operators, cells)
     return {"torch": found.torch, "onnxruntime": found.onnxruntime, **proof}
 
 
-def _run(layout: Paths, dist: Dist, operators: Sequence[Operator], cells: Sequence[Cell], wheel: bytes) -> str:
+def _run(paths: Paths, dist: Dist, operators: Sequence[Operator], cells: Sequence[Cell], wheel: bytes) -> str:
     """Run the wheel, and return what ran. Raises DistError."""
     from opmatrix.wheel import run_unpacked  # imports numpy and onnx, which an unverified wheel does not need
 
     # `operators` were read in a child process, so that `Model.around` cannot be called.
-    callable_operators = [load_operator(layout, operator.name) for operator in operators]
+    callable_operators = [load_operator(paths, operator.name) for operator in operators]
     with tempfile.TemporaryDirectory(prefix="opmatrix-dist-") as folder:
         return run_unpacked.run(
             wheel,
             run_unpacked.WheelRun(
-                paths=layout,
+                paths=paths,
                 name=dist.name,
                 operators=callable_operators,
                 cells=cells,
@@ -110,15 +110,15 @@ def _run(layout: Paths, dist: Dist, operators: Sequence[Operator], cells: Sequen
         )
 
 
-def _library(layout: Paths, dist: Dist, side: str) -> Path:
-    path = layout.linked_library(dist.name, side)
+def _library(paths: Paths, dist: Dist, side: str) -> Path:
+    path = paths.linked_library(dist.name, side)
     if not path.is_file():
         raise DistError(missing(path, run="python -m opmatrix link-wheel"))
     return path
 
 
-def _about(layout: Paths, operator: Operator) -> dict[str, Any]:
-    spec, path = operator.spec, layout.torch_op(operator.name)
+def _about(paths: Paths, operator: Operator) -> dict[str, Any]:
+    spec, path = operator.spec, paths.torch_op(operator.name)
     return {
         "summary": spec.summary,
         "torch": {
@@ -143,14 +143,14 @@ def _about(layout: Paths, operator: Operator) -> dict[str, Any]:
     }
 
 
-def _source(layout: Paths, operators: Sequence[Operator]) -> dict[str, Any]:
+def _source(paths: Paths, operators: Sequence[Operator]) -> dict[str, Any]:
     """Return the commit, whether the sources of the wheel differ from it, and their hashes."""
-    paths = settings.sources(layout, operators)
-    commit = sources.commit(layout.root)
+    files = settings.sources(paths, operators)
+    commit = sources.commit(paths.root)
     return {
         "commit": commit,
-        "dirty": sources.dirty(layout.root, paths) if commit else None,
-        "files": {str(p.relative_to(layout.root)): _digest(p.read_bytes()) for p in paths},
+        "dirty": sources.dirty(paths.root, files) if commit else None,
+        "files": {str(p.relative_to(paths.root)): _digest(p.read_bytes()) for p in files},
     }
 
 

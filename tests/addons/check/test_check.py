@@ -42,7 +42,7 @@ def test_faults_are_reported_by_question(project: Project) -> None:
 
 
 def test_an_operator_that_cannot_be_used_is_a_note(project: Project) -> None:
-    broken = project.layout.spec("broken")
+    broken = project.paths.spec("broken")
     broken.parent.mkdir()
     broken.write_text("raise SystemExit")
     try:
@@ -137,7 +137,7 @@ def test_expected_outputs_next_to_the_model_are_compared(project: Project) -> No
 
 
 def test_a_missing_library_has_the_command_that_builds_it(project: Project) -> None:
-    path = project.layout.ort_library("group_norm")
+    path = project.paths.ort_library("group_norm")
     kept = path.read_bytes()
     path.unlink()
     try:
@@ -153,7 +153,7 @@ def test_a_library_of_somebody_else_is_run_without_a_project(project: Project, t
     """Outside the project its operator is unknown, and its library one of somebody else."""
     onnx.save(model(norm("x", "a"), plain("Relu", "a", "y")), tmp_path / "model.onnx")
     program = "import sys; from opmatrix.commands.main import main; sys.exit(main())"
-    library = str(project.layout.ort_library("group_norm"))
+    library = str(project.paths.ort_library("group_norm"))
     command = [sys.executable, "-c", program, "check", "model.onnx", "--library", library]
     environment = {**os.environ, "NO_COLOR": "1", "PYTHONIOENCODING": "utf-8"}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
@@ -165,7 +165,7 @@ def test_a_library_of_somebody_else_is_run_without_a_project(project: Project, t
 
 def test_check_is_refused_during_another_run(project: Project) -> None:
     onnx.save(model(norm("x", "y")), project.root / "model.onnx")
-    with hold(project.layout.lock):
+    with hold(project.paths.lock):
         done = project.doit("check", "model.onnx")
     assert done.returncode == 2
     assert "another run is at work in" in done.stderr

@@ -114,7 +114,7 @@ def test_a_torch_function_with_two_custom_operators_agrees_through_both_exporter
 
 @pytest.mark.torch
 def test_a_missing_torch_library_has_the_command_that_builds_it(project: Project, function: str) -> None:
-    path = project.layout.torch_library("group_norm")
+    path = project.paths.torch_library("group_norm")
     kept = path.read_bytes()
     path.unlink()
     try:

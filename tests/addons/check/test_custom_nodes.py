@@ -278,30 +278,30 @@ def test_a_function_of_the_model_needs_no_operator(specs: list[OpSpec]) -> None:
     assert (found.mark, found.text) == ("ok", "1 node, none custom; calls of the model's functions: 1 local::Twice")
 
 
-def libraries(layout: Paths, operators: tuple[Operator, ...], *names: str) -> tuple[list[str], list[Finding]]:
-    found = needed_libraries(layout, [o for o in operators if o.name in names])
-    return [str(p.relative_to(layout.root)) for p in found.libraries], list(found.findings)
+def libraries(paths: Paths, operators: tuple[Operator, ...], *names: str) -> tuple[list[str], list[Finding]]:
+    found = needed_libraries(paths, [o for o in operators if o.name in names])
+    return [str(p.relative_to(paths.root)) for p in found.libraries], list(found.findings)
 
 
-def built(layout: Paths, *names: str) -> None:
+def built(paths: Paths, *names: str) -> None:
     for name in names:
-        layout.ort_library(name).parent.mkdir(parents=True)
-        layout.ort_library(name).touch()
+        paths.ort_library(name).parent.mkdir(parents=True)
+        paths.ort_library(name).touch()
 
 
 def test_operators_of_different_domains_keep_their_libraries(tmp_path: Path, operators: tuple[Operator, ...]) -> None:
-    layout = Paths(tmp_path)
-    built(layout, "group_norm", "dual_residual")
-    paths, (found,) = libraries(layout, operators, "group_norm", "dual_residual", "inverse")
-    assert [Path(p).name for p in paths] == ["libgroup_norm_ort.so", "libdual_residual_ort.so"]
+    paths = Paths(tmp_path)
+    built(paths, "group_norm", "dual_residual")
+    kept, (found,) = libraries(paths, operators, "group_norm", "dual_residual", "inverse")
+    assert [Path(p).name for p in kept] == ["libgroup_norm_ort.so", "libdual_residual_ort.so"]
     assert found.mark == "ok"
 
 
 def test_operators_of_one_domain_share_a_library(tmp_path: Path, operators: tuple[Operator, ...]) -> None:
-    layout = Paths(tmp_path)
-    built(layout, "custom_op_one", "custom_op_two")
-    paths, (found,) = libraries(layout, operators, "custom_op_two", "custom_op_one")
-    assert [Path(p).name for p in paths] == ["libcustom_op_one+custom_op_two_ort.so"]
+    paths = Paths(tmp_path)
+    built(paths, "custom_op_one", "custom_op_two")
+    kept, (found,) = libraries(paths, operators, "custom_op_two", "custom_op_one")
+    assert [Path(p).name for p in kept] == ["libcustom_op_one+custom_op_two_ort.so"]
     assert "which share a domain" in found.text
 
 
@@ -312,13 +312,13 @@ def test_a_missing_library_has_the_command_that_builds_it(tmp_path: Path, operat
 
 
 def test_a_handwritten_binding_cannot_share_a_library(tmp_path: Path, operators: tuple[Operator, ...]) -> None:
-    layout = Paths(tmp_path)
-    built(layout, "custom_op_one", "custom_op_two")
+    paths = Paths(tmp_path)
+    built(paths, "custom_op_one", "custom_op_two")
     by_hand = tuple(
         replace(o, handwritten_files=o.handwritten_files | {"ort.cc"}) if o.name == "custom_op_two" else o
         for o in operators
     )
-    _, (found,) = libraries(layout, by_hand, "custom_op_one", "custom_op_two")
+    _, (found,) = libraries(paths, by_hand, "custom_op_one", "custom_op_two")
     assert found.mark == "wrong"
     assert "ops/custom_op_two has an ort.cc of its own" in found.text
 

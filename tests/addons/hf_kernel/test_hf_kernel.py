@@ -36,7 +36,7 @@ def folder(shipped: Project) -> Path:
     done = shipped.doit("dist", "--format", "hf-kernel", "--unverified")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "build/hf-kernel: " in done.stdout and "files for kernels.get_local_kernel" in done.stdout
-    return shipped.layout.kernel_folder
+    return shipped.paths.kernel_folder
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +109,7 @@ def test_a_folder_that_does_not_fit_is_refused(
     other, *libraries = (path / write_folder.BUILD for path in planted)
     other.rename(other.with_name(other.name.replace("abi29", "abi299")))
     (libraries[0] / "libmy_ops_torch.so").unlink()
-    shutil.copy(shipped.layout.torch_library("dual_residual"), libraries[1] / "libmy_ops_torch.so")
+    shutil.copy(shipped.paths.torch_library("dual_residual"), libraries[1] / "libmy_ops_torch.so")
     torch, lost, lacks, same = kernels.check("-c", LOAD + FAULTS, *planted, folder).splitlines()
     assert "Torch stable ABI version (2.99) is too new for environment Torch version (2." in torch
     assert lost.startswith("ImportError ") and "libmy_ops_torch.so does not load in torch 2." in lost
@@ -160,9 +160,9 @@ def test_what_is_in_the_folder(folder: Path) -> None:
 @pytest.mark.torch
 def test_a_folder_is_run_before_it_is_written(shipped: Project, wheel: Path, tmp_path: Path) -> None:
     """So that a fault of the folder alone is found. tests/wheel/test_dist_faults.py writes a right one."""
-    if not shipped.layout.data_manifest("group_norm").is_file():
+    if not shipped.paths.data_manifest("group_norm").is_file():
         assert shipped.doit("data:group_norm").returncode == 0
-    operators = [load_operator(shipped.layout, "group_norm")]
+    operators = [load_operator(shipped.paths, "group_norm")]
     with zipfile.ZipFile(wheel) as archive:
         packed = {name: archive.read(name) for name in archive.namelist()}
     files = write_folder.folder_files(DIST, [operator.spec for operator in operators], packed)
@@ -171,7 +171,7 @@ def test_a_folder_is_run_before_it_is_written(shipped: Project, wheel: Path, tmp
     planted = files | {fake: files[fake].replace(b"y = x.new_empty(x.shape)", b"y = x.new_empty(x.shape[1:])")}
     assert planted != files
     use = WheelRun(
-        paths=shipped.layout,
+        paths=shipped.paths,
         name=write_folder.package_name(DIST, packed),
         operators=operators,
         cells=[Cell(torch="2.13", exporter="legacy", opset=17, ort="1.31")],

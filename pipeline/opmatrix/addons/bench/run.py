@@ -25,7 +25,7 @@ from opmatrix.project.settings import step_limits
 
 
 def run(
-    layout: Paths,
+    paths: Paths,
     operator: Operator,
     *,
     budget: float,
@@ -38,22 +38,22 @@ def run(
     """Print and write the times. Raises BenchError for a row that cannot be timed, and for a slower one."""
     if not budget > 0:
         raise UsageError(f"--budget takes seconds above 0, found {budget:g}")
-    _require_end(layout, operator)
-    bench, source = read.read(layout, operator)
+    _require_end(paths, operator)
+    bench, source = read.read(paths, operator)
     found = measure.processors()
     if rows:
         bench = replace(bench, rows=chosen(bench.rows, rows, operator.name))
-    os.environ |= {"TORCHINDUCTOR_CACHE_DIR": str(layout.bench_inductor), "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+    os.environ |= {"TORCHINDUCTOR_CACHE_DIR": str(paths.bench_inductor), "TORCHINDUCTOR_COMPILE_THREADS": "1"}
     job = Job(
-        paths=layout,
+        paths=paths,
         operator=operator,
         bench=bench,
         budget=budget,
         processors=found,
         threads=_thread_counts(threads, found.thread_counts),
         compile=compile,
-        seconds=step_limits(layout).seconds,
-        cpu_level=_cpu_level(layout, operator),
+        seconds=step_limits(paths).seconds,
+        cpu_level=_cpu_level(paths, operator),
     )
     if found.why_not_pinned:
         print(f"threads cannot be pinned to processors here: {found.why_not_pinned}; expect more noise")
@@ -66,11 +66,11 @@ def run(
         raise SystemExit(128 + signal.SIGINT) from None
 
 
-def _require_end(layout: Paths, operator: Operator) -> None:
+def _require_end(paths: Paths, operator: Operator) -> None:
     """Raise BenchError where bench.py, or its function for bytes or FLOPs, does not return in time or ends its process.
 
     What is wrong with its values, the caller finds."""
-    path = layout.bench(operator.name).relative_to(layout.root)
+    path = paths.bench(operator.name).relative_to(paths.root)
 
     def start() -> Callable[[object], None]:
         null = os.open(os.devnull, os.O_WRONLY)
@@ -80,10 +80,10 @@ def _require_end(layout: Paths, operator: Operator) -> None:
 
     def read_once(_: object) -> None:
         with suppress(Exception):
-            read.read(layout, operator)
+            read.read(paths, operator)
 
     try:
-        with Forked(start, seconds=step_limits(layout).seconds) as process:
+        with Forked(start, seconds=step_limits(paths).seconds) as process:
             process.ask(None, what=str(path))
     except StoppedError as error:
         raise BenchError(f"{error}. {REMEDY}") from None
@@ -108,10 +108,10 @@ def _thread_counts(asked: Sequence[int] | None, possible: Sequence[int]) -> tupl
     return tuple(dict.fromkeys(asked or possible))
 
 
-def _cpu_level(layout: Paths, operator: Operator) -> str | None:
+def _cpu_level(paths: Paths, operator: Operator) -> str | None:
     """Return the level at which the kernels run in this environment; None where they have no levels."""
-    specs = [operator.spec, *(load_operator(layout, name).spec for name in operator.spec.uses)]
-    library = layout.ort_library(operator.name)
+    specs = [operator.spec, *(load_operator(paths, name).spec for name in operator.spec.uses)]
+    library = paths.ort_library(operator.name)
     if not any(spec.cpu_levels for spec in specs) or not library.is_file():
         return None
     with Forked(lambda: lambda _: ctypes.CDLL(str(library)).opmatrix_cpu_level(0)) as process:

@@ -27,7 +27,7 @@ from opmatrix.torch_ops.call import torch_minor
 PART = "capture.json"
 
 
-def run(layout: Paths, *, target: str, exporters: Sequence[Exporter], opset: int, into: Path) -> None:
+def run(paths: Paths, *, target: str, exporters: Sequence[Exporter], opset: int, into: Path) -> None:
     """Write a folder per exporter, with model.onnx and the outputs of torch as test_data_set_0, and the findings.
 
     capture.json first records each activity, `doing`, in case the process crashes in it. A user's mistake is no error
@@ -36,9 +36,9 @@ def run(layout: Paths, *, target: str, exporters: Sequence[Exporter], opset: int
     record = _Record(into / PART)
     try:
         record.doing(f"the operators of this project were loaded into torch {torch_minor()}")
-        loaded = user_model.load(layout, read_operators(layout).operators)
+        loaded = user_model.load(paths, read_operators(paths).operators)
         record.doing(f"{target} ran")
-        model = build(target, layout.root)
+        model = build(target, paths.root)
         model.module.eval()
         inputs = _described(model.input_names, model.inputs)
         record.add(finding.ok("function", f"gives the module {type(model.module).__name__}, inputs: {inputs}"))

@@ -188,7 +188,7 @@ PART = "compare.json"
 
 
 def run(
-    layout: Paths,
+    paths: Paths,
     *,
     model: Path,
     libraries: Sequence[Path],
@@ -203,7 +203,7 @@ def run(
 ) -> None:
     """Write the findings. `differs`: the outputs are not the expected ones. `own`: compare only the nodes of this
     project's operators."""
-    declared = [o.spec for o in declared_operators(layout).operators]
+    declared = [o.spec for o in declared_operators(paths).operators]
     alone: Path | None = None
     nodes: list[NodeComparison] = []
     passed: list[Comparison] = []
@@ -216,7 +216,7 @@ def run(
         proto = inline(original, declared).model
         specs = used_operators(proto, declared)
         fed = find_inputs(proto, model, inputs, specs, parse_shapes(shapes))
-        references = [(spec, Reference(layout, spec)) for spec in specs]
+        references = [(spec, Reference(paths, spec)) for spec in specs]
         runtime, limits = OrtSessions(None, more=libraries), tolerances(rtol, atol)
         nodes.extend(compare_nodes(proto, fed.inputs, runtime, references, limits, own=own))
         wrong = first_wrong(nodes, differs=differs)

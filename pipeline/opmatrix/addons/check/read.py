@@ -137,7 +137,7 @@ def _remedy(what: str, limit: int, found: int) -> str:
 PART = "read.json"
 
 
-def run(layout: Paths, *, model: Path, ort: str, libraries: Sequence[Path], into: Path) -> None:
+def run(paths: Paths, *, model: Path, ort: str, libraries: Sequence[Path], into: Path) -> None:
     """Write the findings, and the libraries that a session needs. `ort` is a version that need not be installed.
     `libraries`: others' custom-op libraries, which may have the operators that nobody else has."""
     findings: list[Finding] = []
@@ -147,11 +147,11 @@ def run(layout: Paths, *, model: Path, ort: str, libraries: Sequence[Path], into
         if ort:
             parse_version(ort)  # raises before the model is read
         proto = _read(model)
-        declared = declared_operators(layout)
+        declared = declared_operators(paths)
         operators = declared.operators
         specs = [o.spec for o in operators]
         used = used_operators(or_as_it_is(proto, specs), specs)
-        needed = needed_libraries(layout, [o for o in operators if o.spec in used])
+        needed = needed_libraries(paths, [o for o in operators if o.spec in used])
         findings = [*_unusable(declared.failed), *_findings(proto, model, specs, needed, ort, libraries)]
     except OpmatrixError as mistake:
         error = str(mistake)

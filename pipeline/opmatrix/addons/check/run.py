@@ -31,7 +31,7 @@ PART = "run.json"
 
 
 def run(
-    layout: Paths,
+    paths: Paths,
     *,
     model: Path,
     libraries: Sequence[Path],
@@ -53,7 +53,7 @@ def run(
     known: dict[str, Any] = {"error": "", "ran": False, "missing": False, "inputs": "", "shapes": []}
     try:
         original = onnx.load_model(model, load_external_data=False)
-        specs = [o.spec for o in declared_operators(layout).operators]
+        specs = [o.spec for o in declared_operators(paths).operators]
         proto = or_as_it_is(original, specs)
         chosen = parse_shapes(shapes)
         given = [] if chosen else given_inputs(proto, model, inputs)

@@ -139,12 +139,12 @@ def _modules(folder: str, kept: Iterable[str]) -> list[str]:
     return [p.stem for p in paths if str(p.parent) == folder and p.suffix == ".py" and p.stem != "__init__"]
 
 
-def run(layout: Paths, dist: Dist, operators: Sequence[Operator], *, unverified: bool = False) -> None:
+def run(paths: Paths, dist: Dist, operators: Sequence[Operator], *, unverified: bool = False) -> None:
     """Write build/hf-kernel/, and the list of its files. Raises DistError, and then leaves the folder as it was.
 
     With `unverified`, the wheel is the one that dist --unverified has built, and the folder is not run.
     """
-    wheel = _read_wheel(layout, unverified=unverified)
+    wheel = _read_wheel(paths, unverified=unverified)
     files = folder_files(dist, [operator.spec for operator in operators], wheel)
     ran = "not verified: neither compared with what was verified nor run"
     if not unverified:
@@ -152,30 +152,30 @@ def run(layout: Paths, dist: Dist, operators: Sequence[Operator], *, unverified:
 
         with tempfile.TemporaryDirectory(prefix="opmatrix-dist-") as folder:
             use = run_unpacked.WheelRun(
-                paths=layout,
+                paths=paths,
                 name=package_name(dist, wheel),
                 # `operators` were read in a child process, so that `Model.around` cannot be called.
-                operators=[load_operator(layout, operator.name) for operator in operators],
-                cells=chosen_cells(layout),
+                operators=[load_operator(paths, operator.name) for operator in operators],
+                cells=chosen_cells(paths),
                 torch=installed().torch,
                 folder=Path(folder),
                 variant=f"kernel/{BUILD}",
             )
             ran = run_unpacked.run_kernel(files, use)
-    written = _replace(layout.kernel_folder, {Path(name): content for name, content in files.items()})
-    write_list(layout.unverified_kernel_list if unverified else layout.kernel_list, written, root=layout.root)
-    digests = digests_by_path(written, layout.root)
+    written = _replace(paths.kernel_folder, {Path(name): content for name, content in files.items()})
+    write_list(paths.unverified_kernel_list if unverified else paths.kernel_list, written, root=paths.root)
+    digests = digests_by_path(written, paths.root)
     record = "".join(f"{digest}  {path}\n" for path, digest in digests.items())
-    write_text(layout.unverified_kernel_record if unverified else layout.kernel_record, record)
+    write_text(paths.unverified_kernel_record if unverified else paths.kernel_record, record)
     print(ran)
-    print(f"{layout.kernel_folder.relative_to(layout.root)}: {many(len(written), 'file')} for kernels.get_local_kernel")
+    print(f"{paths.kernel_folder.relative_to(paths.root)}: {many(len(written), 'file')} for kernels.get_local_kernel")
 
 
-def _read_wheel(layout: Paths, *, unverified: bool) -> dict[str, bytes]:
+def _read_wheel(paths: Paths, *, unverified: bool) -> dict[str, bytes]:
     """Return the files of the wheel that dist has built. Raises DistError if there is none."""
     command = "doit dist --unverified" if unverified else "doit dist"
     try:
-        path = Path(read_list(layout.unverified_list if unverified else layout.wheel_list, root=layout.root)[0])
+        path = Path(read_list(paths.unverified_list if unverified else paths.wheel_list, root=paths.root)[0])
         with zipfile.ZipFile(path) as archive:
             return {name: archive.read(name) for name in archive.namelist()}
     except (FileNotFoundError, IndexError) as error:

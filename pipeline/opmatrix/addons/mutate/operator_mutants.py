@@ -27,7 +27,7 @@ _LIST = "[] {{ static const {item} values[] = {{{values}}}; return opmatrix::Lis
 _ITEMS = {"float": "float", "int": "std::int64_t", "bool": "bool"}
 
 
-def operator_mutants(layout: Paths, spec: OpSpec) -> list[Mutant]:
+def operator_mutants(paths: Paths, spec: OpSpec) -> list[Mutant]:
     """Return all mutants of an operator: of kernel.h or of the kernel in spec.py, then of its Python files.
 
     A mutant of a kernel in spec.py has the path of spec.py and the part "kernel"; it applies to `OpSpec.kernel`. Raises
@@ -35,10 +35,10 @@ def operator_mutants(layout: Paths, spec: OpSpec) -> list[Mutant]:
     """
 
     def relative(path: Any) -> str:
-        return str(path.relative_to(layout.root).as_posix())
+        return str(path.relative_to(paths.root).as_posix())
 
     found, constants = [], attribute_constants(spec)
-    kernel, declaration = layout.kernel(spec.name), layout.spec(spec.name)
+    kernel, declaration = paths.kernel(spec.name), paths.spec(spec.name)
     if spec.kernel is not None:
         above = lines_above(declaration.read_text(encoding="utf-8"), spec.kernel, where=relative(declaration))
         inline = kernel_mutants(relative(declaration), spec.kernel, constants, tensor_shapes(spec))
@@ -47,22 +47,22 @@ def operator_mutants(layout: Paths, spec: OpSpec) -> list[Mutant]:
         found += kernel_mutants(relative(kernel), kernel.read_text(encoding="utf-8"), constants, tensor_shapes(spec))
     names = {a.name: (a.name, torch_name(a), onnx_name(a)) for a in spec.attributes}
     defaults = {n: repr(value) for name, value in _constants(spec).items() for n in names[name]}
-    for path in (declaration, layout.lowering(spec.name), layout.torch_op(spec.name)):
+    for path in (declaration, paths.lowering(spec.name), paths.torch_op(spec.name)):
         if path.is_file():
             found += python_mutants(relative(path), path.read_text(encoding="utf-8"), defaults)
     return found
 
 
-def not_mutated(layout: Paths, spec: OpSpec) -> str:
+def not_mutated(paths: Paths, spec: OpSpec) -> str:
     """Return a note about the lines of the kernel that the grammar does not know, and that have no mutants; else ""."""
-    path = layout.spec(spec.name) if spec.kernel is not None else layout.kernel(spec.name)
+    path = paths.spec(spec.name) if spec.kernel is not None else paths.kernel(spec.name)
     if not path.is_file():
         return ""
     lines = unparsed_lines(parse(path.read_text(encoding="utf-8") if spec.kernel is None else spec.kernel))
     if not lines:
         return ""
     above = 0 if spec.kernel is None else lines_above(path.read_text(encoding="utf-8"), spec.kernel, where=path.name)
-    where = f"{path.relative_to(layout.root).as_posix()}:{lines[0] + above}"
+    where = f"{path.relative_to(paths.root).as_posix()}:{lines[0] + above}"
     return (
         f"{where}: tree-sitter cannot read this as C++ ({many(len(lines), 'such place')} in the file), so nothing "
         "there is mutated. Often a macro in place of a type or a keyword is the reason: write it out, or as a function"
