@@ -9,7 +9,7 @@ One command goes through these modules in this order:
 - `lock` lets one run at a time use a build folder.
 - `step_runner` is doit's runner: it sends each step to `server_pool`, which starts a server per set of imports
   (`server_main`); a server (`fork_server`) forks a process per step.
-- With `doit --on`, `opmatrix.addons.team` hands steps to `Workers`, which `server_pool` describes.
+- With `doit --on`, `opmatrix.addons.team` hands steps to `Workers`, which `shared_results` describes.
 - `step_failure` has the message and the verdict of a step that failed, crashed or was not run; `earlier_verdicts`
   selects the verdicts of earlier runs for the report.
 - `progress_reporter` (with `live_line`) and those of `reporters` are doit reporters: for a terminal, for

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
+from typing import NoReturn, TypeVar
 
 from opmatrix.basics.errors import OpmatrixError
 from opmatrix.basics.processes import kill_session
@@ -24,11 +24,6 @@ from opmatrix.environments.matrix_env import python_path
 from opmatrix.project import judging_code, work_folder
 from opmatrix.project.paths import Paths
 from opmatrix.project.work_folder import WRITTEN
-
-if TYPE_CHECKING:
-    from opmatrix.engine.shared_results import Origin
-    from opmatrix.engine.step_failure import StepFailed
-    from opmatrix.engine.tasks import StepTask
 
 _T = TypeVar("_T")
 
@@ -59,31 +54,6 @@ class Ending:
     processes: int = 0
     done: bool = False
     last_cpu: tuple[float, float] | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ended:
-    """How a step ended that a worker ran. `memory`: as in `Ending`. `origin`: where its outputs came from; None for one
-    that failed."""
-
-    seconds: float
-    cpu: float
-    memory: int = 0
-    origin: Origin | None = None
-    failure: StepFailed | None = None
-
-
-class Workers(Protocol):
-    """The workers of a run, on this machine or others: `opmatrix.addons.team` has them."""
-
-    def run(self, task: StepTask, begins: Callable[[], None]) -> Ended | None:
-        """Run a step on a worker, and call `begins` before. None: no worker ran it, so it is to run here. Raises
-        OSError."""
-        ...
-
-    def close(self) -> None:
-        """End the connection, and tell the user who ran what."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)

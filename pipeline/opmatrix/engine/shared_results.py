@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from opmatrix.basics.errors import Cause, many, one_line, printable
 from opmatrix.basics.features import provided
@@ -51,6 +51,29 @@ class Origin:
     url: str
     signer: str | None
     seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """How a step ended that a worker ran. `memory`: as in `Ending`. `origin`: where its outputs came from; None for one
+    that failed."""
+
+    seconds: float
+    cpu: float
+    memory: int = 0
+    origin: Origin | None = None
+    failure: StepFailed | None = None
+
+
+class Workers(Protocol):
+    """The workers of a run, on this machine or others: `opmatrix.addons.team` has them."""
+
+    def run(self, task: StepTask, begins: Callable[[], None]) -> Ended | None:
+        """Run a step on a worker, and call `begins` before. None: no worker ran it, so it is to run here. Raises
+        OSError."""
+
+    def close(self) -> None:
+        """End the connection, and tell the user who ran what."""
 
 
 class SharedResults:

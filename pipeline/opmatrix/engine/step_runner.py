@@ -26,8 +26,8 @@ from opmatrix.project.paths import Paths
 from opmatrix.records.step import Step
 
 if TYPE_CHECKING:
-    from opmatrix.engine.server_pool import Client, Ended, Pool, Workers
-    from opmatrix.engine.shared_results import Origin, SharedResults
+    from opmatrix.engine.server_pool import Client, Pool
+    from opmatrix.engine.shared_results import Ended, Origin, SharedResults, Workers
 
 
 # The environment variable with the number of processes that a step may run at a time, as ninja's -j.

@@ -21,8 +21,7 @@ from opmatrix.project.cells import Choice
 from opmatrix.project.paths import Paths
 
 if TYPE_CHECKING:
-    from opmatrix.engine.server_pool import Workers
-    from opmatrix.engine.shared_results import SharedResults
+    from opmatrix.engine.shared_results import SharedResults, Workers
 
 
 ALLOWED = "tls://HOST:PORT of a dask scheduler, tcp://localhost:PORT, or local:N for N workers on this machine"

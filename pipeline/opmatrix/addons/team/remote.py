@@ -28,8 +28,8 @@ from distributed.scheduler import KilledWorker
 from opmatrix.addons.team import sources, worker
 from opmatrix.basics.errors import OpmatrixError, UsageError, many, one_line
 from opmatrix.basics.files import write_text
-from opmatrix.engine.server_pool import Ended, Ending
-from opmatrix.engine.shared_results import SharedResults
+from opmatrix.engine.server_pool import Ending
+from opmatrix.engine.shared_results import Ended, SharedResults
 from opmatrix.engine.step_failure import StepFailed, failure_of
 from opmatrix.engine.tasks import StepTask
 from opmatrix.project.cells import Choice
