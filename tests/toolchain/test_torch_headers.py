@@ -37,9 +37,7 @@ def torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "include/torch/library.h").touch()
     for name in ("libc10.so", "libtorch_cpu.so", "libgomp-a34b.so.1"):
         (folder / "lib" / name).touch()
-    (folder / "version.py").write_text(
-        "from typing import Optional\n\n__version__ = '2.6.0+cu124'\ndebug = False\n"
-    )
+    (folder / "version.py").write_text("from typing import Optional\n\n__version__ = '2.6.0+cu124'\ndebug = False\n")
     monkeypatch.setattr(headers, "has_symbol_prefix", lambda path, *names: OLD)
     monkeypatch.setattr(headers, "needed_libraries", lambda path: ("libc.so.6", "libgomp-a34b.so.1"))
     return folder

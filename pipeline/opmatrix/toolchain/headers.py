@@ -130,16 +130,16 @@ def identity(version: str, *, cxx11_abi: bool) -> str:
 def find_torch_build(place: Path) -> TorchBuild:
     """Return the torch in `place`: an environment, its site-packages, or torch's folder. Raises ToolchainError."""
     folders = (place, place / "torch", *sorted(place.glob("lib/python3*/site-packages/torch")))
-    torch = next((folder for folder in folders if (folder / "basics/version.py").is_file()), None)
+    torch = next((folder for folder in folders if (folder / "version.py").is_file()), None)
     if torch is None:
         raise ToolchainError(
             f"no torch in '{place}'. Give the folder of an environment that has torch, or its site-packages"
         )
     found = re.search(
-        r"^__version__ = ['\"](\S+)['\"]", (torch / "basics/version.py").read_text(encoding="utf-8"), re.MULTILINE
+        r"^__version__ = ['\"](\S+)['\"]", (torch / "version.py").read_text(encoding="utf-8"), re.MULTILINE
     )
     if found is None:
-        raise ToolchainError(f"'{torch / 'basics/version.py'}' names no version. Reinstall torch.")
+        raise ToolchainError(f"'{torch / 'version.py'}' names no version. Reinstall torch.")
     include, c10, cpu = torch / "include", torch / "lib/libc10.so", torch / "lib/libtorch_cpu.so"
     if missing := [p for p in (include / "torch/library.h", c10, cpu) if not p.is_file()]:
         raise ToolchainError(f"torch {found[1]} has no '{missing[0]}'. Reinstall torch.")
