@@ -4,8 +4,8 @@
     ./run python benchmarks/outcomes.py REPORT --store        stores the outcomes of REPORT in place of comparing
 
 The first argument is a report.json, or what --store made of one: the outcome of each cell and of each check, by name.
-It is compared with build/report/report.json, or with the second argument. Prints each outcome that changed and each name that is
-lost, and the number of new ones. The exit code is 1 if anything changed or is lost.
+It is compared with build/report/report.json, or with the second argument. Prints each outcome that changed and each
+name that is lost, and the number of new ones. The exit code is 1 if anything changed or is lost.
 """
 
 from __future__ import annotations
