@@ -1,4 +1,4 @@
-"""Draft an override of an ATen operator, with the arithmetic of some elementwise functions. Pure."""
+"""Draft an override of an ATen operator. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from opmatrix.scaffold.draft import (
     SHAPE,
     SUMMARY,
     Draft,
-    Formula,
     finished,
     is_reserved,
     op_type_of,
@@ -26,30 +25,6 @@ from opmatrix.signature import parser
 from opmatrix.signature.parser import Parameter, Schema
 from opmatrix.spec import AttributeKind, AttributeValue, FromKernel, OnnxOp, OpSpec, Output, Override, TorchOp
 
-_INVERSE = {"deviation": 0.1}  # inputs within [-1, 1]
-_POSITIVE = {"mean": 3.0, "deviation": 0.3}  # inputs above 1
-_RANGES: Mapping[str, Mapping[str, float]] = {
-    **dict.fromkeys(("acos", "asin", "atanh"), _INVERSE),
-    **dict.fromkeys(("acosh", "log", "log10", "log1p", "log2", "rsqrt", "sqrt"), _POSITIVE),
-}
-_SAME = (
-    "acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "exp", "exp2", "expm1", "log", "log10", "log1p",
-    "log2", "sin", "sinh", "tan", "tanh", "trunc",
-)  # fmt: skip
-_CPP_AND_NUMPY: Mapping[str, tuple[str, str]] = {
-    **{n: (f"std::{n}(value)", f"np.{n.replace('a', 'arc', 1) if n[0] == 'a' else n}(exact)") for n in _SAME},
-    "abs": ("std::abs(value)", "np.abs(exact)"),
-    "ceil": ("std::ceil(value)", "np.ceil(exact)"),
-    "neg": ("-value", "-exact"),
-    "reciprocal": ("1 / value", "1 / exact"),
-    "rsqrt": ("1 / std::sqrt(value)", "1 / np.sqrt(exact)"),
-    "sigmoid": ("1 / (1 + std::exp(-value))", "1 / (1 + np.exp(-exact))"),
-    "sqrt": ("std::sqrt(value)", "np.sqrt(exact)"),
-}
-# Elementwise functions by their ATen name.
-FORMULAS: Mapping[str, Formula] = {
-    name: Formula(cpp=cpp, numpy=numpy, **_RANGES.get(name, {})) for name, (cpp, numpy) in _CPP_AND_NUMPY.items()
-}
 # The attribute kinds of ATen's types; `_attribute_kind` handles Scalar, whose default shows the kind.
 _KINDS: Mapping[str, AttributeKind] = {**KINDS, "SymInt": "int", "SymInt[]": "ints"}
 # The values that `aten_process` calls an operator with.
@@ -77,7 +52,6 @@ def from_aten(described: Mapping[str, Any], qualified: str, *, domain: str, name
     # A declaration has those without a default first. They are given by name, so their order is free.
     attributes = tuple(sorted(attributes, key=lambda a: a.default is not None))
     runs = described["runs"].get("") or {}
-    formula = FORMULAS.get(schema.name) if len(inputs) == 1 and not attributes and runs else None
     if runs:
         outputs = tuple(measured(o, sample) for o, sample in zip(outputs, runs["outputs"], strict=True))
     if not name:
@@ -85,7 +59,7 @@ def from_aten(described: Mapping[str, Any], qualified: str, *, domain: str, name
         name = schema.name if is_free else f"aten_{snake_case(schema.name)}"
     spec = OpSpec(
         name=name,
-        summary=f"{schema.name} of each element, as torch has it." if formula else SUMMARY,
+        summary=SUMMARY,
         torch=TorchOp(name=schema.qualified, overrides=(Override(name=schema.qualified),)),
         onnx=OnnxOp(domain=domain, op_type=op_type or op_type_of(snake_case(name).removeprefix("aten_"))),
         types={"T": FLOATS},
@@ -97,7 +71,6 @@ def from_aten(described: Mapping[str, Any], qualified: str, *, domain: str, name
     draft = Draft(
         spec=spec,
         notes=tuple(_notes(schema, runs)),
-        formula=formula,
         aten=schema.qualified,
         origin=f"declared from {schema.text} of torch {described['torch']}",
         shape=tuple(runs.get("shape", SHAPE)),

@@ -194,10 +194,8 @@ def summary(drafts: Sequence[Draft], files: Mapping[str, str], *, run: str) -> I
 
 
 def _state(draft: Draft) -> str:
-    if draft.copies:
+    if not draft.aten:
         return f"passes all gates as a placeholder: {render.placeholder(draft)}"
-    if draft.formula:
-        return f"passes all gates: {draft.aten} is known, {draft.formula.cpp} of each value"
     return (
         f"passes only compile and export until you write ops/{draft.spec.name}/reference.py. "
         f"Torch computes {draft.aten} itself, so a placeholder would be a wrong answer"

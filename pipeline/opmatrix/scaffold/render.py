@@ -115,7 +115,7 @@ def _text(file: str, draft: Draft, more: Mapping[str, object]) -> str:
 
 
 def _cases(draft: Draft) -> dict[str, Any]:
-    known = not draft.aten or draft.formula is not None  # whether it takes inputs of any shape
+    known = not draft.aten  # whether it takes inputs of any shape
     (dtypes,) = draft.spec.types.values()
     return {
         "known": known,
@@ -145,7 +145,7 @@ def _attributes(draft: Draft, index: int) -> dict[str, AttributeValue]:
 def _reference(draft: Draft) -> dict[str, Any]:
     spec = draft.spec
     outputs = _listed([o.name for o in spec.outputs])
-    shaped = f", of the shape of {draft.first_input.name}" if draft.copies or draft.formula else ""
+    shaped = f", of the shape of {draft.first_input.name}" if not draft.aten else ""
     kinds = [f"list[{_ARRAY}]" if output.variadic else _ARRAY for output in spec.outputs]
     returned = kinds[0] if len(kinds) == 1 else f"tuple[{', '.join(kinds)}]"
     parameters = [
@@ -186,14 +186,14 @@ def _kernel(draft: Draft) -> dict[str, Any]:
     spec = draft.spec
     parts: list[Input | Attribute | Output] = [*spec.inputs, *spec.attributes, *spec.outputs]
     taken = {part.name for part in parts} | {*spec.types, spec.name}
-    loop = {name: unused(name, taken) for name in ("i", "k", "value")}
+    loop = {name: unused(name, taken) for name in ("i", "k")}
 
     def free(name: str) -> str:
         taken.add(name := unused(name, taken))
         return name
 
     first = draft.first_input
-    read = draft.formula or any(first.name == _shaped(draft, o) for o in spec.outputs if o.name not in draft.sizes)
+    read = any(first.name == _shaped(draft, o) for o in spec.outputs if o.name not in draft.sizes)
     return loop | {
         "free": free,
         "unread": [part for part in spec.inputs if part != first or not read],
