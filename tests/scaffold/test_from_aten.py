@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from opmatrix.basics.errors import UsageError
-from opmatrix.scaffold.from_aten import from_aten
+from opmatrix.scaffold.new_operator import from_aten
 from opmatrix.spec import FromKernel, Override, SameAs
 
 

@@ -14,10 +14,11 @@ import pytest
 from opmatrix.declaration.load import load_operator
 from opmatrix.declaration.source_files import marked_lines
 from opmatrix.project.paths import Paths
-from opmatrix.scaffold import from_aten, render
+from opmatrix.scaffold import render
 from opmatrix.scaffold.draft import Draft
 from opmatrix.scaffold.from_onnx import from_nodes
 from opmatrix.scaffold.from_torch_schema import from_schema
+from opmatrix.scaffold.new_operator import from_aten
 from opmatrix.spec import Dims, Input, as_data
 from tests.support.projects import write_files
 from tests.support.torch_schemas import SCHEMAS
@@ -27,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 
 def drafts() -> list[Draft]:
     return [from_schema(schema, domain="my.domain", name=f"op{n}") for n, schema in enumerate(SCHEMAS)] + [
-        from_aten.from_aten(
+        from_aten(
             {"torch": "2.13", "schemas": {"": "aten::sinh(Tensor self) -> Tensor"}, "runs": {"": RUNS}},
             "aten::sinh", domain="my.aten",
         ),

@@ -29,6 +29,7 @@ VALUES: Mapping[AttributeKind, tuple[AttributeValue, AttributeValue]] = {
     "float": (0.5, -1.75), "int": (1, 2), "bool": (True, False), "string": ("none", "none"),
     "floats": ((0.5, 2.0), (-1.75,)), "ints": ((0, 1), (1,)), "strings": (("a", "b"), ("",)),
 }  # fmt: skip
+_MACRO = re.compile(r"(?:_[A-Z]|[A-Z][A-Z0-9]+_|[LMP]_)\w*|[A-Z][A-Z0-9_]+")
 _OF_ONNX_RUNTIME = ("com.microsoft", "com.ms.internal")
 
 
@@ -82,16 +83,9 @@ def operator_name(name: str, used: Set[str] = frozenset()) -> str:
 
 def is_variable(name: str) -> bool:
     """Return whether a name can be that of a variable in C++ and in Python: an identifier, no keyword and no macro."""
-    macro = (
-        name in MACROS or "__" in name or re.fullmatch(r"(?:_[A-Z]|[A-Z][A-Z0-9]+_|[LMP]_)\w*|[A-Z][A-Z0-9_]+", name)
-    )
-    return (
-        name.isascii()
-        and name.isidentifier()
-        and not keyword.iskeyword(name)
-        and name not in CPP_KEYWORDS
-        and not macro
-    )
+    if name in MACROS or "__" in name or _MACRO.fullmatch(name):
+        return False
+    return name.isascii() and name.isidentifier() and not keyword.iskeyword(name) and name not in CPP_KEYWORDS
 
 
 def op_type_of(name: str) -> str:
