@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from opmatrix.basics.errors import UsageError
-from opmatrix.scaffold.from_aten import from_aten
+from opmatrix.scaffold.new_operator import from_aten
 from opmatrix.spec import FromKernel, Override, SameAs
 
 
@@ -20,9 +20,9 @@ def facts(*schemas: str, shape: tuple[int, ...] = (3, 4), outputs: tuple[tuple[t
 F32 = (((3, 4), "float32"),)
 
 
-def test_a_function_of_one_element_has_a_known_formula() -> None:
+def test_an_operator_of_torch_is_overridden() -> None:
     draft = from_aten(facts("aten::sinh(Tensor self) -> Tensor", outputs=F32), "aten::sinh", domain="my.aten")
-    assert draft.formula and draft.formula.cpp == "std::sinh(value)"
+    assert draft.aten == "aten::sinh"
     torch = draft.spec.torch
     assert torch and torch.name == "aten::sinh" and torch.overrides == (Override(name="aten::sinh"),)
     assert [i.name for i in draft.spec.inputs] == ["x"] and draft.spec.onnx.op_type == "Sinh"
@@ -37,7 +37,7 @@ def test_an_argument_that_is_no_attribute_is_left_out_if_it_has_a_default() -> N
     assert [(a.name, a.kind, a.default) for a in draft.spec.attributes] == [
         ("dim", "int", None), ("beta", "int", 1), ("size", "ints", (0, 0)),
     ]  # fmt: skip
-    assert "dtype, n, f" in draft.notes[0] and draft.aten and not draft.formula and not draft.copies
+    assert "dtype, n, f" in draft.notes[0] and draft.aten
 
 
 def test_outputs_have_the_types_of_torchs() -> None:

@@ -14,10 +14,11 @@ import pytest
 from opmatrix.declaration.load import load_operator
 from opmatrix.declaration.source_files import marked_lines
 from opmatrix.project.paths import Paths
-from opmatrix.scaffold import from_aten, render
+from opmatrix.scaffold import render
 from opmatrix.scaffold.draft import Draft
 from opmatrix.scaffold.from_onnx import from_nodes
 from opmatrix.scaffold.from_torch_schema import from_schema
+from opmatrix.scaffold.new_operator import from_aten
 from opmatrix.spec import Dims, Input, as_data
 from tests.support.projects import write_files
 from tests.support.torch_schemas import SCHEMAS
@@ -27,12 +28,12 @@ ROOT = Path(__file__).parents[2]
 
 def drafts() -> list[Draft]:
     return [from_schema(schema, domain="my.domain", name=f"op{n}") for n, schema in enumerate(SCHEMAS)] + [
-        from_aten.from_aten(
-            {"torch": "2.13", "schemas": {"": f"aten::{name}(Tensor self) -> Tensor"}, "runs": {"": RUNS}},
-            f"aten::{name}", domain="my.aten", name=f"known_{name}",
-        )
-        for name in from_aten.FORMULAS
-    ] + [from_nodes([STRINGS], shown="m.onnx")]  # fmt: skip
+        from_aten(
+            {"torch": "2.13", "schemas": {"": "aten::sinh(Tensor self) -> Tensor"}, "runs": {"": RUNS}},
+            "aten::sinh", domain="my.aten",
+        ),
+        from_nodes([STRINGS], shown="m.onnx"),
+    ]  # fmt: skip
 
 
 # Strings beside a first input of numbers.
@@ -114,13 +115,6 @@ def test_the_values_of_a_placeholder_are_those_of_its_dtype() -> None:
     strings = replace(draft.spec, types=types, outputs=(replace(y, shape=Dims(dims=("N",))),))
     assert render.placeholder(replace(draft, spec=strings)).startswith("y is all empty strings; ")
     assert 'np.full(x.shape, "", object)' in render.render(replace(draft, spec=strings))["ops/f/reference.py"]
-
-
-def test_a_known_formula_leaves_no_placeholder() -> None:
-    found = {"torch": "2.13", "schemas": {"": "aten::sinh(Tensor self) -> Tensor"}, "runs": {"": RUNS}}
-    files = render.render(from_aten.from_aten(found, "aten::sinh", domain="my.aten"))
-    assert "std::sinh(value)" in files["native/sinh/kernel.h"] and "TODO" not in files["native/sinh/kernel.h"]
-    assert "np.sinh(exact)" in files["ops/sinh/reference.py"] and "TODO" not in files["ops/sinh/reference.py"]
 
 
 def test_a_new_operator_asks_for_the_values_of_indices() -> None:

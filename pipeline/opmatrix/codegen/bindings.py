@@ -41,7 +41,6 @@ from opmatrix.signature.signature import (
     dtypes,
     has_four_bits,
     has_kernel_object,
-    has_strings,
     has_torch_library,
     is_required,
     onnx_name,
@@ -215,7 +214,7 @@ def _variables(spec: OpSpec) -> dict[str, Any]:
         "attributes": attributes,
         "kernels": [kernel_parameters(spec, types) for types in dtype_tuples(spec)],
         "choices": [_choice(spec, types) for types in dtype_tuples(spec)],
-        "text": has_strings(spec),
+        "text": "string" in dtypes(spec),
         "kernel_header": "kernel.h" if spec.kernel is not None else f"{spec.name}/kernel.h",
         "texts": any(a.is_texts for a in attributes),
         "optional": any(a.given for a in attributes),
@@ -375,7 +374,7 @@ def _ort_headers(
     spec: OpSpec, inputs: Sequence[InputPart], attributes: Sequence[AttributePart], outputs: Sequence[OutputPart]
 ) -> list[str]:
     """Return the headers of native/binding/ that have the classes of inputs and outputs."""
-    if copied := ["ort_int4.h"] * has_four_bits(spec) + ["ort_strings.h"] * has_strings(spec):
+    if copied := ["ort_int4.h"] * has_four_bits(spec) + ["ort_strings.h"] * ("string" in dtypes(spec)):
         return copied
     kinds = any(i.kind == "variadic" for i in inputs) or any(o.new for o in outputs)
     return ["ort_kinds.h" if kinds or any(a.is_tensor for a in attributes) else "ort.h"]

@@ -7,11 +7,10 @@ far as it needs them; its attributes are the other's by their names; its outputs
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Mapping
 
 from opmatrix.basics.errors import did_you_mean
-from opmatrix.signature.signature import torch_arguments
+from opmatrix.signature.signature import allowed_dtypes, dtype_of, dtype_tuples, tensors, torch_arguments
 from opmatrix.spec import Input, OpSpec, Output
 
 GRAD = "grad_"
@@ -79,17 +78,15 @@ def mistakes(spec: OpSpec, backward: OpSpec) -> Iterator[str]:
     yield from _dtypes(spec, backward, known | derived)
 
 
-def _dtypes(spec: OpSpec, backward: OpSpec, known: Mapping[str, Input | Output]) -> Iterator[str]:
+def _dtypes(spec: OpSpec, backward: OpSpec, counterparts: Mapping[str, Input | Output]) -> Iterator[str]:
     """Yield the first part of `backward` that cannot have the dtype that its counterpart has."""
-    for dtypes in itertools.product(*spec.types.values()):
-        bound = dict(zip(spec.types, dtypes, strict=True))
+    for bound in dtype_tuples(spec):
         variables: dict[str, str] = {}
-        parts: list[Input | Output] = [*backward.inputs, *backward.outputs]
-        for part in parts:
-            if (own := known.get(part.name)) is None:
+        for part in tensors(backward):
+            if (own := counterparts.get(part.name)) is None:
                 continue
-            needed = bound.get(own.type, own.type)
-            if needed not in backward.types.get(part.type, (part.type,)):
+            needed = dtype_of(own.type, bound)
+            if needed not in allowed_dtypes(backward, part.type):
                 yield f"its {part.name!r} has the type {part.type}, which cannot be {needed}, as {own.name!r} may be"
                 return
             if part.type in backward.types and variables.setdefault(part.type, needed) != needed:
@@ -101,4 +98,4 @@ def _dtypes(spec: OpSpec, backward: OpSpec, known: Mapping[str, Input | Output])
 
 
 def _is_floating(spec: OpSpec, part: Input | Output) -> bool:
-    return any("float" in dtype for dtype in spec.types.get(part.type, (part.type,)))
+    return any("float" in dtype for dtype in allowed_dtypes(spec, part.type))

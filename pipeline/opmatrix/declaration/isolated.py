@@ -1,12 +1,8 @@
 """Read the operators of a project in a child process, so that their files cannot end, block or change this one.
 
-spec.py and cases.py are code of the project: they can end the process, never end, or take all memory. A child reads one
-operator after the other and sends each through a pipe. When it dies, exceeds a limit, or stops answering, the operator
-that it was at has failed, and another child goes on with the rest. What a file prints is lost, and what it starts ends
-with the child.
-
-Such an operator may take all of `SECONDS`. So this process does not read it again before its files change, nor do steps
-of doit: they are forks of the process that planned them.
+A child reads one operator after the other and sends each through a pipe. When it dies, exceeds a limit, or stops
+answering, the operator that it was at has failed, and another child goes on with the rest. What a file prints is lost,
+and what it starts ends with the child.
 """
 
 from __future__ import annotations
@@ -47,7 +43,8 @@ Result = tuple[str, Operator | None, list[str]]  # the folder, and the operator 
 # Inode, size and time of spec.py and of cases.py, None for a missing one.
 Marks = tuple[tuple[int, int, int] | None, ...]
 
-# The operators at which a child died, by their folders, as their files were then.
+# The operators at which a child died, by their folders, as their files were then. Each may take all of `SECONDS`, so
+# this process does not read it again before its files change, nor do steps of doit, which are forks of this process.
 _deaths: dict[Path, tuple[Marks, Result]] = {}
 
 _numbers = itertools.count()  # of the children of this process
@@ -64,7 +61,8 @@ def read_operators(paths: Paths, *, seconds: float = SECONDS, megabytes: float =
 def start_reading(paths: Paths, *, seconds: float = SECONDS, megabytes: float = MEGABYTES) -> Callable[[], Declared]:
     """Start what `read_operators` does, and return the function that waits for its result."""
     names = operator_names(paths)
-    known = {name: death for name in names if (death := _known_death(paths, name))}
+    deaths = {name: _deaths[paths.op(name)] for name in names if paths.op(name) in _deaths}
+    known = {name: death for name, (marks, death) in deaths.items() if marks == _marks(paths, name)}
     asked = [name for name in names if name not in known]
 
     def start(left: Sequence[str]) -> _Child:
@@ -83,11 +81,6 @@ def start_reading(paths: Paths, *, seconds: float = SECONDS, megabytes: float = 
     return result
 
 
-def _known_death(paths: Paths, name: str) -> Result | None:
-    marks, death = _deaths.get(paths.op(name), ((), None))
-    return death if death and marks == _marks(paths, name) else None
-
-
 def _marks(paths: Paths, name: str) -> Marks:
     def mark(path: Path) -> tuple[int, int, int] | None:
         try:
@@ -97,11 +90,6 @@ def _marks(paths: Paths, name: str) -> Marks:
         return found.st_ino, found.st_size, found.st_mtime_ns
 
     return mark(paths.spec(name)), mark(paths.cases(name))
-
-
-def require_usable(paths: Paths, name: str) -> None:
-    """Raise SpecError with the mistakes of an operator, or UsageError for an unknown one."""
-    usable(paths, [name])
 
 
 def usable(paths: Paths, names: Sequence[str]) -> list[Operator]:
@@ -225,7 +213,18 @@ def _serve(paths: Paths, names: Sequence[str], pipe: int, work: Path) -> NoRetur
             left = left[os.write(pipe, left) :]
 
     try:
-        _prepare(pipe)
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD, signal.SIGALRM):
+            signal.signal(number, signal.SIG_DFL)
+        printed = os.memfd_create("printed")
+        fcntl.fcntl(printed, fcntl.F_SETFL, os.O_APPEND)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (MOST_BYTES, MOST_BYTES))
+        for source, standard in ((os.open(os.devnull, os.O_RDONLY), 0), (printed, 1), (printed, 2)):
+            os.dup2(source, standard)
+        os.closerange(3, pipe)
+        os.closerange(pipe + 1, os.sysconf("SC_OPEN_MAX"))  # such as the lock of the build folder
+        sys.stdin = os.fdopen(0, encoding="utf-8")  # pytest and doit have others
+        sys.stdout = sys.stderr = os.fdopen(1, "w", encoding="utf-8")
         os.chdir(work)
         for name in names:
             send(_result(*_read(paths, name, at=lambda file: send(pickle.dumps(file)))))
@@ -256,39 +255,20 @@ def _read(paths: Paths, name: str, at: Callable[[str], object]) -> tuple[Operato
     return (None, wrong) if wrong else (operator, mistakes)
 
 
-def _prepare(pipe: int) -> None:
-    signal.set_wakeup_fd(-1)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD, signal.SIGALRM):
-        signal.signal(number, signal.SIG_DFL)
-    printed = os.memfd_create("printed")
-    fcntl.fcntl(printed, fcntl.F_SETFL, os.O_APPEND)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (MOST_BYTES, MOST_BYTES))
-    for source, standard in ((os.open(os.devnull, os.O_RDONLY), 0), (printed, 1), (printed, 2)):
-        os.dup2(source, standard)
-    os.closerange(3, pipe)
-    os.closerange(pipe + 1, os.sysconf("SC_OPEN_MAX"))  # such as the lock of the build folder
-    sys.stdin = os.fdopen(0, encoding="utf-8")  # pytest and doit have others
-    sys.stdout = sys.stderr = os.fdopen(1, "w", encoding="utf-8")
-
-
 def _result(operator: Operator | None, mistakes: list[str]) -> bytes:
+    file = io.BytesIO()
     try:
-        return _dump((operator, mistakes))
+        _Pickler(file, protocol=5).dump((operator, mistakes))
+        return file.getvalue()
     except Exception as error:
         assert operator
         return pickle.dumps((None, [f"ops/{operator.name}: its declaration cannot be handed on: {error}"]))
 
 
-def _dump(value: object) -> bytes:
-    file = io.BytesIO()
-    _Pickler(file, protocol=5).dump(value)
-    return file.getvalue()
-
-
 _CLASSES: set[type] = {
     Operator,
     *(c for c in vars(spec).values() if isinstance(c, type) and dataclasses.is_dataclass(c)),
-}  # fmt: skip
+}
 # What a value of a derived class becomes, such as numpy.float64, an enum or a named tuple.
 _PLAIN: Sequence[tuple[type, type, Callable[[Any], object]]] = (
     (str, str, str.__str__),
@@ -313,9 +293,8 @@ class _Pickler(pickle.Pickler):
         for base, plain, convert in _PLAIN:
             if isinstance(value, base):
                 return plain, (convert(value),)
-        raise TypeError(
-            f"found a {kind.__qualname__}, allowed: numbers, texts, tuples, dicts and classes of opmatrix.spec"
-        )
+        allowed = "numbers, texts, tuples, dicts and classes of opmatrix.spec"
+        raise TypeError(f"found a {kind.__qualname__}, allowed: {allowed}")
 
 
 class _Unpickler(pickle.Unpickler):

@@ -189,17 +189,17 @@ def unknown_operator(name: str, names: Iterable[str]) -> UsageError:
     return UsageError(f"no operator {name!r} in ops/, there is: {allowed}{did_you_mean(name, names)}")
 
 
-def declared(found: Iterable[tuple[str, Operator | None, Sequence[str]]]) -> Declared:
+def declared(folders: Iterable[tuple[str, Operator | None, Sequence[str]]]) -> Declared:
     """Return what follows from the folders of ops/, each with its operator or its mistakes: names that several
     operators declare, and operators that use a failed one, are mistakes too."""
     operators: dict[str, Operator] = {}
     failed: dict[str, list[str]] = {}
-    for folder, operator, wrong in found:
+    for folder, operator, wrong in folders:
         if operator:
             operators[folder] = operator
         else:
             failed.setdefault(shown_name(folder), []).extend(wrong)
-    for names, mistake in [*clashes([*operators.values()])]:
+    for names, mistake in clashes([*operators.values()]):
         for name in names:
             failed.setdefault(name, []).append(mistake)
     operators = {name: operator for name, operator in operators.items() if name not in failed}
@@ -252,9 +252,8 @@ def read(
 def _read(paths: Paths, name: str, at: Callable[[str], object], *, checked: bool) -> tuple[Operator | None, list[str]]:
     if not validation.NAME.fullmatch(name):
         return None, [f"ops/{name}: the folder has the operator's name, allowed: {validation.NAMES}. Rename it"]
-    spec_path, cases_path = paths.spec(name), paths.cases(name)
-    spec, mistakes = take(paths, spec_path, "SPEC", OpSpec, at)
-    models, more = take(paths, cases_path, "MODELS", tuple, at)
+    spec, mistakes = take(paths, paths.spec(name), "SPEC", OpSpec, at)
+    models, more = take(paths, paths.cases(name), "MODELS", tuple, at)
     mistakes += more
     written = frozenset(file for file in HANDWRITTEN if paths.handwritten(name, file).is_file())
     if not checked:
@@ -323,7 +322,6 @@ def take(paths: Paths, path: Path, variable: str, kind: type, at: Callable[[str]
 
 
 def _text(error: BaseException) -> str:
-    """Return the type and the message of an error that code of a declaration raised."""
     try:
         text = one_line(error)
     except BaseException as other:
@@ -343,13 +341,12 @@ def lines(paths: Paths, path: Path, mistakes: Iterable[Mistake]) -> list[str]:
     fields: dict[str, list[str]] = {}
     for mistake in mistakes:
         fields.setdefault(mistake.text, []).append(mistake.field)
-    return [f"{shown}: {first}: {text}{_also(others)}" for text, (first, *others) in fields.items()]
-
-
-def _also(fields: Sequence[str]) -> str:
-    """Return the further fields with a mistake: ``. Also MODELS[1].types, MODELS[2].types and 3 more``."""
-    more = f" and {len(fields) - _NAMED} more" if len(fields) > _NAMED else ""
-    return f". Also {', '.join(fields[:_NAMED])}{more}" if fields else ""
+    result = []
+    for text, (first, *others) in fields.items():
+        more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
+        also = f". Also {', '.join(others[:_NAMED])}{more}" if others else ""
+        result.append(f"{shown}: {first}: {text}{also}")
+    return result
 
 
 def _claimed(spec: OpSpec, field: str) -> dict[str, str]:
@@ -358,9 +355,8 @@ def _claimed(spec: OpSpec, field: str) -> dict[str, str]:
         return {f"{spec.onnx.domain}::{spec.onnx.op_type}": ""}
     if spec.torch is None:
         return {}
-    return {torch_qualified(spec): f"the operator in its library that {callers_name(spec)!r} calls"} | {
-        callers_name(spec): ""
-    }
+    called = callers_name(spec)
+    return {torch_qualified(spec): f"the operator in its library that {called!r} calls"} | {called: ""}
 
 
 def clashes(operators: Sequence[Operator]) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -376,28 +372,17 @@ def clashes(operators: Sequence[Operator]) -> Iterator[tuple[tuple[str, ...], st
                 one, what = taken[-1]
                 first, of_first = seen[one]
                 mine, theirs = f", {what}," if what else "", f", as {of_first}" if of_first else ""
-                yield (
-                    (first, name),
-                    f"ops/{name}/spec.py: {field}: {one!r}{mine} is taken by ops/{first}/spec.py{theirs}; rename one",
-                )
+                taken_by = f"is taken by ops/{first}/spec.py{theirs}; rename one"
+                yield (first, name), f"ops/{name}/spec.py: {field}: {one!r}{mine} {taken_by}"
     later = [(o.spec, found) for o in operators if (found := versions.versions(o.spec)[1:])]
     for spec, (other, found) in itertools.product([o.spec for o in operators], later):
         missing = [v for v in found if v not in spec.onnx.versions]
         if other is not spec and spec.onnx.domain == other.onnx.domain and missing:
-            yield (
-                (spec.name,),
-                (
-                    f"ops/{spec.name}/spec.py: onnx.versions: found {spec.onnx.versions}, and ops/{other.name}/spec.py "
-                    f"has a schema since {missing[0]} in that domain: a model of both imports it. Add it"
-                ),
-            )
+            why = f"has a schema since {missing[0]} in that domain: a model of both imports it. Add it"
+            yield (spec.name,), f"ops/{spec.name}/spec.py: onnx.versions: found {spec.onnx.versions}, and " \
+                f"ops/{other.name}/spec.py {why}"  # fmt: skip
     own = {o.name for o in operators if is_own(OWN_ORT, o.spec, o.handwritten_files)}
     for spec in (o.spec for o in operators):
         for name in own.intersection(spec.uses):
-            yield (
-                (spec.name,),
-                (
-                    f"ops/{spec.name}/spec.py: uses: {name!r} has an ort.cc of its own, so that "
-                    f"no other library can be linked of it; write native/{name}/kernel.h instead"
-                ),
-            )
+            why = f"no other library can be linked of it; write native/{name}/kernel.h instead"
+            yield (spec.name,), f"ops/{spec.name}/spec.py: uses: {name!r} has an ort.cc of its own, so that {why}"

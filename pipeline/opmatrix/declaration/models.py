@@ -1,16 +1,4 @@
-"""The inputs and outputs of a model: the tensors of a case, their names in the graph, and the operator's arguments.
-
-An absent optional input has no tensor; a variadic one has as many as the case, numbered in the graph.
-
-What the parts of register that start the exporters take of an operator's models: a case more seldom changes it.
-
-The parts run with these models alone, and the plan makes their keys of them.
-
-What torch.export must know of the dynamic axes of a model: their relations, and the range that it may assume.
-
-torch.export adds guards to sizes that are computed: one of 1 would be another program. So it gets the range of each
-axis in which every computed size is 2 or more. The exported model has no such range.
-"""
+"""The inputs and outputs of a model, the models and cases that the parts of register take, and the dynamic axes."""
 
 from __future__ import annotations
 
@@ -32,7 +20,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class GraphInput:
-    """One tensor of a case: its input (the `index`-th of a variadic one), its name in the graph, its description."""
+    """One tensor of a case: its input (the `index`-th of a variadic one), its name in the graph, its description. An
+    absent optional input has none."""
 
     part: Input
     index: int
@@ -135,8 +124,8 @@ def samples(operator: Operator) -> Iterator[tuple[Model, Case, tuple[int, ...]]]
 
 def sampled(operator: Operator) -> tuple[Model, ...]:
     """Return the models of the samples and the first ones of their dtypes, with their samples and first cases alone:
-    the parts "schema" and "nodes" use no others. "schema" calls an operator that others call by another one, which
-    writes arguments or has generators, with every case."""
+    the parts "schema" and "nodes" use no others, and the plan makes their keys of these. "schema" calls an operator
+    that others call by another one, which writes arguments or has generators, with every case."""
     if is_composed(operator.spec):
         return operator.models
     chosen = [(model.name, case.name) for model, case, _ in samples(operator)]
@@ -157,20 +146,16 @@ def shaped(operator: Operator) -> tuple[Model, ...]:
     ONNX infer, where sizes of an output are computed."""
     if not computes(operator.spec):
         return ()
-    return tuple(replace(model, cases=tuple(map(_shaped, model.cases))) for model in operator.models)
 
+    def without_values(tensors: Tensor | tuple[Tensor, ...] | None) -> FromVectors | tuple[FromVectors, ...] | None:
+        if isinstance(tensors, tuple):
+            return tuple(FromVectors(shape=shape_of(one)) for one in tensors)
+        return FromVectors(shape=shape_of(tensors)) if tensors else None
 
-def _shaped(case: Case) -> Case:
-    """Return a case of the same shapes, with values that no one may use."""
-    inputs = {
-        name: tuple(map(_empty, tensors)) if isinstance(tensors, tuple) else tensors and _empty(tensors)
-        for name, tensors in case.inputs.items()
-    }
-    return Case(name=case.name, inputs=inputs)
+    def shaped_case(case: Case) -> Case:
+        return Case(name=case.name, inputs={n: without_values(tensors) for n, tensors in case.inputs.items()})
 
-
-def _empty(tensor: Tensor) -> FromVectors:
-    return FromVectors(shape=shape_of(tensor))
+    return tuple(replace(model, cases=tuple(map(shaped_case, model.cases))) for model in operator.models)
 
 
 def is_small_and_finite(case: Case) -> bool:
@@ -208,7 +193,11 @@ class DynamicAxis:
 
 
 def dynamic_axes(spec: OpSpec, model: Model) -> dict[str, DynamicAxis]:
-    """Return the dynamic axes whose sizes are computed, or others from them, by name."""
+    """Return what torch.export must know of the dynamic axes whose sizes are computed, or others from them, by name.
+
+    It adds guards to sizes that are computed: one of 1 would be another program. So it gets the range of each axis in
+    which every computed size is 2 or more. The exported model has no such range.
+    """
     if all(isinstance(dim, int) or dim.isidentifier() for dim in expressions(spec)):
         return {}
     traced = _Traced(spec=spec, model=model)

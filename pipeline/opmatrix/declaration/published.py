@@ -73,7 +73,7 @@ def _rule(shape: SameAs | Dims | FromKernel) -> str:
             return f"({', '.join(map(str, dims or ()))}), found by the kernel in part"
 
 
-def text(found: Schema) -> str:
+def text(published: Schema) -> str:
     """Return the content of schema.json: one line for each input, output and attribute."""
 
     def value(item: Any) -> str:
@@ -82,7 +82,7 @@ def text(found: Schema) -> str:
         lines = ",\n".join(f"    {json.dumps(name)}: {json.dumps(part)}" for name, part in item.items())
         return f"{{\n{lines}\n  }}"
 
-    return "{\n" + ",\n".join(f"  {json.dumps(key)}: {value(item)}" for key, item in found.items()) + "\n}\n"
+    return "{\n" + ",\n".join(f"  {json.dumps(key)}: {value(item)}" for key, item in published.items()) + "\n}\n"
 
 
 def versions(paths: Paths, name: str) -> tuple[int, ...]:
@@ -171,7 +171,6 @@ def differences(kept: Schema, spec: OpSpec, path: Path) -> list[Mistake]:
 
 
 def _lost_versions(spec: OpSpec, kept: Schema, taken: Sequence[int], breaks: str) -> str:
-    """Return the message about domain versions that no longer have this schema."""
     version, shown = kept["since_version"], ", ".join(map(str, kept["domain_versions"]))
     if later := [v for v in taken if v in spec.onnx.versions]:
         return (

@@ -1,13 +1,11 @@
-"""Find files of an operator that nothing reads, such as a misspelt lowerings.py, and names that no step can use.
-
-TODO marks of `doit new` that are left in an operator's files: such an operator verifies but cannot be packed.
-"""
+"""Find files of an operator that nothing reads, such as a misspelt lowerings.py, names that no step can use, and TODO
+marks of `doit new` that are left: such an operator verifies but cannot be packed."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -41,8 +39,8 @@ def mistakes(paths: Paths, name: str) -> Iterator[str]:
     for path in (*(paths.op(name) / file for file in PYTHON[2:]), *(native / file for file in _CPP)):
         if os.path.lexists(path) and not path.is_file():
             yield f"{path.relative_to(paths.root)}: found no file but a folder, a pipe or a broken link; replace it"
-    yield from _unread(paths, paths.op(name), known=PYTHON, suffixes=(".py", *_CPP_SUFFIXES))
-    yield from _unread(paths, native, known=_CPP, suffixes=_CPP_SUFFIXES)
+    yield from _unread(paths, paths.op(name), names=PYTHON, suffixes=(".py", *_CPP_SUFFIXES))
+    yield from _unread(paths, native, names=_CPP, suffixes=_CPP_SUFFIXES)
 
 
 def _unusable_names(paths: Paths, folder: Path) -> Iterator[str]:
@@ -54,15 +52,15 @@ def _unusable_names(paths: Paths, folder: Path) -> Iterator[str]:
                 yield f"{shown}: its name is not UTF-8, or has a control character; rename it"
 
 
-def _unread(paths: Paths, folder: Path, *, known: tuple[str, ...], suffixes: tuple[str, ...]) -> Iterator[str]:
+def _unread(paths: Paths, folder: Path, *, names: tuple[str, ...], suffixes: tuple[str, ...]) -> Iterator[str]:
     with suppress(OSError), os.scandir(folder) as entries:
-        others = [e.name for e in entries if e.name.endswith(suffixes) and e.name not in known and e.name[0] != "."]
+        others = [e.name for e in entries if e.name.endswith(suffixes) and e.name not in names and e.name[0] != "."]
         for name in sorted(others):
             if not _OF_OTHERS.fullmatch(name) and name.isprintable() and not _is_named(folder, name):
-                hint = did_you_mean(name, known)
+                hint = did_you_mean(name, names)
                 if not hint and not name.endswith(".py") and folder == paths.op(folder.name):
                     hint = f"; C++ belongs to native/{folder.name}/"
-                allowed = f"{', '.join(known)}, and files that one of these names"
+                allowed = f"{', '.join(names)}, and files that one of these names"
                 yield f"{(folder / name).relative_to(paths.root)}: nothing reads it, allowed: {allowed}{hint}"
 
 
@@ -88,22 +86,22 @@ def marked_lines(text: str) -> list[int]:
     return [number for number, line in enumerate(text.split("\n"), 1) if _MARKED.search(line)]
 
 
+def _marked(files: Iterable[Path]) -> dict[Path, list[int]]:
+    """Return the marked lines of those files that are there and have any."""
+    there = [path for path in files if path.is_file()]
+    marked = {path: marked_lines(path.read_text(errors="replace", encoding="utf-8")) for path in there}
+    return {path: lines for path, lines in marked.items() if lines}
+
+
 def unfilled(paths: Paths, operator: str) -> dict[Path, list[int]]:
     """Return the marked lines of an operator's files, by file, without files that have none."""
     folders = (paths.op(operator), paths.kernel(operator).parent)
-    files = sorted(path for folder in folders for name in _FILES if (path := folder / name).is_file())
-    found = {path: marked_lines(path.read_text(errors="replace", encoding="utf-8")) for path in files}
-    return {path: lines for path, lines in found.items() if lines}
+    return _marked(sorted(folder / name for folder in folders for name in _FILES))
 
 
 def unfinished(paths: Paths, operator: str, *files: str) -> list[str]:
     """Return those of the files in ops/<name>/ that have a mark."""
-    written = [paths.op(operator) / file for file in files]
-    return [
-        path.name
-        for path in written
-        if path.is_file() and marked_lines(path.read_text(errors="replace", encoding="utf-8"))
-    ]
+    return [path.name for path in _marked(paths.op(operator) / file for file in files)]
 
 
 def reminder(paths: Paths, operator: str) -> str:
@@ -121,10 +119,8 @@ def reminder(paths: Paths, operator: str) -> str:
 
 def lines_in_code(paths: Paths, operators: Iterable[str]) -> str:
     """Return the marked lines of the operators' code, one file per line, or "". README.md is not code."""
-    marked: Mapping[Path, list[int]] = {
-        path: lines for name in operators for path, lines in unfilled(paths, name).items() if path.suffix != ".md"
-    }
-    return "\n".join(f"  {path.relative_to(paths.root)}: {', '.join(map(str, at))}" for path, at in marked.items())
+    marked = [(path, at) for name in operators for path, at in unfilled(paths, name).items() if path.suffix != ".md"]
+    return "\n".join(f"  {path.relative_to(paths.root)}: {', '.join(map(str, at))}" for path, at in marked)
 
 
 def require_filled(paths: Paths, operators: Iterable[str]) -> None:

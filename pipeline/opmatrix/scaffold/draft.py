@@ -1,4 +1,4 @@
-"""The draft of a new operator: its declaration, and what `doit new` knows about its arithmetic. Pure."""
+"""The draft of a new operator: its declaration, and what `doit new` writes besides. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ _LIMITS = {
     "float32": Tolerance(rtol=1e-6, atol=1e-6), "float64": Tolerance(rtol=1e-14, atol=1e-14),
     "float16": Tolerance(rtol=1e-3, atol=1e-5), "bfloat16": Tolerance(rtol=1e-2, atol=1e-5),
 }  # fmt: skip
-_FORMULA_LIMITS = {"float32": Tolerance(rtol=2e-6, atol=1e-6), "float64": Tolerance(rtol=1e-13, atol=1e-14)}
 _EXACT = Tolerance(rtol=0.0, atol=0.0)
 SHAPE = (3, 4)
 SUMMARY = "TODO: what it computes, in one sentence."
@@ -30,34 +29,20 @@ VALUES: Mapping[AttributeKind, tuple[AttributeValue, AttributeValue]] = {
     "float": (0.5, -1.75), "int": (1, 2), "bool": (True, False), "string": ("none", "none"),
     "floats": ((0.5, 2.0), (-1.75,)), "ints": ((0, 1), (1,)), "strings": (("a", "b"), ("",)),
 }  # fmt: skip
+_MACRO = re.compile(r"(?:_[A-Z]|[A-Z][A-Z0-9]+_|[LMP]_)\w*|[A-Z][A-Z0-9_]+")
 _OF_ONNX_RUNTIME = ("com.microsoft", "com.ms.internal")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Formula:
-    """An elementwise function: in C++ of `value`, in NumPy of `exact`, a longdouble.
-
-    `mean` and `deviation` give random inputs inside its domain, because opcheck fails if an output is NaN.
-    """
-
-    cpp: str
-    numpy: str
-    mean: float = 0.0
-    deviation: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Draft:
     """A new operator.
 
-    `formula` is what it computes, if known. Without one, kernel and reference are a placeholder that copies an input;
-    but if `aten` names an operator of torch, the reference raises instead, because a copy would be a wrong result.
-    `notes` are the differences from the request.
+    Kernel and reference are a placeholder that copies an input; but if `aten` names an operator of torch, the reference
+    raises instead, because a copy would be a wrong result. `notes` are the differences from the request.
     """
 
     spec: OpSpec
     notes: tuple[str, ...] = ()
-    formula: Formula | None = None
     aten: str = ""
     origin: str = ""  # where the declaration comes from, for the docstring of spec.py
     shape: tuple[int, ...] = SHAPE  # of an input, for the first cases
@@ -65,11 +50,6 @@ class Draft:
     guessed: tuple[str, ...] = ()  # attributes with an unknown default
     seen: Model | None = None  # its use in the model that it was declared from
     sizes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # of outputs that have no input's shape
-
-    @property
-    def copies(self) -> bool:
-        """Whether kernel and reference are a placeholder that copies an input."""
-        return self.formula is None and not self.aten
 
     @property
     def first_input(self) -> Input:
@@ -103,16 +83,9 @@ def operator_name(name: str, used: Set[str] = frozenset()) -> str:
 
 def is_variable(name: str) -> bool:
     """Return whether a name can be that of a variable in C++ and in Python: an identifier, no keyword and no macro."""
-    macro = (
-        name in MACROS or "__" in name or re.fullmatch(r"(?:_[A-Z]|[A-Z][A-Z0-9]+_|[LMP]_)\w*|[A-Z][A-Z0-9_]+", name)
-    )
-    return (
-        name.isascii()
-        and name.isidentifier()
-        and not keyword.iskeyword(name)
-        and name not in CPP_KEYWORDS
-        and not macro
-    )
+    if name in MACROS or "__" in name or _MACRO.fullmatch(name):
+        return False
+    return name.isascii() and name.isidentifier() and not keyword.iskeyword(name) and name not in CPP_KEYWORDS
 
 
 def op_type_of(name: str) -> str:
@@ -140,8 +113,7 @@ def is_reserved(name: str) -> bool:
 def finished(draft: Draft) -> Draft:
     """Return the draft with a tolerance for each dtype of an output. Raises UsageError with all its mistakes."""
     dtypes = [d for o in draft.spec.outputs for d in draft.spec.types.get(o.type) or (dtype_of(o.type, {}),)]
-    limits = _FORMULA_LIMITS if draft.formula else _LIMITS
-    spec = replace(draft.spec, tolerances={"custom": {d: limits.get(d, _EXACT) for d in dict.fromkeys(dtypes)}})
+    spec = replace(draft.spec, tolerances={"custom": {d: _LIMITS.get(d, _EXACT) for d in dict.fromkeys(dtypes)}})
     mistakes = [f"  {m.field}: {m.text}" for m in validation.declaration(spec, spec.name)]
     if mistakes:
         raise UsageError(f"{spec.name} cannot be declared so:\n" + "\n".join(mistakes))

@@ -37,9 +37,8 @@ class Used:
     def for_operator(self, requested: str, wanted: str) -> str:
         """Return the requested name of an operator, or one that is made of the wanted one. Raises UsageError."""
         if requested in self.words:
-            raise UsageError(
-                f"name: found {requested!r}, which generated code uses for something else; choose another name"
-            )
+            what = "which generated code uses for something else"
+            raise UsageError(f"name: found {requested!r}, {what}; choose another name")
         return requested or operator_name(wanted, self.words)
 
     def free(self, name: str, others: Iterable[str]) -> str:
@@ -109,9 +108,9 @@ def marked_nodes(spec: OpSpec) -> tuple[OpSpec, dict[str, str]]:
     marks = {part.name: f"zq{n}qz" for n, part in enumerate(parts)}
 
     def marked(part: Output) -> Output:
-        shape = (
-            replace(part.shape, input=marks[part.shape.input or ""]) if isinstance(part.shape, SameAs) else part.shape
-        )
+        shape = part.shape
+        if isinstance(shape, SameAs):
+            shape = replace(shape, input=marks[shape.input])
         return replace(part, name=marks[part.name], shape=shape)
 
     found = replace(

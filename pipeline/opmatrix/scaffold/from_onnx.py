@@ -7,24 +7,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from opmatrix.basics.errors import UsageError, did_you_mean, many
 from opmatrix.declaration.validation.fields import WHY_NO_DTYPE
-from opmatrix.declaration.validation.operator import IDENTIFIER, TAKEN, TENSOR_DTYPES
+from opmatrix.declaration.validation.operator import IDENTIFIER, TAKEN
+from opmatrix.declaration.validation.rules import TENSOR_DTYPES
 from opmatrix.scaffold import free_names, from_torch_schema
-from opmatrix.scaffold.draft import (
-    FLOATS,
-    SUMMARY,
-    Draft,
-    finished,
-    is_reserved,
-    is_variable,
-    shape_rule,
-    unused,
-)
+from opmatrix.scaffold.draft import FLOATS, SUMMARY, Draft, finished, is_reserved, is_variable, shape_rule, unused
 from opmatrix.scaffold.free_names import NOTHING, Used
 from opmatrix.signature.signature import DTYPES, is_required, onnx_name, to_float32
 from opmatrix.sizes.variadic import sure_inputs, variadic_output
@@ -45,12 +37,13 @@ from opmatrix.spec import (
 )
 
 Node = Mapping[str, Any]
+Value = Mapping[str, Any]  # an input or output of a node
 ZEROS: Mapping[str, AttributeValue] = {
     "float": 0.0, "int": 0, "string": "", "floats": (), "ints": (), "strings": (),
 }  # fmt: skip
 
 
-def parts_of(nodes: Sequence[Node], side: str, index: int) -> list[Mapping[str, Any] | None]:
+def parts_of(nodes: Sequence[Node], side: str, index: int) -> list[Value | None]:
     """Return the input or output `index` of each node, None where it is absent."""
     return [n[side][index] if index < len(n[side]) else None for n in nodes]
 
@@ -178,16 +171,14 @@ def from_nodes(nodes: Sequence[Node], *, shown: str, name: str = "", used: Used 
     outputs: list[Output] = []
     sizes: dict[str, tuple[int, ...]] = {}
     for index, type_ in enumerate(declared["outputs"]):
-        value = next((part["name"] for part in parts_of(nodes, "outputs", index) if part), "")
-        other = f"y{index}" if len(declared["outputs"]) > 1 else "y"
-        taken.add(output := _name(_value_name(value, other), taken, free))
-        doc, optional = _doc(nodes, "outputs", index), not all(parts_of(nodes, "outputs", index))
+        parts = parts_of(nodes, "outputs", index)
+        output = _name(parts, f"y{index}" if len(declared["outputs"]) > 1 else "y", taken, free)
         shape = _shape_rule(nodes, inputs, index, type_)
-        if optional and not isinstance(shape, SameAs):
+        if not all(parts) and not isinstance(shape, SameAs):
             shape = shape_rule(inputs, type_)
         if not isinstance(shape, SameAs):
             sizes[output] = _sizes(nodes, index)
-        outputs.append(Output(name=output, type=type_, shape=shape, optional=optional, doc=doc))
+        outputs.append(Output(name=output, type=type_, shape=shape, optional=not all(parts), doc=_doc(parts)))
     spec = OpSpec(
         name=name,
         summary=SUMMARY,
@@ -202,8 +193,8 @@ def from_nodes(nodes: Sequence[Node], *, shown: str, name: str = "", used: Used 
     if used is None:
         marked, names = free_names.marked_nodes(spec)
         return from_nodes(nodes, shown=shown, name=requested, used=free_names.names_in_code([marked], names))
-    given = first["attributes"]
-    values = {a.name: _value(given[onnx_name(a)]) for a in attributes if onnx_name(a) in given}
+    given = {a.name: first["attributes"].get(onnx_name(a)) for a in attributes}
+    values = {name: _value(one["value"], one.get("dtype")) for name, one in given.items() if one}
     draft = Draft(
         spec=spec,
         notes=tuple(_notes(nodes, guessed)),
@@ -256,9 +247,8 @@ def from_nodes_and_schema(nodes: Sequence[Node], schema: str, *, shown: str, nam
         wrong += refused_dtypes(node)
         found = len(node["inputs"])
         if found < least or (found > most and not variadic):
-            wrong.append(
-                f"{who(node)} has {found} inputs, the schema {least}" + (f" to {most}" if most > least else "")
-            )
+            allowed = f"{least} to {most}" if most > least else str(least)
+            wrong.append(f"{who(node)} has {found} inputs, the schema {allowed}")
         if len(node["outputs"]) > len(spec.outputs) and not variadic_output(spec):
             wrong.append(f"{who(node)} has {len(node['outputs'])} outputs, the schema {len(spec.outputs)}")
         declared = {onnx_name(a): a for a in spec.attributes}
@@ -315,31 +305,26 @@ def _types(nodes: Sequence[Node]) -> tuple[dict[str, tuple[DType, ...]], dict[st
 def _inputs(nodes: Sequence[Node], declared: Sequence[str], taken: set[str], used: Used) -> Iterator[Input]:
     for index, type_ in enumerate(declared):
         parts = parts_of(nodes, "inputs", index)
-        value = next((part["name"] for part in parts if part), "")
-        taken.add(name := _name(_value_name(value, f"x{index}" if index else "x"), taken, used))
-        yield Input(name=name, type=type_, optional=not all(parts), doc=_doc(nodes, "inputs", index))
+        name = _name(parts, f"x{index}" if index else "x", taken, used)
+        yield Input(name=name, type=type_, optional=not all(parts), doc=_doc(parts))
 
 
-def _value_name(value: str, other: str) -> str:
-    """Return the last part of a value's name if it is a word, such as ``weight``, else `other`."""
-    last = re.split(r"[./:]", value)[-1]
+def _name(parts: Sequence[Value | None], other: str, taken: set[str], used: Used) -> str:
+    """Take a name: the last part of a value's name if it is a word, such as ``weight``, else `other`; or one that is
+    made of it if generated code or another part has it."""
+    last = re.split(r"[./:]", next((part["name"] for part in parts if part), ""))[-1]
     is_word = re.fullmatch(r"[a-z][a-z_]*", last) and _is_allowed(last) and last not in ("input", "output")
-    return last if is_word else other
-
-
-def _name(wanted: str, taken: Collection[str], used: Used) -> str:
-    """Return a name, or one that is made of it if generated code or another part has it."""
-    name = unused(wanted, taken)
-    return used.free(wanted, taken) if name in used else name
+    name = unused(wanted := last if is_word else other, taken)
+    taken.add(name := used.free(wanted, taken) if name in used else name)
+    return name
 
 
 def _is_allowed(name: str) -> bool:
-    """Return whether an input or attribute may have this name."""
     return is_variable(name) and name not in TAKEN and not is_reserved(name)
 
 
-def _doc(nodes: Sequence[Node], side: str, index: int) -> str:
-    shapes = [part["shape"] for part in parts_of(nodes, side, index) if part and part["shape"] is not None]
+def _doc(parts: Sequence[Value | None]) -> str:
+    shapes = [part["shape"] for part in parts if part and part["shape"] is not None]
     known = [f"({', '.join('?' if d is None else str(d) for d in s)}{',' * (len(s) == 1)})" for s in shapes]
     return f"TODO; in the model of shape {' or '.join(dict.fromkeys(known))}" if known else "TODO"
 
@@ -355,29 +340,21 @@ def _attributes(nodes: Sequence[Node], taken: set[str], used: Used) -> tuple[tup
         usable = _is_allowed(key) and key not in taken and key not in used
         taken.add(name := key if usable else used.free(key, taken))
         onnx_name = None if usable else key
-        tensor = _tensor_fields([n["attributes"][key] for n in nodes]) if kinds[key] == "tensor" else {}
+        tensor: dict[str, Any] = {}
+        if kinds[key] == "tensor":  # its sizes are None where they differ between nodes
+            values = [node["attributes"][key] for node in nodes]
+            sizes = [{*of_axis} for of_axis in zip(*(value["shape"] for value in values), strict=True)]
+            tensor = {"type": values[0]["dtype"], "dims": tuple(min(s) if len(s) == 1 else None for s in sizes)}
         found.append(Attribute(name=name, kind=kinds[key], default=default, onnx_name=onnx_name, doc="TODO", **tensor))
     return tuple(found), guessed
 
 
-def _tensor_fields(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the dtype of a tensor attribute, and its sizes, None where they differ between nodes."""
-    sizes = zip(*(value["shape"] for value in found), strict=True)
-    return {"type": found[0]["dtype"], "dims": tuple(size[0] if len({*size}) == 1 else None for size in sizes)}
-
-
-def _value(given: Mapping[str, Any]) -> Any:
-    """Return the value of an attribute as a declaration has it."""
-    return _items(given["value"], (lambda item: item) if given.get("dtype") == "float64" else _shortest)
-
-
-def _items(value: Any, item: Callable[[Any], Any]) -> Any:
-    return tuple(_items(one, item) for one in value) if isinstance(value, list) else item(value)
-
-
-def _shortest(value: Any) -> Any:
-    """Return a float as the shortest decimal that rounds to the same float32: 0.1 for 0.10000000149."""
-    if not isinstance(value, float):
+def _value(value: Any, dtype: str | None) -> Any:
+    """Return the value of an attribute in tuples; a float, unless it is a double, as the shortest decimal that rounds
+    to the same float32: 0.1 for 0.10000000149."""
+    if isinstance(value, list):
+        return tuple(_value(one, dtype) for one in value)
+    if dtype == "float64" or not isinstance(value, float):
         return value
     return next((s for digits in range(1, 10) if to_float32(s := float(f"{value:.{digits}g}")) == value), value)
 

@@ -1,7 +1,4 @@
-"""What an argument of a torch schema can be declared as, or why it cannot. Pure.
-
-Draft an operator from a torch schema, or report each part that cannot be declared. Pure.
-"""
+"""Draft an operator from a torch schema, or report each part that cannot be declared. Pure."""
 
 from __future__ import annotations
 
@@ -14,16 +11,7 @@ from opmatrix.declaration.validation.attribute_values import value_mistake
 from opmatrix.declaration.validation.fields import duplicates
 from opmatrix.declaration.validation.operator import INPUTS_OF_ONNX, OF_ORT, TAKEN
 from opmatrix.scaffold import free_names
-from opmatrix.scaffold.draft import (
-    FLOATS,
-    SUMMARY,
-    Draft,
-    finished,
-    is_variable,
-    op_type_of,
-    shape_rule,
-    unused,
-)
+from opmatrix.scaffold.draft import FLOATS, SUMMARY, Draft, finished, is_variable, op_type_of, shape_rule, unused
 from opmatrix.scaffold.free_names import NOTHING, Used
 from opmatrix.signature import parser
 from opmatrix.signature.parser import Parameter, Schema, Type, Value
@@ -164,7 +152,6 @@ def _refused_argument(argument: Parameter) -> Iterator[tuple[int, str]]:
 
 
 def _refused_default(argument: Parameter) -> Iterator[tuple[int, str]]:
-    """Yield why an attribute cannot have the default of an argument."""
     found, value = kind(argument), argument.default
     given = found is not None and value is not None
     if given and (why := value_mistake(Attribute(name=argument.name, kind=found), value)):  # type: ignore[arg-type]  # judged there
@@ -173,9 +160,9 @@ def _refused_default(argument: Parameter) -> Iterator[tuple[int, str]]:
         yield argument.at, f"the default of {argument.name!r}: found {value!r}, allowed: printable characters"
 
 
-def why_no_type(found: Type) -> str:
+def why_no_type(type_: Type) -> str:
     """Return why an argument of this type cannot be declared."""
-    name, element = found.name, found.element
+    name, element = type_.name, type_.element
     if (sized := re.fullmatch(r"(\w+\??)\[\d+\]", name)) and f"{sized[1]}[]" in (*TENSORS, *KINDS):
         return (
             f"{name} has a fixed length, which a declaration cannot say: write {sized[1]}[], and let the kernel check"
@@ -284,7 +271,8 @@ def _spec(schema: Schema, name: str, onnx: OnnxOp, used: Used) -> OpSpec:
 
 
 def _written(schema: Schema) -> TorchOp:
-    fixed = {a.name: _first_legal(a) for a in schema.arguments if is_fixed(a)}
+    kinds = {a.name: a.type.name for a in schema.arguments if is_fixed(a)}
+    fixed = {name: None if kind.endswith("?") else FIXED[kind][0] for name, kind in kinds.items()}
     return TorchOp(name=schema.qualified, schema=schema.text, fixed=fixed)
 
 
@@ -304,10 +292,6 @@ def _unpassable(schema: Schema, spec: OpSpec, used: Used) -> Iterator[tuple[int,
             yield a.at, f"{a.name!r} names something else in generated code, allowed: another name"
 
 
-def _first_legal(argument: Parameter) -> str | None:
-    return None if argument.type.name.endswith("?") else FIXED[argument.type.name][0]
-
-
 def _is_derived(schema: Schema, spec: OpSpec, used: Used) -> bool:
     """Return whether the torch schema that follows from a declaration is this one: its arguments are equal."""
     try:
@@ -316,10 +300,8 @@ def _is_derived(schema: Schema, spec: OpSpec, used: Used) -> bool:
         return False
     one, other = ([(a.type.name, a.name, a.default, a.has_default, a.keyword) for a in s.arguments]
                   for s in (schema, derived))  # fmt: skip
-    written = any(is_written(a) for a in schema.arguments)
-    return (
-        one == other and not schema.overload and not written and all(_is_usable(a.name, used) for a in schema.arguments)
-    )
+    usable = all(_is_usable(a.name, used) and not is_written(a) for a in schema.arguments)
+    return one == other and not schema.overload and usable
 
 
 def _is_usable(name: str, used: Used) -> bool:

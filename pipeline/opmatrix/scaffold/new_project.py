@@ -47,10 +47,7 @@ def write_workflow(root: Path, ci: str) -> str:
     (path, text), *_ = workflow(ci).items()
     if (root / path).exists():
         raise UsageError(f"--ci {ci}: {path} is there already, and nothing is overwritten. Remove or rename it")
-    try:
-        write(root, {path: text})
-    except UsageError as error:
-        raise UsageError(str(error).replace("--project", f"--ci {ci}:", 1)) from error
+    write(root, {path: text}, option=f"--ci {ci}:")
     return path
 
 
@@ -94,7 +91,7 @@ def require_new_folder(folder: Path) -> None:
                          f"is new, or contains only {' and '.join(_MAY_EXIST)}. {_NOTHING}")  # fmt: skip
 
 
-def write(folder: Path, files: Mapping[str, str]) -> None:
+def write(folder: Path, files: Mapping[str, str], *, option: str = "--project") -> None:
     """Create `folder` and write `files` into it, the first one last. Raises UsageError if that fails."""
     made: list[Path] = []
     try:
@@ -112,7 +109,7 @@ def write(folder: Path, files: Mapping[str, str]) -> None:
         if not isinstance(error, OSError):
             raise
         where = f": {error.filename!r}" if error.filename else ""
-        raise UsageError(f"--project {folder}: {error.strerror}{where}. {_NOTHING}") from error
+        raise UsageError(f"{option} {folder}: {error.strerror}{where}. {_NOTHING}") from error
 
 
 def summary(folder: Path, files: Iterable[str], *, name: str) -> Iterator[str]:

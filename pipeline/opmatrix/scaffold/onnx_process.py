@@ -22,7 +22,7 @@ from onnx import (
     shape_inference,
 )
 
-from opmatrix.declaration.validation.operator import TENSOR_DTYPES
+from opmatrix.declaration.validation.rules import TENSOR_DTYPES
 from opmatrix.scaffold.draft import domain_owner
 
 _MOST_CALLS = 10_000  # of functions, which shape inference follows one by one
@@ -150,9 +150,9 @@ def _with_inner(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
             yield from _with_inner(graph.node)
 
 
-def _resolved(written: Iterable[AttributeProto], known: Mapping[str, AttributeProto]) -> dict[str, AttributeProto]:
+def _resolved(written: Iterable[AttributeProto], outer: Mapping[str, AttributeProto]) -> dict[str, AttributeProto]:
     """Return attributes with the values of those of the function that they refer to, without those that it lacks."""
-    found = {a.name: known.get(a.ref_attr_name) if a.ref_attr_name else a for a in written}
+    found = {a.name: outer.get(a.ref_attr_name) if a.ref_attr_name else a for a in written}
     return {name: value for name, value in found.items() if value is not None}
 
 

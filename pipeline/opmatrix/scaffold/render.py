@@ -1,7 +1,4 @@
-"""Render the files of a new operator from its draft; `write.formatted` formats them. Pure.
-
-Format and write the files of new operators. All are written or none, and none is overwritten.
-"""
+"""Render, format and write the files of new operators. All are written or none, and none is overwritten."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -27,7 +24,7 @@ from opmatrix.declaration.load import Operator, clashes
 from opmatrix.project.paths import Paths
 from opmatrix.scaffold.draft import VALUES, Draft, unused
 from opmatrix.signature.python_source import bracket, names, source
-from opmatrix.signature.signature import dtypes
+from opmatrix.signature.signature import allowed_dtypes, dtypes, tensors
 from opmatrix.sizes.rules import list_lengths
 from opmatrix.sizes.variadic import counter, sure_inputs
 from opmatrix.spec import Attribute, AttributeKind, AttributeValue, Input, OpSpec, Output, SameAs
@@ -65,7 +62,7 @@ def tied_inputs(spec: OpSpec) -> list[str]:
     return [
         i.name
         for i in spec.inputs
-        if _TIED.search(i.name) or all("int" in dtype for dtype in spec.types.get(i.type, (i.type,)))
+        if _TIED.search(i.name) or all("int" in dtype for dtype in allowed_dtypes(spec, i.type))
     ]
 
 
@@ -73,21 +70,18 @@ def placeholder(draft: Draft) -> str:
     """Return a sentence that describes the outputs of a placeholder."""
     values: dict[tuple[str, str], list[str]] = {}
     for output in draft.spec.outputs:
-        source = draft.source(output)
-        of_one = (f"a copy of {source.name}", f"copies of {source.name}") if source else _without_source(draft, output)
+        if source := draft.source(output):
+            of_one = f"a copy of {source.name}", f"copies of {source.name}"
+        else:
+            (dtype, *_) = allowed_dtypes(draft.spec, output.type)
+            value = {"string": "empty strings", "bool": "False"}.get(dtype, "zeros")
+            of_one = f"all {value}", f"all {value}"
         values.setdefault(of_one, []).append(output.name)
     parts = [
         f"{_listed(names)} is {of_one}" if len(names) == 1 else f"{_listed(names)} are {of_several}"
         for (of_one, of_several), names in values.items()
     ]
     return f"{', and '.join(parts)}; other inputs are ignored."
-
-
-def _without_source(draft: Draft, output: Output) -> tuple[str, str]:
-    """Return what the elements of an output are that no input is copied to, for one output and for several."""
-    (dtype, *_) = draft.spec.types.get(output.type, (output.type,))
-    value = {"string": "empty strings", "bool": "False"}.get(dtype, "zeros")
-    return f"all {value}", f"all {value}"
 
 
 def _listed(names: list[str]) -> str:
@@ -103,7 +97,6 @@ def _environment() -> jinja2.Environment:
 
 
 def _escaped(text: str) -> str:
-    """Return a text as it is written within a docstring."""
     return printable(text.replace("\\", r"\\").replace('""', r'"\"'))
 
 
@@ -115,7 +108,7 @@ def _text(file: str, draft: Draft, more: Mapping[str, object]) -> str:
 
 
 def _cases(draft: Draft) -> dict[str, Any]:
-    known = not draft.aten or draft.formula is not None  # whether it takes inputs of any shape
+    known = not draft.aten  # whether it takes inputs of any shape
     (dtypes,) = draft.spec.types.values()
     return {
         "known": known,
@@ -145,7 +138,7 @@ def _attributes(draft: Draft, index: int) -> dict[str, AttributeValue]:
 def _reference(draft: Draft) -> dict[str, Any]:
     spec = draft.spec
     outputs = _listed([o.name for o in spec.outputs])
-    shaped = f", of the shape of {draft.first_input.name}" if draft.copies or draft.formula else ""
+    shaped = f", of the shape of {draft.first_input.name}" if not draft.aten else ""
     kinds = [f"list[{_ARRAY}]" if output.variadic else _ARRAY for output in spec.outputs]
     returned = kinds[0] if len(kinds) == 1 else f"tuple[{', '.join(kinds)}]"
     parameters = [
@@ -172,7 +165,7 @@ def _copied(draft: Draft, output: Output) -> str:
     module = "ml_dtypes" if output.type.startswith(("bfloat", "float8", "int4", "uint4")) else "np"
     dtype = f"{draft.first_input.name}.dtype" if output.type in draft.spec.types else f"{module}.{output.type}"
     shape = draft.sizes.get(output.name, f"{_shaped(draft, output)}.shape")
-    if "string" in draft.spec.types.get(output.type, (output.type,)):
+    if "string" in allowed_dtypes(draft.spec, output.type):
         return f'np.full({shape}, "", object)'
     return f"np.zeros({shape}, {dtype.replace('np.bool', 'np.bool_')})"
 
@@ -186,31 +179,28 @@ def _kernel(draft: Draft) -> dict[str, Any]:
     spec = draft.spec
     parts: list[Input | Attribute | Output] = [*spec.inputs, *spec.attributes, *spec.outputs]
     taken = {part.name for part in parts} | {*spec.types, spec.name}
-    loop = {name: unused(name, taken) for name in ("i", "k", "value")}
+    loop = {name: unused(name, taken) for name in ("i", "k")}
 
     def free(name: str) -> str:
         taken.add(name := unused(name, taken))
         return name
 
     first = draft.first_input
-    read = draft.formula or any(first.name == _shaped(draft, o) for o in spec.outputs if o.name not in draft.sizes)
+    read = any(first.name == _shaped(draft, o) for o in spec.outputs if o.name not in draft.sizes)
     return loop | {
         "free": free,
         "unread": [part for part in spec.inputs if part != first or not read],
         "number_headers": cpp.number_headers(dtypes(spec)),
         "signature": cpp.call(f"void {spec.name}", kernel_parameters(spec, {}), tail=" {"),
-        "outputs": [
-            (o, source and source.name, _shaped(draft, o)) for o in spec.outputs for source in [draft.source(o)]
-        ],
+        "outputs": [(o, (source := draft.source(o)) and source.name, _shaped(draft, o)) for o in spec.outputs],
     }
 
 
 def _readme(spec: OpSpec) -> dict[str, Any]:
     name = f"`{spec.torch.name}`" if spec.torch else "none: it exists in ONNX alone"
     dtypes: dict[str, list[str]] = {}
-    both: list[Input | Output] = [*spec.inputs, *spec.outputs]
-    for part in both:
-        dtypes.setdefault(" or ".join(spec.types.get(part.type, (part.type,))), []).append(f"`{part.name}`")
+    for part in tensors(spec):
+        dtypes.setdefault(" or ".join(allowed_dtypes(spec, part.type)), []).append(f"`{part.name}`")
     return {
         "torch_name": name + ": torch's own, overridden in exports" * bool(spec.torch and spec.torch.overrides),
         "types": "; ".join(f"{', '.join(names)}: {allowed}" for allowed, names in dtypes.items()),
@@ -224,34 +214,24 @@ _FORMATTERS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def require_absent(paths: Paths, specs: Iterable[OpSpec]) -> None:
-    """Raise UsageError with each folder that exists and each name that another operator has."""
-    specs = list(specs)
-    found = []
-    for spec in specs:
-        folders = (paths.op(spec.name), paths.kernel(spec.name).parent)
-        there = [f"{f.relative_to(paths.root)}/{_content(f)}" for f in folders if f.exists() or f.is_symlink()]
-        found += [
-            f"{one}: there already, and nothing is overwritten. Remove it, or choose another --name" for one in there
-        ]
-    new = [Operator(spec=spec, models=()) for spec in specs]
+def require_absent(paths: Paths, specs: Sequence[OpSpec]) -> None:
+    """Raise UsageError with each folder that exists and each name that another operator has. An operator that cannot be
+    used prevents none."""
+    folders = [folder for spec in specs for folder in (paths.op(spec.name), paths.kernel(spec.name).parent)]
+    there = [f"{f.relative_to(paths.root)}/{_content(f)}" for f in folders if f.exists() or f.is_symlink()]
+    remedy = "there already, and nothing is overwritten. Remove it, or choose another --name"
     names = {s.name for s in specs}
-    found += [line for _, line in clashes([*(o for o in loadable_operators(paths) if o.name not in names), *new])]
-    if found:
+    others = [o for o in read_operators(paths).operators if o.name not in names]
+    taken = [line for _, line in clashes([*others, *(Operator(spec=spec, models=()) for spec in specs)])]
+    if found := [*(f"{one}: {remedy}" for one in there), *taken]:
         raise UsageError("\n".join([*found, "Nothing was written."]))
 
 
 def _content(folder: Path) -> str:
-    """Return the names in a folder, to be shown after its path."""
     if not folder.is_dir():
         return ""
     names = sorted(p.name for p in folder.iterdir() if p.name != "__pycache__")
     return "{" + ", ".join(names) + "}" if len(names) > 1 else "".join(names)
-
-
-def loadable_operators(paths: Paths) -> tuple[Operator, ...]:
-    """Return the operators that can be used. doit reports the others, and they do not prevent a new operator."""
-    return read_operators(paths).operators
 
 
 def formatted(root: Path, files: Mapping[str, str]) -> dict[str, str]:

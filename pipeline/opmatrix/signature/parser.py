@@ -135,14 +135,14 @@ def length(kind: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def aliased(found: Type) -> str:
+def aliased(type_: Type) -> str:
     """Return why a type with an alias annotation cannot be declared."""
-    if "!" in found.alias:
+    if "!" in type_.alias:
         return (
-            f"{found.spelled} is written, and both exporters replace such an operator of torch by its "
+            f"{type_.spelled} is written, and both exporters replace such an operator of torch by its "
             "functional one: override that one, which returns a new Tensor"
         )
-    return f"{found.spelled} is a view, and ONNX has none: leave out '({found.alias})' and return a copy"
+    return f"{type_.spelled} is a view, and ONNX has none: leave out '({type_.alias})' and return a copy"
 
 
 # What to declare in place of an argument that is written and may be absent, and of a result that may be absent.
@@ -153,11 +153,11 @@ EMPTY_RESULT = (
 )
 
 
-def written_type(found: Type) -> str:
+def written_type(type_: Type) -> str:
     """Return why a written argument of another type than Tensor cannot be declared."""
-    if found.name == "Tensor?":
-        return f"{found.spelled} is written and may be absent, allowed: {found.spelled.rstrip('?')}. {WITHOUT_IT}"
-    return f"{found.spelled} is written, allowed: an argument for each tensor, such as Tensor(a!)"
+    if type_.name == "Tensor?":
+        return f"{type_.spelled} is written and may be absent, allowed: {type_.spelled.rstrip('?')}. {WITHOUT_IT}"
+    return f"{type_.spelled} is written, allowed: an argument for each tensor, such as Tensor(a!)"
 
 
 def no_argument(result: Type, schema: Schema) -> str:
@@ -206,7 +206,11 @@ class _Parser:
         namespace, name = "", self._word("the operator's name, 'namespace::name'")
         if self._take("::"):
             namespace, name = name, self._word("the operator's name behind its namespace")
-        overload = self._overload() if self._take(".") else ""
+        overload = ""
+        if self._take("."):
+            if self._token.text == "default" or self._token.text.startswith("__"):
+                self._fail("the overload's name, which torch takes neither as 'default' nor with '__' in front")
+            overload = self._word("the overload's name")
         self._expect("(", "the arguments")
         arguments = tuple(a for a in self._list(self._argument, ")", "argument") if a)
         for before, argument in pairwise(arguments):
@@ -223,11 +227,6 @@ class _Parser:
             text=self._text, namespace=namespace, name=name, overload=overload, arguments=arguments,
             results=tuple(r for r in results if r), results_at=results_at, more=more, more_results=self._more,
         )  # fmt: skip
-
-    def _overload(self) -> str:
-        if self._token.text == "default" or self._token.text.startswith("__"):
-            self._fail("the overload's name, which torch takes neither as 'default' nor with '__' in front")
-        return self._word("the overload's name")
 
     def _list(self, item: Callable[[], T], closing: str, what: str) -> list[T]:
         """Read up to and with the closing bracket; the opening one is read."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import struct
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, get_args
 
@@ -91,12 +91,17 @@ def torch_parts(spec: OpSpec) -> list[Input | Attribute]:
     return [*spec.inputs, *(a for a in spec.attributes if a.kind != "tensor")]
 
 
+_parsed = cache(parser.parse)
+
+
 def written_schema(spec: OpSpec) -> Schema | None:
     """Return the torch schema that the declaration contains, or None where it follows from the declaration."""
     return _parsed(spec.torch.schema) if spec.torch and spec.torch.schema else None
 
 
-_parsed = cache(parser.parse)
+def _parameters(spec: OpSpec) -> tuple[Parameter, ...]:
+    schema = written_schema(spec)
+    return schema.arguments if schema else ()
 
 
 def onnx_name(attribute: Attribute) -> str:
@@ -106,17 +111,13 @@ def onnx_name(attribute: Attribute) -> str:
 
 def is_mutable(spec: OpSpec) -> bool:
     """Return whether the operator writes arguments in torch, ``Tensor(a!)``."""
-    schema = written_schema(spec)
-    return schema is not None and any(is_written(a) for a in schema.arguments)
+    return any(map(is_written, _parameters(spec)))
 
 
 def scalars(spec: OpSpec) -> tuple[str, ...]:
     """Return the arguments of type Scalar or ``Scalar?`` that belong to an attribute."""
-    schema = written_schema(spec)
-    if schema is None:
-        return ()
     names = {torch_name(a) for a in spec.attributes}
-    return tuple(a.name for a in schema.arguments if a.type.element == "Scalar" and a.name in names)
+    return tuple(a.name for a in _parameters(spec) if a.type.element == "Scalar" and a.name in names)
 
 
 def is_fixed(argument: Parameter) -> bool:
@@ -126,31 +127,16 @@ def is_fixed(argument: Parameter) -> bool:
 
 def fixed(spec: OpSpec) -> tuple[Argument, ...]:
     """Return the arguments of the written schema that `TorchOp.fixed` names."""
-    schema = written_schema(spec)
-    if schema is None or spec.torch is None or not spec.torch.fixed:
-        return ()
-    return tuple(
-        Argument(
-            name=a.name,
-            type=a.type.name,
-            default=None,
-            source=Constant(name=a.name, value=spec.torch.fixed[a.name]),
-            keyword=a.keyword,
-        )
-        for a in schema.arguments
-        if a.name in spec.torch.fixed
-    )
+    values = spec.torch.fixed if spec.torch else {}
+    arguments = [_written(a, None) for a in _parameters(spec) if a.name in values]
+    return tuple(replace(a, source=Constant(name=a.name, value=values[a.name])) for a in arguments)
 
 
 def seeds(spec: OpSpec) -> dict[str, Attribute]:
     """Return the attribute that each argument of type Generator or ``Generator?`` is the seed of, by its name."""
-    schema = written_schema(spec)
-    if schema is None:
-        return {}
     attributes = {torch_name(a): a for a in spec.attributes}
-    return {
-        a.name: attributes[a.name] for a in schema.arguments if a.type.element == "Generator" and a.name in attributes
-    }
+    generators = [a.name for a in _parameters(spec) if a.type.element == "Generator"]
+    return {name: attributes[name] for name in generators if name in attributes}
 
 
 def seed_range(seed: Attribute) -> tuple[int, int | None]:
@@ -176,19 +162,14 @@ def is_written(argument: Parameter) -> bool:
 
 def written_outputs(spec: OpSpec) -> dict[str, Output]:
     """Return the output that each written argument gets, by the argument's name in the written schema."""
-    schema = written_schema(spec)
     inputs = {torch_name(i): i.name for i in spec.inputs}
-    found = {o.writes or o.name: o for o in spec.outputs}
-    names = [a.name for a in schema.arguments if is_written(a)] if schema else []
-    return {name: found[inputs.get(name, name)] for name in names}
+    outputs = {o.writes or o.name: o for o in spec.outputs}
+    return {a.name: outputs[inputs.get(a.name, a.name)] for a in _parameters(spec) if is_written(a)}
 
 
 def torch_arguments(spec: OpSpec) -> tuple[Argument, ...]:
-    """Return the arguments in order: as the written schema has them, else inputs, then attributes, as declared.
-
-    Those of the operator in the library: it has no ``out=``, no Scalar, no Generator, and no argument of
-    `TorchOp.fixed`.
-    """
+    """Return the arguments of the operator in the library, in order: as the written schema has them, without ``out=``,
+    Scalar, Generator and those of `TorchOp.fixed`; else inputs, then attributes, as declared."""
     parts = torch_parts(spec)
     if schema := written_schema(spec):
         by_name = {torch_name(part): part for part in parts}
@@ -372,15 +353,24 @@ def dtype_tuples(spec: OpSpec) -> tuple[Mapping[str, DType], ...]:
     return tuple(dict(zip(spec.types, chosen, strict=True)) for chosen in itertools.product(*spec.types.values()))
 
 
+def tensors(spec: OpSpec) -> tuple[Input | Output, ...]:
+    """Return the inputs and the outputs."""
+    return (*spec.inputs, *spec.outputs)
+
+
+def allowed_dtypes(spec: OpSpec, declared: str) -> tuple[str, ...]:
+    """Return the dtypes that an input or output can have whose type is `declared`: a type variable, or a dtype."""
+    return spec.types.get(declared, (declared,))
+
+
 def dtypes(spec: OpSpec) -> frozenset[str]:
     """Return the dtypes that its inputs and outputs can have."""
-    declared = [*(i.type for i in spec.inputs), *(o.type for o in spec.outputs)]
-    return frozenset(dtype for type_ in declared for dtype in spec.types.get(type_, (type_,)))
+    return frozenset(dtype for part in tensors(spec) for dtype in allowed_dtypes(spec, part.type))
 
 
 def model_dtypes(spec: OpSpec, model: Model) -> list[str]:
     """Return the dtypes of the inputs and outputs of a model."""
-    return [model.types.get(t, t) for t in (*(i.type for i in spec.inputs), *(o.type for o in spec.outputs))]
+    return [model.types.get(part.type, part.type) for part in tensors(spec)]
 
 
 def dtype_of(declared: str, types: Mapping[str, DType]) -> DType:
@@ -423,8 +413,8 @@ def attribute_values(spec: OpSpec, model: Model) -> dict[str, AttributeValue]:
 def is_off(spec: OpSpec, output: Output, attributes: Mapping[str, object]) -> bool:
     """Return whether the attribute that `Output.optional` names is false, so that the output is an empty tensor of
     shape (0,). `attributes` may omit defaults."""
-    switch = next((a for a in spec.attributes if a.name == output.optional), None)
-    return switch is not None and attributes.get(switch.name, switch.default) in (False, 0)
+    switches = [a for a in spec.attributes if a.name == output.optional]
+    return any(attributes.get(a.name, a.default) in (False, 0) for a in switches)
 
 
 def has_kernel(spec: OpSpec) -> bool:
@@ -432,15 +422,9 @@ def has_kernel(spec: OpSpec) -> bool:
     return spec.runtime == "kernel" and not spec.uses
 
 
-def has_strings(spec: OpSpec) -> bool:
-    """Return whether an input or an output may be of strings."""
-    parts: tuple[Input | Output, ...] = (*spec.inputs, *spec.outputs)
-    return any("string" in spec.types.get(part.type, (part.type,)) for part in parts)
-
-
 def is_copied(spec: OpSpec, declared: str) -> bool:
     """Return whether a declared type may be a dtype that a kernel has in another form than ONNX Runtime."""
-    return bool({"string", *FOUR_BITS}.intersection(spec.types.get(declared, (declared,))))
+    return not {"string", *FOUR_BITS}.isdisjoint(allowed_dtypes(spec, declared))
 
 
 def node_type(part: Input | Output) -> str:
@@ -450,13 +434,12 @@ def node_type(part: Input | Output) -> str:
 
 def has_onnx_types(spec: OpSpec) -> bool:
     """Return whether an input or an output is of another dtype in the ONNX node than in torch."""
-    return any(i.onnx_type for i in spec.inputs) or any(o.onnx_type for o in spec.outputs)
+    return any(part.onnx_type for part in tensors(spec))
 
 
 def has_four_bits(spec: OpSpec) -> bool:
     """Return whether an input or an output of the ONNX node may be of int4 or uint4."""
-    types = {*map(node_type, spec.inputs), *map(node_type, spec.outputs)}
-    return any({*FOUR_BITS}.intersection(spec.types.get(declared, (declared,))) for declared in types)
+    return any(not {*FOUR_BITS}.isdisjoint(allowed_dtypes(spec, node_type(part))) for part in tensors(spec))
 
 
 def has_string_lists(spec: OpSpec) -> bool:
@@ -472,8 +455,7 @@ def has_kernel_object(spec: OpSpec, written: Set[str]) -> bool:
 
 def is_own(file: str, spec: OpSpec, written: Set[str]) -> bool:
     """Return whether a binding, `OWN_TORCH` or `OWN_ORT`, is written by hand instead of generated."""
-    has_library = has_torch_library(spec) if file == OWN_TORCH else has_kernel(spec)
-    return file in written and has_library
+    return file in written and (has_torch_library(spec) if file == OWN_TORCH else has_kernel(spec))
 
 
 def has_torch_library(spec: OpSpec) -> bool:
@@ -483,10 +465,8 @@ def has_torch_library(spec: OpSpec) -> bool:
 
 def stable_abi_since(spec: OpSpec) -> str:
     """Return the first torch of the stable ABI library, which has lists and strings since torch 2.10."""
-    parts: tuple[Input | Output, ...] = (*spec.inputs, *spec.outputs)
-    boxed = any(part.variadic for part in parts) or any(
-        a.kind.endswith("s") or a.kind == "string" for a in spec.attributes
-    )
+    lists = any(part.variadic for part in tensors(spec)) or any(a.kind.endswith("s") for a in spec.attributes)
+    boxed = lists or any(a.kind == "string" for a in spec.attributes)
     return "2.10" if has_torch_library(spec) and boxed else "2.9"
 
 

@@ -41,6 +41,5 @@ def attributes_at(spec: OpSpec, imported: int) -> tuple[Attribute, ...]:
 
 def version_mark(version: int) -> Attribute:
     """Return the attribute that every node of a later schema has in addition to the declared ones."""
-    return Attribute(
-        name=MARK, kind="int", default=version, allowed=(version,), doc="so that an older library refuses the node"
-    )
+    doc = "so that an older library refuses the node"
+    return Attribute(name=MARK, kind="int", default=version, allowed=(version,), doc=doc)

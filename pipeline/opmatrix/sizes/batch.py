@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from opmatrix.signature.signature import is_required
 from opmatrix.sizes.expressions import FURTHER, Term
-from opmatrix.sizes.rules import expressions, is_named, limits, resolved_terms
-from opmatrix.spec import Dims, FromKernel, Input, OpSpec, Output, SameAs
+from opmatrix.sizes.rules import declared_sizes, expressions, input_of, is_named, leader, limits, resolved_terms
+from opmatrix.spec import Dims, FromKernel, OpSpec, Output, SameAs
 
 _Sizes = Sequence[str | int]
 
@@ -48,12 +48,21 @@ def batch_mistakes(spec: OpSpec) -> Iterator[str]:
     if not batch:
         return
     found = _with_batch(spec, batch)
-    known = dict.fromkeys(d for part in spec.inputs if is_required(part) for d in _sizes(spec, part))
+    known = dict.fromkeys(d for part in spec.inputs if is_required(part) for d in declared_sizes(spec, part))
     if batch not in (usable := [str(size) for size in known if size == FURTHER or is_named(spec, size)]):
         yield f"no required input has such an axis, allowed: {', '.join(usable) or 'none: they have no named size'}"
         return
-    for part in spec.inputs:
-        yield from _mistakes_of_input(spec, part, batch, [*found])
+    parts = [input_of(spec, name) for name in found]
+    for part in parts:
+        sizes, first, rule = declared_sizes(spec, part), leader(spec, parts[0]), part.values
+        if sizes.count(batch) > 1:
+            yield f"the input {part.name!r} has it twice, allowed: once"
+        if part.at:
+            yield f"an attribute names an axis of the input {part.name!r}, which may be this one; remove it"
+        if batch == FURTHER and leader(spec, part) != first:
+            yield f"{first!r} and {part.name!r} have a '...' each, allowed: with further_as={first!r}, or same_as"
+        if rule and (rule.sorted or rule.unique or rule.spans) and sizes[-1] == batch:
+            yield f"the rule for the values of {part.name!r} (sorted, unique, spans) is along this axis; remove it"
     for one in dict.fromkeys(str(one) for one in (*expressions(spec), *limits(spec))):
         if one != batch and any(_is_of_batch(spec, term, batch) for term in resolved_terms(spec, one)):
             yield f"{one!r} depends on it, so that no index is computed alone; remove it"
@@ -62,23 +71,8 @@ def batch_mistakes(spec: OpSpec) -> Iterator[str]:
             yield f"the output {output.name!r} {why}; allowed where each output has the axis"
 
 
-def _sizes(spec: OpSpec, part: Input) -> _Sizes:
-    """Return the declared sizes of an input, "..." for one of any shape."""
-    while part.same_as is not None:
-        part = next(other for other in spec.inputs if other.name == part.same_as)
-    return (FURTHER,) if part.dims is None else part.dims
-
-
-def _leader(spec: OpSpec, part: Input) -> str:
-    """Return the input whose sizes of "..." an input has, itself where it is the first."""
-    while shared := part.same_as or part.further_as:
-        part = next(other for other in spec.inputs if other.name == shared)
-    return part.name
-
-
 def _with_batch(spec: OpSpec, batch: str) -> dict[str, _Sizes]:
-    """Return the sizes of the inputs that have the axis."""
-    return {part.name: sizes for part in spec.inputs if batch in (sizes := _sizes(spec, part))}
+    return {part.name: sizes for part in spec.inputs if batch in (sizes := declared_sizes(spec, part))}
 
 
 def _axis(sizes: _Sizes, batch: str) -> int:
@@ -99,28 +93,12 @@ def _may_be_batch(sizes: _Sizes, axis: int, batch: str) -> bool:
     return sizes[_place(sizes, axis)] in (batch, FURTHER)
 
 
-def _mistakes_of_input(spec: OpSpec, part: Input, batch: str, having: Sequence[str]) -> Iterator[str]:
-    sizes = _sizes(spec, part)
-    if part.name not in having:
-        return
-    if sizes.count(batch) > 1:
-        yield f"the input {part.name!r} has it twice, allowed: once"
-    if part.at:
-        yield f"an attribute names an axis of the input {part.name!r}, which may be this one; remove it"
-    first = _leader(spec, next(other for other in spec.inputs if other.name == having[0]))
-    if batch == FURTHER and _leader(spec, part) != first:
-        yield f"{first!r} and {part.name!r} have a '...' each, allowed: with further_as={first!r}, or same_as"
-    rule = part.values
-    if rule and (rule.sorted or rule.unique or rule.spans) and sizes[-1] == batch:
-        yield f"the rule for the values of {part.name!r} (sorted, unique, spans) is along this axis; remove it"
-
-
 def _is_of_batch(spec: OpSpec, term: Term, batch: str) -> bool:
     """Return whether a term of a size is the length of the batch, or is changed by an axis more."""
     part = next((part for part in spec.inputs if part.name == term.of), None)
     if term.kind == "product":
         return batch == FURTHER
-    if part is None or batch not in (sizes := _sizes(spec, part)):
+    if part is None or batch not in (sizes := declared_sizes(spec, part)):
         return False
     if term.kind == "size":
         return isinstance(term.at, str) or _may_be_batch(sizes, term.at, batch)
@@ -136,7 +114,7 @@ def _sizes_of_output(spec: OpSpec, output: Output, batch: str) -> _Sizes | str:
             return dims if dims.count(batch) == 1 else f"has the sizes {dims}"
         case SameAs(input=name, replace=replace):
             part = next((part for part in spec.inputs if part.name == name), None)
-            sizes: list[str | int | None] = [*(_sizes(spec, part) if part else ())]
+            sizes: list[str | int | None] = [*(declared_sizes(spec, part) if part else ())]
             if batch not in sizes:
                 return f"has the shape of {name!r}, which has no such axis"
             before = [size for size in sizes if size is not None]

@@ -15,6 +15,7 @@ from opmatrix.sizes.rules import (
     axes,
     checked_axes,
     definitions,
+    input_of,
     is_named,
     list_lengths,
     owners,
@@ -128,8 +129,7 @@ class _Checks:
                 yield from self._sources(given)
                 yield from self._shape(given)
             if given.further_as is not None:
-                other = next(part for part in self.spec.inputs if part.name == given.further_as)
-                yield SameFurther(given=given, other=other)
+                yield SameFurther(given=given, other=input_of(self.spec, given.further_as))
             yield from self._axes(given)
             for attribute, dim in sizes_at(given):
                 names = [t for t in terms(dim) if {*sources(self.spec, t)} != {given.name}]
@@ -160,7 +160,7 @@ class _Checks:
             if isinstance(dim, str):
                 if self._gives(dim, given, at) or self._of_optional(dim):
                     continue
-                solved = [name for name in map(str, _names(dim)) if self._follows(name, given, at)]
+                solved = [name for name in _names(dim) if self._follows(name, given, at)]
                 if solved:
                     meant = resolved(self.spec, solved[0])
                     positive += solved if subtracts(meant) else []

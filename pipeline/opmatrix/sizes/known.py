@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TypeVar
 
 from opmatrix.signature.signature import is_off
@@ -32,9 +32,10 @@ class Known:
     shapes: Mapping[str, Shape]
     attributes: Mapping[str, AttributeValue]
 
-    @cached_property
-    def _definitions(self) -> Mapping[str, tuple[str, ...]]:
-        return definitions(self.spec)
+    def _attribute(self, name: str) -> AttributeValue:
+        """Return the value of an attribute, None for one that the declaration does not have."""
+        default = next((a.default for a in self.spec.attributes if a.name == name), None)
+        return self.attributes.get(name, default)
 
     def size(self, expression: str | int) -> Size:
         """Return the value of an expression, None if it is not known, and the name of a dynamic size.
@@ -59,23 +60,28 @@ class Known:
             case "name":
                 return self._name(term.key)
             case "item":
-                return self._item(term)
+                value = self._attribute(term.of)
+                if not isinstance(value, tuple | list):  # exporters have lists
+                    return None
+                if not isinstance(term.at, int) or term.at >= len(value):
+                    raise ValueError(f"{term.of} must have at least {int(term.at) + 1} items, got {len(value)}")
+                return int(value[term.at])  # type: ignore[arg-type]  # of a list of ints
             case "rank":
                 shape = self.shapes.get(term.of)
                 return None if shape is None else len(shape)
             case "size":
                 return self._size(term)
+        sizes = self._further()
+        known = [size for size in sizes or () if isinstance(size, int)]
+        return math.prod(known) if sizes is not None and len(known) == len(sizes) else None
+
+    def _further(self) -> list[Size] | None:
+        """Return the sizes of "..." of an output, None where they are not known."""
         part = further_input(self.spec)
-        shape = None if part is None else self.shapes.get(part.name)
-        if part is None or shape is None:
-            return None
-        product: int | None = 1
-        for size in further(part, shape):
-            product = product * size if isinstance(size, int) and product is not None else None
-        return product
+        return None if part is None or part.name not in self.shapes else further(part, self.shapes[part.name])
 
     def _name(self, name: str) -> Size:
-        if name in (known := self._definitions):
+        if name in (known := definitions(self.spec)):
             values = [evaluate(parse(one), self.term) for one in known[name]]
             return next((v for v in values if isinstance(v, str)), next((v for v in values if v is not None), None))
         if (attribute := size_attributes(self.spec).get(name)) is None or attribute.kind != "int":
@@ -83,24 +89,13 @@ class Known:
         value = self.attributes.get(name, attribute.default)
         return int(value) if isinstance(value, int) else None
 
-    def _item(self, term: Term) -> int | None:
-        attribute = next(a for a in self.spec.attributes if a.name == term.of)
-        value = self.attributes.get(term.of, attribute.default)
-        if not isinstance(value, tuple | list):  # exporters have lists
-            return None
-        if not isinstance(term.at, int) or term.at >= len(value):
-            raise ValueError(f"{term.of} must have at least {int(term.at) + 1} items, got {len(value)}")
-        return int(value[term.at])  # type: ignore[arg-type]  # of a list of ints
-
     def _size(self, term: Term) -> Size:
         shape, axis = self.shapes.get(term.of), term.at
         if isinstance(axis, str):
-            found = self.attributes.get(axis, next((a.default for a in self.spec.attributes if a.name == axis), None))
-            if not isinstance(found, int) or shape is None:
+            value = self._attribute(axis)
+            if not isinstance(value, int) or shape is None:
                 return None
-            axis = found
-            if not -len(shape) <= axis < len(shape):
-                raise ValueError(f"{term.at} must be an axis of {term.of}, which has {len(shape)} axes, got {axis}")
+            axis = _checked(value, shape, axis, term.of)
         return None if shape is None or not -len(shape) <= axis < len(shape) else shape[axis]
 
     def _shown(self, expression: str) -> dict[str, int]:
@@ -112,7 +107,7 @@ class Known:
         found = []
         for attribute, dim in sizes_at(part):
             self._size(Term(key=attribute, kind="size", of=part.name, at=attribute))
-            axis = self.attributes.get(attribute, _default(self.spec, attribute))
+            axis = self._attribute(attribute)
             if isinstance(axis, int):
                 found.append((axis, dim))
         return found
@@ -129,23 +124,16 @@ class Known:
                     return None
                 return self._replaced(name, shape, replace, lambda dim: None if dim in decided else self.size(dim))
             case Dims(dims=dims):
-                return self._dims(dims)
+                found: list[Size] = []
+                for dim in dims:
+                    sizes = self._further() if dim == FURTHER else [self.size(dim)]
+                    if sizes is None:
+                        return None
+                    found += sizes
+                return found
             case FromKernel() as rule:
                 return [None if dim is None else self.size(dim) for dim in kernel_dims(self.spec, rule)]
         raise ValueError(f"output {output.name!r} has no shape rule")
-
-    def _dims(self, dims: Sequence[str | int]) -> list[Size] | None:
-        found: list[Size] = []
-        for dim in dims:
-            if dim != FURTHER:
-                found.append(self.size(dim))
-                continue
-            part = further_input(self.spec)
-            shape = None if part is None else self.shapes.get(part.name)
-            if part is None or shape is None:
-                return None
-            found += further(part, shape)
-        return found
 
     def kernel_axes(self, output: Output) -> list[tuple[int, str]]:
         """Return the axes of an output whose sizes only the kernel knows, with their names."""
@@ -166,12 +154,10 @@ class Known:
         """Return a shape of an input with the `size` of each other axis; None: an axis is not known."""
         found, removed = list(shape), set[int]()
         for key, dim in replace.items():
-            axis = self.attributes.get(key, _default(self.spec, key)) if isinstance(key, str) else key
+            axis = self._attribute(key) if isinstance(key, str) else key
             if not isinstance(axis, int):
                 return None
-            if not -len(shape) <= axis < len(shape):
-                raise ValueError(f"{key} must be an axis of {name}, which has {len(shape)} axes, got {axis}")
-            axis %= len(shape)
+            axis = _checked(axis, shape, key, name) % len(shape)
             if dim is None:
                 removed.add(axis)
             else:
@@ -179,8 +165,11 @@ class Known:
         return [size for axis, size in enumerate(found) if axis not in removed]
 
 
-def _default(spec: OpSpec, name: str) -> AttributeValue | None:
-    return next((a.default for a in spec.attributes if a.name == name), None)
+def _checked(axis: int, shape: Sequence[object], key: int | str, name: str) -> int:
+    """Return an axis of the input `name`; `key` is what names it. Raises ValueError for one that it lacks."""
+    if not -len(shape) <= axis < len(shape):
+        raise ValueError(f"{key} must be an axis of {name}, which has {len(shape)} axes, got {axis}")
+    return axis
 
 
 def rule_text(rule: SameAs | Dims | FromKernel) -> str:

@@ -58,6 +58,30 @@ def has_further(part: Input) -> bool:
     return part.dims is None or FURTHER in part.dims
 
 
+def fixed_rank(part: Input) -> int | None:
+    """Return the number of axes of an input, if its `dims` say it."""
+    return None if has_further(part) else len(part.dims or ())
+
+
+def input_of(spec: OpSpec, name: str | None) -> Input:
+    """Return the input of a name that the declaration has."""
+    return next(part for part in spec.inputs if part.name == name)
+
+
+def declared_sizes(spec: OpSpec, part: Input) -> Sequence[str | int]:
+    """Return the declared sizes of an input or of that whose shape it has, "..." for one of any shape."""
+    while part.same_as is not None:
+        part = input_of(spec, part.same_as)
+    return (FURTHER,) if part.dims is None else part.dims
+
+
+def leader(spec: OpSpec, part: Input) -> str:
+    """Return the input whose sizes of "..." an input has, itself where it is the first."""
+    while shared := part.same_as or part.further_as:
+        part = input_of(spec, shared)
+    return part.name
+
+
 def required(spec: OpSpec) -> list[Input]:
     return [part for part in spec.inputs if is_required(part)]
 
@@ -210,14 +234,13 @@ def expressions(spec: OpSpec) -> Iterator[str | int]:
     for part in spec.inputs:
         yield from (dim for _, dim in (*axes(part), *sizes_at(part)))
     for output in spec.outputs:
-        match output.shape:
-            case SameAs() as rule:
-                yield from known_replaced(spec, rule)
-            case Dims(dims=dims):
-                yield from (dim for dim in dims if dim != FURTHER)
-            case FromKernel() as rule:
-                yield from (dim for dim in kernel_dims(spec, rule) if dim is not None)
-                yield from known_replaced(spec, rule)
+        rule = output.shape
+        if isinstance(rule, Dims):
+            yield from (dim for dim in rule.dims if dim != FURTHER)
+            continue
+        if isinstance(rule, FromKernel):
+            yield from (dim for dim in kernel_dims(spec, rule) if dim is not None)
+        yield from known_replaced(spec, rule)
 
 
 def limits(spec: OpSpec) -> Iterator[str]:

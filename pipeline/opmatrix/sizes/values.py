@@ -74,10 +74,9 @@ def known_numbers(
     known, usable = Known(spec=spec, shapes=first, attributes=attributes), usable_attributes(spec)
     found: dict[str, float] = {}
     for name in (name for _, rule in ruled_inputs(spec) for name in names(spec, rule)):
-        number: object
+        number: object = None
         if (attribute := usable.get(name.name)) is not None:
-            given = attributes.get(name.name, attribute.default)
-            number = None if given is None else as_float32(attribute, given)
+            number = as_float32(attribute, attributes.get(name.name, attribute.default))
         else:
             number = known.term(name.term)
         if isinstance(number, int | float):

@@ -72,13 +72,13 @@ def _made(spec: OpSpec) -> dict[int, OpSpec]:
     return {}
 
 
-def with_count(spec: OpSpec, found: int) -> OpSpec:
-    """Return the declaration of a call in which the variadic output has `found` tensors: an output for each."""
+def with_count(spec: OpSpec, number: int) -> OpSpec:
+    """Return the declaration of a call in which the variadic output has `number` tensors: an output for each."""
     last = variadic_output(spec)
     if last is None:
         return spec
     known = _made(spec)
-    if found not in known:
+    if number not in known:
         fields = {name: getattr(last, name) for name in ("type", "no_effect", "doc")}
         items = [
             Item(
@@ -88,10 +88,10 @@ def with_count(spec: OpSpec, found: int) -> OpSpec:
                 of=last.name,
                 index=n,
             )
-            for n in range(found)
+            for n in range(number)
         ]
-        known[found] = replace(spec, outputs=(*spec.outputs[:-1], *items))
-    return known[found]
+        known[number] = replace(spec, outputs=(*spec.outputs[:-1], *items))
+    return known[number]
 
 
 def with_outputs(spec: OpSpec, outputs: int) -> OpSpec:
@@ -119,9 +119,9 @@ def shapes_by_input(shapes: Iterable[tuple[Input, S]]) -> dict[str, S]:
     return found
 
 
-def flat(made: Any) -> tuple[Any, ...]:
+def flat(returned: Any) -> tuple[Any, ...]:
     """Return the outputs of a call, of which one may be a list, as one tuple."""
-    outputs = made if isinstance(made, tuple | list) else (made,)
+    outputs = returned if isinstance(returned, tuple | list) else (returned,)
     if not any(isinstance(one, tuple | list) for one in outputs):
         return tuple(outputs)
     return tuple(item for one in outputs for item in (one if isinstance(one, tuple | list) else (one,)))

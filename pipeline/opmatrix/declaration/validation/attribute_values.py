@@ -33,7 +33,15 @@ def value_mistake(attribute: Attribute, value: AttributeValue) -> str | None:
         names = [repr(a) for a in attribute.allowed]
         return f"found {value!r}, allowed: {', '.join(names)}{did_you_mean(repr(value), names)}"
     numbers = [n for n in items if isinstance(n, int | float) and not isinstance(n, bool)]
-    return next((why for n in numbers if (why := _number_mistake(attribute, n))), None)
+    low = -math.inf if attribute.minimum is None else attribute.minimum
+    high = math.inf if attribute.maximum is None else attribute.maximum
+    bounded = attribute.minimum is not None or attribute.maximum is not None
+    for number in numbers:
+        if bounded and not low <= number <= high:  # NaN is outside all limits
+            return f"found {number!r}, allowed: {low} to {high}"
+        if kind == "float" and FLOAT32_MAX < abs(number) < math.inf:
+            return f"found {number!r}, allowed: what float32 can hold, as ONNX stores it"
+    return None
 
 
 def _tensor_mistake(attribute: Attribute, value: AttributeValue) -> str | None:
@@ -50,22 +58,12 @@ def _tensor_mistake(attribute: Attribute, value: AttributeValue) -> str | None:
     if any(dim not in (None, size) for dim, size in zip(dims, shape, strict=False)):
         return f"found the shape {tuple(shape)}, allowed: {dims}, with any size for None"
     kind = "bool" if dtype == "bool" else "float" if dtype.startswith("float") else "int"
-    wrong = [item for item in level if not _PYTHON[kind](item) or (kind == "int" and not _holds(dtype, item))]
+    low, high = int_limits(dtype) if kind == "int" else (-math.inf, math.inf)
+    wrong = [item for item in level if not _PYTHON[kind](item) or (isinstance(item, int) and not low <= item <= high)]
     return f"found {wrong[0]!r} in a tensor, allowed: what {dtype} holds" if wrong else None
 
 
-def _holds(dtype: str, number: object) -> bool:
-    bits = int(dtype.removeprefix("u").removeprefix("int"))
-    low, high = (0, 2**bits) if dtype.startswith("u") else (-(2 ** (bits - 1)), 2 ** (bits - 1))
-    return isinstance(number, int) and low <= number < high
-
-
-def _number_mistake(attribute: Attribute, number: float) -> str | None:
-    low = -math.inf if attribute.minimum is None else attribute.minimum
-    high = math.inf if attribute.maximum is None else attribute.maximum
-    bounded = attribute.minimum is not None or attribute.maximum is not None
-    if bounded and not low <= number <= high:  # NaN is outside all limits
-        return f"found {number!r}, allowed: {low} to {high}"
-    if attribute.kind.startswith("float") and FLOAT32_MAX < abs(number) < math.inf:
-        return f"found {number!r}, allowed: what float32 can hold, as ONNX stores it"
-    return None
+def int_limits(dtype: str) -> tuple[int, int]:
+    """Return the smallest and the greatest number of an integer dtype."""
+    bits = int(dtype.lstrip("uint"))
+    return (0, 2**bits - 1) if dtype.startswith("u") else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)

@@ -11,21 +11,11 @@ from opmatrix.declaration.validation.fields import Mistake, duplicates, not_one_
 from opmatrix.declaration.validation.sizes import sizes
 from opmatrix.project.cells import NODE_OPSETS
 from opmatrix.signature.python_source import literal
-from opmatrix.signature.signature import attribute_values
+from opmatrix.signature.signature import attribute_values, tensors
 from opmatrix.sizes.known import Known
 from opmatrix.sizes.rules import axes, further, has_further, is_named, list_lengths
 from opmatrix.sizes.variadic import counter
-from opmatrix.spec import (
-    Case,
-    FromVectors,
-    Input,
-    Model,
-    OpSpec,
-    Output,
-    Random,
-    given,
-    shape_of,
-)
+from opmatrix.spec import Attribute, Case, FromVectors, Input, Model, OpSpec, Random, given, shape_of
 
 Sizes = dict[str, tuple[int, str]]  # a named size, and the input that first had it
 
@@ -61,31 +51,16 @@ def _model(spec: OpSpec, models: Sequence[Model], model: Model, path: str) -> It
         if model.types.get(variable) not in dtypes:
             yield not_one_of(f"{path}.types[{variable!r}]", model.types.get(variable), dtypes)
     attributes = {a.name: a for a in spec.attributes}
-    inputs = {i.name: i for i in spec.inputs}
     yield from (not_one_of(f"{path}.types", v, spec.types) for v in model.types if v not in spec.types)
     yield from (_undeclared(spec, models, f"{path}.attributes", a) for a in model.attributes if a not in attributes)
-    yield from (not_one_of(f"{path}.dynamic", i, inputs) for i in model.dynamic if i not in inputs)
-    parts: tuple[Input | Output, ...] = (*spec.inputs, *spec.outputs)
-    known = [p.name for p in parts]
-    yield from (not_one_of(f"{path}.names", n, known) for n in model.names if n not in known)
-    optional = [o.name for o in spec.outputs if o.optional]
-    none = ["none: no output is optional"]
-    yield from (not_one_of(f"{path}.absent", n, optional or none) for n in model.absent if n not in optional)
+    optional = [o.name for o in spec.outputs if o.optional] or ["none: no output is optional"]
+    inputs, parts = [part.name for part in spec.inputs], [part.name for part in tensors(spec)]
+    yield from (not_one_of(f"{path}.dynamic", n, inputs) for n in model.dynamic if n not in inputs)
+    yield from (not_one_of(f"{path}.names", n, parts) for n in model.names if n not in parts)
+    yield from (not_one_of(f"{path}.absent", n, optional) for n in model.absent if n not in optional)
     for name, attribute in attributes.items():
-        value = model.attributes.get(name, attribute.default)
-        if value is None and not attribute.optional:
-            yield Mistake(f"{path}.attributes[{name!r}]", "missing; it has no default")
-        elif why := value_mistake(attribute, value):
+        if why := _why_not_the_value(spec, model, attribute):
             yield Mistake(f"{path}.attributes[{name!r}]", why)
-        elif isinstance(value, tuple) and not value and attribute is counter(spec):
-            why = f"found no item, allowed: at least one, because {spec.outputs[-1].name!r} has as many"
-            yield Mistake(f"{path}.attributes[{name!r}]", why)
-        elif isinstance(value, tuple) and (count := list_lengths(spec).get(name)) not in (None, len(value)):
-            why = f"found {value!r}, allowed: {count} items, as in torch.schema"
-            yield Mistake(f"{path}.attributes[{name!r}]", why)
-        elif name in model.attributes and (attribute.since or 0) > model.domain_version:
-            yield Mistake(f"{path}.attributes[{name!r}]", f"it is of version {attribute.since}, the model "
-                          f"imports {model.domain_version}; allowed: domain_version={attribute.since}")  # fmt: skip
     if model.domain_version not in spec.onnx.versions:
         yield not_one_of(f"{path}.domain_version", model.domain_version, spec.onnx.versions)
     for lowering, first in model.min_opset.items():
@@ -100,6 +75,23 @@ def _model(spec: OpSpec, models: Sequence[Model], model: Model, path: str) -> It
     yield from _baked_in(model, path)
     for index, case in enumerate(model.cases):
         yield from _case(spec, model, case, f"{path}.cases[{index}]")
+
+
+def _why_not_the_value(spec: OpSpec, model: Model, attribute: Attribute) -> str | None:
+    """Return why an attribute cannot have the value that it has in a model, or None."""
+    value = model.attributes.get(attribute.name, attribute.default)
+    if value is None and not attribute.optional:
+        return "missing; it has no default"
+    if why := value_mistake(attribute, value):
+        return why
+    if isinstance(value, tuple) and not value and attribute is counter(spec):
+        return f"found no item, allowed: at least one, because {spec.outputs[-1].name!r} has as many"
+    if isinstance(value, tuple) and (count := list_lengths(spec).get(attribute.name)) not in (None, len(value)):
+        return f"found {value!r}, allowed: {count} items, as in torch.schema"
+    if attribute.name in model.attributes and (attribute.since or 0) > model.domain_version:
+        return f"it is of version {attribute.since}, the model imports {model.domain_version}; allowed: " \
+            f"domain_version={attribute.since}"  # fmt: skip
+    return None
 
 
 def _undeclared(spec: OpSpec, models: Sequence[Model], field: str, name: str) -> Mistake:
@@ -138,41 +130,48 @@ def _case(spec: OpSpec, model: Model, case: Case, path: str) -> Iterator[Mistake
     shapes: dict[str, tuple[int, ...]] = {}
     for part in spec.inputs:
         field = f"{path}.inputs[{part.name!r}]"
-        if why := _presence(part, case, model) or _none(spec, part, case):
+        if why := _presence(spec, part, case, model):
             yield Mistake(field, why)
             continue
         for index, tensor in enumerate(given(case, part.name)):
             shape, field_of_one = shape_of(tensor), f"{field}[{index}]" if part.variadic else field
             yield from _declared_shape(spec, part, shape, field_of_one, sizes, shapes)
             shapes.setdefault(part.name, shape)
-            yield from _traced_shape(part, index, shape, model, field_of_one)
+            traced = shape_of(given(model.cases[0], part.name)[index])
+            names = model.dynamic.get(part.name, (None,) * len(traced))
+            if len(names) != len(traced):
+                yield Mistake(field_of_one, f"has {len(traced)} axes, but dynamic names {len(names)}: {names}")
+            elif len(shape) != len(traced) or any(
+                name is None and size != first for name, size, first in zip(names, shape, traced, strict=True)
+            ):
+                as_first = f"{traced} as in the first case, but for dynamic axes"
+                yield Mistake(field_of_one, f"found shape {shape}, allowed: {as_first}")
 
 
 def _vectors(model: Model, case: Case, path: str) -> Iterator[Mistake]:
     """Yield what is wrong with outputs from elsewhere, and with inputs that are in the same file."""
-    tensors = [(name, tensor) for name in case.inputs for tensor in given(case, name)]
+    described = [(name, tensor) for name in case.inputs for tensor in given(case, name)]
     if not case.expected:
-        for name in dict.fromkeys(n for n, tensor in tensors if isinstance(tensor, FromVectors)):
+        for name in dict.fromkeys(n for n, tensor in described if isinstance(tensor, FromVectors)):
             yield Mistake(f"{path}.inputs[{name!r}]", "found FromVectors, and the case has no file: give `expected`")
         return
-    for name in dict.fromkeys(n for n, tensor in tensors if isinstance(tensor, Random)):
+    for name in dict.fromkeys(n for n, tensor in described if isinstance(tensor, Random)):
         allowed = "FromVectors or Values: outputs from elsewhere are of inputs from elsewhere"
         yield Mistake(f"{path}.inputs[{name!r}]", f"found Random in a case with `expected`, allowed: {allowed}")
-    if case is model.cases[0] and any(isinstance(tensor, FromVectors) for _, tensor in tensors):
+    if case is model.cases[0] and any(isinstance(tensor, FromVectors) for _, tensor in described):
         yield Mistake(path, "found FromVectors in the first case, which the exporters trace without a file; put a case "
                       "with values of its own first")  # fmt: skip
     for field in ("source", "licence"):
         if not getattr(case.expected, field).strip():
-            yield Mistake(
-                f"{path}.expected.{field}", "found nothing, allowed: a string; others must know where it is from"
-            )
+            allowed = "a string; others must know where it is from"
+            yield Mistake(f"{path}.expected.{field}", f"found nothing, allowed: {allowed}")
     parts = case.expected.path.split("/")
     if {"", ".", ".."}.intersection(parts) or "\\" in case.expected.path:
         allowed = "a path below the operator's folder, such as 'vectors/original.npz'"
         yield Mistake(f"{path}.expected.path", f"found {case.expected.path!r}, allowed: {allowed}")
 
 
-def _presence(part: Input, case: Case, model: Model) -> str | None:
+def _presence(spec: OpSpec, part: Input, case: Case, model: Model) -> str | None:
     """Return what is wrong with the number of tensors of a case for an input, or None."""
     found = case.inputs.get(part.name)
     if part.variadic and found is not None and not isinstance(found, tuple):
@@ -184,23 +183,16 @@ def _presence(part: Input, case: Case, model: Model) -> str | None:
     here, first = len(given(case, part.name)), len(given(model.cases[0], part.name))
     if here != first:
         return f"found {here} tensors, allowed: {first} as in the first case; make a model of its own for it"
+    if here == 0 and part is counter(spec):
+        return f"found no tensor, allowed: at least one, because {spec.outputs[-1].name!r} has as many"
     return None
-
-
-def _none(spec: OpSpec, part: Input, case: Case) -> str | None:
-    """Return what is wrong with no tensor of a variadic input."""
-    if part is not counter(spec) or given(case, part.name):
-        return None
-    return f"found no tensor, allowed: at least one, because {spec.outputs[-1].name!r} has as many"
 
 
 def _declared_shape(
     spec: OpSpec, part: Input, shape: tuple[int, ...], field: str, sizes: Sizes, shapes: Mapping[str, tuple[int, ...]]
 ) -> Iterator[Mistake]:
-    if part.same_as is not None:
-        wanted = shapes.get(part.same_as, shape)
-        if shape != wanted:
-            yield Mistake(field, f"found shape {shape}, allowed: {wanted}, as {part.same_as!r} has")
+    if part.same_as is not None and shape != (wanted := shapes.get(part.same_as, shape)):
+        yield Mistake(field, f"found shape {shape}, allowed: {wanted}, as {part.same_as!r} has")
     if part.dims is None:
         return
     fixed = axes(part)
@@ -208,9 +200,8 @@ def _declared_shape(
     if other and other.name in shapes and len(shape) >= len(fixed) and has_further(part) and has_further(other):
         wanted = tuple(further(other, shapes[other.name]))
         if tuple(further(part, shape)) != wanted:
-            yield Mistake(
-                field, f"found shape {shape}, allowed: {part.dims}, where '...' is {wanted} as in {other.name!r}"
-            )
+            where = f"where '...' is {wanted} as in {other.name!r}"
+            yield Mistake(field, f"found shape {shape}, allowed: {part.dims}, {where}")
     if len(shape) < len(fixed) or (not has_further(part) and len(shape) > len(fixed)):
         yield Mistake(field, f"found shape {shape}, allowed: {part.dims}")
         return
@@ -248,16 +239,6 @@ def _computed_sizes(spec: OpSpec, model: Model, case: Case, path: str) -> Iterat
             known.output(output)
         except ValueError as error:
             yield Mistake(path, f"output {output.name!r} has no shape: {error}")
-
-
-def _traced_shape(part: Input, index: int, shape: tuple[int, ...], model: Model, field: str) -> Iterator[Mistake]:
-    """Yield where the shapes of a case differ from the model, which is traced with its first case."""
-    traced = shape_of(given(model.cases[0], part.name)[index])
-    names = model.dynamic.get(part.name, (None,) * len(traced))
-    if len(names) != len(traced):
-        yield Mistake(field, f"has {len(traced)} axes, but dynamic names {len(names)}: {names}")
-    elif len(shape) != len(traced) or any(a is None and s != t for a, s, t in zip(names, shape, traced, strict=True)):
-        yield Mistake(field, f"found shape {shape}, allowed: {traced} as in the first case, but for dynamic axes")
 
 
 def _baked_in(model: Model, path: str) -> Iterator[Mistake]:

@@ -1,7 +1,4 @@
-"""One mistake in a declaration or a case.
-
-Find unknown, missing and wrongly typed fields, anywhere in a declaration.
-"""
+"""Find unknown, missing and wrongly typed fields, anywhere in a declaration: each a `Mistake`."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from types import FunctionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from opmatrix.basics.errors import did_you_mean, nearest
 from opmatrix.spec import MISSING
@@ -21,6 +18,8 @@ _COMPLEX = (
     "which no ONNX Runtime from 1.16 to 1.31 takes in a custom op. Declare {} with a last axis of 2, as "
     "torch.view_as_real gives it"
 )
+P = TypeVar("P")
+
 WHY_NO_DTYPE: Mapping[str, str] = {
     "complex64": _COMPLEX.format("float32"),
     "complex128": _COMPLEX.format("float64"),
@@ -38,11 +37,16 @@ class Mistake:
     usable: bool = False
 
 
-def not_one_of(field: str, found: object, allowed: Iterable[object]) -> Mistake:
+def not_one_of(field: str, value: object, allowed: Iterable[object]) -> Mistake:
     names = [str(a) for a in allowed]
-    if "float32" in names and found in WHY_NO_DTYPE:
-        return Mistake(field, f"found {found!r}, {WHY_NO_DTYPE[str(found)]}")
-    return Mistake(field, f"found {found!r}, allowed: {', '.join(names)}{did_you_mean(str(found), names)}")
+    if "float32" in names and value in WHY_NO_DTYPE:
+        return Mistake(field, f"found {value!r}, {WHY_NO_DTYPE[str(value)]}")
+    return Mistake(field, f"found {value!r}, allowed: {', '.join(names)}{did_you_mean(str(value), names)}")
+
+
+def by_path(kind: str, parts: Sequence[P]) -> list[tuple[str, P]]:
+    """Return the inputs, attributes or outputs of a declaration, each behind its path, such as ``inputs[0]``."""
+    return [(f"{kind}[{index}]", part) for index, part in enumerate(parts)]
 
 
 def duplicates(names: Sequence[str]) -> list[str]:
@@ -52,18 +56,17 @@ def duplicates(names: Sequence[str]) -> list[str]:
 
 def structure(value: object, path: str = "") -> Iterator[Mistake]:
     """Yield the fields that do not match the dataclasses of `opmatrix.spec`, depth first."""
-    kind = type(value)
-    if kind is float or value is None or kind is bool:  # the most frequent types; every new plan calls this
+    if value is None or isinstance(value, float | bool):  # the most frequent types; every new plan calls this
         return
     if isinstance(value, str):
-        if not value.isascii() and (why := _unwritable(value)):
-            yield Mistake(path, why)
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            yield Mistake(path, f"found {value!r}, allowed: text that UTF-8 can encode")
     elif isinstance(value, int):
         if not -(2**63) <= value < 2**64:
             bits = value.bit_length()
             yield Mistake(path, f"found an int of {bits} bits, allowed: one that int64 or uint64 can hold")
-    elif isinstance(value, float):
-        return
     elif path.count("[") > _DEEPEST:
         yield Mistake(f"{path[:40]}...", f"tuples in tuples, more than {_DEEPEST} deep; NumPy allows 64 axes")
     elif isinstance(value, tuple | list):
@@ -82,17 +85,9 @@ _OF_DTYPES = ("types", "type", "tolerances")  # the fields that contain names of
 _DEEPEST = 80  # brackets in a path
 
 
-def _unwritable(text: str) -> str | None:
-    """Return why a generated file cannot contain a string, or None if it can."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return f"found {text!r}, allowed: text that UTF-8 can encode"
-    return None
-
-
 def _fields(value: Any, path: str) -> Iterator[Mistake]:
-    hints = _hints(type(value))
+    cls: Any = type(value)
+    hints = _hints(cls)
     prefix = f"{path}." if path else ""
     missing = {name for kind, name in value.__mistakes__ if kind == "missing"}
     misspelt = {nearest(name, missing) for kind, name in value.__mistakes__ if kind == "unknown"}
@@ -100,12 +95,12 @@ def _fields(value: Any, path: str) -> Iterator[Mistake]:
         if kind == "unknown":
             near = nearest(name, missing) or nearest(name, hints)
             rest = f"; did you mean {near!r}?" if near else f", allowed: {', '.join(hints)}"
-            what = f"unknown argument of {type(value).__name__}{rest}"
+            what = f"unknown argument of {cls.__name__}{rest}"
             yield Mistake(prefix + name, what, usable=near not in missing)
         elif kind == "positional":
-            yield Mistake(path or type(value).__name__, f"found {name} without a name; write FIELD=VALUE")
+            yield Mistake(path or cls.__name__, f"found {name} without a name; write FIELD=VALUE")
         elif name not in misspelt:  # else one mistake would be two
-            yield Mistake(prefix + name, f"missing in {type(value).__name__}; it has no default")
+            yield Mistake(prefix + name, f"missing in {cls.__name__}; it has no default")
     for name, hint in hints.items():
         item = getattr(value, name)
         if item is MISSING:
@@ -119,13 +114,9 @@ def _fields(value: Any, path: str) -> Iterator[Mistake]:
             yield from structure(item, prefix + name)
 
 
-_HINTS: dict[type, dict[str, Any]] = {}
-
-
+@cache
 def _hints(cls: type) -> dict[str, Any]:
-    if cls not in _HINTS:
-        _HINTS[cls] = get_type_hints(cls)
-    return _HINTS[cls]
+    return get_type_hints(cls)
 
 
 @cache
@@ -157,7 +148,7 @@ def _fits(value: object, hint: Any) -> bool:
 
 
 def _spell(hint: Any) -> str:
-    origin, arguments = get_origin(hint), get_args(hint)
+    origin, arguments = _parts(hint)
     if origin is Literal:
         return ", ".join(map(repr, arguments))
     if origin in (Union, types.UnionType):

@@ -5,13 +5,12 @@ from __future__ import annotations
 import keyword
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Set
 from pathlib import PurePosixPath
 
 from opmatrix.basics.errors import many
-from opmatrix.declaration.validation.attribute_values import value_mistake
-from opmatrix.declaration.validation.fields import Mistake, duplicates, not_one_of
-from opmatrix.declaration.validation.rules import value_rules
+from opmatrix.declaration.validation.fields import Mistake, by_path, duplicates, not_one_of
+from opmatrix.declaration.validation.rules import attribute_fields, elementwise_mistakes, value_rules
 from opmatrix.declaration.validation.sizes import sizes
 from opmatrix.declaration.validation.torch_schema import torch_schema
 from opmatrix.project.cells import NODE_OPSETS
@@ -22,6 +21,7 @@ from opmatrix.signature.signature import (
     ONNX_DOMAINS,
     OWN_ORT,
     OWN_TORCH,
+    allowed_dtypes,
     has_kernel,
     has_kernel_object,
     has_torch_library,
@@ -29,13 +29,15 @@ from opmatrix.signature.signature import (
     is_own,
     is_required,
     onnx_name,
+    tensors,
     torch_name,
     torch_parts,
 )
+from opmatrix.signature.signature import dtypes as all_dtypes
 from opmatrix.signature.versions import MARK
 from opmatrix.sizes.rules import least
 from opmatrix.sizes.variadic import has_own_shapes, sure_inputs
-from opmatrix.spec import Attribute, DType, FromKernel, Input, OpSpec, Output, SameAs, ValueRule
+from opmatrix.spec import Attribute, FromKernel, Input, OpSpec, Output, SameAs, ValueRule
 
 # The name of an operator. Files have longer names that are made of it, and Linux allows 255 bytes.
 NAME = re.compile(r"[a-z][a-z0-9_]{0,99}")
@@ -85,11 +87,6 @@ OF_ORT: Mapping[str, str] = {
     "Shape": "whose nodes ONNX Runtime replaces by the shape of their input where it is known, in any domain",
 }
 
-# Dtypes of a tensor attribute.
-TENSOR_DTYPES: tuple[DType, ...] = (
-    "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool",
-)  # fmt: skip
-
 CPP_KEYWORDS = frozenset(
     """
     alignas alignof and_eq asm auto bitand bitor bool case catch char class compl concept const consteval
@@ -115,9 +112,9 @@ MACROS = frozenset(
 
 def declaration(spec: OpSpec, folder: str) -> Iterator[Mistake]:
     """Yield the mistakes of a declaration whose field types are correct."""
-    checks = (_names, _frameworks, _types, _not_in_torch, _onnx_types, _shapes, _optional_outputs, _in_place,
-              _variadic_output, value_rules, _attributes, _evolution, _lowerings, _headers, _levels, _reference,
-              _not_yet, torch_schema)  # fmt: skip
+    checks = (_names, _frameworks, _types, _onnx_types, _shapes, _in_place,
+              _variadic_output, value_rules, attribute_fields, _evolution, _lowerings, _other_fields,
+              torch_schema)  # fmt: skip
     found = [*dict.fromkeys(mistake for check in checks for mistake in check(spec))]
     yield from found
     if spec.torch and spec.torch.batch and not found:  # its sizes are known to be expressions
@@ -125,8 +122,6 @@ def declaration(spec: OpSpec, folder: str) -> Iterator[Mistake]:
 
         yield from (Mistake("torch.batch", f"found {spec.torch.batch!r}, and {why}") for why in batch_mistakes(spec))
     if spec.elementwise and not found:
-        from opmatrix.declaration.validation.rules import elementwise_mistakes  # which few operators need
-
         yield from elementwise_mistakes(spec)
     if spec.name != folder:
         yield Mistake("name", f"found {spec.name!r}, allowed: the folder's name {folder!r}")
@@ -139,7 +134,7 @@ def declaration(spec: OpSpec, folder: str) -> Iterator[Mistake]:
 def _names(spec: OpSpec) -> Iterator[Mistake]:
     if not NAME.fullmatch(spec.name):
         yield Mistake("name", f"found {spec.name!r}, allowed: {NAMES}")
-    named: list[Input | Attribute | Output] = [*spec.inputs, *spec.attributes, *spec.outputs]
+    named = _parts(spec)
     written = spec.torch is not None and bool(spec.torch.schema)  # no generated code has its names as variables
     spelled = [p.name for p in named] + [a.torch_name for a in spec.attributes if a.torch_name and not written]
     made = {made: p.name for p in named for made in _made_of(p)}
@@ -164,6 +159,10 @@ def _names(spec: OpSpec) -> Iterator[Mistake]:
         yield Mistake("outputs", "found none, allowed: at least one")
 
 
+def _parts(spec: OpSpec) -> tuple[Input | Attribute | Output, ...]:
+    return (*spec.inputs, *spec.attributes, *spec.outputs)
+
+
 def _made_of(part: Input | Attribute | Output) -> Iterator[str]:
     """Yield the names of variables and functions of generated code that are made of the name of a part."""
     name = part.name
@@ -185,10 +184,10 @@ def _made_of(part: Input | Attribute | Output) -> Iterator[str]:
 
 def _onnx_names(spec: OpSpec) -> Iterator[Mistake]:
     """Yield the mistakes of `onnx_name`, which names no variable: a keyword of C++ or Python is allowed."""
-    for index, attribute in enumerate(spec.attributes):
-        path = f"attributes[{index}].onnx_name"
+    for path, attribute in by_path("attributes", spec.attributes):
         if attribute.onnx_name is None:
             continue
+        path = f"{path}.onnx_name"
         if not re.fullmatch(IDENTIFIER, attribute.onnx_name):
             yield Mistake(path, f"found {attribute.onnx_name!r}, allowed: an identifier of ONNX: letters of ASCII, "
                           "digits and _, no digit first")  # fmt: skip
@@ -206,9 +205,8 @@ def _frameworks(spec: OpSpec) -> Iterator[Mistake]:
     if onnx.domain in ONNX_DOMAINS:
         yield Mistake("onnx.domain", f"found {onnx.domain!r}, which is ONNX's own; write one that you own")
     if not re.fullmatch(r"[\w.\-]*", onnx.domain) or not onnx.op_type.isidentifier():
-        yield Mistake(
-            "onnx", f"{onnx.domain}::{onnx.op_type} is not a name that a symbolic function can give to a node"
-        )
+        name = f"{onnx.domain}::{onnx.op_type}"
+        yield Mistake("onnx", f"{name} is not a name that a symbolic function can give to a node")
     fewest = max((n + 1 for n, part in enumerate(spec.inputs) if is_required(part)), default=0)
     if fewest < (wanted := INPUTS_OF_ONNX.get(onnx.op_type, 0)):
         yield Mistake("onnx.op_type", f"found {onnx.op_type!r} with {many(fewest, 'input')}: ONNX Runtime takes such a "
@@ -228,17 +226,20 @@ def _frameworks(spec: OpSpec) -> Iterator[Mistake]:
         yield Mistake("torch.name", f"found {spec.torch.name!r}, allowed: 'namespace::name'")
     elif spec.torch and not spec.torch.overrides:
         for part, name in zip(("namespace", "name"), spec.torch.name.split("::"), strict=True):
-            yield from (Mistake("torch.name", why) for why in [why_not_in_ops(part, name)] if why)
+            if why := why_not_in_ops(part, name):
+                yield Mistake("torch.name", why)
+
+
+def _tensors_by_path(spec: OpSpec) -> list[tuple[str, Input | Output]]:
+    return [*by_path("inputs", spec.inputs), *by_path("outputs", spec.outputs)]
 
 
 def _types(spec: OpSpec) -> Iterator[Mistake]:
     known = [*spec.types, *DTYPES]
-    both: Mapping[str, Sequence[Input | Output]] = {"inputs": spec.inputs, "outputs": spec.outputs}
-    for kind, parts in both.items():
-        for index, part in enumerate(parts):
-            if part.type not in known:
-                yield not_one_of(f"{kind}[{index}].type", part.type, known)
-    used = {p.type for parts in both.values() for p in parts}
+    for path, part in _tensors_by_path(spec):
+        if part.type not in known:
+            yield not_one_of(f"{path}.type", part.type, known)
+    used = {part.type for part in tensors(spec)}
     for variable, dtypes in spec.types.items():
         if variable in DTYPES:
             yield Mistake(f"types[{variable!r}]", "a type variable may not have the name of a dtype")
@@ -248,6 +249,13 @@ def _types(spec: OpSpec) -> Iterator[Mistake]:
             yield Mistake(f"types[{variable!r}]", "no input or output uses it; remove it")
         if variable not in {i.type for i in sure_inputs(spec)} and variable in used:
             yield Mistake(f"types[{variable!r}]", "no required input has it, so its dtype is unknown")
+    if spec.torch is None:
+        return
+    declared = [(f"{path}.type", part.type) for path, part in _tensors_by_path(spec)]
+    declared += [(f"types[{variable!r}]", dtype) for variable, dtypes in spec.types.items() for dtype in dtypes]
+    for path, dtype in declared:
+        if why := _NOT_IN_TORCH.get(dtype):
+            yield Mistake(path, f"found {dtype!r}, allowed with torch=None: {why}")
 
 
 _FOUR_BITS = (
@@ -259,28 +267,13 @@ _NOT_IN_TORCH: Mapping[str, str] = {
     "int4": _FOUR_BITS.format("int4", "int8"),
     "uint4": _FOUR_BITS.format("uint4", "uint8"),
 }
-
-
-def _not_in_torch(spec: OpSpec) -> Iterator[Mistake]:
-    """Yield the dtypes of an operator that torch has, of which torch has no tensors."""
-    if spec.torch is None:
-        return
-    both: Mapping[str, Sequence[Input | Output]] = {"inputs": spec.inputs, "outputs": spec.outputs}
-    found = [(f"{kind}[{n}].type", part.type) for kind, parts in both.items() for n, part in enumerate(parts)]
-    found += [(f"types[{variable!r}]", dtype) for variable, dtypes in spec.types.items() for dtype in dtypes]
-    for path, dtype in found:
-        if why := _NOT_IN_TORCH.get(dtype):
-            yield Mistake(path, f"found {dtype!r}, allowed with torch=None: {why}")
-
-
 CAST_SINCE = 21  # the first opset whose Cast takes int4
 _OF_ONNX: Mapping[str, tuple[str, int, int]] = {"int4": ("int8", -8, 7), "uint4": ("uint8", 0, 15)}
 
 
 def _onnx_types(spec: OpSpec) -> Iterator[Mistake]:
     """Yield the mistakes of inputs and outputs that have another dtype in the node."""
-    both: Mapping[str, Sequence[Input | Output]] = {"inputs": spec.inputs, "outputs": spec.outputs}
-    found = [(f"{kind}[{n}]", part) for kind, parts in both.items() for n, part in enumerate(parts) if part.onnx_type]
+    found = [(path, part) for path, part in _tensors_by_path(spec) if part.onnx_type]
     for path, part in found:
         assert part.onnx_type is not None
         dtype, low, high = _OF_ONNX[part.onnx_type]
@@ -299,7 +292,7 @@ def _onnx_types(spec: OpSpec) -> Iterator[Mistake]:
             yield Mistake(f"{path}.values", f"found {part.values and 'other limits'}, allowed: "
                           f"ValueRule(minimum={low}, maximum={high}), or narrower limits. The tensor in torch holds "
                           f"more numbers than {part.onnx_type}")  # fmt: skip
-        if any(isinstance(o, Output) and o.may_inplace == part.name for o in spec.outputs):
+        if any(output.may_inplace == part.name for output in spec.outputs):
             yield Mistake(f"{path}.onnx_type", "is set for an input whose memory an output may have, allowed: one of "
                           "both; the kernel has its numbers in another form than ONNX Runtime")  # fmt: skip
     if found and spec.min_opset < CAST_SINCE:
@@ -321,34 +314,27 @@ def _within(rule: ValueRule | None, low: int, high: int) -> bool:
 
 
 def _shapes(spec: OpSpec) -> Iterator[Mistake]:
-    for index, part in enumerate(spec.inputs[:-1]):
+    for path, part in by_path("inputs", spec.inputs[:-1]):
         if part.variadic:
-            yield Mistake(
-                f"inputs[{index}].variadic", f"{part.name!r} is not the last input; ONNX has a variadic one last"
-            )
+            yield Mistake(f"{path}.variadic", f"{part.name!r} is not the last input; ONNX has a variadic one last")
     if spec.inputs and not sure_inputs(spec):
         yield Mistake("inputs", "found none that is required, allowed: at least one; outputs are created like it")
     before: list[str] = []  # the required inputs before this one
-    for index, part in enumerate(spec.inputs):
+    for path, part in by_path("inputs", spec.inputs):
         if part.same_as is not None and part.same_as not in before:
-            yield not_one_of(f"inputs[{index}].same_as", part.same_as, before or ["nothing: no required input before"])
+            yield not_one_of(f"{path}.same_as", part.same_as, before or ["nothing: no required input before"])
         if part.same_as is not None and part.dims is not None:
-            yield Mistake(
-                f"inputs[{index}]", f"found dims={part.dims} and same_as={part.same_as!r}, allowed: one of both"
-            )
+            yield Mistake(path, f"found dims={part.dims} and same_as={part.same_as!r}, allowed: one of both")
         if part.optional and part.variadic:
-            yield Mistake(f"inputs[{index}]", f"{part.name!r} is optional and variadic; choose one: none is a number")
-        if not part.optional and not part.variadic:
+            yield Mistake(path, f"{part.name!r} is optional and variadic; choose one: none is a number")
+        if is_required(part):
             before.append(part.name)
     yield from sizes(spec)
-
-
-def _optional_outputs(spec: OpSpec) -> Iterator[Mistake]:
     switches = [a.name for a in spec.attributes if a.kind == "bool" and not (a.torch_only or a.optional)]
-    for index, output in enumerate(spec.outputs):
+    for path, output in by_path("outputs", spec.outputs):
         if isinstance(output.optional, str) and output.optional not in switches:
-            field = f"outputs[{index}].optional"
-            yield not_one_of(field, output.optional, switches or ["True: the node has no attribute of kind bool"])
+            none = ["True: the node has no attribute of kind bool"]
+            yield not_one_of(f"{path}.optional", output.optional, switches or none)
     if spec.outputs and all(output.optional for output in spec.outputs):
         yield Mistake("outputs", "found none that is required, allowed: at least one; ONNX Runtime removes a node of "
                       "which no output is used")  # fmt: skip
@@ -357,8 +343,8 @@ def _optional_outputs(spec: OpSpec) -> Iterator[Mistake]:
 def _in_place(spec: OpSpec) -> Iterator[Mistake]:
     """Yield the mistakes of outputs that may have the memory of an input."""
     required = {i.name: i for i in spec.inputs if is_required(i)}
-    for index, output in enumerate(spec.outputs):
-        path, name = f"outputs[{index}].may_inplace", output.may_inplace
+    for path, output in by_path("outputs", spec.outputs):
+        path, name = f"{path}.may_inplace", output.may_inplace
         if name is None:
             continue
         if name not in required:
@@ -368,7 +354,7 @@ def _in_place(spec: OpSpec) -> Iterator[Mistake]:
         elif output.type != required[name].type or output.shape != SameAs(input=name):
             yield Mistake(path, f"found {name!r}, allowed with type={required[name].type!r} and shape=SameAs(input="
                           f"{name!r}): the memory of the input must hold the output")  # fmt: skip
-        elif "string" in spec.types.get(output.type, (output.type,)):
+        elif "string" in allowed_dtypes(spec, output.type):
             yield Mistake(path, f"found {name!r}, of strings, allowed: numbers; the strings of an output are empty "
                           "before the kernel writes them")  # fmt: skip
         elif is_copied(spec, output.type):
@@ -381,12 +367,10 @@ def _in_place(spec: OpSpec) -> Iterator[Mistake]:
 
 
 def _variadic_output(spec: OpSpec) -> Iterator[Mistake]:
-    """Yield the mistakes of an output that has any number of tensors."""
-    for index, output in enumerate(spec.outputs):
-        path, name = f"outputs[{index}]", output.variadic
-        if name is None:
+    for path, output in by_path("outputs", spec.outputs):
+        if (name := output.variadic) is None:
             continue
-        if index + 1 < len(spec.outputs):
+        if path != f"outputs[{len(spec.outputs) - 1}]":
             yield Mistake(f"{path}.variadic", f"{output.name!r} is not the last output; ONNX has a variadic one last")
         yield from _counter(spec, output, f"{path}.variadic")
         if isinstance(output.shape, FromKernel):
@@ -394,24 +378,21 @@ def _variadic_output(spec: OpSpec) -> Iterator[Mistake]:
         if has_own_shapes(output) and isinstance(output.shape, SameAs) and output.shape.replace:
             yield Mistake(f"{path}.shape", f"found replace={dict(output.shape.replace)} of {name!r}, allowed: "
                           f"SameAs(input={name!r}) alone: each output has the shape of its tensor")  # fmt: skip
-        for at, part in enumerate(spec.outputs):
-            for field in ("optional", "writes", "may_inplace"):
-                if found := getattr(part, field):
-                    why = f"found {found!r}, allowed without a variadic output, which {output.name!r} is"
-                    yield Mistake(f"outputs[{at}].{field}", why)
-        torch = spec.torch
-        overridden = [one.name for one in torch.overrides] if torch else []
-        others: dict[str, object] = {"uses": spec.uses, "torch.overrides": overridden}
-        if torch:
-            others |= {f"torch.{name}": getattr(torch, name) for name in ("backward", "batch", "python")}
+        others = {
+            f"{other}.{field}": getattr(part, field)
+            for other, part in by_path("outputs", spec.outputs)
+            for field in ("optional", "writes", "may_inplace")
+        }
+        others |= {"uses": spec.uses}
+        if spec.torch:
+            others |= {"torch.overrides": [one.name for one in spec.torch.overrides]}
+            others |= {f"torch.{field}": getattr(spec.torch, field) for field in ("backward", "batch", "python")}
         for field, value in others.items():
             if value:
                 yield Mistake(field, f"found {value!r}, allowed without a variadic output, which {output.name!r} is")
-        numbered = re.compile(rf"{re.escape(output.name)}_\d+")
-        parts: list[Input | Attribute | Output] = [*spec.inputs, *spec.attributes, *spec.outputs]
-        for named in parts:
-            if numbered.fullmatch(named.name):
-                yield Mistake(f"{named.name!r}", f"is the name of a tensor of {output.name!r}; choose another name")
+        for part in _parts(spec):
+            if re.fullmatch(rf"{re.escape(output.name)}_\d+", part.name):
+                yield Mistake(f"{part.name!r}", f"is the name of a tensor of {output.name!r}; choose another name")
 
 
 def _counter(spec: OpSpec, output: Output, path: str) -> Iterator[Mistake]:
@@ -428,72 +409,10 @@ def _counter(spec: OpSpec, output: Output, path: str) -> Iterator[Mistake]:
                           "a node has at least one output")  # fmt: skip
 
 
-def _attributes(spec: OpSpec) -> Iterator[Mistake]:
-    for index, attribute in enumerate(spec.attributes):
-        path = f"attributes[{index}]"
-        for field in ("minimum", "maximum"):
-            if getattr(attribute, field) is not None and not attribute.kind.startswith(("float", "int")):
-                yield Mistake(f"{path}.{field}", f"found on a {attribute.kind}, allowed: on a float or an int")
-        yield from _tensor(spec, attribute, path)
-        if attribute.optional and attribute.default is not None:
-            yield Mistake(f"{path}.default", f"found {attribute.default!r} at an attribute that is optional, allowed: "
-                          "None, its default; or optional=False")  # fmt: skip
-        if attribute.kind == "strings" and attribute.default is not None and spec.torch and not attribute.torch_only:
-            yield Mistake(f"{path}.default", f"found {attribute.default!r}, allowed: none, because torch takes none of "
-                          "str[]; or optional=True, whose default is None")  # fmt: skip
-        if attribute.allowed is not None and attribute.kind.endswith("s"):
-            yield Mistake(f"{path}.allowed", f"found on a list ({attribute.kind}), allowed: on a single value; the "
-                          "kernel checks a list")  # fmt: skip
-        listed = attribute.default if isinstance(attribute.default, tuple) else (attribute.default,)
-        for text in (t for t in (*listed, *(attribute.allowed or ())) if isinstance(t, str)):
-            if not text.isprintable():
-                yield Mistake(
-                    path, f"found the text {text!r}, allowed: printable characters; it is written to C++ code"
-                )
-        if endless := [field for field in _NUMBERS if not _is_finite(getattr(attribute, field))]:
-            for field in endless:
-                allowed = "allowed: finite numbers; C++ has no literal for NaN and infinity"
-                yield Mistake(f"{path}.{field}", f"found {getattr(attribute, field)!r}, {allowed}")
-        elif attribute.default is not None and (why := value_mistake(attribute, attribute.default)):
-            yield Mistake(f"{path}.default", why)
-
-
-def _tensor(spec: OpSpec, attribute: Attribute, path: str) -> Iterator[Mistake]:
-    """Yield the mistakes of a tensor attribute, and of fields that only such a one has."""
-    if attribute.kind != "tensor":
-        for field in ("type", "dims"):
-            if getattr(attribute, field) is not None:
-                yield Mistake(f"{path}.{field}", f"found on a {attribute.kind}, allowed: on a tensor")
-        return
-    if spec.torch is not None:
-        yield Mistake(path, "a tensor, and the operator has a torch schema, which has no such attribute. Make it an "
-                      "input, or declare torch=None")  # fmt: skip
-    if attribute.type not in TENSOR_DTYPES:
-        yield not_one_of(f"{path}.type", attribute.type, TENSOR_DTYPES)
-    if attribute.dims is None or any(dim is not None and dim < 0 for dim in attribute.dims):
-        yield Mistake(
-            f"{path}.dims", f"found {attribute.dims}, allowed: a size from 0 on, or None for any, for each axis"
-        )
-    for field in ("default", "allowed", "optional", "since"):
-        if getattr(attribute, field) not in (None, False):
-            yield Mistake(f"{path}.{field}", "found on a tensor, allowed: on other kinds; each node has the tensor")
-
-
-# The fields of an attribute that are numbers in generated C++.
-_NUMBERS = ("default", "allowed", "minimum", "maximum")
-
-
-def _is_finite(value: object) -> bool:
-    """Return whether neither a value nor an item of it is NaN or infinite."""
-    values = value if isinstance(value, tuple) else (value,)
-    return all(math.isfinite(v) for v in values if isinstance(v, float))
-
-
 def _evolution(spec: OpSpec) -> Iterator[Mistake]:
     first = spec.onnx.since_version
     allowed = [v for v in spec.onnx.versions if v > first]
-    for index, attribute in enumerate(spec.attributes):
-        path = f"attributes[{index}]"
+    for path, attribute in by_path("attributes", spec.attributes):
         if attribute.name == MARK:
             yield Mistake(f"{path}.name", f"found {MARK!r}, which nodes of a later schema have already; rename it")
         if attribute.since is None:
@@ -520,7 +439,7 @@ def _lowerings(spec: OpSpec) -> Iterator[Mistake]:
         yield Mistake("min_opset", f"found {spec.min_opset}, allowed: {first} to {last}; no exporter writes any other")
     if not spec.lowerings:
         yield Mistake("lowerings", "found none, allowed: 'custom', 'decomposed'")
-    dtypes = list(dict.fromkeys(d for o in spec.outputs for d in spec.types.get(o.type, (o.type,))))
+    dtypes = list(dict.fromkeys(dtype for o in spec.outputs for dtype in allowed_dtypes(spec, o.type)))
     for lowering in spec.lowerings:
         for dtype in dtypes:
             if dtype not in spec.tolerances.get(lowering, {}):
@@ -535,33 +454,22 @@ def _lowerings(spec: OpSpec) -> Iterator[Mistake]:
                     yield Mistake(field, f"found {limit!r}, allowed: a number from 0 on")
 
 
-def _headers(spec: OpSpec) -> Iterator[Mistake]:
-    for index, headers in enumerate(spec.headers):
+def _other_fields(spec: OpSpec) -> Iterator[Mistake]:
+    for path, headers in by_path("headers", spec.headers):
         folder = PurePosixPath(headers.folder)
         unusable = folder.is_absolute() or ".." in folder.parts or any(len(p.encode()) > 255 for p in folder.parts)
         if unusable or not folder.parts:
             of = f"where {headers.distribution!r} is installed" if headers.distribution else "the project's root"
             why = f"allowed: a folder relative to {of}, without '..'"
-            yield Mistake(f"headers[{index}].folder", f"found {headers.folder!r}, {why}")
-
-
-def _levels(spec: OpSpec) -> Iterator[Mistake]:
+            yield Mistake(f"{path}.folder", f"found {headers.folder!r}, {why}")
     if spec.cpu_levels and not has_kernel(spec):
         why = f"it uses the nodes of {' and '.join(spec.uses)}" if spec.uses else "ONNX Runtime has the kernel"
         yield Mistake("cpu_levels", f"found True, allowed: False, because {why}: no kernel of its own is compiled")
-
-
-def _reference(spec: OpSpec) -> Iterator[Mistake]:
-    parts: Sequence[Input | Output] = (*spec.inputs, *spec.outputs)
-    dtypes = {dtype for part in parts for dtype in spec.types.get(part.type, (part.type,))}
-    if spec.reference == "torch" and (found := next((d for d in _NOT_IN_TORCH if d in dtypes), None)):
+    found = next((dtype for dtype in _NOT_IN_TORCH if dtype in all_dtypes(spec)), None)
+    if spec.reference == "torch" and found:
         of = "strings" if found == "string" else found
         yield Mistake("reference", f"found 'torch', allowed: 'numpy', because torch has no tensors of {of}")
-
-
-def _not_yet(spec: OpSpec) -> Iterator[Mistake]:
-    """Yield what a declaration can have in a later version of opmatrix."""
-    if spec.onnx.since_version != 1:
+    if spec.onnx.since_version != 1:  # what a declaration can have in a later version of opmatrix
         yield Mistake("onnx.since_version", f"found {spec.onnx.since_version}, not supported yet, allowed: 1")
 
 
@@ -570,12 +478,9 @@ def handwritten_files(spec: OpSpec, files: Set[str]) -> Iterator[Mistake]:
     libraries = [("torch", OWN_TORCH, has_torch_library(spec)), ("ONNX Runtime", OWN_ORT, has_kernel(spec))]
     needed = [(framework, file) for framework, file, has_library in libraries if has_library and file not in files]
     if needed and not has_kernel_object(spec, files):
-        bindings = " and ".join(framework for framework, _ in needed)
-        own = " and ".join(file for _, file in needed)
-        yield Mistake(
-            KERNEL,
-            f"missing; the generated binding of {bindings} calls it. Write it, or add {own} of your own as well",
-        )
+        bindings, own = (" and ".join(names) for names in zip(*needed, strict=True))
+        yield Mistake(KERNEL, f"missing; the generated binding of {bindings} calls it. Write it, or add {own} of your "
+                      "own as well")  # fmt: skip
     if spec.cpu_levels and has_kernel(spec) and not has_kernel_object(spec, files):
         yield Mistake(KERNEL, "missing; cpu_levels=True in spec.py compiles it for each level of the processor. Write "
                       "it, or remove cpu_levels")  # fmt: skip

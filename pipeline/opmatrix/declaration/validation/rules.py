@@ -1,19 +1,19 @@
-"""Find mistakes in a declaration with `OpSpec.elementwise`, which promises one shape for all inputs and outputs.
-
-Find mistakes in the value rules of inputs: what no value can obey, and what no binding can check.
-"""
+"""Find mistakes in the value rules of inputs, in attributes, and in a declaration with `OpSpec.elementwise`, which
+promises one shape for all inputs and outputs."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from opmatrix.declaration.validation.fields import Mistake
+from opmatrix.declaration.validation.attribute_values import int_limits, value_mistake
+from opmatrix.declaration.validation.fields import Mistake, by_path, not_one_of
 from opmatrix.declaration.validation.sizes import expression
-from opmatrix.signature.signature import DTYPES, has_kernel, has_torch_library
+from opmatrix.signature.signature import DTYPES, allowed_dtypes, has_kernel, has_torch_library
 from opmatrix.sizes.expressions import FURTHER
+from opmatrix.sizes.rules import declared_sizes, fixed_rank, leader
 from opmatrix.sizes.values import ruled_inputs, usable_attributes
-from opmatrix.spec import Input, OpSpec, Output, SameAs, ValueRule
+from opmatrix.spec import Attribute, DType, Input, OpSpec, Output, SameAs, ValueRule
 
 VARIABLE = "common_format"  # of generated code
 RANKS = (4, 5)  # of torch's memory formats channels_last and channels_last_3d
@@ -23,17 +23,21 @@ REMEDY = "or remove elementwise=True"
 def elementwise_mistakes(spec: OpSpec) -> Iterator[Mistake]:
     """Yield the mistakes of a declaration that has no others."""
     if not has_torch_library(spec):
-        yield Mistake("elementwise", f"found True, allowed: False, because {_why_no_library(spec)}: only a generated "
-                      "binding gets tensors of torch that are not contiguous. Remove elementwise=True")  # fmt: skip
+        why = "it has no kernel of its own"
+        if spec.torch is None:
+            why = "torch=None"
+        elif spec.torch.overrides:
+            why = "torch has the kernel"
+        elif spec.torch.python:
+            why = f"ops/{spec.name}/torch_op.py defines the operator"
+        yield Mistake("elementwise", f"found True, allowed: False, because {why}: only a generated binding gets "
+                      "tensors of torch that are not contiguous. Remove elementwise=True")  # fmt: skip
         return
     first = spec.inputs[0]
-    for index, part in enumerate(spec.inputs):
-        if found := _wrong_input(spec, part, first):
-            yield Mistake(f"inputs[{index}]", found)
-    for index, output in enumerate(spec.outputs):
-        if found := _wrong_output(output):
-            yield Mistake(f"outputs[{index}]", found)
-    if (rank := _rank(first)) is not None and rank not in RANKS:
+    found = [(path, _wrong_input(spec, part)) for path, part in by_path("inputs", spec.inputs)]
+    found += [(path, _wrong_output(part)) for path, part in by_path("outputs", spec.outputs)]
+    yield from (Mistake(path, why) for path, why in found if why)
+    if (rank := fixed_rank(first)) is not None and rank not in RANKS:
         yield Mistake("elementwise", f"found True, allowed: False, because {first.name!r} has rank {rank}, and "
                       "torch's memory formats channels_last and channels_last_3d have rank 4 and 5: it would change "
                       "nothing. Remove elementwise=True")  # fmt: skip
@@ -42,16 +46,8 @@ def elementwise_mistakes(spec: OpSpec) -> Iterator[Mistake]:
                       "elementwise=True; choose another name")  # fmt: skip
 
 
-def _why_no_library(spec: OpSpec) -> str:
-    if spec.torch is None:
-        return "torch=None"
-    if spec.torch.overrides:
-        return "torch has the kernel"
-    return f"ops/{spec.name}/torch_op.py defines the operator" if spec.torch.python else "it has no kernel of its own"
-
-
-def _wrong_input(spec: OpSpec, part: Input, first: Input) -> str:
-    """Return why an input cannot be one of an elementwise operator, or ""."""
+def _wrong_input(spec: OpSpec, part: Input) -> str:
+    first = spec.inputs[0]
     if part.optional or part.variadic:
         field = "optional" if part.optional else "variadic"
         return f"{part.name!r} is {field}, allowed with elementwise=True: required tensors. Declare it so, {REMEDY}"
@@ -65,7 +61,6 @@ def _wrong_input(spec: OpSpec, part: Input, first: Input) -> str:
 
 
 def _wrong_output(output: Output) -> str:
-    """Return why an output cannot be one of an elementwise operator, or ""."""
     if output.variadic or isinstance(output.optional, str):
         field = "variadic" if output.variadic else "optional"
         return (f"{output.name!r} has {field}={getattr(output, field)!r}, allowed with elementwise=True: one tensor of "
@@ -76,20 +71,10 @@ def _wrong_output(output: Output) -> str:
     return ""
 
 
-def _rank(part: Input) -> int | None:
-    """Return the number of axes of an input, if its declaration says so."""
-    return None if part.dims is None or FURTHER in part.dims else len(part.dims)
-
-
 def _shape(spec: OpSpec, part: Input) -> tuple[str | int, ...]:
     """Return what the declaration fixes of a shape. Two inputs for which it is equal always have one shape."""
-    known = {i.name: i for i in spec.inputs}
-    while part.same_as is not None:
-        part = known[part.same_as]
-    dims = (FURTHER,) if part.dims is None else part.dims
-    while part.further_as is not None:
-        part = known[part.further_as]
-    return (*dims, part.name) if FURTHER in dims else dims
+    dims = declared_sizes(spec, part)
+    return (*dims, leader(spec, part)) if FURTHER in dims else (*dims,)
 
 
 _GREATEST = {
@@ -106,7 +91,7 @@ def value_rules(spec: OpSpec) -> Iterator[Mistake]:
     """Yield the mistakes of rules whose field types are correct."""
     for part, rule in ruled_inputs(spec):
         path = f"inputs[{spec.inputs.index(part)}].values"
-        dtypes = tuple(spec.types.get(part.type, (part.type,)))
+        dtypes = allowed_dtypes(spec, part.type)
         if any(dtype not in DTYPES for dtype in dtypes):
             continue  # an unknown type is a mistake of its own
         if not has_kernel(spec):
@@ -122,8 +107,7 @@ def value_rules(spec: OpSpec) -> Iterator[Mistake]:
         yield from _choice(rule, path)
         yield from _numbers(rule, dtypes, path)
         yield from _expressions(spec, part, rule, dtypes, path)
-        yield from _order(rule, path)
-        yield from _ends(part, rule, path)
+        yield from _last_axis(part, rule, path)
         yield from _elements(part, rule, path)
 
 
@@ -181,11 +165,9 @@ def _why_not(number: float, dtype: str) -> str | None:
         # Also what a float32 rounds to infinity, so that all dtypes of a type variable have the same limits.
         greatest = _GREATEST[dtype]
         return None if abs(number) <= greatest else f"finite numbers that {dtype} has"
-    bits, signed = int(dtype.lstrip("uint")), not dtype.startswith("u")
-    low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
-    if math.isfinite(number) and number == int(number) and isinstance(number, int) and low <= number <= high:
-        return None
-    return f"whole numbers from {low} to {high}, for {dtype}"
+    low, high = int_limits(dtype)
+    whole = isinstance(number, int) and low <= number <= high
+    return None if whole else f"whole numbers from {low} to {high}, for {dtype}"
 
 
 def _expressions(spec: OpSpec, part: Input, rule: ValueRule, dtypes: Sequence[str], path: str) -> Iterator[Mistake]:
@@ -204,14 +186,12 @@ def _expressions(spec: OpSpec, part: Input, rule: ValueRule, dtypes: Sequence[st
                           f"floats; {part.name!r} is {', '.join(dtypes)}")  # fmt: skip
 
 
-def _order(rule: ValueRule, path: str) -> Iterator[Mistake]:
+def _last_axis(part: Input, rule: ValueRule, path: str) -> Iterator[Mistake]:
+    """Yield an order along the last axis that a binding cannot check, and why it has no first and last value that the
+    rule says."""
     if rule.unique and rule.sorted is None and rule.checked_by == "binding":
         yield Mistake(f"{path}.unique", "takes a binding more than one pass over the data; allowed: with sorted=, or "
                       "with checked_by=\"kernel\", where the kernel raises the error")  # fmt: skip
-
-
-def _ends(part: Input, rule: ValueRule, path: str) -> Iterator[Mistake]:
-    """Yield why the values along the last axis have no first and last one that the rule says."""
     if not rule.spans:
         return
     if lacks := [field for field in ("sorted", *_LIMITS) if not _has(rule, field)]:
@@ -235,12 +215,73 @@ def _elements(part: Input, rule: ValueRule, path: str) -> Iterator[Mistake]:
         yield Mistake(f"{path}.{field}", f"is set for {part.name!r}, which has no axis; it is about neighbours along "
                       "the last axis. Leave it out, or declare an axis in dims")  # fmt: skip
     if rule.non_empty and 0 in (part.dims or ()):
-        yield Mistake(
-            f"{path}.non_empty", f"is set for {part.name!r}, whose dims {part.dims} have a size of 0; leave one out"
-        )
+        why = f"is set for {part.name!r}, whose dims {part.dims} have a size of 0; leave one out"
+        yield Mistake(f"{path}.non_empty", why)
     count = rule.index_into if isinstance(rule.index_into, int) else len(rule.allowed) if rule.allowed else None
     last = part.dims[-1] if part.dims else None
     most = None if count is None else count * (1 + rule.negative)
     if rule.unique and most is not None and isinstance(last, int) and last > most:
         yield Mistake(f"{path}.unique", f"found {last} values along the last axis, and only {most} are allowed; allow "
                       "more, or leave unique out")  # fmt: skip
+
+
+# Dtypes of a tensor attribute.
+TENSOR_DTYPES: tuple[DType, ...] = (
+    "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool",
+)  # fmt: skip
+# The fields of an attribute that are numbers in generated C++.
+_NUMBERS = ("default", "allowed", "minimum", "maximum")
+
+
+def attribute_fields(spec: OpSpec) -> Iterator[Mistake]:
+    """Yield the mistakes of what attributes can be, besides their names and versions."""
+    for path, attribute in by_path("attributes", spec.attributes):
+        for field in ("minimum", "maximum"):
+            if getattr(attribute, field) is not None and not attribute.kind.startswith(("float", "int")):
+                yield Mistake(f"{path}.{field}", f"found on a {attribute.kind}, allowed: on a float or an int")
+        yield from _tensor(spec, attribute, path)
+        if attribute.optional and attribute.default is not None:
+            yield Mistake(f"{path}.default", f"found {attribute.default!r} at an attribute that is optional, allowed: "
+                          "None, its default; or optional=False")  # fmt: skip
+        if attribute.kind == "strings" and attribute.default is not None and spec.torch and not attribute.torch_only:
+            yield Mistake(f"{path}.default", f"found {attribute.default!r}, allowed: none, because torch takes none of "
+                          "str[]; or optional=True, whose default is None")  # fmt: skip
+        if attribute.allowed is not None and attribute.kind.endswith("s"):
+            yield Mistake(f"{path}.allowed", f"found on a list ({attribute.kind}), allowed: on a single value; the "
+                          "kernel checks a list")  # fmt: skip
+        listed = attribute.default if isinstance(attribute.default, tuple) else (attribute.default,)
+        for text in (t for t in (*listed, *(attribute.allowed or ())) if isinstance(t, str)):
+            if not text.isprintable():
+                allowed = "printable characters; it is written to C++ code"
+                yield Mistake(path, f"found the text {text!r}, allowed: {allowed}")
+        endless = {field: value for field in _NUMBERS if not _is_finite(value := getattr(attribute, field))}
+        for field, value in endless.items():
+            allowed = "finite numbers; C++ has no literal for NaN and infinity"
+            yield Mistake(f"{path}.{field}", f"found {value!r}, allowed: {allowed}")
+        if not endless and attribute.default is not None and (why := value_mistake(attribute, attribute.default)):
+            yield Mistake(f"{path}.default", why)
+
+
+def _tensor(spec: OpSpec, attribute: Attribute, path: str) -> Iterator[Mistake]:
+    if attribute.kind != "tensor":
+        for field in ("type", "dims"):
+            if getattr(attribute, field) is not None:
+                yield Mistake(f"{path}.{field}", f"found on a {attribute.kind}, allowed: on a tensor")
+        return
+    if spec.torch is not None:
+        yield Mistake(path, "a tensor, and the operator has a torch schema, which has no such attribute. Make it an "
+                      "input, or declare torch=None")  # fmt: skip
+    if attribute.type not in TENSOR_DTYPES:
+        yield not_one_of(f"{path}.type", attribute.type, TENSOR_DTYPES)
+    if attribute.dims is None or any(dim is not None and dim < 0 for dim in attribute.dims):
+        allowed = "a size from 0 on, or None for any, for each axis"
+        yield Mistake(f"{path}.dims", f"found {attribute.dims}, allowed: {allowed}")
+    for field in ("default", "allowed", "optional", "since"):
+        if getattr(attribute, field) not in (None, False):
+            yield Mistake(f"{path}.{field}", "found on a tensor, allowed: on other kinds; each node has the tensor")
+
+
+def _is_finite(value: object) -> bool:
+    """Return whether neither a value nor an item of it is NaN or infinite."""
+    values = value if isinstance(value, tuple) else (value,)
+    return all(math.isfinite(v) for v in values if isinstance(v, float))

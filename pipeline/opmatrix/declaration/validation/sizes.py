@@ -8,14 +8,15 @@ import re
 from collections.abc import Iterator, Sequence
 
 from opmatrix.basics.errors import did_you_mean
-from opmatrix.declaration.validation.fields import Mistake, not_one_of
+from opmatrix.declaration.validation.fields import Mistake, by_path, not_one_of
+from opmatrix.signature.signature import is_required
 from opmatrix.sizes.expressions import FURTHER, GREATEST, LONGEST, Term, parse, term_of, terms, why_no_size
 from opmatrix.sizes.rules import (
     axes,
     axis_attributes,
     definitions,
+    fixed_rank,
     further_input,
-    has_further,
     is_named,
     is_positive,
     kernel_names,
@@ -33,61 +34,51 @@ SHORT = 2  # letters of a name that resembles others by chance
 
 def sizes(spec: OpSpec) -> Iterator[Mistake]:
     """Yield the mistakes in `Input.dims`, `Input.rank`, `Input.at` and the shape rules of outputs."""
-    for index, part in enumerate(spec.inputs):
-        field = f"inputs[{index}].dims"
+    for index, (path, part) in enumerate(by_path("inputs", spec.inputs)):
         if (part.dims or ()).count(FURTHER) > 1:
-            yield Mistake(field, f"found {part.dims}, allowed: '...' once; it is unknown where one ends")
+            yield Mistake(f"{path}.dims", f"found {part.dims}, allowed: '...' once; it is unknown where one ends")
             continue
         if part.rank is not None and (why := _why_no_name(spec, part.rank, rank=True)):
-            yield Mistake(f"inputs[{index}].rank", f"found {part.rank!r}, {why}")
+            yield Mistake(f"{path}.rank", f"found {part.rank!r}, {why}")
         elif part.rank is not None and not _is_given(spec, part.rank) and len(definitions(spec)[part.rank]) > 1:
-            why = (
-                "which only inputs that may be absent have; allowed: the rank of a required input, or a name of its own"
-            )
-            yield Mistake(f"inputs[{index}].rank", f"found {part.rank!r}, {why}")
-        yield from _shared(spec, index, part)
-        yield from _input(spec, part, field)
-        yield from _at(spec, part, f"inputs[{index}].at")
+            yield Mistake(f"{path}.rank", f"found {part.rank!r}, which only inputs that may be absent have; allowed: "
+                          "the rank of a required input, or a name of its own")  # fmt: skip
+        yield from _shared(part, spec.inputs[:index], f"{path}.further_as")
+        yield from _input(spec, part, f"{path}.dims")
+        yield from _at(spec, part, f"{path}.at")
     yield from _ranks(spec)
     yield from _circles(spec)
-    for index, output in enumerate(spec.outputs):
+    for path, output in by_path("outputs", spec.outputs):
         if not (has_own_shapes(output) and any(i.variadic and i.name == output.variadic for i in spec.inputs)):
-            yield from _rule(spec, output.shape, f"outputs[{index}].shape")
+            yield from _rule(spec, output.shape, f"{path}.shape")
 
 
-def _shared(spec: OpSpec, index: int, part: Input) -> Iterator[Mistake]:
+def _shared(part: Input, earlier: Sequence[Input], field: str) -> Iterator[Mistake]:
     """Yield what is wrong with the input that shares the sizes of "..."."""
     if part.further_as is None:
         return
     if FURTHER not in (part.dims or ()):
-        what = f"found {part.further_as!r} at dims={part.dims}"
-        yield Mistake(f"inputs[{index}].further_as", f"{what}, allowed: where dims has '...'")
-    before = [other.name for other in required(spec) if other in spec.inputs[:index] and FURTHER in (other.dims or ())]
+        yield Mistake(field, f"found {part.further_as!r} at dims={part.dims}, allowed: where dims has '...'")
+    before = [other.name for other in earlier if is_required(other) and FURTHER in (other.dims or ())]
     if part.further_as not in before:
-        yield not_one_of(
-            f"inputs[{index}].further_as", part.further_as, before or ["nothing: no required input before has '...'"]
-        )
+        yield not_one_of(field, part.further_as, before or ["nothing: no required input before has '...'"])
 
 
 def _ranks(spec: OpSpec) -> Iterator[Mistake]:
     """Yield ranks of one name that differ in every call."""
     fixed: dict[str, tuple[int, str]] = {}
-    for index, part in enumerate(spec.inputs):
-        if part.rank is None or (rank := _fixed_rank(spec, part.name)) is None:
+    for path, part in by_path("inputs", spec.inputs):
+        if part.rank is None or (rank := fixed_rank(part)) is None:
             continue
         first, name = fixed.setdefault(part.rank, (rank, part.name))
         if rank != first:
             other = f"{part.rank!r} is the rank {first} of {name!r}"
-            yield Mistake(f"inputs[{index}].rank", f"found {part.rank!r} for the rank {rank}, and {other}; allowed: "
-                          "another name, or as many dims")  # fmt: skip
+            yield Mistake(f"{path}.rank", f"found {part.rank!r} for the rank {rank}, and {other}; allowed: another "
+                          "name, or as many dims")  # fmt: skip
 
 
 def _fixed_rank(spec: OpSpec, name: str) -> int | None:
-    """Return the rank of an input if the declaration says it."""
-    part = next((part for part in spec.inputs if part.name == name), None)
-    if part is None or part.dims is None or has_further(part):
-        return None
-    return len(part.dims)
+    return next((fixed_rank(part) for part in spec.inputs if part.name == name), None)
 
 
 def _circles(spec: OpSpec) -> Iterator[Mistake]:
@@ -118,33 +109,29 @@ def _needs(spec: OpSpec, part: Input) -> Iterator[str]:
 
 
 def _input(spec: OpSpec, part: Input, field: str) -> Iterator[Mistake]:
+    names = definitions(spec)
     for _, dim in axes(part):
         if isinstance(dim, int) and not 0 <= dim <= GREATEST:
             allowed = f"a name, a number from 0 to {GREATEST}, an expression, or '...'"
             yield Mistake(field, f"found {dim!r}, allowed: {allowed}")
         elif isinstance(dim, str) and not dim.isidentifier():
-            yield from expression(spec, dim, field, given=True, also=_of_optional_inputs(spec, part))
+            yield from expression(spec, dim, field, of_input=True, also=_of_optional_inputs(spec, part))
         elif isinstance(dim, str) and (why := _why_no_name(spec, dim)):
             yield Mistake(field, f"found {dim!r}, {why}")
-        elif (
-            isinstance(dim, str)
-            and is_named(spec, dim)
-            and part not in required(spec)
-            and len(definitions(spec)[dim]) == 1
-        ):
-            known = [name for name, (one, *_) in definitions(spec).items() if name != dim]
+        elif isinstance(dim, str) and is_named(spec, dim) and not is_required(part) and len(names[dim]) == 1:
+            known = [name for name in names if name != dim]
             if near := did_you_mean(dim, known):
                 yield Mistake(field, f"found {dim!r}, allowed: sizes that other inputs have: {', '.join(known)}{near}")
 
 
 def _at(spec: OpSpec, part: Input, field: str) -> Iterator[Mistake]:
-    if part.at and part not in required(spec):
+    if part.at and not is_required(part):
         yield Mistake(field, f"found {dict(part.at)}, allowed: only for a required input")
     for attribute, dim in sizes_at(part):
         if attribute not in axis_attributes(spec):
             yield _no_axis(spec, field, attribute)
         if isinstance(dim, str):
-            yield from expression(spec, dim, field, given=True)
+            yield from expression(spec, dim, field, of_input=True)
         elif dim < 0:
             yield Mistake(field, f"found {dim!r}, allowed: a name, a number from 0 on, or an expression")
 
@@ -228,21 +215,20 @@ def _terms(dim: str | int) -> Sequence[Term]:
 def _of_optional_inputs(spec: OpSpec, part: Input) -> Sequence[str]:
     """Return the names of sizes that an input that may be absent can use although no required input has them: those of
     inputs before it, and its own."""
-    if part in required(spec):
+    if is_required(part):
         return ()
     before = [other.name for other in spec.inputs[: spec.inputs.index(part) + 1]]
     return [name for name, (owner, _) in owners(spec).items() if owner in before and not _is_given(spec, name)]
 
 
 def expression(
-    spec: OpSpec, dim: str | int, field: str, *, given: bool = False, also: Sequence[str] = ()
+    spec: OpSpec, dim: str | int, field: str, *, of_input: bool = False, also: Sequence[str] = ()
 ) -> Iterator[Mistake]:
-    """Yield the mistakes of one size expression; `given` is whether it is the size of an input, and `also` are names
+    """Yield the mistakes of one size expression; `of_input` is whether it is the size of an input, and `also` are names
     that it can use besides those that required inputs have."""
     if len(str(dim)) > LONGEST:
-        yield Mistake(
-            field, f"found {str(dim)[:40]!r} and so on, allowed: an expression of at most {LONGEST} characters"
-        )
+        allowed = f"an expression of at most {LONGEST} characters"
+        yield Mistake(field, f"found {str(dim)[:40]!r} and so on, allowed: {allowed}")
         return
     try:
         found: Sequence[Term] = terms(dim)
@@ -254,7 +240,7 @@ def expression(
         words = re.findall(r"[^\W\d]\w*", str(dim))
         found = [Term(key=word, kind="name", of=word) for word in words]
     checked = [term for term in found if term.key not in also]
-    unknown = [mistake for term in checked if (mistake := _term(spec, term, dim, field, given=given)) is not None]
+    unknown = [mistake for term in checked if (mistake := _term(spec, term, dim, field, of_input=of_input)) is not None]
     yield from unknown
     if not unknown and (why := why_no_size(dim, is_positive(spec))):
         yield Mistake(field, f"found {dim!r}: {why}")
@@ -266,8 +252,7 @@ def _called(dim: str | int) -> str | None:
     return next((ast.unparse(node.func) for node in inside), None)
 
 
-def _term(spec: OpSpec, term: Term, dim: str | int, field: str, *, given: bool) -> Mistake | None:
-    """Return what is wrong with a term of an expression, or None."""
+def _term(spec: OpSpec, term: Term, dim: str | int, field: str, *, of_input: bool) -> Mistake | None:
     names = [part.name for part in required(spec)]
     attributes = {a.name: a for a in spec.attributes}
     rank = _fixed_rank(spec, term.of) if term.kind == "size" and isinstance(term.at, int) else None
@@ -291,25 +276,23 @@ def _term(spec: OpSpec, term: Term, dim: str | int, field: str, *, given: bool) 
                 items = f"a default of {int(term.at) + 1} or more elements of {term.of!r}, or none"
                 return Mistake(field, f"found {term.key!r}, allowed with {items}: it is {attribute.default}")
         case "name":
-            return _name(spec, term, dim, field, given=given)
+            return _name(spec, term, dim, field, of_input=of_input)
     return None
 
 
-def _name(spec: OpSpec, term: Term, dim: str | int, field: str, *, given: bool) -> Mistake | None:
+def _name(spec: OpSpec, term: Term, dim: str | int, field: str, *, of_input: bool) -> Mistake | None:
     known, sized = definitions(spec), size_attributes(spec)
-    if term.key in sized and sized[term.key].kind == "int":
-        return None
+    numbers = [name for name, attribute in sized.items() if attribute.kind == "int"]
     usable = [name for name in known if _is_given(spec, name)]
-    if term.key in usable:
+    if term.key in (*numbers, *usable):
         return None
     if term.key in {a.name for a in spec.attributes} and term.key not in known:
         allowed = "one of kind int that ONNX has, not optional, with minimum= or all of allowed= from 0 on"
         return Mistake(field, f"found {term.key!r}, an attribute, allowed: {allowed}: it is a size")
-    if given and term.key not in known and not did_you_mean(term.key, [*usable, *sized]):
+    if of_input and term.key not in known and not did_you_mean(term.key, [*usable, *sized]):
         remedy = "Declare it as the size of an axis of a required input, or as an int attribute with minimum= from 0 on"
         return Mistake(field, f"found {term.key!r} in {dim!r}, and nothing gives its value. {remedy}")
-    listed = ", ".join([*usable, *(name for name, a in sized.items() if a.kind == "int")])
-    allowed = listed or "no name, since they have none"
+    allowed = ", ".join([*usable, *numbers]) or "no name, since they have none"
     near = did_you_mean(term.key, [*usable, *sized])
     return Mistake(field, f"found {term.key!r}, allowed: sizes that required inputs have: {allowed}{near}")
 
@@ -334,7 +317,6 @@ def _is_given(spec: OpSpec, name: str) -> bool:
 
 
 def _no_axis(spec: OpSpec, field: str, name: str) -> Mistake:
-    known = [*axis_attributes(spec)]
-    listed = ", ".join(known) or "none is declared"
+    known = axis_attributes(spec)
     return Mistake(field, f"found {name!r}, allowed: a number, or an attribute of kind int that names the axis: "
-                   f"{listed}{did_you_mean(name, known)}")  # fmt: skip
+                   f"{', '.join(known) or 'none is declared'}{did_you_mean(name, known)}")  # fmt: skip

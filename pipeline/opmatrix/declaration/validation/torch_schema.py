@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from opmatrix.basics.errors import UsageError, did_you_mean
 from opmatrix.declaration.validation.attribute_values import value_mistake
-from opmatrix.declaration.validation.fields import Mistake, duplicates, not_one_of
+from opmatrix.declaration.validation.fields import Mistake, by_path, duplicates, not_one_of
 from opmatrix.signature import parser
 from opmatrix.signature.parser import Parameter, Schema, Value
 from opmatrix.signature.signature import FIXED, is_fixed, is_required, is_written, torch_kind, torch_name, torch_parts
@@ -21,13 +21,17 @@ _Place = tuple[int, str]  # the offset in the schema, and what is wrong there
 
 def torch_schema(spec: OpSpec) -> Iterator[Mistake]:
     """Yield the mistakes of a written torch schema: one with all places, and those that have none in it."""
-    for index, given in enumerate(spec.inputs):
-        if given.torch_name and not (spec.torch and spec.torch.schema):
-            yield Mistake(f"inputs[{index}].torch_name", f"found {given.torch_name!r}, allowed with torch.schema: a "
-                          "derived schema has the input's own name")  # fmt: skip
+    for path, part in by_path("inputs", spec.inputs):
+        if part.torch_name and not (spec.torch and spec.torch.schema):
+            yield Mistake(f"{path}.torch_name", f"found {part.torch_name!r}, allowed with torch.schema: a derived "
+                          "schema has the input's own name")  # fmt: skip
     yield from _writes(spec)
     if spec.torch is None or not spec.torch.schema:
-        yield from _derived(spec)
+        if spec.torch and not spec.torch.overrides:
+            try:
+                parser.parse(derived_schema(spec))
+            except UsageError as error:  # a name or a default in it
+                yield Mistake("torch", f"the schema that follows from the declaration: {error}")
         if spec.torch and spec.torch.fixed:
             yield Mistake("torch.fixed", f"found {dict(spec.torch.fixed)}, allowed with torch.schema, which has the "
                           "arguments; a derived schema has inputs and attributes alone")  # fmt: skip
@@ -47,24 +51,12 @@ def torch_schema(spec: OpSpec) -> Iterator[Mistake]:
         return
     yield from _fixed(spec, schema)
     found = {a.name for a in schema.arguments}
-    for part in torch_parts(spec):
-        if (name := torch_name(part)) not in found:
-            kind = f"inputs[{spec.inputs.index(part)}]" if isinstance(part, Input) else _path(spec, part)
-            yield Mistake(kind, f"torch.schema has no argument {name!r}{did_you_mean(name, found)}. Give it the "
+    for own in torch_parts(spec):
+        if (name := torch_name(own)) not in found:
+            kind, parts = ("inputs", spec.inputs) if isinstance(own, Input) else ("attributes", spec.attributes)
+            path = f"{kind}[{parts.index(own)}]"
+            yield Mistake(path, f"torch.schema has no argument {name!r}{did_you_mean(name, found)}. Give it the "
                           "argument's name as torch_name, or add the argument")  # fmt: skip
-
-
-def _derived(spec: OpSpec) -> Iterator[Mistake]:
-    """Yield that torch cannot read the schema that follows from the declaration: a name or a default in it."""
-    if spec.torch and not spec.torch.overrides:
-        try:
-            parser.parse(derived_schema(spec))
-        except UsageError as error:
-            yield Mistake("torch", f"the schema that follows from the declaration: {error}")
-
-
-def _path(spec: OpSpec, part: Attribute) -> str:
-    return f"attributes[{spec.attributes.index(part)}]"
 
 
 def _places(spec: OpSpec, schema: Schema) -> Iterator[_Place]:
@@ -77,13 +69,11 @@ def _places(spec: OpSpec, schema: Schema) -> Iterator[_Place]:
     if schema.more:
         yield schema.text.index("..."), "any number of arguments of any kind, allowed: arguments with names"
     parts = {torch_name(part): part for part in torch_parts(spec)}
-    mutable = any(is_written(a) for a in schema.arguments)
-    if mutable and spec.torch.python:
-        written = next(a for a in schema.arguments if is_written(a))
+    written = next((a for a in schema.arguments if is_written(a)), None)
+    if written and spec.torch.python:
         yield written.type.at, f"{written.type.spelled} {written.name}, allowed without " \
             "torch.python: opmatrix defines the operator, with the functional one that it calls"  # fmt: skip
-    if mutable and spec.outputs and spec.outputs[-1].variadic:
-        written = next(a for a in schema.arguments if is_written(a))
+    if written and spec.outputs and spec.outputs[-1].variadic:
         yield written.type.at, f"{written.type.element}({written.type.alias}) {written.name}, allowed without a " \
             f"variadic output, which {spec.outputs[-1].name!r} is"  # fmt: skip
     for twice in duplicates([a.name for a in schema.arguments]):
@@ -146,17 +136,15 @@ def _fixed(spec: OpSpec, schema: Schema) -> Iterator[Mistake]:
         path = f"torch.fixed[{name!r}]"
         if name not in arguments:
             yield Mistake(path, f"torch.schema has no argument {name!r}{did_you_mean(name, arguments)}")
-        elif not is_fixed(arguments[name]):
+            continue
+        kind = arguments[name].type
+        if not is_fixed(arguments[name]):
             yield Mistake(path, f"it is an input, an attribute or an output, allowed: another argument, {_KINDS}")
-        elif value not in (allowed := _fixed_values(arguments[name])):
+        elif value not in (allowed := [*FIXED[kind.element], *([None] if kind.name.endswith("?") else [])]):
             yield not_one_of(path, value, allowed)
     if spec.torch.fixed and spec.torch.python:
         yield Mistake("torch.fixed", "allowed without torch.python: opmatrix defines the operator, with the one that "
                       "it calls")  # fmt: skip
-
-
-def _fixed_values(argument: Parameter) -> list[str | None]:
-    return [*FIXED[argument.type.element], *([None] if argument.type.name.endswith("?") else [])]
 
 
 def _is_number(kind: str, value: Value) -> bool:
@@ -166,11 +154,10 @@ def _is_number(kind: str, value: Value) -> bool:
 
 
 def _writes(spec: OpSpec) -> Iterator[Mistake]:
-    """Yield the mistakes of outputs that overwrite inputs."""
     required = {i.name: i for i in spec.inputs if is_required(i)}
     others = {i.name: "optional" if i.optional else "variadic" for i in spec.inputs if not is_required(i)}
-    for index, output in enumerate(spec.outputs):
-        path, name = f"outputs[{index}].writes", output.writes
+    for path, output in by_path("outputs", spec.outputs):
+        path, name = f"{path}.writes", output.writes
         if name is None:
             continue
         if name in others:
@@ -278,23 +265,21 @@ def _attribute(part: Attribute, argument: Parameter) -> Iterator[_Place]:
     if argument.default is None or (why := value_mistake(part, argument.default)):  # type: ignore[arg-type]  # judged there
         why = "found None, allowed: a value" if argument.default is None else why
         yield argument.at, f"the default of {argument.name!r}: {why}"
-    elif part.default is not None and not _equal(part.default, argument.default):
+    elif part.default is not None and (
+        part.default != argument.default or isinstance(part.default, bool) != isinstance(argument.default, bool)
+    ):
         yield argument.at, f"{argument.name!r} has the default {argument.default!r}, allowed: {part.default!r}, the " \
             f"default of the attribute {part.name!r}; or give that one none"  # fmt: skip
 
 
-def _equal(declared: object, written: Value) -> bool:
-    return declared == written and isinstance(declared, bool) == isinstance(written, bool)
-
-
 def _results(spec: OpSpec, schema: Schema) -> Iterator[_Place]:
-    found: Sequence[Parameter] = schema.results
     written = {a.type.alias: a.name for a in schema.arguments if is_written(a)}
     last = spec.outputs[-1] if spec.outputs and spec.outputs[-1].variadic else None
-    for result in found:
-        if (result is found[-1] and last) and result.type.name != "Tensor[]":
+    for result in schema.results:
+        is_variadic = last is not None and result is schema.results[-1]
+        if last and is_variadic and result.type.name != "Tensor[]":
             yield result.type.at, f"{result.type.name}, allowed: Tensor[], because the output {last.name!r} is variadic"
-        elif not (result is found[-1] and last) and result.type.name != "Tensor":
+        elif not is_variadic and result.type.name != "Tensor":
             also = "; Tensor[] for a variadic output, the last one" if result.type.name == "Tensor[]" else ""
             why = f"{result.type.name}, allowed: Tensor for each output{also}"
             yield result.type.at, parser.EMPTY_RESULT if result.type.name == "Tensor?" else why
@@ -302,9 +287,9 @@ def _results(spec: OpSpec, schema: Schema) -> Iterator[_Place]:
             yield result.type.at, parser.aliased(result.type)
         elif result.type.alias and result.type.alias not in written:
             yield result.type.at, parser.no_argument(result.type, schema)
-    for twice in duplicates([r.type.alias for r in found if r.type.alias]):
+    for twice in duplicates([r.type.alias for r in schema.results if r.type.alias]):
         yield schema.results_at, f"({twice}) is returned twice, allowed: once"
-    fresh = sum(not r.type.alias for r in found)
+    fresh = sum(not r.type.alias for r in schema.results)
     inputs = {torch_name(i): i.name for i in spec.inputs}
     into = [inputs.get(a.name, a.name) for a in schema.arguments if is_written(a)]
     wanted = sum((o.writes or o.name) not in into for o in spec.outputs)
