@@ -108,9 +108,10 @@ def show_error(error: OpmatrixError) -> None:
         print(annotation(cause, title="doit cannot begin", prefix=folder_in_repository()), flush=True)
 
 
-def option(name: str, help: str, default: Any = "") -> dict[str, Any]:
-    """Return doit's form of the option ``--name``, whose value has the type of `default`."""
-    return {"name": name, "long": name.replace("_", "-"), "type": type(default), "default": default, "help": help}
+def option(name: str, help: str, default: Any = "", **others: Any) -> dict[str, Any]:
+    """Return doit's form of the option ``--name``, whose value has the type of `default`; `others`: further keys."""
+    long = name.replace("_", "-")
+    return {"name": name, "long": long, "type": type(default), "default": default, "help": help, **others}
 
 
 def as_typed(given: Sequence[str], *, command: str) -> list[str]:

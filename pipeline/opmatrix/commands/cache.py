@@ -32,10 +32,9 @@ class Cache(CommandBase):
         "folder (file:///...), also while doit runs; on the machine of a server, name the folder that it serves."
     )
     cmd_options = (
-        {"name": "gc", "long": "gc", "type": bool, "default": False,
-         "help": "remove leftovers, then the entries that are unused for longest"},
+        option("gc", "remove leftovers, then the entries that are unused for longest", False),
         option("size", "with --gc: the size that remains, such as 10GB (default: size in pyproject.toml)"),
-    )  # fmt: skip
+    )
 
     def execute(self, params: Mapping[str, Any], args: Sequence[str]) -> int:
         urls = [a for a in as_typed(args, command="cache") if "://" in a]

@@ -23,8 +23,8 @@ from opmatrix.environments import bootstrap
 from opmatrix.environments.bootstrap import VenvPaths
 from opmatrix.project import measured, settings
 from opmatrix.project.cells import environment_names
-from opmatrix.project.format import check_format
 from opmatrix.project.paths import PACKAGE, Paths
+from opmatrix.project.settings import check_format
 
 _COUNT_SECONDS = 2  # for counting bytes
 _ANSWER_SECONDS = 3  # for an answer of the shared cache

@@ -23,8 +23,8 @@ from opmatrix.engine.plan_cache import load_or_plan
 from opmatrix.engine.tasks import DEFAULT, DIST, LINK, StepTask, doit_tasks
 from opmatrix.engine.up_to_date import State
 from opmatrix.project.cells import Choice
-from opmatrix.project.format import check_format
 from opmatrix.project.paths import Paths
+from opmatrix.project.settings import check_format
 from opmatrix.records.step import Config
 
 # Variables of the command line: `doit NAME=VALUE`.

@@ -45,42 +45,7 @@ if TYPE_CHECKING:
 
 COMPAT = "compat"  # the command, and its group of steps
 KEPT = "interrupted; what had finished is kept"
-STRICT = {
-    "name": "strict",
-    "long": "strict",
-    "type": bool,
-    "default": False,
-    "help": "exit with 1 if a check is weak: verified, though it tried little",
-}
-FORMAT = {
-    "name": "format",
-    "long": "format",
-    "type": str,
-    "default": "auto",
-    "choices": (("auto", "github in GitHub Actions, else text"), ("text", "text"), ("github", "with ::error lines")),
-    "help": "how failures are printed: in GitHub Actions also as annotations of files and lines",
-}
-
-
-SHARD = option(
-    "shard",
-    "verify one part of the cells and checks, of equal cost on each machine that runs one: 2/5 is the second of five",
-)
-
-
-FROM_CACHE = {
-    "name": "from_cache",
-    "long": "from-cache",
-    "type": bool,
-    "default": False,
-    "help": "compute nothing: take what the shared cache has, and report what it lacks as not run",
-}
-
-
-ON = option(
-    "on",
-    "run steps on the workers of a dask scheduler, tls://HOST:8786, or on N workers here, local:N; -n at a time",
-)
+_FORMATS = (("auto", "github in GitHub Actions, else text"), ("text", "text"), ("github", "with ::error lines"))
 
 
 class Run(LockedCommand, DoitRun):
@@ -96,11 +61,28 @@ class Run(LockedCommand, DoitRun):
         opt_outfile,
         opt_num_process,
         opt_single,
-        STRICT,
-        FORMAT,
-        SHARD,
-        FROM_CACHE,
-        ON,
+        option("strict", "exit with 1 if a check is weak: verified, though it tried little", False),
+        option(
+            "format",
+            "how failures are printed: in GitHub Actions also as annotations of files and lines",
+            "auto",
+            choices=_FORMATS,
+        ),
+        option(
+            "shard",
+            "verify one part of the cells and checks, of equal cost on each machine that runs one: 2/5 is the second "
+            "of five",
+        ),
+        option(
+            "from_cache",
+            "compute nothing: take what the shared cache has, and report what it lacks as not run",
+            False,
+        ),
+        option(
+            "on",
+            "run steps on the workers of a dask scheduler, tls://HOST:8786, or on N workers here, local:N; -n at a "
+            "time",
+        ),
     )
     # The function that the child of a server calls with the arguments of a step.
     entry: ClassVar[str] = "opmatrix.commands.stages:main"

@@ -25,10 +25,9 @@ from opmatrix.declaration.load import Operator, load_operator, load_operators, o
 from opmatrix.environments import matrix_env
 from opmatrix.project import judging_code, work_folder
 from opmatrix.project.cells import Cell, Choice, why_unsupported
-from opmatrix.project.format import check_format
 from opmatrix.project.measured import use_rows
 from opmatrix.project.paths import Paths
-from opmatrix.project.settings import chosen_cells, find_root, installed
+from opmatrix.project.settings import check_format, chosen_cells, find_root, installed
 from opmatrix.records.stage_modules import STAGE_MODULES
 from opmatrix.spec import Lowering
 from opmatrix.wheel import settings

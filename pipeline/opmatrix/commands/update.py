@@ -10,9 +10,8 @@ from typing import Any
 
 from opmatrix.basics.errors import OpmatrixError, UsageError
 from opmatrix.basics.files import write_text
-from opmatrix.commands.base import CommandBase
-from opmatrix.project.format import FORMAT, read_format
-from opmatrix.project.settings import find_root
+from opmatrix.commands.base import CommandBase, option
+from opmatrix.project.settings import FORMAT, find_root, read_format
 
 # Format 1: the package `pipeline` became `opmatrix`. These are the modules that a project imports.
 _MODULES = {
@@ -63,15 +62,7 @@ class Update(CommandBase):
         "a newer one, this command rewrites imports and names in the project's files and raises the number. Exit "
         "codes: 0 updated or up to date, 1 a file is to be changed by hand first, 2 usage error."
     )
-    cmd_options = (
-        {
-            "name": "dry_run",
-            "long": "dry-run",
-            "type": bool,
-            "default": False,
-            "help": "print the files that would change, and write none",
-        },
-    )
+    cmd_options = (option("dry_run", "print the files that would change, and write none", False),)
 
     def execute(self, params: Mapping[str, Any], args: Sequence[str]) -> int:
         if args:
