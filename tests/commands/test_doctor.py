@@ -399,7 +399,7 @@ def test_sizes_are_counted_for_a_limited_time(project: Paths) -> None:
     project.build.mkdir()
     (project.build / "file").write_bytes(bytes(2_000_000))
     assert "build 2 MB" in texts(doctor_project.sizes(project, project.root / "none"), "ok")
-    assert doctor_project.Count(until=0).size(project.build) == "more than 0 MB"
+    assert doctor_project.size_of(project.build, until=0) == "more than 0 MB"
 
 
 # The command.
