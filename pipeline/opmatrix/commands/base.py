@@ -36,8 +36,12 @@ class CommandBase(Command):
     one_task = False  # whether an argument is one name, which is not replaced by the steps of that operator
 
     def selected(self, names: Sequence[str], tasks: Sequence[Task]) -> list[str]:
-        """Return the tasks that the arguments select."""
-        return list(names) if self.one_task else with_operators(names, tasks)
+        """Return the arguments with each operator's name replaced by the steps of that operator."""
+        known = {task.name for task in tasks}
+        if self.one_task or known.issuperset(names):
+            return list(names)
+        operators = steps_of_operators(tasks)
+        return [step for name in names for step in ([name] if name in known else operators.get(name, [name]))]
 
     @cached_property
     def _paths(self) -> Paths:
@@ -136,20 +140,11 @@ def _usage_error(error: str, options: Sequence[Mapping[str, Any]]) -> str:
 
 def steps_of_operators(tasks: Iterable[Task]) -> dict[str, list[str]]:
     """Return the steps that `doit` runs by default for each operator, by its name."""
-    found: dict[str, list[str]] = {}
+    steps: dict[str, list[str]] = {}
     for task in tasks:
         if isinstance(task, StepTask) and task.step.operator and task.step.group in (DECLARATION, *DEFAULT):
-            found.setdefault(task.step.operator, []).append(task.name)
-    return found
-
-
-def with_operators(names: Sequence[str], tasks: Sequence[Task]) -> list[str]:
-    """Return the names with each operator's name replaced by the steps of that operator."""
-    known = {task.name for task in tasks}
-    if known.issuperset(names):
-        return list(names)
-    operators = steps_of_operators(tasks)
-    return [step for name in names for step in ([name] if name in known else operators.get(name, [name]))]
+            steps.setdefault(task.step.operator, []).append(task.name)
+    return steps
 
 
 def select(tasks: Sequence[Task], names: Sequence[str] | None, *, commands: Sequence[str]) -> TaskControl:

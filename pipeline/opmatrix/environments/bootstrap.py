@@ -26,7 +26,7 @@ import tempfile
 import time
 import venv
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import IO
@@ -262,7 +262,10 @@ class Pip:
             ) as process,
         ):
             print("$", *map(without_password, command), file=log)
-            progress, work = Progress(stream=sys.stderr), PipWork.of(self.paths, Path(folder), arguments)
+            progress, wanted = Progress(stream=sys.stderr), set[str]()
+            for file in filter(Path.is_file, _files(self.paths, arguments)):
+                wanted |= requirements(file.read_text(encoding="utf-8"))
+            work = PipWork(downloads=Path(folder), environment=self.paths.environment, packages=len(wanted))
             try:
                 assert process.stdout
                 for line in _lines(process.stdout, every=0.2):
@@ -280,6 +283,11 @@ class Pip:
                 progress.clear()
         if process.returncode:
             raise explain(lines, paths=self.paths, arguments=arguments, environ=os.environ)
+
+
+def _files(paths: VenvPaths, arguments: Sequence[str]) -> list[Path]:
+    """Return the files of requirements among the arguments of `pip install`."""
+    return [paths.root / after for word, after in pairwise(arguments) if word == "-r"]
 
 
 def without_password(address: str) -> str:
@@ -312,7 +320,7 @@ class PipWork:
     downloads: Path
     environment: Path
     packages: int  # that it shall install
-    before: int  # that are installed already
+    before: int = field(init=False)  # that are installed already
     fetched: int = 0
     doing: str = ""
     file: str = ""  # that is downloaded now, and its megabytes
@@ -320,13 +328,8 @@ class PipWork:
     began: float = 0.0
     lost: bool = False  # the package index gave no answer before anything was downloaded
 
-    @classmethod
-    def of(cls, paths: VenvPaths, downloads: Path, arguments: Sequence[str]) -> PipWork:
-        files = [paths.root / after for word, after in pairwise(arguments) if word == "-r"]
-        texts = [file.read_text(encoding="utf-8") for file in files if file.is_file()]
-        packages = len(set().union(*map(requirements, texts)))
-        found = cls(downloads=downloads, environment=paths.environment, packages=packages, before=0)
-        return replace(found, before=found.installed())
+    def __post_init__(self) -> None:
+        self.before = self.installed()
 
     def installed(self) -> int:
         return len(list(self.environment.glob("lib/python3.*/site-packages/*.dist-info")))
@@ -436,32 +439,25 @@ def explain(
     """Return the error for pip's output. `arguments`: those of `pip install`."""
     text = "\n".join(lines)
     code = next((code for code, pattern in SIGNS if re.search(pattern, text)), PIP_FAILED)
-    last = "".join(f"\n  {line.strip()}" for line in lines if re.match(r"ERROR|error:| +(Expected|Got) ", line))
-    log = f"The log is '{paths.log}'."
     if code == DISK_FULL:
         return _disk_full(paths)
     if code == NO_NETWORK:
         return _no_network(text, paths, arguments, environ)
-    messages = {
-        WRONG_FILE: "a download is not the file that requirements/ pins, so it was not installed. If pip's cache is "
-        f"not at fault (pip cache purge), the index gives another file: do not use it. {log}{last}",
-        PIP_FAILED: f"pip failed. {log}{last}{_without_index(text, environ)}",
-    }
-    return SetupError(code, messages[code])
-
-
-def _without_index(text: str, environ: Mapping[str, str]) -> str:
-    """Return what to do about a wheel that is missing where pip may use no index, or ""."""
-    if environ.get("PIP_NO_INDEX", "0") in ("0", "") or "No matching distribution" not in text:
-        return ""
-    links = environ.get("PIP_FIND_LINKS")
-    folder = f"{links!r} (PIP_FIND_LINKS)" if links else "a folder that PIP_FIND_LINKS names"
-    return f"\n  PIP_NO_INDEX is set: put this wheel into {folder}, or unset it"
+    reason = "pip failed."
+    if code == WRONG_FILE:
+        reason = ("a download is not the file that requirements/ pins, so it was not installed. If pip's cache is not "
+                  "at fault (pip cache purge), the index gives another file: do not use it.")  # fmt: skip
+    last = "".join(f"\n  {line.strip()}" for line in lines if re.match(r"ERROR|error:| +(Expected|Got) ", line))
+    if environ.get("PIP_NO_INDEX", "0") not in ("0", "") and "No matching distribution" in text:
+        links = environ.get("PIP_FIND_LINKS")
+        folder = f"{links!r} (PIP_FIND_LINKS)" if links else "a folder that PIP_FIND_LINKS names"
+        last += f"\n  PIP_NO_INDEX is set: put this wheel into {folder}, or unset it"
+    return SetupError(code, f"{reason} The log is '{paths.log}'.{last}")
 
 
 def _no_network(text: str, paths: VenvPaths, arguments: Sequence[str], environ: Mapping[str, str]) -> SetupError:
     """Return the error with what was to be downloaded, from where, which setting says so, and what to do."""
-    files = [Path(after) for word, after in pairwise(arguments) if word == "-r"]
+    files = _files(paths, arguments)
     configured = re.search(r"Looking in indexes: ([^\s,]+)", text)
     index, setting = "https://pypi.org/simple", "pip's default; PIP_INDEX_URL names another"
     if "--index-url" in arguments:
@@ -474,9 +470,9 @@ def _no_network(text: str, paths: VenvPaths, arguments: Sequence[str], environ: 
     if host and host[1] not in index:  # another index, or a proxy
         index, setting = host[1], "pip's settings: pip config list"
     wanted = ", ".join(
-        f"the {len(requirements((paths.root / file).read_text(encoding='utf-8')))} packages of {_relative(file, paths)}"
+        f"the {len(requirements(file.read_text(encoding='utf-8')))} packages of {_relative(file, paths)}"
         for file in files
-        if (paths.root / file).is_file()
+        if file.is_file()
     )
     reasons = (
         re.search(pattern, text) for pattern in (r"\[Errno -?\d+\] ([^'\")\]\n]+)", "(timed out)", r"(\w+Error)")

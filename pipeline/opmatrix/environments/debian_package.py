@@ -23,24 +23,20 @@ def unpack(package: str, *, into: Path) -> None:
             raise DebianError(f"{tool} is not on PATH")
     with tempfile.TemporaryDirectory(prefix="opmatrix-apt-") as name:
         folder = Path(name)
-        apt = ["apt-get", *_private(folder)]
+        for private in ("state", "cache"):  # apt creates the folders below them
+            (folder / private).mkdir()
+        apt = [
+            "apt-get",
+            *("-o", f"Dir::State={folder}/state"),
+            *("-o", f"Dir::Cache={folder}/cache"),
+            *("-o", "APT::Sandbox::User=root"),  # else root's apt switches to a user who cannot enter `folder`
+            *("-o", "Acquire::Retries=1"),
+            *("-o", "Acquire::http::Timeout=20"),
+        ]
         # A failed update is no error: the source that failed may be a third party's.
         log = _run([*apt, "update"], folder, check=False)
         log += _run([*apt, "download", package], folder, hint=log)
         _run(["dpkg", "-x", str(next(folder.glob("*.deb"))), str(into)], folder)
-
-
-def _private(folder: Path) -> list[str]:
-    """Create folders for apt's lists and cache, and return the options that name them."""
-    for name in ("state", "cache"):  # apt creates the folders below them
-        (folder / name).mkdir()
-    return [
-        *("-o", f"Dir::State={folder}/state"),
-        *("-o", f"Dir::Cache={folder}/cache"),
-        *("-o", "APT::Sandbox::User=root"),  # else root's apt switches to a user who cannot enter `folder`
-        *("-o", "Acquire::Retries=1"),
-        *("-o", "Acquire::http::Timeout=20"),
-    ]
 
 
 def _run(command: list[str], folder: Path, *, check: bool = True, hint: str = "") -> str:
