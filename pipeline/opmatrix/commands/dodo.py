@@ -42,7 +42,11 @@ class Loader(NamespaceTaskLoader):
         gc.disable()  # a collection finds nothing in the task graph, and costs every command 10 ms
         atexit.register(gc.freeze)  # nor does the one as Python ends, which ignores `disable`: 20 ms
         try:
-            _check_variables(list(doit_cmd._CMDLINE_VARS or {}))
+            # doit accepts any name: `doit opsett=all` would run the default cells without a warning.
+            for name in doit_cmd._CMDLINE_VARS or {}:
+                if name not in VARIABLES:
+                    allowed = ", ".join(VARIABLES)
+                    raise UsageError(f"unknown variable {name!r}{did_you_mean(name, VARIABLES)}; allowed: {allowed}")
             if Path("dodo.py").is_file():  # doit names a missing one itself
                 check_format(Path.cwd())
             self.namespace = dict(inspect.getmembers(get_module("dodo.py")))
@@ -57,8 +61,7 @@ class Loader(NamespaceTaskLoader):
         try:
             pos_args[:] = _with_dist_options(pos_args)
             tasks = super().load_tasks(cmd, pos_args)
-            _reject_other_tasks(tasks)
-            _require_wheel_steps(pos_args, tasks)
+            _require_steps_of_opmatrix(pos_args, tasks)
         except OpmatrixError as error:
             _exit(error)
         pos_args[:] = cmd.selected(pos_args, tasks)  # in place: doit passes this list to the command
@@ -124,27 +127,17 @@ def _with_dist_options(words: Sequence[str]) -> list[str]:
     return found
 
 
-def _require_wheel_steps(words: Sequence[str], tasks: Sequence[Task]) -> None:
-    """Raise UsageError if steps of a wheel are selected, and the choice of cells has none."""
-    asked = any(word.partition(":")[0] in (DIST, LINK) for word in words)
-    if asked and not any(isinstance(task, StepTask) and task.step.group == DIST for task in tasks):
-        raise UsageError("a wheel ships what is verified in the default cells: run `doit dist` without torch=, ort=, "
-                         "opsets=")  # fmt: skip
-
-
-def _reject_other_tasks(tasks: Sequence[Task]) -> None:
+def _require_steps_of_opmatrix(words: Sequence[str], tasks: Sequence[Task]) -> None:
+    """Raise SpecError for a task that is none of opmatrix's, and UsageError if steps of a wheel are selected, and the
+    choice of cells has none."""
     # Groups have no actions. Any other task would count as done without having run.
     if others := [task.name for task in tasks if task.actions and not isinstance(task, StepTask)]:
         raise SpecError(f"dodo.py: found task {others[0]!r}, allowed: what opmatrix plans, which alone is run and "
                         "recorded here. Keep tasks of your own in the dodo.py of another folder")  # fmt: skip
-
-
-def _check_variables(given: Sequence[str]) -> None:
-    # doit accepts any name: `doit opsett=all` would run the default cells without a warning.
-    for name in given:
-        if name not in VARIABLES:
-            allowed = ", ".join(VARIABLES)
-            raise UsageError(f"unknown variable {name!r}{did_you_mean(name, VARIABLES)}; allowed: {allowed}")
+    asked = any(word.partition(":")[0] in (DIST, LINK) for word in words)
+    if asked and not any(isinstance(task, StepTask) and task.step.group == DIST for task in tasks):
+        raise UsageError("a wheel ships what is verified in the default cells: run `doit dist` without torch=, ort=, "
+                         "opsets=")  # fmt: skip
 
 
 def _exit(error: OpmatrixError) -> NoReturn:
