@@ -32,6 +32,7 @@ from opmatrix.basics.errors import (
     printable,
 )
 from opmatrix.basics.finding import Finding, Mark, note, ok, wrong
+from opmatrix.basics.terminal import in_checkout
 from opmatrix.commands import doctor_project
 from opmatrix.environments import bootstrap
 from opmatrix.project.paths import PACKAGE, Paths, cache_folder
@@ -90,7 +91,7 @@ def examine(start: Path, environ: Mapping[str, str]) -> Iterator[Finding]:
         paths: Paths | None = Paths(find_root(start))
     except UsageError:
         paths = None
-    checkout = paths is not None and (paths.root / "run").is_file()
+    checkout = paths is not None and in_checkout(paths.root)
     cache = cache_folder(environ)
     use: dict[str, Path] = {"build": paths.build} if paths else {}
     try:

@@ -25,7 +25,7 @@ from doit.exceptions import InvalidCommand
 
 from opmatrix.basics import features
 from opmatrix.basics.errors import OpmatrixError, UsageError, did_you_mean, end_if_unread, print_error, stage_exit_codes
-from opmatrix.basics.terminal import width_of, wrapped
+from opmatrix.basics.terminal import in_checkout, width_of, wrapped
 from opmatrix.basics.utf8 import use_utf8
 from opmatrix.commands.base import CommandBase
 from opmatrix.commands.dodo import Loader
@@ -241,7 +241,7 @@ class TabCompletion(CommandBase, DoitTabCompletion):
 
 def doit_command(root: Path = Path()) -> str:
     """Return the command that runs doit in a project: ``./run doit`` in a checkout of opmatrix, else ``doit``."""
-    return "./run doit" if (root / "run").is_file() else "doit"
+    return "./run doit" if in_checkout(root) else "doit"
 
 
 class Doctor(CommandBase):
