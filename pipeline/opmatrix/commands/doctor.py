@@ -74,7 +74,7 @@ def main(arguments: Sequence[str]) -> int:
     if arguments:
         print_error(f"doctor takes no arguments, found {' '.join(arguments)!r}")
         return UsageError.exit_code
-    problems, notes = [], 0
+    problems, notes = list[str](), 0
     for one in examine(Path.cwd(), os.environ):
         _print(one, sys.stdout)
         problems += [one.question] if one.mark == "wrong" else []

@@ -107,7 +107,7 @@ def use_rows(paths: Paths, versions: Versions | None = None) -> Matrix:
     """
     found = read(paths)
     tables: dict[str, dict[str, Any]] = {"torch": {**TORCH, **found.torch}, "ort": {**ORT, **found.ort}}
-    rows, guessed = {}, set()
+    rows, guessed = dict[str, Any](), set[str]()
     for factor, table in tables.items():
         measured = _sorted(table)
         named = {*pinned_versions(paths, factor), *([_installed(factor, versions)] if versions else [])}
