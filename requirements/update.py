@@ -35,7 +35,7 @@ from pathlib import Path
 from packaging.version import Version
 
 from opmatrix.basics.files import write_bytes
-from opmatrix.environments.bootstrap import TORCH_INDEX
+from opmatrix.environments.pip_install import TORCH_INDEX
 from opmatrix.project.cells import Ort
 from opmatrix.project.measured import Export, source, torch_row
 from opmatrix.project.paths import Paths

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from opmatrix.basics.errors import Cause, NoEnvironmentError, UsageError
-from opmatrix.environments import bootstrap, matrix_env
-from opmatrix.environments.bootstrap import SetupError
+from opmatrix.environments import bootstrap, matrix_env, pip_install
+from opmatrix.environments.pip_install import SetupError
 from opmatrix.project import cells
 from opmatrix.project.cells import rows
 from opmatrix.project.paths import Paths
@@ -35,7 +35,7 @@ def asked(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]
     calls: list[tuple[str, ...]] = []
     monkeypatch.delenv("OPMATRIX_TORCH_INDEX", raising=False)
 
-    def install(pip: bootstrap.Pip, *arguments: str) -> None:
+    def install(pip: pip_install.Pip, *arguments: str) -> None:
         calls.append(arguments)
         site = pip.paths.environment / f"lib/python3.{sys.version_info[1]}/site-packages"
         for name, version in PACKAGES.items():
@@ -43,7 +43,7 @@ def asked(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]
             info.mkdir(parents=True, exist_ok=True)
             (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
 
-    monkeypatch.setattr(bootstrap.Pip, "install", install)
+    monkeypatch.setattr(pip_install.Pip, "install", install)
     monkeypatch.setattr(matrix_env, "_check_imports", lambda *_: None)
     monkeypatch.setattr(bootstrap, "check_disk", lambda _: None)
     return calls
@@ -57,7 +57,7 @@ def test_an_environment_is_made_once(paths: Paths, asked: list[tuple[str, ...]])
     matrix_env.run(paths, "torch2.9")
     lock, torch = asked
     assert lock == ("--require-hashes", "--no-deps", "-r", str(paths.root / "requirements/torch2.9.txt"))
-    assert torch[:2] == ("--index-url", bootstrap.TORCH_INDEX)
+    assert torch[:2] == ("--index-url", pip_install.TORCH_INDEX)
     assert torch[-3:] == ("--no-deps", "-r", str(paths.root / "requirements/torch2.9-cpu.txt"))
     assert (version(paths, "torch"), version(paths, "onnx-ir")) == ("2.9.1+cpu\n", "1.1.0\n")
     matrix_env.run(paths, "torch2.9")
@@ -103,7 +103,7 @@ def test_the_message_of_pip_is_the_reason(paths: Paths, monkeypatch: pytest.Monk
     def refuse(*_: object) -> None:
         raise SetupError(69, "no network: pip cannot reach its package index.")
 
-    monkeypatch.setattr(bootstrap.Pip, "install", refuse)
+    monkeypatch.setattr(pip_install.Pip, "install", refuse)
     monkeypatch.setattr(bootstrap, "check_disk", lambda _: None)
     with pytest.raises(NoEnvironmentError, match=r"^environment ort1\.18: no network: pip cannot reach") as info:
         matrix_env.run(paths, "ort1.18")
@@ -118,7 +118,7 @@ def test_a_full_disk_is_the_reason(paths: Paths, monkeypatch: pytest.MonkeyPatch
 
 
 def test_an_environment_that_cannot_import_its_package_is_refused(paths: Paths, tmp_path: Path) -> None:
-    venv = bootstrap.VenvPaths(root=tmp_path, name=".venv-matrix/torch2.9")
+    venv = pip_install.VenvPaths(root=tmp_path, name=".venv-matrix/torch2.9")
     venv.python.parent.mkdir(parents=True)
     venv.python.write_text("#!/bin/sh\necho 'OSError: libcudart.so.12: no such file' >&2\nexit 1\n")
     venv.python.chmod(0o755)
@@ -175,9 +175,9 @@ def test_every_pin_of_this_project_is_complete(root: Path) -> None:
     for path in (root / "requirements").glob("*.in"):
         if path.stem == "main":
             continue
-        asked = bootstrap.requirements(path.read_text())
+        asked = pip_install.requirements(path.read_text())
         lock = path.with_suffix(".txt").read_text()
-        assert asked and asked <= bootstrap.requirements(lock), path.name
+        assert asked and asked <= pip_install.requirements(lock), path.name
         assert "torch==" not in lock and lock.count("==") <= lock.count("--hash=sha256:"), path.name
         if path.stem.startswith("torch"):
             pin = (root / f"requirements/{path.stem}-cpu.txt").read_text()

@@ -16,7 +16,7 @@ import pytest
 
 from opmatrix.basics import progress
 from opmatrix.basics.step_log import LOGGED, now_doing
-from opmatrix.environments.bootstrap import Pip, PipWork, VenvPaths
+from opmatrix.environments.pip_install import Pip, PipWork, VenvPaths
 from tests.incremental.conftest import wait_for
 
 WHEEL = "slow_package-1.0-py3-none-any.whl"

@@ -34,7 +34,7 @@ from opmatrix.basics.errors import (
 from opmatrix.basics.finding import Finding, Mark, note, ok, wrong
 from opmatrix.basics.terminal import in_checkout
 from opmatrix.commands import doctor_project
-from opmatrix.environments import bootstrap
+from opmatrix.environments import bootstrap, pip_install
 from opmatrix.project.paths import PACKAGE, Paths, cache_folder
 from opmatrix.project.settings import PACKAGES, find_root
 from opmatrix.toolchain import find
@@ -128,7 +128,7 @@ def findings(subject: str, check: Iterable[Finding]) -> Iterator[Finding]:
     the remedy."""
     try:
         yield from check
-    except (OpmatrixError, bootstrap.SetupError) as error:
+    except (OpmatrixError, pip_install.SetupError) as error:
         yield _from_error(subject, error)
     except Exception as error:  # a broken machine may fail in a way that no check foresees
         yield wrong(subject, f"cannot be examined: {type(error).__name__}: {error}")

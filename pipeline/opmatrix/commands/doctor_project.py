@@ -19,7 +19,7 @@ from opmatrix.cache import settings as cache_settings
 from opmatrix.cache.settings import CacheSettings
 from opmatrix.engine.lock import held_by, kill_command, left_over, shown_holders
 from opmatrix.environments import bootstrap
-from opmatrix.environments.bootstrap import VenvPaths
+from opmatrix.environments.pip_install import VenvPaths
 from opmatrix.project import measured, settings
 from opmatrix.project.cells import environment_names
 from opmatrix.project.paths import PACKAGE, Paths

@@ -21,8 +21,8 @@ from typing import Literal, NoReturn
 from opmatrix.basics.errors import Cause, NoEnvironmentError, UsageError, missing, one_line
 from opmatrix.basics.files import write_text
 from opmatrix.basics.version import minor
-from opmatrix.environments import bootstrap
-from opmatrix.environments.bootstrap import SetupError, VenvPaths, say
+from opmatrix.environments import bootstrap, pip_install
+from opmatrix.environments.pip_install import SetupError, VenvPaths, say
 from opmatrix.project.cells import environment_names, rows
 from opmatrix.project.paths import MAIN_PYTHON, PACKAGE, Paths
 
@@ -99,12 +99,12 @@ def _make(name: str, paths: VenvPaths, *, python: str, lock: int) -> None:
     say(f"making the environment in {paths.name} (Python {_version(python)})")
     subprocess.run([python, "-m", "venv", "--without-pip", "--symlinks", paths.environment], check=True)
     # The pip of the main environment, which installs for the other Python.
-    pip = bootstrap.Pip(paths=paths, command=(sys.executable, "-m", "pip", "--python", str(paths.python)), lock=lock)
+    pip = pip_install.Pip(paths=paths, command=(sys.executable, "-m", "pip", "--python", str(paths.python)), lock=lock)
     lock_file, *torch = paths.pins
     pip.install("--require-hashes", "--no-deps", "-r", str(lock_file))
     for pins in torch:  # a CPU build, which needs none of the dependencies of torch's other builds
-        index = os.environ.get("OPMATRIX_TORCH_INDEX", bootstrap.TORCH_INDEX)
-        say(f"installing torch from {bootstrap.without_password(index) or 'what pip is configured with'}")
+        index = os.environ.get("OPMATRIX_TORCH_INDEX", pip_install.TORCH_INDEX)
+        say(f"installing torch from {pip_install.without_password(index) or 'what pip is configured with'}")
         pip.install(*(("--index-url", index) if index else ()), "--no-deps", "-r", str(pins))
     _check_imports(name, paths)
     say(f"the environment is ready ({pip.elapsed()})")
