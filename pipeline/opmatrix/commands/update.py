@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -72,31 +73,26 @@ class Update(CommandBase):
         if before >= FORMAT:
             print(f"format {before}: up to date")
             return 0
-        changed = updated(root)
-        if left := [place for path in _files(root) for place in _left(root, path, changed)]:
+        texts = dict(_texts(root))
+        after = {path: update_text(text, python=path.suffix == ".py") for path, text in texts.items()}
+        if (settings := root / "pyproject.toml") in after:
+            after[settings] = _with_format(after[settings])
+        left = [
+            f"{path.relative_to(root)}:{text.count(chr(10), 0, found.start()) + 1}: {found[0].strip()}"
+            for path, text in after.items()
+            for found in _LEFT.finditer(text)
+        ]
+        if left:
             raise UpdateError("nothing was changed: opmatrix has no such module for projects. Change by hand, then run "
                               "this again:\n" + "\n".join(left))  # fmt: skip
         dry = params["dry_run"]
-        for path, text in changed.items():
+        for path in (path for path, text in after.items() if text != texts[path]):
             if not dry:
-                write_text(path, text)
+                write_text(path, after[path])
             print(f"{'would update' if dry else 'updated'} {path.relative_to(root)}")
         if not dry:
             print(f"format {before} -> {FORMAT}")
         return 0
-
-
-def updated(root: Path) -> dict[Path, str]:
-    """Return the files of a project of format 0 that change, with their new text. Writes nothing."""
-    found = {}
-    for path in _files(root):
-        text = _read(path)
-        new = update_text(text, python=path.suffix == ".py")
-        if path == root / "pyproject.toml":
-            new = _with_format(new)
-        if new != text:
-            found[path] = new
-    return found
 
 
 def update_text(text: str, *, python: bool) -> str:
@@ -127,23 +123,12 @@ def _with_format(text: str) -> str:
     return f"{text.rstrip()}\n\n[tool.opmatrix]\n{line}"
 
 
-def _files(root: Path) -> Iterator[Path]:
-    """Yield the text files that a project's owner writes, sorted."""
+def _texts(root: Path) -> Iterator[tuple[Path, str]]:
+    """Yield the files that a project's owner writes, sorted, with their text. One that is not UTF-8 was written neither
+    by opmatrix nor for Python."""
     for folder, folders, names in os.walk(root):
         folders[:] = sorted(f for f in folders if f not in _LEFT_OUT and (f[0] != "." or f == ".github"))
-        yield from (Path(folder, name) for name in sorted(names) if Path(name).suffix in _SUFFIXES)
-
-
-def _read(path: Path) -> str:
-    """Return the text of a file, "" where it is not UTF-8: then it is no file that opmatrix or Python wrote."""
-    try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        return ""
-
-
-def _left(root: Path, path: Path, changed: Mapping[Path, str]) -> Iterator[str]:
-    """Yield the places of a file that still name the old package."""
-    text = changed.get(path) or _read(path)
-    for found in _LEFT.finditer(text):
-        yield f"{path.relative_to(root)}:{text.count(chr(10), 0, found.start()) + 1}: {found[0].strip()}"
+        for path in (Path(folder, name) for name in sorted(names)):
+            with suppress(UnicodeDecodeError):
+                if path.suffix in _SUFFIXES:
+                    yield path, path.read_text(encoding="utf-8")
