@@ -170,10 +170,3 @@ def select(tasks: Sequence[Task], names: Sequence[str] | None, *, commands: Sequ
         if "*" in pattern and not fnmatch.filter(control.tasks, pattern):
             raise InvalidCommand(f"no task matches {pattern!r}; see `doit list --all`")
     return control
-
-
-def require_steps(names: Iterable[str], tasks: Iterable[Task]) -> None:
-    """Raise InvalidCommand for the first name that is neither a task nor a pattern, with the nearest task."""
-    known = {task.name for task in tasks}
-    if unknown := next((name for name in names if name not in known and "*" not in name), None):
-        raise InvalidCommand(f"no step {unknown!r}{did_you_mean(unknown, known)}; see `doit list --all`")

@@ -13,12 +13,13 @@ from typing import Any, NoReturn
 
 from doit import doit_cmd, get_var
 from doit.cmd_base import NamespaceTaskLoader
+from doit.exceptions import InvalidCommand
 from doit.globals import Globals
 from doit.loader import get_module
 from doit.task import Task
 
 from opmatrix.basics.errors import OpmatrixError, SpecError, UsageError, did_you_mean
-from opmatrix.commands.base import CommandBase, require_steps, show_error
+from opmatrix.commands.base import CommandBase, show_error
 from opmatrix.engine.plan_cache import load_or_plan
 from opmatrix.engine.tasks import DEFAULT, DIST, LINK, StepTask, doit_tasks
 from opmatrix.engine.up_to_date import State
@@ -66,7 +67,9 @@ class Loader(NamespaceTaskLoader):
             _exit(error)
         pos_args[:] = cmd.selected(pos_args, tasks)  # in place: doit passes this list to the command
         if cmd.name in OF_TASKS:
-            require_steps(pos_args, tasks)
+            names = {task.name for task in tasks}
+            if unknown := next((name for name in pos_args if name not in names and "*" not in name), None):
+                raise InvalidCommand(f"no step {unknown!r}{did_you_mean(unknown, names)}; see `doit list --all`")
         journal = cmd.dep_manager.backend
         # Of a plan that this command made; a plan from the cache has no Config.
         configs = [task.step.config for task in tasks if isinstance(task, StepTask)]
