@@ -1,4 +1,4 @@
-"""opmatrix.project.format: the project formats that this opmatrix reads."""
+"""The project formats that this opmatrix reads."""
 
 from __future__ import annotations
 
