@@ -34,7 +34,8 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from opmatrix.environments.bootstrap import TORCH_INDEX
+from opmatrix.basics.files import write_bytes
+from opmatrix.environments.pip_install import TORCH_INDEX
 from opmatrix.project.cells import Ort
 from opmatrix.project.measured import Export, source, torch_row
 from opmatrix.project.paths import Paths
@@ -415,26 +416,15 @@ def replace(root: Path, changed: Mapping[Path, str]) -> None:
     before = {path: (root / path).read_bytes() if (root / path).exists() else None for path in changed}
     try:
         for path, text in changed.items():
-            _put(root / path, text.encode())
+            write_bytes(root / path, text.encode())
     except BaseException:
         for path, content in before.items():
             with contextlib.suppress(OSError):
                 if content is None:
                     (root / path).unlink(missing_ok=True)
-                elif (root / path).read_bytes() != content:
-                    _put(root / path, content)
+                else:
+                    write_bytes(root / path, content)
         raise
-
-
-def _put(path: Path, content: bytes) -> None:
-    fresh = path.with_name(f".{path.name}.new")
-    try:
-        fresh.write_bytes(content)
-        if path.exists():
-            shutil.copymode(path, fresh)
-        fresh.replace(path)
-    finally:
-        fresh.unlink(missing_ok=True)
 
 
 # The text.

@@ -65,7 +65,7 @@ def newer(tmp_path_factory: pytest.TempPathFactory) -> Path:
         '    "greet": "opmatrix.commands.greet:Greet",\n    "why": ',
     )
     (copy / "pipeline/opmatrix/commands/greet.py").write_text(
-        "from opmatrix.commands.status import List\n\n\nclass Greet(List):\n"
+        "from opmatrix.commands.state import List\n\n\nclass Greet(List):\n"
         "    name = 'greet'\n\n    def execute(self, params, args):\n        print('hello')\n        return 0\n"
     )
     (copy / "pipeline/opmatrix/report/greet.py").write_text("def run(paths):\n    print('hello from a stage')\n")

@@ -17,7 +17,7 @@ from doit.doit_cmd import get_loader
 from opmatrix.addons.mutate.command import Scores
 from opmatrix.basics import errors
 from opmatrix.cache.settings import CacheSettings
-from opmatrix.commands import help as doit_help
+from opmatrix.commands import main as doit_help
 from opmatrix.commands import stages as cli
 from opmatrix.commands.main import Program
 from opmatrix.engine.tasks import GROUPS

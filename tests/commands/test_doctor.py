@@ -21,8 +21,8 @@ from opmatrix.basics.finding import Finding
 from opmatrix.commands import doctor, doctor_project
 from opmatrix.commands.main import main
 from opmatrix.engine.lock import hold
-from opmatrix.environments import bootstrap
-from opmatrix.environments.bootstrap import VenvPaths
+from opmatrix.environments import bootstrap, pip_install
+from opmatrix.environments.pip_install import VenvPaths
 from opmatrix.project.paths import Paths
 from opmatrix.scaffold import new_project
 from opmatrix.toolchain import ort_headers
@@ -373,7 +373,7 @@ def test_an_environment_of_other_pins_without_python_and_of_no_row(project: Path
 
 
 def test_the_environment_of_a_checkout(tmp_path: Path) -> None:
-    for path in (bootstrap.LOCK, bootstrap.TORCH, bootstrap.PROJECT):
+    for path in (pip_install.LOCK, pip_install.TORCH, bootstrap.PROJECT):
         (tmp_path / path).parent.mkdir(exist_ok=True)
         (tmp_path / path).write_text(f"# {path}\n")
     venv = VenvPaths(root=tmp_path)
@@ -389,7 +389,7 @@ def test_the_environment_of_a_checkout(tmp_path: Path) -> None:
     assert "is incomplete; the next ./run removes it" in found()
     bootstrap.write_stamp(venv, bootstrap.stamp(tmp_path, {}))
     assert "complete, with the pins of requirements/" in found()
-    (tmp_path / bootstrap.LOCK).write_text("# changed\n")
+    (tmp_path / pip_install.LOCK).write_text("# changed\n")
     assert "has other pins" in found()
     with bootstrap.only_one(venv.lock):
         assert "is being made by process" in found()
@@ -399,7 +399,7 @@ def test_sizes_are_counted_for_a_limited_time(project: Paths) -> None:
     project.build.mkdir()
     (project.build / "file").write_bytes(bytes(2_000_000))
     assert "build 2 MB" in texts(doctor_project.sizes(project, project.root / "none"), "ok")
-    assert doctor_project.Count(until=0).size(project.build) == "more than 0 MB"
+    assert doctor_project.size_of(project.build, until=0) == "more than 0 MB"
 
 
 # The command.

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from opmatrix.commands.update import update_text
-from opmatrix.project.format import FORMAT, read_format
+from opmatrix.project.settings import FORMAT, read_format
 from tests.support.projects import write_files
 
 UPDATE = (sys.executable, "-m", "doit", "update")

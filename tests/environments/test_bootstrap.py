@@ -14,8 +14,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from opmatrix.environments import bootstrap, debian_package
-from opmatrix.environments.bootstrap import Pip, SetupError, VenvPaths
+from opmatrix.environments import bootstrap, pip_install
+from opmatrix.environments.pip_install import Pip, SetupError, VenvPaths
 
 ROOT = Path(__file__).parents[2]
 NO_TORCH = "ERROR: No matching distribution found for torch==2.13.0+cpu"
@@ -24,7 +24,7 @@ NO_TORCH = "ERROR: No matching distribution found for torch==2.13.0+cpu"
 @pytest.fixture
 def paths(tmp_path: Path) -> VenvPaths:
     """A checkout with only the files of the stamp."""
-    for path in (bootstrap.LOCK, bootstrap.TORCH, bootstrap.PROJECT):
+    for path in (pip_install.LOCK, pip_install.TORCH, bootstrap.PROJECT):
         (tmp_path / path).parent.mkdir(exist_ok=True)
         (tmp_path / path).write_text(f"# {path}\n")
     return VenvPaths(root=tmp_path)
@@ -68,7 +68,7 @@ def test_changed_metadata_installs_the_project_alone(made: VenvPaths, done: list
     assert (made.stamp / "pyproject.toml").read_text() == "# changed\n"
 
 
-@pytest.mark.parametrize("path", [bootstrap.LOCK, bootstrap.TORCH])
+@pytest.mark.parametrize("path", [pip_install.LOCK, pip_install.TORCH])
 def test_changed_pins_make_the_environment_anew(made: VenvPaths, done: list[str], path: Path) -> None:
     (made.root / path).write_text("# changed\n")
     bootstrap.bring_up_to_date(made, {}, lock=0)
@@ -175,7 +175,7 @@ def test_an_index_that_does_not_answer_is_not_asked_again(paths: VenvPaths, monk
     monkeypatch.delenv("PIP_DEFAULT_TIMEOUT", raising=False)
     pip = stub_pip(paths, f"cat <<'END'\n{TIMEOUT}\nEND\nsleep 1000")
     with pytest.raises(SetupError, match=r"no network: pip cannot reach mirror\.example \(timed out\)"):
-        pip.install("-r", str(bootstrap.LOCK))
+        pip.install("-r", str(pip_install.LOCK))
     arguments = stub_pip(paths, 'echo "$@" > "$0.calls"')
     arguments.install("numpy")
     assert " numpy --timeout 10" in (paths.root / "pip.sh.calls").read_text()
@@ -191,11 +191,11 @@ def test_no_network_is_explained(paths: VenvPaths, monkeypatch: pytest.MonkeyPat
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
-    (paths.root / bootstrap.LOCK).write_text("numpy==2.4.6\nidna==3.10\n")
+    (paths.root / pip_install.LOCK).write_text("numpy==2.4.6\nidna==3.10\n")
     with paths.lock.open("w") as lock:
         pip = Pip(paths=paths, command=(sys.executable, "-m", "pip"), lock=lock.fileno())
         with pytest.raises(SetupError) as info:
-            pip.install("--target", str(paths.root / "into"), "-r", str(bootstrap.LOCK))
+            pip.install("--target", str(paths.root / "into"), "-r", str(pip_install.LOCK))
     python = f"{sys.version_info[0]}.{sys.version_info[1]}"
     assert str(info.value).splitlines() == [
         "pip cannot reach http://127.0.0.1:9/simple (Connection refused)",
@@ -206,7 +206,7 @@ def test_no_network_is_explained(paths: VenvPaths, monkeypatch: pytest.MonkeyPat
         "  same platform:",
         f"    pip download --no-deps --python-version {python} -d wheels -r requirements/main.txt",
         f"    pip download --no-deps --python-version {python} -d wheels -r requirements/torch-cpu.txt"
-        f" --index-url {bootstrap.TORCH_INDEX}",
+        f" --index-url {pip_install.TORCH_INDEX}",
         f"  Copy the folder wheels to {paths.root}, and run again there with",
         "  PIP_NO_INDEX=1 PIP_FIND_LINKS=wheels",
         "  Log: .venv.log",
@@ -222,7 +222,7 @@ def test_no_network_is_explained(paths: VenvPaths, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("environ", "index", "setting"),
     [
-        ({}, bootstrap.TORCH_INDEX, "the default of OPMATRIX_TORCH_INDEX"),
+        ({}, pip_install.TORCH_INDEX, "the default of OPMATRIX_TORCH_INDEX"),
         ({"OPMATRIX_TORCH_INDEX": "https://mirror.example"}, "https://mirror.example", "OPMATRIX_TORCH_INDEX"),
         ({"OPMATRIX_TORCH_INDEX": "set"}, "https://****@mirror.example", "OPMATRIX_TORCH_INDEX"),
     ],
@@ -232,7 +232,7 @@ def test_the_setting_of_torchs_index_is_named(
 ) -> None:
     lines = ["ERROR: Network is unreachable"]
     given = index.replace("****", "user:secret")
-    found = bootstrap.explain(lines, paths=paths, arguments=("--index-url", given), environ=environ)
+    found = pip_install.explain(lines, paths=paths, arguments=("--index-url", given), environ=environ)
     assert f"  Index:        {index} ({setting})\n" in str(found)
 
 
@@ -248,7 +248,7 @@ def test_the_setting_of_torchs_index_is_named(
     ],
 )
 def test_a_wheel_that_is_missing_without_an_index(paths: VenvPaths, environ: dict[str, str], advice: str) -> None:
-    found = str(bootstrap.explain([NO_TORCH], paths=paths, environ=environ))
+    found = str(pip_install.explain([NO_TORCH], paths=paths, environ=environ))
     assert found.endswith(advice) and ("PIP_NO_INDEX" in found) is bool(environ)
 
 
@@ -271,7 +271,7 @@ echo '{NO_TORCH}'; exit 1
 
 @pytest.mark.parametrize(
     ("index", "asked"),
-    [(None, ["", bootstrap.TORCH_INDEX]), ("https://mirror.example/cpu", ["https://mirror.example/cpu"])],
+    [(None, ["", pip_install.TORCH_INDEX]), ("https://mirror.example/cpu", ["https://mirror.example/cpu"])],
 )
 def test_the_index_that_pip_uses_for_torch(paths: VenvPaths, index: str | None, asked: list[str]) -> None:
     bootstrap.install_torch(stub_pip(paths, TORCH_PIP), index)
@@ -287,8 +287,8 @@ def test_torch_index_can_be_forbidden(paths: VenvPaths) -> None:
 
 def test_pip_is_taken_from_a_wheel(paths: VenvPaths, monkeypatch: pytest.MonkeyPatch) -> None:
     (paths.root / "pip-26.3-py3-none-any.whl").touch()
-    monkeypatch.setattr(bootstrap, "_wheel_folders", lambda: [paths.root])
-    assert bootstrap.find_pip(paths, paths.root) == (
+    monkeypatch.setattr(pip_install, "_wheel_folders", lambda: [paths.root])
+    assert pip_install.find_pip(paths, paths.root) == (
         str(paths.python),
         str(paths.root / "pip-26.3-py3-none-any.whl" / "pip"),
     )
@@ -296,7 +296,7 @@ def test_pip_is_taken_from_a_wheel(paths: VenvPaths, monkeypatch: pytest.MonkeyP
 
 @pytest.fixture
 def no_pip(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bootstrap, "_wheel_folders", list)
+    monkeypatch.setattr(pip_install, "_wheel_folders", list)
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
 
 
@@ -307,29 +307,29 @@ def test_pip_is_taken_from_debian(paths: VenvPaths, monkeypatch: pytest.MonkeyPa
         wheel.parent.mkdir(parents=True)
         wheel.touch()
 
-    monkeypatch.setattr(debian_package, "unpack", unpack)
-    assert bootstrap.find_pip(paths, paths.root)[1].endswith("pip-23.0.1-py3-none-any.whl/pip")
+    monkeypatch.setattr(pip_install, "unpack_debian", unpack)
+    assert pip_install.find_pip(paths, paths.root)[1].endswith("pip-23.0.1-py3-none-any.whl/pip")
 
 
 @pytest.mark.usefixtures("no_pip")
 def test_a_missing_pip_is_an_error(paths: VenvPaths, monkeypatch: pytest.MonkeyPatch) -> None:
     def unpack(package: str, *, into: Path) -> None:
-        raise debian_package.DebianError("apt-get is not on PATH")
+        raise pip_install.DebianError("apt-get is not on PATH")
 
-    monkeypatch.setattr(debian_package, "unpack", unpack)
+    monkeypatch.setattr(pip_install, "unpack_debian", unpack)
     with pytest.raises(SetupError, match=r"apt-get is not on PATH.*check the network, or install pip"):
-        bootstrap.find_pip(paths, paths.root)
+        pip_install.find_pip(paths, paths.root)
 
 
 def test_the_lock_fits_the_pins() -> None:
     pins = dict(re.findall(r"^([\w-]+)==(\S+)", (ROOT / "requirements/main.in").read_text(), flags=re.MULTILINE))
-    locked = (ROOT / bootstrap.LOCK).read_text() + (ROOT / bootstrap.TORCH).read_text()
+    locked = (ROOT / pip_install.LOCK).read_text() + (ROOT / pip_install.TORCH).read_text()
     found = dict(re.findall(r"^([\w-]+)==(\S+)", locked, flags=re.MULTILINE))
     assert {name: found.get(name) for name in pins} == pins
 
 
 def test_every_download_has_a_hash() -> None:
-    for path in (bootstrap.LOCK, bootstrap.TORCH):
+    for path in (pip_install.LOCK, pip_install.TORCH):
         entries = re.split(r"^(?=[\w-]+==)", (ROOT / path).read_text(), flags=re.MULTILINE)[1:]
         assert entries
         assert [entry.split()[0] for entry in entries if "--hash=sha256:" not in entry] == []

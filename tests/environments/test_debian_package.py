@@ -1,4 +1,4 @@
-"""opmatrix.environments.debian_package, with stubs for apt-get and dpkg."""
+"""A Debian package that has pip, with stubs for apt-get and dpkg."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.environments import debian_package
+from opmatrix.environments import pip_install
 
 APT = """echo "$@" >> "$STUBS/calls"
 case "$*" in
@@ -28,17 +28,17 @@ def stubs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_unpack(stubs: Path) -> None:
-    debian_package.unpack("there", into=stubs / "into")
+    pip_install.unpack_debian("there", into=stubs / "into")
     assert (stubs / "into" / "unpacked").exists()
     assert all("Dir::State=/" in call for call in (stubs / "calls").read_text().splitlines())
 
 
 def test_a_missing_package(stubs: Path) -> None:
-    with pytest.raises(debian_package.DebianError, match="apt-get download nonesuch: E: Unable to locate package"):
-        debian_package.unpack("nonesuch", into=stubs / "into")
+    with pytest.raises(pip_install.DebianError, match="apt-get download nonesuch: E: Unable to locate package"):
+        pip_install.unpack_debian("nonesuch", into=stubs / "into")
 
 
 def test_a_system_other_than_debian(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonesuch")
-    with pytest.raises(debian_package.DebianError, match="apt-get is not on PATH"):
-        debian_package.unpack("there", into=Path("/nonesuch"))
+    with pytest.raises(pip_install.DebianError, match="apt-get is not on PATH"):
+        pip_install.unpack_debian("there", into=Path("/nonesuch"))

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from opmatrix.basics.errors import Cause, NoEnvironmentError, UsageError
-from opmatrix.environments import bootstrap, matrix_env
-from opmatrix.environments import install as stage
-from opmatrix.environments.bootstrap import SetupError
+from opmatrix.environments import bootstrap, matrix_env, pip_install
+from opmatrix.environments.pip_install import SetupError
 from opmatrix.project import cells
 from opmatrix.project.cells import rows
 from opmatrix.project.paths import Paths
@@ -36,7 +35,7 @@ def asked(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]
     calls: list[tuple[str, ...]] = []
     monkeypatch.delenv("OPMATRIX_TORCH_INDEX", raising=False)
 
-    def install(pip: bootstrap.Pip, *arguments: str) -> None:
+    def install(pip: pip_install.Pip, *arguments: str) -> None:
         calls.append(arguments)
         site = pip.paths.environment / f"lib/python3.{sys.version_info[1]}/site-packages"
         for name, version in PACKAGES.items():
@@ -44,7 +43,7 @@ def asked(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]
             info.mkdir(parents=True, exist_ok=True)
             (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
 
-    monkeypatch.setattr(bootstrap.Pip, "install", install)
+    monkeypatch.setattr(pip_install.Pip, "install", install)
     monkeypatch.setattr(matrix_env, "_check_imports", lambda *_: None)
     monkeypatch.setattr(bootstrap, "check_disk", lambda _: None)
     return calls
@@ -55,23 +54,23 @@ def version(paths: Paths, package: str) -> str:
 
 
 def test_an_environment_is_made_once(paths: Paths, asked: list[tuple[str, ...]]) -> None:
-    stage.run(paths, "torch2.9")
+    matrix_env.run(paths, "torch2.9")
     lock, torch = asked
     assert lock == ("--require-hashes", "--no-deps", "-r", str(paths.root / "requirements/torch2.9.txt"))
-    assert torch[:2] == ("--index-url", bootstrap.TORCH_INDEX)
+    assert torch[:2] == ("--index-url", pip_install.TORCH_INDEX)
     assert torch[-3:] == ("--no-deps", "-r", str(paths.root / "requirements/torch2.9-cpu.txt"))
     assert (version(paths, "torch"), version(paths, "onnx-ir")) == ("2.9.1+cpu\n", "1.1.0\n")
-    stage.run(paths, "torch2.9")
+    matrix_env.run(paths, "torch2.9")
     assert len(asked) == 2
 
 
 @pytest.mark.parametrize("name", ["torch2.9.txt", "torch2.9-cpu.txt"])
 def test_other_pins_make_it_anew(paths: Paths, asked: list[tuple[str, ...]], name: str) -> None:
-    stage.run(paths, "torch2.9")
+    matrix_env.run(paths, "torch2.9")
     rest = paths.environment("torch2.9") / "rest"
     rest.touch()
     (paths.root / "requirements" / name).write_text("# changed\n")
-    stage.run(paths, "torch2.9")
+    matrix_env.run(paths, "torch2.9")
     assert len(asked) == 4 and not rest.exists()
 
 
@@ -84,11 +83,11 @@ def test_an_interrupted_try_starts_clean(
     with monkeypatch.context() as patch:
         patch.setattr(matrix_env, "_check_imports", stop)
         with pytest.raises(KeyboardInterrupt):
-            stage.run(paths, "torch2.9")
+            matrix_env.run(paths, "torch2.9")
     assert not paths.stamp("torch2.9").exists() and not paths.installed_version("torch2.9", "torch").exists()
     rest = paths.environment("torch2.9") / "rest"
     rest.touch()
-    stage.run(paths, "torch2.9")
+    matrix_env.run(paths, "torch2.9")
     assert not rest.exists() and paths.stamp("torch2.9").is_dir()
 
 
@@ -96,7 +95,7 @@ def test_an_empty_index_setting_leaves_the_index_to_pip(
     paths: Paths, asked: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPMATRIX_TORCH_INDEX", "")
-    stage.run(paths, "torch2.9")
+    matrix_env.run(paths, "torch2.9")
     assert "--index-url" not in asked[1]
 
 
@@ -104,22 +103,22 @@ def test_the_message_of_pip_is_the_reason(paths: Paths, monkeypatch: pytest.Monk
     def refuse(*_: object) -> None:
         raise SetupError(69, "no network: pip cannot reach its package index.")
 
-    monkeypatch.setattr(bootstrap.Pip, "install", refuse)
+    monkeypatch.setattr(pip_install.Pip, "install", refuse)
     monkeypatch.setattr(bootstrap, "check_disk", lambda _: None)
     with pytest.raises(NoEnvironmentError, match=r"^environment ort1\.18: no network: pip cannot reach") as info:
-        stage.run(paths, "ort1.18")
+        matrix_env.run(paths, "ort1.18")
     assert info.value.cause == Cause(sentence="no network: pip cannot reach its package index."), "not what was printed"
 
 
 def test_a_full_disk_is_the_reason(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(matrix_env, "_NEEDED_BYTES", {"torch": 2, "ort": 10**18})
     with pytest.raises(NoEnvironmentError, match=r"^environment ort1\.18: the disk is full: .* needs 1000000000 GB"):
-        stage.run(paths, "ort1.18")
+        matrix_env.run(paths, "ort1.18")
     assert not paths.environment("ort1.18").exists()
 
 
 def test_an_environment_that_cannot_import_its_package_is_refused(paths: Paths, tmp_path: Path) -> None:
-    venv = bootstrap.VenvPaths(root=tmp_path, name=".venv-matrix/torch2.9")
+    venv = pip_install.VenvPaths(root=tmp_path, name=".venv-matrix/torch2.9")
     venv.python.parent.mkdir(parents=True)
     venv.python.write_text("#!/bin/sh\necho 'OSError: libcudart.so.12: no such file' >&2\nexit 1\n")
     venv.python.chmod(0o755)
@@ -153,13 +152,13 @@ def test_an_older_python_is_found_on_path(tmp_path: Path, monkeypatch: pytest.Mo
 )
 def test_an_unknown_environment_is_an_error(paths: Paths, name: str, message: str) -> None:
     with pytest.raises(UsageError, match=re.escape(message)):
-        stage.run(paths, name)
+        matrix_env.run(paths, name)
 
 
 def test_a_row_without_pins_is_an_error(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cells, "_rows", replace(rows(), torch={**rows().torch, "2.14": rows().torch["2.13"]}))
     with pytest.raises(UsageError, match=r"environment torch2.14: its pins are missing, requirements/torch2.14.txt"):
-        stage.run(paths, "torch2.14")
+        matrix_env.run(paths, "torch2.14")
 
 
 def test_missing_pins_are_those_of_opmatrix(paths: Paths, root: Path) -> None:
@@ -176,9 +175,9 @@ def test_every_pin_of_this_project_is_complete(root: Path) -> None:
     for path in (root / "requirements").glob("*.in"):
         if path.stem == "main":
             continue
-        asked = bootstrap.requirements(path.read_text())
+        asked = pip_install.requirements(path.read_text())
         lock = path.with_suffix(".txt").read_text()
-        assert asked and asked <= bootstrap.requirements(lock), path.name
+        assert asked and asked <= pip_install.requirements(lock), path.name
         assert "torch==" not in lock and lock.count("==") <= lock.count("--hash=sha256:"), path.name
         if path.stem.startswith("torch"):
             pin = (root / f"requirements/{path.stem}-cpu.txt").read_text()

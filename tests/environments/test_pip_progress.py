@@ -16,7 +16,7 @@ import pytest
 
 from opmatrix.basics import progress
 from opmatrix.basics.step_log import LOGGED, now_doing
-from opmatrix.environments.bootstrap import Pip, PipWork, VenvPaths
+from opmatrix.environments.pip_install import Pip, PipWork, VenvPaths
 from tests.incremental.conftest import wait_for
 
 WHEEL = "slow_package-1.0-py3-none-any.whl"
@@ -115,7 +115,7 @@ def test_a_download_shows_its_megabytes(
     ],
 )
 def test_lines_of_pip(tmp_path: Path, line: str, shown: str) -> None:
-    work = PipWork(downloads=tmp_path / "none", environment=tmp_path, packages=2, before=0)
+    work = PipWork(downloads=tmp_path / "none", environment=tmp_path, packages=2)
     (tmp_path / "lib/python3.11/site-packages/numpy-2.4.6.dist-info").mkdir(parents=True)
     work.read(line)
     assert work.shown() == shown

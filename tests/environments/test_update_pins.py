@@ -300,7 +300,7 @@ def test_a_failed_lock_changes_nothing(
 def test_all_files_are_written_or_none(update: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in "abc":
         (tmp_path / name).write_text("old")
-    put, calls = update._put, []
+    put, calls = update.write_bytes, []
 
     def full(path: Path, text: bytes) -> None:
         calls.append(path.name)
@@ -308,7 +308,7 @@ def test_all_files_are_written_or_none(update: ModuleType, tmp_path: Path, monke
             raise OSError("disk full")
         put(path, text)
 
-    monkeypatch.setattr(update, "_put", full)
+    monkeypatch.setattr(update, "write_bytes", full)
     with pytest.raises(OSError, match="disk full"):
         update.replace(tmp_path, {Path(name): "new" for name in ("a", "fresh", "b", "c")})
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"a": "old", "b": "old", "c": "old"}

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.commands.help import EXIT_CODES
+from opmatrix.commands.main import EXIT_CODES
 from opmatrix.engine.lock import hold
 from opmatrix.engine.tasks import GROUPS
 from tests.incremental.conftest import REPOSITORY, Project

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from opmatrix.basics.version import minor
-from opmatrix.environments.bootstrap import TORCH_INDEX
+from opmatrix.environments.pip_install import TORCH_INDEX
 from tests.docs.page import PageError, parse
 from tests.docs.walk import walk
 from tests.support.projects import ROOT

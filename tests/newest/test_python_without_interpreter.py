@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.environments.bootstrap import TORCH_INDEX
+from opmatrix.environments.pip_install import TORCH_INDEX
 from opmatrix.project.cells import ORT, TORCH
 from opmatrix.toolchain.symbols import read_symbols, torch_shims
 from tests.newest.installation import pins

@@ -1,4 +1,4 @@
-"""opmatrix.project.format: the project formats that this opmatrix reads."""
+"""The project formats that this opmatrix reads."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from opmatrix.basics.errors import SpecError, UsageError
-from opmatrix.project.format import FORMAT, check_format, read_format
+from opmatrix.project.settings import FORMAT, check_format, read_format
 
 ROOT = Path(__file__).parents[2]
 DOIT = (sys.executable, "-m", "doit")

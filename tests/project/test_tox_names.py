@@ -10,10 +10,10 @@ import pytest
 
 from opmatrix.basics.errors import UsageError
 from opmatrix.basics.version import minor
+from opmatrix.environments.tox_plugin import Factors, labels
 from opmatrix.project.cells import Choice
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import default_opsets, installed, with_environment
-from opmatrix.project.tox_names import Factors, labels
 
 FACTORS = Factors(torches=("1.13", "2.13"), orts=("1.18", "1.31"), opsets=(9, 18, 25))
 

@@ -186,7 +186,7 @@ def test_pyproject_may_name_a_command(folder: Path, opmatrix: Typed, monkeypatch
     opmatrix("new", "--project", "one")
     monkeypatch.chdir(folder / "one")
     with (folder / "one/pyproject.toml").open("a") as file:
-        file.write('\n[tool.doit.plugins.command]\nwhy = "opmatrix.commands.status:List"\n')
+        file.write('\n[tool.doit.plugins.command]\nwhy = "opmatrix.commands.state:List"\n')
     commands = main.Program().get_cmds()
     assert commands.get_plugin("why").__name__ == "List"
     assert commands.get_plugin("run").__module__ == "opmatrix.commands.run"

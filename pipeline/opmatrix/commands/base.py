@@ -36,8 +36,12 @@ class CommandBase(Command):
     one_task = False  # whether an argument is one name, which is not replaced by the steps of that operator
 
     def selected(self, names: Sequence[str], tasks: Sequence[Task]) -> list[str]:
-        """Return the tasks that the arguments select."""
-        return list(names) if self.one_task else with_operators(names, tasks)
+        """Return the arguments with each operator's name replaced by the steps of that operator."""
+        known = {task.name for task in tasks}
+        if self.one_task or known.issuperset(names):
+            return list(names)
+        operators = steps_of_operators(tasks)
+        return [step for name in names for step in ([name] if name in known else operators.get(name, [name]))]
 
     @cached_property
     def _paths(self) -> Paths:
@@ -108,9 +112,10 @@ def show_error(error: OpmatrixError) -> None:
         print(annotation(cause, title="doit cannot begin", prefix=folder_in_repository()), flush=True)
 
 
-def option(name: str, help: str, default: Any = "") -> dict[str, Any]:
-    """Return doit's form of the option ``--name``, whose value has the type of `default`."""
-    return {"name": name, "long": name.replace("_", "-"), "type": type(default), "default": default, "help": help}
+def option(name: str, help: str, default: Any = "", **others: Any) -> dict[str, Any]:
+    """Return doit's form of the option ``--name``, whose value has the type of `default`; `others`: further keys."""
+    long = name.replace("_", "-")
+    return {"name": name, "long": long, "type": type(default), "default": default, "help": help, **others}
 
 
 def as_typed(given: Sequence[str], *, command: str) -> list[str]:
@@ -135,20 +140,11 @@ def _usage_error(error: str, options: Sequence[Mapping[str, Any]]) -> str:
 
 def steps_of_operators(tasks: Iterable[Task]) -> dict[str, list[str]]:
     """Return the steps that `doit` runs by default for each operator, by its name."""
-    found: dict[str, list[str]] = {}
+    steps: dict[str, list[str]] = {}
     for task in tasks:
         if isinstance(task, StepTask) and task.step.operator and task.step.group in (DECLARATION, *DEFAULT):
-            found.setdefault(task.step.operator, []).append(task.name)
-    return found
-
-
-def with_operators(names: Sequence[str], tasks: Sequence[Task]) -> list[str]:
-    """Return the names with each operator's name replaced by the steps of that operator."""
-    known = {task.name for task in tasks}
-    if known.issuperset(names):
-        return list(names)
-    operators = steps_of_operators(tasks)
-    return [step for name in names for step in ([name] if name in known else operators.get(name, [name]))]
+            steps.setdefault(task.step.operator, []).append(task.name)
+    return steps
 
 
 def select(tasks: Sequence[Task], names: Sequence[str] | None, *, commands: Sequence[str]) -> TaskControl:
@@ -174,10 +170,3 @@ def select(tasks: Sequence[Task], names: Sequence[str] | None, *, commands: Sequ
         if "*" in pattern and not fnmatch.filter(control.tasks, pattern):
             raise InvalidCommand(f"no task matches {pattern!r}; see `doit list --all`")
     return control
-
-
-def require_steps(names: Iterable[str], tasks: Iterable[Task]) -> None:
-    """Raise InvalidCommand for the first name that is neither a task nor a pattern, with the nearest task."""
-    known = {task.name for task in tasks}
-    if unknown := next((name for name in names if name not in known and "*" not in name), None):
-        raise InvalidCommand(f"no step {unknown!r}{did_you_mean(unknown, known)}; see `doit list --all`")

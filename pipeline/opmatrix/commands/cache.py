@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from opmatrix.basics.errors import UsageError, many
@@ -32,10 +31,9 @@ class Cache(CommandBase):
         "folder (file:///...), also while doit runs; on the machine of a server, name the folder that it serves."
     )
     cmd_options = (
-        {"name": "gc", "long": "gc", "type": bool, "default": False,
-         "help": "remove leftovers, then the entries that are unused for longest"},
+        option("gc", "remove leftovers, then the entries that are unused for longest", False),
         option("size", "with --gc: the size that remains, such as 10GB (default: size in pyproject.toml)"),
-    )  # fmt: skip
+    )
 
     def execute(self, params: Mapping[str, Any], args: Sequence[str]) -> int:
         urls = [a for a in as_typed(args, command="cache") if "://" in a]
@@ -60,7 +58,13 @@ def _status(found: settings.CacheSettings) -> str:
     if found.signers:
         lines.append(f"signers  {len(found.signers)}: entries without a signature of theirs are not used")
     if folder is None:
-        return "\n".join([*lines, f"store    {_answer(found.url)}; how much is there, only the server knows"])
+        store, begin = open_store(found.url, timeout=_TIMEOUT), time.monotonic()
+        try:
+            store.get("ac", "0" * 64)  # an entry that it does not have
+        finally:
+            store.close()
+        took = f"answers within {(time.monotonic() - begin) * 1000:.0f} ms"
+        return "\n".join([*lines, f"store    {took}; how much is there, only the server knows"])
     from opmatrix.cache.gc import list_files
 
     listed = list_files(folder)
@@ -69,18 +73,9 @@ def _status(found: settings.CacheSettings) -> str:
     return "\n".join([*lines, f"store    {count}, {size}"])
 
 
-def _answer(url: str) -> str:
-    """Ask a store for an entry that it does not have. Raises StoreError."""
-    store = open_store(url, timeout=_TIMEOUT)
-    begin = time.monotonic()
-    try:
-        store.get("ac", "0" * 64)
-    finally:
-        store.close()
-    return f"answers within {(time.monotonic() - begin) * 1000:.0f} ms"
-
-
 def _collect(found: settings.CacheSettings | None, size: str) -> int:
+    from opmatrix.cache.gc import collect_garbage, list_files
+
     if found is None:
         raise UsageError(_NONE)
     folder = folder_of(found.url)
@@ -94,13 +89,6 @@ def _collect(found: settings.CacheSettings | None, size: str) -> int:
         raise UsageError(f"doit cache: --size: found {size!r}, allowed: a size above 0 such as '500MB' or '10GB'")
     if not folder.is_dir():
         raise UsageError(f"there is no folder '{folder}'")
-    print(_collected(folder, megabytes))
-    return 0
-
-
-def _collected(folder: Path, megabytes: int | None) -> str:
-    from opmatrix.cache.gc import collect_garbage, list_files
-
     limit = None if megabytes is None else megabytes * 1_000_000
     removed = collect_garbage(folder, limit=limit)
     counts = ((removed.blobs, "blob"), (removed.partial, "interrupted write"))
@@ -109,7 +97,8 @@ def _collected(folder: Path, megabytes: int | None) -> str:
     left = f"{list_files(folder).size / 1e6:,.1f} MB are left"
     if limit is None:
         left += "; no limit is set: add --size 10GB, or size = '10 GB' to [tool.opmatrix.cache]"
-    return f"removed {text}, {removed.size / 1e6:,.1f} MB; {left}"
+    print(f"removed {text}, {removed.size / 1e6:,.1f} MB; {left}")
+    return 0
 
 
 def _entries(count: int) -> str:

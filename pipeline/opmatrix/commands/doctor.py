@@ -32,8 +32,9 @@ from opmatrix.basics.errors import (
     printable,
 )
 from opmatrix.basics.finding import Finding, Mark, note, ok, wrong
+from opmatrix.basics.terminal import in_checkout
 from opmatrix.commands import doctor_project
-from opmatrix.environments import bootstrap
+from opmatrix.environments import bootstrap, pip_install
 from opmatrix.project.paths import PACKAGE, Paths, cache_folder
 from opmatrix.project.settings import PACKAGES, find_root
 from opmatrix.toolchain import find
@@ -73,12 +74,15 @@ def main(arguments: Sequence[str]) -> int:
     if arguments:
         print_error(f"doctor takes no arguments, found {' '.join(arguments)!r}")
         return UsageError.exit_code
-    found = []
+    problems, notes = list[str](), 0
     for one in examine(Path.cwd(), os.environ):
-        found.append(one)
         _print(one, sys.stdout)
-    print(_summary(found), flush=True)
-    return int(any(one.mark == "wrong" for one in found))
+        problems += [one.question] if one.mark == "wrong" else []
+        notes += one.mark == "note"
+    said = f"{many(len(problems), 'problem')}: {', '.join(dict.fromkeys(problems))}"
+    after = f"; {many(notes, 'note')}" if notes else ""
+    print(f"{said if problems else 'OK: everything that doit needs is here'}{after}", flush=True)
+    return int(bool(problems))
 
 
 def examine(start: Path, environ: Mapping[str, str]) -> Iterator[Finding]:
@@ -87,9 +91,13 @@ def examine(start: Path, environ: Mapping[str, str]) -> Iterator[Finding]:
         paths: Paths | None = Paths(find_root(start))
     except UsageError:
         paths = None
-    checkout = paths is not None and (paths.root / "run").is_file()
+    checkout = paths is not None and in_checkout(paths.root)
     cache = cache_folder(environ)
     use: dict[str, Path] = {"build": paths.build} if paths else {}
+    try:
+        use["temporary files"] = Path(tempfile.gettempdir())
+    except FileNotFoundError:  # none can be written
+        use["temporary files"] = Path(environ.get("TMPDIR") or "/tmp")
     checks: list[tuple[str, Iterable[Finding]]] = [
         ("system", system()),
         ("Python", python()),
@@ -97,7 +105,7 @@ def examine(start: Path, environ: Mapping[str, str]) -> Iterator[Finding]:
         ("compiler", compiler(environ)),
         ("ninja", ninja(environ)),
         ("headers", headers(environ)),
-        ("disk", disk({**use, "temporary files": _temporary(environ), "cache": cache})),
+        ("disk", disk({**use, "cache": cache})),
     ]
     if paths:
         checks += [
@@ -120,7 +128,7 @@ def findings(subject: str, check: Iterable[Finding]) -> Iterator[Finding]:
     the remedy."""
     try:
         yield from check
-    except (OpmatrixError, bootstrap.SetupError) as error:
+    except (OpmatrixError, pip_install.SetupError) as error:
         yield _from_error(subject, error)
     except Exception as error:  # a broken machine may fail in a way that no check foresees
         yield wrong(subject, f"cannot be examined: {type(error).__name__}: {error}")
@@ -129,24 +137,6 @@ def findings(subject: str, check: Iterable[Finding]) -> Iterator[Finding]:
 def _from_error(subject: str, error: Exception) -> Finding:
     text, _, remedy = str(error).partition(". ")
     return wrong(subject, text, remedy)
-
-
-def _temporary(environ: Mapping[str, str]) -> Path:
-    """Return the folder for temporary files, also where none can be written."""
-    try:
-        return Path(tempfile.gettempdir())
-    except FileNotFoundError:
-        return Path(environ.get("TMPDIR") or "/tmp")
-
-
-def _summary(found: Sequence[Finding]) -> str:
-    """Return the last line: how many problems and notes there are."""
-    problems = [one.question for one in found if one.mark == "wrong"]
-    notes = sum(one.mark == "note" for one in found)
-    after = f"; {many(notes, 'note')}" if notes else ""
-    if not problems:
-        return f"OK: everything that doit needs is here{after}"
-    return f"{many(len(problems), 'problem')}: {', '.join(dict.fromkeys(problems))}{after}"
 
 
 def _print(found: Finding, stream: TextIO) -> None:
@@ -201,8 +191,9 @@ def packages(install: str) -> Iterator[Finding]:
         required = [*PACKAGES]
     lost, found, extras = [], {}, dict[str, list[str]]()
     for requirement in required:
-        name, limits, extra = _parse(requirement)
-        version = _installed(name)
+        # Such as ``tox>=4.30.3; extra == 'tox'``.
+        ((name, limits, extra),) = re.findall(r"^([\w.-]+)([^;]*)(?:;.*extra == ['\"](\w+))?", requirement)
+        version, limits = _installed(name), limits.strip()
         if extra:
             if extra in _EXTRAS and version is None:
                 extras.setdefault(extra, []).append(name)
@@ -222,15 +213,6 @@ def packages(install: str) -> Iterator[Finding]:
     for extra, names in extras.items():
         yield note("packages", f"without {', '.join(names)}, needed only for: {_EXTRAS[extra]}. "
                                f"pip install 'opmatrix[{extra}]'")  # fmt: skip
-
-
-def _parse(requirement: str) -> tuple[str, str, str]:
-    """Return name, limits and extra of a requirement such as ``tox>=4.30.3; extra == 'tox'``."""
-    text, _, marker = requirement.partition(";")
-    name = re.match(r"[\w.-]+", text)
-    extra = re.search(r"extra == ['\"](\w+)['\"]", marker)
-    assert name, requirement
-    return name[0], text[len(name[0]) :].strip(), extra[1] if extra else ""
 
 
 def too_old_or_new(version: str, limits: str) -> str:

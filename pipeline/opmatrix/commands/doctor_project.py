@@ -10,7 +10,6 @@ import sqlite3
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from opmatrix.basics.errors import OpmatrixError, many
@@ -20,11 +19,11 @@ from opmatrix.cache import settings as cache_settings
 from opmatrix.cache.settings import CacheSettings
 from opmatrix.engine.lock import held_by, kill_command, left_over, shown_holders
 from opmatrix.environments import bootstrap
-from opmatrix.environments.bootstrap import VenvPaths
+from opmatrix.environments.pip_install import VenvPaths
 from opmatrix.project import measured, settings
 from opmatrix.project.cells import environment_names
-from opmatrix.project.format import check_format
 from opmatrix.project.paths import PACKAGE, Paths
+from opmatrix.project.settings import check_format
 
 _COUNT_SECONDS = 2  # for counting bytes
 _ANSWER_SECONDS = 3  # for an answer of the shared cache
@@ -188,36 +187,27 @@ def _answer(found: CacheSettings) -> Finding:
 def sizes(paths: Paths | None, cache: Path) -> Iterator[Finding]:
     """How much space does each folder take?"""
     folders = [*([paths.build, paths.environment("")] if paths else []), cache]
-    count = Count()
-    found = [f"{_below(folder, paths.root) if paths else folder} {count.size(folder)}"
+    until = time.monotonic() + _COUNT_SECONDS
+    found = [f"{_below(folder, paths.root) if paths else folder} {size_of(folder, until=until)}"
              for folder in folders if folder.is_dir()]  # fmt: skip
     if found:
         yield ok("sizes", "; ".join(found))
 
 
-@dataclass
-class Count:
-    """Counts the bytes of folders, for two seconds in all."""
-
-    until: float = field(default_factory=lambda: time.monotonic() + _COUNT_SECONDS)
-
-    def size(self, folder: Path) -> str:
-        """Return ``1.3 GB``, or ``more than 1.3 GB`` where the time was too short."""
-        blocks, waiting, more = 0, [str(folder)], ""
-        while waiting:
-            if time.monotonic() > self.until:
-                more = "more than "
-                break
-            try:
-                with os.scandir(waiting.pop()) as entries:
-                    for entry in entries:
-                        blocks += entry.stat(follow_symlinks=False).st_blocks
-                        if entry.is_dir(follow_symlinks=False):
-                            waiting.append(entry.path)
-            except OSError:  # it went meanwhile, or may not be read
-                continue
-        size = blocks * 512
-        return f"{more}{size / 1e9:.1f} GB" if size > 1e9 else f"{more}{size / 1e6:.0f} MB"
+def size_of(folder: Path, *, until: float) -> str:
+    """Return ``1.3 GB``, or ``more than 1.3 GB`` where time.monotonic() reaches `until` before all is counted."""
+    blocks, waiting = 0, [str(folder)]
+    while waiting and time.monotonic() <= until:
+        try:
+            with os.scandir(waiting.pop()) as entries:
+                for entry in entries:
+                    blocks += entry.stat(follow_symlinks=False).st_blocks
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+        except OSError:  # it went meanwhile, or may not be read
+            continue
+    more, size = "more than " if waiting else "", blocks * 512
+    return f"{more}{size / 1e9:.1f} GB" if size > 1e9 else f"{more}{size / 1e6:.0f} MB"
 
 
 def _below(path: Path, root: Path) -> str:

@@ -13,18 +13,19 @@ from typing import Any, NoReturn
 
 from doit import doit_cmd, get_var
 from doit.cmd_base import NamespaceTaskLoader
+from doit.exceptions import InvalidCommand
 from doit.globals import Globals
 from doit.loader import get_module
 from doit.task import Task
 
 from opmatrix.basics.errors import OpmatrixError, SpecError, UsageError, did_you_mean
-from opmatrix.commands.base import CommandBase, require_steps, show_error
+from opmatrix.commands.base import CommandBase, show_error
 from opmatrix.engine.plan_cache import load_or_plan
 from opmatrix.engine.tasks import DEFAULT, DIST, LINK, StepTask, doit_tasks
 from opmatrix.engine.up_to_date import State
 from opmatrix.project.cells import Choice
-from opmatrix.project.format import check_format
 from opmatrix.project.paths import Paths
+from opmatrix.project.settings import check_format
 from opmatrix.records.step import Config
 
 # Variables of the command line: `doit NAME=VALUE`.
@@ -42,7 +43,11 @@ class Loader(NamespaceTaskLoader):
         gc.disable()  # a collection finds nothing in the task graph, and costs every command 10 ms
         atexit.register(gc.freeze)  # nor does the one as Python ends, which ignores `disable`: 20 ms
         try:
-            _check_variables(list(doit_cmd._CMDLINE_VARS or {}))
+            # doit accepts any name: `doit opsett=all` would run the default cells without a warning.
+            for name in doit_cmd._CMDLINE_VARS or {}:
+                if name not in VARIABLES:
+                    allowed = ", ".join(VARIABLES)
+                    raise UsageError(f"unknown variable {name!r}{did_you_mean(name, VARIABLES)}; allowed: {allowed}")
             if Path("dodo.py").is_file():  # doit names a missing one itself
                 check_format(Path.cwd())
             self.namespace = dict(inspect.getmembers(get_module("dodo.py")))
@@ -57,13 +62,14 @@ class Loader(NamespaceTaskLoader):
         try:
             pos_args[:] = _with_dist_options(pos_args)
             tasks = super().load_tasks(cmd, pos_args)
-            _reject_other_tasks(tasks)
-            _require_wheel_steps(pos_args, tasks)
+            _require_steps_of_opmatrix(pos_args, tasks)
         except OpmatrixError as error:
             _exit(error)
         pos_args[:] = cmd.selected(pos_args, tasks)  # in place: doit passes this list to the command
         if cmd.name in OF_TASKS:
-            require_steps(pos_args, tasks)
+            names = {task.name for task in tasks}
+            if unknown := next((name for name in pos_args if name not in names and "*" not in name), None):
+                raise InvalidCommand(f"no step {unknown!r}{did_you_mean(unknown, names)}; see `doit list --all`")
         journal = cmd.dep_manager.backend
         # Of a plan that this command made; a plan from the cache has no Config.
         configs = [task.step.config for task in tasks if isinstance(task, StepTask)]
@@ -124,27 +130,17 @@ def _with_dist_options(words: Sequence[str]) -> list[str]:
     return found
 
 
-def _require_wheel_steps(words: Sequence[str], tasks: Sequence[Task]) -> None:
-    """Raise UsageError if steps of a wheel are selected, and the choice of cells has none."""
-    asked = any(word.partition(":")[0] in (DIST, LINK) for word in words)
-    if asked and not any(isinstance(task, StepTask) and task.step.group == DIST for task in tasks):
-        raise UsageError("a wheel ships what is verified in the default cells: run `doit dist` without torch=, ort=, "
-                         "opsets=")  # fmt: skip
-
-
-def _reject_other_tasks(tasks: Sequence[Task]) -> None:
+def _require_steps_of_opmatrix(words: Sequence[str], tasks: Sequence[Task]) -> None:
+    """Raise SpecError for a task that is none of opmatrix's, and UsageError if steps of a wheel are selected, and the
+    choice of cells has none."""
     # Groups have no actions. Any other task would count as done without having run.
     if others := [task.name for task in tasks if task.actions and not isinstance(task, StepTask)]:
         raise SpecError(f"dodo.py: found task {others[0]!r}, allowed: what opmatrix plans, which alone is run and "
                         "recorded here. Keep tasks of your own in the dodo.py of another folder")  # fmt: skip
-
-
-def _check_variables(given: Sequence[str]) -> None:
-    # doit accepts any name: `doit opsett=all` would run the default cells without a warning.
-    for name in given:
-        if name not in VARIABLES:
-            allowed = ", ".join(VARIABLES)
-            raise UsageError(f"unknown variable {name!r}{did_you_mean(name, VARIABLES)}; allowed: {allowed}")
+    asked = any(word.partition(":")[0] in (DIST, LINK) for word in words)
+    if asked and not any(isinstance(task, StepTask) and task.step.group == DIST for task in tasks):
+        raise UsageError("a wheel ships what is verified in the default cells: run `doit dist` without torch=, ort=, "
+                         "opsets=")  # fmt: skip
 
 
 def _exit(error: OpmatrixError) -> NoReturn:

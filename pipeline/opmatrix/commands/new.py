@@ -11,10 +11,9 @@ from typing import Any
 from opmatrix.basics.errors import UsageError, printable
 from opmatrix.commands.base import CommandBase, as_typed
 from opmatrix.commands.base import option as _option
-from opmatrix.commands.help import doit_command
-from opmatrix.project.format import check_format
+from opmatrix.commands.main import doit_command
 from opmatrix.project.paths import Paths
-from opmatrix.project.settings import find_root
+from opmatrix.project.settings import check_format, find_root
 
 
 class New(CommandBase):

@@ -45,42 +45,7 @@ if TYPE_CHECKING:
 
 COMPAT = "compat"  # the command, and its group of steps
 KEPT = "interrupted; what had finished is kept"
-STRICT = {
-    "name": "strict",
-    "long": "strict",
-    "type": bool,
-    "default": False,
-    "help": "exit with 1 if a check is weak: verified, though it tried little",
-}
-FORMAT = {
-    "name": "format",
-    "long": "format",
-    "type": str,
-    "default": "auto",
-    "choices": (("auto", "github in GitHub Actions, else text"), ("text", "text"), ("github", "with ::error lines")),
-    "help": "how failures are printed: in GitHub Actions also as annotations of files and lines",
-}
-
-
-SHARD = option(
-    "shard",
-    "verify one part of the cells and checks, of equal cost on each machine that runs one: 2/5 is the second of five",
-)
-
-
-FROM_CACHE = {
-    "name": "from_cache",
-    "long": "from-cache",
-    "type": bool,
-    "default": False,
-    "help": "compute nothing: take what the shared cache has, and report what it lacks as not run",
-}
-
-
-ON = option(
-    "on",
-    "run steps on the workers of a dask scheduler, tls://HOST:8786, or on N workers here, local:N; -n at a time",
-)
+_FORMATS = (("auto", "github in GitHub Actions, else text"), ("text", "text"), ("github", "with ::error lines"))
 
 
 class Run(LockedCommand, DoitRun):
@@ -96,11 +61,28 @@ class Run(LockedCommand, DoitRun):
         opt_outfile,
         opt_num_process,
         opt_single,
-        STRICT,
-        FORMAT,
-        SHARD,
-        FROM_CACHE,
-        ON,
+        option("strict", "exit with 1 if a check is weak: verified, though it tried little", False),
+        option(
+            "format",
+            "how failures are printed: in GitHub Actions also as annotations of files and lines",
+            "auto",
+            choices=_FORMATS,
+        ),
+        option(
+            "shard",
+            "verify one part of the cells and checks, of equal cost on each machine that runs one: 2/5 is the second "
+            "of five",
+        ),
+        option(
+            "from_cache",
+            "compute nothing: take what the shared cache has, and report what it lacks as not run",
+            False,
+        ),
+        option(
+            "on",
+            "run steps on the workers of a dask scheduler, tls://HOST:8786, or on N workers here, local:N; -n at a "
+            "time",
+        ),
     )
     # The function that the child of a server calls with the arguments of a step.
     entry: ClassVar[str] = "opmatrix.commands.stages:main"
@@ -203,17 +185,15 @@ class Run(LockedCommand, DoitRun):
     def _compares(self) -> bool:
         """Return whether every step is computed, to compare it with the shared cache: its mode is "check"."""
         mode = os.environ.get("OPMATRIX_CACHE_MODE")
-        if mode != "check" and (mode or not self._names_check()):
-            return False  # as nearly always, without the 4 ms of the lines below
+        if mode != "check":
+            path = self._paths.root / "pyproject.toml"
+            text = path.read_text(encoding="utf-8") if path.is_file() and not mode else ""
+            if '"check"' not in text and "'check'" not in text:
+                return False  # as nearly always, without the 4 ms of the lines below
         from opmatrix.cache import settings
 
         found = settings.read(self._paths, os.environ)
         return found is not None and found.mode == "check"
-
-    def _names_check(self) -> bool:
-        path = self._paths.root / "pyproject.toml"
-        text = path.read_text(encoding="utf-8") if path.is_file() else ""
-        return '"check"' in text or "'check'" in text
 
     def _elsewhere(self, on: str, *, at_once: int, computes: bool) -> Any:
         """Return the workers that ``--on`` names. Raises UsageError."""
@@ -389,22 +369,18 @@ def select_part(control: TaskControl, asked: str, paths: Paths) -> TaskControl:
             kept.add(name)
             waiting += control.tasks[name].task_dep
     tasks = [task for name, task in control.tasks.items() if name in kept]
-    selected = _rotated([step.task for step in own], {step.task: step.operator for step in own}, shard)
+    # By operator, each shard with another one first: shards that begin together then build the libraries of different
+    # operators, and find those of the others in the shared cache.
+    operators = sorted({step.operator for step in own})
+    first = len(operators) * (shard.number - 1) // shard.of
+    turn = {name: (place - first) % len(operators) for place, name in enumerate(operators)}
+    selected = [step.task for step in sorted(own, key=lambda step: turn[step.operator])]
     if report:
         tasks.append(StepTask(_report_of_part(report, own, control.tasks.values(), shard, paths)))
         selected.append(REPORT)
-    made = TaskControl(tasks)
-    made.selected_tasks = selected  # without `process`, which would parse options of tasks a second time
-    return made
-
-
-def _rotated(tasks: Iterable[str], operators: Mapping[str, str], shard: Shard) -> list[str]:
-    """Return tasks by operator, each shard with another one first: shards that begin together then build the libraries
-    of different operators, and find those of the others in the shared cache."""
-    names = sorted({*operators.values()})
-    first = len(names) * (shard.number - 1) // shard.of
-    turn = {name: (place - first) % len(names) for place, name in enumerate(names)}
-    return sorted(tasks, key=lambda task: turn[operators[task]])
+    part = TaskControl(tasks)
+    part.selected_tasks = selected  # without `process`, which would parse options of tasks a second time
+    return part
 
 
 def _report_of_part(report: Step, own: Iterable[Step], tasks: Iterable[Task], shard: Shard, paths: Paths) -> Step:

@@ -25,10 +25,9 @@ from opmatrix.declaration.load import Operator, load_operator, load_operators, o
 from opmatrix.environments import matrix_env
 from opmatrix.project import judging_code, work_folder
 from opmatrix.project.cells import Cell, Choice, why_unsupported
-from opmatrix.project.format import check_format
 from opmatrix.project.measured import use_rows
 from opmatrix.project.paths import Paths
-from opmatrix.project.settings import chosen_cells, find_root, installed
+from opmatrix.project.settings import check_format, chosen_cells, find_root, installed
 from opmatrix.records.stage_modules import STAGE_MODULES
 from opmatrix.spec import Lowering
 from opmatrix.wheel import settings
@@ -94,17 +93,22 @@ def run_stage(arguments: Sequence[str]) -> None:
 
 def _run_watched(name: str, paths: Paths, names: Sequence[str], options: dict[str, Any]) -> None:
     """Run a stage. Raises SpecError where code of its operators changes what judges them."""
-    require_unchanged = _nothing_to_judge if _only_writes(name) else judging_code.begin(paths.root, names)
+    if name in (_ONLY_WRITE if name in STAGES else _of_features()[2]):
+        with work_folder.inside(paths.root):
+            _load(paths, options)
+            _call(name, paths, options)
+        return
+    require_unchanged = judging_code.begin(paths.root, names)
     with work_folder.inside(paths.root):
         try:
-            with dropped():  # doit has read these files: what they print is not of the step
-                _load(paths, options)
+            _load(paths, options)
             require_unchanged(declared=True)
             _call(name, paths, options)
         finally:
             require_unchanged(last=True)  # also where a function that was replaced has raised
 
 
+@dropped()  # doit has read these files: what they print is not of the step
 def _load(paths: Paths, options: dict[str, Any]) -> None:
     """Put operators in the place of their names, and those of the report."""
     # doit checked the declaration before it planned this step, and records no step whose declaration changed since.
@@ -120,14 +124,6 @@ def _load(paths: Paths, options: dict[str, Any]) -> None:
 
 # What these stages write, other ones judge.
 _ONLY_WRITE = frozenset({"codegen", "adopt-case", "save-case"})
-
-
-def _only_writes(stage: str) -> bool:
-    return stage in (_ONLY_WRITE if stage in STAGES else _of_features()[2])
-
-
-def _nothing_to_judge(**_: bool) -> None:
-    pass
 
 
 def _call(stage: str, paths: Paths, options: Mapping[str, Any]) -> None:

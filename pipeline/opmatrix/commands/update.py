@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from opmatrix.basics.errors import OpmatrixError, UsageError
 from opmatrix.basics.files import write_text
-from opmatrix.commands.base import CommandBase
-from opmatrix.project.format import FORMAT, read_format
-from opmatrix.project.settings import find_root
+from opmatrix.commands.base import CommandBase, option
+from opmatrix.project.settings import FORMAT, find_root, read_format
 
 # Format 1: the package `pipeline` became `opmatrix`. These are the modules that a project imports.
 _MODULES = {
@@ -63,15 +63,7 @@ class Update(CommandBase):
         "a newer one, this command rewrites imports and names in the project's files and raises the number. Exit "
         "codes: 0 updated or up to date, 1 a file is to be changed by hand first, 2 usage error."
     )
-    cmd_options = (
-        {
-            "name": "dry_run",
-            "long": "dry-run",
-            "type": bool,
-            "default": False,
-            "help": "print the files that would change, and write none",
-        },
-    )
+    cmd_options = (option("dry_run", "print the files that would change, and write none", False),)
 
     def execute(self, params: Mapping[str, Any], args: Sequence[str]) -> int:
         if args:
@@ -81,31 +73,26 @@ class Update(CommandBase):
         if before >= FORMAT:
             print(f"format {before}: up to date")
             return 0
-        changed = updated(root)
-        if left := [place for path in _files(root) for place in _left(root, path, changed)]:
+        texts = dict(_texts(root))
+        after = {path: update_text(text, python=path.suffix == ".py") for path, text in texts.items()}
+        if (settings := root / "pyproject.toml") in after:
+            after[settings] = _with_format(after[settings])
+        left = [
+            f"{path.relative_to(root)}:{text.count(chr(10), 0, found.start()) + 1}: {found[0].strip()}"
+            for path, text in after.items()
+            for found in _LEFT.finditer(text)
+        ]
+        if left:
             raise UpdateError("nothing was changed: opmatrix has no such module for projects. Change by hand, then run "
                               "this again:\n" + "\n".join(left))  # fmt: skip
         dry = params["dry_run"]
-        for path, text in changed.items():
+        for path in (path for path, text in after.items() if text != texts[path]):
             if not dry:
-                write_text(path, text)
+                write_text(path, after[path])
             print(f"{'would update' if dry else 'updated'} {path.relative_to(root)}")
         if not dry:
             print(f"format {before} -> {FORMAT}")
         return 0
-
-
-def updated(root: Path) -> dict[Path, str]:
-    """Return the files of a project of format 0 that change, with their new text. Writes nothing."""
-    found = {}
-    for path in _files(root):
-        text = _read(path)
-        new = update_text(text, python=path.suffix == ".py")
-        if path == root / "pyproject.toml":
-            new = _with_format(new)
-        if new != text:
-            found[path] = new
-    return found
 
 
 def update_text(text: str, *, python: bool) -> str:
@@ -136,23 +123,12 @@ def _with_format(text: str) -> str:
     return f"{text.rstrip()}\n\n[tool.opmatrix]\n{line}"
 
 
-def _files(root: Path) -> Iterator[Path]:
-    """Yield the text files that a project's owner writes, sorted."""
+def _texts(root: Path) -> Iterator[tuple[Path, str]]:
+    """Yield the files that a project's owner writes, sorted, with their text. One that is not UTF-8 was written neither
+    by opmatrix nor for Python."""
     for folder, folders, names in os.walk(root):
         folders[:] = sorted(f for f in folders if f not in _LEFT_OUT and (f[0] != "." or f == ".github"))
-        yield from (Path(folder, name) for name in sorted(names) if Path(name).suffix in _SUFFIXES)
-
-
-def _read(path: Path) -> str:
-    """Return the text of a file, "" where it is not UTF-8: then it is no file that opmatrix or Python wrote."""
-    try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        return ""
-
-
-def _left(root: Path, path: Path, changed: Mapping[Path, str]) -> Iterator[str]:
-    """Yield the places of a file that still name the old package."""
-    text = changed.get(path) or _read(path)
-    for found in _LEFT.finditer(text):
-        yield f"{path.relative_to(root)}:{text.count(chr(10), 0, found.start()) + 1}: {found[0].strip()}"
+        for path in (Path(folder, name) for name in sorted(names)):
+            with suppress(UnicodeDecodeError):
+                if path.suffix in _SUFFIXES:
+                    yield path, path.read_text(encoding="utf-8")

@@ -18,12 +18,13 @@ from doit.cmd_run import opt_num_process
 
 from opmatrix.basics.errors import ToolchainError, UsageError, print_error, printable
 from opmatrix.basics.terminal import for_shell, width_of, wrapped
-from opmatrix.commands.base import CommandBase
+from opmatrix.commands.base import CommandBase, option
 from opmatrix.commands.run import KEPT, Run
 
 if TYPE_CHECKING:
     from opmatrix.engine.kept_servers import Resident
 
+_REPORTERS = (("brief", "the verdict"), ("progress", "all that `doit` prints"), ("jsonl", "for programs"))
 _NAMED = 2  # files of a save that are named
 # What a turn and its steps in no other server would import, so that each turn does without.
 _PRELOADS = (
@@ -59,15 +60,7 @@ class Watch(CommandBase):
     )
     cmd_options = (
         opt_num_process,
-        {
-            "name": "shown",
-            "short": "r",
-            "long": "reporter",
-            "type": str,
-            "default": "brief",
-            "choices": (("brief", "the verdict"), ("progress", "all that `doit` prints"), ("jsonl", "for programs")),
-            "help": "how a run is shown",
-        },
+        option("shown", "how a run is shown", "brief", short="r", long="reporter", choices=_REPORTERS),
     )
 
     def __init__(self, cmds: Any = None, **others: Any) -> None:

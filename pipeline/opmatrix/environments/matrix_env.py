@@ -21,8 +21,8 @@ from typing import Literal, NoReturn
 from opmatrix.basics.errors import Cause, NoEnvironmentError, UsageError, missing, one_line
 from opmatrix.basics.files import write_text
 from opmatrix.basics.version import minor
-from opmatrix.environments import bootstrap
-from opmatrix.environments.bootstrap import SetupError, VenvPaths, say
+from opmatrix.environments import bootstrap, pip_install
+from opmatrix.environments.pip_install import SetupError, VenvPaths, say
 from opmatrix.project.cells import environment_names, rows
 from opmatrix.project.paths import MAIN_PYTHON, PACKAGE, Paths
 
@@ -31,28 +31,34 @@ _NEEDED_BYTES = {"torch": 2_500_000_000, "ort": 300_000_000}
 _IMPORTS = {"torch": "torch, onnx, onnxscript, numpy, hypothesis", "ort": "onnxruntime, onnx, numpy"}
 
 
-def bring_up_to_date(project: Paths, name: str, environ: Mapping[str, str]) -> None:
-    """Make the environment unless it matches its pins. Raises NoEnvironmentError, or UsageError for an unknown one."""
+def run(project: Paths, name: str) -> None:
+    """Install the environment `name`, such as "torch2.9", where it is missing or has other pins, and write the version
+    of each package that keys of steps contain.
+
+    Raises NoEnvironmentError with the reason, and UsageError for an unknown environment.
+    """
     if name not in (names := environment_names()):
         raise UsageError(f"no environment {name!r}; allowed: {', '.join(names)}")
     if lost := [path for path in project.pins(name) if not path.is_file()]:
         raise UsageError(f"environment {name}: its pins are missing, {lost[0].relative_to(project.root)}")
     folder = project.environment(name)
     relative = str(folder.relative_to(project.root))
-    paths = VenvPaths(root=project.root, name=relative, needed=_NEEDED_BYTES[_factor(name)], pins=project.pins(name))
+    factor = _factor(name)
+    paths = VenvPaths(root=project.root, name=relative, needed=_NEEDED_BYTES[factor], pins=project.pins(name))
     paths.lock.parent.mkdir(parents=True, exist_ok=True)
     try:
-        python = find_python(name, newest=_newest_python(name), environ=environ)
+        row = (rows().torch if factor == "torch" else rows().ort)[name.removeprefix(factor)]
+        python = find_python(name, newest=row.python, environ=os.environ)
         wanted = {path.name: path.read_bytes() for path in project.pins(name)} | {"made": _version(python).encode()}
         with bootstrap.only_one(paths.lock) as lock:
             if bootstrap.read_stamp(paths) != wanted:
-                _make(project, name, paths, python=python, environ=environ, lock=lock)
+                _make(name, paths, python=python, lock=lock)
                 bootstrap.write_stamp(paths, wanted)
     except (SetupError, OSError, subprocess.CalledProcessError) as error:
         brief = error.brief if isinstance(error, SetupError) else one_line(error)
         raise NoEnvironmentError(f"environment {name}: {error}", cause=Cause(sentence=brief)) from error
-    for package, found in installed(folder).items():
-        write_text(project.installed_version(name, package), f"{found}\n")
+    for package, version in installed(folder).items():
+        write_text(project.installed_version(name, package), f"{version}\n")
     write_text(project.installed_packages(name), "".join(f"{package}\n" for package in packages(project, name)))
 
 
@@ -83,28 +89,22 @@ def find_python(name: str, *, newest: str, environ: Mapping[str, str]) -> str:
                          f"{sys.version_info[0]}.{sys.version_info[1]}. Install one")  # fmt: skip
 
 
-def _newest_python(name: str) -> str:
-    """Return the newest CPython that has wheels of what an environment contains."""
-    factor = _factor(name)
-    return (rows().torch if factor == "torch" else rows().ort)[name.removeprefix(factor)].python
-
-
 def _factor(name: str) -> str:
     return "torch" if name.startswith("torch") else "ort"
 
 
-def _make(project: Paths, name: str, paths: VenvPaths, *, python: str, environ: Mapping[str, str], lock: int) -> None:
+def _make(name: str, paths: VenvPaths, *, python: str, lock: int) -> None:
     bootstrap.check_machine()
     bootstrap.make_room(paths)
     say(f"making the environment in {paths.name} (Python {_version(python)})")
     subprocess.run([python, "-m", "venv", "--without-pip", "--symlinks", paths.environment], check=True)
     # The pip of the main environment, which installs for the other Python.
-    pip = bootstrap.Pip(paths=paths, command=(sys.executable, "-m", "pip", "--python", str(paths.python)), lock=lock)
-    lock_file, *torch = project.pins(name)
+    pip = pip_install.Pip(paths=paths, command=(sys.executable, "-m", "pip", "--python", str(paths.python)), lock=lock)
+    lock_file, *torch = paths.pins
     pip.install("--require-hashes", "--no-deps", "-r", str(lock_file))
     for pins in torch:  # a CPU build, which needs none of the dependencies of torch's other builds
-        index = environ.get("OPMATRIX_TORCH_INDEX", bootstrap.TORCH_INDEX)
-        say(f"installing torch from {bootstrap.without_password(index) or 'what pip is configured with'}")
+        index = os.environ.get("OPMATRIX_TORCH_INDEX", pip_install.TORCH_INDEX)
+        say(f"installing torch from {pip_install.without_password(index) or 'what pip is configured with'}")
         pip.install(*(("--index-url", index) if index else ()), "--no-deps", "-r", str(pins))
     _check_imports(name, paths)
     say(f"the environment is ready ({pip.elapsed()})")

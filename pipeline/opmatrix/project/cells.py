@@ -188,18 +188,8 @@ def opsets_of(exporter: Exporter, torch: str | None) -> range:
     """Return the opsets that `exporter` of this torch writes. Raises UsageError for a torch older than all rows."""
     if exporter == "node":
         return NODE_OPSETS
-    found: range = getattr(_torch_row(torch), exporter)
-    return found
-
-
-def _torch_row(version: str | None) -> Torch:
-    """Return the row of a torch, or the nearest older one. Raises UsageError for a torch older than all rows."""
-    return nearest_older("torch", _rows.torch, version or "")
-
-
-def _ort_row(version: str) -> Ort:
-    """Return the row of an ONNX Runtime, or the nearest older one. Raises UsageError for one older than all rows."""
-    return nearest_older("ort", _rows.ort, version)
+    opsets: range = getattr(nearest_older("torch", _rows.torch, torch or ""), exporter)
+    return opsets
 
 
 def why_unsupported(exporter: Exporter, opset: int, torch: str | None = None) -> str | None:
@@ -209,7 +199,7 @@ def why_unsupported(exporter: Exporter, opset: int, torch: str | None = None) ->
         return None
     if exporter == "node":
         return f"the node exporter writes opsets {_span(legal)}, not {opset}"
-    row = _torch_row(torch)
+    row = nearest_older("torch", _rows.torch, torch or "")
     if not legal:
         return f"torch {torch} {row.no_dynamo}"
     reason = f"the {exporter} exporter of torch {torch} writes opsets {_span(legal)}, not {opset}"
@@ -220,7 +210,7 @@ def why_unsupported(exporter: Exporter, opset: int, torch: str | None = None) ->
 
 def why_unreadable(cell: Cell) -> str | None:
     """Return why a cell's ONNX Runtime rejects its models, or None. Raises UsageError for one older than all rows."""
-    row = _ort_row(cell.ort)
+    row = nearest_older("ort", _rows.ort, cell.ort)
     if cell.opset > row.opset:
         return f"ONNX Runtime {cell.ort} reads opsets up to {row.opset}, not {cell.opset}"
     if (found := ir_version(cell.exporter, cell.opset)) > row.ir:

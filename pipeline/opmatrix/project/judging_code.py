@@ -1,11 +1,10 @@
-"""Where code of a project could run while others judge: hooks of Python, signals and threads that its files leave.
-
-Refuse code of a project that changes what judges it.
+"""Refuse code of a project that changes what judges it, or that could run while others judge.
 
 spec.py, cases.py and reference.py are executed where outputs are compared: a line in them could replace a function that
-compares, here, in NumPy or in Python. `begin` remembers what the functions of this package use before these files are
-executed, `require_unchanged` compares. A fork server calls `record` once for all its steps, so that a step compares
-only the dictionaries that have changed since: CPython counts their changes.
+compares, here, in NumPy or in Python, or leave a hook, a signal handler or a thread. `begin` remembers what the
+functions of this package use before these files are executed, `require_unchanged` compares. A fork server calls
+`record` once for all its steps, so that a step compares only the dictionaries that have changed since: CPython counts
+their changes.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, field, is_dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from types import CellType, CodeType, FunctionType, MappingProxyType, ModuleType
@@ -76,17 +75,13 @@ def left(before: Mapping[str, tuple[object, ...]], *, declared: bool) -> Iterato
     """Yield what has changed since `before` by a file of a project. `declared`: only such files have run."""
     for name, there in running_now().items():
         if there != before[name] and (declared or name not in _OF_FILES):
-            if name == "sys.meta_path" and all(map(_is_installed, set(there) ^ set(before[name]))):
-                continue
-            if name == "threading.Thread" and set(there) <= set(before[name]):  # one has ended
-                continue
-            yield name
-
-
-def _is_installed(finder: object) -> bool:
-    """Return whether a finder of modules is that of an installed package, such as of six."""
-    module = sys.modules.get(getattr(finder, "__module__", None) or type(finder).__module__)
-    return "-packages" in (getattr(module, "__file__", None) or "")
+            ended = name == "threading.Thread" and set(there) <= set(before[name])
+            # A finder of modules may be that of an installed package, such as of six.
+            finders = set(there) ^ set(before[name]) if name == "sys.meta_path" else set()
+            modules = [sys.modules.get(getattr(f, "__module__", None) or type(f).__module__) for f in finders]
+            installed = modules and all("-packages" in (getattr(m, "__file__", None) or "") for m in modules)
+            if not ended and not installed:
+                yield name
 
 
 _PACKAGE = __name__.partition(".")[0]
@@ -116,14 +111,12 @@ class _Watched:
         if self.closed or self.shown.startswith(f"{_PACKAGE}."):
             for name in self.content.keys() - self.before.keys():
                 now = self.content[name]
-                if self._hides(name, now):
+                if "__path__" in self.before:  # of a package: a module
+                    hides = now is not sys.modules.get(f"{self.shown}.{name}")
+                else:  # a function of Python, or that of a base class
+                    hides = name in vars(builtins) or (self.closed and _is_code(now))
+                if hides:
                     yield f"{self.shown}.{name}", now
-
-    def _hides(self, name: str, now: Any) -> bool:
-        """Return whether a new name hides a function of Python, that of a base class, or a module."""
-        if "__path__" in self.before:
-            return now is not sys.modules.get(f"{self.shown}.{name}")
-        return name in vars(builtins) or (self.closed and _is_code(now))
 
 
 def _wraps(now: Any, before: Any) -> bool:
@@ -152,7 +145,7 @@ _record = _Record()
 
 def record() -> None:
     """Remember what judges now, for `begin` in this process or in a fork of it."""
-    _install()
+    _watch_edits()
     for name in _newest_modules():
         module, package = sys.modules[name], name.partition(".")[0]
         if package in _WHOLE and isinstance(module, ModuleType):
@@ -164,7 +157,8 @@ def record() -> None:
     if _record.loaded != len(sys.modules):
         _record.loaded = len(sys.modules)
         there = {n: sys.modules[n] for n in _record.modules & sys.modules.keys()}  # one may be gone
-        _watch("sys.modules", sys.modules, there, frozenset(there))
+        modules = _Watched("sys.modules", sys.modules, MappingProxyType(there), frozenset(there))
+        _record.watched[id(sys.modules)] = modules
         _add("builtins", vars(builtins))
         if has_tags():  # at once, so that they are next to each other: a fork copies each page that it touches
             new = [*_record.watched][len(_record.tags) :]
@@ -183,8 +177,8 @@ def begin(root: Path, operators: Iterable[str]) -> Callable[..., None]:
     Returns `require_unchanged`, which then also compares this module. `last`: it is the last call.
     """
     for old in _changed_dictionaries():
-        names = old.names & old.content.keys()
-        _watch(old.shown, old.content, {**old.content}, names, closed=old.closed)
+        now_there = replace(old, before=MappingProxyType({**old.content}), names=old.names & old.content.keys())
+        _record.watched[id(old.content)] = now_there
     record()
     _record.edits.clear()
     _record.root, _record.operators, _record.hooks = root, tuple(operators), running_now()
@@ -253,11 +247,15 @@ def _add_module(module: ModuleType) -> None:
     """Add a module of this package, its classes and constants, and what it uses of others."""
     content = vars(module)
     _add(module.__name__, content, lambda name, _: name != "__builtins__")
-    used = frozenset(_names_used(content))
+    names_used = frozenset(_names_used(content))
     for name, value in [*content.items()]:
         if isinstance(value, ModuleType):
             if value.__name__.partition(".")[0] != _PACKAGE:
-                _add_used(value, used)
+                used = {n: vars(value)[n] for n in names_used & vars(value).keys() if vars(value)[n] is not None}
+                _watch(value.__name__, vars(value), frozenset(used))
+                for one in used.values():
+                    if isinstance(one, type):
+                        _add_class(one)
         elif isinstance(value, type):
             _add_class(value)
         elif name.lstrip("_").isupper():
@@ -265,16 +263,6 @@ def _add_module(module: ModuleType) -> None:
                 _add(f"{module.__name__}.{name}", value)
             elif is_dataclass(value):
                 _add(f"{module.__name__}.{name}", vars(value))
-
-
-def _add_used(module: ModuleType, names: frozenset[str]) -> None:
-    content = vars(module)
-    known = _record.watched.get(id(content))
-    used = frozenset(name for name in names & content.keys() if content[name] is not None)
-    _watch(module.__name__, content, dict(content), used | (known.names if known else used))
-    for name in used:
-        if isinstance(content[name], type):
-            _add_class(content[name])
 
 
 def _add_class(found: type) -> None:
@@ -291,48 +279,43 @@ def _is_code(value: object) -> bool:
 def _add(
     shown: str, content: dict[str, Any], counts: Callable[[str, Any], bool] = lambda *_: True, *, closed: bool = False
 ) -> None:
+    """Add a dictionary, and what its functions have that can be changed in place. `counts`: the names that count."""
     known = _record.watched.get(id(content))
     names = frozenset(name for name, value in content.items() if isinstance(name, str) and counts(name, value))
     if known and names <= known.names:
         return
-    _watch(shown, content, dict(content), names | (known.names if known else names), closed=closed)
+    _watch(shown, content, names, closed=closed)
     for name, value in content.items():
+        where = f"{shown}.{name}"
         if isinstance(value, FunctionType):
-            _add_parts(f"{shown}.{name}", value)
+            if value.__kwdefaults__:
+                _add(f"{where}.__kwdefaults__", value.__kwdefaults__)
+            for cell in value.__closure__ or ():
+                with suppress(ValueError):  # it is empty
+                    if callable(cell.cell_contents):
+                        _record.cells.append((where, cell, cell.cell_contents))
         elif type(value).__name__ == "ufunc" and hasattr(value, "__dict__"):  # since NumPy 2.4
-            _add(f"{shown}.{name}", vars(value), closed=True)
+            _add(where, vars(value), closed=True)
 
 
-def _add_parts(shown: str, function: FunctionType) -> None:
-    """Add what a function has that can be changed in place."""
-    if function.__kwdefaults__:
-        _add(f"{shown}.__kwdefaults__", function.__kwdefaults__)
-    for cell in function.__closure__ or ():
-        with suppress(ValueError):  # it is empty
-            if callable(cell.cell_contents):
-                _record.cells.append((shown, cell, cell.cell_contents))
-
-
-def _watch(
-    shown: str, content: dict[str, Any], before: dict[str, Any], names: frozenset[str], *, closed: bool = False
-) -> None:
-    _record.watched[id(content)] = _Watched(shown, content, MappingProxyType(before), names, closed)
+def _watch(shown: str, content: dict[str, Any], names: frozenset[str], *, closed: bool = False) -> None:
+    """Remember a dictionary as it is now, with the names that counted before."""
+    known = _record.watched.get(id(content))
+    names |= known.names if known else frozenset()
+    _record.watched[id(content)] = _Watched(shown, content, MappingProxyType(dict(content)), names, closed)
 
 
 def _names_used(content: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the names of attributes in the functions of a module."""
+    """Yield the names of attributes in the functions of a module, and in those inside them."""
     for value in content.values():
         for member in vars(value).values() if isinstance(value, type) else (value,):
             function = getattr(member, "__func__", None) or getattr(member, "fget", None) or member
             if isinstance(function, FunctionType) and function.__globals__ is content:
-                yield from _names_in(function.__code__)
-
-
-def _names_in(code: CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _names_in(constant)
+                waiting = [function.__code__]
+                while waiting:
+                    code = waiting.pop()
+                    yield from code.co_names
+                    waiting += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
 
 
 def _changed_late() -> Iterator[str]:
@@ -366,7 +349,7 @@ def _described(value: object) -> object:
 
 
 @functools.cache
-def _install() -> None:
+def _watch_edits() -> None:
     sys.addaudithook(_hook)
 
 
@@ -378,7 +361,7 @@ def _hook(event: str, args: tuple[Any, ...]) -> None:
         what = f"{OTHER} ({event})"
     elif event == "object.__setattr__" and args[1] in _EDITS and args[0].__module__ in sys.modules:
         what = f"changes {args[0].__module__}.{args[0].__qualname__}.{args[1]}"
-        if _is_project_module(args[0].__module__):
+        if _is_project(Path(getattr(sys.modules[args[0].__module__], "__file__", None) or _FOLDER)):
             return
     else:
         return
@@ -394,15 +377,12 @@ def _is_project(path: Path) -> bool:
     return root is not None and path.is_relative_to(root) and not installed
 
 
-def _is_project_module(name: str) -> bool:
-    return _is_project(Path(getattr(sys.modules[name], "__file__", None) or _FOLDER))
-
-
 def _place(name: str, now: object) -> str:
     """Return the file and the line that replaced a name: the line that names it, in a file of the project."""
     assert _record.root
     last = re.escape(name.rpartition(".")[2])
-    files = [_record.root / "ops" / op / file for op in _record.operators for file in _FILES]
+    names = ("spec.py", "cases.py", "reference.py")
+    files = [_record.root / "ops" / op / file for op in _record.operators for file in names]
     files += [Path(file) for module in [*sys.modules.values()] if (file := getattr(module, "__file__", None))]
     if isinstance(now, FunctionType):  # which a file of the project defines
         files.insert(0, Path(now.__code__.co_filename))
@@ -414,6 +394,3 @@ def _place(name: str, now: object) -> str:
                     return f"{path.relative_to(_record.root)}:{number}"
     shown = " and ".join(_record.operators) or "*"
     return f"ops/{shown}: a module that spec.py, cases.py or reference.py imports"
-
-
-_FILES = ("spec.py", "cases.py", "reference.py")

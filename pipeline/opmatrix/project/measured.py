@@ -47,15 +47,6 @@ _PACKAGES = {"torch": "torch", "ort": "onnxruntime"}
 _NO_DYNAMO = "wrote none of the opsets that `opmatrix probe` tried"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Measured:
-    """The rows that a project has measured, and the newest version of what has no rows, "" for none."""
-
-    torch: Mapping[str, Torch]
-    ort: Mapping[str, Ort]
-    newest: Mapping[str, str]
-
-
 def _are_rows(table: object) -> bool:
     return isinstance(table, dict) and all(map(_is_version, table))
 
@@ -64,18 +55,26 @@ def _is_version(value: object) -> bool:
     return isinstance(value, str) and re.fullmatch(r"\d+\.\d+", value) is not None
 
 
+def _torch_rows(table: Mapping[str, object]) -> Mapping[str, Torch]:
+    return {version: _torch(f'torch."{version}"', row) for version, row in table.items()}
+
+
+def _ort_rows(table: Mapping[str, object]) -> Mapping[str, Ort]:
+    return {version: _ort(f'ort."{version}"', row) for version, row in table.items()}
+
+
 _ROWS = f'rows of minor versions, such as ort."1.33". `{MEASURE}` writes them'
 _VERSION = f'a minor version such as "1.24". `{MEASURE}` writes it'
 
 
 @dataclass(frozen=True, kw_only=True)
 class Matrix:
-    """The table as it is written."""
+    """The rows that a project has measured, and the newest version of what has no rows, "" for none."""
 
     TABLE: ClassVar[str] = "matrix"
-    torch: Mapping[str, Any] = setting(_are_rows, _ROWS, default_factory=dict)
+    torch: Mapping[str, Torch] = setting(_are_rows, _ROWS, parse=_torch_rows, default_factory=dict)
     """rows of versions that opmatrix has not measured ([the matrix](../matrix.md#what-is-legal))"""
-    ort: Mapping[str, Any] = setting(_are_rows, _ROWS, default_factory=dict)
+    ort: Mapping[str, Ort] = setting(_are_rows, _ROWS, parse=_ort_rows, default_factory=dict)
     """the same of ONNX Runtime"""
     onnx: str = setting(_is_version, _VERSION, default="")
     """the newest that `opmatrix probe` has measured here"""
@@ -84,18 +83,23 @@ class Matrix:
     python: str = setting(_is_version, _VERSION, default="")
     """as onnx"""
 
+    @property
+    def newest(self) -> Mapping[str, str]:
+        return {name: version for name in NEWEST if (version := getattr(self, name))}
 
-def read(paths: Paths) -> Measured:
+
+def read(paths: Paths) -> Matrix:
     """Return the table of the project. Raises UsageError for a value that is not allowed."""
-    found = read_settings(paths, Matrix) if _may_have_table(paths) else Matrix()
-    return Measured(
-        torch={version: _torch(f'torch."{version}"', row) for version, row in found.torch.items()},
-        ort={version: _ort(f'ort."{version}"', row) for version, row in found.ort.items()},
-        newest={name: version for name in NEWEST if (version := getattr(found, name))},
-    )
+    try:
+        text = (paths.root / "pyproject.toml").read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return Matrix()
+    # Where `matrix` is no key, it is not read: tomllib costs each command 2 ms.
+    named = re.search(r"""^[^#\n]*\bmatrix["']?\s*[].=]""", text, re.MULTILINE)
+    return read_settings(paths, Matrix) if named else Matrix()
 
 
-def use_rows(paths: Paths, versions: Versions | None = None) -> Measured:
+def use_rows(paths: Paths, versions: Versions | None = None) -> Matrix:
     """Let this process use the rows of the project: the shipped ones, those that it has measured and, for the installed
     and pinned versions that have none, the nearest older ones. Raises UsageError for a version older than all rows.
 
@@ -103,18 +107,17 @@ def use_rows(paths: Paths, versions: Versions | None = None) -> Measured:
     """
     found = read(paths)
     tables: dict[str, dict[str, Any]] = {"torch": {**TORCH, **found.torch}, "ort": {**ORT, **found.ort}}
-    guessed = set()
+    rows, guessed = dict[str, Any](), set[str]()
     for factor, table in tables.items():
-        measured = dict(_sorted(table))
+        measured = _sorted(table)
         named = {*pinned_versions(paths, factor), *([_installed(factor, versions)] if versions else [])}
-        table.update({version: nearest_older(factor, measured, version) for version in named})
+        rows[factor] = _sorted(table | {version: nearest_older(factor, measured, version) for version in named})
         guessed |= {f"{factor}{version}" for version in named - measured.keys()}
-    rows = {factor: dict(_sorted(table)) for factor, table in tables.items()}
     cells.use_rows(Rows(**rows, guessed=frozenset(guessed)))
     return found
 
 
-def unmeasured(found: Measured, versions: Versions) -> str:
+def unmeasured(found: Matrix, versions: Versions) -> str:
     """Return a line about the installed versions that nobody has measured, "" if there are none.
 
     torch and ONNX Runtime have rows, so it also names a version between two rows. Of onnx, onnxscript and Python only
@@ -132,7 +135,7 @@ def unmeasured(found: Measured, versions: Versions) -> str:
     return f"not measured: {', '.join(unknown)}. To measure: {MEASURE}" if unknown else ""
 
 
-def newer(found: Measured, versions: Versions) -> dict[str, str]:
+def newer(found: Matrix, versions: Versions) -> dict[str, str]:
     """Return the lines of the table for what has no rows and is installed in a newer version than was measured."""
     now = {name: _installed(name, versions) for name in NEWEST}
     return {name: f'"{version}"' for name, version in now.items() if older({**NEWEST, **found.newest}[name], version)}
@@ -147,15 +150,6 @@ def _installed(name: str, versions: Versions) -> str:
     if name == "python":
         return f"{sys.version_info[0]}.{sys.version_info[1]}"
     return minor(getattr(versions, _PACKAGES.get(name, name)))
-
-
-def _may_have_table(paths: Paths) -> bool:
-    """Return False if `matrix` is no key in pyproject.toml: tomllib costs each command 2 ms."""
-    try:
-        text = (paths.root / "pyproject.toml").read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return False
-    return bool(re.search(r"""^[^#\n]*\bmatrix["']?\s*[].=]""", text, re.MULTILINE))
 
 
 def _torch(where: str, row: object) -> Torch:
@@ -195,8 +189,8 @@ def _wrong(where: str, found: object, allowed: str) -> UsageError:
     return UsageError(f"pyproject.toml: {TABLE}: {where}: found {found!r}, allowed: {allowed}. `{MEASURE}` writes it")
 
 
-def _sorted(table: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    return sorted(table.items(), key=lambda row: numbers(row[0]))
+def _sorted(table: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(sorted(table.items(), key=lambda row: numbers(row[0])))
 
 
 # Writing.
@@ -303,7 +297,7 @@ def torch_differences(version: str, found: Sequence[Export], row: Torch) -> list
             )
         if one.runs and one.ir != ir_version(one.exporter, one.opset):
             differences.append(f"{name}: IR version {one.ir}, declared: {ir_version(one.exporter, one.opset)}")
-    return [*differences, *([_correct(version, torch_row(found))] if differences else [])]
+    return [*differences, *_correct(differences, version, torch_row(found))]
 
 
 def ort_differences(version: str, found: Ort, row: Ort) -> list[str]:
@@ -314,11 +308,11 @@ def ort_differences(version: str, found: Ort, row: Ort) -> list[str]:
         differences.append(f"ONNX Runtime {version} reads IR versions up to {found.ir}, declared: {row.ir}")
     if found.opset != row.opset:
         differences.append(f"ONNX Runtime {version} reads opsets up to {found.opset}, declared: {row.opset}")
-    return [*differences, *([_correct(version, found)] if differences else [])]
+    return [*differences, *_correct(differences, version, found)]
 
 
-def _correct(version: str, row: Torch | Ort) -> str:
-    return f"The row that was measured: {source(version, row)}"
+def _correct(differences: Sequence[str], version: str, row: Torch | Ort) -> list[str]:
+    return [f"The row that was measured: {source(version, row)}"] if differences else []
 
 
 def _range(opsets: Iterable[int]) -> range:

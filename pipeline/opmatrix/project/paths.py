@@ -152,9 +152,8 @@ class Paths:
         """A file with the version of one package, which the steps that run in the environment read."""
         return self.environment(environment) / f"versions/{package}"
 
-    def installed_packages(self, environment: str) -> Path:
-        """A file with a line for each package and its version, for machines that do not make the environment."""
-        return self.environment(environment) / "packages.txt"
+    # A file with a line for each package and its version, for machines that do not make the environment.
+    installed_packages = _named(".venv-matrix/{}/packages.txt")
 
     # Outputs.
 

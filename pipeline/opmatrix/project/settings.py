@@ -1,6 +1,9 @@
-"""A project on this machine: its root, its settings in pyproject.toml, the installed versions, and the chosen cells.
+"""A project on this machine: its root, its format, its settings in pyproject.toml, the installed versions, and the
+chosen cells. Versions are read without importing the packages, because every doit command needs them.
 
-Versions are read without importing the packages, because every doit command needs them.
+A project names its format in pyproject.toml, ``[tool.opmatrix] format = 1``: what its files import from opmatrix, and
+the names that they use. The number rises when opmatrix would misread or reject the files of older projects; `opmatrix
+update` then rewrites them. A project that names none has format 0: its files import the package `pipeline`.
 """
 
 from __future__ import annotations
@@ -8,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
@@ -28,11 +32,11 @@ from opmatrix.project.cells import (
     rows,
     why_unsupported,
 )
-from opmatrix.project.format import pyproject
 from opmatrix.project.paths import Paths
 from opmatrix.project.work_folder import WRITTEN
 
 _T = TypeVar("_T")
+FORMAT = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +69,53 @@ def is_project(folder: Path) -> bool:
         found: object = pyproject(folder).get("tool", {}).get("doit", {}).get("loader")
         return found == "opmatrix" and (folder / "dodo.py").is_file()
     return False
+
+
+def pyproject(root: Path) -> dict[str, Any]:
+    """Return what a pyproject.toml contains, nothing where there is none. Raises UsageError if it is no TOML."""
+    try:
+        return tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"pyproject.toml: {error}") from error
+
+
+def read_format(root: Path) -> int:
+    """Return the format of the project in `root`, 0 where it names none. Raises UsageError if it is no number."""
+    try:
+        text = (root / "pyproject.toml").read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return 0
+    if f"[tool.opmatrix]\nformat = {FORMAT}\n" in text:  # as `opmatrix new` writes it; tomllib costs each command 2 ms
+        return FORMAT
+    found: object = pyproject(root).get("tool", {}).get("opmatrix", {}).get("format", 0)
+    if not isinstance(found, int) or isinstance(found, bool) or found < 0:
+        raise UsageError(f"pyproject.toml: [tool.opmatrix]: format: found {found!r}, allowed: a number up to {FORMAT}")
+    return found
+
+
+def check_path(root: Path) -> None:
+    """Raise UsageError if build.ninja, the compiler's depfiles or the state cannot contain the path of a project."""
+    path = str(root)
+    found = next((repr(c) for c in "\n\r|" if c in path), None)
+    if not path.isascii() and path.encode(errors="ignore").decode() != path:
+        found = "bytes that are not UTF-8"
+    if found:
+        raise UsageError(
+            f"the path of the project contains {found}: {path!a}. Nothing can be built there. Rename the folder"
+        )
+
+
+def check_format(root: Path) -> None:
+    """Raise UsageError if the project in `root` has another format than this opmatrix reads, or a path in which
+    nothing can be built."""
+    check_path(root)
+    if (found := read_format(root)) != FORMAT:
+        update = "Update the project's files with: opmatrix update"
+        newer = "Install a newer opmatrix: pip install --upgrade opmatrix"
+        raise UsageError(f"this project has format {found} (pyproject.toml: [tool.opmatrix] format), and the installed "
+                         f"opmatrix reads format {FORMAT}. {update if found < FORMAT else newer}")  # fmt: skip
 
 
 @cache

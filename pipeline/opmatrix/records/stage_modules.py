@@ -15,7 +15,7 @@ STAGE_MODULES: Mapping[str, str] = {
     "data": "opmatrix.data.write_data",
     "dist": "opmatrix.wheel.dist",
     "draw-inputs": "opmatrix.search.draw_inputs",
-    "environment": "opmatrix.environments.install",
+    "environment": "opmatrix.environments.matrix_env",
     "export": "opmatrix.export.write_models",
     "export-node": "opmatrix.export.write_node_models",
     "link-together": "opmatrix.toolchain.link_together",

@@ -12,8 +12,7 @@ from pathlib import Path
 from opmatrix.basics.errors import UsageError, did_you_mean
 from opmatrix.codegen import jinja
 from opmatrix.project.cells import TORCH
-from opmatrix.project.format import check_path
-from opmatrix.project.settings import installed, is_project
+from opmatrix.project.settings import check_path, installed, is_project
 from opmatrix.scaffold.new_operator import EXAMPLE
 from opmatrix.wheel.settings import why_no_name
 

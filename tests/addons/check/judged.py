@@ -15,8 +15,8 @@ from opmatrix.addons.check import stages
 from opmatrix.addons.check.parts import PartOptions
 from opmatrix.basics import finding
 from opmatrix.basics.finding import Finding
-from opmatrix.project.format import FORMAT
 from opmatrix.project.paths import Paths
+from opmatrix.project.settings import FORMAT
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import parser
 
-from opmatrix.project.format import FORMAT
+from opmatrix.project.settings import FORMAT
 from tests.addons.check import handed, test_blame, test_functions
 from tests.addons.check.test_hostile_models import HOSTILE, NO_MODELS
 from tests.addons.check.test_open_sizes import BAKED_IN, OPEN

@@ -21,12 +21,11 @@ from opmatrix.basics.interrupts import code_of, interruptible
 from opmatrix.basics.progress import Progress, shown_by_thread
 from opmatrix.basics.version import minor
 from opmatrix.commands.base import CommandBase, as_typed, option
-from opmatrix.commands.help import doit_command
+from opmatrix.commands.main import doit_command
 from opmatrix.engine.lock import hold
-from opmatrix.project.format import FORMAT
 from opmatrix.project.measured import use_rows
 from opmatrix.project.paths import Paths
-from opmatrix.project.settings import installed, is_project, step_limits
+from opmatrix.project.settings import FORMAT, installed, is_project, step_limits
 
 if TYPE_CHECKING:
     from opmatrix.addons.check.arguments import CheckRequest
