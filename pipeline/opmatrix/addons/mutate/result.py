@@ -41,9 +41,6 @@ class Result:
     why: str = ""
     cpu: float = 0.0
     depends: Mapping[str, str] = field(default_factory=dict)
-    nearest: Mapping[str, Any] = field(default_factory=dict)
-    """Of a survivor, what `nearest.Search.known_of` returns: the nearest cases, and an input that tells it from the
-    kernel."""
 
 
 def read(path: Path) -> dict[str, Result]:
@@ -113,15 +110,10 @@ class Dependencies:
         return all(self.digest(name, mutated) == digest for name, digest in result.depends.items())
 
     @property
-    def drawn_key(self) -> str:
-        """The digest of all that drawn inputs of any seed depend on."""
-        names = ("gates", "declaration", "cases", "reference")
-        return _digest([], "".join(self._shared[name] for name in names))
-
-    @property
     def races_key(self) -> str:
         """The digest of all that the program for ThreadSanitizer depends on besides the kernel."""
-        return _digest([], "".join(self._shared[name] for name in ("compiler", "drawn")) + self.drawn_key)
+        names = ("compiler", "drawn", "gates", "declaration", "cases", "reference")
+        return _digest([], "".join(self._shared[name] for name in names))
 
     @cached_property
     def _shared(self) -> Mapping[str, str]:
