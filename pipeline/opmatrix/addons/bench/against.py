@@ -134,18 +134,16 @@ def generation(
             processes[n] = stack.enter_context(Forked(partial(start, builds[n]), seconds=job.seconds))
             prepared[n] = processes[n].ask(("ours",), what=_OPERATORS[n])
         for side in _SIDES:
-            numbers = {n: _index(prepared[n], side) for n in order}
-            found = [prepared[n][i] for n, i in numbers.items() if i is not None]
-            if len(found) < len(builds):
-                if found:
-                    lacking = next(n for n, i in numbers.items() if i is None)
-                    seen.skipped[side] = f"{_SHOWN[lacking]} has no such library"
+            numbers = {n: i for n in order for i, one in enumerate(prepared[n]) if one.side == side}
+            if lacking := [n for n in order if n not in numbers]:
+                if numbers:
+                    seen.skipped[side] = f"{_SHOWN[lacking[0]]} has no such library"
                 continue
-            absent = [f"{_SHOWN[n]}: {prepared[n][i].skipped}" for n, i in numbers.items() if i is not None]
-            if skipped := [why for why in absent if not why.endswith(": ")]:
+            found = {n: prepared[n][i] for n, i in numbers.items()}
+            if skipped := [f"{_SHOWN[n]}: {one.skipped}" for n, one in found.items() if one.skipped]:
                 seen.skipped[side] = skipped[0]
                 continue
-            calls = max(one.calls for one in found)
+            calls = max(one.calls for one in found.values())
             seconds: dict[int, list[float]] = {n: [] for n in order}
             started = time.monotonic()
             for count in range(ROUNDS):
@@ -157,10 +155,6 @@ def generation(
             seen.changes[side].append(_median_log(seconds[NEW], seconds[OLD]))
             seen.noises[side].append(_median_log(seconds[AGAIN], seconds[NEW]))
             seen.seconds[side].append(statistics.median(seconds[NEW]))
-
-
-def _index(prepared: Sequence[Prepared], side: Side) -> int | None:
-    return next((n for n, one in enumerate(prepared) if one.side == side), None)
 
 
 def _median_log(above: Sequence[float], below: Sequence[float]) -> float:

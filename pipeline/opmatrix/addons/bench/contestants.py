@@ -144,10 +144,6 @@ class Entrants:
         return model_of(self.row)
 
     @cached_property
-    def _names(self) -> list[str]:
-        return [part.name for part in self.operator.spec.outputs]
-
-    @cached_property
     def _values(self) -> Mapping[str, Any]:
         return attribute_values(self.operator.spec, self.model)
 
@@ -200,7 +196,8 @@ class Entrants:
     def _in_order(self, made: Any, _: object = None) -> Outputs:
         """Return the results of a function, which are the operator's outputs in order."""
         results = made if isinstance(made, tuple | list) else (made,)
-        return {name: _array(value) for name, value in zip(self._names, results, strict=False) if value is not None}
+        names = (part.name for part in self.operator.spec.outputs)
+        return {name: _array(value) for name, value in zip(names, results, strict=False) if value is not None}
 
     def _lowering(self, name: str, lowering: Lowering) -> Contestant:
         spec = self.operator.spec

@@ -10,12 +10,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from opmatrix.addons.bench import accuracy
 from opmatrix.addons.bench.contestants import Entrants
-from opmatrix.addons.bench.forked import REMEDY, DiedError, Forked, Prepared, Record, StoppedError
+from opmatrix.addons.bench.forked import REMEDY, DiedError, Errors, Forked, Prepared, Record, StoppedError
 from opmatrix.addons.bench.read import OWN, cost, model_of
 from opmatrix.addons.bench.statistics import Interval, Rounds, pairs, run
-from opmatrix.addons.bench.turns import Expected, Turns
+from opmatrix.addons.bench.turns import Expected, Turns, truth
 from opmatrix.basics.errors import DataError, OpmatrixError, one_line
 from opmatrix.bench.spec import Bench, Row
 from opmatrix.data.arrays import Array
@@ -131,7 +130,7 @@ def _expected(job: Job, row: Row, arrays: Sequence[Array]) -> Expected:
 
     def evaluate(_: object) -> Any:
         try:
-            return accuracy.truth(job.paths, job.operator, model_of(row), arrays)
+            return truth(job.paths, job.operator, model_of(row), arrays)
         except Exception as error:  # a user's reference may raise anything
             return one_line(error)
 
@@ -203,7 +202,6 @@ def record(
 
 
 def _contestant(found: Prepared, seconds: Interval | None, *, moved: float, flops: float | None) -> Record:
-    errors = found.errors
     return {
         "name": found.name,
         "side": found.side,
@@ -213,25 +211,16 @@ def _contestant(found: Prepared, seconds: Interval | None, *, moved: float, flop
         "bytes_per_second": moved / seconds.median if seconds else None,
         "flops_per_second": flops / seconds.median if seconds and flops is not None else None,
         "peak_memory": found.peak_memory,
-        "error": {
-            "output": errors.output,
-            "absolute": _finite(errors.absolute),
-            "tolerance_used": _finite(errors.tolerance_used),
-            "problem": errors.problem or _infinite(errors.tolerance_used),
-        }
-        if errors
-        else None,
+        "error": _error(found.errors) if found.errors else None,
     }
 
 
-def _finite(value: float | None) -> float | None:
-    """Return the number, or None for one that JSON cannot have."""
-    return value if value is not None and math.isfinite(value) else None
-
-
-def _infinite(used: float | None) -> str:
-    return (
-        "an element is not finite, or differs where no error is allowed"
-        if used is not None and math.isinf(used)
-        else ""
-    )
+def _error(errors: Errors) -> Record:
+    """Return the errors, with None for a number that JSON cannot have."""
+    infinite = errors.tolerance_used is not None and math.isinf(errors.tolerance_used)
+    why = "an element is not finite, or differs where no error is allowed" if infinite else ""
+    numbers = {
+        name: value if value is not None and math.isfinite(value) else None
+        for name, value in (("absolute", errors.absolute), ("tolerance_used", errors.tolerance_used))
+    }
+    return {"output": errors.output, **numbers, "problem": errors.problem or why}

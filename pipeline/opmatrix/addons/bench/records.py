@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from opmatrix.addons.bench import statistics
 from opmatrix.addons.bench.forked import Record
@@ -79,28 +79,17 @@ def shown(row: Record) -> Iterator[str]:
         if one["skipped"]:
             yield f"  {name:{_LONGEST}} skipped: {one['skipped']}"
             continue
+        compared, error, spread = ratios.get(one["name"]), one["error"], ""
+        if compared:
+            width = (compared["high"] - compared["low"]) / 2 / compared["median"]
+            spread = f"{compared['median']:.3f} +-{width:5.1%}"
+        used = "-" if not error or error["tolerance_used"] is None else f"{error['tolerance_used']:.2g}"
         peak = "-" if one["peak_memory"] is None else f"{number(one['peak_memory'])}B"
-        yield (
-            f"  {name:{_LONGEST}} {number(one['seconds']['median']) + 's':>8} {_ratio(ratios.get(one['name'])):>15} "
-            f"{peak:>7} {_error(one['error']):>8}"
-        )
+        yield (f"  {name:{_LONGEST}} {number(one['seconds']['median']) + 's':>8} {spread:>15} {peak:>7} {used:>8}")
     for reason in dict.fromkeys(
         one["error"]["problem"] for one in row["contestants"] if one["error"] and one["error"]["problem"]
     ):
         yield f"  no error measured: {reason}"
-
-
-def _ratio(found: Mapping[str, float] | None) -> str:
-    if found is None:
-        return ""
-    spread = (found["high"] - found["low"]) / 2 / found["median"]
-    return f"{found['median']:.3f} +-{spread:5.1%}"
-
-
-def _error(found: Mapping[str, Any] | None) -> str:
-    if not found or found["tolerance_used"] is None:
-        return "-"
-    return f"{found['tolerance_used']:.2g}"
 
 
 LEGEND = (

@@ -54,13 +54,10 @@ def _read(path: Path, root: Path, name: str) -> Times:
         )
     if data["op"] != name:
         raise ValueError(f"it has the times of {data['op']!r}")
-    if old := [file for file, digest in data["files"].items() if not _is(root / file, digest)]:
+    digests = {file: sha256(root / file) if (root / file).is_file() else "" for file in data["files"]}
+    if old := [file for file, digest in data["files"].items() if digest != digests[file]]:
         return _without(name, f"the times of {str(data['date'])[:10]} are of other files: {', '.join(sorted(old))}")
     return _times(data)
-
-
-def _is(path: Path, digest: str) -> bool:
-    return path.is_file() and sha256(path) == digest
 
 
 def _times(data: Mapping[str, Any]) -> Times:

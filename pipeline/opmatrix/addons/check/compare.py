@@ -20,15 +20,16 @@ from opmatrix.addons.check.graph_walk import captured, node_label, opsets, spec_
 from opmatrix.addons.check.inputs import find_inputs, tolerances
 from opmatrix.addons.check.nodes import declared_operators, used_operators
 from opmatrix.addons.check.per_node import (
+    BATCH,
     NodeComparison,
     compare_nodes,
     differs_inlined,
+    inner_values,
     passed_through,
     write_one_node,
 )
 from opmatrix.addons.check.repair import load
 from opmatrix.addons.check.run_model import compare_value
-from opmatrix.addons.check.values import BATCH, inner_values
 from opmatrix.basics import finding
 from opmatrix.basics.errors import OpmatrixError, many, one_line
 from opmatrix.basics.finding import Finding
