@@ -15,7 +15,7 @@ from opmatrix.addons.mutate import gates, result
 from opmatrix.addons.mutate.gates import Gate
 from opmatrix.addons.mutate.mutant import Mutant
 from opmatrix.addons.mutate.result import Dependencies, Result
-from opmatrix.addons.mutate.tryout import EQUAL, Bench, Limits
+from opmatrix.addons.mutate.tryout import Bench, Limits
 from opmatrix.basics.errors import OpmatrixError
 from opmatrix.basics.files import digests_by_path
 from opmatrix.basics.progress import Progress
@@ -156,7 +156,8 @@ class Campaign:
                     original.check(number + 1)
                     self.show(f"{mutant.path}:{mutant.line} in {asked[number].name}")
 
-                found = bench.result(self.target(mutant), changed, asked, self.objects(mutant), before)
+                compiled = bench.compiled(self.target(mutant), changed, self.objects(mutant))
+                found = compiled or bench.judged(asked, before)
             finally:
                 free.put(bench)
             self.keep(mutant, found)
@@ -217,22 +218,17 @@ class Original:
         name = self.campaign.operator.name
         with self._one_at_a_time:
             if self._passed < 0:
-                self._compile()
+                campaign, mutant = self.campaign, self.mutant
+                target, original = campaign.target(mutant), campaign.objects(mutant)
+                compiled = self.bench.compiled(target, campaign.text(mutant), original, measure=True)
+                if mutant.part == "kernel" and (compiled is None or compiled.outcome != "equivalent"):
+                    built = campaign.paths.compile_folder(name).relative_to(campaign.paths.root)
+                    raise OriginalError(f"{built} is not what {mutant.path} compiles to. Run: doit {name}")
                 self._passed = 0
             while self._passed < min(count, len(self.gates)):
                 gate = self.gates[self._passed]
                 self.campaign.show(f"{name} as it is in {gate.name}")
-                if not (tried := self.bench.tried(gate, measure=True)).passed:
+                if (tried := self.bench.tried(gate, measure=True)).outcome != "survived":
                     words = " ".join(gate.words)
                     raise OriginalError(f"{name} as it is does not pass {words}: {tried.why}. Run: doit {name}")
                 self._passed += 1
-
-    def _compile(self) -> None:
-        campaign, mutant = self.campaign, self.mutant
-        compiled = self.bench.compiled(
-            campaign.target(mutant), campaign.text(mutant), campaign.objects(mutant), measure=True
-        )
-        if mutant.part == "kernel" and compiled != EQUAL:
-            name, paths = campaign.operator.name, campaign.paths
-            built = paths.compile_folder(name).relative_to(paths.root)
-            raise OriginalError(f"{built} is not what {mutant.path} compiles to. Run: doit {name}")
