@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper
+from onnx import AttributeProto, ModelProto, NodeProto, helper
 
 from opmatrix.addons.check.arguments import parse_shapes
 from opmatrix.addons.check.functions import inline, or_as_it_is
@@ -33,7 +33,6 @@ from opmatrix.addons.check.run_model import compare_value
 from opmatrix.basics import finding
 from opmatrix.basics.errors import OpmatrixError, many, one_line
 from opmatrix.basics.finding import Finding
-from opmatrix.data.arrays import Array
 from opmatrix.data.compare import Comparison, same_bytes
 from opmatrix.data.dataset import to_array
 from opmatrix.data.reference import Reference
@@ -97,19 +96,14 @@ def _none_wrong(compared: Sequence[Comparison], nodes: Sequence[NodeComparison])
             "So its attributes, its constants or the opset are not those of the expected outputs, or see --rtol "
             "and --atol",
         )
+    used = [(n.comparison.tolerance_used, n.node) for n in nodes if n.comparison]
+    share, node = max(used, key=lambda u: u[0], default=(0.0, None))
+    nearest = f"; the nearest to its limit is {node_label(node)}, {share:.0%} of it" if node else ""
     return (
-        f"none alone: each of {len(compared)} nodes computes what its reference does with the same numbers"
-        + _nearest(nodes),
+        f"none alone: each of {len(compared)} nodes computes what its reference does with the same numbers{nearest}",
         "So the model itself is another one (its exporter, a lowering), the expected outputs are not of it, "
         " or errors add up: see --rtol and --atol. --against ORIGINAL.onnx compares it with another model",
     )
-
-
-def _nearest(nodes: Sequence[NodeComparison]) -> str:
-    """Return which node uses most of its tolerance."""
-    used = [(n.comparison.tolerance_used, n.node) for n in nodes if n.comparison]
-    share, node = max(used, key=lambda u: u[0], default=(0.0, None))
-    return f"; the nearest to its limit is {node_label(node)}, {share:.0%} of it" if node else ""
 
 
 def _remedy(found: NodeComparison, operators: Sequence[OpSpec]) -> str:
@@ -165,17 +159,13 @@ def _changes(node: NodeProto, model: ModelProto, original: ModelProto) -> Iterat
         yield f"the inputs, {', '.join(before.input)} before, {', '.join(node.input)} now"
     held, held_before = ({t.name: t for t in of.graph.initializer} for of in (model, original))
     for value in dict.fromkeys((*node.input, *sorted(captured(node)))):
-        if value in held and value in held_before and not _equal(held[value], held_before[value]):
+        both = value in held and value in held_before
+        if both and not same_bytes(to_array(held[value]), to_array(held_before[value])):
             yield f"the constant {value!r}"
     versions, versions_before = opsets(model), opsets(original)
     domain = "" if node.domain == "ai.onnx" else node.domain
     if versions.get(domain) != versions_before.get(domain):
         yield f"the opset, {versions_before.get(domain)} before, {versions.get(domain)} now"
-
-
-def _equal(ours: TensorProto, theirs: TensorProto) -> bool:
-    a: Array = to_array(ours)
-    return same_bytes(a, to_array(theirs))
 
 
 def _shown(attribute: AttributeProto | None) -> str:

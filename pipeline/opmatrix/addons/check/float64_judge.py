@@ -145,7 +145,7 @@ def _is_rounding(found: Difference, truth: Mapping[str, Array]) -> bool:
         spread = {name: _spread(truth[name], [run[name] for run in far]) for name in truth}
         less = {name: _spread(truth[name], [run[name] for run in near]) for name in truth}
         jumping = [name for name in truth if not _is_steady(truth[name], spread[name], less[name])]
-        further = [_after_move(found, signs=one, outputs=list(truth)) for one in _same_signs(found)] if jumping else []
+        further = [_after_move(found, signs=one, outputs=list(truth)) for one in _same_signs(found) if jumping]
     except (VerifyError, _OtherFormError):
         return False
     for values in (found.actual, found.expected):

@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
 from itertools import zip_longest
@@ -66,8 +67,7 @@ class Inlined:
         """The model for onnx.checker: with no functions but those that are called, and no sparse initializers."""
         if not self.uncalled and not self.original.graph.sparse_initializer:
             return self.original
-        made = ModelProto()
-        made.CopyFrom(self.original)
+        made = deepcopy(self.original)
         make_dense(made.graph)
         del made.functions[:]
         made.functions.extend(self.called)
@@ -87,8 +87,7 @@ def inline(model: ModelProto, operators: Sequence[OpSpec]) -> Inlined:
     """
     if not model.functions and not needs_repair(model.graph):
         return Inlined(model=model, original=model, calls={})
-    made = ModelProto()
-    made.CopyFrom(model)
+    made = deepcopy(model)
     del made.functions[:], made.graph.node[:]
     inliner = _Inliner(model, operators)
     made.graph.node.extend(inliner.replaced(model.graph.node))
@@ -129,13 +128,11 @@ class _Inliner:
                 yield from self._body(function, node, within)
                 continue
             if any(True for _ in subgraphs(node)):
-                copy = NodeProto()
-                copy.CopyFrom(node)
-                for graph in subgraphs(copy):
+                node = deepcopy(node)
+                for graph in subgraphs(node):
                     inner = list(self.replaced(graph.node, within))
                     del graph.node[:]
                     graph.node.extend(inner)
-                node = copy
             yield node
 
     def _function(self, node: NodeProto) -> FunctionProto | None:
@@ -196,8 +193,7 @@ class _Inliner:
 
     def _labelled(self, node: NodeProto, call: NodeProto) -> NodeProto:
         """Return a copy of a node whose label in a message contains its call."""
-        made = NodeProto()
-        made.CopyFrom(node)
+        made = deepcopy(node)
         label = f"{node_label(node)} in {node_label(call)}"
         del made.metadata_props[:]
         made.metadata_props.add(key=ORIGIN, value=label)
@@ -242,14 +238,13 @@ def import_faults(found: Inlined, operators: Sequence[OpSpec]) -> Iterator[tuple
                 text = f"{whose} imports version {ours} of {name!r}, the model {theirs}, where it is another operator"
                 yield node, (text, f"Import one version in both: ONNX Runtime takes {theirs}")
             if function := functions.get((domain, node.op_type, node.overload)):
-                yield from ((node, fault) for fault in _call_faults(node, function))
-
-
-def _call_faults(call: NodeProto, function: FunctionProto) -> Iterator[NodeFault]:
-    for what, given, has in (("input", call.input, function.input), ("output", call.output, function.output)):
-        if len(given) > len(has):
-            text = f"it has {len(given)} {what}s, and the function {len(has)} ({', '.join(has)})"
-            yield text, f"Call it with as many {what}s as it has, or add one to the function"
+                for what, given, has in (
+                    ("input", node.input, function.input),
+                    ("output", node.output, function.output),
+                ):
+                    if len(given) > len(has):
+                        text = f"it has {len(given)} {what}s, and the function {len(has)} ({', '.join(has)})"
+                        yield node, (text, f"Call it with as many {what}s as it has, or add one to the function")
 
 
 def _differ(node: NodeProto, ours: int, theirs: int, operators: Sequence[OpSpec]) -> bool:

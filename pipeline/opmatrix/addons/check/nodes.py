@@ -81,22 +81,16 @@ def node_findings(
 ) -> Iterator[Finding]:
     """Yield each of the faults once, or one "ok" finding where there is none, and the functions without a call."""
     for (text, remedy), (first, *others) in faults.items():
-        yield finding.wrong("nodes", f"{node_label(first)}{_further_nodes(first, others)}: {text}", remedy)
+        kinds = [kind for kind in dict.fromkeys(map(qualified, others)) if kind != qualified(first)]
+        among = f", among them {', '.join(kinds)}" if kinds else ""
+        more = f" (and {len(others)} more node{'s' * (len(others) > 1)}{among})" if others else ""
+        yield finding.wrong("nodes", f"{node_label(first)}{more}: {text}", remedy)
     if not faults:
         yield finding.ok("nodes", _summary(found, operators))
     if found.uncalled:
         names = ", ".join(found.uncalled[:5])
         count = many(len(found.uncalled), "function")
         yield finding.note("nodes", f"{count} of the model without a call, whose nodes are not checked: {names}")
-
-
-def _further_nodes(first: NodeProto, others: Sequence[NodeProto]) -> str:
-    """Return how many more nodes have the same fault, and which other operators are among them."""
-    if not others:
-        return ""
-    kinds = [kind for kind in dict.fromkeys(map(qualified, others)) if kind != qualified(first)]
-    among = f", among them {', '.join(kinds)}" if kinds else ""
-    return f" (and {len(others)} more node{'s' * (len(others) > 1)}{among})"
 
 
 def _summary(found: Inlined, operators: Sequence[OpSpec]) -> str:

@@ -1,14 +1,14 @@
 """The order of the parts of `doit check` on one model.onnx: which part runs after which result. Imports no framework.
 
-Who runs the parts sends each result into the generator: `opmatrix.addons.check.run_parts` in processes of their own,
-and the stage check-models, which runs the parts of many models in one process.
+Who runs the parts passes a function that does: `opmatrix.addons.check.run_parts` in processes of their own, and the
+stage check-models, which runs the parts of many models in one process.
 
 The outcome of the check of a whole model, in one word and one sentence. Imports no framework.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -51,7 +51,7 @@ class Result:
         return {f.question for f in self.findings if f.mark == "wrong"}
 
 
-Parts = Generator[PartCall | Link, Result, tuple[str, ...] | None]
+Do = Callable[[PartCall | Link], Result]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,33 +75,31 @@ def take(job: Mapping[str, Any]) -> bool:
     return True
 
 
-def parts(options: PartOptions, *, of: str) -> Parts:
-    """Yield the parts of one model. Returns the libraries as options, for another ONNX Runtime, or None where the model
+def parts(do: Do, options: PartOptions, *, of: str) -> tuple[str, ...] | None:
+    """Do the parts of one model. Returns the libraries as options, for another ONNX Runtime, or None where the model
     cannot be run."""
-    read = yield PartCall(name="read", options=(*options.ort, *options.libraries))
+    read = do(PartCall(name="read", options=(*options.ort, *options.libraries)))
     if read.died or "libraries" in read.wrong():
         return None
-    for names in read.known["link"]:
-        if (yield Link(operators=tuple(names))).died:
-            return None
+    if any(do(Link(operators=tuple(names))).died for names in read.known["link"]):
+        return None
     libraries = tuple(word for path in read.known["libraries"] for word in ("--library", path))
-    yield from run_parts(options, libraries, of=of, own=read.known["own"])
+    run_parts(do, options, libraries, of=of, own=read.known["own"])
     return None if "versions" in read.wrong() else libraries
 
 
-def run_parts(options: PartOptions, libraries: Sequence[str], *, of: str, own: bool) -> Parts:
-    """Yield the parts that run a model and compare it node by node."""
+def run_parts(do: Do, options: PartOptions, libraries: Sequence[str], *, of: str, own: bool) -> None:
+    """Run a model, and compare it node by node."""
     session = (*libraries, *options.tolerance, *options.against)
-    run = yield PartCall(name="run", options=(*session, *options.inputs, *options.shapes, "--of", of))
+    run = do(PartCall(name="run", options=(*session, *options.inputs, *options.shapes, "--of", of)))
     if run.died or not run.known["ran"] or (run.known["agrees"] and not own and not options.against):
-        return None
+        return
     # torch and ONNX Runtime share the kernels, so equal outputs do not test a kernel. A model that agrees with its
     # original may still compute other inner values.
     more = ("--own",) if run.known["agrees"] else ("--differs",) if run.known["differs"] else ()
     inputs = ("--inputs", run.known["inputs"]) if run.known["inputs"] else ()
     shapes = tuple(word for shape in run.known["shapes"] for word in ("--shape", shape))
-    yield PartCall(name="compare", options=(*session, *(inputs or shapes), *more))
-    return None
+    do(PartCall(name="compare", options=(*session, *(inputs or shapes), *more)))
 
 
 Outcome = Literal["right", "wrong", "disagree", "unknown", "unsupported", "unreadable"]

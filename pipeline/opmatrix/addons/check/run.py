@@ -91,7 +91,7 @@ def run(
         known["random"] = runs.ok and any(True for _ in random_nodes(proto))
         # ONNX Runtime may refuse calls of functions. Their nodes are compared in place of the calls, also then.
         known["ran"] = runs.ok or (bool(original.functions) and runs.refused is None)
-        compared = list(_compared(proto, runs, limits, of, _Original(against, runtime)))
+        compared = list(_compared(proto, runs, limits, of, against, runtime))
         at = next((at for at, found in enumerate(compared) if any(f.mark == "wrong" for f in found)), 0)
         for found in compared[at] if compared else ():
             by_optimizer = found.question == OPTIMIZER
@@ -106,13 +106,7 @@ def run(
         known["error"] = str(mistake)
     marks = {f.question: f.mark for f in findings}
     differs = any(f.question == "agrees" and f.mark == "wrong" for f in findings)
-    finding.write(
-        into / PART,
-        findings,
-        differs=differs,
-        agrees=marks.get("agrees") == "ok",
-        **known,
-    )
+    finding.write(into / PART, findings, differs=differs, agrees=marks.get("agrees") == "ok", **known)
 
 
 def _vindicated(runs: Runs, others: Sequence[str]) -> Runs:
@@ -125,38 +119,30 @@ def _vindicated(runs: Runs, others: Sequence[str]) -> Runs:
     return replace(runs, finding=finding.wrong("runs", text, remedy), missing=True)
 
 
-class _Original:
-    """The model of --against, or none."""
-
-    def __init__(self, path: Path | None, runtime: OrtSessions) -> None:
-        self.path, self._runtime = path, runtime
-
-    def outputs(self, fed: ModelInputs) -> Mapping[str, Any]:
-        """Return its outputs by name. Raises UsageError where it does not run with these inputs."""
-        assert self.path
-        proto = onnx.load_model(self.path, load_external_data=False)
-        try:
-            session = self._runtime.sessions(str(self.path), settings=[PLAIN])[PLAIN]
-            values = call(session, fed.inputs)
-        except VerifyError as error:
-            raise UsageError(f"--against {self.path}: {error}") from error
-        return dict(zip((o.name for o in proto.graph.output), values, strict=True))
-
-
 def _compared(
-    proto: ModelProto, runs: Runs, limits: Mapping[str, Tolerance], of: str, original: _Original
+    proto: ModelProto,
+    runs: Runs,
+    limits: Mapping[str, Tolerance],
+    of: str,
+    against: Path | None,
+    runtime: OrtSessions,
 ) -> Iterator[list[Finding]]:
-    """Yield the findings for each input with which the model was run."""
+    """Yield the findings for each input with which the model was run. Raises UsageError where the model `against` does
+    not run with it."""
     if runs.ok and (node := next(random_nodes(proto), None)):
         yield [finding.note("agrees", f"the outputs are random ({node_label(node)}), so they are not compared")]
         return
     for run in runs.done:
         fed, answers = run.fed, run.answers
         broken = [finding.wrong(OPTIMIZER, run.broken)] if run.broken else []
-        if original.path:
-            expected, whom = original.outputs(fed), original.path.name
-        else:
-            expected, whom = fed.expected, of or fed.source.removeprefix("from ")
+        expected, whom = fed.expected, of or fed.source.removeprefix("from ")
+        if against:
+            whom, theirs = against.name, onnx.load_model(against, load_external_data=False).graph.output
+            try:
+                values = call(runtime.sessions(str(against), settings=[PLAIN])[PLAIN], fed.inputs)
+            except VerifyError as error:
+                raise UsageError(f"--against {against}: {error}") from error
+            expected = dict(zip((output.name for output in theirs), values, strict=True))
         if expected:
             found = list(compare_with_expected(proto, answers, expected, limits, of=whom))
             outputs = {o.name: v for o, v in zip(proto.graph.output, run.outputs, strict=True) if o.name in expected}

@@ -250,7 +250,8 @@ def run(
         problem = where = ""
         for setting, session in sessions.items():
             try:
-                answers[setting] = call(session, {name: _copied(value) for name, value in fed.inputs.items()})
+                copies = {n: v.copy() if isinstance(v, np.ndarray) else v for n, v in fed.inputs.items()}
+                answers[setting] = call(session, copies)
             except RefusedError as error:
                 errors[setting] = error
         took = took or time.perf_counter() - began
@@ -309,10 +310,6 @@ def _refused(
     return Runs(finding=finding.wrong("runs", text, remedy), refused=fed)
 
 
-def _copied(value: Any) -> Any:
-    return value.copy() if isinstance(value, np.ndarray) else value
-
-
 def compare_with_expected(
     model: ModelProto, answers: Answers, expected: Mapping[str, Any], limits: Mapping[str, Tolerance], *, of: str
 ) -> Iterator[Finding]:
@@ -335,11 +332,8 @@ def compare_with_expected(
         if worst:
             within = f" within rtol={worst.tolerance.rtol:g} atol={worst.tolerance.atol:g}"
             limits_used = f"{within}, {worst.tolerance_used:.0%} of the limit used up"
-        some = (
-            ""
-            if len(known) == len(names)
-            else f"; {many(len(names) - len(known), 'further output')} without expected values"
-        )
+        further = many(len(names) - len(known), "further output")
+        some = "" if len(known) == len(names) else f"; {further} without expected values"
         yield finding.ok("agrees", f"with {of}: {many(len(known), 'output')}{limits_used}{some}")
         return
     if bad == [OPTIMISED] and PLAIN in answers:

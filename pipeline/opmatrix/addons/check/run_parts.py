@@ -14,7 +14,7 @@ from typing import Any
 
 from opmatrix.addons.check import limits
 from opmatrix.addons.check.arguments import CheckRequest
-from opmatrix.addons.check.parts import Link, PartCall, Parts, Result, parts, run_parts
+from opmatrix.addons.check.parts import Do, Link, PartCall, Result, parts, run_parts
 from opmatrix.basics import finding
 from opmatrix.basics.errors import UsageError
 from opmatrix.basics.finding import Finding
@@ -179,37 +179,34 @@ class _ModelCheck:
     def _model(self, model: str, folder: Path, *, of: str) -> dict[str, Any]:
         """Read, run and compare one model.onnx; return what the parts know of it."""
         options, known = self._request.parts, dict[str, Any]()
-        libraries = self._all(parts(options, of=of), model, folder, known)
+        libraries = parts(self._do(model, folder, known), options, of=of)
         if libraries is not None and (server := self._server_of_version()):
-            steps = run_parts(options, libraries, of=of, own=known["own"])
-            self._all(steps, model, folder / server.partition("@")[2], {}, server=server)
+            do = self._do(model, folder / server.partition("@")[2], {}, server=server)
+            run_parts(do, options, libraries, of=of, own=known["own"])
         return known
 
-    def _all(
-        self, steps: Parts, model: str, folder: Path, known: dict[str, Any], *, server: str = SERVER
-    ) -> tuple[str, ...] | None:
-        """Run parts, show their findings, and add what they know to `known`."""
-        result: Result | None = None
-        while True:
-            try:
-                part = next(steps) if result is None else steps.send(result)
-            except StopIteration as end:
-                return end.value  # type: ignore[no-any-return]  # the type of a generator's result is lost here
+    def _do(self, model: str, folder: Path, known: dict[str, Any], *, server: str = SERVER) -> Do:
+        """Return a function that runs a part, shows its findings, and adds what it knows to `known`."""
+
+        def do(part: PartCall | Link) -> Result:
             if isinstance(part, Link):
                 result = self._checks.link(part.operators)
                 self._show(result.findings)
-                continue
+                return result
             result = self._part(part.name, model, folder, *part.options, server=server)
             if part.name == "run" and result.killed:  # perhaps by the optimised graph, so it is left out
                 (folder / "done").unlink(missing_ok=True)
                 died = ("--died", f"the process {result.died}")
                 again = self._part("run", model, folder, *part.options, *died, server=server)
                 result = result if again.died else again
-            known |= result.known
+            known.update(result.known)
             alone = result.known.get("alone")  # the first node, as a model
             command = f" It alone: {self._checks.command} {shlex.quote(self._checks.shown(alone))}" if alone else ""
             found = [replace(f, remedy=f.remedy + command) if f.mark == "wrong" else f for f in result.findings]
             self._show([*found, *_deaths(result, part)])
+            return result
+
+        return do
 
     def _server_of_version(self) -> str:
         """Return the server of the ONNX Runtime of --ort, or nothing: it is the installed one or not installed."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
+from typing import Any
 
 import onnx
 from onnx import ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto, defs, helper
@@ -37,15 +39,12 @@ _READ_BY_ORT = {
 
 def schemas(operators: Sequence[OpSpec], imported: Mapping[str, int]) -> tuple[defs.OpSchema, ...]:
     """Return the generated ONNX schema of each operator, for the imported versions of the domains."""
-    return tuple(_schema(spec, version_at(spec, imported.get(spec.onnx.domain, 1))) for spec in operators)
-
-
-def _schema(spec: OpSpec, version: int) -> defs.OpSchema:
-    module: dict[str, object] = {}
-    exec(compile(python_modules.render(spec)["schema.py"], f"ops/{spec.name}/spec.py", "exec"), module)
-    made = module["schema"](version)  # type: ignore[operator]  # a function of the generated module
-    assert isinstance(made, defs.OpSchema)
-    return made
+    found = []
+    for spec in operators:
+        module: dict[str, Any] = {}
+        exec(compile(python_modules.render(spec)["schema.py"], f"ops/{spec.name}/spec.py", "exec"), module)
+        found.append(module["schema"](version_at(spec, imported.get(spec.onnx.domain, 1))))
+    return tuple(found)
 
 
 def checker_findings(model: ModelProto, path: Path | None, found: Sequence[defs.OpSchema]) -> Iterator[Finding]:
@@ -99,7 +98,8 @@ def inference_findings(
         )
         return
     declared = {(s.domain, s.name) for s in found}
-    every = list(_lost(model, known))
+    values = [(node, output) for node in model.graph.node for output in node.output if output]
+    every = [(node, output, what) for node, output in values if (what := _unknown(known.get(output)))]
     lost = list(_unexplained(model, every))
     if every and not lost:
         node, output, what = every[0]
@@ -133,8 +133,7 @@ def inference_findings(
 
 def _first_failing(model: ModelProto, found: Sequence[defs.OpSchema]) -> NodeProto | None:
     """Return the first node at which inference fails, or None if it fails for another reason."""
-    part = ModelProto()
-    part.CopyFrom(model)
+    part = deepcopy(model)
     del part.graph.output[:]
 
     def fails(count: int) -> bool:
@@ -156,8 +155,7 @@ def _first_failing(model: ModelProto, found: Sequence[defs.OpSchema]) -> NodePro
 
 def _inferred(model: ModelProto, found: Sequence[defs.OpSchema]) -> dict[str, TypeProto]:
     """Return the types that onnx infers without those that the exporter wrote for inner values and outputs."""
-    bare = ModelProto()
-    bare.CopyFrom(model)
+    bare = deepcopy(model)
     del bare.graph.value_info[:]
     for output in bare.graph.output:
         output.ClearField("type")
@@ -170,16 +168,9 @@ def _inferred(model: ModelProto, found: Sequence[defs.OpSchema]) -> dict[str, Ty
     return constants | {v.name: v.type for v in (*graph.input, *graph.value_info, *graph.output)}
 
 
-def _lost(model: ModelProto, known: Mapping[str, TypeProto]) -> Iterator[tuple[NodeProto, str, str]]:
-    """Yield node, value and what is unknown, "dtype" or "rank", in graph order: the first is the cause."""
-    for node in model.graph.node:
-        for output in node.output:
-            if output and (what := _unknown(known.get(output))):
-                yield node, output, what
-
-
 def _unexplained(model: ModelProto, lost: Sequence[tuple[NodeProto, str, str]]) -> Iterator[tuple[NodeProto, str, str]]:
-    """Yield what is lost at nodes that do not depend on an input for which the model gives no shape."""
+    """Yield what is unknown at nodes that do not depend on an input for which the model gives no shape. `lost`: node,
+    value and "dtype" or "rank", in graph order: the first is the cause."""
     shapeless = {value.name for value in model.graph.input if _no_shape(value.type)}
     for node, output, what in lost:
         if shapeless.isdisjoint(node.input) or what == "dtype":
@@ -215,9 +206,11 @@ def _differing(model: ModelProto, known: Mapping[str, TypeProto], found: Sequenc
         inferred = known.get(output.name)
         if inferred is None or _unknown(inferred) or _unknown(output.type):
             continue
-        if _fits(output, inferred, symbols) or (
-            _fits(output, inferred, ()) and all(_is_fixed(model, *pair, found) for pair in _fixed(output, inferred))
-        ):
+        if _fits(output, inferred, symbols):
+            continue
+        sizes = zip(dims(output), inferred.tensor_type.shape.dim, strict=False)
+        numbers = [(dim, d.dim_value) for dim, d in sizes if isinstance(dim, str) and d.HasField("dim_value")]
+        if _fits(output, inferred, ()) and all(_is_fixed(model, name, size, found) for name, size in numbers):
             continue
         yield finding.wrong(
             QUESTION,
@@ -236,17 +229,9 @@ def _fits(output: ValueInfoProto, inferred: TypeProto, symbols: Collection[str])
     return all(dim == size if isinstance(dim, int) else dim not in symbols for dim, size in sizes)
 
 
-def _fixed(output: ValueInfoProto, inferred: TypeProto) -> Iterator[tuple[str, int]]:
-    """Yield the names of an output's axes for which a number is inferred, and the number."""
-    for dim, found in zip(dims(output), inferred.tensor_type.shape.dim, strict=True):
-        if isinstance(dim, str) and found.HasField("dim_value"):
-            yield dim, found.dim_value
-
-
 def _is_fixed(model: ModelProto, symbol: str, size: int, found: Sequence[defs.OpSchema]) -> bool:
     """Return whether a node with weights refuses another size of the axes of this name."""
-    other = ModelProto()
-    other.CopyFrom(model)
+    other = deepcopy(model)
     for value in other.graph.input:
         for dim in value.type.tensor_type.shape.dim:
             if dim.dim_param == symbol:

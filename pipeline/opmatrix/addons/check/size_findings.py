@@ -11,7 +11,7 @@ from onnx import ModelProto, NodeProto, ValueInfoProto
 
 from opmatrix.addons.check.graph_walk import format_type, format_value, nodes
 from opmatrix.addons.check.inputs import ModelInputs, inputs
-from opmatrix.addons.check.sizes import Dims, Sizes, differ, dims, is_name, size_of
+from opmatrix.addons.check.sizes import differ, dims, is_name, size_of
 from opmatrix.basics import finding
 from opmatrix.basics.errors import one_line
 from opmatrix.basics.finding import Finding
@@ -54,15 +54,12 @@ def size_findings(model: ModelProto, tries: Sequence[Try]) -> Iterator[Finding]:
             yield finding.note(QUESTION, f"{text}. Its weights fix this size: the model could name it")
         else:
             yield finding.wrong(QUESTION, text, _REMEDY)
-    if varied and not frozen and not any(_all_differ(varied, a, b) for a in ran for b in ran):
+    only_varied = [{symbol: sizes[symbol] for symbol in varied} for sizes in ran]
+    if varied and not frozen and not any(differ(a, b) for a in only_varied for b in only_varied):
         failed = [t for t in tries if t.error]
         nearest = max(failed, key=lambda t: sum(t.fed.sizes[s] != base[s] for s in varied))
         text = f"{' and '.join(map(_of, varied))} are open, and the model does not run whenever all of them change"
         yield finding.wrong(QUESTION, f"{text}: {_failed(nearest, varied)}", _REMEDY)
-
-
-def _all_differ(symbols: Sequence[str], one: Sizes, other: Sizes) -> bool:
-    return differ({s: one[s] for s in symbols}, {s: other[s] for s in symbols})
 
 
 def _of(symbol: str) -> str:
@@ -100,7 +97,8 @@ def output_findings(model: ModelProto, fed: ModelInputs, values: Sequence[Any]) 
             for dim, size in zip(declared, actual, strict=True):
                 if isinstance(dim, str) and is_name(dim) and size_of(dim, sizes) is None:
                     sizes[dim] = size  # of outputs alone
-        if not _fits(declared, actual, sizes):
+        wanted = [size_of(dim, sizes) for dim in declared]
+        if len(wanted) != len(actual) or any(w not in (None, n) for w, n in zip(wanted, actual, strict=True)):
             used = ", ".join(f"{s} = {n}" for s, n in sizes.items() if s in declared)
             text = f"the model says that output {output.name!r} is {format_type(output.type)}, and "
             yield finding.wrong(
@@ -116,8 +114,3 @@ def _bound(wanted: Sequence[ValueInfoProto], fed: Mapping[str, Any]) -> dict[str
             if isinstance(dim, str) and is_name(dim):
                 found.setdefault(dim, set()).add(size)
     return {dim: next(iter(of)) for dim, of in found.items() if len(of) == 1}
-
-
-def _fits(declared: Dims, actual: Sequence[int], sizes: Sizes) -> bool:
-    wanted = [size_of(dim, sizes) for dim in declared]
-    return len(wanted) == len(actual) and all(w in (None, n) for w, n in zip(wanted, actual, strict=True))

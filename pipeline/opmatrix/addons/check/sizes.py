@@ -36,16 +36,15 @@ _NO_NAMES = {"", "none", "unk", "unknown"}
 
 def dims(value: ValueInfoProto) -> Dims:
     """Return the shape that a model gives for an input or an output. An open axis without a name is its own symbol."""
-    found = value.type.tensor_type.shape.dim
-    return tuple(
-        d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else _symbol(d.dim_param, value.name, axis)
-        for axis, d in enumerate(found)
-    )  # some exporters write -1 for an open axis
-
-
-def _symbol(name: str, value: str, axis: int) -> str:
-    is_name = any(c.isalpha() for c in name) and name.lower() not in _NO_NAMES
-    return name if is_name else f"size {axis} of {value!r}"
+    found: list[int | str] = []
+    for axis, d in enumerate(value.type.tensor_type.shape.dim):
+        if d.HasField("dim_value") and d.dim_value >= 0:  # some exporters write -1 for an open axis
+            found.append(d.dim_value)
+        elif any(c.isalpha() for c in d.dim_param) and d.dim_param.lower() not in _NO_NAMES:
+            found.append(d.dim_param)
+        else:
+            found.append(f"size {axis} of {value.name!r}")
+    return tuple(found)
 
 
 def is_name(symbol: str) -> bool:
@@ -179,7 +178,9 @@ def _plans(model: ModelProto, wanted: Sequence[ValueInfoProto], symbols: Sequenc
         for n, sides in enumerate(_SIDES if known else _SIDES[:3])
     ]
     small = [_Plan(batch=1, length=7, sides=p.sides, channels=p.channels, last=p.last) for p in images]
-    named = list(_named(symbols))
+    primes = _primes()
+    named = [dict(zip(symbols, primes, strict=False)) for _ in range(2)]  # different ones twice, then equal ones twice
+    named += [dict.fromkeys(symbols, size) for size in (5, 7)]
     first = [p.sizes(wanted, symbols) for p in images]
     yield from [*first, *named] if known else [*named, *first]
     sequences = [_Plan(batch=batch, length=n, sides=(n, n)) for batch in (3, 1) for n in _LENGTHS]
@@ -188,15 +189,6 @@ def _plans(model: ModelProto, wanted: Sequence[ValueInfoProto], symbols: Sequenc
     yield from ({**prime, symbol: n} for n in _constants(model) for symbol in reversed(symbols))
     yield from ({**prime, symbol: n} for n in (2, 1) for symbol in symbols)
     yield from (p.sizes(wanted, symbols) for p in [*small, *sequences[len(_LENGTHS) :]])
-
-
-def _named(symbols: Sequence[str]) -> Iterator[dict[str, int]]:
-    """Yield different primes twice, then equal ones twice."""
-    primes = _primes()
-    for _ in range(2):
-        yield dict(zip(symbols, primes, strict=False))
-    for size in (5, 7):
-        yield dict.fromkeys(symbols, size)
 
 
 def _primes() -> Iterator[int]:
