@@ -11,18 +11,17 @@ import math
 import random
 import statistics
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
 
 from opmatrix.addons.bench.contestants import Entrants
-from opmatrix.addons.bench.forked import REMEDY, DiedError, Forked, Prepared, Record, Side, StoppedError
-from opmatrix.addons.bench.measure import Job, described, inputs
+from opmatrix.addons.bench.forked import Forked, Prepared, Record, Side
+from opmatrix.addons.bench.measure import Job, of_each_row
 from opmatrix.addons.bench.statistics import FIRST, LAST, Slowdown, slowdown
 from opmatrix.addons.bench.turns import Expected, Turns
-from opmatrix.basics.errors import OpmatrixError, one_line
 from opmatrix.bench.spec import Row
 from opmatrix.data.arrays import Array
 from opmatrix.declaration.load import Operator
@@ -68,21 +67,11 @@ class Seen:
 def compared(job: Job, builds: Sequence[Build]) -> Iterator[Record]:
     """Yield a record for each row, number of threads and library; `builds` are this one, its copy, and the old one."""
     rows = len(job.bench.rows) * len(job.threads) * len(_SIDES)
-    for number, row in enumerate(job.bench.rows):
-        try:
-            arrays = inputs(job.operator, row)
-        except OpmatrixError as error:
-            yield described(job.operator, row) | {"threads": 1, "failed": one_line(error)}
-            continue
-        for threads in job.threads:
-            about = described(job.operator, row) | {"threads": threads}
-            try:
-                yield from ({**about, **one} for one in _row(job, builds, row, arrays, threads, rows=rows, seed=number))
-            except StoppedError as error:
-                yield about | {"failed": f"{error}; later rows are left out. {REMEDY}"}
-                return
-            except DiedError as error:
-                yield about | {"failed": f"a process {error}"}
+
+    def time_row(number: int, row: Row, arrays: Sequence[Array]) -> Callable[[int], Iterable[Record]]:
+        return partial(_row, job, builds, row, arrays, rows=rows, seed=number)
+
+    return of_each_row(job, time_row, whose="a")
 
 
 def _row(

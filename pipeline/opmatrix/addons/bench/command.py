@@ -92,7 +92,6 @@ class Bench(CommandBase):
         return found
 
     def _run(self, operator: Operator, params: Mapping[str, Any], commit: str) -> int:
-        """Run the stage; return its exit code."""
         words = ["--budget", str(params["budget"])]
         words += ["--threads", str(params["threads"])] if params["threads"] else []
         words += ["--row", params["row"]] if params["row"] else []

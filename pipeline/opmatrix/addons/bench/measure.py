@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -88,28 +89,43 @@ def inputs(operator: Operator, row: Row) -> list[Array]:
         raise DataError(f"{one_line(error) or 'not enough memory'}. Give the row smaller sizes") from error
 
 
-def measured(job: Job) -> Iterator[Record]:
-    """Yield a record for each row and number of threads, up to one that does not return."""
-    for row in job.bench.rows:
+TimeRow = Callable[[int, Row, Sequence[Array]], Callable[[int], Iterable[Record]]]
+"""A function of the number of a row, the row and its arrays, which returns one of a number of threads."""
+
+
+def of_each_row(job: Job, time_row: TimeRow, *, whose: str) -> Iterator[Record]:
+    """Yield the records for each row and number of threads, up to one that does not return."""
+    for number, row in enumerate(job.bench.rows):
         about = described(job.operator, row)
         try:
             arrays = inputs(job.operator, row)
         except OpmatrixError as error:
             yield about | {"threads": 1, "failed": one_line(error)}
             continue
-        expected = _expected(job, row, arrays)
+        timed = time_row(number, row, arrays)
         for threads in job.threads:
-            entrants = Entrants(
-                paths=job.paths, operator=job.operator, bench=job.bench, row=row, arrays=arrays, threads=threads,
-                compile=job.compile,
-            )  # fmt: skip
+            about |= {"threads": threads}
             try:
-                yield about | {"threads": threads} | _row(job, entrants, expected)
+                yield from (about | record for record in timed(threads))
             except StoppedError as error:
-                yield about | {"threads": threads, "failed": f"{error}; later rows are left out. {REMEDY}"}
+                yield about | {"failed": f"{error}; later rows are left out. {REMEDY}"}
                 return
             except DiedError as error:
-                yield about | {"threads": threads, "failed": f"its process {error}"}
+                yield about | {"failed": f"{whose} process {error}"}
+
+
+def measured(job: Job) -> Iterator[Record]:
+    """Yield a record for each row and number of threads."""
+
+    def time_row(_: int, row: Row, arrays: Sequence[Array]) -> Callable[[int], Iterable[Record]]:
+        expected = _expected(job, row, arrays)
+        entrants = partial(
+            Entrants, paths=job.paths, operator=job.operator, bench=job.bench, row=row, arrays=arrays,
+            compile=job.compile,
+        )  # fmt: skip
+        return lambda threads: [_row(job, entrants(threads=threads), expected)]
+
+    return of_each_row(job, time_row, whose="its")
 
 
 def described(operator: Operator, row: Row) -> Record:
@@ -158,7 +174,7 @@ def _row(job: Job, entrants: Entrants, expected: Expected) -> Record:
         return process.ask(message, what=OWN.get(name, f"the peer {name!r} of {peers}"))
 
     with Forked(start, seconds=job.seconds) as process:
-        names = [name for name, _, _ in (*entrants.ours(), *entrants.peers())]
+        names = [entrant.name for entrant in entrants.all()]
         prepared: list[Prepared] = [ask(("prepare", index), name) for index, name in enumerate(names)]
         spec, row = job.operator.spec, entrants.row
         moved = cost(spec, row, job.bench.bytes)

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from opmatrix.addons.bench.contestants import Contestant, Entrants, SkippedError
-from opmatrix.addons.bench.forked import Errors, Prepared, Side
+from opmatrix.addons.bench.contestants import Entrant, Entrants, SkippedError
+from opmatrix.addons.bench.forked import Errors, Prepared
 from opmatrix.basics.errors import one_line
 from opmatrix.data.arrays import Array, rounded
 from opmatrix.data.case_arrays import reference_attributes
@@ -65,19 +65,20 @@ class Turns:
         ``("time", contestant, calls)`` with the seconds of that many calls."""
         match message:
             case ("ours",):
-                return [self._prepared(*one) for one in self._entrants.ours()]
+                return [self._prepared(one) for one in self._entrants.all() if one.ours]
             case ("prepare", index):
-                return self._prepared(*[*self._entrants.ours(), *self._entrants.peers()][index])
+                return self._prepared([*self._entrants.all()][index])
             case ("time", index, calls):
                 return self._calls[index](calls)
         raise ValueError(message)
 
-    def _prepared(self, name: str, side: Side, make: Callable[[], Contestant]) -> Prepared:
+    def _prepared(self, entrant: Entrant) -> Prepared:
+        name, side, make, ours = entrant
         try:
             found = make()
             results = found.outputs(found.call())
             errors_of = self._errors(results) if self._measures else None
-            moved = sum(a.nbytes for a in (*self._entrants.arrays, *results.values())) if found.ours else 0
+            moved = sum(a.nbytes for a in (*self._entrants.arrays, *results.values())) if ours else 0
             del results
             if side == "onnxruntime":
                 found = make()  # of the first session the arena has kept the memory
@@ -85,15 +86,14 @@ class Turns:
             batch = self._timed(found.call)
             calls = calibrated(batch)
         except SkippedError as error:
-            return self._absent(name, side, str(error))
+            why = str(error)
         except Exception as error:  # a peer may raise anything
-            return self._absent(name, side, f"{type(error).__name__}: {one_line(error)}"[:_LONGEST_REASON])
-        self._calls.append(batch)
-        return Prepared(
-            name=name, side=side, ours=found.ours, calls=calls, moved=moved, peak_memory=peak_memory, errors=errors_of
-        )
-
-    def _absent(self, name: str, side: Side, why: str) -> Prepared:
+            why = f"{type(error).__name__}: {one_line(error)}"[:_LONGEST_REASON]
+        else:
+            self._calls.append(batch)
+            return Prepared(
+                name=name, side=side, ours=ours, calls=calls, moved=moved, peak_memory=peak_memory, errors=errors_of
+            )
         self._calls.append(lambda _: 0.0)
         return Prepared(name=name, side=side, skipped=why)
 

@@ -136,7 +136,6 @@ def _check(requests: Sequence[CheckRequest], paths: Paths, printer: FindingPrint
 
 
 def _check_one(request: CheckRequest, checks: ModelChecks, printer: FindingPrinter) -> int:
-    """Print the findings of one model, each when it is known."""
     checks.forget(request)
     with shown_by_thread(lambda: checks.doing, quiet=_QUIET) as pausing:
 
@@ -186,7 +185,6 @@ def _check_several(
 
 
 def _line(request: CheckRequest, answer: Answer, printer: FindingPrinter) -> int:
-    """Print the line of one of several models and return its exit code."""
     from opmatrix.addons.check.parts import judge
 
     if answer.error:

@@ -145,7 +145,6 @@ def first_change(
 
 
 def _changes(node: NodeProto, model: ModelProto, original: ModelProto) -> Iterator[str]:
-    """Yield how a node, its constants or the opset differ from those of the original."""
     before = next((n for n in original.graph.node if set(n.output) & {o for o in node.output if o}), None)
     if before is None:
         return

@@ -190,7 +190,6 @@ def _same_signs(found: Difference) -> Iterator[dict[str, float]]:
 
 
 def _spread(want: Array, runs: Sequence[Array]) -> float:
-    """Return the largest change of an element."""
     with np.errstate(all="ignore"):
         changes = [np.abs(_wide_float(run) - _wide_float(want)) for run in runs]
     return max(float(change[np.isfinite(change)].max(initial=0.0)) for change in changes)

@@ -262,7 +262,6 @@ def _differ(node: NodeProto, ours: int, theirs: int, operators: Sequence[OpSpec]
 
 
 def _form(schema: defs.OpSchema) -> tuple[object, ...]:
-    """Return inputs, outputs and attributes of an operator, with their defaults."""
     attributes = {
         name: (a.type, a.required, a.default_value.SerializeToString()) for name, a in schema.attributes.items()
     }

@@ -169,7 +169,6 @@ def _near(found: str, allowed: Iterable[str]) -> str:
 
 
 def _declaration_faults(node: NodeProto, spec: OpSpec, opset: int, version: int) -> Iterator[NodeFault]:
-    """Yield how a node differs from its operator's declaration."""
     where = f"ops/{spec.name}/spec.py"
     if opset and opset < spec.min_opset:
         yield (
@@ -208,7 +207,6 @@ def _declaration_faults(node: NodeProto, spec: OpSpec, opset: int, version: int)
 
 
 def _variadic_faults(node: NodeProto, spec: OpSpec, last: Output, where: str) -> Iterator[NodeFault]:
-    """Yield that a node has another number of tensors of its variadic output than the declaration says."""
     part = counter(spec)
     inputs: dict[str, Sequence[str]] = {}
     attributes: dict[str, AttributeValue] = {}

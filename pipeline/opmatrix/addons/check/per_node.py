@@ -106,7 +106,6 @@ def _of_part(
     constants: Mapping[str, Any],
     runtime: OrtSessions,
 ) -> dict[str, Any]:
-    """Return the outputs of some nodes in a session of their own."""
     inputs = [
         helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
         for name, value in taken.items()
@@ -328,7 +327,6 @@ def _as_array(value: Any) -> Array:
 
 
 def _has_operator(node: NodeProto, operators: Operators) -> bool:
-    """Return whether a node, or one in its subgraphs, is of an operator of this project."""
     custom = {(spec.onnx.domain, spec.onnx.op_type) for spec, _ in operators}
     return any((n.domain, n.op_type) in custom for n in walk([node]))
 

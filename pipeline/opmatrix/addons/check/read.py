@@ -212,7 +212,6 @@ def _findings(
 def _of_nodes(
     inlined: Inlined, path: Path, specs: Sequence[OpSpec], needed: NeededLibraries, libraries: Sequence[Path]
 ) -> Iterator[Finding]:
-    """Yield the findings for the nodes, their libraries and their types."""
     proto, known = inlined.model, builtin()
     if libraries:
         theirs = foreign_operators(proto, specs, known)

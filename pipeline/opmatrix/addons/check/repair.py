@@ -167,7 +167,6 @@ def load(path: Path) -> ModelProto:
 
 
 def _fault(tensor: TensorProto, path: Path) -> tuple[str, str] | None:
-    """Return what is wrong with the place of a tensor's values, and the remedy."""
     place = _entries(tensor).get("location", "")
     if not os.path.isfile(path.parent / place):  # noqa: PTH113 - Path.is_file raises for a long name
         return (

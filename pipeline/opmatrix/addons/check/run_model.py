@@ -122,7 +122,6 @@ def _node(model: ModelProto, op_type: str, name: str) -> NodeProto | None:
 
 
 def _missing(model: ModelProto, op_type: str, since: int, name: str, version: str) -> Refusal | None:
-    """Return the explanation of a missing kernel, or None for a node in a domain that is not of ONNX's."""
     node = _node(model, op_type, name)
     if node is None and any(n.op_type == op_type for n in nodes(model)):
         return None

@@ -177,7 +177,6 @@ class _ModelCheck:
         return cells
 
     def _model(self, model: str, folder: Path, *, of: str) -> dict[str, Any]:
-        """Read, run and compare one model.onnx; return what the parts know of it."""
         options, known = self._request.parts, dict[str, Any]()
         libraries = parts(self._do(model, folder, known), options, of=of)
         if libraries is not None and (server := self._server_of_version()):

@@ -195,15 +195,11 @@ def state(kernel: Kernel, node: Node) -> Iterator[Change]:
     parts = node.children_by_field_name("declarator")
     values = [part.child_by_field_name("value") for part in parts]
     kinds = {n.type for value in values if value is not None for n in walk(value)}
-    by_name = any(_is_reference(part) for part in parts)
+    inner = [p.child_by_field_name("declarator") if p.type == "init_declarator" else p for p in parts]
+    by_name = any(part is not None and part.type == "reference_declarator" for part in inner)
     literal = text.startswith("const ") and "identifier" not in kinds
     if not literal and not by_name and "lambda_expression" not in kinds:
         yield Change(kind="state", start=node.start_byte, end=node.start_byte, after="static ")
-
-
-def _is_reference(declarator: Node) -> bool:
-    inner = declarator.child_by_field_name("declarator") if declarator.type == "init_declarator" else declarator
-    return inner is not None and inner.type == "reference_declarator"
 
 
 LANES = 4

@@ -181,7 +181,8 @@ def sign(kernel: Kernel, node: Node) -> Iterator[Change]:
 
 def _computed(kernel: Kernel, node: Node) -> tuple[Node | None, str]:
     """Return what a return, an assignment or a declaration computes, and its type."""
-    if node.type == "return_statement" and node.named_children and not _in_lambda(node):
+    in_lambda = any(outer.type == "lambda_expression" for outer in ancestors(node))
+    if node.type == "return_statement" and node.named_children and not in_lambda:
         function = function_of(node)
         base = None if function is None else function.child_by_field_name("type")
         return node.named_children[0], plain(kernel.text(base)) if base is not None else ""
@@ -190,10 +191,6 @@ def _computed(kernel: Kernel, node: Node) -> tuple[Node | None, str]:
     if node.type == "init_declarator" and (name := declared(node)) is not None:
         return node.child_by_field_name("value"), kernel.types.of(name)
     return None, ""
-
-
-def _in_lambda(node: Node) -> bool:
-    return any(n.type == "lambda_expression" for n in ancestors(node))
 
 
 def dropped(kernel: Kernel, node: Node) -> Iterator[Change]:

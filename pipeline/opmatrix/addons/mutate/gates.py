@@ -178,7 +178,6 @@ def _lowerings(paths: Paths, operator: Operator, file: str) -> Sequence[Lowering
 
 
 def _declared(operator: Operator) -> Iterator[Gate]:
-    """Yield the steps that follow from a declaration."""
     name = operator.name
     yield Gate(name="data", words=("data", name), server="onnx")
     yield Gate(name="cases", words=("cases", name), server="onnx")

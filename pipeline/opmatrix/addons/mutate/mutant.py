@@ -183,7 +183,6 @@ def _mistakes(number: int, table: Mapping[str, Any], known: Mapping[str, Mutant]
 
 
 def _quoted(text: str) -> str:
-    """Return a TOML string."""
     if "'" not in text and text.isprintable():
         return f"'{text}'"
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')

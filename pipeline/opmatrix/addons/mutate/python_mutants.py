@@ -32,7 +32,8 @@ def _rule(source: Source, rule: ast.Call) -> Iterator[Change]:
         if keyword.arg == "dims" and isinstance(value, ast.Tuple):
             yield from _sizes(source, value.elts)
             if len(value.elts) > 1:
-                yield source.replaced("shape", value, _tuple([source.of(part) for part in value.elts[:-1]]))
+                sizes = [source.of(part) for part in value.elts[:-1]]
+                yield source.replaced("shape", value, f"({', '.join(sizes)}{',' * (len(sizes) == 1)})")
         elif keyword.arg == "rank" and isinstance(value, ast.Constant):
             yield source.replaced("shape", value, str(int(str(value.value)) + 1))
         elif keyword.arg == "replace" and isinstance(value, ast.Dict):
@@ -59,10 +60,6 @@ def _inputs(source: Source) -> dict[str, str]:
             if not {"optional", "variadic"} & given.keys() and isinstance(name := given.get("name"), str):
                 found[name] = found.get(str(given.get("same_as")), name)
     return found
-
-
-def _tuple(parts: list[str]) -> str:
-    return f"({', '.join(parts)}{',' * (len(parts) == 1)})"
 
 
 KINDS: Mapping[str, Operator] = {

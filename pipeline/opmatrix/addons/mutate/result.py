@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from opmatrix.basics.files import write_text
 from opmatrix.declaration.load import Operator
@@ -46,16 +46,10 @@ class Result:
 def read(path: Path) -> dict[str, Result]:
     """Return the results in a file of `write` by the keys of mutants: none where it is missing or damaged."""
     try:
-        return {str(key): _result(data) for key, data in json.loads(path.read_text(encoding="utf-8")).items()}
+        found = {str(key): Result(**data) for key, data in json.loads(path.read_text(encoding="utf-8")).items()}
     except (OSError, ValueError, TypeError, AttributeError):
         return {}
-
-
-def _result(data: Any) -> Result:
-    result = Result(**data)
-    if result.outcome not in get_args(Outcome):
-        raise ValueError(result.outcome)
-    return result
+    return found if all(result.outcome in get_args(Outcome) for result in found.values()) else {}
 
 
 def write(path: Path, results: Mapping[str, Result]) -> None:

@@ -134,7 +134,6 @@ class Campaign:
         return shadow
 
     def _try_part(self, benches: Sequence[Bench], mutants: Sequence[Mutant]) -> None:
-        """Try mutants of one part, each in a bench."""
         asked, needed = self._gates(mutants[0])
         original = Original(campaign=self, bench=benches[0], mutant=mutants[0], gates=asked[:needed])
         if mutants[0].part == "kernel":  # its shadow's objects are those of all mutants
