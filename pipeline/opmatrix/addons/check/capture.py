@@ -19,7 +19,7 @@ import torch
 from onnx import ModelProto
 from torch.utils import _pytree
 
-from opmatrix.addons.check.graph_walk import format_array
+from opmatrix.addons.check.graph_walk import format_value
 from opmatrix.basics import finding
 from opmatrix.basics.errors import OpmatrixError, UsageError, did_you_mean, many, one_line
 from opmatrix.basics.files import line_in, write_bytes
@@ -84,7 +84,7 @@ def run(paths: Paths, *, target: str, exporters: Sequence[Exporter], opset: int,
 
 
 def _described(names: Sequence[str], tensors: Sequence[torch.Tensor]) -> str:
-    return ", ".join(f"{name} {format_array(to_array(tensor))}" for name, tensor in zip(names, tensors, strict=True))
+    return ", ".join(f"{name} {format_value(to_array(tensor))}" for name, tensor in zip(names, tensors, strict=True))
 
 
 class _Record:

@@ -24,7 +24,7 @@ from onnx import (
 )
 
 from opmatrix.basics.errors import VerifyError
-from opmatrix.data.arrays import Array, dtype_name
+from opmatrix.data.arrays import dtype_name
 from opmatrix.export.signature import element_dtype
 from opmatrix.lowering.graph import STANDARD, qualified
 from opmatrix.spec import OpSpec
@@ -122,15 +122,10 @@ def format_type(found: TypeProto) -> str:
     return f"{dtype}[{', '.join(sizes)}]"
 
 
-def format_array(array: Array) -> str:
-    """Return dtype and shape as ``float32[2, 3]``."""
-    return f"{dtype_name(array)}[{', '.join(map(str, array.shape))}]"
-
-
 def format_value(value: Any) -> str:
-    """Return dtype and shape of an array; of a list, those of its elements; of anything else, its type."""
+    """Return dtype and shape as ``float32[2, 3]``; of a list, those of its elements; of anything else, its type."""
     if isinstance(value, np.ndarray):
-        return format_array(value)
+        return f"{dtype_name(value)}[{', '.join(map(str, value.shape))}]"
     if isinstance(value, list):
         return f"[{', '.join(map(format_value, value))}]"
     return "nothing" if value is None else type(value).__name__
@@ -141,12 +136,12 @@ def format_range(value: Any) -> str:
     if not isinstance(value, np.ndarray):
         return type(value).__name__
     if value.dtype == np.object_ or not value.size:
-        return format_array(value)
+        return format_value(value)
     wide = value.astype(np.float64)
     finite = wide[np.isfinite(wide)]
     odd = value.size - finite.size
     limits = f" in {finite.min():.4g} to {finite.max():.4g}" if finite.size else ""
-    return format_array(value) + limits + (f" and {odd} NaN or infinite" if odd else "")
+    return format_value(value) + limits + (f" and {odd} NaN or infinite" if odd else "")
 
 
 _IGNORED = {"LSTM": {"clip", "activations"}, "GRU": {"clip", "activations"}, "RNN": {"clip"}}

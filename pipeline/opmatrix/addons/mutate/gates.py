@@ -88,20 +88,15 @@ def survivor_gates(operator: Operator, cells: Sequence[Cell], *, stamp: str) -> 
     of the sanitizers is a child of a server that has their runtimes, since to start one takes seconds. `stamp`: what
     the races depend on besides the kernel."""
     if cells and has_ort_library(operator.spec):
-        for words in sanitize.commands(operator, cells[0]):
-            yield _sanitize(operator, words, stamp)
+        for stage, *words in sanitize.commands(operator, cells[0]):
+            if stage == "races":
+                yield Gate(name=SANITIZE, entry=RACES, words=(operator.name, stamp))
+                continue
+            sanitized = () if stage in sanitize.UNSANITIZED else ("--sanitized",)
+            watched = stage not in sanitize.UNWATCHED
+            server: Server | None = None if not watched else "torch" if stage == "register" else "ort"
+            yield Gate(name=SANITIZE, words=(stage, *words, *sanitized), server=server, watched=watched)
         yield from (_verify(operator, cell, name=CELLS, once=False) for cell in cells[1:])
-
-
-def _sanitize(operator: Operator, words: Sequence[str], stamp: str) -> Gate:
-    stage = words[0]
-    if stage == "races":
-        return Gate(name=SANITIZE, entry=RACES, words=(operator.name, stamp))
-    if stage not in sanitize.UNSANITIZED:
-        words = (*words, "--sanitized")
-    watched = stage not in sanitize.UNWATCHED
-    server: Server = "torch" if stage == "register" else "ort"
-    return Gate(name=SANITIZE, words=tuple(words), server=server if watched else None, watched=watched)
 
 
 def _verify(operator: Operator, cell: Cell, *, name: str, once: bool = True) -> Gate:

@@ -30,13 +30,9 @@ class Source:
         return {node.id for node in ast.walk(self.tree) if isinstance(node, ast.Name)}
 
     @cached_property
-    def _options(self) -> set[ast.expr]:
-        calls = (node for node in ast.walk(self.tree) if isinstance(node, ast.Call))
-        return {keyword.value for call in calls for keyword in call.keywords}
-
-    def is_option(self, node: ast.expr) -> bool:
-        """Return whether a node is the value of an argument by name, as in ``keepdims_i=1``, where 2 may mean 1."""
-        return node in self._options
+    def options(self) -> set[ast.expr]:
+        """The values of arguments by name, as in ``keepdims_i=1``, where 2 may mean 1."""
+        return {node.value for node in ast.walk(self.tree) if isinstance(node, ast.keyword)}
 
     @cached_property
     def _data(self) -> bytes:
@@ -131,7 +127,7 @@ def constant(source: Source, node: ast.AST) -> Iterator[Change]:
     if isinstance(node.value, bool):
         yield source.replaced("constant", node, str(not node.value))
     elif isinstance(node.value, int):
-        if not (node.value == 1 and source.is_option(node)):
+        if not (node.value == 1 and node in source.options):
             yield source.replaced("constant", node, str(node.value + 1))
         if node.value:
             yield source.replaced("constant", node, str(node.value - 1))

@@ -30,12 +30,6 @@ MEGABYTES = 4000.0
 _WHY = 1000  # characters of a message that are kept
 
 
-def without_warnings() -> str:
-    """Return the compiler's command for mutants: the flags make warnings errors, and a variable that is not used any
-    more is no reason not to try a mutant. The code is the same."""
-    return shlex.join((*find_compiler(os.environ), "-w"))
-
-
 @dataclass(kw_only=True)
 class Limits:
     """The CPU seconds of the original by gate, from which the limits of mutants follow."""
@@ -46,9 +40,6 @@ class Limits:
     def seconds(self, gate: Gate) -> int:
         known = self.cpu.get(gate.name)
         return UNKNOWN_SECONDS if known is None else max(LEAST_SECONDS, math.ceil(TIMES * known))
-
-    def measured(self, gate: Gate, cpu: float) -> None:
-        self.cpu[gate.name] = max(cpu, self.cpu.get(gate.name, 0.0))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,10 +77,11 @@ class Bench:
             log=log,
             seconds=max(30, seconds * WAITING),
             megabytes=self.limits.megabytes,
-            environment={"OPMATRIX_JOBS": "1", "CXX": without_warnings()},
+            # Warnings are errors, and a variable that is not used any more is no reason not to try a mutant.
+            environment={"OPMATRIX_JOBS": "1", "CXX": shlex.join((*find_compiler(os.environ), "-w"))},
         )
         if measure:
-            self.limits.measured(gate, ending.cpu)
+            self.limits.cpu[gate.name] = max(ending.cpu, self.limits.cpu.get(gate.name, 0.0))
         result = Result(outcome="survived", gate=gate.name, cpu=ending.cpu)
         if ending.done:
             return result
