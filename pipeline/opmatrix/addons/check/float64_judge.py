@@ -14,9 +14,9 @@ from typing import Any, Literal
 
 import numpy as np
 import onnx
-from onnx import ModelProto, NodeProto, ValueInfoProto, helper, numpy_helper
+from onnx import ModelProto, NodeProto, ValueInfoProto
 
-from opmatrix.addons.check.graph_walk import for_reference, format_type, one_node
+from opmatrix.addons.check.graph_walk import for_reference, format_type, one_node, typed
 from opmatrix.addons.check.repair import is_external
 from opmatrix.addons.check.run_model import PLAIN, compare_value
 from opmatrix.basics.errors import VerifyError
@@ -221,7 +221,7 @@ def _inferred_shape(found: Difference) -> str:
     name = next(name for name in actual if actual[name].shape != expected[name].shape)
     text = f"{ORT} returns the shape {actual[name].shape}, {REFERENCE} {expected[name].shape}"
     try:
-        made = one_node(found.node, found.model, _typed(found.taken), [ValueInfoProto(name=name)])
+        made = one_node(found.node, found.model, typed(found.taken), [ValueInfoProto(name=name)])
         (output,) = onnx.shape_inference.infer_shapes(made).graph.output
     except (VerifyError, RuntimeError, ValueError):
         return text
@@ -254,18 +254,8 @@ def _reference(node: NodeProto, model: ModelProto, wide: Mapping[str, Any], outp
 
 
 def _ort(node: NodeProto, model: ModelProto, wide: Mapping[str, Any], outputs: Sequence[str]) -> Sequence[Any]:
-    made = one_node(node, model, _typed(wide), [ValueInfoProto(name=name) for name in outputs])
+    made = one_node(node, model, typed(wide), [ValueInfoProto(name=name) for name in outputs])
     return call(OrtSessions(None).sessions(made.SerializeToString(), settings=[PLAIN])[PLAIN], wide)
-
-
-def _typed(values: Mapping[str, Any]) -> list[ValueInfoProto]:
-    """Return the inputs of a model with these values. Raises VerifyError where one is no tensor."""
-    if not all(isinstance(value, np.ndarray) for value in values.values()):
-        raise VerifyError("an input is no tensor")
-    return [
-        helper.make_tensor_value_info(name, numpy_helper.from_array(value).data_type, value.shape)
-        for name, value in values.items()
-    ]
 
 
 def _agree(

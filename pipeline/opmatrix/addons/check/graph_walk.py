@@ -7,7 +7,7 @@ Make a model of one node of a model, for ONNX Runtime and for onnx.reference. Im
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -80,6 +80,12 @@ def tensors(model: ModelProto) -> Iterator[TensorProto]:
             yield from (attribute.t, *attribute.tensors) if attribute.HasField("t") else attribute.tensors
 
 
+def inputs(model: ModelProto) -> list[ValueInfoProto]:
+    """Return the inputs without the initializers, which models before IR version 4 list as inputs too."""
+    constants = {i.name for i in model.graph.initializer}
+    return [i for i in model.graph.input if i.name not in constants]
+
+
 def captured(node: NodeProto) -> set[str]:
     """Return the names of the outer values that a node's subgraphs use."""
     found: set[str] = set()
@@ -145,6 +151,14 @@ def format_range(value: Any) -> str:
 
 
 _IGNORED = {"LSTM": {"clip", "activations"}, "GRU": {"clip", "activations"}, "RNN": {"clip"}}
+
+
+def typed(values: Mapping[str, Any]) -> list[ValueInfoProto]:
+    """Return the inputs of a model with these values. Raises VerifyError where one is no tensor."""
+    if not all(isinstance(value, np.ndarray) for value in values.values()):
+        raise VerifyError("an input is no tensor")
+    dtypes = {name: helper.np_dtype_to_tensor_dtype(value.dtype) for name, value in values.items()}
+    return [helper.make_tensor_value_info(name, dtypes[name], value.shape) for name, value in values.items()]
 
 
 def one_node(

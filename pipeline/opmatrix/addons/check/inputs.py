@@ -37,7 +37,7 @@ from onnx import (
     numpy_helper,
 )
 
-from opmatrix.addons.check.graph_walk import format_type, format_value, spec_of
+from opmatrix.addons.check.graph_walk import format_type, format_value, inputs, spec_of
 from opmatrix.addons.check.nodes import attribute_value
 from opmatrix.addons.check.sizes import Sizes, dims, is_name, search, size_of
 from opmatrix.basics.errors import DataError, UsageError, did_you_mean
@@ -303,12 +303,6 @@ def find_inputs(
     """Return the first inputs: those with `shapes`, else given ones, else drawn ones. Raises UsageError."""
     found = [] if shapes else given_inputs(model, path, given)
     return found[0] if found else next(drawn_inputs(model, operators, shapes or {}))
-
-
-def inputs(model: ModelProto) -> list[ValueInfoProto]:
-    """Return the inputs without the initializers, which models before IR version 4 list as inputs too."""
-    constants = {i.name for i in model.graph.initializer}
-    return [i for i in model.graph.input if i.name not in constants]
 
 
 def _fit(given: Mapping[str, Any], wanted: Sequence[ValueInfoProto], source: str) -> dict[str, Any]:

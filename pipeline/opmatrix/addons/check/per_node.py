@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 from google.protobuf.message import EncodeError  # type: ignore[import-untyped]  # protobuf has no annotations
-from onnx import ModelProto, NodeProto, ValueInfoProto, helper, numpy_helper
+from onnx import ModelProto, NodeProto, ValueInfoProto, helper
 
 from opmatrix.addons.check import limits as time_limits
 from opmatrix.addons.check.float64_judge import Difference, Judgement, judge
@@ -30,6 +30,7 @@ from opmatrix.addons.check.graph_walk import (
     node_label,
     one_node,
     subgraphs,
+    typed,
     walk,
 )
 from opmatrix.addons.check.nodes import random_nodes
@@ -106,13 +107,9 @@ def _of_part(
     constants: Mapping[str, Any],
     runtime: OrtSessions,
 ) -> dict[str, Any]:
-    inputs = [
-        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
-        for name, value in taken.items()
-    ]
     made = [name for node in part for name in node.output if name]
     used = dict.fromkeys(chain.from_iterable(map(taken_names, part)))
-    graph = helper.make_graph(part, "part", inputs, [ValueInfoProto(name=name) for name in made])
+    graph = helper.make_graph(part, "part", typed(taken), [ValueInfoProto(name=name) for name in made])
     graph.initializer.extend(constants[name] for name in used if name in constants)
     whole = helper.make_model(graph, opset_imports=model.opset_import, ir_version=model.ir_version)
     return _called(whole, made, taken, runtime)
@@ -364,14 +361,11 @@ class References:
 
 def write_one_node(found: NodeComparison, model: ModelProto, folder: Path) -> Path | None:
     """Write a node as a model with test_data_set_0; return its path, or None where a value is no tensor."""
-    values = (*found.inputs.values(), *found.expected.values())
-    if not all(isinstance(v, np.ndarray) for v in values):
-        return None
-    infos = (
-        [helper.make_tensor_value_info(n, numpy_helper.from_array(a).data_type, a.shape) for n, a in of.items()]
-        for of in (found.inputs, found.expected)
-    )
     path = folder / "model.onnx"
-    write_bytes(path, one_node(found.node, model, *infos).SerializeToString(deterministic=True))
+    try:
+        alone = one_node(found.node, model, typed(found.inputs), typed(found.expected))
+    except VerifyError:
+        return None
+    write_bytes(path, alone.SerializeToString(deterministic=True))
     dataset.write(folder / f"{DATA_SET}0", DataSet(inputs=found.inputs, outputs=found.expected))
     return path

@@ -22,7 +22,7 @@ from opmatrix.addons.check.functions import function_name, onnx_schemas
 from opmatrix.addons.check.graph_walk import domain_of, format_type, format_value, node_label, nodes, opsets
 from opmatrix.addons.check.inputs import DrawnInputs, ModelInputs
 from opmatrix.addons.check.limits import seconds_left
-from opmatrix.addons.check.size_findings import Try, output_findings, size_findings
+from opmatrix.addons.check.sizes import Try, output_findings, size_findings
 from opmatrix.basics import finding
 from opmatrix.basics.errors import many, one_line
 from opmatrix.basics.finding import OPTIMIZER, Finding
@@ -267,7 +267,7 @@ def run(
             why = f"the optimised graph fails: {errors[OPTIMISED]}" if errors else broken
             done.append(Run(fed=fed, answers=answers, broken=why))
         if fed.drawn:
-            tries.append(Try(fed=fed, error=problem, where=where))
+            tries.append(Try(sizes=fed.sizes, error=problem, where=where))
         try:
             fed = feeds.send(not problem) if isinstance(feeds, Generator) else next(feeds, None)
         except StopIteration:
@@ -283,7 +283,7 @@ def run(
     if PLAIN in refusals:
         text += f". It refuses the graph as it is: {refusals[PLAIN]}"
     sizes = [finding.note("sizes", _SLOW)] if slow else [*size_findings(model, tries)]
-    contradicting = (list(output_findings(model, run.fed, run.outputs)) for run in done)
+    contradicting = (list(output_findings(model, run.fed.inputs, run.outputs)) for run in done)
     sizes += next((found for found in contradicting if found), [])
     return Runs(finding=finding.ok("runs", text), sizes=sizes, done=done)
 

@@ -14,8 +14,7 @@ from onnx import ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto, 
 
 from opmatrix.addons.check.graph_walk import format_type, node_label, nodes
 from opmatrix.addons.check.repair import is_sorted
-from opmatrix.addons.check.size_findings import WITH_WEIGHTS
-from opmatrix.addons.check.sizes import dims, open_symbols
+from opmatrix.addons.check.sizes import WITH_WEIGHTS, dims, open_symbols
 from opmatrix.basics import finding
 from opmatrix.basics.errors import many, one_line
 from opmatrix.basics.finding import Finding
