@@ -79,6 +79,7 @@ class Bench(CommandBase):
 
     def _operators(self, names: Sequence[str]) -> list[Operator]:
         from opmatrix.declaration.isolated import usable  # here: doit imports this module for every command
+        from opmatrix.signature.signature import has_ort_library, has_torch_library
 
         found = usable(self._paths, names)
         if not names:
@@ -87,8 +88,11 @@ class Bench(CommandBase):
                 raise UsageError("doit bench: no operator has a file ops/<name>/bench.py. Name an operator to time the "
                                  "largest cases of its cases.py, or write the file")  # fmt: skip
         for operator in found:
-            if why := why_not(operator):
-                raise UsageError(f"doit bench: {operator.name}: {why}")
+            if not has_torch_library(operator.spec) and not has_ort_library(operator.spec):
+                raise UsageError(
+                    f"doit bench: {operator.name}: opmatrix builds no library of it, because torch and ONNX Runtime "
+                    "have the kernels: there is nothing to time"
+                )
         return found
 
     def _run(self, operator: Operator, params: Mapping[str, Any], commit: str) -> int:
@@ -107,15 +111,6 @@ class Bench(CommandBase):
         if code < 0:
             raise BenchError(f"doit bench: the process of {operator.name} died of signal {-code}")
         return code
-
-
-def why_not(operator: Operator) -> str:
-    """Return why an operator cannot be timed, or ""."""
-    from opmatrix.signature.signature import has_ort_library, has_torch_library
-
-    if has_torch_library(operator.spec) or has_ort_library(operator.spec):
-        return ""
-    return "opmatrix builds no library of it, because torch and ONNX Runtime have the kernels: there is nothing to time"
 
 
 def _compile(paths: Paths, operators: Sequence[Operator]) -> int:

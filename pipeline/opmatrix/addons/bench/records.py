@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,17 +23,8 @@ SCHEMA = 2
 _LONGEST = 22  # characters of a name in a table
 
 
-def document(job: Job, *, source: str, processor: str, rows: Sequence[Record]) -> Record:
-    """Return bench.json."""
-    return _head(job, processor) | {"source": source, "budget": job.budget, "rows": list(rows)}
-
-
-def against(job: Job, *, rev: str, commit: str, processor: str, rows: Sequence[Record]) -> Record:
-    """Return against.json."""
-    return _head(job, processor) | {"rev": rev, "commit": commit, "against": list(rows)}
-
-
-def _head(job: Job, processor: str) -> Record:
+def head(job: Job, processor: str) -> Record:
+    """Return what bench.json and against.json begin with."""
     return {
         "schema": SCHEMA,
         "op": job.operator.name,
