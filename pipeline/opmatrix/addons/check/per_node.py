@@ -21,7 +21,7 @@ import numpy as np
 from google.protobuf.message import EncodeError  # type: ignore[import-untyped]  # protobuf has no annotations
 from onnx import ModelProto, NodeProto, ValueInfoProto, helper
 
-from opmatrix.addons.check import limits as time_limits
+from opmatrix.addons.check import parts as time_limits
 from opmatrix.addons.check.float64_judge import Difference, Judgement, judge
 from opmatrix.addons.check.graph_walk import (
     captured,
@@ -208,7 +208,7 @@ def compare_nodes(
     """
     drawing = list(random_nodes(model))  # which keeps the objects, and so their ids
     random = {id(node) for node in drawing}
-    references = References(model, operators)
+    references = References(model, operators, limits)
     kept: Counter[str] = Counter()
     reserve, left = time_limits.seconds_left() / _RESERVE, [*reversed(model.graph.node)]
     for part, values, lacking in node_values(model, fed, runtime):
@@ -227,7 +227,7 @@ def compare_nodes(
                 why = f"ONNX Runtime gives no {names[0]!r}: {lacking[names[0]]}"
                 found = NodeComparison(node=node, inputs={}, skipped=why)
             else:
-                found = _compare(node, values, references, limits)
+                found = _compare(node, values, references)
             # Of most nodes the arrays are not needed any more.
             outcome = found.judgement.outcome if found.judgement else str(found.differs)
             kept[outcome] += found.differs
@@ -262,15 +262,13 @@ def passed_through(
         yield compare_value(name, value, known[name], limits)
 
 
-def _compare(
-    node: NodeProto, values: Mapping[str, Any], references: References, limits: Mapping[str, Tolerance]
-) -> NodeComparison:
+def _compare(node: NodeProto, values: Mapping[str, Any], references: References) -> NodeComparison:
     taken = {name: values[name] for name in taken_names(node)}
     if node.op_type == "Constant":
         return NodeComparison(node=node, inputs=taken)
     try:
         with time_limits.bounded():
-            return _compared(node, taken, values, references, limits)
+            return _compared(node, taken, values, references)
     except (VerifyError, time_limits.TooSlowError) as error:
         return NodeComparison(node=node, inputs=taken, skipped=str(error))
     except Exception as error:  # of this code: it says nothing about the node, and the others are compared
@@ -279,14 +277,10 @@ def _compare(
 
 
 def _compared(
-    node: NodeProto,
-    taken: Mapping[str, Any],
-    values: Mapping[str, Any],
-    references: References,
-    limits: Mapping[str, Tolerance],
+    node: NodeProto, taken: Mapping[str, Any], values: Mapping[str, Any], references: References
 ) -> NodeComparison:
     """Return the comparison with the reference. Raises VerifyError where there is none, or it fails."""
-    model, operators = references.model, references.operators
+    model, operators, limits = references.model, references.operators, references.limits
     evaluated, judged_in = references.evaluate(node, taken)
     if node.op_type == "Optional":  # onnx.reference has a value of it as a list of one
         evaluated = {n: want[0] if isinstance(want, list) and want else want for n, want in evaluated.items()}
@@ -331,8 +325,8 @@ def _has_operator(node: NodeProto, operators: Operators) -> bool:
 class References:
     """Evaluates nodes with their references. Nodes that differ in their names alone share an evaluator."""
 
-    def __init__(self, model: ModelProto, operators: Operators) -> None:
-        self.model, self.operators = model, operators
+    def __init__(self, model: ModelProto, operators: Operators, limits: Mapping[str, Tolerance]) -> None:
+        self.model, self.operators, self.limits = model, operators, limits
         self.taken = {output.name for output in model.graph.output}
         self.taken.update(*map(taken_names, model.graph.node))
         self._runs: dict[bytes, ReferenceRun] = {}

@@ -21,7 +21,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as _state
 from opmatrix.addons.check.functions import function_name, onnx_schemas
 from opmatrix.addons.check.graph_walk import domain_of, format_type, format_value, node_label, nodes, opsets
 from opmatrix.addons.check.inputs import DrawnInputs, ModelInputs
-from opmatrix.addons.check.limits import seconds_left
+from opmatrix.addons.check.parts import seconds_left
 from opmatrix.addons.check.sizes import Try, output_findings, size_findings
 from opmatrix.basics import finding
 from opmatrix.basics.errors import many, one_line

@@ -12,9 +12,18 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from opmatrix.addons.check import limits
 from opmatrix.addons.check.arguments import CheckRequest
-from opmatrix.addons.check.parts import Do, Link, PartCall, Result, parts, run_parts
+from opmatrix.addons.check.parts import (
+    MEGABYTES,
+    SECONDS,
+    Do,
+    Link,
+    PartCall,
+    Result,
+    default_megabytes,
+    parts,
+    run_parts,
+)
 from opmatrix.basics import finding
 from opmatrix.basics.errors import UsageError
 from opmatrix.basics.finding import Finding
@@ -68,9 +77,9 @@ class ModelChecks:
     def limits(self, request: CheckRequest) -> StepLimits:
         """Return the limits of a model: those that were given, or the default ones within those of a step."""
         if request.label not in self._limits:
-            least = limits.MEGABYTES if request.function else limits.default_megabytes(Path(request.model))
+            least = MEGABYTES if request.function else default_megabytes(Path(request.model))
             of_step = step_limits(self.paths)
-            seconds = request.seconds or min(limits.SECONDS, of_step.seconds)
+            seconds = request.seconds or min(SECONDS, of_step.seconds)
             megabytes = request.megabytes or min(least, of_step.megabytes)
             self._limits[request.label] = StepLimits(seconds=seconds, megabytes=megabytes)
         return self._limits[request.label]

@@ -33,10 +33,10 @@ _SESSION = (
 
 def _within(stage: str, paths: Paths, *, seconds: float | None, **options: Any) -> None:
     """Run a stage within the seconds that its model has left."""
-    from opmatrix.addons.check import limits  # only a stage that runs needs it
+    from opmatrix.addons.check import parts  # only a stage that runs needs it
 
     if seconds:
-        limits.begin(seconds)
+        parts.begin(seconds)
     import_module(f"opmatrix.addons.check.{stage}").run(paths, **options)
 
 
@@ -46,13 +46,13 @@ def _check_models(_: Paths, *, jobs: Path) -> None:
     It takes models that no other process has taken, and lists their folders. SIGALRM ends it at the time limit of a
     model.
     """
-    from opmatrix.addons.check import limits, parts  # only this stage needs them
+    from opmatrix.addons.check import parts  # only this stage needs them
 
     with jobs.with_suffix(".taken").open("w", buffering=1, encoding="utf-8") as listed:
         taken = filter(parts.take, json.loads(jobs.read_text(encoding="utf-8")))
         for job in islice(taken, parts.TOGETHER):
             listed.write(f"{Path(job['folder']).name}\n")
-            with limits.ends_after(job["seconds"]):
+            with parts.ends_after(job["seconds"]):
                 is_done = _check_model(job)
             if is_done:
                 (Path(job["folder"]) / "done").touch()
