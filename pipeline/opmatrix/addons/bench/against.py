@@ -1,9 +1,6 @@
-"""Time two builds of an operator in turns, each in its own process, and find rows that are slower.
-
-A generation is three processes: this build, a copy of it, and the build of the revision. What stays the same in a
-process, such as the addresses of its memory, changes its times by some percent. So a row is judged by several
-generations. The noise is the difference between the copy and this build, and between generations.
-"""
+"""Time two builds of an operator in turns, and find rows that are slower. A generation is three processes: this build,
+a copy of it, and the build of the revision. What stays the same in a process, such as the addresses of its memory,
+changes its times by some percent, so a row is judged by several generations."""
 
 from __future__ import annotations
 

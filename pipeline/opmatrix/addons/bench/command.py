@@ -1,7 +1,4 @@
-"""`doit bench [OPERATOR ...]`: how fast an operator is, compared with its peers, or with a revision.
-
-The build of an operator at a revision of git, for `doit bench --against`, in a shadow of the project.
-"""
+"""`doit bench [OPERATOR ...]`: how fast an operator is, compared with its peers, or with its build at a revision."""
 
 from __future__ import annotations
 

@@ -1,10 +1,6 @@
-"""The ONNX models of a row: the declared node, or what the lowering emits, and one node of a peer. Needs onnx alone.
-
-What a row times: the operator in torch and in ONNX Runtime, and its peers, each as a function without arguments.
-
+"""What a row times: the operator in torch and in ONNX Runtime, and its peers, each as a function without arguments.
 What a call does not repeat is done before: inputs are converted and bound, graphs are compiled. Tensors and sessions
-read the same memory. Each call allocates its outputs, as for a user.
-"""
+read the same memory. Each call allocates its outputs, as for a user."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""Time an operator and its peers, or its build and the one at another revision.
-
-Plain `doit` leaves it out, because times are no verdict. `doit bench OPERATOR` compiles the operator and runs it.
-"""
+"""Time an operator and its peers, or its build and the one at another revision. Plain `doit` leaves it out, because
+times are no verdict."""
 
 from __future__ import annotations
 

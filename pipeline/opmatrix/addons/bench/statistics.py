@@ -1,10 +1,5 @@
-"""The statistics of `doit bench`: intervals of medians, when enough rounds are run, and the test for a slowdown.
-
-A round times each contestant once, in a new order, so that a busy machine slows down all. The ratio of two contestants
-is computed within a round. Its median has an interval from order statistics, which assumes no distribution.
-
-Time the contestants of one row in rounds until the intervals of all ratios are narrow, or the budget is spent.
-"""
+"""Rounds, each of which times every contestant once, in a new order, so that a busy machine slows down all; intervals
+of medians from order statistics, which assume no distribution; and the test for a slowdown."""
 
 from __future__ import annotations
 

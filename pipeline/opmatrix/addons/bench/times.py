@@ -1,7 +1,5 @@
-"""What `doit bench` measured, for the page: only while the files are those that were timed.
-
-Imports nothing of `opmatrix.bench`, whose edits would make the report run again.
-"""
+"""What `doit bench` measured, for the page: only while the files are those that were timed. Imports nothing of
+`opmatrix.bench`, whose edits would make the report run again."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
-"""The forked process of a row: prepare contestants, then time one of them when the parent asks for it.
-
-Before, it measures the errors of their outputs, compared with the reference in float64 or longdouble, and the peak
-memory of a call: how far it raises the peak of the resident set of its process.
-"""
+"""The forked process of a row: prepare contestants, measure the errors of their outputs and the peak memory of a call,
+then time one of them when the parent asks for it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Build, run and export a user's torch model: the part of `doit check` that needs torch.
-
-The user's function is called, and what it returns is validated; the project's operators are loaded into torch.
-"""
+"""Build, run and export the torch model that a user's function returns: the part of `doit check` that needs torch."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""`doit check MODEL...`: print what is wrong with models, and where. A doit command.
-
-`opmatrix check` needs no project: it works in an empty one in a temporary folder.
-"""
+"""`doit check MODEL...`: print what is wrong with models, and where. `opmatrix check` needs no project: it works in an
+empty one in a temporary folder."""
 
 from __future__ import annotations
 

@@ -1,9 +1,5 @@
-"""The "first node" finding of `doit check`: the first node whose outputs differ from those of its reference.
-
-Find the first node at which a model differs from another one with the same names of values. Never imports torch.
-
-Compare each node of a model with its reference, and find the first that differs. Never imports torch.
-"""
+"""The "first node" finding of `doit check`: the first node whose outputs differ from those of its reference, or from
+the values of another model with the same names. Never imports torch."""
 
 from __future__ import annotations
 

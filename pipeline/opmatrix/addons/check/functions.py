@@ -1,10 +1,6 @@
-"""Put the nodes of a model's functions in place of their calls, as ONNX Runtime does, and repair what it does.
-
-Each node is then checked, compared and named by itself, with the attributes and inputs of its call. onnx's own inliner
-(1.23) ignores the defaults of attributes, and its nodes do not show which call they are from. Imports onnx alone.
-
-The faults of a model's imports, of those of its functions, and of the calls of these. Imports onnx alone.
-"""
+"""Put the nodes of a model's functions in place of their calls, as ONNX Runtime does, and repair what it does; find the
+faults of imports and calls. onnx's own inliner (1.23) ignores the defaults of attributes, and its nodes do not show
+which call they are from. Imports onnx alone."""
 
 from __future__ import annotations
 

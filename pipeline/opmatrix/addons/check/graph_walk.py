@@ -1,9 +1,5 @@
-"""Walk the nodes of a model, with its subgraphs and functions, and label a node for a message. Imports onnx alone.
-
-Types, shapes and ranges of values as `doit check` prints them.
-
-Make a model of one node of a model, for ONNX Runtime and for onnx.reference. Imports onnx alone.
-"""
+"""Walk the nodes of a model, with its subgraphs and functions; print nodes, types and values; make a model of one node,
+for ONNX Runtime and for onnx.reference. Imports onnx alone."""
 
 from __future__ import annotations
 

@@ -1,14 +1,6 @@
-"""Read inputs and expected outputs that somebody wrote: a .npz file, or a folder of ONNX's backend tests. No runtime.
-
-Format of the folder: input_<i>.pb and output_<i>.pb, each a TensorProto, a SequenceProto or an OptionalProto, as the
-type of the model's input or output says: https://github.com/onnx/onnx/blob/main/docs/OnnxBackendTest.md
-
-Draw the inputs of a model: random values of the sizes that are tried. Imports NumPy and onnx alone.
-
-The inputs of `doit check`: from a .npz file, test data sets, or random. Imports NumPy and onnx alone.
-
-The tolerances of a whole model in `doit check`: a default per dtype, or --rtol and --atol.
-"""
+"""The inputs of `doit check`, from a .npz file, test data sets, or random, and its tolerances. No runtime. Data sets
+are those of https://github.com/onnx/onnx/blob/main/docs/OnnxBackendTest.md: input_<i>.pb and output_<i>.pb, each a
+TensorProto, a SequenceProto or an OptionalProto, as the type in the model says."""
 
 from __future__ import annotations
 

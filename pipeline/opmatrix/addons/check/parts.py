@@ -1,9 +1,6 @@
-"""The parts of `doit check` on one model.onnx: which part runs after which result, within which limits of time and
-memory, and the outcome of the whole, in one word and one sentence. Imports no framework.
-
-Who runs the parts passes a function that does: `opmatrix.addons.check.run_parts` in processes of their own, and the
-stage check-models, which runs the parts of many models in one process.
-"""
+"""The parts of `doit check` on one model.onnx: which part runs after which result, within which limits, and the outcome
+of all. `run_parts` runs each in a process of its own, the stage check-models those of many models in one process.
+Imports no framework."""
 
 from __future__ import annotations
 

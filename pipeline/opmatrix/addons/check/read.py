@@ -1,7 +1,4 @@
-"""The "libraries" and "versions" findings of `doit check`: what a session of a model needs. Imports neither runtime.
-
-Check a model without running it: nodes, types, versions, and the libraries it needs. Never imports torch.
-"""
+"""Check a model without running it: nodes, types, versions, and the libraries that it needs. Never imports torch."""
 
 from __future__ import annotations
 

@@ -1,10 +1,6 @@
-"""Run a model in ONNX Runtime with its libraries, and compare its outputs with the expected. Never imports torch.
-
-Of a model that ONNX Runtime refuses: what other implementations compute. Of a wrong "optimizer" finding: the optimizer
-of ONNX Runtime that breaks the model. The names are those of ONNX Runtime 1.31, also of the rules in its
-RuleBasedTransformers; it ignores a name that it does not have. Each try is a process of its own, since an optimizer may
-end it.
-"""
+"""Run a model in ONNX Runtime with its libraries, and compare its outputs with the expected. Of a model that ONNX
+Runtime refuses: what other implementations compute. Of a model that its optimisation breaks: by which optimizer. Never
+imports torch."""
 
 from __future__ import annotations
 
@@ -192,6 +188,7 @@ def _computed(
             yield "ONNX Runtime with the functions inlined", inner_values(inlined, names, fed.inputs, runtime)
 
 
+# Of ONNX Runtime 1.31, also of the rules in its RuleBasedTransformers. It ignores a name that it does not have.
 OPTIMIZERS: Mapping[str, tuple[str, ...]] = {
     "basic": (
         "EliminateIdentity", "EliminateSlice", "UnsqueezeElimination", "EliminateDropout", "ExpandElimination",
@@ -262,7 +259,7 @@ def _needed(names: Sequence[str], is_right: Callable[[Sequence[str]], bool]) -> 
 
 
 def _in_child(check: Callable[[Sequence[str]], bool], without: Sequence[str]) -> bool:
-    """Return what a check returns in a forked process; False where it raises or dies."""
+    """Return what a check returns in a forked process, which an optimizer may end; False where it raises or dies."""
     child = os.fork()
     if not child:
         is_right = False

@@ -1,7 +1,5 @@
-"""Explain why ONNX Runtime refuses a standard node: an implementation that it lacks, or dtypes that do not fit.
-
-The "runs" and "agrees" findings: run a model in ONNX Runtime, optimised and not, and compare. No torch.
-"""
+"""The "runs" and "agrees" findings: run a model in ONNX Runtime, optimised and not, and compare; explain why it refuses
+a standard node. No torch."""
 
 from __future__ import annotations
 

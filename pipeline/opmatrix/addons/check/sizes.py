@@ -1,10 +1,9 @@
-"""Choose sizes for the open axes of a model's inputs, several for each. Imports onnx alone.
+"""Choose sizes for the open axes of a model's inputs, several for each, and find those that it does not take, and
+outputs of other sizes than it says. Imports onnx alone.
 
 One size proves nothing about others: an exporter may bake in that of its example, most often 1 or 2. So a model is run
 until each open axis had two sizes of 3 and more. At first all sizes differ, then all are equal, then they are those of
 images, of sequences and of the model's constants. No two tries share a size by which another one could be divided.
-
-The "sizes" finding: open sizes that a model does not take, and outputs of other sizes than it says.
 """
 
 from __future__ import annotations

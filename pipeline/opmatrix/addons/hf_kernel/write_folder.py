@@ -1,12 +1,6 @@
-"""Make a folder of the Hugging Face package `kernels` from the files of a wheel. Pure.
-
-Format: that of kernels 0.17 (its load.py, variants.py and importer.py). It imports `build/<variant>/__init__.py` as the
-package that metadata.json names, from anywhere, so that imports of the wheel's name become those of that package.
-
-Write the operators of the wheel as a folder that the Hugging Face package `kernels` loads, and run it before.
-
-The files are those of the wheel that the stage dist has built, so that both contain what was verified.
-"""
+"""Write the operators of the wheel that dist has built as a folder that the Hugging Face package `kernels` loads, and
+run it before. Format: that of kernels 0.17 (its load.py, variants.py and importer.py). It imports the package of
+metadata.json from anywhere, so that imports of the wheel's name become those of that package."""
 
 from __future__ import annotations
 

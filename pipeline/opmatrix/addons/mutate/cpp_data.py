@@ -1,7 +1,5 @@
-"""Mutants of what a kernel reads: index, further, ignored, size, swapped, attribute.
-
-Mutants of what a kernel computes and keeps: result, narrow, state. Mutants of loops: bound, tail, large, thread_split.
-"""
+"""Mutants of what a kernel reads (index, further, ignored, size, swapped, attribute), computes and keeps (result,
+narrow, state), and of its loops (bound, tail, large, thread_split)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The types of names and expressions in a kernel, as far as its text shows them; "" where it does not.
-
-What the operators of mutation of a kernel read, and what they yield.
-"""
+"""What the operators of mutation of a kernel read: types of names and expressions, as far as the text shows them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""What the child of a server calls for a gate of a mutant: another function, in a shadow, with a limit of CPU time.
-
-The gates that try a mutant, the cheapest first: those of plain `doit`, then those of `doit sanitize`.
-"""
+"""The gates that try a mutant, the cheapest first: those of plain `doit`, then those of `doit sanitize`; and what the
+child of a server calls for one: another function, in a shadow, with a limit of CPU time."""
 
 from __future__ import annotations
 

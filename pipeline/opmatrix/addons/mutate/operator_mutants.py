@@ -1,7 +1,5 @@
-"""The mutants of an operator: those of its kernel, and of what it has in Python.
-
-A sample of mutants: seeded, and spread over kinds and functions as the mutants themselves are.
-"""
+"""The mutants of an operator: those of its kernel, and of what it has in Python; and a sample of them: seeded, and
+spread over kinds and functions as the mutants themselves are."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""What the operators of mutation of Python read, and what they yield.
-
-Mutants of Python's expressions and statements: comparison, arithmetic, condition, constant, sign, dropped.
-
-Mutants of calls and results in Python: attribute, zeros, one_dtype, fake, swapped, argument, function, dtype.
-"""
+"""The operators of mutation of Python: of expressions, statements, calls and results."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Mutants of the shape rules of a declaration: of `Output(shape=...)` in a spec.py.
-
-Mutants of what an operator has in Python: lowerings, gradients, operators and fake kernels, and shape rules.
-"""
+"""Mutants of what an operator has in Python: lowerings, gradients, operators and fake kernels, and shape rules."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""What became of a mutant, kept by the content of all that it depends on.
-
-Digests of all that the outcome of a mutant depends on, so that a repeated run tries only what changed.
-"""
+"""What became of a mutant, kept with the digests of all that it depends on, so that a repeated run tries what
+changed."""
 
 from __future__ import annotations
 

@@ -1,9 +1,5 @@
-"""The connection to a scheduler, and the workers that a run starts on this machine.
-
-Count the steps that each worker ran or refused, and those that ran on this machine, for the last lines of a run.
-
-The workers of a run, as the run sees them: which steps it hands out, to whom, and what it does when one is lost.
-"""
+"""The workers of a run, as the run sees them: which steps it hands out, to whom, who ran or refused how many, and what
+it does when one is lost."""
 
 from __future__ import annotations
 
