@@ -14,7 +14,7 @@ from typing import Any
 from opmatrix.addons.bench.contestants import Entrants
 from opmatrix.addons.bench.forked import REMEDY, DiedError, Errors, Forked, Prepared, Record, StoppedError
 from opmatrix.addons.bench.read import OWN, cost, model_of
-from opmatrix.addons.bench.statistics import Interval, Rounds, pairs, run
+from opmatrix.addons.bench.statistics import Interval, pairs, run
 from opmatrix.addons.bench.turns import Expected, Turns, truth
 from opmatrix.basics.errors import DataError, OpmatrixError, one_line
 from opmatrix.bench.spec import Bench, Row
@@ -187,21 +187,7 @@ def _row(job: Job, entrants: Entrants, expected: Expected) -> Record:
             budget=job.budget,
             narrow=compared,
         )
-    return record(prepared, rounds, compared, moved=moved, flops=cost(spec, row, job.bench.flops)) | {
-        "clock": "cpu" if entrants.threads == 1 else "wall",
-        "truth": {"precision": expected.precision, "problem": expected.problem},
-    }
-
-
-def record(
-    prepared: Sequence[Prepared],
-    rounds: Rounds,
-    compared: Sequence[tuple[int, int]],
-    *,
-    moved: float,
-    flops: float | None,
-) -> Record:
-    """Return the record of a row from its rounds."""
+    flops = cost(spec, row, job.bench.flops)
     return {
         "bytes": moved,
         "flops": flops,
@@ -214,6 +200,8 @@ def record(
         "ratios": [
             {"ours": prepared[a].name, "peer": prepared[b].name} | asdict(rounds.ratio(a, b)) for a, b in compared
         ],
+        "clock": "cpu" if entrants.threads == 1 else "wall",
+        "truth": {"precision": expected.precision, "problem": expected.problem},
     }
 
 

@@ -55,7 +55,7 @@ def kernel_mutants(
     """Return the mutants of a kernel.h, in its order.
 
     `defaults` has a C++ value for the name of each attribute; `shapes` as in `Kernel`. Lines that the grammar does not
-    know are not mutated: `syntax.unparsed_lines`.
+    know are not mutated: `cpp.unparsed_lines`.
     """
     code = parse(source)
     kernel = Kernel(code, Types(code), defaults, shapes)
