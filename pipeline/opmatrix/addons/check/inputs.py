@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, repeat
 from pathlib import Path
@@ -31,7 +30,7 @@ from onnx import (
 
 from opmatrix.addons.check.graph_walk import format_type, format_value, inputs, spec_of
 from opmatrix.addons.check.nodes import attribute_value
-from opmatrix.addons.check.sizes import Sizes, dims, is_name, search, size_of
+from opmatrix.addons.check.sizes import Sizes, Try, dims, is_name, search, size_of
 from opmatrix.basics.errors import DataError, UsageError, did_you_mean
 from opmatrix.data.arrays import Array, dtype_name, kind
 from opmatrix.data.dataset import to_array
@@ -234,9 +233,6 @@ class ModelInputs:
         return f"inputs {self.source}" + (f": {arrays}" if arrays else "")
 
 
-DrawnInputs = Generator[ModelInputs, bool | None, None]
-
-
 def given_inputs(model: ModelProto, path: Path, given: Path | None) -> list[ModelInputs]:
     """Return the inputs in `given`, a .npz file or a folder of data sets; without it, in the data sets next to the
     model, if they are of this model. Raises UsageError where they do not fit the model."""
@@ -264,29 +260,26 @@ def given_inputs(model: ModelProto, path: Path, given: Path | None) -> list[Mode
     return found
 
 
-def drawn_inputs(model: ModelProto, operators: Sequence[OpSpec], given: Shapes) -> DrawnInputs:
-    """Yield random inputs of the shapes in `given`, and of the sizes that `open_sizes.search` tries for each other open
-    axis. Each is answered with whether the model computes with it. Raises UsageError where none can be drawn."""
+def drawn_inputs(
+    model: ModelProto, operators: Sequence[OpSpec], given: Shapes, tries: Sequence[Try] = ()
+) -> Iterator[ModelInputs]:
+    """Yield random inputs of the shapes in `given`, and of the sizes that `search` tries for each other open axis.
+    `tries`: as there. Raises UsageError where none can be drawn."""
     wanted = inputs(model)
     require_drawable(given, wanted)
     known = {d: n for v in wanted for d, n in zip(dims(v), given.get(v.name, ()), strict=False) if isinstance(d, str)}
-    tries = search(model, wanted, known)
-    ran: bool | None = None
     drawn = False
-    with suppress(StopIteration):
-        while True:
-            sizes = tries.send(ran)
-            try:
-                arrays = draw(wanted, given, sizes, model, operators)
-            except UsageError:
-                if not drawn:
-                    raise
-                ran = False  # too large with these sizes
-                continue
-            drawn = True
-            axes = "".join(f", {name} = {size}" for name, size in sizes.items() if is_name(name))
-            shapes = {name: array.shape for name, array in arrays.items()}
-            ran = yield ModelInputs(inputs=arrays, source=f"chosen at random{axes}", shapes=shapes, sizes=sizes)
+    for sizes in search(model, wanted, known, tries):
+        try:
+            arrays = draw(wanted, given, sizes, model, operators)
+        except UsageError:
+            if not drawn:
+                raise
+            continue  # too large with these sizes
+        drawn = True
+        axes = "".join(f", {name} = {size}" for name, size in sizes.items() if is_name(name))
+        shapes = {name: array.shape for name, array in arrays.items()}
+        yield ModelInputs(inputs=arrays, source=f"chosen at random{axes}", shapes=shapes, sizes=sizes)
 
 
 def find_inputs(

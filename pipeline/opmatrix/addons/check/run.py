@@ -35,6 +35,7 @@ from opmatrix.addons.check.run_model import (
     compare_with_expected,
 )
 from opmatrix.addons.check.run_model import run as run_model
+from opmatrix.addons.check.sizes import Try
 from opmatrix.basics import finding
 from opmatrix.basics.errors import OpmatrixError, UsageError, VerifyError
 from opmatrix.basics.finding import OPTIMIZER, Finding
@@ -76,7 +77,9 @@ def run(
         chosen = parse_shapes(shapes)
         given = [] if chosen else given_inputs(proto, model, inputs)
         runtime = OrtSessions(None, more=libraries)
-        runs = run_model(model, original, runtime, given or drawn_inputs(proto, specs, chosen), died=died)
+        tries: list[Try] = []
+        fed_with = given or drawn_inputs(proto, specs, chosen, tries)
+        runs = run_model(model, original, runtime, fed_with, tries, died=died)
         limits = tolerances(rtol, atol)
         if not runs.ok and not runs.missing:
             with suppress(OpmatrixError):  # such as inputs that cannot be drawn: the refusal stays the finding

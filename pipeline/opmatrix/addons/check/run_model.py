@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as _state
 
 from opmatrix.addons.check.functions import function_name, onnx_schemas
 from opmatrix.addons.check.graph_walk import domain_of, format_type, format_value, node_label, nodes, opsets
-from opmatrix.addons.check.inputs import DrawnInputs, ModelInputs
+from opmatrix.addons.check.inputs import ModelInputs
 from opmatrix.addons.check.parts import seconds_left
 from opmatrix.addons.check.sizes import Try, output_findings, size_findings
 from opmatrix.basics import finding
@@ -216,9 +216,15 @@ class Runs:
 
 
 def run(
-    path: Path, model: ModelProto, runtime: OrtSessions, given: Iterable[ModelInputs] | DrawnInputs, *, died: str = ""
+    path: Path,
+    model: ModelProto,
+    runtime: OrtSessions,
+    given: Iterable[ModelInputs],
+    tries: list[Try],
+    *,
+    died: str = "",
 ) -> Runs:
-    """Make a session per setting, and run each once with each input; drawn ones are told whether it computed.
+    """Make a session per setting, and run each once with each input. Appends to `tries` what came of a drawn one.
 
     `died`: how the process with a session of the optimised graph died, so that there is none here."""
     sessions: dict[str, Session] = {}
@@ -233,14 +239,14 @@ def run(
         return _refused(model, next(iter(refusals.values())), "refuses the model")
     if OPTIMISED in refusals:
         broken = f"it refuses the optimised graph: {refusals[OPTIMISED]}"
-    tries: list[Try] = []
     done: list[Run] = []
     first: Runs | None = None
     took = 0.0
     slow, whole = False, seconds_left()
-    feeds = iter(given)
-    fed = next(feeds, None)
-    while fed is not None:
+    for fed in given:
+        slow = bool(fed.drawn and done) and seconds_left() < whole * (1 - _FOR_SIZES)
+        if slow:
+            break
         answers: dict[str, Sequence[Any]] = {}
         errors: dict[str, RefusedError] = {}
         began = time.perf_counter()
@@ -266,13 +272,6 @@ def run(
             done.append(Run(fed=fed, answers=answers, broken=why))
         if fed.drawn:
             tries.append(Try(sizes=fed.sizes, error=problem, where=where))
-        try:
-            fed = feeds.send(not problem) if isinstance(feeds, Generator) else next(feeds, None)
-        except StopIteration:
-            break
-        slow = bool(fed and fed.drawn and done) and seconds_left() < whole * (1 - _FOR_SIZES)
-        if slow:
-            break
     if not done:
         return first or Runs(finding=finding.wrong("runs", "there is nothing to run it with"))
     milliseconds = f"{took / len(sessions) * 1000:.2g} ms"

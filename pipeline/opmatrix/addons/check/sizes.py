@@ -37,7 +37,6 @@ Sizes = Mapping[str, int]
 """The size of each open axis, by its symbol."""
 Dims = tuple[int | str, ...]
 """The shape that a model gives: numbers, symbols, and expressions of symbols such as ``past + 1``."""
-Search = Generator[Sizes, bool | None, None]
 
 _PRIMES = (3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59)
 _SIDES = ((64, 32), (32, 224), (64, 64), (224, 224), (48, 192), (48, 320), (128, 256), (640, 640))
@@ -47,6 +46,16 @@ _CONSTANTS = 8  # sizes of constants that are tried
 _MORE = 4  # tries after the first that the model computes with, before single sizes are changed
 _OTHERS = 8  # other sizes of one axis
 _NO_NAMES = {"", "none", "unk", "unknown"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Try:
+    """The sizes with which the model was run, and the error of ONNX Runtime and `where`, such as " at Add 'a'", both
+    "" where it computed with them."""
+
+    sizes: Sizes
+    error: str = ""
+    where: str = ""
 
 
 def dims(value: ValueInfoProto) -> Dims:
@@ -94,30 +103,32 @@ def _of_others(symbol: str, all_symbols: Sequence[str]) -> bool:
     return False
 
 
-def search(model: ModelProto, wanted: Sequence[ValueInfoProto], given: Sizes) -> Search:
-    """Yield sizes to try, `given` ones among them. Each is answered with whether the model computes with them, and when
-    each axis had two sizes, or no others are left, it ends."""
+def search(model: ModelProto, wanted: Sequence[ValueInfoProto], given: Sizes, tries: Sequence[Try]) -> Iterator[Sizes]:
+    """Yield sizes to try, `given` ones among them, until each axis had two sizes with which the model computes, or no
+    others are left. `tries`: what came of them; who tries the sizes appends it before the next ones."""
     symbols = [s for s in open_symbols(wanted) if s not in given]
     seen: list[Sizes] = []
-    ran: list[Sizes] = []
 
-    def attempt(sizes: Sizes) -> Generator[Sizes, bool | None, bool]:
+    def computed() -> list[Sizes]:
+        return [{symbol: tried.sizes[symbol] for symbol in symbols} for tried in tries if not tried.error]
+
+    def attempt(sizes: Sizes) -> Generator[Sizes, None, bool]:
         if sizes not in seen:
             seen.append(sizes)
-            if (yield {**given, **sizes}):
-                ran.append(sizes)
-        return sizes in ran
+            yield {**given, **sizes}
+        return sizes in computed()
 
     left = _MORE
     plans = list(_plans(model, wanted, symbols))
     for plan in plans:
         yield from attempt(plan)
+        ran = computed()
         left -= bool(ran)
         if any(differ(ran[-1], other) for other in ran[:-1]) or (ran and not symbols):
             return
         if not left:
             break
-    if not ran:
+    if not (ran := computed()):
         return
     base, changed = ran[0], dict(ran[0])
     for group in _groups(base):
@@ -236,16 +247,6 @@ def _constants(model: ModelProto) -> list[int]:
         if tensor.data_type == TensorProto.INT64 and len(tensor.dims) == 1 and tensor.dims[0] <= 8:
             found |= {} if is_external(tensor) else dict.fromkeys(int(n) for n in to_array(tensor))
     return [n for n in found if 2 < n <= 4096][:_CONSTANTS]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Try:
-    """The sizes with which the model was run, and the error of ONNX Runtime and `where`, such as " at Add 'a'", both
-    "" where it computed with them."""
-
-    sizes: Sizes
-    error: str = ""
-    where: str = ""
 
 
 def size_findings(model: ModelProto, tries: Sequence[Try]) -> Iterator[Finding]:
