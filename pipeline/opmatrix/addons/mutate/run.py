@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import PurePosixPath
 from queue import SimpleQueue
 
@@ -86,12 +85,8 @@ class Campaign:
 
     def objects(self, mutant: Mutant) -> Mapping[str, str]:
         """Return the digests of the objects that the build has compiled; {} for a mutant that is not compiled."""
-        return self._objects if mutant.part == "kernel" else {}
-
-    @cached_property
-    def _objects(self) -> Mapping[str, str]:
         folder = self.paths.compile_folder(self.operator.name)
-        return digests_by_path(sorted(folder.glob("*.o")), folder)
+        return digests_by_path(sorted(folder.glob("*.o")), folder) if mutant.part == "kernel" else {}
 
     def _is_known(self, mutant: Mutant) -> bool:
         known = self._results.get(mutant.key)
