@@ -47,9 +47,9 @@ def files(paths: Paths, name: str) -> dict[str, str]:
     return digests_by_path([*own, *paths.own_sources(name), *compiled], paths.root)
 
 
-def write(path: Path, found: Record) -> None:
+def write(path: Path, document: Record) -> None:
     """Write a document."""
-    write_text(path, json.dumps(found, indent=1) + "\n")
+    write_text(path, json.dumps(document, indent=1) + "\n")
 
 
 def shown(row: Record) -> Iterator[str]:

@@ -77,9 +77,9 @@ def is_look(rounds: int) -> bool:
     return rounds in LOOKS or (rounds > LOOKS[-1] and rounds % 500 == 0)
 
 
-def is_narrow(found: Interval, rounds: int) -> bool:
+def is_narrow(interval: Interval, rounds: int) -> bool:
     """Return whether an interval is narrow after this many rounds."""
-    return rounds >= LOOKS[0] and found.half_width <= NARROW
+    return rounds >= LOOKS[0] and interval.half_width <= NARROW
 
 
 def t_tail(t: float, freedom: int) -> float:

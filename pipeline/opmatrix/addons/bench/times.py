@@ -99,10 +99,10 @@ def _row(row: Mapping[str, Any]) -> Times:
     }
 
 
-def _interval(found: Mapping[str, Any]) -> list[float]:
-    if found["median"] == 0:
+def _interval(interval: Mapping[str, Any]) -> list[float]:
+    if interval["median"] == 0:
         raise ValueError("found a median of 0, allowed: a number above 0")
-    return [_number(found[key]) for key in ("median", "low", "high")]
+    return [_number(interval[key]) for key in ("median", "low", "high")]
 
 
 def _optional(value: object) -> float | None:

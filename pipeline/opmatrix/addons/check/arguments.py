@@ -102,10 +102,10 @@ def shape_words(shapes: Mapping[str, Sequence[int]]) -> list[str]:
     return [f"{name}={','.join(map(str, shape))}" for name, shape in shapes.items()]
 
 
-def _files(folder: Path, option: str, given: Sequence[str]) -> tuple[str, ...]:
+def _files(folder: Path, option: str, names: Sequence[str]) -> tuple[str, ...]:
     """Return the words of an option whose values are paths. Raises UsageError for one that does not exist."""
     words: list[str] = []
-    for name in given:
+    for name in names:
         path = _path(folder, name)
         if not path.exists():
             near = did_you_mean(path.name, (p.name for p in path.parent.glob("*")))

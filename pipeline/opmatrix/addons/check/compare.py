@@ -102,8 +102,8 @@ def _none_wrong(compared: Sequence[Comparison], nodes: Sequence[NodeComparison])
     )
 
 
-def _remedy(found: NodeComparison, operators: Sequence[OpSpec]) -> str:
-    spec = spec_of(found.node, operators)
+def _remedy(wrong: NodeComparison, operators: Sequence[OpSpec]) -> str:
+    spec = spec_of(wrong.node, operators)
     if spec and spec.runtime == "kernel":
         return f"Kernel and ops/{spec.name}/reference.py differ: is the kernel rebuilt, and which of them is right?"
     if spec:

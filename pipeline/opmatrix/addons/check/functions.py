@@ -217,12 +217,12 @@ NodeFault = tuple[str, str]
 _AGAIN = "Export it again with the domain's version (custom_opsets), or add helper.make_opsetid"
 
 
-def import_faults(found: Inlined, operators: Sequence[OpSpec]) -> Iterator[tuple[NodeProto, NodeFault]]:
+def import_faults(inlined: Inlined, operators: Sequence[OpSpec]) -> Iterator[tuple[NodeProto, NodeFault]]:
     """Yield the faults of the imports of the model and of each function that is called, and of the calls."""
-    functions = {(domain_of(f), f.name, f.overload): f for f in found.called}
-    of_model = opsets(found.original)
-    scopes = [("the model", of_model, found.original.graph.node)]
-    scopes += [(f"the function {function_name(f)}", opsets(f), f.node) for f in found.called]
+    functions = {(domain_of(f), f.name, f.overload): f for f in inlined.called}
+    of_model = opsets(inlined.original)
+    scopes = [("the model", of_model, inlined.original.graph.node)]
+    scopes += [(f"the function {function_name(f)}", opsets(f), f.node) for f in inlined.called]
     for whose, imported, nodes in scopes:
         for node in walk(nodes):
             domain = domain_of(node)

@@ -50,9 +50,9 @@ def nodes(model: ModelProto) -> Iterator[NodeProto]:
         yield from walk(function.node)
 
 
-def walk(found: Iterable[NodeProto]) -> Iterator[NodeProto]:
+def walk(graph_nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
     """Yield each node, followed by those of its subgraphs."""
-    for node in found:
+    for node in graph_nodes:
         yield node
         for graph in subgraphs(node):
             yield from walk(graph.node)
@@ -101,9 +101,9 @@ def value_names(graph: GraphProto) -> set[str]:
     return found
 
 
-def opsets(found: ModelProto | FunctionProto) -> dict[str, int]:
+def opsets(scope: ModelProto | FunctionProto) -> dict[str, int]:
     """Return the version of each domain that a model or a function imports."""
-    return {domain_of(o): o.version for o in found.opset_import}
+    return {domain_of(o): o.version for o in scope.opset_import}
 
 
 def domain_of(found: NodeProto | OperatorSetIdProto | FunctionProto) -> str:
@@ -111,11 +111,11 @@ def domain_of(found: NodeProto | OperatorSetIdProto | FunctionProto) -> str:
     return "" if found.domain in STANDARD else found.domain
 
 
-def format_type(found: TypeProto) -> str:
+def format_type(onnx_type: TypeProto) -> str:
     """Return an ONNX type as ``float32[2, C, ?]``."""
-    tensor = found.tensor_type
-    if not found.HasField("tensor_type"):
-        return str(found.WhichOneof("value") or "of unknown type").removesuffix("_type")
+    tensor = onnx_type.tensor_type
+    if not onnx_type.HasField("tensor_type"):
+        return str(onnx_type.WhichOneof("value") or "of unknown type").removesuffix("_type")
     known = tensor.elem_type in TensorProto.DataType.values()
     dtype = (element_dtype(tensor.elem_type) if known else "") or "unknown dtype"
     if not tensor.HasField("shape"):

@@ -353,13 +353,13 @@ class References:
         return dict(zip(outputs, call(self._runs[key], given), strict=True)), ""
 
 
-def write_one_node(found: NodeComparison, model: ModelProto, folder: Path) -> Path | None:
+def write_one_node(compared: NodeComparison, model: ModelProto, folder: Path) -> Path | None:
     """Write a node as a model with test_data_set_0; return its path, or None where a value is no tensor."""
     path = folder / "model.onnx"
     try:
-        alone = one_node(found.node, model, typed(found.inputs), typed(found.expected))
+        alone = one_node(compared.node, model, typed(compared.inputs), typed(compared.expected))
     except VerifyError:
         return None
     write_bytes(path, alone.SerializeToString(deterministic=True))
-    dataset.write(folder / f"{DATA_SET}0", DataSet(inputs=found.inputs, outputs=found.expected))
+    dataset.write(folder / f"{DATA_SET}0", DataSet(inputs=compared.inputs, outputs=compared.expected))
     return path

@@ -221,7 +221,7 @@ _DRAWS = 3  # runs with inputs that are moved in their last bits
 _TIMES = 16  # of the largest change among them, by which optimisation may change the outputs
 
 
-def named(found: Finding, path: Path, runtime: OrtSessions, run: Run, limits: Mapping[str, Tolerance]) -> Finding:
+def named(wrong: Finding, path: Path, runtime: OrtSessions, run: Run, limits: Mapping[str, Tolerance]) -> Finding:
     """Return the finding with the optimizer that it is of; a note where the rounding of the inputs explains it."""
 
     def is_right(without: Sequence[str]) -> bool:
@@ -232,14 +232,14 @@ def named(found: Finding, path: Path, runtime: OrtSessions, run: Run, limits: Ma
     if not run.broken:
         plain = runtime.sessions(str(path), settings=[PLAIN])[PLAIN]
         if is_right(()) or _is_rounding(plain, run):
-            return finding.note("agrees", f"{found.text}. Other last bits of the inputs change the outputs as much")
+            return finding.note("agrees", f"{wrong.text}. Other last bits of the inputs change the outputs as much")
     names = _needed([name for of in OPTIMIZERS.values() for name in of], lambda without: _in_child(is_right, without))
     levels = [f"{name} (level {level})" for level, of in OPTIMIZERS.items() for name in of if name in names]
     by = f"by its optimizer {' and '.join(levels)}" if names else "when it optimises"
     off = f"disabled_optimizers={names}" if names else "graph_optimization_level=ORT_DISABLE_ALL"
     return replace(
-        found,
-        text=f"ONNX Runtime {onnxruntime.__version__} breaks the model {by}: {found.text}",
+        wrong,
+        text=f"ONNX Runtime {onnxruntime.__version__} breaks the model {by}: {wrong.text}",
         remedy=f"The model may be right: run it with {off}, and report it to ONNX Runtime",
     )
 

@@ -280,10 +280,10 @@ def _of(symbol: str) -> str:
     return repr(symbol) if is_name(symbol) else symbol
 
 
-def _failed(found: Try, symbols: Sequence[str]) -> str:
-    sizes = ", ".join(f"{s} = {found.sizes[s]}" for s in symbols)
-    why = re.sub(r"^.*Status Message: (/\S+:\d+ .* was false\. )?", "", one_line(found.error))
-    return f"with {sizes} it fails{found.where}: {why[:300]}"
+def _failed(tried: Try, symbols: Sequence[str]) -> str:
+    sizes = ", ".join(f"{s} = {tried.sizes[s]}" for s in symbols)
+    why = re.sub(r"^.*Status Message: (/\S+:\d+ .* was false\. )?", "", one_line(tried.error))
+    return f"with {sizes} it fails{tried.where}: {why[:300]}"
 
 
 def _is_of_weights(model: ModelProto, error: str) -> bool:
