@@ -22,28 +22,13 @@ from opmatrix.project.paths import Paths
 from opmatrix.signature.signature import onnx_name, torch_name
 from opmatrix.spec import Attribute, AttributeValue, Dims, OpSpec, SameAs
 
-KINDS: Mapping[str, Operator] = {
-    "bound": cpp_data.bound,
-    "tail": cpp_data.tail,
-    "large": cpp_data.large,
-    "thread_split": cpp_data.thread_split,
-    "index": cpp_data.index,
-    "further": cpp_data.further,
-    "ignored": cpp_data.ignored,
-    "size": cpp_data.size,
-    "swapped": cpp_data.swapped,
-    "attribute": cpp_data.attribute,
-    "result": cpp_data.result,
-    "narrow": cpp_data.narrow,
-    "state": cpp_data.state,
-    "comparison": cpp_expressions.comparison,
-    "arithmetic": cpp_expressions.arithmetic,
-    "condition": cpp_expressions.condition,
-    "constant": cpp_expressions.constant,
-    "sign": cpp_expressions.sign,
-    "dropped": cpp_expressions.dropped,
-    "check": cpp_expressions.check,
-}
+OPERATORS = (
+    cpp_data.bound, cpp_data.tail, cpp_data.large, cpp_data.thread_split, cpp_data.index, cpp_data.further,
+    cpp_data.ignored, cpp_data.size, cpp_data.swapped, cpp_data.attribute, cpp_data.result, cpp_data.narrow,
+    cpp_data.state, cpp_expressions.comparison, cpp_expressions.arithmetic, cpp_expressions.condition,
+    cpp_expressions.constant, cpp_expressions.sign, cpp_expressions.dropped, cpp_expressions.check,
+)  # fmt: skip
+KINDS: Mapping[str, Operator] = {operator.__name__: operator for operator in OPERATORS}
 """The operators of mutation, by the kind of their mutants. Of two with one result, the first counts."""
 
 NO_SHAPES: Mapping[str, str] = MappingProxyType({})

@@ -59,28 +59,13 @@ def _inputs(source: Source) -> dict[str, str]:
     return found
 
 
-KINDS: Mapping[str, Operator] = {
-    "attribute": python.attribute,
-    "swapped": python.swapped,
-    "argument": python.argument,
-    "function": python.function,
-    "dtype": python.dtype,
-    "dropped": python.dropped,
-    "condition": python.condition,
-    "comparison": python.comparison,
-    "arithmetic": python.arithmetic,
-    "constant": python.constant,
-    "sign": python.sign,
-}
-"""The operators of mutation for lowering.py and torch_op.py, by the kind of their mutants."""
-RESULTS: Mapping[str, Operator] = {"zeros": python.zeros, "one_dtype": python.one_dtype}
-"""Those of what gradients and operators in Python return."""
-FAKES: Mapping[str, Operator] = {"fake": python.fake}
-"""Those of what fake kernels return, whose values do not count."""
-SHAPES: Mapping[str, Operator] = {"shape": shape}
-"""Those of a declaration."""
-
-ALL = {**RESULTS, **FAKES, **SHAPES, **KINDS}
+OPERATORS = (
+    python.zeros, python.one_dtype, python.fake, shape, python.attribute, python.swapped, python.argument,
+    python.function, python.dtype, python.dropped, python.condition, python.comparison, python.arithmetic,
+    python.constant, python.sign,
+)  # fmt: skip
+ALL: Mapping[str, Operator] = {operator.__name__: operator for operator in OPERATORS}
+"""The operators of mutation, by the kind of their mutants."""
 NO_DEFAULTS: Mapping[str, str] = MappingProxyType({})
 PARTS: Mapping[str, Part] = {"spec.py": "shape", "lowering.py": "lowering", "torch_op.py": "torch_op"}
 _PLUMBING = ("define",)  # registers; which branch runs depends on the version of torch
@@ -117,9 +102,12 @@ def python_mutants(path: str, source: str, defaults: Mapping[str, str] = NO_DEFA
 
 
 def _kinds(part: Part, function: str) -> Collection[str]:
-    if part in ("shape", "lowering"):
-        return SHAPES if part == "shape" else KINDS
-    return {*KINDS, *(FAKES if function.split(".")[0] == "fake" else RESULTS)}
+    if part == "shape":
+        return {"shape"}
+    of_both = ALL.keys() - {"shape", "zeros", "one_dtype", "fake"}
+    if part == "lowering":
+        return of_both
+    return of_both | ({"fake"} if function.split(".")[0] == "fake" else {"zeros", "one_dtype"})
 
 
 def _walk(tree: ast.Module, *, outside: str) -> Iterator[tuple[str, ast.stmt, ast.AST]]:
