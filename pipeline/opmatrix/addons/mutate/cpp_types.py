@@ -171,7 +171,6 @@ class Kernel:
 class Change:
     """Another text for a place of a file."""
 
-    kind: str
     start: int
     end: int
     after: str
@@ -180,8 +179,8 @@ class Change:
 Operator = Callable[[Kernel, "Node"], Iterator[Change]]
 
 
-def replaced(kind: str, node: Node, after: str) -> Change:
-    return Change(kind=kind, start=node.start_byte, end=node.end_byte, after=after)
+def replaced(node: Node, after: str) -> Change:
+    return Change(start=node.start_byte, end=node.end_byte, after=after)
 
 
 def grain(node: Node) -> bool:

@@ -48,7 +48,7 @@ def kernel_mutants(
     return numbered(
         Mutant(
             path=path,
-            kind=change.kind,
+            kind=kind,
             function=function_name(node),
             line=code.data[: change.start].count(b"\n") + 1,
             start=change.start,
@@ -57,7 +57,7 @@ def kernel_mutants(
             after=change.after,
             context=context(code, change.start, change.end),
         )
-        for mutate in KINDS.values()
+        for kind, mutate in KINDS.items()
         for node in nodes
         for change in mutate(kernel, node)
     )

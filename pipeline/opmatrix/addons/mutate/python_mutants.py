@@ -30,22 +30,22 @@ def _rule(source: Source, rule: ast.Call) -> Iterator[Change]:
             yield from _sizes(source, value.elts)
             if len(value.elts) > 1:
                 sizes = [source.of(part) for part in value.elts[:-1]]
-                yield source.replaced("shape", value, f"({', '.join(sizes)}{',' * (len(sizes) == 1)})")
+                yield source.replaced(value, f"({', '.join(sizes)}{',' * (len(sizes) == 1)})")
         elif keyword.arg == "rank" and isinstance(value, ast.Constant):
-            yield source.replaced("shape", value, str(int(str(value.value)) + 1))
+            yield source.replaced(value, str(int(str(value.value)) + 1))
         elif keyword.arg == "replace" and isinstance(value, ast.Dict):
             yield from _sizes(source, [part for part in value.values if source.of(part) != "None"])
         elif keyword.arg == "input" and isinstance(value, ast.Constant):
             others = [name for name, shape in shapes.items() if shape != shapes.get(str(value.value))]
-            yield from (source.replaced("shape", value, f'"{name}"') for name in others)
+            yield from (source.replaced(value, f'"{name}"') for name in others)
 
 
 def _sizes(source: Source, sizes: list[ast.expr]) -> Iterator[Change]:
     for size in sizes:
         if isinstance(size, ast.Constant) and isinstance(size.value, int):
-            yield source.replaced("shape", size, str(size.value + 1))
+            yield source.replaced(size, str(size.value + 1))
         elif isinstance(size, ast.Constant) and isinstance(size.value, str) and size.value != "...":
-            yield source.replaced("shape", size, f'"{size.value} + 1"')
+            yield source.replaced(size, f'"{size.value} + 1"')
 
 
 def _inputs(source: Source) -> dict[str, str]:
@@ -84,7 +84,7 @@ def python_mutants(path: str, source: str, defaults: Mapping[str, str] = NO_DEFA
     return numbered(
         Mutant(
             path=path,
-            kind=change.kind,
+            kind=kind,
             function=function,
             line=code.line(change.start),
             start=change.start,
