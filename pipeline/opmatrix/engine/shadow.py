@@ -81,14 +81,6 @@ class Shadow:
         folders = (self.paths.kernel(self.name).parent, self.paths.generated(self.name))
         return [path for folder in folders if folder.is_dir() for path in folder.iterdir() if _is_compiled(path)]
 
-    def own_file(self, folder: str, name: str) -> Path:
-        """Return a file in a folder of build/ that its stages may write, until `make` links the folder again."""
-        found = self.paths.build / folder
-        if found.is_symlink():
-            found.unlink()
-        (found / self.name).mkdir(parents=True, exist_ok=True)
-        return found / self.name / name
-
     def _link_files(self, folder: Path, inside: Path) -> None:
         """Link the folder of every other operator, and of this one each file."""
         for path in sorted(folder.iterdir()) if folder.is_dir() else ():

@@ -7,10 +7,12 @@ import math
 import numpy as np
 import pytest
 
-from opmatrix.addons.bench.accuracy import errors
 from opmatrix.addons.bench.forked import Errors
+from opmatrix.addons.bench.turns import errors
 from opmatrix.data.arrays import BLOCK
 from opmatrix.spec import Tolerance
+
+pytestmark = [pytest.mark.torch, pytest.mark.ort]
 
 TOLERANCES = {"float32": Tolerance(rtol=1e-6, atol=0.0)}
 

@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from opmatrix.addons.bench import contestants, measure
-from opmatrix.addons.bench.contestants import Contestant, SkippedError, bound
+from opmatrix.addons.bench.contestants import Contestant, Entrant, SkippedError, bound
 from opmatrix.addons.bench.forked import Forked
 from opmatrix.addons.bench.turns import Expected, Turns
 from opmatrix.bench.spec import Bench, Row
@@ -68,8 +68,8 @@ def test_a_peer_that_raises_at_a_later_call_is_skipped() -> None:
     def start() -> Any:
         entrants: Any = SimpleNamespace(threads=1, arrays=[])
         turns = Turns(entrants, processors=(), expected=Expected(outputs={}), measures=False)
-        made = Contestant(name="peer", side="torch", call=call, outputs=lambda _: {})
-        return lambda _: turns._prepared("peer", "torch", lambda: made)
+        made = Contestant(call, lambda _: {})
+        return lambda _: turns._prepared(Entrant("peer", "torch", lambda: made))
 
     with Forked(start) as process:
         assert process.ask(None).skipped == "OSError: no more"

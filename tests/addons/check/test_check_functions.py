@@ -160,7 +160,7 @@ def test_a_function_that_returns_no_model_is_one_sentence(
     project: Project, function: str, name: str, words: str, torch: Any, tmp_path: Path
 ) -> None:
     """As above, without a process per case, each of which would import torch."""
-    from opmatrix.addons.check.user_model import build
+    from opmatrix.addons.check.capture import build
 
     def run() -> None:
         build(f"{function}:{name}", project.root)

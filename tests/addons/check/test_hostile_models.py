@@ -14,8 +14,7 @@ import pytest
 from google.protobuf.message import EncodeError  # type: ignore[import-untyped]  # protobuf has no annotations
 from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
-from opmatrix.addons.check import parts
-from opmatrix.addons.check import values as node_values
+from opmatrix.addons.check import parts, per_node
 from opmatrix.addons.check.inputs import find_inputs
 from opmatrix.basics import finding
 from opmatrix.basics.errors import UsageError
@@ -204,8 +203,8 @@ def test_a_model_too_large_to_compare_is_not_wrong(
 
     path = tmp_path / "model.onnx"
     path.write_bytes(model().SerializeToString())
-    monkeypatch.setattr(node_values, "ModelProto", Large)
-    monkeypatch.setattr(node_values.helper, "make_model", lambda *_, **__: Large())
+    monkeypatch.setattr(per_node, "ModelProto", Large)
+    monkeypatch.setattr(per_node.helper, "make_model", lambda *_, **__: Large())
     given: dict[str, Any] = dict.fromkeys(("inputs", "against", "rtol", "atol"))
     compare.run(
         Paths(tmp_path), model=path, libraries=(), shapes=(), differs=differs, own=False, into=tmp_path, **given

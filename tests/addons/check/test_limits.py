@@ -16,10 +16,10 @@ import onnx
 import pytest
 from onnx import NodeProto
 
-from opmatrix.addons.check import limits, per_node, run_model, run_parts
+from opmatrix.addons.check import parts, per_node, run_model, run_parts
 from opmatrix.addons.check.arguments import CheckRequest, parse
 from opmatrix.addons.check.command import Check
-from opmatrix.addons.check.limits import MEGABYTES, default_megabytes
+from opmatrix.addons.check.parts import MEGABYTES, default_megabytes
 from opmatrix.addons.check.per_node import References
 from opmatrix.addons.check.run_parts import ModelChecks
 from opmatrix.addons.check.several import Answer, SeveralChecks
@@ -221,7 +221,7 @@ def test_a_node_with_a_slow_reference_is_not_compared_and_the_others_are(
         return evaluate(self, node, taken)
 
     monkeypatch.setattr(References, "evaluate", endless)
-    monkeypatch.setattr(limits, "NODE_SECONDS", 5.0)  # of CPU time; the other nodes take milliseconds
+    monkeypatch.setattr(parts, "NODE_SECONDS", 5.0)  # of CPU time; the other nodes take milliseconds
     found = judged(CHAIN, tmp_path)
     assert found.outcome == "unknown"
     assert "1 node without a reference (Tanh): its reference takes more than 5 CPU s; --seconds" in found.reason

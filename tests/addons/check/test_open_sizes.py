@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from onnx import ModelProto, numpy_helper, parser
 
 from opmatrix.addons.check import read as check_read
 from opmatrix.addons.check import run
-from opmatrix.addons.check.sizes import Sizes, differ, search
+from opmatrix.addons.check.sizes import Sizes, Try, differ, search
 from opmatrix.basics import finding
 from opmatrix.basics.finding import Finding
 from opmatrix.project.paths import Paths
@@ -223,14 +222,11 @@ def test_a_size_that_weights_fix_is_a_note(tmp_path: Path) -> None:
 
 def searched(made: ModelProto, runs: Callable[[Sizes], bool]) -> tuple[list[Sizes], list[Sizes]]:
     """Return the sizes that are tried, and those with which the model runs."""
-    tries = search(made, made.graph.input, {})
-    tried: list[Sizes] = []
-    ran: bool | None = None
-    with suppress(StopIteration):
-        while True:
-            tried.append(tries.send(ran))
-            ran = runs(tried[-1])
-    return tried, [sizes for sizes in tried if runs(sizes)]
+    tries: list[Try] = []
+    for sizes in search(made, made.graph.input, {}, tries):
+        error = "" if runs(sizes) else "it does not run"
+        tries.append(Try(sizes=sizes, error=error))
+    return [tried.sizes for tried in tries], [tried.sizes for tried in tries if not tried.error]
 
 
 ANY = model("float[N,L] x, float[N,M] z => float[N] y { y = Relu(x) }")

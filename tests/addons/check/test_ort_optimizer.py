@@ -15,9 +15,9 @@ import onnxruntime
 import pytest
 from onnx import ModelProto, numpy_helper, parser
 
-from opmatrix.addons.check import implementations
-from opmatrix.addons.check.implementations import OPTIMIZERS
+from opmatrix.addons.check import run as check_run
 from opmatrix.addons.check.parts import PartOptions
+from opmatrix.addons.check.run import OPTIMIZERS
 from opmatrix.ort_checks.sessions import OrtSessions, RefusedError
 from tests.addons.check.judged import judged
 
@@ -230,6 +230,6 @@ def test_the_names_are_those_of_this_onnx_runtime(tmp_path: Path) -> None:
         known |= {*names}
         assert logged - REQUIRED - known == set(), level
         assert logged, text[:500]
-    library = Path(implementations.onnxruntime.capi.onnxruntime_pybind11_state.__file__).read_bytes()
+    library = Path(check_run.onnxruntime.capi.onnxruntime_pybind11_state.__file__).read_bytes()
     lacking = {name for name in known if name.removesuffix("_CPUExecutionProvider").encode() not in library}
     assert lacking <= {"GeluFusionL1", "GeluFusionL2", "LayerNormFusionL1", "LayerNormFusionL2"}  # made of two texts

@@ -29,7 +29,7 @@ def refused(made: ModelProto, tmp_path: Path) -> Runs:
     path = tmp_path / "model.onnx"
     path.write_bytes(made.SerializeToString())
     inputs = {value.name: np.ones(3, np.float32) for value in made.graph.input}
-    return run(path, made, OrtSessions(None), [ModelInputs(inputs=inputs, source="from here", file=path)])
+    return run(path, made, OrtSessions(None), [ModelInputs(inputs=inputs, source="from here", file=path)], [])
 
 
 MISSING = {

@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("tree_sitter_cpp", reason="needs the extra mutate")
 
 from opmatrix.addons.mutate.cpp import parse, unparsed_lines
-from opmatrix.addons.mutate.cpp_loops import KINDS, kernel_mutants
+from opmatrix.addons.mutate.operator_mutants import KINDS, kernel_mutants
 
 CLAMP = "template <typename T> void f(TensorView<const T> x, float limit, bool both, TensorView<T> y) { %s }"
 LOOP = "for (std::int64_t i = 0; i < x.numel(); ++i) %s"

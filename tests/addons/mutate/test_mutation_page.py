@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.addons.mutate import cpp_loops, python_mutants
 from opmatrix.addons.mutate import mutant as marks
-from opmatrix.addons.mutate.cpp_loops import LANES, LARGE
+from opmatrix.addons.mutate import python_mutants
+from opmatrix.addons.mutate.cpp_data import LANES, LARGE
 from opmatrix.addons.mutate.mutant import Mutant
-from opmatrix.addons.mutate.operator_mutants import operator_mutants
+from opmatrix.addons.mutate.operator_mutants import KINDS, operator_mutants
 from opmatrix.declaration.load import load_operator
 from opmatrix.project.paths import Paths
 
@@ -33,7 +33,7 @@ def quoted(cell: str) -> list[str]:
 
 
 def test_each_kind_of_a_kernel_has_a_row() -> None:
-    assert sorted(kind for row in rows("Mutants of kernels") for kind in quoted(row[0])) == sorted(cpp_loops.KINDS)
+    assert sorted(kind for row in rows("Mutants of kernels") for kind in quoted(row[0])) == sorted(KINDS)
 
 
 def test_each_kind_of_python_has_a_row() -> None:
@@ -89,5 +89,5 @@ def test_the_table_has_most_kinds_and_enough_faults() -> None:
 @pytest.mark.parametrize("row", rows("How others test kernels"), ids=lambda row: row[0][:24])
 def test_the_kinds_beside_what_others_found_exist(row: list[str]) -> None:
     assert row[0].count("](https://") == 1
-    assert {*quoted(row[3])} <= cpp_loops.KINDS.keys() | python_mutants.ALL.keys()
+    assert {*quoted(row[3])} <= KINDS.keys() | python_mutants.ALL.keys()
     assert quoted(row[3])

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from opmatrix.addons.mutate.cpp import parse, unparsed_lines
-from opmatrix.addons.mutate.cpp_loops import KINDS, kernel_mutants
 from opmatrix.addons.mutate.mutant import FILE, Mutant, read_marks
 from opmatrix.addons.mutate.operator_mutants import (
+    KINDS,
     attribute_constants,
+    kernel_mutants,
     lines_above,
     not_mutated,
     operator_mutants,

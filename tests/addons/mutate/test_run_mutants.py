@@ -141,12 +141,6 @@ def test_what_becomes_of_a_planted_mutant(
     assert gate in score.shown_gate(found) and why in found.why, found
 
 
-def test_what_is_known_of_a_survivor(first: tuple[dict[str, Mutant], dict[str, Result], list[str]]) -> None:
-    mutants, results, _ = first
-    known = results[mutants["survives"].key].nearest
-    assert known["inputs"] == known["equal"] > 100 and known["searched"] == 400 and "found" not in known
-
-
 def test_each_mutant_is_tried_once_and_a_second_run_tries_none(
     built: Paths, first: tuple[dict[str, Mutant], dict[str, Result], list[str]]
 ) -> None:
@@ -178,35 +172,6 @@ def test_another_case_repeats_only_what_no_case_killed(
     }  # fmt: skip
 
 
-def test_a_survivor_that_a_further_input_kills_has_a_case_to_adopt(built: Paths) -> None:
-    """Size 11 is no size that the search of doit draws, and one of its further draws has it."""
-    drawn = built.drawn_inputs(NAME).read_bytes()
-    sizes = {one["arrays"][0][1][0] for one in json.loads(drawn.partition(b"\n")[0])["cases"]}
-    further = built.mutation(NAME) / "further"
-    others = {
-        one["arrays"][0][1][0]
-        for path in further.glob("*.cases")
-        for one in json.loads(path.read_bytes().partition(b"\n")[0])["cases"]
-    }
-    size = min(others - sizes)
-    one = mutant(built, KERNEL, "n == 123456", f"n == {size}")
-    found = run(built, [one], [])[one.key]
-    assert found.outcome == "survived"
-    name = found.nearest["found"]
-    assert (
-        f"The smallest that hypothesis found: {{'x': Random(shape=({size},))".replace("'", '"')
-        in found.nearest["message"]
-    )
-    stage = [sys.executable, "-m", "opmatrix", "adopt-case", NAME, name]
-    cases = built.cases(NAME)
-    before = cases.read_text()
-    try:
-        subprocess.run(stage, cwd=built.root, check=True)
-        assert name in cases.read_text()
-    finally:
-        cases.write_text(before)
-
-
 def test_an_operator_that_does_not_pass_its_own_gates_is_one_sentence(built: Paths, tmp_path: Path) -> None:
     """A build of an earlier kernel: every mutant would differ from it."""
     path = built.root / KERNEL
@@ -231,8 +196,7 @@ def test_marks_and_score(built: Paths, first: tuple[dict[str, Mutant], dict[str,
     assert found.score == 5 / 6
     shown = "\n".join(score.report(asked, tried, found, cpu=12.3))
     assert f"--- {KERNEL}:" in shown and "+  if (n >= 1234567890123) y.data[0] = 1;" in shown
-    assert "cases and random inputs have equal outputs, to the last bit" in shown
-    assert "None of 400 further random inputs kills it" in shown and "ops/planted/mutants.toml" in shown
+    assert "Add a case that tells it from the code as it is" in shown and "ops/planted/mutants.toml" in shown
     assert shown.endswith("score of planted: 83.3%")
     key = mutants["survives"].key
     marked = replace(tried, marks={key: Mark(mutant=key, change="c", reason="no array is so large")})

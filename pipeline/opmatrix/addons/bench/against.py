@@ -1,9 +1,6 @@
-"""Time two builds of an operator in turns, each in its own process, and find rows that are slower.
-
-A generation is three processes: this build, a copy of it, and the build of the revision. What stays the same in a
-process, such as the addresses of its memory, changes its times by some percent. So a row is judged by several
-generations. The noise is the difference between the copy and this build, and between generations.
-"""
+"""Time two builds of an operator in turns, and find rows that are slower. A generation is three processes: this build,
+a copy of it, and the build of the revision. What stays the same in a process, such as the addresses of its memory,
+changes its times by some percent, so a row is judged by several generations."""
 
 from __future__ import annotations
 
@@ -11,18 +8,17 @@ import math
 import random
 import statistics
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
 
 from opmatrix.addons.bench.contestants import Entrants
-from opmatrix.addons.bench.forked import REMEDY, DiedError, Forked, Prepared, Record, Side, StoppedError
-from opmatrix.addons.bench.measure import Job, described, inputs
+from opmatrix.addons.bench.forked import Forked, Prepared, Record, Side
+from opmatrix.addons.bench.measure import Job, of_each_row
 from opmatrix.addons.bench.statistics import FIRST, LAST, Slowdown, slowdown
 from opmatrix.addons.bench.turns import Expected, Turns
-from opmatrix.basics.errors import OpmatrixError, one_line
 from opmatrix.bench.spec import Row
 from opmatrix.data.arrays import Array
 from opmatrix.declaration.load import Operator
@@ -68,21 +64,11 @@ class Seen:
 def compared(job: Job, builds: Sequence[Build]) -> Iterator[Record]:
     """Yield a record for each row, number of threads and library; `builds` are this one, its copy, and the old one."""
     rows = len(job.bench.rows) * len(job.threads) * len(_SIDES)
-    for number, row in enumerate(job.bench.rows):
-        try:
-            arrays = inputs(job.operator, row)
-        except OpmatrixError as error:
-            yield described(job.operator, row) | {"threads": 1, "failed": one_line(error)}
-            continue
-        for threads in job.threads:
-            about = described(job.operator, row) | {"threads": threads}
-            try:
-                yield from ({**about, **one} for one in _row(job, builds, row, arrays, threads, rows=rows, seed=number))
-            except StoppedError as error:
-                yield about | {"failed": f"{error}; later rows are left out. {REMEDY}"}
-                return
-            except DiedError as error:
-                yield about | {"failed": f"a process {error}"}
+
+    def time_row(number: int, row: Row, arrays: Sequence[Array]) -> Callable[[int], Iterable[Record]]:
+        return partial(_row, job, builds, row, arrays, rows=rows, seed=number)
+
+    return of_each_row(job, time_row, whose="a")
 
 
 def _row(
@@ -134,18 +120,16 @@ def generation(
             processes[n] = stack.enter_context(Forked(partial(start, builds[n]), seconds=job.seconds))
             prepared[n] = processes[n].ask(("ours",), what=_OPERATORS[n])
         for side in _SIDES:
-            numbers = {n: _index(prepared[n], side) for n in order}
-            found = [prepared[n][i] for n, i in numbers.items() if i is not None]
-            if len(found) < len(builds):
-                if found:
-                    lacking = next(n for n, i in numbers.items() if i is None)
-                    seen.skipped[side] = f"{_SHOWN[lacking]} has no such library"
+            numbers = {n: i for n in order for i, one in enumerate(prepared[n]) if one.side == side}
+            if lacking := [n for n in order if n not in numbers]:
+                if numbers:
+                    seen.skipped[side] = f"{_SHOWN[lacking[0]]} has no such library"
                 continue
-            absent = [f"{_SHOWN[n]}: {prepared[n][i].skipped}" for n, i in numbers.items() if i is not None]
-            if skipped := [why for why in absent if not why.endswith(": ")]:
+            found = {n: prepared[n][i] for n, i in numbers.items()}
+            if skipped := [f"{_SHOWN[n]}: {one.skipped}" for n, one in found.items() if one.skipped]:
                 seen.skipped[side] = skipped[0]
                 continue
-            calls = max(one.calls for one in found)
+            calls = max(one.calls for one in found.values())
             seconds: dict[int, list[float]] = {n: [] for n in order}
             started = time.monotonic()
             for count in range(ROUNDS):
@@ -157,10 +141,6 @@ def generation(
             seen.changes[side].append(_median_log(seconds[NEW], seconds[OLD]))
             seen.noises[side].append(_median_log(seconds[AGAIN], seconds[NEW]))
             seen.seconds[side].append(statistics.median(seconds[NEW]))
-
-
-def _index(prepared: Sequence[Prepared], side: Side) -> int | None:
-    return next((n for n, one in enumerate(prepared) if one.side == side), None)
 
 
 def _median_log(above: Sequence[float], below: Sequence[float]) -> float:

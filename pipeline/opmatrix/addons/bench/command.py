@@ -1,7 +1,4 @@
-"""`doit bench [OPERATOR ...]`: how fast an operator is, compared with its peers, or with a revision.
-
-The build of an operator at a revision of git, for `doit bench --against`, in a shadow of the project.
-"""
+"""`doit bench [OPERATOR ...]`: how fast an operator is, compared with its peers, or with its build at a revision."""
 
 from __future__ import annotations
 
@@ -79,6 +76,7 @@ class Bench(CommandBase):
 
     def _operators(self, names: Sequence[str]) -> list[Operator]:
         from opmatrix.declaration.isolated import usable  # here: doit imports this module for every command
+        from opmatrix.signature.signature import has_ort_library, has_torch_library
 
         found = usable(self._paths, names)
         if not names:
@@ -87,12 +85,14 @@ class Bench(CommandBase):
                 raise UsageError("doit bench: no operator has a file ops/<name>/bench.py. Name an operator to time the "
                                  "largest cases of its cases.py, or write the file")  # fmt: skip
         for operator in found:
-            if why := why_not(operator):
-                raise UsageError(f"doit bench: {operator.name}: {why}")
+            if not has_torch_library(operator.spec) and not has_ort_library(operator.spec):
+                raise UsageError(
+                    f"doit bench: {operator.name}: opmatrix builds no library of it, because torch and ONNX Runtime "
+                    "have the kernels: there is nothing to time"
+                )
         return found
 
     def _run(self, operator: Operator, params: Mapping[str, Any], commit: str) -> int:
-        """Run the stage; return its exit code."""
         words = ["--budget", str(params["budget"])]
         words += ["--threads", str(params["threads"])] if params["threads"] else []
         words += ["--row", params["row"]] if params["row"] else []
@@ -108,15 +108,6 @@ class Bench(CommandBase):
         if code < 0:
             raise BenchError(f"doit bench: the process of {operator.name} died of signal {-code}")
         return code
-
-
-def why_not(operator: Operator) -> str:
-    """Return why an operator cannot be timed, or ""."""
-    from opmatrix.signature.signature import has_ort_library, has_torch_library
-
-    if has_torch_library(operator.spec) or has_ort_library(operator.spec):
-        return ""
-    return "opmatrix builds no library of it, because torch and ONNX Runtime have the kernels: there is nothing to time"
 
 
 def _compile(paths: Paths, operators: Sequence[Operator]) -> int:

@@ -1,10 +1,6 @@
-"""The ONNX models of a row: the declared node, or what the lowering emits, and one node of a peer. Needs onnx alone.
-
-What a row times: the operator in torch and in ONNX Runtime, and its peers, each as a function without arguments.
-
+"""What a row times: the operator in torch and in ONNX Runtime, and its peers, each as a function without arguments.
 What a call does not repeat is done before: inputs are converted and bound, graphs are compiled. Tensors and sessions
-read the same memory. Each call allocates its outputs, as for a user.
-"""
+read the same memory. Each call allocates its outputs, as for a user."""
 
 from __future__ import annotations
 
@@ -14,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
@@ -111,15 +107,21 @@ TORCH, ORT, DECOMPOSED, REFERENCE, COMPILED = OWN
 NO_COMPILE = "left out by --no-compile"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Contestant:
-    """One call that is timed. `side`: the library of the operator that it is compared with. `outputs` converts what the
-    call returns to outputs of the operator by name; some may be missing."""
+class Contestant(NamedTuple):
+    """A call that is timed, and what converts what it returns to outputs of the operator by name; some may be
+    missing."""
+
+    call: Callable[[], Any]
+    outputs: Callable[[Any], Outputs]
+
+
+class Entrant(NamedTuple):
+    """What prepares a contestant, or raises SkippedError. `side`: the library of the operator that it is compared with,
+    unless it is `ours`."""
 
     name: str
     side: Side
-    call: Callable[[], Any]
-    outputs: Callable[[Any], Outputs]
+    make: Callable[[], Contestant]
     ours: bool = False
 
 
@@ -144,36 +146,28 @@ class Entrants:
         return model_of(self.row)
 
     @cached_property
-    def _names(self) -> list[str]:
-        return [part.name for part in self.operator.spec.outputs]
-
-    @cached_property
     def _values(self) -> Mapping[str, Any]:
         return attribute_values(self.operator.spec, self.model)
 
-    def ours(self) -> Iterator[tuple[str, Side, Callable[[], Contestant]]]:
-        """Yield the operator's own libraries: name, side, and the function that prepares it or raises SkippedError."""
+    def all(self) -> Iterator[Entrant]:
+        """Yield the operator's own libraries, and then what they are compared with."""
         spec = self.operator.spec
         if spec.torch:
-            yield TORCH, "torch", self._torch_library
+            yield Entrant(TORCH, "torch", self._torch_library, ours=True)
         if has_ort_library(spec):
-            yield ORT, "onnxruntime", partial(self._lowering, ORT, "custom")
-
-    def peers(self) -> Iterator[tuple[str, Side, Callable[[], Contestant]]]:
-        """Yield what the operator is compared with, as `ours` does."""
-        spec = self.operator.spec
+            yield Entrant(ORT, "onnxruntime", partial(self._lowering, "custom"), ours=True)
         if "decomposed" in spec.lowerings:
-            yield DECOMPOSED, "onnxruntime", partial(self._lowering, DECOMPOSED, "decomposed")
+            yield Entrant(DECOMPOSED, "onnxruntime", partial(self._lowering, "decomposed"))
         if spec.reference == "torch":
-            yield REFERENCE, "torch", partial(self._reference, compiled=False)
-            yield COMPILED, "torch", partial(self._reference, compiled=True)
+            yield Entrant(REFERENCE, "torch", partial(self._reference, compiled=False))
+            yield Entrant(COMPILED, "torch", partial(self._reference, compiled=True))
         for peer in self.bench.peers:
             if isinstance(peer, Function):
-                yield peer.name, "torch", partial(self._function, peer, compiled=False)
+                yield Entrant(peer.name, "torch", partial(self._function, peer, compiled=False))
                 if peer.takes == "torch" and peer.compile:
-                    yield compiled_name(peer), "torch", partial(self._function, peer, compiled=True)
+                    yield Entrant(f"{peer.name} compiled", "torch", partial(self._function, peer, compiled=True))
             else:
-                yield peer.name, "onnxruntime", partial(self._onnx, peer)
+                yield Entrant(peer.name, "onnxruntime", partial(self._onnx, peer))
 
     # Each of the following prepares one contestant.
 
@@ -193,16 +187,15 @@ class Entrants:
         function = with_attributes(loaded.overload, spec, self.model)
         call = partial(function, *arguments(spec, case, flat))
         alive = loaded  # as long as the call
-        return Contestant(
-            name=TORCH, side="torch", call=call, outputs=lambda made: self._in_order(made, alive), ours=True
-        )
+        return Contestant(call, lambda made: self._in_order(made, alive))
 
     def _in_order(self, made: Any, _: object = None) -> Outputs:
         """Return the results of a function, which are the operator's outputs in order."""
         results = made if isinstance(made, tuple | list) else (made,)
-        return {name: _array(value) for name, value in zip(self._names, results, strict=False) if value is not None}
+        names = (part.name for part in self.operator.spec.outputs)
+        return {name: _array(value) for name, value in zip(names, results, strict=False) if value is not None}
 
-    def _lowering(self, name: str, lowering: Lowering) -> Contestant:
+    def _lowering(self, lowering: Lowering) -> Contestant:
         spec = self.operator.spec
         try:
             model = row_model(self.paths, spec, self.model, lowering, ort=minor(ort.__version__))
@@ -214,13 +207,7 @@ class Entrants:
             f.name: a for f, a in zip(graph_inputs(spec, self.model, self.model.cases[0]), self.arrays, strict=True)
         }
         names = [part.name for part in graph_outputs(spec, self.model)]
-        return Contestant(
-            name=name,
-            side="onnxruntime",
-            call=bound(session, feeds),
-            outputs=lambda made: dict(zip(names, read(made), strict=True)),
-            ours=lowering == "custom",
-        )
+        return Contestant(bound(session, feeds), lambda made: dict(zip(names, read(made), strict=True)))
 
     def _session(self, model: bytes, libraries: Sequence[Path]) -> ort.InferenceSession:
         """Return a session on `threads` threads. Its threads stop spinning when a call ends, so that they do not
@@ -240,7 +227,7 @@ class Entrants:
         spec = self.operator.spec
         function = getattr(load_module(self.paths.reference(spec.name), "reference"), spec.name)
         given = arguments(spec, self.model.cases[0], [as_tensor(array) for array in self.arrays])
-        return self._of_torch(COMPILED if compiled else REFERENCE, function, given, self._values, compiled=compiled)
+        return self._of_torch(function, given, self._values, compiled=compiled)
 
     def _function(self, peer: Function, *, compiled: bool) -> Contestant:
         self._require(peer)
@@ -252,14 +239,11 @@ class Entrants:
             converted = peer.inputs(**self._by_name(fed), **attributes)
             fed, attributes = list(converted if isinstance(converted, tuple) else (converted,)), {}
         if peer.takes == "torch":
-            name = compiled_name(peer) if compiled else peer.name
-            return self._of_torch(name, function, fed, attributes, compiled=compiled, convert=peer.outputs)
-        call = partial(function, *fed, **attributes)
-        return Contestant(name=peer.name, side="torch", call=call, outputs=self._converted(peer.outputs))
+            return self._of_torch(function, fed, attributes, compiled=compiled, convert=peer.outputs)
+        return Contestant(partial(function, *fed, **attributes), self._converted(peer.outputs))
 
     def _of_torch(
         self,
-        name: str,
         function: Callable[..., Any],
         given: Sequence[Any],
         attributes: Mapping[str, Any],
@@ -270,9 +254,7 @@ class Entrants:
         if compiled and not self.compile:
             raise SkippedError(NO_COMPILE)
         made = torch.compile(function) if compiled else function
-        return Contestant(
-            name=name, side="torch", call=partial(made, *given, **attributes), outputs=self._converted(convert)
-        )
+        return Contestant(partial(made, *given, **attributes), self._converted(convert))
 
     def _onnx(self, peer: OnnxModel | OnnxNode) -> Contestant:
         self._require(peer)
@@ -295,18 +277,13 @@ class Entrants:
         session = self._session(model.SerializeToString(), libraries)
         names = [*fed] if isinstance(fed, Mapping) else [value.name for value in session.get_inputs()]
         convert = self._converted(peer.outputs)
-        return Contestant(
-            name=peer.name,
-            side="onnxruntime",
-            call=bound(session, dict(zip(names, arrays, strict=False))),
-            outputs=lambda made: convert(read(made)),
-        )
+        call = bound(session, dict(zip(names, arrays, strict=False)))
+        return Contestant(call, lambda made: convert(read(made)))
 
     def _by_name(self, fed: Sequence[Any]) -> dict[str, Any]:
         return {part.name: value for part, value in zip(self.operator.spec.inputs, fed, strict=True)}
 
     def _require(self, peer: Peer) -> None:
-        """Raise SkippedError for a row that the peer is not for."""
         if peer.rows and self.row.name not in peer.rows:
             raise SkippedError("bench.py leaves it out of this row")
         if peer.dtypes and not {*peer.dtypes} & {*self.row.types.values()}:
@@ -316,11 +293,6 @@ class Entrants:
         if convert is None:
             return self._in_order
         return lambda made: {name: _array(value) for name, value in convert(made).items()}
-
-
-def compiled_name(peer: Function) -> str:
-    """Return how the table names torch.compile of a peer."""
-    return f"{peer.name} compiled"
 
 
 def _imported(name: str) -> Callable[..., Any]:

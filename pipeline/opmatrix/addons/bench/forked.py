@@ -1,7 +1,4 @@
-"""A process that is forked for one row. If it dies, its parent goes on. All begin with the same memory.
-
-The data that the forked process of a row sends to its parent. Imports no framework.
-"""
+"""A process that is forked for one row, and the data that it sends. If it dies, its parent goes on. No framework."""
 
 from __future__ import annotations
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from opmatrix.addons.bench import accuracy
 from opmatrix.addons.bench.contestants import Entrants
-from opmatrix.addons.bench.forked import REMEDY, DiedError, Forked, Prepared, Record, StoppedError
+from opmatrix.addons.bench.forked import REMEDY, DiedError, Errors, Forked, Prepared, Record, StoppedError
 from opmatrix.addons.bench.read import OWN, cost, model_of
-from opmatrix.addons.bench.statistics import Interval, Rounds, pairs, run
-from opmatrix.addons.bench.turns import Expected, Turns
+from opmatrix.addons.bench.statistics import Interval, pairs, run
+from opmatrix.addons.bench.turns import Expected, Turns, truth
 from opmatrix.basics.errors import DataError, OpmatrixError, one_line
 from opmatrix.bench.spec import Bench, Row
 from opmatrix.data.arrays import Array
@@ -89,28 +89,43 @@ def inputs(operator: Operator, row: Row) -> list[Array]:
         raise DataError(f"{one_line(error) or 'not enough memory'}. Give the row smaller sizes") from error
 
 
-def measured(job: Job) -> Iterator[Record]:
-    """Yield a record for each row and number of threads, up to one that does not return."""
-    for row in job.bench.rows:
+TimeRow = Callable[[int, Row, Sequence[Array]], Callable[[int], Iterable[Record]]]
+"""A function of the number of a row, the row and its arrays, which returns one of a number of threads."""
+
+
+def of_each_row(job: Job, time_row: TimeRow, *, whose: str) -> Iterator[Record]:
+    """Yield the records for each row and number of threads, up to one that does not return."""
+    for number, row in enumerate(job.bench.rows):
         about = described(job.operator, row)
         try:
             arrays = inputs(job.operator, row)
         except OpmatrixError as error:
             yield about | {"threads": 1, "failed": one_line(error)}
             continue
-        expected = _expected(job, row, arrays)
+        timed = time_row(number, row, arrays)
         for threads in job.threads:
-            entrants = Entrants(
-                paths=job.paths, operator=job.operator, bench=job.bench, row=row, arrays=arrays, threads=threads,
-                compile=job.compile,
-            )  # fmt: skip
+            about |= {"threads": threads}
             try:
-                yield about | {"threads": threads} | _row(job, entrants, expected)
+                yield from (about | record for record in timed(threads))
             except StoppedError as error:
-                yield about | {"threads": threads, "failed": f"{error}; later rows are left out. {REMEDY}"}
+                yield about | {"failed": f"{error}; later rows are left out. {REMEDY}"}
                 return
             except DiedError as error:
-                yield about | {"threads": threads, "failed": f"its process {error}"}
+                yield about | {"failed": f"{whose} process {error}"}
+
+
+def measured(job: Job) -> Iterator[Record]:
+    """Yield a record for each row and number of threads."""
+
+    def time_row(_: int, row: Row, arrays: Sequence[Array]) -> Callable[[int], Iterable[Record]]:
+        expected = _expected(job, row, arrays)
+        entrants = partial(
+            Entrants, paths=job.paths, operator=job.operator, bench=job.bench, row=row, arrays=arrays,
+            compile=job.compile,
+        )  # fmt: skip
+        return lambda threads: [_row(job, entrants(threads=threads), expected)]
+
+    return of_each_row(job, time_row, whose="its")
 
 
 def described(operator: Operator, row: Row) -> Record:
@@ -131,7 +146,7 @@ def _expected(job: Job, row: Row, arrays: Sequence[Array]) -> Expected:
 
     def evaluate(_: object) -> Any:
         try:
-            return accuracy.truth(job.paths, job.operator, model_of(row), arrays)
+            return truth(job.paths, job.operator, model_of(row), arrays)
         except Exception as error:  # a user's reference may raise anything
             return one_line(error)
 
@@ -159,7 +174,7 @@ def _row(job: Job, entrants: Entrants, expected: Expected) -> Record:
         return process.ask(message, what=OWN.get(name, f"the peer {name!r} of {peers}"))
 
     with Forked(start, seconds=job.seconds) as process:
-        names = [name for name, _, _ in (*entrants.ours(), *entrants.peers())]
+        names = [entrant.name for entrant in entrants.all()]
         prepared: list[Prepared] = [ask(("prepare", index), name) for index, name in enumerate(names)]
         spec, row = job.operator.spec, entrants.row
         moved = cost(spec, row, job.bench.bytes)
@@ -172,21 +187,7 @@ def _row(job: Job, entrants: Entrants, expected: Expected) -> Record:
             budget=job.budget,
             narrow=compared,
         )
-    return record(prepared, rounds, compared, moved=moved, flops=cost(spec, row, job.bench.flops)) | {
-        "clock": "cpu" if entrants.threads == 1 else "wall",
-        "truth": {"precision": expected.precision, "problem": expected.problem},
-    }
-
-
-def record(
-    prepared: Sequence[Prepared],
-    rounds: Rounds,
-    compared: Sequence[tuple[int, int]],
-    *,
-    moved: float,
-    flops: float | None,
-) -> Record:
-    """Return the record of a row from its rounds."""
+    flops = cost(spec, row, job.bench.flops)
     return {
         "bytes": moved,
         "flops": flops,
@@ -199,11 +200,12 @@ def record(
         "ratios": [
             {"ours": prepared[a].name, "peer": prepared[b].name} | asdict(rounds.ratio(a, b)) for a, b in compared
         ],
+        "clock": "cpu" if entrants.threads == 1 else "wall",
+        "truth": {"precision": expected.precision, "problem": expected.problem},
     }
 
 
 def _contestant(found: Prepared, seconds: Interval | None, *, moved: float, flops: float | None) -> Record:
-    errors = found.errors
     return {
         "name": found.name,
         "side": found.side,
@@ -213,25 +215,16 @@ def _contestant(found: Prepared, seconds: Interval | None, *, moved: float, flop
         "bytes_per_second": moved / seconds.median if seconds else None,
         "flops_per_second": flops / seconds.median if seconds and flops is not None else None,
         "peak_memory": found.peak_memory,
-        "error": {
-            "output": errors.output,
-            "absolute": _finite(errors.absolute),
-            "tolerance_used": _finite(errors.tolerance_used),
-            "problem": errors.problem or _infinite(errors.tolerance_used),
-        }
-        if errors
-        else None,
+        "error": _error(found.errors) if found.errors else None,
     }
 
 
-def _finite(value: float | None) -> float | None:
-    """Return the number, or None for one that JSON cannot have."""
-    return value if value is not None and math.isfinite(value) else None
-
-
-def _infinite(used: float | None) -> str:
-    return (
-        "an element is not finite, or differs where no error is allowed"
-        if used is not None and math.isinf(used)
-        else ""
-    )
+def _error(errors: Errors) -> Record:
+    """Return the errors, with None for a number that JSON cannot have."""
+    infinite = errors.tolerance_used is not None and math.isinf(errors.tolerance_used)
+    why = "an element is not finite, or differs where no error is allowed" if infinite else ""
+    numbers = {
+        name: value if value is not None and math.isfinite(value) else None
+        for name, value in (("absolute", errors.absolute), ("tolerance_used", errors.tolerance_used))
+    }
+    return {"output": errors.output, **numbers, "problem": errors.problem or why}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from opmatrix.addons.bench import statistics
 from opmatrix.addons.bench.forked import Record
@@ -23,17 +23,8 @@ SCHEMA = 2
 _LONGEST = 22  # characters of a name in a table
 
 
-def document(job: Job, *, source: str, processor: str, rows: Sequence[Record]) -> Record:
-    """Return bench.json."""
-    return _head(job, processor) | {"source": source, "budget": job.budget, "rows": list(rows)}
-
-
-def against(job: Job, *, rev: str, commit: str, processor: str, rows: Sequence[Record]) -> Record:
-    """Return against.json."""
-    return _head(job, processor) | {"rev": rev, "commit": commit, "against": list(rows)}
-
-
-def _head(job: Job, processor: str) -> Record:
+def head(job: Job, processor: str) -> Record:
+    """Return what bench.json and against.json begin with."""
     return {
         "schema": SCHEMA,
         "op": job.operator.name,
@@ -56,9 +47,9 @@ def files(paths: Paths, name: str) -> dict[str, str]:
     return digests_by_path([*own, *paths.own_sources(name), *compiled], paths.root)
 
 
-def write(path: Path, found: Record) -> None:
+def write(path: Path, document: Record) -> None:
     """Write a document."""
-    write_text(path, json.dumps(found, indent=1) + "\n")
+    write_text(path, json.dumps(document, indent=1) + "\n")
 
 
 def shown(row: Record) -> Iterator[str]:
@@ -79,28 +70,17 @@ def shown(row: Record) -> Iterator[str]:
         if one["skipped"]:
             yield f"  {name:{_LONGEST}} skipped: {one['skipped']}"
             continue
+        compared, error, spread = ratios.get(one["name"]), one["error"], ""
+        if compared:
+            width = (compared["high"] - compared["low"]) / 2 / compared["median"]
+            spread = f"{compared['median']:.3f} +-{width:5.1%}"
+        used = "-" if not error or error["tolerance_used"] is None else f"{error['tolerance_used']:.2g}"
         peak = "-" if one["peak_memory"] is None else f"{number(one['peak_memory'])}B"
-        yield (
-            f"  {name:{_LONGEST}} {number(one['seconds']['median']) + 's':>8} {_ratio(ratios.get(one['name'])):>15} "
-            f"{peak:>7} {_error(one['error']):>8}"
-        )
+        yield (f"  {name:{_LONGEST}} {number(one['seconds']['median']) + 's':>8} {spread:>15} {peak:>7} {used:>8}")
     for reason in dict.fromkeys(
         one["error"]["problem"] for one in row["contestants"] if one["error"] and one["error"]["problem"]
     ):
         yield f"  no error measured: {reason}"
-
-
-def _ratio(found: Mapping[str, float] | None) -> str:
-    if found is None:
-        return ""
-    spread = (found["high"] - found["low"]) / 2 / found["median"]
-    return f"{found['median']:.3f} +-{spread:5.1%}"
-
-
-def _error(found: Mapping[str, Any] | None) -> str:
-    if not found or found["tolerance_used"] is None:
-        return "-"
-    return f"{found['tolerance_used']:.2g}"
 
 
 LEGEND = (

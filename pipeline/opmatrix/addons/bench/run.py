@@ -1,7 +1,5 @@
-"""Time an operator and its peers, or its build and the one at another revision.
-
-Plain `doit` leaves it out, because times are no verdict. `doit bench OPERATOR` compiles the operator and runs it.
-"""
+"""Time an operator and its peers, or its build and the one at another revision. Plain `doit` leaves it out, because
+times are no verdict."""
 
 from __future__ import annotations
 
@@ -128,7 +126,8 @@ def _with_peers(job: Job, *, source: str) -> None:
         made.append(row)
         print("\n".join(map(printable, records.shown(row))), flush=True)
     path = job.paths.bench_record(name)
-    records.write(path, records.document(job, source=source, processor=measure.processor(), rows=made))
+    measured = {"source": source, "budget": job.budget, "rows": made}
+    records.write(path, records.head(job, measure.processor()) | measured)
     print(path.relative_to(job.paths.root))
     _require_timed(name, made)
 
@@ -157,9 +156,9 @@ def _against(job: Job, *, rev: str, commit: str) -> None:
     for row in against.compared(job, builds):  # each takes up to a minute
         rows.append(row)
         print(printable(records.against_line(row)), flush=True)
-    found = records.against(job, rev=rev, commit=commit, processor=measure.processor(), rows=rows)
     path = paths.bench_against(name)
-    records.write(path, found)
+    compared = {"rev": rev, "commit": commit, "against": rows}
+    records.write(path, records.head(job, measure.processor()) | compared)
     print(path.relative_to(paths.root))
     if slower := records.slower(rows):
         raise BenchError(

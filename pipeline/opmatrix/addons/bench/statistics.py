@@ -1,10 +1,5 @@
-"""The statistics of `doit bench`: intervals of medians, when enough rounds are run, and the test for a slowdown.
-
-A round times each contestant once, in a new order, so that a busy machine slows down all. The ratio of two contestants
-is computed within a round. Its median has an interval from order statistics, which assumes no distribution.
-
-Time the contestants of one row in rounds until the intervals of all ratios are narrow, or the budget is spent.
-"""
+"""Rounds, each of which times every contestant once, in a new order, so that a busy machine slows down all; intervals
+of medians from order statistics, which assume no distribution; and the test for a slowdown."""
 
 from __future__ import annotations
 
@@ -13,7 +8,7 @@ import random
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
 from typing import Literal
@@ -48,7 +43,7 @@ class Interval:
 
     @property
     def half_width(self) -> float:
-        """Half of the width, relative to the median."""
+        """Relative to the median."""
         return (self.high - self.low) / 2 / self.median if self.median else math.inf
 
 
@@ -56,17 +51,13 @@ class Interval:
 def _rank(count: int, confidence: float) -> int:
     """Return the rank k, from 1 on, so that the k-th smallest and the k-th largest value enclose the median with this
     confidence; 0 where no rank does."""
-    tail, total, rank = (1 - confidence) / 2, 0.0, 0
+    chances, total = 1, 0  # binomial coefficients, of which all together are 2**count
     for k in range(count // 2):
-        total += math.comb(count, k) / 2**count if count < 1000 else _binomial(count, k)
-        if total > tail:
-            break
-        rank = k + 1
-    return rank
-
-
-def _binomial(count: int, k: int) -> float:
-    return math.exp(math.lgamma(count + 1) - math.lgamma(k + 1) - math.lgamma(count - k + 1) - count * math.log(2))
+        total += chances
+        if total / 2**count > (1 - confidence) / 2:
+            return k
+        chances = chances * (count - k) // (k + 1)
+    return count // 2
 
 
 def median_interval(values: Sequence[float], *, confidence: float = LOOK) -> Interval:
@@ -86,9 +77,9 @@ def is_look(rounds: int) -> bool:
     return rounds in LOOKS or (rounds > LOOKS[-1] and rounds % 500 == 0)
 
 
-def is_narrow(found: Interval, rounds: int) -> bool:
+def is_narrow(interval: Interval, rounds: int) -> bool:
     """Return whether an interval is narrow after this many rounds."""
-    return rounds >= LOOKS[0] and found.half_width <= NARROW
+    return rounds >= LOOKS[0] and interval.half_width <= NARROW
 
 
 def t_tail(t: float, freedom: int) -> float:
@@ -203,15 +194,12 @@ def run(
         for n in order:
             found[n].append(time_calls(n, prepared[n].calls) / prepared[n].calls)
         rounds += 1
-        if is_look(rounds) and _all_narrow(found, narrow, order, rounds):
-            return Rounds(seconds=tuple(map(tuple, found)), ended="narrow")
-        if clock() >= end and rounds >= 3:
-            return Rounds(seconds=tuple(map(tuple, found)), ended="budget")
-
-
-def _all_narrow(
-    found: Sequence[Sequence[float]], narrow: Sequence[tuple[int, int]], order: Sequence[int], rounds: int
-) -> bool:
-    if narrow:
-        return all(is_narrow(ratio(found[a], found[b]), rounds) for a, b in narrow)
-    return all(is_narrow(median_interval(found[n]), rounds) for n in order)
+        spent = rounds >= 3 and clock() >= end
+        if not spent and not is_look(rounds):
+            continue
+        done = Rounds(seconds=tuple(map(tuple, found)), ended="narrow")
+        intervals = [done.ratio(a, b) for a, b in narrow] or [done.of(n) for n in order]
+        if is_look(rounds) and all(is_narrow(interval, rounds) for interval in intervals):
+            return done
+        if spent:
+            return replace(done, ended="budget")

@@ -1,7 +1,5 @@
-"""What `doit bench` measured, for the page: only while the files are those that were timed.
-
-Imports nothing of `opmatrix.bench`, whose edits would make the report run again.
-"""
+"""What `doit bench` measured, for the page: only while the files are those that were timed. Imports nothing of
+`opmatrix.bench`, whose edits would make the report run again."""
 
 from __future__ import annotations
 
@@ -54,13 +52,10 @@ def _read(path: Path, root: Path, name: str) -> Times:
         )
     if data["op"] != name:
         raise ValueError(f"it has the times of {data['op']!r}")
-    if old := [file for file, digest in data["files"].items() if not _is(root / file, digest)]:
+    digests = {file: sha256(root / file) if (root / file).is_file() else "" for file in data["files"]}
+    if old := [file for file, digest in data["files"].items() if digest != digests[file]]:
         return _without(name, f"the times of {str(data['date'])[:10]} are of other files: {', '.join(sorted(old))}")
     return _times(data)
-
-
-def _is(path: Path, digest: str) -> bool:
-    return path.is_file() and sha256(path) == digest
 
 
 def _times(data: Mapping[str, Any]) -> Times:
@@ -77,44 +72,41 @@ def _times(data: Mapping[str, Any]) -> Times:
 
 
 def _row(row: Mapping[str, Any]) -> Times:
-    found = {"name": str(row["name"]), "dtype": _dtype(row["types"]), "threads": _number(row["threads"])}
+    dtypes = {str(name): str(dtype) for name, dtype in row["types"].items()}
+    one = len({*dtypes.values()}) == 1
+    dtype = ", ".join({*dtypes.values()} if one else (f"{name}={dtype}" for name, dtype in dtypes.items()))
+    found = {"name": str(row["name"]), "dtype": dtype, "threads": _number(row["threads"]), "failed": str(row["failed"])}
     if row["failed"]:
-        return found | {"failed": str(row["failed"])}
-    numbers = {key: _number(row[key]) for key in ("bytes", "rounds")}
+        return found
     return {
         **found,
-        "failed": "",
-        **numbers,
-        "flops": None if row["flops"] is None else _number(row["flops"]),
+        **{key: _number(row[key]) for key in ("bytes", "rounds")},
+        "flops": _optional(row["flops"]),
         "clock": str(row["clock"]),
         "ended": str(row["ended"]),
-        "contestants": [_contestant(one) for one in row["contestants"]],
+        "contestants": [
+            {
+                "name": str(one["name"]),
+                "ours": bool(one["ours"]),
+                "skipped": str(one["skipped"]),
+                "seconds": None if one["seconds"] is None else _interval(one["seconds"]),
+                "tolerance_used": _optional(one["error"] and one["error"]["tolerance_used"]),
+                "peak_memory": _optional(one["peak_memory"]),
+            }
+            for one in row["contestants"]
+        ],
         "ratios": [{"ours": str(r["ours"]), "peer": str(r["peer"]), "ratio": _interval(r)} for r in row["ratios"]],
     }
 
 
-def _dtype(types: Mapping[str, Any]) -> str:
-    """Return ``float32`` where all type variables have one dtype, else ``T=float32, U=int64``."""
-    dtypes = {str(dtype) for dtype in types.values()}
-    return dtypes.pop() if len(dtypes) == 1 else ", ".join(f"{name}={dtype}" for name, dtype in types.items())
-
-
-def _contestant(one: Mapping[str, Any]) -> Times:
-    used = one["error"] and one["error"]["tolerance_used"]
-    return {
-        "name": str(one["name"]),
-        "ours": bool(one["ours"]),
-        "skipped": str(one["skipped"]),
-        "seconds": None if one["seconds"] is None else _interval(one["seconds"]),
-        "tolerance_used": None if used is None else _number(used),
-        "peak_memory": None if one["peak_memory"] is None else _number(one["peak_memory"]),
-    }
-
-
-def _interval(found: Mapping[str, Any]) -> list[float]:
-    if found["median"] == 0:
+def _interval(interval: Mapping[str, Any]) -> list[float]:
+    if interval["median"] == 0:
         raise ValueError("found a median of 0, allowed: a number above 0")
-    return [_number(found[key]) for key in ("median", "low", "high")]
+    return [_number(interval[key]) for key in ("median", "low", "high")]
+
+
+def _optional(value: object) -> float | None:
+    return None if value is None else _number(value)
 
 
 def _number(value: object) -> float:

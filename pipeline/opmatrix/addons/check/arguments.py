@@ -58,6 +58,7 @@ def parse(model: str, options: Mapping[str, Any], folder: Path, *, torch: Callab
                 raise UsageError(f"--{name} is for an .onnx file; {function}() gives the inputs of its model itself")
         stem = f"{Path(source).stem}.{function}"
         exporters, left_out = _exporters(options["exporter"], options["opset"], torch())
+    limits = {name: _number(options, name, above_0=False) for name in ("rtol", "atol")}
     return CheckRequest(
         asked=asked,
         model=model,
@@ -67,14 +68,16 @@ def parse(model: str, options: Mapping[str, Any], folder: Path, *, torch: Callab
         left_out=left_out,
         opset=options["opset"],
         ort=options["ort"],
-        seconds=_limit(options, "seconds"),
-        megabytes=_limit(options, "megabytes"),
+        seconds=_number(options, "seconds", above_0=True),
+        megabytes=_number(options, "megabytes", above_0=True),
         parts=PartOptions(
             ort=("--ort", options["ort"]) if options["ort"] else (),
             libraries=_files(folder, "library", options["library"]),
             inputs=_files(folder, "inputs", [options["inputs"]] if options["inputs"] else []),
             shapes=tuple(word for shape in shape_words(parse_shapes(options["shape"])) for word in ("--shape", shape)),
-            tolerance=_tolerance(options),
+            tolerance=tuple(
+                word for name, number in limits.items() if number is not None for word in (f"--{name}", repr(number))
+            ),
             against=_files(folder, "against", [options["against"]] if options["against"] else []),
         ),
     )
@@ -99,10 +102,10 @@ def shape_words(shapes: Mapping[str, Sequence[int]]) -> list[str]:
     return [f"{name}={','.join(map(str, shape))}" for name, shape in shapes.items()]
 
 
-def _files(folder: Path, option: str, given: Sequence[str]) -> tuple[str, ...]:
+def _files(folder: Path, option: str, names: Sequence[str]) -> tuple[str, ...]:
     """Return the words of an option whose values are paths. Raises UsageError for one that does not exist."""
     words: list[str] = []
-    for name in given:
+    for name in names:
         path = _path(folder, name)
         if not path.exists():
             near = did_you_mean(path.name, (p.name for p in path.parent.glob("*")))
@@ -132,26 +135,15 @@ def _require_file(path: Path, model: str) -> None:
         raise UsageError(f"{model!r} is no model; name a function in it that builds one, such as {model}:build")
 
 
-def _tolerance(options: Mapping[str, Any]) -> tuple[str, ...]:
-    words: list[str] = []
-    for name in ("rtol", "atol"):
-        if options[name]:
-            try:
-                number = float(options[name])
-            except ValueError:
-                number = -1
-            if not 0 <= number < float("inf"):
-                raise UsageError(f"--{name} {options[name]}: write a number that is not negative, such as 1e-4")
-            words += [f"--{name}", repr(number)]
-    return tuple(words)
-
-
-def _limit(options: Mapping[str, Any], name: str) -> float | None:
-    given = options[name]
+def _number(options: Mapping[str, Any], name: str, *, above_0: bool) -> float | None:
+    """Return the value of an option, None where it is not given. Raises UsageError for what is no such number."""
+    if not (given := options[name]):
+        return None
     with suppress(ValueError):
-        if not given or 0 < float(given) < float("inf"):
-            return float(given) if given else None
-    raise UsageError(f"--{name} {given}: write a number above 0, such as 600")
+        if 0 < float(given) < float("inf") or (float(given) == 0 and not above_0):
+            return float(given)
+    allowed = "above 0, such as 600" if above_0 else "that is not negative, such as 1e-4"
+    raise UsageError(f"--{name} {given}: write a number {allowed}")
 
 
 def _exporters(wanted: str, opset: int, torch: str) -> tuple[tuple[Exporter, ...], tuple[str, ...]]:

@@ -1,41 +1,22 @@
-"""`doit check MODEL...`: print what is wrong with models, and where. A doit command.
-
-`opmatrix check` needs no project: it works in an empty one in a temporary folder.
-"""
+"""`doit check MODEL...`: print what is wrong with models, and where. `opmatrix check` needs no project: it works in an
+empty one in a temporary folder."""
 
 from __future__ import annotations
 
-import shutil
 import sys
-import tempfile
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from opmatrix.basics.errors import OpmatrixError, ToolchainError, UsageError, print_error
 from opmatrix.basics.interrupts import code_of, interruptible
-from opmatrix.basics.progress import Progress, shown_by_thread
 from opmatrix.basics.version import minor
 from opmatrix.commands.base import CommandBase, as_typed, option
-from opmatrix.commands.main import doit_command
-from opmatrix.engine.lock import hold
 from opmatrix.project.measured import use_rows
-from opmatrix.project.paths import Paths
-from opmatrix.project.settings import FORMAT, installed, is_project, step_limits
+from opmatrix.project.settings import installed, is_project
 
-if TYPE_CHECKING:
-    from opmatrix.addons.check.arguments import CheckRequest
-    from opmatrix.addons.check.print_findings import FindingPrinter
-    from opmatrix.addons.check.run_parts import ModelChecks
-    from opmatrix.addons.check.several import Answer
-    from opmatrix.basics.finding import Finding
-
-_QUIET = 10.0  # seconds before progress is shown
-_POLL = 0.05  # seconds between two looks for lines that are known
 _NEEDED = ("onnx", "onnxruntime", "numpy", "rich", "jinja2")
 
 
@@ -80,6 +61,8 @@ class Check(CommandBase):
             if not args:
                 raise UsageError(f"doit check takes one model or several; write {FORMS}")
             _require_packages()
+            from opmatrix.addons.check.print_findings import FindingPrinter, check, check_outside
+
             found = is_project(Path.cwd())
             here, models = Path.cwd(), dict.fromkeys(args)
             if found:
@@ -90,110 +73,16 @@ class Check(CommandBase):
                     f"{function.model!r}: a function is checked in a project, with its operators, and there is none in "
                     f"{str(here)!r}. Outside, check .onnx files; a new project: opmatrix new --project DIR"
                 )
-            if found:
-                with interruptible():
-                    return _check(requests, self._paths, _printer(), project=True)
-            with interruptible(), _empty_project() as (paths, printer):
-                return _check(requests, paths, printer, project=False)
+            with interruptible():
+                if found:
+                    return check(requests, self._paths, FindingPrinter(sys.stdout), project=True)
+                return check_outside(requests)
         except OpmatrixError as error:
             print_error(error)
             return UsageError.exit_code
         except KeyboardInterrupt as error:
             print("interrupted", file=sys.stderr, flush=True)
             return code_of(error)
-
-
-def _printer(watched: str = "") -> FindingPrinter:
-    from opmatrix.addons.check.print_findings import FindingPrinter  # not for every command, either
-
-    return FindingPrinter(sys.stdout, watched=watched)
-
-
-@contextmanager
-def _empty_project() -> Iterator[tuple[Paths, FindingPrinter]]:
-    """Yield a project in a new folder, which is removed if nothing is in it that a message of the printer names."""
-    root = Path(tempfile.mkdtemp(prefix="opmatrix-check-"))
-    printer = _printer(str(root))
-    (root / "dodo.py").touch()
-    (root / "pyproject.toml").write_text(f"[tool.opmatrix]\nformat = {FORMAT}\n", encoding="utf-8")
-    try:
-        yield Paths(root), printer
-    finally:
-        if not printer.mentioned:
-            shutil.rmtree(root, ignore_errors=True)
-
-
-def _check(requests: Sequence[CheckRequest], paths: Paths, printer: FindingPrinter, *, project: bool) -> int:
-    """Check the models and return the exit code. One prints its findings, several a line each, as they are known."""
-    from opmatrix.addons.check.run_parts import ModelChecks
-
-    command = f"{doit_command(paths.root)} check" if project else "opmatrix check"
-    with hold(paths.lock) as lock, ModelChecks(paths, lock=lock, command=command, project=project) as checks:
-        if requests[1:]:
-            return _check_several(requests, paths, checks, printer, command)
-        return _check_one(requests[0], checks, printer)
-
-
-def _check_one(request: CheckRequest, checks: ModelChecks, printer: FindingPrinter) -> int:
-    """Print the findings of one model, each when it is known."""
-    checks.forget(request)
-    with shown_by_thread(lambda: checks.doing, quiet=_QUIET) as pausing:
-
-        def show(title: str, found: Sequence[Finding]) -> None:
-            with pausing():
-                printer.print_titled(title, found)
-
-        try:
-            checks.check(request, show)
-        except KeyboardInterrupt:
-            with pausing():
-                printer.print_interrupted(checks.doing)
-            raise
-    printer.print_summary()
-    return int(printer.counts["wrong"] > 0)
-
-
-def _check_several(
-    requests: Sequence[CheckRequest], paths: Paths, checks: ModelChecks, printer: FindingPrinter, command: str
-) -> int:
-    from opmatrix.addons.check.several import SeveralChecks, names
-
-    several = SeveralChecks(paths, checks, requests, memory=step_limits(paths).megabytes)
-    progress = Progress(quiet=_QUIET)
-    code = 0
-
-    def show_known(**patience: float) -> None:
-        nonlocal code
-        for request, answer in several.known(**patience):
-            progress.clear()
-            code = max(code, _line(request, answer, printer))
-
-    several.start()
-    try:
-        while several.left():
-            time.sleep(_POLL)
-            show_known()
-            progress.show(str(several))
-    except KeyboardInterrupt:
-        show_known(patience=0)
-        printer.print_interrupted(names([request.asked for request in several.left()]))
-        raise
-    finally:
-        progress.clear()
-        printer.print_outcomes(command)
-    return code
-
-
-def _line(request: CheckRequest, answer: Answer, printer: FindingPrinter) -> int:
-    """Print the line of one of several models and return its exit code."""
-    from opmatrix.addons.check.parts import judge
-
-    if answer.error:
-        printer.print_outcome(request.asked, "unreadable", answer.error)
-        return UsageError.exit_code
-    outcome, text = judge(answer.findings, answer.known)
-    printer.print_outcome(request.asked, outcome, text)
-    return int(any(found.mark == "wrong" for found in answer.findings))
 
 
 def _require_packages() -> None:

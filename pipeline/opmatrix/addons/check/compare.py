@@ -1,9 +1,5 @@
-"""The "first node" finding of `doit check`: the first node whose outputs differ from those of its reference.
-
-Find the first node at which a model differs from another one with the same names of values. Never imports torch.
-
-Compare each node of a model with its reference, and find the first that differs. Never imports torch.
-"""
+"""The "first node" finding of `doit check`: the first node whose outputs differ from those of its reference, or from
+the values of another model with the same names. Never imports torch."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper
+from onnx import AttributeProto, ModelProto, NodeProto, helper
 
 from opmatrix.addons.check.arguments import parse_shapes
 from opmatrix.addons.check.functions import inline, or_as_it_is
@@ -20,19 +16,19 @@ from opmatrix.addons.check.graph_walk import captured, node_label, opsets, spec_
 from opmatrix.addons.check.inputs import find_inputs, tolerances
 from opmatrix.addons.check.nodes import declared_operators, used_operators
 from opmatrix.addons.check.per_node import (
+    BATCH,
     NodeComparison,
     compare_nodes,
     differs_inlined,
+    inner_values,
     passed_through,
     write_one_node,
 )
 from opmatrix.addons.check.repair import load
 from opmatrix.addons.check.run_model import compare_value
-from opmatrix.addons.check.values import BATCH, inner_values
 from opmatrix.basics import finding
 from opmatrix.basics.errors import OpmatrixError, many, one_line
 from opmatrix.basics.finding import Finding
-from opmatrix.data.arrays import Array
 from opmatrix.data.compare import Comparison, same_bytes
 from opmatrix.data.dataset import to_array
 from opmatrix.data.reference import Reference
@@ -96,23 +92,18 @@ def _none_wrong(compared: Sequence[Comparison], nodes: Sequence[NodeComparison])
             "So its attributes, its constants or the opset are not those of the expected outputs, or see --rtol "
             "and --atol",
         )
+    used = [(n.comparison.tolerance_used, n.node) for n in nodes if n.comparison]
+    share, node = max(used, key=lambda u: u[0], default=(0.0, None))
+    nearest = f"; the nearest to its limit is {node_label(node)}, {share:.0%} of it" if node else ""
     return (
-        f"none alone: each of {len(compared)} nodes computes what its reference does with the same numbers"
-        + _nearest(nodes),
+        f"none alone: each of {len(compared)} nodes computes what its reference does with the same numbers{nearest}",
         "So the model itself is another one (its exporter, a lowering), the expected outputs are not of it, "
         " or errors add up: see --rtol and --atol. --against ORIGINAL.onnx compares it with another model",
     )
 
 
-def _nearest(nodes: Sequence[NodeComparison]) -> str:
-    """Return which node uses most of its tolerance."""
-    used = [(n.comparison.tolerance_used, n.node) for n in nodes if n.comparison]
-    share, node = max(used, key=lambda u: u[0], default=(0.0, None))
-    return f"; the nearest to its limit is {node_label(node)}, {share:.0%} of it" if node else ""
-
-
-def _remedy(found: NodeComparison, operators: Sequence[OpSpec]) -> str:
-    spec = spec_of(found.node, operators)
+def _remedy(wrong: NodeComparison, operators: Sequence[OpSpec]) -> str:
+    spec = spec_of(wrong.node, operators)
     if spec and spec.runtime == "kernel":
         return f"Kernel and ops/{spec.name}/reference.py differ: is the kernel rebuilt, and which of them is right?"
     if spec:
@@ -150,7 +141,6 @@ def first_change(
 
 
 def _changes(node: NodeProto, model: ModelProto, original: ModelProto) -> Iterator[str]:
-    """Yield how a node, its constants or the opset differ from those of the original."""
     before = next((n for n in original.graph.node if set(n.output) & {o for o in node.output if o}), None)
     if before is None:
         return
@@ -164,17 +154,13 @@ def _changes(node: NodeProto, model: ModelProto, original: ModelProto) -> Iterat
         yield f"the inputs, {', '.join(before.input)} before, {', '.join(node.input)} now"
     held, held_before = ({t.name: t for t in of.graph.initializer} for of in (model, original))
     for value in dict.fromkeys((*node.input, *sorted(captured(node)))):
-        if value in held and value in held_before and not _equal(held[value], held_before[value]):
+        both = value in held and value in held_before
+        if both and not same_bytes(to_array(held[value]), to_array(held_before[value])):
             yield f"the constant {value!r}"
     versions, versions_before = opsets(model), opsets(original)
     domain = "" if node.domain == "ai.onnx" else node.domain
     if versions.get(domain) != versions_before.get(domain):
         yield f"the opset, {versions_before.get(domain)} before, {versions.get(domain)} now"
-
-
-def _equal(ours: TensorProto, theirs: TensorProto) -> bool:
-    a: Array = to_array(ours)
-    return same_bytes(a, to_array(theirs))
 
 
 def _shown(attribute: AttributeProto | None) -> str:

@@ -14,9 +14,9 @@ from typing import Any, Literal
 
 import numpy as np
 import onnx
-from onnx import ModelProto, NodeProto, ValueInfoProto, helper, numpy_helper
+from onnx import ModelProto, NodeProto, ValueInfoProto
 
-from opmatrix.addons.check.graph_walk import for_reference, format_type, one_node
+from opmatrix.addons.check.graph_walk import for_reference, format_type, one_node, typed
 from opmatrix.addons.check.repair import is_external
 from opmatrix.addons.check.run_model import PLAIN, compare_value
 from opmatrix.basics.errors import VerifyError
@@ -56,20 +56,20 @@ class Difference:
     limits: Mapping[str, Tolerance]
 
 
-def judge(found: Difference) -> Judgement:
+def judge(difference: Difference) -> Judgement:
     """Return the judgement on a node whose `expected` outputs are those of onnx.reference."""
-    taken, actual, expected, limits = found.taken, found.actual, found.expected, found.limits
+    taken, actual, expected, limits = difference.taken, difference.actual, difference.expected, difference.limits
     if any(kind(value.dtype) not in "fiub" for value in (*actual.values(), *expected.values())):
-        if _same_numbers(found):
+        if _same_numbers(difference):
             return Judgement(outcome="rounded", text="they write the same numbers with other digits")
         return Judgement(outcome="unknown", text="its outputs are no numbers to evaluate in float64")
     wide = {name: _widened(value) for name, value in taken.items()}
     if all(wide[name] is value for name, value in taken.items()):
         return Judgement(outcome="unknown", text="it has no floating input to evaluate in float64")
-    truths = _in_float64(found.node, found.model, wide, list(actual))
+    truths = _in_float64(difference.node, difference.model, wide, list(actual))
     if any(actual[name].shape != expected[name].shape for name in actual):
-        return Judgement(outcome="unknown", text=_inferred_shape(found))
-    if REFERENCE in truths and _is_rounding(found, truths[REFERENCE]):
+        return Judgement(outcome="unknown", text=_inferred_shape(difference))
+    if REFERENCE in truths and _is_rounding(difference, truths[REFERENCE]):
         return Judgement(outcome="rounded", text="they differ by no more than the rounding of the inputs explains")
     nearest = {by: _nearer(actual, expected, truth) for by, truth in truths.items()}
     agreeing = [by for by, truth in truths.items() if _agree(actual, truth, actual, limits)]
@@ -85,14 +85,14 @@ def judge(found: Difference) -> Judgement:
     return Judgement(outcome="unknown", text=f"{only}; {'; '.join(nearest.values())}")
 
 
-def _same_numbers(found: Difference) -> bool:
+def _same_numbers(difference: Difference) -> bool:
     """Return whether all strings are numbers, as of a Cast, and agree within the tolerance of the floats taken."""
-    dtypes = [dtype_name(value) for value in found.taken.values() if _is_floating(value)]
+    dtypes = [dtype_name(value) for value in difference.taken.values() if _is_floating(value)]
     try:
-        both = [{n: a.astype(np.float64) for n, a in of.items()} for of in (found.actual, found.expected)]
+        both = [{n: a.astype(np.float64) for n, a in of.items()} for of in (difference.actual, difference.expected)]
     except ValueError:  # a string that is no number
         return False
-    limits = {"float64": found.limits[dtypes[0]]} if dtypes else {}
+    limits = {"float64": difference.limits[dtypes[0]]} if dtypes else {}
     return all(compare_value(name, value, both[1][name], limits).ok for name, value in both[0].items())
 
 
@@ -127,7 +127,7 @@ def explained_by_rounding(
     return fits and _is_rounding(found, truth)
 
 
-def _is_rounding(found: Difference, truth: Mapping[str, Array]) -> bool:
+def _is_rounding(difference: Difference, truth: Mapping[str, Array]) -> bool:
     """Return whether both results differ from float64 by what the inputs' last bits change, as where terms cancel.
 
     The inputs are moved by half a unit in their last place, with random signs, and less with the same signs. Where an
@@ -136,26 +136,27 @@ def _is_rounding(found: Difference, truth: Mapping[str, Array]) -> bool:
     have any value that it takes after a move, and no other.
     """
     random = np.random.Generator(np.random.PCG64(0))
-    signs = [{n: random.choice((-1.0, 1.0), np.shape(v)) for n, v in found.taken.items()} for _ in range(_DRAWS)]
+    signs = [{n: random.choice((-1.0, 1.0), np.shape(v)) for n, v in difference.taken.items()} for _ in range(_DRAWS)]
+    outputs = list(truth)
     try:
         far, near = (
-            [_after_move(found, signs=one, times=times, outputs=list(truth)) for one in signs]
+            [_after_move(difference, signs=one, times=times, outputs=outputs) for one in signs]
             for times in (1, 1 / _LESS)
         )
         spread = {name: _spread(truth[name], [run[name] for run in far]) for name in truth}
         less = {name: _spread(truth[name], [run[name] for run in near]) for name in truth}
         jumping = [name for name in truth if not _is_steady(truth[name], spread[name], less[name])]
-        further = [_after_move(found, signs=one, outputs=list(truth)) for one in _same_signs(found)] if jumping else []
+        further = [_after_move(difference, signs=one, outputs=outputs) for one in _same_signs(difference) if jumping]
     except (VerifyError, _OtherFormError):
         return False
-    for values in (found.actual, found.expected):
+    for values in (difference.actual, difference.expected):
         for name, want in truth.items():
             low, high = _wide_float(want), _wide_float(want)
             allowed = _TIMES * spread[name]
             if name in jumping:
                 moved = [low, *(_wide_float(run[name]) for run in (*far, *near, *further))]
                 low, high, allowed = np.fmin.reduce(moved), np.fmax.reduce(moved), 0.0
-            tolerance = found.limits.get(dtype_name(found.actual[name]), EXACT)
+            tolerance = difference.limits.get(dtype_name(difference.actual[name]), EXACT)
             with np.errstate(all="ignore"):
                 a, b = _wide_float(values[name]), _wide_float(want)
                 limit = tolerance.atol + tolerance.rtol * np.abs(b) + allowed
@@ -170,27 +171,26 @@ class _OtherFormError(Exception):
 
 
 def _after_move(
-    found: Difference, *, signs: Mapping[str, Any], outputs: Sequence[str], times: float = 1
+    difference: Difference, *, signs: Mapping[str, Any], outputs: Sequence[str], times: float = 1
 ) -> dict[str, Array]:
     """Return the outputs of onnx.reference after a move. Raises VerifyError or _OtherFormError."""
-    moved = {name: _moved(value, signs[name] * times) for name, value in found.taken.items()}
-    values = dict(zip(outputs, _reference(found.node, found.model, moved, outputs), strict=True))
-    if any(v.shape != found.actual[n].shape or kind(v.dtype) not in "fiub" for n, v in values.items()):
+    moved = {name: _moved(value, signs[name] * times) for name, value in difference.taken.items()}
+    values = dict(zip(outputs, _reference(difference.node, difference.model, moved, outputs), strict=True))
+    if any(v.shape != difference.actual[n].shape or kind(v.dtype) not in "fiub" for n, v in values.items()):
         raise _OtherFormError
     return values
 
 
-def _same_signs(found: Difference) -> Iterator[dict[str, float]]:
+def _same_signs(difference: Difference) -> Iterator[dict[str, float]]:
     """Yield a sign for each input: among all of up to three inputs, each jump that a move can cause is there."""
-    moving = [name for name, value in found.taken.items() if _is_floating(value)]
-    rest = dict.fromkeys(found.taken, 1.0)
+    moving = [name for name, value in difference.taken.items() if _is_floating(value)]
+    rest = dict.fromkeys(difference.taken, 1.0)
     yield from (
         rest | dict(zip(moving, signs, strict=False)) for signs in product((-1.0, 1.0), repeat=min(len(moving), 3))
     )
 
 
 def _spread(want: Array, runs: Sequence[Array]) -> float:
-    """Return the largest change of an element."""
     with np.errstate(all="ignore"):
         changes = [np.abs(_wide_float(run) - _wide_float(want)) for run in runs]
     return max(float(change[np.isfinite(change)].max(initial=0.0)) for change in changes)
@@ -216,13 +216,13 @@ def _moved(value: Any, signs: Any) -> Any:
     return _widened(value) * (1 + float(float_limits(value.dtype).eps) / 2 * signs)
 
 
-def _inferred_shape(found: Difference) -> str:
+def _inferred_shape(difference: Difference) -> str:
     """Return both shapes of the first output in which they differ, and that which onnx infers."""
-    actual, expected = found.actual, found.expected
+    actual, expected = difference.actual, difference.expected
     name = next(name for name in actual if actual[name].shape != expected[name].shape)
     text = f"{ORT} returns the shape {actual[name].shape}, {REFERENCE} {expected[name].shape}"
     try:
-        made = one_node(found.node, found.model, _typed(found.taken), [ValueInfoProto(name=name)])
+        made = one_node(difference.node, difference.model, typed(difference.taken), [ValueInfoProto(name=name)])
         (output,) = onnx.shape_inference.infer_shapes(made).graph.output
     except (VerifyError, RuntimeError, ValueError):
         return text
@@ -255,27 +255,17 @@ def _reference(node: NodeProto, model: ModelProto, wide: Mapping[str, Any], outp
 
 
 def _ort(node: NodeProto, model: ModelProto, wide: Mapping[str, Any], outputs: Sequence[str]) -> Sequence[Any]:
-    made = one_node(node, model, _typed(wide), [ValueInfoProto(name=name) for name in outputs])
+    made = one_node(node, model, typed(wide), [ValueInfoProto(name=name) for name in outputs])
     return call(OrtSessions(None).sessions(made.SerializeToString(), settings=[PLAIN])[PLAIN], wide)
 
 
-def _typed(values: Mapping[str, Any]) -> list[ValueInfoProto]:
-    """Return the inputs of a model with these values. Raises VerifyError where one is no tensor."""
-    if not all(isinstance(value, np.ndarray) for value in values.values()):
-        raise VerifyError("an input is no tensor")
-    return [
-        helper.make_tensor_value_info(name, numpy_helper.from_array(value).data_type, value.shape)
-        for name, value in values.items()
-    ]
-
-
 def _agree(
-    found: Mapping[str, Any], truth: Mapping[str, Array], dtypes: Mapping[str, Array], limits: Mapping[str, Tolerance]
+    values: Mapping[str, Any], truth: Mapping[str, Array], dtypes: Mapping[str, Array], limits: Mapping[str, Tolerance]
 ) -> bool:
     """Return whether two results agree in the dtypes that the node's outputs have."""
     with np.errstate(all="ignore"):
         return all(
-            compare_value(name, found[name].astype(like.dtype), truth[name].astype(like.dtype), limits).ok
+            compare_value(name, values[name].astype(like.dtype), truth[name].astype(like.dtype), limits).ok
             for name, like in dtypes.items()
         )
 
@@ -289,11 +279,11 @@ def _nearer(actual: Mapping[str, Array], expected: Mapping[str, Array], truth: M
     return f"{'both are as near' if equal else f'{nearer} is nearer'} to float64 (largest errors: {shown})"
 
 
-def _error(found: Mapping[str, Any], truth: Mapping[str, Array]) -> float:
+def _error(values: Mapping[str, Any], truth: Mapping[str, Array]) -> float:
     """Return the largest absolute error, inf for another shape or where only one side is NaN or infinite."""
     worst = 0.0
     for name, want in truth.items():
-        value = np.asarray(found[name])
+        value = np.asarray(values[name])
         if value.shape != want.shape or kind(value.dtype) == "O":
             return float("inf")
         with np.errstate(all="ignore"):

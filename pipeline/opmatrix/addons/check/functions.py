@@ -1,16 +1,13 @@
-"""Put the nodes of a model's functions in place of their calls, as ONNX Runtime does, and repair what it does.
-
-Each node is then checked, compared and named by itself, with the attributes and inputs of its call. onnx's own inliner
-(1.23) ignores the defaults of attributes, and its nodes do not show which call they are from. Imports onnx alone.
-
-The faults of a model's imports, of those of its functions, and of the calls of these. Imports onnx alone.
-"""
+"""Put the nodes of a model's functions in place of their calls, as ONNX Runtime does, and repair what it does; find the
+faults of imports and calls. onnx's own inliner (1.23) ignores the defaults of attributes, and its nodes do not show
+which call they are from. Imports onnx alone."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
 from itertools import zip_longest
@@ -66,8 +63,7 @@ class Inlined:
         """The model for onnx.checker: with no functions but those that are called, and no sparse initializers."""
         if not self.uncalled and not self.original.graph.sparse_initializer:
             return self.original
-        made = ModelProto()
-        made.CopyFrom(self.original)
+        made = deepcopy(self.original)
         make_dense(made.graph)
         del made.functions[:]
         made.functions.extend(self.called)
@@ -87,8 +83,7 @@ def inline(model: ModelProto, operators: Sequence[OpSpec]) -> Inlined:
     """
     if not model.functions and not needs_repair(model.graph):
         return Inlined(model=model, original=model, calls={})
-    made = ModelProto()
-    made.CopyFrom(model)
+    made = deepcopy(model)
     del made.functions[:], made.graph.node[:]
     inliner = _Inliner(model, operators)
     made.graph.node.extend(inliner.replaced(model.graph.node))
@@ -129,13 +124,11 @@ class _Inliner:
                 yield from self._body(function, node, within)
                 continue
             if any(True for _ in subgraphs(node)):
-                copy = NodeProto()
-                copy.CopyFrom(node)
-                for graph in subgraphs(copy):
+                node = deepcopy(node)
+                for graph in subgraphs(node):
                     inner = list(self.replaced(graph.node, within))
                     del graph.node[:]
                     graph.node.extend(inner)
-                node = copy
             yield node
 
     def _function(self, node: NodeProto) -> FunctionProto | None:
@@ -196,8 +189,7 @@ class _Inliner:
 
     def _labelled(self, node: NodeProto, call: NodeProto) -> NodeProto:
         """Return a copy of a node whose label in a message contains its call."""
-        made = NodeProto()
-        made.CopyFrom(node)
+        made = deepcopy(node)
         label = f"{node_label(node)} in {node_label(call)}"
         del made.metadata_props[:]
         made.metadata_props.add(key=ORIGIN, value=label)
@@ -225,12 +217,12 @@ NodeFault = tuple[str, str]
 _AGAIN = "Export it again with the domain's version (custom_opsets), or add helper.make_opsetid"
 
 
-def import_faults(found: Inlined, operators: Sequence[OpSpec]) -> Iterator[tuple[NodeProto, NodeFault]]:
+def import_faults(inlined: Inlined, operators: Sequence[OpSpec]) -> Iterator[tuple[NodeProto, NodeFault]]:
     """Yield the faults of the imports of the model and of each function that is called, and of the calls."""
-    functions = {(domain_of(f), f.name, f.overload): f for f in found.called}
-    of_model = opsets(found.original)
-    scopes = [("the model", of_model, found.original.graph.node)]
-    scopes += [(f"the function {function_name(f)}", opsets(f), f.node) for f in found.called]
+    functions = {(domain_of(f), f.name, f.overload): f for f in inlined.called}
+    of_model = opsets(inlined.original)
+    scopes = [("the model", of_model, inlined.original.graph.node)]
+    scopes += [(f"the function {function_name(f)}", opsets(f), f.node) for f in inlined.called]
     for whose, imported, nodes in scopes:
         for node in walk(nodes):
             domain = domain_of(node)
@@ -242,14 +234,13 @@ def import_faults(found: Inlined, operators: Sequence[OpSpec]) -> Iterator[tuple
                 text = f"{whose} imports version {ours} of {name!r}, the model {theirs}, where it is another operator"
                 yield node, (text, f"Import one version in both: ONNX Runtime takes {theirs}")
             if function := functions.get((domain, node.op_type, node.overload)):
-                yield from ((node, fault) for fault in _call_faults(node, function))
-
-
-def _call_faults(call: NodeProto, function: FunctionProto) -> Iterator[NodeFault]:
-    for what, given, has in (("input", call.input, function.input), ("output", call.output, function.output)):
-        if len(given) > len(has):
-            text = f"it has {len(given)} {what}s, and the function {len(has)} ({', '.join(has)})"
-            yield text, f"Call it with as many {what}s as it has, or add one to the function"
+                for what, given, has in (
+                    ("input", node.input, function.input),
+                    ("output", node.output, function.output),
+                ):
+                    if len(given) > len(has):
+                        text = f"it has {len(given)} {what}s, and the function {len(has)} ({', '.join(has)})"
+                        yield node, (text, f"Call it with as many {what}s as it has, or add one to the function")
 
 
 def _differ(node: NodeProto, ours: int, theirs: int, operators: Sequence[OpSpec]) -> bool:
@@ -267,7 +258,6 @@ def _differ(node: NodeProto, ours: int, theirs: int, operators: Sequence[OpSpec]
 
 
 def _form(schema: defs.OpSchema) -> tuple[object, ...]:
-    """Return inputs, outputs and attributes of an operator, with their defaults."""
     attributes = {
         name: (a.type, a.required, a.default_value.SerializeToString()) for name, a in schema.attributes.items()
     }

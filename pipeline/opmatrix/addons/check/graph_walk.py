@@ -1,13 +1,9 @@
-"""Walk the nodes of a model, with its subgraphs and functions, and label a node for a message. Imports onnx alone.
-
-Types, shapes and ranges of values as `doit check` prints them.
-
-Make a model of one node of a model, for ONNX Runtime and for onnx.reference. Imports onnx alone.
-"""
+"""Walk the nodes of a model, with its subgraphs and functions; print nodes, types and values; make a model of one node,
+for ONNX Runtime and for onnx.reference. Imports onnx alone."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,7 +20,7 @@ from onnx import (
 )
 
 from opmatrix.basics.errors import VerifyError
-from opmatrix.data.arrays import Array, dtype_name
+from opmatrix.data.arrays import dtype_name
 from opmatrix.export.signature import element_dtype
 from opmatrix.lowering.graph import STANDARD, qualified
 from opmatrix.spec import OpSpec
@@ -54,9 +50,9 @@ def nodes(model: ModelProto) -> Iterator[NodeProto]:
         yield from walk(function.node)
 
 
-def walk(found: Iterable[NodeProto]) -> Iterator[NodeProto]:
+def walk(graph_nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
     """Yield each node, followed by those of its subgraphs."""
-    for node in found:
+    for node in graph_nodes:
         yield node
         for graph in subgraphs(node):
             yield from walk(graph.node)
@@ -80,6 +76,12 @@ def tensors(model: ModelProto) -> Iterator[TensorProto]:
             yield from (attribute.t, *attribute.tensors) if attribute.HasField("t") else attribute.tensors
 
 
+def inputs(model: ModelProto) -> list[ValueInfoProto]:
+    """Return the inputs without the initializers, which models before IR version 4 list as inputs too."""
+    constants = {i.name for i in model.graph.initializer}
+    return [i for i in model.graph.input if i.name not in constants]
+
+
 def captured(node: NodeProto) -> set[str]:
     """Return the names of the outer values that a node's subgraphs use."""
     found: set[str] = set()
@@ -99,9 +101,9 @@ def value_names(graph: GraphProto) -> set[str]:
     return found
 
 
-def opsets(found: ModelProto | FunctionProto) -> dict[str, int]:
+def opsets(scope: ModelProto | FunctionProto) -> dict[str, int]:
     """Return the version of each domain that a model or a function imports."""
-    return {domain_of(o): o.version for o in found.opset_import}
+    return {domain_of(o): o.version for o in scope.opset_import}
 
 
 def domain_of(found: NodeProto | OperatorSetIdProto | FunctionProto) -> str:
@@ -109,11 +111,11 @@ def domain_of(found: NodeProto | OperatorSetIdProto | FunctionProto) -> str:
     return "" if found.domain in STANDARD else found.domain
 
 
-def format_type(found: TypeProto) -> str:
+def format_type(onnx_type: TypeProto) -> str:
     """Return an ONNX type as ``float32[2, C, ?]``."""
-    tensor = found.tensor_type
-    if not found.HasField("tensor_type"):
-        return str(found.WhichOneof("value") or "of unknown type").removesuffix("_type")
+    tensor = onnx_type.tensor_type
+    if not onnx_type.HasField("tensor_type"):
+        return str(onnx_type.WhichOneof("value") or "of unknown type").removesuffix("_type")
     known = tensor.elem_type in TensorProto.DataType.values()
     dtype = (element_dtype(tensor.elem_type) if known else "") or "unknown dtype"
     if not tensor.HasField("shape"):
@@ -122,15 +124,10 @@ def format_type(found: TypeProto) -> str:
     return f"{dtype}[{', '.join(sizes)}]"
 
 
-def format_array(array: Array) -> str:
-    """Return dtype and shape as ``float32[2, 3]``."""
-    return f"{dtype_name(array)}[{', '.join(map(str, array.shape))}]"
-
-
 def format_value(value: Any) -> str:
-    """Return dtype and shape of an array; of a list, those of its elements; of anything else, its type."""
+    """Return dtype and shape as ``float32[2, 3]``; of a list, those of its elements; of anything else, its type."""
     if isinstance(value, np.ndarray):
-        return format_array(value)
+        return f"{dtype_name(value)}[{', '.join(map(str, value.shape))}]"
     if isinstance(value, list):
         return f"[{', '.join(map(format_value, value))}]"
     return "nothing" if value is None else type(value).__name__
@@ -141,15 +138,23 @@ def format_range(value: Any) -> str:
     if not isinstance(value, np.ndarray):
         return type(value).__name__
     if value.dtype == np.object_ or not value.size:
-        return format_array(value)
+        return format_value(value)
     wide = value.astype(np.float64)
     finite = wide[np.isfinite(wide)]
     odd = value.size - finite.size
     limits = f" in {finite.min():.4g} to {finite.max():.4g}" if finite.size else ""
-    return format_array(value) + limits + (f" and {odd} NaN or infinite" if odd else "")
+    return format_value(value) + limits + (f" and {odd} NaN or infinite" if odd else "")
 
 
 _IGNORED = {"LSTM": {"clip", "activations"}, "GRU": {"clip", "activations"}, "RNN": {"clip"}}
+
+
+def typed(values: Mapping[str, Any]) -> list[ValueInfoProto]:
+    """Return the inputs of a model with these values. Raises VerifyError where one is no tensor."""
+    if not all(isinstance(value, np.ndarray) for value in values.values()):
+        raise VerifyError("an input is no tensor")
+    dtypes = {name: helper.np_dtype_to_tensor_dtype(value.dtype) for name, value in values.items()}
+    return [helper.make_tensor_value_info(name, dtypes[name], value.shape) for name, value in values.items()]
 
 
 def one_node(

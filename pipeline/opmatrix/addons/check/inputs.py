@@ -1,21 +1,12 @@
-"""Read inputs and expected outputs that somebody wrote: a .npz file, or a folder of ONNX's backend tests. No runtime.
-
-Format of the folder: input_<i>.pb and output_<i>.pb, each a TensorProto, a SequenceProto or an OptionalProto, as the
-type of the model's input or output says: https://github.com/onnx/onnx/blob/main/docs/OnnxBackendTest.md
-
-Draw the inputs of a model: random values of the sizes that are tried. Imports NumPy and onnx alone.
-
-The inputs of `doit check`: from a .npz file, test data sets, or random. Imports NumPy and onnx alone.
-
-The tolerances of a whole model in `doit check`: a default per dtype, or --rtol and --atol.
-"""
+"""The inputs of `doit check`, from a .npz file, test data sets, or random, and its tolerances. No runtime. Data sets
+are those of https://github.com/onnx/onnx/blob/main/docs/OnnxBackendTest.md: input_<i>.pb and output_<i>.pb, each a
+TensorProto, a SequenceProto or an OptionalProto, as the type in the model says."""
 
 from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, repeat
 from pathlib import Path
@@ -37,9 +28,9 @@ from onnx import (
     numpy_helper,
 )
 
-from opmatrix.addons.check.graph_walk import format_type, format_value, spec_of
+from opmatrix.addons.check.graph_walk import format_type, format_value, inputs, spec_of
 from opmatrix.addons.check.nodes import attribute_value
-from opmatrix.addons.check.sizes import Sizes, dims, is_name, search, size_of
+from opmatrix.addons.check.sizes import Sizes, Try, dims, is_name, search, size_of
 from opmatrix.basics.errors import DataError, UsageError, did_you_mean
 from opmatrix.data.arrays import Array, dtype_name, kind
 from opmatrix.data.dataset import to_array
@@ -107,7 +98,9 @@ def _value(content: bytes, declared: TypeProto) -> tuple[str, Any]:
         return sequence.name, _list(sequence)
     if declared.HasField("optional_type"):
         optional = OptionalProto.FromString(content)
-        return optional.name, _optional(optional)
+        if optional.HasField("sequence_value"):
+            return optional.name, _list(optional.sequence_value)
+        return optional.name, to_array(optional.tensor_value) if optional.HasField("tensor_value") else None
     if declared.HasField("map_type"):
         pairs = MapProto.FromString(content)
         return pairs.name, numpy_helper.to_dict(pairs)
@@ -119,12 +112,6 @@ def _list(sequence: SequenceProto) -> list[Any]:
     if sequence.elem_type == SequenceProto.TENSOR:
         return [to_array(tensor) for tensor in sequence.tensor_values]
     return numpy_helper.to_list(sequence)
-
-
-def _optional(optional: OptionalProto) -> Any:
-    if optional.HasField("sequence_value"):
-        return _list(optional.sequence_value)
-    return to_array(optional.tensor_value) if optional.HasField("tensor_value") else None
 
 
 MOST_DRAWN = 2**26  # elements of one input, in 0.5 GB as they are drawn
@@ -140,8 +127,7 @@ def draw(
 
     Values obey the rules of the `operators` that take them. Raises UsageError where nothing can be drawn.
     """
-    shapes = {v.name: given[v.name] if v.name in given else _shape(v, sizes) for v in wanted}
-    arrays = {value.name: _array(value, shapes[value.name]) for value in wanted}
+    arrays = {v.name: _array(v, given[v.name] if v.name in given else _shape(v, sizes)) for v in wanted}
     for node in model.graph.node:
         if spec := spec_of(node, operators):
             arrays |= _obeying(node, spec, arrays, model)
@@ -149,8 +135,16 @@ def draw(
 
 
 def require_drawable(given: Shapes, wanted: Sequence[ValueInfoProto]) -> None:
-    """Raise UsageError for an input that is no tensor or has a size below 0, and for a shape that does not fit."""
-    _require_known(given, wanted)
+    """Raise UsageError for an input that is no tensor or has a size below 0, and for a shape of no input, or one that
+    the model does not take."""
+    by_name = {value.name: value for value in wanted}
+    for name, shape in given.items():
+        if name not in by_name:
+            has = ", ".join(by_name) or "none"
+            raise UsageError(f"--shape: the model has no input {name!r}, it has: {has}{did_you_mean(name, by_name)}")
+        if not _takes(by_name[name], shape):
+            shown = ",".join(map(str, shape))
+            raise UsageError(f"--shape {name}={shown}: the model takes {format_type(by_name[name].type)}")
     for value in wanted:
         if not value.type.HasField("tensor_type"):
             why = f"is no tensor but {format_type(value.type)}: what it takes cannot be drawn"
@@ -165,18 +159,6 @@ def _shape(value: ValueInfoProto, sizes: Sizes) -> tuple[int, ...]:
     return tuple(1 if size is None else max(size, 0) for size in found)
 
 
-def _require_known(given: Shapes, wanted: Sequence[ValueInfoProto]) -> None:
-    """Raise UsageError for a shape of no input, or one that the model does not take."""
-    by_name = {value.name: value for value in wanted}
-    for name, shape in given.items():
-        if name not in by_name:
-            has = ", ".join(by_name) or "none"
-            raise UsageError(f"--shape: the model has no input {name!r}, it has: {has}{did_you_mean(name, by_name)}")
-        if not _takes(by_name[name], shape):
-            shown = ",".join(map(str, shape))
-            raise UsageError(f"--shape {name}={shown}: the model takes {format_type(by_name[name].type)}")
-
-
 def _takes(value: ValueInfoProto, shape: Sequence[int]) -> bool:
     """Return whether an input takes a shape: each size that the model gives is that of the shape."""
     sizes = [None if isinstance(dim, str) else dim for dim in dims(value)]
@@ -185,6 +167,10 @@ def _takes(value: ValueInfoProto, shape: Sequence[int]) -> bool:
 
 
 def _array(value: ValueInfoProto, shape: tuple[int, ...]) -> Array:
+    """Return normally distributed floats, or 0s and 1s for integers, which may be indices.
+
+    An input of one element is often a parameter, and most parameters accept 1. Raises UsageError for what is not drawn.
+    """
     element = value.type.tensor_type.elem_type
     if element not in _ELEMENTS:
         why = f"the element type {element}, which is none of ONNX's. Export the model again"
@@ -192,15 +178,7 @@ def _array(value: ValueInfoProto, shape: tuple[int, ...]) -> Array:
     if (count := math.prod(shape)) > MOST_DRAWN:
         why = f"{count:,} elements, and at most {MOST_DRAWN:,} are drawn. Give them with --inputs FILE.npz"
         raise UsageError(f"input {value.name!r} has {why}")
-    return _random_array(value.name, element, shape)
-
-
-def _random_array(name: str, element: int, shape: tuple[int, ...]) -> Array:
-    """Return normally distributed floats, or 0s and 1s for integers, which may be indices.
-
-    An input of one element is often a parameter, and most parameters accept 1.
-    """
-    random = np.random.Generator(np.random.PCG64(zlib.crc32(name.encode())))
+    random = np.random.Generator(np.random.PCG64(zlib.crc32(value.name.encode())))
     if element == TensorProto.STRING:
         return np.full(shape, "text", dtype=object)
     wanted = helper.tensor_dtype_to_np_dtype(element)
@@ -255,9 +233,6 @@ class ModelInputs:
         return f"inputs {self.source}" + (f": {arrays}" if arrays else "")
 
 
-DrawnInputs = Generator[ModelInputs, bool | None, None]
-
-
 def given_inputs(model: ModelProto, path: Path, given: Path | None) -> list[ModelInputs]:
     """Return the inputs in `given`, a .npz file or a folder of data sets; without it, in the data sets next to the
     model, if they are of this model. Raises UsageError where they do not fit the model."""
@@ -285,29 +260,26 @@ def given_inputs(model: ModelProto, path: Path, given: Path | None) -> list[Mode
     return found
 
 
-def drawn_inputs(model: ModelProto, operators: Sequence[OpSpec], given: Shapes) -> DrawnInputs:
-    """Yield random inputs of the shapes in `given`, and of the sizes that `open_sizes.search` tries for each other open
-    axis. Each is answered with whether the model computes with it. Raises UsageError where none can be drawn."""
+def drawn_inputs(
+    model: ModelProto, operators: Sequence[OpSpec], given: Shapes, tries: Sequence[Try] = ()
+) -> Iterator[ModelInputs]:
+    """Yield random inputs of the shapes in `given`, and of the sizes that `search` tries for each other open axis.
+    `tries`: as there. Raises UsageError where none can be drawn."""
     wanted = inputs(model)
     require_drawable(given, wanted)
     known = {d: n for v in wanted for d, n in zip(dims(v), given.get(v.name, ()), strict=False) if isinstance(d, str)}
-    tries = search(model, wanted, known)
-    ran: bool | None = None
     drawn = False
-    with suppress(StopIteration):
-        while True:
-            sizes = tries.send(ran)
-            try:
-                arrays = draw(wanted, given, sizes, model, operators)
-            except UsageError:
-                if not drawn:
-                    raise
-                ran = False  # too large with these sizes
-                continue
-            drawn = True
-            axes = "".join(f", {name} = {size}" for name, size in sizes.items() if is_name(name))
-            shapes = {name: array.shape for name, array in arrays.items()}
-            ran = yield ModelInputs(inputs=arrays, source=f"chosen at random{axes}", shapes=shapes, sizes=sizes)
+    for sizes in search(model, wanted, known, tries):
+        try:
+            arrays = draw(wanted, given, sizes, model, operators)
+        except UsageError:
+            if not drawn:
+                raise
+            continue  # too large with these sizes
+        drawn = True
+        axes = "".join(f", {name} = {size}" for name, size in sizes.items() if is_name(name))
+        shapes = {name: array.shape for name, array in arrays.items()}
+        yield ModelInputs(inputs=arrays, source=f"chosen at random{axes}", shapes=shapes, sizes=sizes)
 
 
 def find_inputs(
@@ -316,12 +288,6 @@ def find_inputs(
     """Return the first inputs: those with `shapes`, else given ones, else drawn ones. Raises UsageError."""
     found = [] if shapes else given_inputs(model, path, given)
     return found[0] if found else next(drawn_inputs(model, operators, shapes or {}))
-
-
-def inputs(model: ModelProto) -> list[ValueInfoProto]:
-    """Return the inputs without the initializers, which models before IR version 4 list as inputs too."""
-    constants = {i.name for i in model.graph.initializer}
-    return [i for i in model.graph.input if i.name not in constants]
 
 
 def _fit(given: Mapping[str, Any], wanted: Sequence[ValueInfoProto], source: str) -> dict[str, Any]:
@@ -342,11 +308,8 @@ def _fit(given: Mapping[str, Any], wanted: Sequence[ValueInfoProto], source: str
             raise UsageError(
                 f"{source}: {value.name!r} is {format_value(array)}, the model takes {format_type(value.type)}"
             )
-    return {name: _contiguous(given[name]) for name in names}
-
-
-def _contiguous(value: Any) -> Any:
-    return np.ascontiguousarray(value).reshape(value.shape) if isinstance(value, np.ndarray) else value
+    values = {name: given[name] for name in names}
+    return {n: np.asarray(v, order="C") if isinstance(v, np.ndarray) else v for n, v in values.items()}
 
 
 # The errors of all nodes add up, so these are wider than an operator's tolerances. They follow the decimal digits of

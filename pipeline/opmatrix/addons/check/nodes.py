@@ -64,49 +64,43 @@ def foreign_operators(model: ModelProto, operators: Sequence[OpSpec], builtin: B
     return {key for key in found if key not in known and key not in builtin}
 
 
-def node_faults(found: Inlined, operators: Sequence[OpSpec], builtin: Builtin) -> dict[NodeFault, list[NodeProto]]:
+def node_faults(inlined: Inlined, operators: Sequence[OpSpec], builtin: Builtin) -> dict[NodeFault, list[NodeProto]]:
     """Return each fault of the nodes, with the nodes that have it."""
     faults: dict[NodeFault, list[NodeProto]] = {}
-    imported = opsets(found.model)
-    for node, fault in import_faults(found, operators):
+    imported = opsets(inlined.model)
+    for node, fault in import_faults(inlined, operators):
         faults.setdefault(fault, []).append(node)
-    for node in nodes(found.model):
-        for fault in _faults(node, imported, found.original.functions, operators, builtin):
+    for node in nodes(inlined.model):
+        for fault in _faults(node, imported, inlined.original.functions, operators, builtin):
             faults.setdefault(fault, []).append(node)
     return faults
 
 
 def node_findings(
-    found: Inlined, operators: Sequence[OpSpec], faults: Mapping[NodeFault, Sequence[NodeProto]]
+    inlined: Inlined, operators: Sequence[OpSpec], faults: Mapping[NodeFault, Sequence[NodeProto]]
 ) -> Iterator[Finding]:
     """Yield each of the faults once, or one "ok" finding where there is none, and the functions without a call."""
     for (text, remedy), (first, *others) in faults.items():
-        yield finding.wrong("nodes", f"{node_label(first)}{_further_nodes(first, others)}: {text}", remedy)
+        kinds = [kind for kind in dict.fromkeys(map(qualified, others)) if kind != qualified(first)]
+        among = f", among them {', '.join(kinds)}" if kinds else ""
+        more = f" (and {len(others)} more node{'s' * (len(others) > 1)}{among})" if others else ""
+        yield finding.wrong("nodes", f"{node_label(first)}{more}: {text}", remedy)
     if not faults:
-        yield finding.ok("nodes", _summary(found, operators))
-    if found.uncalled:
-        names = ", ".join(found.uncalled[:5])
-        count = many(len(found.uncalled), "function")
+        yield finding.ok("nodes", _summary(inlined, operators))
+    if inlined.uncalled:
+        names = ", ".join(inlined.uncalled[:5])
+        count = many(len(inlined.uncalled), "function")
         yield finding.note("nodes", f"{count} of the model without a call, whose nodes are not checked: {names}")
 
 
-def _further_nodes(first: NodeProto, others: Sequence[NodeProto]) -> str:
-    """Return how many more nodes have the same fault, and which other operators are among them."""
-    if not others:
-        return ""
-    kinds = [kind for kind in dict.fromkeys(map(qualified, others)) if kind != qualified(first)]
-    among = f", among them {', '.join(kinds)}" if kinds else ""
-    return f" (and {len(others)} more node{'s' * (len(others) > 1)}{among})"
-
-
-def _summary(found: Inlined, operators: Sequence[OpSpec]) -> str:
+def _summary(inlined: Inlined, operators: Sequence[OpSpec]) -> str:
     """Return the number of nodes, where each custom operator is from, and the calls of functions."""
     origins = {f"{o.onnx.domain}::{o.onnx.op_type}": f"ops/{o.name}" for o in operators}
-    counts = Counter(qualified(n) for n in nodes(found.model) if n.domain not in ONNX_DOMAINS)
+    counts = Counter(qualified(n) for n in nodes(inlined.model) if n.domain not in ONNX_DOMAINS)
     builtin = "ONNX Runtime's own"
     custom = [f"{count} {name} ({origins.get(name, builtin)})" for name, count in sorted(counts.items())]
-    total = sum(1 for _ in nodes(found.model))
-    calls = ", ".join(f"{count} {name}" for name, count in sorted(found.calls.items()))
+    total = sum(1 for _ in nodes(inlined.model))
+    calls = ", ".join(f"{count} {name}" for name, count in sorted(inlined.calls.items()))
     functions = f"; calls of the model's functions: {calls}" if calls else ""
     return f"{many(total, 'node')}, " + (f"custom: {', '.join(custom)}" if custom else "none custom") + functions
 
@@ -175,7 +169,6 @@ def _near(found: str, allowed: Iterable[str]) -> str:
 
 
 def _declaration_faults(node: NodeProto, spec: OpSpec, opset: int, version: int) -> Iterator[NodeFault]:
-    """Yield how a node differs from its operator's declaration."""
     where = f"ops/{spec.name}/spec.py"
     if opset and opset < spec.min_opset:
         yield (
@@ -214,7 +207,6 @@ def _declaration_faults(node: NodeProto, spec: OpSpec, opset: int, version: int)
 
 
 def _variadic_faults(node: NodeProto, spec: OpSpec, last: Output, where: str) -> Iterator[NodeFault]:
-    """Yield that a node has another number of tensors of its variadic output than the declaration says."""
     part = counter(spec)
     inputs: dict[str, Sequence[str]] = {}
     attributes: dict[str, AttributeValue] = {}
@@ -254,25 +246,25 @@ def _input_faults(node: NodeProto, spec: OpSpec, where: str) -> Iterator[NodeFau
             )
 
 
-def _attribute_fault(declared: Attribute, found: AttributeProto) -> str | None:
-    if found.ref_attr_name:  # in a function body: the call gives the value
+def _attribute_fault(declared: Attribute, attribute: AttributeProto) -> str | None:
+    if attribute.ref_attr_name:  # in a function body: the call gives the value
         return None
-    kind, wanted = AttributeProto.AttributeType.Name(found.type), onnx_kind(declared.kind)
+    kind, wanted = AttributeProto.AttributeType.Name(attribute.type), onnx_kind(declared.kind)
     if kind != wanted:
         return f"it is {kind}, declared: {wanted}"
     if declared.kind == "tensor":
-        dtype = str(helper.tensor_dtype_to_np_dtype(found.t.data_type))
+        dtype = str(helper.tensor_dtype_to_np_dtype(attribute.t.data_type))
         if dtype != declared.type:
             return f"it is {dtype}, declared: {declared.type}"
-        dims, shape = declared.dims or (), tuple(found.t.dims)
+        dims, shape = declared.dims or (), tuple(attribute.t.dims)
         fits = len(shape) == len(dims) and all(dim in (None, size) for dim, size in zip(dims, shape, strict=True))
         return None if fits else f"it has the shape {shape}, declared: {dims}"
-    return value_mistake(declared, attribute_value(declared, found))
+    return value_mistake(declared, attribute_value(declared, attribute))
 
 
-def attribute_value(declared: Attribute, found: AttributeProto) -> AttributeValue:
+def attribute_value(declared: Attribute, attribute: AttributeProto) -> AttributeValue:
     """Return an attribute's value as the declaration writes it; one that rounds to the same float32 is equal."""
-    value = helper.get_attribute_value(found)
+    value = helper.get_attribute_value(attribute)
     is_list = declared.kind.endswith("s")
     items = [
         i.decode(errors="replace") if isinstance(i, bytes) else bool(i) if declared.kind.startswith("bool") else i

@@ -1,21 +1,25 @@
-"""The order of the parts of `doit check` on one model.onnx: which part runs after which result. Imports no framework.
-
-Who runs the parts sends each result into the generator: `opmatrix.addons.check.run_parts` in processes of their own,
-and the stage check-models, which runs the parts of many models in one process.
-
-The outcome of the check of a whole model, in one word and one sentence. Imports no framework.
-"""
+"""The parts of `doit check` on one model.onnx: which part runs after which result, within which limits, and the outcome
+of all. `run_parts` runs each in a process of its own, the stage check-models those of many models in one process.
+Imports no framework."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+import math
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 from opmatrix.basics.errors import many
 from opmatrix.basics.finding import CHECK, OPTIMIZER, Finding
 
+SECONDS = 120.0  # over all processes of a model
+NODE_SECONDS = 20.0  # CPU seconds of the comparison of one node
+MEGABYTES, TIMES = 4000.0, 4  # of memory, or so many times the model if that is more
 TOGETHER = 32  # models whose parts run in one process
 Name = Literal["read", "run", "compare"]
 
@@ -51,7 +55,7 @@ class Result:
         return {f.question for f in self.findings if f.mark == "wrong"}
 
 
-Parts = Generator[PartCall | Link, Result, tuple[str, ...] | None]
+Do = Callable[[PartCall | Link], Result]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,33 +79,94 @@ def take(job: Mapping[str, Any]) -> bool:
     return True
 
 
-def parts(options: PartOptions, *, of: str) -> Parts:
-    """Yield the parts of one model. Returns the libraries as options, for another ONNX Runtime, or None where the model
+def parts(do: Do, options: PartOptions, *, of: str) -> tuple[str, ...] | None:
+    """Do the parts of one model. Returns the libraries as options, for another ONNX Runtime, or None where the model
     cannot be run."""
-    read = yield PartCall(name="read", options=(*options.ort, *options.libraries))
+    read = do(PartCall(name="read", options=(*options.ort, *options.libraries)))
     if read.died or "libraries" in read.wrong():
         return None
-    for names in read.known["link"]:
-        if (yield Link(operators=tuple(names))).died:
-            return None
+    if any(do(Link(operators=tuple(names))).died for names in read.known["link"]):
+        return None
     libraries = tuple(word for path in read.known["libraries"] for word in ("--library", path))
-    yield from run_parts(options, libraries, of=of, own=read.known["own"])
+    run_parts(do, options, libraries, of=of, own=read.known["own"])
     return None if "versions" in read.wrong() else libraries
 
 
-def run_parts(options: PartOptions, libraries: Sequence[str], *, of: str, own: bool) -> Parts:
-    """Yield the parts that run a model and compare it node by node."""
+def run_parts(do: Do, options: PartOptions, libraries: Sequence[str], *, of: str, own: bool) -> None:
+    """Run a model, and compare it node by node."""
     session = (*libraries, *options.tolerance, *options.against)
-    run = yield PartCall(name="run", options=(*session, *options.inputs, *options.shapes, "--of", of))
+    run = do(PartCall(name="run", options=(*session, *options.inputs, *options.shapes, "--of", of)))
     if run.died or not run.known["ran"] or (run.known["agrees"] and not own and not options.against):
-        return None
+        return
     # torch and ONNX Runtime share the kernels, so equal outputs do not test a kernel. A model that agrees with its
     # original may still compute other inner values.
     more = ("--own",) if run.known["agrees"] else ("--differs",) if run.known["differs"] else ()
     inputs = ("--inputs", run.known["inputs"]) if run.known["inputs"] else ()
     shapes = tuple(word for shape in run.known["shapes"] for word in ("--shape", shape))
-    yield PartCall(name="compare", options=(*session, *(inputs or shapes), *more))
-    return None
+    do(PartCall(name="compare", options=(*session, *(inputs or shapes), *more)))
+
+
+_until = math.inf
+
+
+class TooSlowError(BaseException):
+    """The block of `bounded` takes too long. Code that catches each Exception lets it through."""
+
+
+def begin(seconds: float) -> None:
+    """Let this process know how many seconds its model has left; 0: no limit."""
+    global _until
+    _until = time.monotonic() + seconds if seconds else math.inf
+
+
+def seconds_left() -> float:
+    """Return how many seconds the model has left."""
+    return _until - time.monotonic()
+
+
+@contextmanager
+def ends_after(seconds: float) -> Iterator[None]:
+    """End this process by SIGALRM where the block takes longer, also in a kernel; 0 sets no limit."""
+    begin(seconds)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        begin(0)
+
+
+@contextmanager
+def bounded() -> Iterator[None]:
+    """Raise TooSlowError in the block, of Python code, where it takes more CPU seconds than one node may."""
+    seconds = max(0.001, min(NODE_SECONDS, seconds_left() / 4))
+
+    def stop(*_: object) -> NoReturn:
+        raise TooSlowError(f"its reference takes more than {seconds:.2g} CPU s; --seconds gives it a fourth of more")
+
+    signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+
+
+def default_megabytes(model: Path) -> float:
+    """Return the limit of a model by its size, with the files next to it that it names, such as its weights."""
+    size = model.stat().st_size
+    if large := [path for path in _large_files(model.parent) if path != model]:
+        content = model.read_bytes()
+        size += sum(path.stat().st_size for path in large if path.name.encode() in content)
+    return max(MEGABYTES, TIMES * size / 1e6)
+
+
+@cache
+def _large_files(folder: Path) -> list[Path]:
+    """Return the files that count beside MEGABYTES, but for models."""
+    files = (path for path in folder.iterdir() if path.suffix != ".onnx" and path.is_file())
+    return [path for path in files if path.stat().st_size > MEGABYTES * 1e6 / TIMES / 100]
 
 
 Outcome = Literal["right", "wrong", "disagree", "unknown", "unsupported", "unreadable"]

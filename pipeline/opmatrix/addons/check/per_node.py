@@ -1,6 +1,8 @@
 """Compare each node of a model with its reference, for `doit check`. Never imports torch.
 
-Every inner value becomes an output of the model, a few nodes at a time. onnx.reference, with reference.py for the
+The values are those of ONNX Runtime, a few nodes at a time, so that work grows with the nodes: a session has a part of
+the nodes. Its inputs are what earlier parts computed, which is kept until its last use. So each node runs once, and
+only the values of one part and those that are still needed are in memory. onnx.reference, with reference.py for the
 project's operators, evaluates each node on the inputs that it had in ONNX Runtime. So only the node that makes an error
 differs: the nodes after it compute correctly from wrong inputs. Of a standard node that differs, float64_judge decides.
 """
@@ -11,19 +13,29 @@ import traceback
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from onnx import ModelProto, NodeProto, helper, numpy_helper
+from google.protobuf.message import EncodeError  # type: ignore[import-untyped]  # protobuf has no annotations
+from onnx import ModelProto, NodeProto, ValueInfoProto, helper
 
-from opmatrix.addons.check import limits as time_limits
+from opmatrix.addons.check import parts as time_limits
 from opmatrix.addons.check.float64_judge import Difference, Judgement, judge
-from opmatrix.addons.check.graph_walk import for_reference, format_range, node_label, one_node, subgraphs, walk
+from opmatrix.addons.check.graph_walk import (
+    captured,
+    for_reference,
+    format_range,
+    node_label,
+    one_node,
+    subgraphs,
+    typed,
+    walk,
+)
 from opmatrix.addons.check.nodes import random_nodes
 from opmatrix.addons.check.repair import is_readable
 from opmatrix.addons.check.run_model import PLAIN, compare_value
-from opmatrix.addons.check.values import inner_values, node_values, taken_names
 from opmatrix.basics import finding
 from opmatrix.basics.errors import VerifyError, one_line
 from opmatrix.basics.files import write_bytes
@@ -31,17 +43,116 @@ from opmatrix.basics.finding import Finding
 from opmatrix.data import dataset
 from opmatrix.data.arrays import Array
 from opmatrix.data.compare import Comparison
-from opmatrix.data.dataset import DataSet
+from opmatrix.data.dataset import DataSet, to_array
 from opmatrix.data.reference import Reference
 from opmatrix.ort_checks.evaluator import ReferenceRun
 from opmatrix.ort_checks.sessions import OrtSessions, RefusedError, call
 from opmatrix.project.paths import DATA_SET
 from opmatrix.spec import OpSpec, Tolerance
 
+BATCH = 50  # nodes of the first part, and of a session of the whole model
+_MOST = 400  # nodes of a part
+_BYTES = 1 << 28  # of the values of a part, about
+
+Part = tuple[Sequence[NodeProto], Mapping[str, Any], Mapping[str, str]]  # nodes, values, why others lack
 _KEPT = 2  # differing nodes of each kind whose arrays are kept, for the messages
 _RESERVE = 8  # a part of the time, which is kept for what follows the nodes
 _RUNS = 1000  # evaluators that are kept
 Operators = Sequence[tuple[OpSpec, Reference]]
+
+
+def taken_names(node: NodeProto) -> list[str]:
+    """Return the names of a node's inputs and of the outer values of its subgraphs."""
+    return [name for name in dict.fromkeys((*node.input, *sorted(captured(node)))) if name]
+
+
+def node_values(model: ModelProto, fed: Mapping[str, Array], runtime: OrtSessions) -> Iterator[Part]:
+    """Yield all nodes, a part at a time, with the values of their inputs and outputs. Raises VerifyError."""
+    nodes = model.graph.node
+    constants = {t.name: t for t in model.graph.initializer if is_readable(t)}
+    last = {name: index for index, node in enumerate(nodes) for name in taken_names(node)}
+    known: dict[str, Any] = dict(fed)
+    start, count, in_parts = 0, BATCH, len(constants) == len(model.graph.initializer)
+    lacking: dict[str, str] = {}
+    while start < len(nodes):
+        part = nodes[start : start + count]
+        made = {name for node in part for name in node.output if name}
+        used = list(dict.fromkeys(name for node in part for name in taken_names(node)))
+        before = [name for name in used if name not in made and name not in constants]
+        values = {name: to_array(constants[name]) for name in used if name in constants}
+        in_parts = in_parts and all(isinstance(known.get(name), np.ndarray) for name in before)
+        if in_parts:
+            try:
+                found = _of_part(model, part, {n: known[n] for n in before}, constants, runtime)
+                found |= {name: value for name, value in known.items() if name in before}
+            except VerifyError:
+                in_parts = False  # such as nodes that are not sorted: ONNX Runtime may take the model as a whole
+        if not in_parts:
+            wanted = {*used, *made} - {*constants, *fed}
+            found, lacking = _available_values(model, sorted(wanted), fed, runtime)
+            found = {**fed, **found}
+        values |= found
+        yield part, values, lacking
+        size = sum(v.nbytes for name, v in found.items() if name in made and isinstance(v, np.ndarray))
+        start += len(part)
+        known |= {name: found[name] for name in made if name in found}
+        known = {name: value for name, value in known.items() if last.get(name, -1) >= start}
+        count = min(_MOST, max(1, min(2 * count, len(part) * _BYTES // max(size, 1)))) if in_parts else BATCH
+
+
+def _of_part(
+    model: ModelProto,
+    part: Sequence[NodeProto],
+    taken: Mapping[str, Array],
+    constants: Mapping[str, Any],
+    runtime: OrtSessions,
+) -> dict[str, Any]:
+    made = [name for node in part for name in node.output if name]
+    used = dict.fromkeys(chain.from_iterable(map(taken_names, part)))
+    graph = helper.make_graph(part, "part", typed(taken), [ValueInfoProto(name=name) for name in made])
+    graph.initializer.extend(constants[name] for name in used if name in constants)
+    whole = helper.make_model(graph, opset_imports=model.opset_import, ir_version=model.ir_version)
+    return _called(whole, made, taken, runtime)
+
+
+def _available_values(
+    model: ModelProto, wanted: Sequence[str], fed: Mapping[str, Array], runtime: OrtSessions
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return inner values, and why ONNX Runtime does not give the others, such as strings that are not UTF-8."""
+    try:
+        return inner_values(model, wanted, fed, runtime), {}
+    except RefusedError as error:
+        if len(wanted) == 1:
+            return {}, {wanted[0]: str(error)}
+    half = len(wanted) // 2
+    (first, lacking), (second, more) = (
+        _available_values(model, part, fed, runtime) for part in (wanted[:half], wanted[half:])
+    )
+    return first | second, lacking | more
+
+
+def inner_values(
+    model: ModelProto, wanted: Sequence[str], fed: Mapping[str, Array], runtime: OrtSessions
+) -> dict[str, Any]:
+    """Return inner values from ONNX Runtime without optimisation, since a fused node would hide them. Raises
+    VerifyError, RefusedError where ONNX Runtime gives them not."""
+    if not wanted:
+        return {}
+    widened = ModelProto()
+    widened.CopyFrom(model)
+    before = {o.name: o for o in model.graph.output}
+    del widened.graph.output[:]
+    widened.graph.output.extend(before.get(name) or ValueInfoProto(name=name) for name in wanted)
+    return _called(widened, wanted, fed, runtime)
+
+
+def _called(model: ModelProto, wanted: Sequence[str], fed: Mapping[str, Array], runtime: OrtSessions) -> dict[str, Any]:
+    try:
+        content = model.SerializeToString()
+    except (EncodeError, ValueError) as error:  # each implementation of protobuf has its own
+        raise VerifyError(f"with its data the model is larger than the 2 GB of protobuf ({error})") from error
+    session = runtime.sessions(content, settings=[PLAIN], large=True)[PLAIN]
+    return dict(zip(wanted, call(session, fed), strict=True))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +208,7 @@ def compare_nodes(
     """
     drawing = list(random_nodes(model))  # which keeps the objects, and so their ids
     random = {id(node) for node in drawing}
-    references = References(model, operators)
+    references = References(model, operators, limits)
     kept: Counter[str] = Counter()
     reserve, left = time_limits.seconds_left() / _RESERVE, [*reversed(model.graph.node)]
     for part, values, lacking in node_values(model, fed, runtime):
@@ -112,18 +223,15 @@ def compare_nodes(
                 continue
             if random and any(id(inner) in random for inner in walk([node])):
                 found = NodeComparison(node=node, inputs={})
-            elif why := next((f"ONNX Runtime gives no {n!r}: {lacking[n]}" for n in _names(node) if n in lacking), ""):
+            elif names := [n for n in (*taken_names(node), *node.output) if n in lacking]:
+                why = f"ONNX Runtime gives no {names[0]!r}: {lacking[names[0]]}"
                 found = NodeComparison(node=node, inputs={}, skipped=why)
             else:
-                found = _compare(node, values, references, limits)
+                found = _compare(node, values, references)
             # Of most nodes the arrays are not needed any more.
             outcome = found.judgement.outcome if found.judgement else str(found.differs)
             kept[outcome] += found.differs
             yield found if found.differs and kept[outcome] <= _KEPT else replace(found, inputs={}, expected={})
-
-
-def _names(node: NodeProto) -> list[str]:
-    return [*taken_names(node), *node.output]
 
 
 def differs_inlined(
@@ -148,21 +256,19 @@ def passed_through(
     model: ModelProto, fed: Mapping[str, Array], runtime: OrtSessions, limits: Mapping[str, Tolerance]
 ) -> Iterator[Comparison]:
     """Yield the comparison of each output that no node makes, but that is an input or a constant."""
-    known = {i.name: dataset.to_array(i) for i in model.graph.initializer if is_readable(i)} | dict(fed)
+    known = {i.name: to_array(i) for i in model.graph.initializer if is_readable(i)} | dict(fed)
     names = [o.name for o in model.graph.output if o.name in known]
     for name, value in inner_values(model, names, fed, runtime).items():
         yield compare_value(name, value, known[name], limits)
 
 
-def _compare(
-    node: NodeProto, values: Mapping[str, Any], references: References, limits: Mapping[str, Tolerance]
-) -> NodeComparison:
+def _compare(node: NodeProto, values: Mapping[str, Any], references: References) -> NodeComparison:
     taken = {name: values[name] for name in taken_names(node)}
     if node.op_type == "Constant":
         return NodeComparison(node=node, inputs=taken)
     try:
         with time_limits.bounded():
-            return _compared(node, taken, values, references, limits)
+            return _compared(node, taken, values, references)
     except (VerifyError, time_limits.TooSlowError) as error:
         return NodeComparison(node=node, inputs=taken, skipped=str(error))
     except Exception as error:  # of this code: it says nothing about the node, and the others are compared
@@ -171,14 +277,10 @@ def _compare(
 
 
 def _compared(
-    node: NodeProto,
-    taken: Mapping[str, Any],
-    values: Mapping[str, Any],
-    references: References,
-    limits: Mapping[str, Tolerance],
+    node: NodeProto, taken: Mapping[str, Any], values: Mapping[str, Any], references: References
 ) -> NodeComparison:
     """Return the comparison with the reference. Raises VerifyError where there is none, or it fails."""
-    model, operators = references.model, references.operators
+    model, operators, limits = references.model, references.operators, references.limits
     evaluated, judged_in = references.evaluate(node, taken)
     if node.op_type == "Optional":  # onnx.reference has a value of it as a list of one
         evaluated = {n: want[0] if isinstance(want, list) and want else want for n, want in evaluated.items()}
@@ -216,7 +318,6 @@ def _as_array(value: Any) -> Array:
 
 
 def _has_operator(node: NodeProto, operators: Operators) -> bool:
-    """Return whether a node, or one in its subgraphs, is of an operator of this project."""
     custom = {(spec.onnx.domain, spec.onnx.op_type) for spec, _ in operators}
     return any((n.domain, n.op_type) in custom for n in walk([node]))
 
@@ -224,8 +325,8 @@ def _has_operator(node: NodeProto, operators: Operators) -> bool:
 class References:
     """Evaluates nodes with their references. Nodes that differ in their names alone share an evaluator."""
 
-    def __init__(self, model: ModelProto, operators: Operators) -> None:
-        self.model, self.operators = model, operators
+    def __init__(self, model: ModelProto, operators: Operators, limits: Mapping[str, Tolerance]) -> None:
+        self.model, self.operators, self.limits = model, operators, limits
         self.taken = {output.name for output in model.graph.output}
         self.taken.update(*map(taken_names, model.graph.node))
         self._runs: dict[bytes, ReferenceRun] = {}
@@ -252,16 +353,13 @@ class References:
         return dict(zip(outputs, call(self._runs[key], given), strict=True)), ""
 
 
-def write_one_node(found: NodeComparison, model: ModelProto, folder: Path) -> Path | None:
+def write_one_node(compared: NodeComparison, model: ModelProto, folder: Path) -> Path | None:
     """Write a node as a model with test_data_set_0; return its path, or None where a value is no tensor."""
-    values = (*found.inputs.values(), *found.expected.values())
-    if not all(isinstance(v, np.ndarray) for v in values):
-        return None
-    infos = (
-        [helper.make_tensor_value_info(n, numpy_helper.from_array(a).data_type, a.shape) for n, a in of.items()]
-        for of in (found.inputs, found.expected)
-    )
     path = folder / "model.onnx"
-    write_bytes(path, one_node(found.node, model, *infos).SerializeToString(deterministic=True))
-    dataset.write(folder / f"{DATA_SET}0", DataSet(inputs=found.inputs, outputs=found.expected))
+    try:
+        alone = one_node(compared.node, model, typed(compared.inputs), typed(compared.expected))
+    except VerifyError:
+        return None
+    write_bytes(path, alone.SerializeToString(deterministic=True))
+    dataset.write(folder / f"{DATA_SET}0", DataSet(inputs=compared.inputs, outputs=compared.expected))
     return path

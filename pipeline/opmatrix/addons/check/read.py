@@ -1,13 +1,10 @@
-"""The "libraries" and "versions" findings of `doit check`: what a session of a model needs. Imports neither runtime.
-
-Check a model without running it: nodes, types, versions, and the libraries it needs. Never imports torch.
-"""
+"""Check a model without running it: nodes, types, versions, and the libraries that it needs. Never imports torch."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -152,7 +149,10 @@ def run(paths: Paths, *, model: Path, ort: str, libraries: Sequence[Path], into:
         specs = [o.spec for o in operators]
         used = used_operators(or_as_it_is(proto, specs), specs)
         needed = needed_libraries(paths, [o for o in operators if o.spec in used])
-        findings = [*_unusable(declared.failed), *_findings(proto, model, specs, needed, ort, libraries)]
+        for name in declared.failed:
+            text = f"the operator {name!r} is not considered, because its files cannot be used"
+            findings.append(finding.note("nodes", f"{text}: python -m opmatrix check-declaration {name}"))
+        findings += _findings(proto, model, specs, needed, ort, libraries)
     except OpmatrixError as mistake:
         error = str(mistake)
     finding.write(
@@ -163,12 +163,6 @@ def run(paths: Paths, *, model: Path, ort: str, libraries: Sequence[Path], into:
         own=bool(needed and needed.own),
         link=list(needed.link) if needed else [],
     )
-
-
-def _unusable(failed: Iterable[str]) -> Iterator[Finding]:
-    for name in failed:
-        text = f"the operator {name!r} is not considered, because its files cannot be used"
-        yield finding.note("nodes", f"{text}: python -m opmatrix check-declaration {name}")
 
 
 def _read(path: Path) -> ModelProto:
@@ -212,7 +206,6 @@ def _findings(
 def _of_nodes(
     inlined: Inlined, path: Path, specs: Sequence[OpSpec], needed: NeededLibraries, libraries: Sequence[Path]
 ) -> Iterator[Finding]:
-    """Yield the findings for the nodes, their libraries and their types."""
     proto, known = inlined.model, builtin()
     if libraries:
         theirs = foreign_operators(proto, specs, known)

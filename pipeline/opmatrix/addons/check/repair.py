@@ -1,13 +1,6 @@
-"""What ONNX Runtime repairs in a graph as it reads it: the order of the nodes, and sparse constants.
-
-ONNX demands sorted nodes, and most of its operators take no sparse tensors, so its inference and its reference need the
-same repairs. Imports onnx alone.
-
-The values of a model that are in other files: what is wrong with the files, and reading them. Imports onnx alone.
-
-onnx reads no file through a link or a path with "..". ONNX Runtime does where the file is within the model's folder, as
-in caches of downloaded models.
-"""
+"""What ONNX Runtime repairs in a graph as it reads it, and its inference and its reference need as well: the order of
+the nodes, and sparse constants. Values in other files: onnx reads none through a link or a path with "..", ONNX Runtime
+does within the model's folder, as in caches of downloaded models. Imports onnx alone."""
 
 from __future__ import annotations
 
@@ -167,7 +160,6 @@ def load(path: Path) -> ModelProto:
 
 
 def _fault(tensor: TensorProto, path: Path) -> tuple[str, str] | None:
-    """Return what is wrong with the place of a tensor's values, and the remedy."""
     place = _entries(tensor).get("location", "")
     if not os.path.isfile(path.parent / place):  # noqa: PTH113 - Path.is_file raises for a long name
         return (

@@ -1,13 +1,11 @@
-"""Explain why ONNX Runtime refuses a standard node: an implementation that it lacks, or dtypes that do not fit.
-
-The "runs" and "agrees" findings: run a model in ONNX Runtime, optimised and not, and compare. No torch.
-"""
+"""The "runs" and "agrees" findings: run a model in ONNX Runtime, optimised and not, and compare; explain why it refuses
+a standard node. No torch."""
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,9 +18,9 @@ from onnxruntime.capi import onnxruntime_pybind11_state as _state
 
 from opmatrix.addons.check.functions import function_name, onnx_schemas
 from opmatrix.addons.check.graph_walk import domain_of, format_type, format_value, node_label, nodes, opsets
-from opmatrix.addons.check.inputs import DrawnInputs, ModelInputs
-from opmatrix.addons.check.limits import seconds_left
-from opmatrix.addons.check.size_findings import Try, output_findings, size_findings
+from opmatrix.addons.check.inputs import ModelInputs
+from opmatrix.addons.check.parts import seconds_left
+from opmatrix.addons.check.sizes import Try, output_findings, size_findings
 from opmatrix.basics import finding
 from opmatrix.basics.errors import many, one_line
 from opmatrix.basics.finding import OPTIMIZER, Finding
@@ -122,7 +120,6 @@ def _node(model: ModelProto, op_type: str, name: str) -> NodeProto | None:
 
 
 def _missing(model: ModelProto, op_type: str, since: int, name: str, version: str) -> Refusal | None:
-    """Return the explanation of a missing kernel, or None for a node in a domain that is not of ONNX's."""
     node = _node(model, op_type, name)
     if node is None and any(n.op_type == op_type for n in nodes(model)):
         return None
@@ -219,9 +216,15 @@ class Runs:
 
 
 def run(
-    path: Path, model: ModelProto, runtime: OrtSessions, given: Iterable[ModelInputs] | DrawnInputs, *, died: str = ""
+    path: Path,
+    model: ModelProto,
+    runtime: OrtSessions,
+    given: Iterable[ModelInputs],
+    tries: list[Try],
+    *,
+    died: str = "",
 ) -> Runs:
-    """Make a session per setting, and run each once with each input; drawn ones are told whether it computed.
+    """Make a session per setting, and run each once with each input. Appends to `tries` what came of a drawn one.
 
     `died`: how the process with a session of the optimised graph died, so that there is none here."""
     sessions: dict[str, Session] = {}
@@ -236,21 +239,22 @@ def run(
         return _refused(model, next(iter(refusals.values())), "refuses the model")
     if OPTIMISED in refusals:
         broken = f"it refuses the optimised graph: {refusals[OPTIMISED]}"
-    tries: list[Try] = []
     done: list[Run] = []
     first: Runs | None = None
     took = 0.0
     slow, whole = False, seconds_left()
-    feeds = iter(given)
-    fed = next(feeds, None)
-    while fed is not None:
+    for fed in given:
+        slow = bool(fed.drawn and done) and seconds_left() < whole * (1 - _FOR_SIZES)
+        if slow:
+            break
         answers: dict[str, Sequence[Any]] = {}
         errors: dict[str, RefusedError] = {}
         began = time.perf_counter()
         problem = where = ""
         for setting, session in sessions.items():
             try:
-                answers[setting] = call(session, {name: _copied(value) for name, value in fed.inputs.items()})
+                copies = {n: v.copy() if isinstance(v, np.ndarray) else v for n, v in fed.inputs.items()}
+                answers[setting] = call(session, copies)
             except RefusedError as error:
                 errors[setting] = error
         took = took or time.perf_counter() - began
@@ -267,14 +271,7 @@ def run(
             why = f"the optimised graph fails: {errors[OPTIMISED]}" if errors else broken
             done.append(Run(fed=fed, answers=answers, broken=why))
         if fed.drawn:
-            tries.append(Try(fed=fed, error=problem, where=where))
-        try:
-            fed = feeds.send(not problem) if isinstance(feeds, Generator) else next(feeds, None)
-        except StopIteration:
-            break
-        slow = bool(fed and fed.drawn and done) and seconds_left() < whole * (1 - _FOR_SIZES)
-        if slow:
-            break
+            tries.append(Try(sizes=fed.sizes, error=problem, where=where))
     if not done:
         return first or Runs(finding=finding.wrong("runs", "there is nothing to run it with"))
     milliseconds = f"{took / len(sessions) * 1000:.2g} ms"
@@ -283,7 +280,7 @@ def run(
     if PLAIN in refusals:
         text += f". It refuses the graph as it is: {refusals[PLAIN]}"
     sizes = [finding.note("sizes", _SLOW)] if slow else [*size_findings(model, tries)]
-    contradicting = (list(output_findings(model, run.fed, run.outputs)) for run in done)
+    contradicting = (list(output_findings(model, run.fed.inputs, run.outputs)) for run in done)
     sizes += next((found for found in contradicting if found), [])
     return Runs(finding=finding.ok("runs", text), sizes=sizes, done=done)
 
@@ -309,10 +306,6 @@ def _refused(
     return Runs(finding=finding.wrong("runs", text, remedy), refused=fed)
 
 
-def _copied(value: Any) -> Any:
-    return value.copy() if isinstance(value, np.ndarray) else value
-
-
 def compare_with_expected(
     model: ModelProto, answers: Answers, expected: Mapping[str, Any], limits: Mapping[str, Tolerance], *, of: str
 ) -> Iterator[Finding]:
@@ -335,11 +328,8 @@ def compare_with_expected(
         if worst:
             within = f" within rtol={worst.tolerance.rtol:g} atol={worst.tolerance.atol:g}"
             limits_used = f"{within}, {worst.tolerance_used:.0%} of the limit used up"
-        some = (
-            ""
-            if len(known) == len(names)
-            else f"; {many(len(names) - len(known), 'further output')} without expected values"
-        )
+        further = many(len(names) - len(known), "further output")
+        some = "" if len(known) == len(names) else f"; {further} without expected values"
         yield finding.ok("agrees", f"with {of}: {many(len(known), 'output')}{limits_used}{some}")
         return
     if bad == [OPTIMISED] and PLAIN in answers:

@@ -52,11 +52,10 @@ class SeveralChecks:
         for request in self._models.values():
             checks.forget(request)
         most = max(checks.limits(request).megabytes for request in self._models.values())
+        self._threads = 0
         # Two also on one core, so that an endless model does not hide the others.
-        self._threads, self._at_once = (
-            0,
-            int(max(1, min(max(2, len(os.sched_getaffinity(0))), len(self._models), memory // most))),
-        )
+        cores = max(2, len(os.sched_getaffinity(0)))
+        self._at_once = int(max(1, min(cores, len(self._models), memory // most)))
 
     def start(self) -> None:
         """Start the threads that wait for the processes; these end with `ModelChecks`."""
@@ -93,10 +92,10 @@ class SeveralChecks:
 
     def __str__(self) -> str:
         """Return how many models are done and which ones run."""
-        running, taken = self._running(), self._taken()
-        done = len(self._models) - len(self._left) + len(taken) - len(running)
-        running = [self._models[label].asked for label in running]
-        return f"{done} of {many(len(self._models), 'model')}; at work: {names(running) or 'none'}"
+        running = self._running()
+        done = len(self._models) - len(self._left) + len(self._taken()) - len(running)
+        at_work = names([self._models[label].asked for label in running])
+        return f"{done} of {many(len(self._models), 'model')}; at work: {at_work or 'none'}"
 
     def _running(self) -> list[str]:
         return [

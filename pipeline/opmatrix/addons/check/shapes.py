@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
+from typing import Any
 
 import onnx
 from onnx import ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto, defs, helper
 
 from opmatrix.addons.check.graph_walk import format_type, node_label, nodes
 from opmatrix.addons.check.repair import is_sorted
-from opmatrix.addons.check.size_findings import WITH_WEIGHTS
-from opmatrix.addons.check.sizes import dims, open_symbols
+from opmatrix.addons.check.sizes import WITH_WEIGHTS, dims, open_symbols
 from opmatrix.basics import finding
 from opmatrix.basics.errors import many, one_line
 from opmatrix.basics.finding import Finding
@@ -37,22 +38,19 @@ _READ_BY_ORT = {
 
 def schemas(operators: Sequence[OpSpec], imported: Mapping[str, int]) -> tuple[defs.OpSchema, ...]:
     """Return the generated ONNX schema of each operator, for the imported versions of the domains."""
-    return tuple(_schema(spec, version_at(spec, imported.get(spec.onnx.domain, 1))) for spec in operators)
+    found = []
+    for spec in operators:
+        module: dict[str, Any] = {}
+        exec(compile(python_modules.render(spec)["schema.py"], f"ops/{spec.name}/spec.py", "exec"), module)
+        found.append(module["schema"](version_at(spec, imported.get(spec.onnx.domain, 1))))
+    return tuple(found)
 
 
-def _schema(spec: OpSpec, version: int) -> defs.OpSchema:
-    module: dict[str, object] = {}
-    exec(compile(python_modules.render(spec)["schema.py"], f"ops/{spec.name}/spec.py", "exec"), module)
-    made = module["schema"](version)  # type: ignore[operator]  # a function of the generated module
-    assert isinstance(made, defs.OpSchema)
-    return made
-
-
-def checker_findings(model: ModelProto, path: Path | None, found: Sequence[defs.OpSchema]) -> Iterator[Finding]:
+def checker_findings(model: ModelProto, path: Path | None, op_schemas: Sequence[defs.OpSchema]) -> Iterator[Finding]:
     """Yield the error of onnx.checker's full check, which nodes without a schema pass; external data need `path`."""
     external = any(i.data_location == TensorProto.EXTERNAL for i in model.graph.initializer)
     try:
-        with registered(*found):
+        with registered(*op_schemas):
             onnx.checker.check_model(str(path) if path and external else model, full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
         text = f"onnx.checker refuses the model: {_short(error).rstrip('.')}"
@@ -73,7 +71,7 @@ def checker_findings(model: ModelProto, path: Path | None, found: Sequence[defs.
 
 def inference_findings(
     model: ModelProto,
-    found: Sequence[defs.OpSchema],
+    op_schemas: Sequence[defs.OpSchema],
     *,
     faulty: Collection[str] = (),
     builtin: Collection[tuple[str, str]] = (),
@@ -84,13 +82,13 @@ def inference_findings(
     Runtime infers itself.
     """
     try:
-        known = _inferred(model, found)
+        known = _inferred(model, op_schemas)
     except _ERRORS as error:
         if _in_function_body(error):
             text = f"onnx cannot infer through the function body of an operator: {_short(error)}"
             yield finding.note(QUESTION, f"{text}. ONNX Runtime may")
             return
-        at = _first_failing(model, found)
+        at = _first_failing(model, op_schemas)
         where = f" at {node_label(at)}" if at is not None and not (at.name and at.name in str(error)) else ""
         yield finding.wrong(
             QUESTION,
@@ -98,8 +96,9 @@ def inference_findings(
             "Fix that node: its inputs do not have the dtypes or the shapes that it takes",
         )
         return
-    declared = {(s.domain, s.name) for s in found}
-    every = list(_lost(model, known))
+    declared = {(s.domain, s.name) for s in op_schemas}
+    values = [(node, output) for node in model.graph.node for output in node.output if output]
+    every = [(node, output, what) for node, output in values if (what := _unknown(known.get(output)))]
     lost = list(_unexplained(model, every))
     if every and not lost:
         node, output, what = every[0]
@@ -124,24 +123,23 @@ def inference_findings(
                 "onnx knows no schema of it: declare the operator in ops/, or let the exporter write the types of its "
                 "outputs",
             )
-    differing = list(_differing(model, known, found))
+    differing = list(_differing(model, known, op_schemas))
     yield from differing
     if not every and not differing:
         outputs = ", ".join(f"{o.name} {format_type(known[o.name])}" for o in model.graph.output if o.name in known)
         yield finding.ok(QUESTION, f"inferred throughout: {outputs}")
 
 
-def _first_failing(model: ModelProto, found: Sequence[defs.OpSchema]) -> NodeProto | None:
+def _first_failing(model: ModelProto, op_schemas: Sequence[defs.OpSchema]) -> NodeProto | None:
     """Return the first node at which inference fails, or None if it fails for another reason."""
-    part = ModelProto()
-    part.CopyFrom(model)
+    part = deepcopy(model)
     del part.graph.output[:]
 
     def fails(count: int) -> bool:
         del part.graph.node[:]
         part.graph.node.extend(model.graph.node[:count])
         try:
-            _inferred(part, found)
+            _inferred(part, op_schemas)
         except _ERRORS:
             return True
         return False
@@ -154,32 +152,24 @@ def _first_failing(model: ModelProto, found: Sequence[defs.OpSchema]) -> NodePro
     return failing
 
 
-def _inferred(model: ModelProto, found: Sequence[defs.OpSchema]) -> dict[str, TypeProto]:
+def _inferred(model: ModelProto, op_schemas: Sequence[defs.OpSchema]) -> dict[str, TypeProto]:
     """Return the types that onnx infers without those that the exporter wrote for inner values and outputs."""
-    bare = ModelProto()
-    bare.CopyFrom(model)
+    bare = deepcopy(model)
     del bare.graph.value_info[:]
     for output in bare.graph.output:
         output.ClearField("type")
     # The propagation of values, which may be sizes, makes each element of a vector: 0.5 us and 100 bytes.
     shapes = (value.type.tensor_type.shape.dim for value in bare.graph.input)
     values = all(len(dims) != 1 or dims[0].dim_value <= _VECTOR for dims in shapes)
-    with registered(*found):
+    with registered(*op_schemas):
         graph = onnx.shape_inference.infer_shapes(bare, check_type=True, strict_mode=True, data_prop=values).graph
     constants = {i.name: helper.make_tensor_type_proto(i.data_type, i.dims) for i in graph.initializer}
     return constants | {v.name: v.type for v in (*graph.input, *graph.value_info, *graph.output)}
 
 
-def _lost(model: ModelProto, known: Mapping[str, TypeProto]) -> Iterator[tuple[NodeProto, str, str]]:
-    """Yield node, value and what is unknown, "dtype" or "rank", in graph order: the first is the cause."""
-    for node in model.graph.node:
-        for output in node.output:
-            if output and (what := _unknown(known.get(output))):
-                yield node, output, what
-
-
 def _unexplained(model: ModelProto, lost: Sequence[tuple[NodeProto, str, str]]) -> Iterator[tuple[NodeProto, str, str]]:
-    """Yield what is lost at nodes that do not depend on an input for which the model gives no shape."""
+    """Yield what is unknown at nodes that do not depend on an input for which the model gives no shape. `lost`: node,
+    value and "dtype" or "rank", in graph order: the first is the cause."""
     shapeless = {value.name for value in model.graph.input if _no_shape(value.type)}
     for node, output, what in lost:
         if shapeless.isdisjoint(node.input) or what == "dtype":
@@ -188,36 +178,40 @@ def _unexplained(model: ModelProto, lost: Sequence[tuple[NodeProto, str, str]]) 
             shapeless.add(output)
 
 
-def _no_shape(found: TypeProto) -> bool:
-    return found.HasField("tensor_type") and not found.tensor_type.HasField("shape")
+def _no_shape(onnx_type: TypeProto) -> bool:
+    return onnx_type.HasField("tensor_type") and not onnx_type.tensor_type.HasField("shape")
 
 
-def _unknown(found: TypeProto | None) -> str:
-    if found is None or found.WhichOneof("value") is None:
+def _unknown(onnx_type: TypeProto | None) -> str:
+    if onnx_type is None or onnx_type.WhichOneof("value") is None:
         return "dtype"
-    if found.HasField("tensor_type"):
-        if not found.tensor_type.elem_type:
+    if onnx_type.HasField("tensor_type"):
+        if not onnx_type.tensor_type.elem_type:
             return "dtype"
-        return "" if found.tensor_type.HasField("shape") else "rank"
+        return "" if onnx_type.tensor_type.HasField("shape") else "rank"
     return ""  # a sequence, a map or an optional
 
 
-def _differing(model: ModelProto, known: Mapping[str, TypeProto], found: Sequence[defs.OpSchema]) -> Iterator[Finding]:
+def _differing(
+    model: ModelProto, types: Mapping[str, TypeProto], op_schemas: Sequence[defs.OpSchema]
+) -> Iterator[Finding]:
     """Yield the outputs whose types in the model differ from the inferred ones. A name of an input's axis says that it
     is no fixed size, unless the nodes fix it, as the weights of a MatMul do."""
     symbols = {*open_symbols(model.graph.input)}
     made = {value.name: "the model" for value in (*model.graph.input, *model.graph.initializer)}
     made |= {name: node_label(node) for node in model.graph.node for name in node.output}
-    declared = {(s.domain, s.name) for s in found}
+    declared = {(s.domain, s.name) for s in op_schemas}
     has_custom = any((node.domain, node.op_type) in declared for node in nodes(model))
     rule = "fix the shape rule in ops/*/spec.py that is wrong, or " if has_custom else ""
     for output in model.graph.output:
-        inferred = known.get(output.name)
+        inferred = types.get(output.name)
         if inferred is None or _unknown(inferred) or _unknown(output.type):
             continue
-        if _fits(output, inferred, symbols) or (
-            _fits(output, inferred, ()) and all(_is_fixed(model, *pair, found) for pair in _fixed(output, inferred))
-        ):
+        if _fits(output, inferred, symbols):
+            continue
+        sizes = zip(dims(output), inferred.tensor_type.shape.dim, strict=False)
+        numbers = [(dim, d.dim_value) for dim, d in sizes if isinstance(dim, str) and d.HasField("dim_value")]
+        if _fits(output, inferred, ()) and all(_is_fixed(model, name, size, op_schemas) for name, size in numbers):
             continue
         yield finding.wrong(
             QUESTION,
@@ -236,23 +230,15 @@ def _fits(output: ValueInfoProto, inferred: TypeProto, symbols: Collection[str])
     return all(dim == size if isinstance(dim, int) else dim not in symbols for dim, size in sizes)
 
 
-def _fixed(output: ValueInfoProto, inferred: TypeProto) -> Iterator[tuple[str, int]]:
-    """Yield the names of an output's axes for which a number is inferred, and the number."""
-    for dim, found in zip(dims(output), inferred.tensor_type.shape.dim, strict=True):
-        if isinstance(dim, str) and found.HasField("dim_value"):
-            yield dim, found.dim_value
-
-
-def _is_fixed(model: ModelProto, symbol: str, size: int, found: Sequence[defs.OpSchema]) -> bool:
+def _is_fixed(model: ModelProto, symbol: str, size: int, op_schemas: Sequence[defs.OpSchema]) -> bool:
     """Return whether a node with weights refuses another size of the axes of this name."""
-    other = ModelProto()
-    other.CopyFrom(model)
+    other = deepcopy(model)
     for value in other.graph.input:
         for dim in value.type.tensor_type.shape.dim:
             if dim.dim_param == symbol:
                 dim.dim_value = size + 1
     try:
-        _inferred(other, found)
+        _inferred(other, op_schemas)
     except _ERRORS as error:
         failing = re.findall(r"op_type:(\w+)", str(error))
         return any(map(WITH_WEIGHTS.search, failing))

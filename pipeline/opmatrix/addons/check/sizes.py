@@ -1,4 +1,5 @@
-"""Choose sizes for the open axes of a model's inputs, several for each. Imports onnx alone.
+"""Choose sizes for the open axes of a model's inputs, several for each, and find those that it does not take, and
+outputs of other sizes than it says. Imports onnx alone.
 
 One size proves nothing about others: an exporter may bake in that of its example, most often 1 or 2. So a model is run
 until each open axis had two sizes of 3 and more. At first all sizes differ, then all are equal, then they are those of
@@ -7,22 +8,35 @@ images, of sequences and of the model's constants. No two tries share a size by 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
-from onnx import ModelProto, TensorProto, ValueInfoProto
+from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto
 
+from opmatrix.addons.check.graph_walk import format_type, format_value, inputs, nodes
 from opmatrix.addons.check.repair import is_external
+from opmatrix.basics import finding
+from opmatrix.basics.errors import one_line
+from opmatrix.basics.finding import Finding
 from opmatrix.data.dataset import to_array
 from opmatrix.sizes.expressions import Size, Term, evaluate, parse, terms
+
+QUESTION = "sizes"
+_REMEDY = (
+    "The size of the example is baked in: export the model with that axis dynamic, and take sizes from the tensor "
+    "(Shape and Gather), not as numbers"
+)
+# Their weights fix sizes, whatever the model says of an input.
+WITH_WEIGHTS = re.compile(r"Conv|MatMul|Gemm|LSTM|GRU|RNN|Norm|PRelu|Einsum|Attention")
 
 Sizes = Mapping[str, int]
 """The size of each open axis, by its symbol."""
 Dims = tuple[int | str, ...]
 """The shape that a model gives: numbers, symbols, and expressions of symbols such as ``past + 1``."""
-Search = Generator[Sizes, bool | None, None]
 
 _PRIMES = (3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59)
 _SIDES = ((64, 32), (32, 224), (64, 64), (224, 224), (48, 192), (48, 320), (128, 256), (640, 640))
@@ -34,18 +48,27 @@ _OTHERS = 8  # other sizes of one axis
 _NO_NAMES = {"", "none", "unk", "unknown"}
 
 
+@dataclass(frozen=True, kw_only=True)
+class Try:
+    """The sizes with which the model was run, and the error of ONNX Runtime and `where`, such as " at Add 'a'", both
+    "" where it computed with them."""
+
+    sizes: Sizes
+    error: str = ""
+    where: str = ""
+
+
 def dims(value: ValueInfoProto) -> Dims:
     """Return the shape that a model gives for an input or an output. An open axis without a name is its own symbol."""
-    found = value.type.tensor_type.shape.dim
-    return tuple(
-        d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else _symbol(d.dim_param, value.name, axis)
-        for axis, d in enumerate(found)
-    )  # some exporters write -1 for an open axis
-
-
-def _symbol(name: str, value: str, axis: int) -> str:
-    is_name = any(c.isalpha() for c in name) and name.lower() not in _NO_NAMES
-    return name if is_name else f"size {axis} of {value!r}"
+    found: list[int | str] = []
+    for axis, d in enumerate(value.type.tensor_type.shape.dim):
+        if d.HasField("dim_value") and d.dim_value >= 0:  # some exporters write -1 for an open axis
+            found.append(d.dim_value)
+        elif any(c.isalpha() for c in d.dim_param) and d.dim_param.lower() not in _NO_NAMES:
+            found.append(d.dim_param)
+        else:
+            found.append(f"size {axis} of {value.name!r}")
+    return tuple(found)
 
 
 def is_name(symbol: str) -> bool:
@@ -80,30 +103,32 @@ def _of_others(symbol: str, all_symbols: Sequence[str]) -> bool:
     return False
 
 
-def search(model: ModelProto, wanted: Sequence[ValueInfoProto], given: Sizes) -> Search:
-    """Yield sizes to try, `given` ones among them. Each is answered with whether the model computes with them, and when
-    each axis had two sizes, or no others are left, it ends."""
+def search(model: ModelProto, wanted: Sequence[ValueInfoProto], given: Sizes, tries: Sequence[Try]) -> Iterator[Sizes]:
+    """Yield sizes to try, `given` ones among them, until each axis had two sizes with which the model computes, or no
+    others are left. `tries`: what came of them; who tries the sizes appends it before the next ones."""
     symbols = [s for s in open_symbols(wanted) if s not in given]
     seen: list[Sizes] = []
-    ran: list[Sizes] = []
 
-    def attempt(sizes: Sizes) -> Generator[Sizes, bool | None, bool]:
+    def computed() -> list[Sizes]:
+        return [{symbol: tried.sizes[symbol] for symbol in symbols} for tried in tries if not tried.error]
+
+    def attempt(sizes: Sizes) -> Generator[Sizes, None, bool]:
         if sizes not in seen:
             seen.append(sizes)
-            if (yield {**given, **sizes}):
-                ran.append(sizes)
-        return sizes in ran
+            yield {**given, **sizes}
+        return sizes in computed()
 
     left = _MORE
     plans = list(_plans(model, wanted, symbols))
     for plan in plans:
         yield from attempt(plan)
+        ran = computed()
         left -= bool(ran)
         if any(differ(ran[-1], other) for other in ran[:-1]) or (ran and not symbols):
             return
         if not left:
             break
-    if not ran:
+    if not (ran := computed()):
         return
     base, changed = ran[0], dict(ran[0])
     for group in _groups(base):
@@ -179,7 +204,9 @@ def _plans(model: ModelProto, wanted: Sequence[ValueInfoProto], symbols: Sequenc
         for n, sides in enumerate(_SIDES if known else _SIDES[:3])
     ]
     small = [_Plan(batch=1, length=7, sides=p.sides, channels=p.channels, last=p.last) for p in images]
-    named = list(_named(symbols))
+    primes = _primes()
+    named = [dict(zip(symbols, primes, strict=False)) for _ in range(2)]  # different ones twice, then equal ones twice
+    named += [dict.fromkeys(symbols, size) for size in (5, 7)]
     first = [p.sizes(wanted, symbols) for p in images]
     yield from [*first, *named] if known else [*named, *first]
     sequences = [_Plan(batch=batch, length=n, sides=(n, n)) for batch in (3, 1) for n in _LENGTHS]
@@ -188,15 +215,6 @@ def _plans(model: ModelProto, wanted: Sequence[ValueInfoProto], symbols: Sequenc
     yield from ({**prime, symbol: n} for n in _constants(model) for symbol in reversed(symbols))
     yield from ({**prime, symbol: n} for n in (2, 1) for symbol in symbols)
     yield from (p.sizes(wanted, symbols) for p in [*small, *sequences[len(_LENGTHS) :]])
-
-
-def _named(symbols: Sequence[str]) -> Iterator[dict[str, int]]:
-    """Yield different primes twice, then equal ones twice."""
-    primes = _primes()
-    for _ in range(2):
-        yield dict(zip(symbols, primes, strict=False))
-    for size in (5, 7):
-        yield dict.fromkeys(symbols, size)
 
 
 def _primes() -> Iterator[int]:
@@ -229,3 +247,84 @@ def _constants(model: ModelProto) -> list[int]:
         if tensor.data_type == TensorProto.INT64 and len(tensor.dims) == 1 and tensor.dims[0] <= 8:
             found |= {} if is_external(tensor) else dict.fromkeys(int(n) for n in to_array(tensor))
     return [n for n in found if 2 < n <= 4096][:_CONSTANTS]
+
+
+def size_findings(model: ModelProto, tries: Sequence[Try]) -> Iterator[Finding]:
+    """Yield the open axes for which the model takes one size alone, if it ran at all."""
+    ran = [t.sizes for t in tries if not t.error]
+    if not ran:
+        return
+    base = ran[0]
+    varied = [s for s in base if len({t.sizes[s] for t in tries}) > 1]
+    frozen = [s for s in varied if len({sizes[s] for sizes in ran if sizes[s] > 1} or {1}) == 1]
+    for symbol in frozen:
+        failed = [t for t in tries if t.error and t.sizes[symbol] != base[symbol]]
+        if not failed:
+            continue
+        nearest = min(failed, key=lambda t: sum(t.sizes[s] != base[s] for s in base))
+        only = " and ".join(map(str, sorted({sizes[symbol] for sizes in ran})))
+        text = f"{_of(symbol)} is open, and the model runs with {only} alone: {_failed(nearest, [symbol])}"
+        if _is_of_weights(model, nearest.error):
+            yield finding.note(QUESTION, f"{text}. Its weights fix this size: the model could name it")
+        else:
+            yield finding.wrong(QUESTION, text, _REMEDY)
+    only_varied = [{symbol: sizes[symbol] for symbol in varied} for sizes in ran]
+    if varied and not frozen and not any(differ(a, b) for a in only_varied for b in only_varied):
+        failed = [t for t in tries if t.error]
+        nearest = max(failed, key=lambda t: sum(t.sizes[s] != base[s] for s in varied))
+        text = f"{' and '.join(map(_of, varied))} are open, and the model does not run whenever all of them change"
+        yield finding.wrong(QUESTION, f"{text}: {_failed(nearest, varied)}", _REMEDY)
+
+
+def _of(symbol: str) -> str:
+    return repr(symbol) if is_name(symbol) else symbol
+
+
+def _failed(tried: Try, symbols: Sequence[str]) -> str:
+    sizes = ", ".join(f"{s} = {tried.sizes[s]}" for s in symbols)
+    why = re.sub(r"^.*Status Message: (/\S+:\d+ .* was false\. )?", "", one_line(tried.error))
+    return f"with {sizes} it fails{tried.where}: {why[:300]}"
+
+
+def _is_of_weights(model: ModelProto, error: str) -> bool:
+    """Return whether a run fails at a node that multiplies its input with a constant; a first state is no weight."""
+    if not (found := re.search(r"while running (\w+) node\. Name:'([^']*)'", error)) or "initial_" in error:
+        return False
+    constants = {t.name for t in model.graph.initializer}
+    constants |= {o for n in model.graph.node if n.op_type == "Constant" for o in n.output}
+
+    def weighted(node: NodeProto) -> bool:
+        return any(name in constants for name in node.input[1:])
+
+    named = [node for node in nodes(model) if node.name and node.name == found[2]]
+    return bool(WITH_WEIGHTS.search(found[1])) and (not named or any(map(weighted, named)))
+
+
+def output_findings(model: ModelProto, fed: Mapping[str, Any], values: Sequence[Any]) -> Iterator[Finding]:
+    """Yield the outputs whose shapes contradict those that the model gives, with the sizes that its inputs have."""
+    sizes = _bound(inputs(model), fed)
+    for output, value in zip(model.graph.output, values, strict=True):
+        if not output.type.tensor_type.HasField("shape") or not hasattr(value, "shape"):
+            continue
+        declared, actual = dims(output), tuple(value.shape)
+        if len(declared) == len(actual):
+            for dim, size in zip(declared, actual, strict=True):
+                if isinstance(dim, str) and is_name(dim) and size_of(dim, sizes) is None:
+                    sizes[dim] = size  # of outputs alone
+        wanted = [size_of(dim, sizes) for dim in declared]
+        if len(wanted) != len(actual) or any(w not in (None, n) for w, n in zip(wanted, actual, strict=True)):
+            used = ", ".join(f"{s} = {n}" for s, n in sizes.items() if s in declared)
+            text = f"the model says that output {output.name!r} is {format_type(output.type)}, and "
+            yield finding.wrong(
+                QUESTION, f"{text}{f'with {used} ' if used else ''}it is {format_value(value)}", _REMEDY
+            )
+
+
+def _bound(wanted: Sequence[ValueInfoProto], fed: Mapping[str, Any]) -> dict[str, int]:
+    """Return the sizes of the names of axes, but for those that have several."""
+    found: dict[str, set[int]] = {}
+    for value in wanted:
+        for dim, size in zip(dims(value), getattr(fed[value.name], "shape", ()), strict=False):
+            if isinstance(dim, str) and is_name(dim):
+                found.setdefault(dim, set()).add(size)
+    return {dim: next(iter(of)) for dim, of in found.items() if len(of) == 1}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from itertools import islice
@@ -34,10 +33,10 @@ _SESSION = (
 
 def _within(stage: str, paths: Paths, *, seconds: float | None, **options: Any) -> None:
     """Run a stage within the seconds that its model has left."""
-    from opmatrix.addons.check import limits  # only a stage that runs needs it
+    from opmatrix.addons.check import parts  # only a stage that runs needs it
 
     if seconds:
-        limits.begin(seconds)
+        parts.begin(seconds)
     import_module(f"opmatrix.addons.check.{stage}").run(paths, **options)
 
 
@@ -45,28 +44,37 @@ def _check_models(_: Paths, *, jobs: Path) -> None:
     """Write the results of each part, as the part alone does, and then the file `done` into the folder of each model.
 
     It takes models that no other process has taken, and lists their folders. SIGALRM ends it at the time limit of a
-    model. A model whose operators must be linked first stays undone.
+    model.
     """
-    from opmatrix.addons.check import limits, parts  # only this stage needs them
-    from opmatrix.basics import finding
+    from opmatrix.addons.check import parts  # only this stage needs them
 
     with jobs.with_suffix(".taken").open("w", buffering=1, encoding="utf-8") as listed:
         taken = filter(parts.take, json.loads(jobs.read_text(encoding="utf-8")))
         for job in islice(taken, parts.TOGETHER):
-            folder = Path(job["folder"])
-            listed.write(f"{folder.name}\n")
-            options = {name: tuple(words) for name, words in job["options"].items()}
-            steps = parts.parts(parts.PartOptions(**options), of=job["of"])
-            result: parts.Result | None = None
-            with suppress(StopIteration), limits.ends_after(job["seconds"]):
-                while isinstance(part := steps.send(result) if result else next(steps), parts.PartCall):
-                    run_stage([f"check-{part.name}", job["model"], "--into", str(folder), *part.options])
-                    findings, known = finding.read(folder / f"{part.name}.json")
-                    if known.get("error"):
-                        raise StopIteration
-                    result = parts.Result(findings=findings, known=known)
-                continue
-            (folder / "done").touch()
+            listed.write(f"{Path(job['folder']).name}\n")
+            with parts.ends_after(job["seconds"]):
+                is_done = _check_model(job)
+            if is_done:
+                (Path(job["folder"]) / "done").touch()
+
+
+def _check_model(job: Mapping[str, Any]) -> bool:
+    """Return whether all parts of a model ran: one whose operators must be linked first stays undone."""
+    from opmatrix.addons.check.parts import Link, PartCall, PartOptions, Result, parts
+    from opmatrix.basics import finding
+
+    unlinked: list[Link] = []
+
+    def do(part: PartCall | Link) -> Result:
+        if isinstance(part, Link):
+            unlinked.append(part)
+            return Result(died="was not begun")
+        run_stage([f"check-{part.name}", job["model"], "--into", job["folder"], *part.options])
+        findings, known = finding.read(Path(job["folder"]) / f"{part.name}.json")
+        return Result(findings=findings, known=known, died=known.get("error", ""))
+
+    parts(do, PartOptions(**{name: tuple(words) for name, words in job["options"].items()}), of=job["of"])
+    return not unlinked
 
 
 STAGES: Mapping[str, Stage] = {

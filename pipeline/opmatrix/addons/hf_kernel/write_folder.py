@@ -1,12 +1,6 @@
-"""Make a folder of the Hugging Face package `kernels` from the files of a wheel. Pure.
-
-Format: that of kernels 0.17 (its load.py, variants.py and importer.py). It imports `build/<variant>/__init__.py` as the
-package that metadata.json names, from anywhere, so that imports of the wheel's name become those of that package.
-
-Write the operators of the wheel as a folder that the Hugging Face package `kernels` loads, and run it before.
-
-The files are those of the wheel that the stage dist has built, so that both contain what was verified.
-"""
+"""Write the operators of the wheel that dist has built as a folder that the Hugging Face package `kernels` loads, and
+run it before. Format: that of kernels 0.17 (its load.py, variants.py and importer.py). It imports the package of
+metadata.json from anywhere, so that imports of the wheel's name become those of that package."""
 
 from __future__ import annotations
 
@@ -51,8 +45,8 @@ def folder_files(dist: Dist, specs: Sequence[OpSpec], wheel: Mapping[str, bytes]
                         "has: leave out --format hf-kernel")  # fmt: skip
     package, about = package_name(dist, wheel), json.loads(wheel[f"{dist.name}/dist.json"])
     kept = _without_onnx(dist.name, wheel)
-    texts = {path: _renamed(wheel[path].decode(), dist.name, package) for path in kept if path.endswith(".py")}
-    found = {path: texts[path].encode() if path in texts else wheel[path] for path in kept}
+    imports, own = re.compile(rf"^(\s*(?:from|import) ){dist.name}\b".encode(), re.MULTILINE), rb"\1" + package.encode()
+    found = {path: imports.sub(own, wheel[path]) if path.endswith(".py") else wheel[path] for path in kept}
     modules = {spec.name: _modules(f"{dist.name}/_operators/{spec.name}", kept) for spec in specs if spec.torch}
     variables = contents.variables(dist, served, modules) | {"name": package, "package": package}
     for path, template in (("__init__.py", "hf_kernel.py.j2"), ("_operators/__init__.py", "operators.py.j2")):
@@ -128,10 +122,6 @@ def _imported(text: str, name: str) -> Iterator[str]:
         for module in named:
             if module.startswith(f"{name}."):
                 yield f"{module.replace('.', '/')}.py"
-
-
-def _renamed(text: str, name: str, package: str) -> str:
-    return re.sub(rf"^(\s*(?:from|import) ){name}\b", rf"\1{package}", text, flags=re.MULTILINE)
 
 
 def _modules(folder: str, kept: Iterable[str]) -> list[str]:

@@ -47,9 +47,9 @@ def comparison(kernel: Kernel, node: Node) -> Iterator[Change]:
     loop = loop_of(node)
     shorter = loop is not None and has_tail(loop) and sign in ("<=", ">=")  # the tail does the rest
     if not shorter and not _is_extreme(kernel, node) and not _has_limit(kernel, node):
-        yield replaced("comparison", field(node, "operator"), _AT_EQUAL[sign])
+        yield replaced(field(node, "operator"), _AT_EQUAL[sign])
     if loop is None and sign in _REVERSED:
-        yield replaced("comparison", field(node, "operator"), _REVERSED[sign])
+        yield replaced(field(node, "operator"), _REVERSED[sign])
 
 
 def _is_extreme(kernel: Kernel, node: Node) -> bool:
@@ -95,19 +95,19 @@ def arithmetic(kernel: Kernel, node: Node) -> Iterator[Change]:
     if grain(node):
         return
     if node.type == "binary_expression" and (sign := operator(node)) in _ARITHMETIC:
-        yield replaced("arithmetic", field(node, "operator"), _ARITHMETIC[sign])
+        yield replaced(field(node, "operator"), _ARITHMETIC[sign])
     in_header = node.parent is not None and node.parent.type == "for_statement"
     if node.type == "assignment_expression" and not in_header:
         for after in _ASSIGNED.get(operator(node), ()):
-            yield replaced("arithmetic", field(node, "operator"), after)
+            yield replaced(field(node, "operator"), after)
 
 
 def condition(kernel: Kernel, node: Node) -> Iterator[Change]:
     if node.type == "binary_expression" and (sign := operator(node)) in ("&&", "||"):
-        yield replaced("condition", field(node, "operator"), "||" if sign == "&&" else "&&")
-        yield replaced("condition", node, kernel.text(field(node, "left")))
+        yield replaced(field(node, "operator"), "||" if sign == "&&" else "&&")
+        yield replaced(node, kernel.text(field(node, "left")))
         if operator(field(node, "left")) != sign:  # of a chain each operand is left out once
-            yield replaced("condition", node, kernel.text(field(node, "right")))
+            yield replaced(node, kernel.text(field(node, "right")))
     if node.type in ("if_statement", "while_statement"):
         clause = field(node, "condition")
         tested = clause.child_by_field_name("value")
@@ -119,19 +119,19 @@ def condition(kernel: Kernel, node: Node) -> Iterator[Change]:
         return
     loops = node.type in ("while_statement", "for_statement")
     if not (node.type == "for_statement" and has_tail(node)):
-        yield replaced("condition", tested, "false")
+        yield replaced(tested, "false")
     if not loops:
-        yield replaced("condition", tested, "true")
+        yield replaced(tested, "true")
 
 
 def constant(kernel: Kernel, node: Node) -> Iterator[Change]:
     if node.type in ("true", "false"):
-        yield replaced("constant", node, "false" if node.type == "true" else "true")
+        yield replaced(node, "false" if node.type == "true" else "true")
     elif node.type == "string_literal" and node.parent is not None and called(node.parent.parent or node) == "equal":
-        yield replaced("constant", node, '""')
+        yield replaced(node, '""')
     elif node.type == "number_literal" and not _is_elsewhere(kernel, node):
         for after in other_numbers(kernel.text(node)):
-            yield replaced("constant", node, after)
+            yield replaced(node, after)
 
 
 def _is_elsewhere(kernel: Kernel, node: Node) -> bool:
@@ -173,15 +173,16 @@ def other_numbers(text: str) -> Iterator[str]:
 
 def sign(kernel: Kernel, node: Node) -> Iterator[Change]:
     if node.type == "unary_expression" and operator(node) in ("-", "!"):
-        yield replaced("sign", node, kernel.text(field(node, "argument")))
+        yield replaced(node, kernel.text(field(node, "argument")))
     value, of = _computed(kernel, node)
     if value is not None and of in FLOATING and value.type not in ("number_literal", "initializer_list"):
-        yield replaced("sign", value, f"-({kernel.text(value)})")
+        yield replaced(value, f"-({kernel.text(value)})")
 
 
 def _computed(kernel: Kernel, node: Node) -> tuple[Node | None, str]:
     """Return what a return, an assignment or a declaration computes, and its type."""
-    if node.type == "return_statement" and node.named_children and not _in_lambda(node):
+    in_lambda = any(outer.type == "lambda_expression" for outer in ancestors(node))
+    if node.type == "return_statement" and node.named_children and not in_lambda:
         function = function_of(node)
         base = None if function is None else function.child_by_field_name("type")
         return node.named_children[0], plain(kernel.text(base)) if base is not None else ""
@@ -192,20 +193,16 @@ def _computed(kernel: Kernel, node: Node) -> tuple[Node | None, str]:
     return None, ""
 
 
-def _in_lambda(node: Node) -> bool:
-    return any(n.type == "lambda_expression" for n in ancestors(node))
-
-
 def dropped(kernel: Kernel, node: Node) -> Iterator[Change]:
     if node.type == "expression_statement" and node.named_children and not is_check(node.named_children[0]):
-        yield replaced("dropped", node, ";")
+        yield replaced(node, ";")
     elif node.type in ("break_statement", "continue_statement", "for_range_loop"):
         in_switch = node.parent is not None and node.parent.type == "case_statement"
         if not in_switch:
-            yield replaced("dropped", node, ";")
+            yield replaced(node, ";")
 
 
 def check(kernel: Kernel, node: Node) -> Iterator[Change]:
     if is_check(node):
         tested = arguments(node)[0]
-        yield replaced("check", tested, "true")
+        yield replaced(tested, "true")

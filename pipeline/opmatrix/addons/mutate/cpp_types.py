@@ -1,9 +1,4 @@
-"""The types of names and expressions in a kernel, as far as its text shows them; "" where it does not.
-
-What the operators of mutation of a kernel read, and what they yield.
-
-Which functions of a file compute the same when two of their arguments are exchanged, as add(x, y) does.
-"""
+"""What the operators of mutation of a kernel read: types of names and expressions, as far as the text shows them."""
 
 from __future__ import annotations
 
@@ -117,8 +112,6 @@ class Types:
         if node.type == "subscript_expression":
             of = self.of(field(node, "argument"))
             return of[:-1] if of.endswith("*") else ""
-        if node.type in ("parenthesized_expression", "unary_expression"):
-            return self.of(node.child_by_field_name("argument") or node.named_children[-1])
         if node.type == "binary_expression":
             return self._of_binary(node)
         if node.type == "conditional_expression":
@@ -178,7 +171,6 @@ class Kernel:
 class Change:
     """Another text for a place of a file."""
 
-    kind: str
     start: int
     end: int
     after: str
@@ -187,8 +179,8 @@ class Change:
 Operator = Callable[[Kernel, "Node"], Iterator[Change]]
 
 
-def replaced(kind: str, node: Node, after: str) -> Change:
-    return Change(kind=kind, start=node.start_byte, end=node.end_byte, after=after)
+def replaced(node: Node, after: str) -> Change:
+    return Change(start=node.start_byte, end=node.end_byte, after=after)
 
 
 def grain(node: Node) -> bool:
@@ -253,45 +245,3 @@ def parameters(function: Node) -> dict[str, Node]:
     declarators = (n.child_by_field_name("declarator") for n in walk(function) if n.type == "parameter_declaration")
     names = (declared(n) for n in declarators if n is not None)
     return {name_of(name): name for name in names if name is not None}
-
-
-# Of these, the first two arguments can be exchanged.
-_SYMMETRIC = ("__builtin_add_overflow", "__builtin_mul_overflow", "hypot")
-
-
-def is_symmetric(kernel: Kernel, name: str, first: int) -> bool:
-    """Return whether a function computes the same with its arguments `first` and `first` + 1 exchanged: each definition
-    of it in the file does, apart from the order of sums and products."""
-    if name in _SYMMETRIC:
-        return first == 0
-    found = [n for n in walk(kernel.code.root) if n.type == "function_definition" and _name(n) == name]
-    return bool(found) and all(_same(kernel, definition, first) for definition in found)
-
-
-def _name(definition: Node) -> str:
-    name = declared(field(definition, "declarator"))
-    return name_of(name) if name is not None else ""
-
-
-def _same(kernel: Kernel, definition: Node, first: int) -> bool:
-    names = [*parameters(definition)]
-    body = definition.child_by_field_name("body")
-    if body is None or len(names) < first + 2:
-        return False
-    one, other = names[first : first + 2]
-    return _text(kernel, body, {}) == _text(kernel, body, {one: other, other: one})
-
-
-def _text(kernel: Kernel, node: Node, renamed: Mapping[str, str]) -> str:
-    """Return code with other names, and with the operands of sums and products in an order of their own."""
-    if node.type == "comment":
-        return ""
-    if node.type == "identifier":
-        return renamed.get(name_of(node), name_of(node))
-    parts = [_text(kernel, child, renamed) for child in node.children]
-    if node.type == "binary_expression" and operator(node) in ("+", "*"):
-        parts.sort()
-    if called(node) in _SYMMETRIC:
-        texts = [_text(kernel, part, renamed) for part in arguments(node)]
-        parts = [called(node), *sorted(texts[:2]), *texts[2:]]
-    return f"({' '.join(parts)})" if parts else kernel.text(node)

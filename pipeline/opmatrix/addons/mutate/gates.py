@@ -1,7 +1,5 @@
-"""What the child of a server calls for a gate of a mutant: another function, in a shadow, with a limit of CPU time.
-
-The gates that try a mutant, the cheapest first: those of plain `doit`, then those of `doit sanitize`.
-"""
+"""The gates that try a mutant, the cheapest first: those of plain `doit`, then those of `doit sanitize`; and what the
+child of a server calls for one: another function, in a shadow, with a limit of CPU time."""
 
 from __future__ import annotations
 
@@ -88,20 +86,15 @@ def survivor_gates(operator: Operator, cells: Sequence[Cell], *, stamp: str) -> 
     of the sanitizers is a child of a server that has their runtimes, since to start one takes seconds. `stamp`: what
     the races depend on besides the kernel."""
     if cells and has_ort_library(operator.spec):
-        for words in sanitize.commands(operator, cells[0]):
-            yield _sanitize(operator, words, stamp)
+        for stage, *words in sanitize.commands(operator, cells[0]):
+            if stage == "races":
+                yield Gate(name=SANITIZE, entry=RACES, words=(operator.name, stamp))
+                continue
+            sanitized = () if stage in sanitize.UNSANITIZED else ("--sanitized",)
+            watched = stage not in sanitize.UNWATCHED
+            server: Server | None = None if not watched else "torch" if stage == "register" else "ort"
+            yield Gate(name=SANITIZE, words=(stage, *words, *sanitized), server=server, watched=watched)
         yield from (_verify(operator, cell, name=CELLS, once=False) for cell in cells[1:])
-
-
-def _sanitize(operator: Operator, words: Sequence[str], stamp: str) -> Gate:
-    stage = words[0]
-    if stage == "races":
-        return Gate(name=SANITIZE, entry=RACES, words=(operator.name, stamp))
-    if stage not in sanitize.UNSANITIZED:
-        words = (*words, "--sanitized")
-    watched = stage not in sanitize.UNWATCHED
-    server: Server = "torch" if stage == "register" else "ort"
-    return Gate(name=SANITIZE, words=tuple(words), server=server if watched else None, watched=watched)
 
 
 def _verify(operator: Operator, cell: Cell, *, name: str, once: bool = True) -> Gate:
@@ -178,7 +171,6 @@ def _lowerings(paths: Paths, operator: Operator, file: str) -> Sequence[Lowering
 
 
 def _declared(operator: Operator) -> Iterator[Gate]:
-    """Yield the steps that follow from a declaration."""
     name = operator.name
     yield Gate(name="data", words=("data", name), server="onnx")
     yield Gate(name="cases", words=("cases", name), server="onnx")

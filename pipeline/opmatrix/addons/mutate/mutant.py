@@ -1,7 +1,5 @@
-"""A mutant: one small change of one file, and its name, which edits elsewhere in the file do not change.
-
-Mutants that a person found equivalent: ops/<name>/mutants.toml, each with its change and a reason.
-"""
+"""A mutant: one small change of one file, and its name, which edits elsewhere in the file do not change; and the
+mutants that a person found equivalent: ops/<name>/mutants.toml, each with its change and a reason."""
 
 from __future__ import annotations
 
@@ -183,7 +181,6 @@ def _mistakes(number: int, table: Mapping[str, Any], known: Mapping[str, Mutant]
 
 
 def _quoted(text: str) -> str:
-    """Return a TOML string."""
     if "'" not in text and text.isprintable():
         return f"'{text}'"
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')

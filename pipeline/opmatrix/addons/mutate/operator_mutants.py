@@ -1,26 +1,67 @@
-"""The mutants of an operator: those of its kernel, and of what it has in Python.
-
-A sample of mutants: seeded, and spread over kinds and functions as the mutants themselves are.
-"""
+"""The mutants of an operator: those of its kernel, and of what it has in Python; and a sample of them: seeded, and
+spread over kinds and functions as the mutants themselves are."""
 
 from __future__ import annotations
 
 import ast
 import dataclasses
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
+from types import MappingProxyType
 from typing import Any
 
-from opmatrix.addons.mutate.cpp import parse, unparsed_lines
-from opmatrix.addons.mutate.cpp_loops import kernel_mutants
-from opmatrix.addons.mutate.mutant import Mutant
+from opmatrix.addons.mutate import cpp_data, cpp_expressions
+from opmatrix.addons.mutate.cpp import context, function_name, parse, unparsed_lines, walk
+from opmatrix.addons.mutate.cpp_types import Kernel, Operator, Types
+from opmatrix.addons.mutate.mutant import Mutant, numbered
 from opmatrix.addons.mutate.python_mutants import python_mutants
 from opmatrix.basics.errors import SpecError, many
 from opmatrix.codegen.cpp import literal
 from opmatrix.project.paths import Paths
 from opmatrix.signature.signature import onnx_name, torch_name
 from opmatrix.spec import Attribute, AttributeValue, Dims, OpSpec, SameAs
+
+OPERATORS = (
+    cpp_data.bound, cpp_data.tail, cpp_data.large, cpp_data.thread_split, cpp_data.index, cpp_data.further,
+    cpp_data.ignored, cpp_data.size, cpp_data.swapped, cpp_data.attribute, cpp_data.result, cpp_data.narrow,
+    cpp_data.state, cpp_expressions.comparison, cpp_expressions.arithmetic, cpp_expressions.condition,
+    cpp_expressions.constant, cpp_expressions.sign, cpp_expressions.dropped, cpp_expressions.check,
+)  # fmt: skip
+KINDS: Mapping[str, Operator] = {operator.__name__: operator for operator in OPERATORS}
+"""The operators of mutation, by the kind of their mutants. Of two with one result, the first counts."""
+
+NO_SHAPES: Mapping[str, str] = MappingProxyType({})
+
+
+def kernel_mutants(
+    path: str, source: str, defaults: Mapping[str, str], shapes: Mapping[str, str] = NO_SHAPES
+) -> list[Mutant]:
+    """Return the mutants of a kernel.h, in its order.
+
+    `defaults` has a C++ value for the name of each attribute; `shapes` as in `Kernel`. Lines that the grammar does not
+    know are not mutated: `cpp.unparsed_lines`.
+    """
+    code = parse(source)
+    kernel = Kernel(code, Types(code), defaults, shapes)
+    nodes = [*walk(code.root)]
+    return numbered(
+        Mutant(
+            path=path,
+            kind=kind,
+            function=function_name(node),
+            line=code.data[: change.start].count(b"\n") + 1,
+            start=change.start,
+            end=change.end,
+            before=code.data[change.start : change.end].decode(),
+            after=change.after,
+            context=context(code, change.start, change.end),
+        )
+        for kind, mutate in KINDS.items()
+        for node in nodes
+        for change in mutate(kernel, node)
+    )
+
 
 # An array in C++ for a kernel that takes a List, which points to one.
 _LIST = "[] {{ static const {item} values[] = {{{values}}}; return opmatrix::List<{item}>{{values, {count}}}; }}()"

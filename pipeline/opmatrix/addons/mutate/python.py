@@ -1,9 +1,4 @@
-"""What the operators of mutation of Python read, and what they yield.
-
-Mutants of Python's expressions and statements: comparison, arithmetic, condition, constant, sign, dropped.
-
-Mutants of calls and results in Python: attribute, zeros, one_dtype, fake, swapped, argument, function, dtype.
-"""
+"""The operators of mutation of Python: of expressions, statements, calls and results."""
 
 from __future__ import annotations
 
@@ -30,13 +25,9 @@ class Source:
         return {node.id for node in ast.walk(self.tree) if isinstance(node, ast.Name)}
 
     @cached_property
-    def _options(self) -> set[ast.expr]:
-        calls = (node for node in ast.walk(self.tree) if isinstance(node, ast.Call))
-        return {keyword.value for call in calls for keyword in call.keywords}
-
-    def is_option(self, node: ast.expr) -> bool:
-        """Return whether a node is the value of an argument by name, as in ``keepdims_i=1``, where 2 may mean 1."""
-        return node in self._options
+    def options(self) -> set[ast.expr]:
+        """The values of arguments by name, as in ``keepdims_i=1``, where 2 may mean 1."""
+        return {node.value for node in ast.walk(self.tree) if isinstance(node, ast.keyword)}
 
     @cached_property
     def _data(self) -> bytes:
@@ -64,15 +55,15 @@ class Source:
     def line(self, offset: int) -> int:
         return self._data[:offset].count(b"\n") + 1
 
-    def replaced(self, kind: str, node: ast.expr | ast.stmt | ast.keyword, after: str) -> Change:
+    def replaced(self, node: ast.expr | ast.stmt | ast.keyword, after: str) -> Change:
         start, end = self.span(node)
-        return Change(kind=kind, start=start, end=end, after=after)
+        return Change(start=start, end=end, after=after)
 
-    def operator(self, kind: str, left: ast.expr, right: ast.expr, old: str, new: str) -> Change:
+    def operator(self, left: ast.expr, right: ast.expr, old: str, new: str) -> Change:
         """Return the change of the operator between two expressions."""
         start, end = self.span(left)[1], self.span(right)[0]
         at = start + self._data[start:end].index(old.encode())
-        return Change(kind=kind, start=at, end=at + len(old.encode()), after=new)
+        return Change(start=at, end=at + len(old.encode()), after=new)
 
     def context(self, statement: ast.stmt | ast.expr, change: Change) -> str:
         """Return a statement or an expression in one line, with ``«»`` around the changed place, and without other
@@ -102,60 +93,60 @@ def comparison(source: Source, node: ast.AST) -> Iterator[Change]:
     if isinstance(node, ast.Compare):
         for left, by, right in zip([node.left, *node.comparators], node.ops, node.comparators, strict=False):
             old, others = _COMPARISONS[type(by)]
-            yield from (source.operator("comparison", left, right, old, new) for new in others)
+            yield from (source.operator(left, right, old, new) for new in others)
 
 
 def arithmetic(source: Source, node: ast.AST) -> Iterator[Change]:
     if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
-        yield source.operator("arithmetic", node.left, node.right, *_ARITHMETIC[type(node.op)])
+        yield source.operator(node.left, node.right, *_ARITHMETIC[type(node.op)])
     if isinstance(node, ast.AugAssign) and type(node.op) in _ARITHMETIC:
         old, new = _ARITHMETIC[type(node.op)]
-        yield source.operator("arithmetic", node.target, node.value, f"{old}=", f"{new}=")
+        yield source.operator(node.target, node.value, f"{old}=", f"{new}=")
 
 
 def condition(source: Source, node: ast.AST) -> Iterator[Change]:
     if isinstance(node, ast.If | ast.IfExp | ast.While):
-        yield source.replaced("condition", node.test, "False")
+        yield source.replaced(node.test, "False")
         if not isinstance(node, ast.While):
-            yield source.replaced("condition", node.test, "True")
+            yield source.replaced(node.test, "True")
     if isinstance(node, ast.BoolOp):
         old, new = ("and", "or") if isinstance(node.op, ast.And) else ("or", "and")
-        yield source.operator("condition", node.values[0], node.values[1], old, new)
+        yield source.operator(node.values[0], node.values[1], old, new)
         for one in node.values:
-            yield source.replaced("condition", node, f"({source.of(one)})")
+            yield source.replaced(node, f"({source.of(one)})")
 
 
 def constant(source: Source, node: ast.AST) -> Iterator[Change]:
     if not isinstance(node, ast.Constant):
         return
     if isinstance(node.value, bool):
-        yield source.replaced("constant", node, str(not node.value))
+        yield source.replaced(node, str(not node.value))
     elif isinstance(node.value, int):
-        if not (node.value == 1 and source.is_option(node)):
-            yield source.replaced("constant", node, str(node.value + 1))
+        if not (node.value == 1 and node in source.options):
+            yield source.replaced(node, str(node.value + 1))
         if node.value:
-            yield source.replaced("constant", node, str(node.value - 1))
+            yield source.replaced(node, str(node.value - 1))
     elif isinstance(node.value, float):
-        yield source.replaced("constant", node, "0.0" if node.value else "1.0")
+        yield source.replaced(node, "0.0" if node.value else "1.0")
         if node.value:
-            yield source.replaced("constant", node, repr(2 * node.value))
+            yield source.replaced(node, repr(2 * node.value))
 
 
 def sign(source: Source, node: ast.AST) -> Iterator[Change]:
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.Not):
-        yield source.replaced("sign", node, f"({source.of(node.operand)})")
+        yield source.replaced(node, f"({source.of(node.operand)})")
     if isinstance(node, ast.Assign | ast.Return) and isinstance(node.value, ast.BinOp):
-        yield source.replaced("sign", node.value, f"-({source.of(node.value)})")
+        yield source.replaced(node.value, f"-({source.of(node.value)})")
 
 
 def dropped(source: Source, node: ast.AST) -> Iterator[Change]:
     """A statement that is left out: a call, or a name that gets another value."""
     if isinstance(node, ast.Expr | ast.AugAssign):
-        yield source.replaced("dropped", node, "pass")
+        yield source.replaced(node, "pass")
     if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(name := node.targets[0], ast.Name):
         again = any(isinstance(used, ast.Name) and used.id == name.id for used in ast.walk(node.value))
         if again:
-            yield source.replaced("dropped", node, "pass")
+            yield source.replaced(node, "pass")
 
 
 # Operators of ONNX and methods of torch, each with one that takes and returns the same.
@@ -183,7 +174,7 @@ def attribute(source: Source, node: ast.AST) -> Iterator[Change]:
         return
     name = source.of(node).removeprefix("ctx.")
     if name in source.defaults:
-        yield source.replaced("attribute", node, source.defaults[name])
+        yield source.replaced(node, source.defaults[name])
 
 
 def _results(node: ast.AST) -> Iterator[ast.expr]:
@@ -205,20 +196,20 @@ def _numbers(node: ast.AST) -> Iterator[ast.expr]:
 def zeros(source: Source, node: ast.AST) -> Iterator[Change]:
     """Zeros in place of a gradient or an output."""
     for part in _numbers(node):
-        yield source.replaced("zeros", part, _of_tensor("torch.zeros_like(t)", source.of(part)))
+        yield source.replaced(part, _of_tensor("torch.zeros_like(t)", source.of(part)))
 
 
 def one_dtype(source: Source, node: ast.AST) -> Iterator[Change]:
     """A gradient or an output that is twice as large in float32 alone."""
     for part in _numbers(node):
-        yield source.replaced("one_dtype", part, _of_tensor("t * (1 + (t.dtype == torch.float32))", source.of(part)))
+        yield source.replaced(part, _of_tensor("t * (1 + (t.dtype == torch.float32))", source.of(part)))
 
 
 def fake(source: Source, node: ast.AST) -> Iterator[Change]:
     """A fake kernel that returns another shape or another dtype."""
     for part in _results(node):
-        yield source.replaced("fake", part, _of_tensor("t.unsqueeze(0)", source.of(part)))
-        yield source.replaced("fake", part, _of_tensor("t.to(torch.float16)", source.of(part)))
+        yield source.replaced(part, _of_tensor("t.unsqueeze(0)", source.of(part)))
+        yield source.replaced(part, _of_tensor("t.to(torch.float16)", source.of(part)))
 
 
 def _of_tensor(computed: str, tensor: str) -> str:
@@ -233,7 +224,7 @@ def swapped(source: Source, node: ast.AST) -> Iterator[Change]:
         if any(isinstance(part, ast.Constant) and part.value in _SYMMETRIC for part in node.args[:1]):
             return
     elif isinstance(node, ast.IfExp):
-        yield source.replaced("swapped", node, f"({source.of(node.orelse)} if {source.of(node.test)} else "
+        yield source.replaced(node, f"({source.of(node.orelse)} if {source.of(node.test)} else "
                                                f"{source.of(node.body)})")  # fmt: skip
         return
     else:
@@ -243,7 +234,7 @@ def swapped(source: Source, node: ast.AST) -> Iterator[Change]:
             start, end = source.span(first)[0], source.span(second)[1]
             between = source.between(source.span(first)[1], source.span(second)[0])
             after = f"{source.of(second)}{between}{source.of(first)}"
-            yield Change(kind="swapped", start=start, end=end, after=after)
+            yield Change(start=start, end=end, after=after)
 
 
 def argument(source: Source, node: ast.AST) -> Iterator[Change]:
@@ -254,7 +245,7 @@ def argument(source: Source, node: ast.AST) -> Iterator[Change]:
     for keyword in node.keywords:
         if keyword.arg not in (None, "device") and node.args:  # everything runs on the CPU
             start, end = source.span(before)[1], source.span(keyword)[1]
-            yield Change(kind="argument", start=start, end=end, after="")
+            yield Change(start=start, end=end, after="")
         before = keyword
 
 
@@ -266,10 +257,10 @@ def function(source: Source, node: ast.AST) -> Iterator[Change]:
     if isinstance(called, ast.Attribute) and called.attr in _OTHERS:
         end = source.span(called)[1]
         start = end - len(called.attr.encode())
-        yield Change(kind="function", start=start, end=end, after=_OTHERS[called.attr])
+        yield Change(start=start, end=end, after=_OTHERS[called.attr])
     first = node.args[0] if node.args else None
     if isinstance(first, ast.Constant) and isinstance(first.value, str) and first.value in _OTHERS:
-        yield source.replaced("function", first, f'"{_OTHERS[first.value]}"')
+        yield source.replaced(first, f'"{_OTHERS[first.value]}"')
 
 
 def dtype(source: Source, node: ast.AST) -> Iterator[Change]:
@@ -277,10 +268,10 @@ def dtype(source: Source, node: ast.AST) -> Iterator[Change]:
     if isinstance(node, ast.Attribute) and node.attr in _DTYPES and source.of(node.value) == "torch":
         if node.attr == "int64":
             return
-        yield source.replaced("dtype", node, f"torch.{_DTYPES[node.attr]}")
+        yield source.replaced(node, f"torch.{_DTYPES[node.attr]}")
     if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in _DTYPES:
-        yield source.replaced("dtype", node, f'"{_DTYPES[node.value]}"')
+        yield source.replaced(node, f'"{_DTYPES[node.value]}"')
     if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in _TYPE_NAMES:
         other = _TYPE_NAMES[node.id]
         if other in source.names:
-            yield source.replaced("dtype", node, other)
+            yield source.replaced(node, other)

@@ -1,7 +1,4 @@
-"""Mutants of the shape rules of a declaration: of `Output(shape=...)` in a spec.py.
-
-Mutants of what an operator has in Python: lowerings, gradients, operators and fake kernels, and shape rules.
-"""
+"""Mutants of what an operator has in Python: lowerings, gradients, operators and fake kernels, and shape rules."""
 
 from __future__ import annotations
 
@@ -32,22 +29,23 @@ def _rule(source: Source, rule: ast.Call) -> Iterator[Change]:
         if keyword.arg == "dims" and isinstance(value, ast.Tuple):
             yield from _sizes(source, value.elts)
             if len(value.elts) > 1:
-                yield source.replaced("shape", value, _tuple([source.of(part) for part in value.elts[:-1]]))
+                sizes = [source.of(part) for part in value.elts[:-1]]
+                yield source.replaced(value, f"({', '.join(sizes)}{',' * (len(sizes) == 1)})")
         elif keyword.arg == "rank" and isinstance(value, ast.Constant):
-            yield source.replaced("shape", value, str(int(str(value.value)) + 1))
+            yield source.replaced(value, str(int(str(value.value)) + 1))
         elif keyword.arg == "replace" and isinstance(value, ast.Dict):
             yield from _sizes(source, [part for part in value.values if source.of(part) != "None"])
         elif keyword.arg == "input" and isinstance(value, ast.Constant):
             others = [name for name, shape in shapes.items() if shape != shapes.get(str(value.value))]
-            yield from (source.replaced("shape", value, f'"{name}"') for name in others)
+            yield from (source.replaced(value, f'"{name}"') for name in others)
 
 
 def _sizes(source: Source, sizes: list[ast.expr]) -> Iterator[Change]:
     for size in sizes:
         if isinstance(size, ast.Constant) and isinstance(size.value, int):
-            yield source.replaced("shape", size, str(size.value + 1))
+            yield source.replaced(size, str(size.value + 1))
         elif isinstance(size, ast.Constant) and isinstance(size.value, str) and size.value != "...":
-            yield source.replaced("shape", size, f'"{size.value} + 1"')
+            yield source.replaced(size, f'"{size.value} + 1"')
 
 
 def _inputs(source: Source) -> dict[str, str]:
@@ -61,32 +59,13 @@ def _inputs(source: Source) -> dict[str, str]:
     return found
 
 
-def _tuple(parts: list[str]) -> str:
-    return f"({', '.join(parts)}{',' * (len(parts) == 1)})"
-
-
-KINDS: Mapping[str, Operator] = {
-    "attribute": python.attribute,
-    "swapped": python.swapped,
-    "argument": python.argument,
-    "function": python.function,
-    "dtype": python.dtype,
-    "dropped": python.dropped,
-    "condition": python.condition,
-    "comparison": python.comparison,
-    "arithmetic": python.arithmetic,
-    "constant": python.constant,
-    "sign": python.sign,
-}
-"""The operators of mutation for lowering.py and torch_op.py, by the kind of their mutants."""
-RESULTS: Mapping[str, Operator] = {"zeros": python.zeros, "one_dtype": python.one_dtype}
-"""Those of what gradients and operators in Python return."""
-FAKES: Mapping[str, Operator] = {"fake": python.fake}
-"""Those of what fake kernels return, whose values do not count."""
-SHAPES: Mapping[str, Operator] = {"shape": shape}
-"""Those of a declaration."""
-
-ALL = {**RESULTS, **FAKES, **SHAPES, **KINDS}
+OPERATORS = (
+    python.zeros, python.one_dtype, python.fake, shape, python.attribute, python.swapped, python.argument,
+    python.function, python.dtype, python.dropped, python.condition, python.comparison, python.arithmetic,
+    python.constant, python.sign,
+)  # fmt: skip
+ALL: Mapping[str, Operator] = {operator.__name__: operator for operator in OPERATORS}
+"""The operators of mutation, by the kind of their mutants."""
 NO_DEFAULTS: Mapping[str, str] = MappingProxyType({})
 PARTS: Mapping[str, Part] = {"spec.py": "shape", "lowering.py": "lowering", "torch_op.py": "torch_op"}
 _PLUMBING = ("define",)  # registers; which branch runs depends on the version of torch
@@ -105,7 +84,7 @@ def python_mutants(path: str, source: str, defaults: Mapping[str, str] = NO_DEFA
     return numbered(
         Mutant(
             path=path,
-            kind=change.kind,
+            kind=kind,
             function=function,
             line=code.line(change.start),
             start=change.start,
@@ -123,9 +102,12 @@ def python_mutants(path: str, source: str, defaults: Mapping[str, str] = NO_DEFA
 
 
 def _kinds(part: Part, function: str) -> Collection[str]:
-    if part in ("shape", "lowering"):
-        return SHAPES if part == "shape" else KINDS
-    return {*KINDS, *(FAKES if function.split(".")[0] == "fake" else RESULTS)}
+    if part == "shape":
+        return {"shape"}
+    of_both = ALL.keys() - {"shape", "zeros", "one_dtype", "fake"}
+    if part == "lowering":
+        return of_both
+    return of_both | ({"fake"} if function.split(".")[0] == "fake" else {"zeros", "one_dtype"})
 
 
 def _walk(tree: ast.Module, *, outside: str) -> Iterator[tuple[str, ast.stmt, ast.AST]]:

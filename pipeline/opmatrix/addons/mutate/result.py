@@ -1,7 +1,5 @@
-"""What became of a mutant, kept by the content of all that it depends on.
-
-Digests of all that the outcome of a mutant depends on, so that a repeated run tries only what changed.
-"""
+"""What became of a mutant, kept with the digests of all that it depends on, so that a repeated run tries what
+changed."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from opmatrix.basics.files import write_text
 from opmatrix.declaration.load import Operator
@@ -41,24 +39,15 @@ class Result:
     why: str = ""
     cpu: float = 0.0
     depends: Mapping[str, str] = field(default_factory=dict)
-    nearest: Mapping[str, Any] = field(default_factory=dict)
-    """Of a survivor, what `nearest.Search.known_of` returns: the nearest cases, and an input that tells it from the
-    kernel."""
 
 
 def read(path: Path) -> dict[str, Result]:
     """Return the results in a file of `write` by the keys of mutants: none where it is missing or damaged."""
     try:
-        return {str(key): _result(data) for key, data in json.loads(path.read_text(encoding="utf-8")).items()}
+        found = {str(key): Result(**data) for key, data in json.loads(path.read_text(encoding="utf-8")).items()}
     except (OSError, ValueError, TypeError, AttributeError):
         return {}
-
-
-def _result(data: Any) -> Result:
-    result = Result(**data)
-    if result.outcome not in get_args(Outcome):
-        raise ValueError(result.outcome)
-    return result
+    return found if all(result.outcome in get_args(Outcome) for result in found.values()) else {}
 
 
 def write(path: Path, results: Mapping[str, Result]) -> None:
@@ -113,15 +102,10 @@ class Dependencies:
         return all(self.digest(name, mutated) == digest for name, digest in result.depends.items())
 
     @property
-    def drawn_key(self) -> str:
-        """The digest of all that drawn inputs of any seed depend on."""
-        names = ("gates", "declaration", "cases", "reference")
-        return _digest([], "".join(self._shared[name] for name in names))
-
-    @property
     def races_key(self) -> str:
         """The digest of all that the program for ThreadSanitizer depends on besides the kernel."""
-        return _digest([], "".join(self._shared[name] for name in ("compiler", "drawn")) + self.drawn_key)
+        names = ("compiler", "drawn", "gates", "declaration", "cases", "reference")
+        return _digest([], "".join(self._shared[name] for name in names))
 
     @cached_property
     def _shared(self) -> Mapping[str, str]:

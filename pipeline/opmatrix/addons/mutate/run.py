@@ -1,31 +1,22 @@
-"""What is known of a survivor: what the inputs nearest to killing it did, and an input that kills it, found by search.
-
-The search draws the inputs of other seeds, and makes one that fails smaller; `adopt-case` takes it as a case.
-
-Try the mutants of one operator: those without a valid result, the cheap gates first, survivors in all others.
-"""
+"""Try the mutants of one operator: those without a valid result, the cheap gates first, survivors in all others."""
 
 from __future__ import annotations
 
-import json
-import shutil
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from queue import SimpleQueue
-from typing import Any
 
 from opmatrix.addons.mutate import gates, result
 from opmatrix.addons.mutate.gates import Gate
 from opmatrix.addons.mutate.mutant import Mutant
 from opmatrix.addons.mutate.result import Dependencies, Result
-from opmatrix.addons.mutate.tryout import EQUAL, Bench, Limits
+from opmatrix.addons.mutate.tryout import Bench, Limits
 from opmatrix.basics.errors import OpmatrixError
-from opmatrix.basics.files import digests_by_path, write_bytes
+from opmatrix.basics.files import digests_by_path
 from opmatrix.basics.progress import Progress
 from opmatrix.declaration.backward_operator import backward_of
 from opmatrix.declaration.load import Operator
@@ -34,96 +25,6 @@ from opmatrix.engine.shadow import COMPILED, Shadow
 from opmatrix.ort_checks import sanitize
 from opmatrix.project.cells import Cell
 from opmatrix.project.paths import Paths
-from opmatrix.records.step import Server
-from opmatrix.signature.signature import has_torch_library
-
-SEEDS = tuple(f" further {number}" for number in range(1, 3))
-EXAMPLES = 200  # of each seed
-OUTPUTS = "opmatrix.addons.mutate.outputs"
-
-
-def prepared(campaign: Campaign, bench: Bench) -> Search | None:
-    """Return the search for inputs that kill survivors, in a bench with the kernel as it is; None where the kernel has
-    no torch library."""
-    if not has_torch_library(campaign.operator.spec):
-        return None
-    outputs = bench.shadow.root / "outputs.npz"
-    search = Search(campaign=campaign, outputs=outputs)
-    search.gate(bench, f"{OUTPUTS}:main", search.name, str(outputs), measure=True)
-    # Where the kernel itself is wrong, or less exact, an input kills no mutant.
-    seeds = tuple(seed for seed in SEEDS if search.draw(bench, seed) and not search.failure(bench, measure=True))
-    bench.shadow.make()
-    return replace(search, seeds=seeds)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Search:
-    """`outputs`: a file with those of the kernel as it is. `seeds`: of the drawn inputs on which that is right."""
-
-    campaign: Campaign
-    outputs: Path
-    seeds: tuple[str, ...] = ()
-
-    @property
-    def name(self) -> str:
-        return self.campaign.operator.name
-
-    def known_of(self, bench: Bench) -> dict[str, Any]:
-        """Return what the input nearest to killing the mutant in a bench did, and the case that the search found."""
-        shadow = bench.shadow
-        into = shadow.root / "nearest.json"
-        into.unlink(missing_ok=True)
-        known: dict[str, Any] = {}
-        if self.gate(bench, f"{OUTPUTS}:main", self.name, str(self.outputs), str(into)):
-            known |= json.loads(into.read_text(encoding="utf-8"))
-        for seed in self.seeds:
-            self.draw(bench, seed)
-            if message := self.failure(bench):
-                known |= {"found": self._adoptable(bench), "message": message.partition(" Keep it as a case")[0]}
-                break
-        shadow.make()
-        return known | {"searched": len(self.seeds) * EXAMPLES}
-
-    def draw(self, bench: Bench, seed: str) -> bool:
-        """Give the shadow the drawn inputs of a seed, from an earlier run if nothing that they depend on changed;
-        return whether there are any."""
-        shadow, key = bench.shadow, self.campaign.dependencies.drawn_key
-        kept = self.campaign.paths.mutation(self.name) / "further" / f"{key}{seed.replace(' ', '-')}.cases"
-        target = shadow.own_file("draw", shadow.paths.drawn_inputs(self.name).name)
-        if kept.is_file():
-            shutil.copyfile(kept, target)
-            return True
-        target.unlink(missing_ok=True)
-        if not self.gate(bench, f"{OUTPUTS}:draw", self.name, seed, server="onnx"):
-            return False
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        write_bytes(kept, target.read_bytes())  # never half of it
-        return True
-
-    def failure(self, bench: Bench, *, measure: bool = False) -> str:
-        """Search with the drawn inputs in the shadow; return the message of a failure, or ""."""
-        shutil.rmtree(bench.shadow.paths.failing_case(self.name, "x").parent, ignore_errors=True)  # of another mutant
-        words = ("register", self.name, "--part", "search")
-        tried = bench.tried(Gate(name="search", words=words, server="torch"), measure=measure)
-        return "" if tried.passed else tried.why
-
-    def _adoptable(self, bench: Bench) -> str:
-        """Copy the found case to the project's build, from which `adopt-case` takes it; return its name."""
-        found = bench.shadow.paths.failing_case(self.name, "x").parent
-        newest = max(found.glob("*.txt"), key=lambda p: p.stat().st_mtime_ns, default=None)
-        if newest is None:
-            return ""
-        for path in (newest, newest.with_suffix(".cases")):
-            target = self.campaign.paths.failing_case(self.name, "x").parent / path.name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            if path.is_file():
-                shutil.copyfile(path, target)
-        return newest.stem
-
-    def gate(self, bench: Bench, entry: str, *words: str, server: Server = "torch", measure: bool = False) -> bool:
-        """Call a function of `OUTPUTS` in a server; return whether it succeeded."""
-        return bench.tried(Gate(name=entry, entry=entry, words=words, server=server), measure=measure).passed
-
 
 INLINE_KERNEL = "kernel.h"  # what codegen writes of a kernel in spec.py
 ENTRY = "opmatrix.addons.mutate.gates:main"
@@ -184,12 +85,8 @@ class Campaign:
 
     def objects(self, mutant: Mutant) -> Mapping[str, str]:
         """Return the digests of the objects that the build has compiled; {} for a mutant that is not compiled."""
-        return self._objects if mutant.part == "kernel" else {}
-
-    @cached_property
-    def _objects(self) -> Mapping[str, str]:
         folder = self.paths.compile_folder(self.operator.name)
-        return digests_by_path(sorted(folder.glob("*.o")), folder)
+        return digests_by_path(sorted(folder.glob("*.o")), folder) if mutant.part == "kernel" else {}
 
     def _is_known(self, mutant: Mutant) -> bool:
         known = self._results.get(mutant.key)
@@ -232,13 +129,10 @@ class Campaign:
         return shadow
 
     def _try_part(self, benches: Sequence[Bench], mutants: Sequence[Mutant]) -> None:
-        """Try mutants of one part, each in a bench."""
         asked, needed = self._gates(mutants[0])
         original = Original(campaign=self, bench=benches[0], mutant=mutants[0], gates=asked[:needed])
-        search: Search | None = None
         if mutants[0].part == "kernel":  # its shadow's objects are those of all mutants
             original.check(needed)
-            search = prepared(self, benches[0])
         else:
             original = replace(original, bench=replace(benches[0], shadow=self._shadow(mutants[0].part, len(benches))))
         free: SimpleQueue[Bench] = SimpleQueue()
@@ -256,9 +150,8 @@ class Campaign:
                     original.check(number + 1)
                     self.show(f"{mutant.path}:{mutant.line} in {asked[number].name}")
 
-                found = bench.result(self.target(mutant), changed, asked, self.objects(mutant), before)
-                if search and found.outcome == "survived":
-                    found = replace(found, nearest=search.known_of(bench))
+                compiled = bench.compiled(self.target(mutant), changed, self.objects(mutant))
+                found = compiled or bench.judged(asked, before)
             finally:
                 free.put(bench)
             self.keep(mutant, found)
@@ -319,22 +212,17 @@ class Original:
         name = self.campaign.operator.name
         with self._one_at_a_time:
             if self._passed < 0:
-                self._compile()
+                campaign, mutant = self.campaign, self.mutant
+                target, original = campaign.target(mutant), campaign.objects(mutant)
+                compiled = self.bench.compiled(target, campaign.text(mutant), original, measure=True)
+                if mutant.part == "kernel" and (compiled is None or compiled.outcome != "equivalent"):
+                    built = campaign.paths.compile_folder(name).relative_to(campaign.paths.root)
+                    raise OriginalError(f"{built} is not what {mutant.path} compiles to. Run: doit {name}")
                 self._passed = 0
             while self._passed < min(count, len(self.gates)):
                 gate = self.gates[self._passed]
                 self.campaign.show(f"{name} as it is in {gate.name}")
-                if not (tried := self.bench.tried(gate, measure=True)).passed:
+                if (tried := self.bench.tried(gate, measure=True)).outcome != "survived":
                     words = " ".join(gate.words)
                     raise OriginalError(f"{name} as it is does not pass {words}: {tried.why}. Run: doit {name}")
                 self._passed += 1
-
-    def _compile(self) -> None:
-        campaign, mutant = self.campaign, self.mutant
-        compiled = self.bench.compiled(
-            campaign.target(mutant), campaign.text(mutant), campaign.objects(mutant), measure=True
-        )
-        if mutant.part == "kernel" and compiled != EQUAL:
-            name, paths = campaign.operator.name, campaign.paths
-            built = paths.compile_folder(name).relative_to(paths.root)
-            raise OriginalError(f"{built} is not what {mutant.path} compiles to. Run: doit {name}")

@@ -13,7 +13,6 @@ from opmatrix.addons.mutate.run import Campaign
 from opmatrix.addons.mutate.scores import MutationScore
 from opmatrix.basics.errors import many
 from opmatrix.basics.files import sha256
-from opmatrix.records.verdict import percent as of_tolerance
 from opmatrix.report.markdown import percent
 
 
@@ -78,7 +77,9 @@ def report(campaign: Campaign, tried: Tried, score: MutationScore, *, cpu: float
     for mutant in tried.survivors:
         yield ""
         yield mutant.diff(campaign.text(mutant)).rstrip()
-        yield from (f"  {line}" for line in _known(campaign.operator.name, mutant, tried.results[mutant.key]))
+        yield "  Add a case that tells it from the code as it is, or simplify the code. If no input can, mark it in"
+        yield f"  ops/{campaign.operator.name}/mutants.toml:"
+        yield from (f"    {line}" for line in as_toml(mutant).splitlines())
     for mutant in tried.marked:
         yield f"marked: {mutant.path}:{mutant.line} {mutant.kind}: {mutant.change}: {tried.marks[mutant.key].reason}"
     for mutant in tried.mutants:
@@ -94,24 +95,3 @@ def report(campaign: Campaign, tried: Tried, score: MutationScore, *, cpu: float
     left |= {"over a limit of time or memory": score.stopped, "marked by hand": score.marked}
     yield f"  not counted {', '.join(f'{count} {why}' for why, count in left.items() if count) or 0}"
     yield f"score of {score.op}: {percent(score.score)}"
-
-
-def _known(name: str, mutant: Mutant, result: Result) -> Iterator[str]:
-    """Yield what is known of a survivor, and what to do about it."""
-    known = result.nearest
-    if "inputs" in known and known["equal"] == known["inputs"]:
-        yield f"All {known['inputs']} cases and random inputs have equal outputs, to the last bit."
-    elif "inputs" in known:
-        differ = known["inputs"] - known["equal"]
-        how = known.get("problem") or f"{of_tolerance(known['tolerance_used'])} of the tolerance"
-        yield f"{differ} of {known['inputs']} cases and random inputs have other outputs."
-        yield f"Nearest to a failure: {known['case']}, {how}."
-    if known.get("found"):
-        yield f"This input kills it: {known['message']}"
-        yield f"Keep it as a case with: python -m opmatrix adopt-case {name} {known['found']}"
-    elif known.get("searched"):
-        yield f"None of {known['searched']} further random inputs kills it."
-    if not known.get("found"):
-        yield "Add a case that tells it from the code as it is, or simplify the code. If no input can, mark it in"
-        yield f"ops/{name}/mutants.toml:"
-        yield from (f"  {line}" for line in as_toml(mutant).splitlines())

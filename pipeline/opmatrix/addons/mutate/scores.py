@@ -41,15 +41,12 @@ class MutationScore:
         counted = self.killed + self.survived
         return self.killed / counted if counted else None
 
-    def is_current(self, root: Path) -> bool:
-        """Return whether the files are those whose mutants were tried."""
-        return all((root / path).is_file() and sha256(root / path) == digest for path, digest in self.files.items())
-
     def as_json(self, root: Path) -> dict[str, Any]:
-        """Return the score as a record of report.json."""
+        """Return the score as a record of report.json, with whether the files are those whose mutants were tried."""
+        current = all((root / path).is_file() and sha256(root / path) == digest for path, digest in self.files.items())
         left_out = ("files", "survivors")
         shown = {key: value for key, value in asdict(self).items() if key not in left_out}
-        return shown | {"score": self.score, "current": self.is_current(root), "survivors": list(self.survivors)}
+        return shown | {"score": self.score, "current": current, "survivors": list(self.survivors)}
 
 
 def read_all(paths: Paths, operators: Iterable[str]) -> list[MutationScore]:

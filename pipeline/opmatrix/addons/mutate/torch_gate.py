@@ -1,8 +1,6 @@
-"""The first gate of a mutant: its kernel in torch on the cases, then on the drawn inputs, until one input kills it.
-
-It makes the checks of `register`, parts "kernel", "search" and "forbidden", and stops at the first failure, which is
-not made smaller. Runs in the child of a server, which a kernel may crash.
-"""
+"""The first gate of a mutant: its kernel in torch on the cases, then on the drawn inputs, until one input kills it. It
+makes the checks of `register`, parts "kernel", "search" and "forbidden", and stops at the first failure, which is not
+made smaller. Runs in the child of a server, which a kernel may crash."""
 
 from __future__ import annotations
 

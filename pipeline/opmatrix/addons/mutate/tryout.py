@@ -9,8 +9,7 @@ import re
 import shlex
 import signal
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from opmatrix.addons.mutate.gates import COMPILE, Gate
@@ -18,7 +17,7 @@ from opmatrix.addons.mutate.result import Outcome, Result
 from opmatrix.basics.errors import one_line
 from opmatrix.basics.files import digests_by_path
 from opmatrix.basics.step_log import last_running, read_log
-from opmatrix.engine.server_pool import Ending, Pool
+from opmatrix.engine.server_pool import Pool
 from opmatrix.engine.shadow import Shadow
 from opmatrix.engine.step_failure import death_message, read_output
 from opmatrix.toolchain.find import find_compiler
@@ -28,14 +27,7 @@ LEAST_SECONDS = 3  # CPU seconds in any case
 UNKNOWN_SECONDS = 60  # CPU seconds of a gate that the original was not measured in
 WAITING = 20  # times as many seconds by the clock as of CPU time: a process may sleep, or share its core
 MEGABYTES = 4000.0
-EQUAL, LATE = "equal objects", "late: "
 _WHY = 1000  # characters of a message that are kept
-
-
-def without_warnings() -> str:
-    """Return the compiler's command for mutants: the flags make warnings errors, and a variable that is not used any
-    more is no reason not to try a mutant. The code is the same."""
-    return shlex.join((*find_compiler(os.environ), "-w"))
 
 
 @dataclass(kw_only=True)
@@ -48,21 +40,6 @@ class Limits:
     def seconds(self, gate: Gate) -> int:
         known = self.cpu.get(gate.name)
         return UNKNOWN_SECONDS if known is None else max(LEAST_SECONDS, math.ceil(TIMES * known))
-
-    def measured(self, gate: Gate, cpu: float) -> None:
-        self.cpu[gate.name] = max(cpu, self.cpu.get(gate.name, 0.0))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Tried:
-    """How a mutant ended in a gate. `stopped`: at a limit. `part` and `case` are known of the torch gate."""
-
-    passed: bool
-    stopped: bool
-    why: str
-    cpu: float
-    part: str = ""
-    case: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,8 +63,8 @@ class Bench:
         folder = self.shadow.paths.compile_folder(self.shadow.name)
         return digests_by_path(sorted(folder.glob("*.o")), folder)
 
-    def tried(self, gate: Gate, *, measure: bool = False) -> Tried:
-        """Let one gate judge what is in the shadow. `measure`: it is the original."""
+    def tried(self, gate: Gate, *, measure: bool = False) -> Result:
+        """Let one gate judge what is in the shadow: killed, stopped, or survived. `measure`: it is the original."""
         said = self.shadow.root / "killed.json"
         said.unlink(missing_ok=True)
         words = (*gate.words, str(said)) if gate.entry.endswith("torch_gate:main") else gate.words
@@ -100,61 +77,44 @@ class Bench:
             log=log,
             seconds=max(30, seconds * WAITING),
             megabytes=self.limits.megabytes,
-            environment={"OPMATRIX_JOBS": "1", "CXX": without_warnings()},
+            # Warnings are errors, and a variable that is not used any more is no reason not to try a mutant.
+            environment={"OPMATRIX_JOBS": "1", "CXX": shlex.join((*find_compiler(os.environ), "-w"))},
         )
         if measure:
-            self.limits.measured(gate, ending.cpu)
-        return self._tried(ending, log, said, seconds)
-
-    def _tried(self, ending: Ending, log: Path, said: Path, seconds: int) -> Tried:
-        late = ending.stopped == "time" or ending.status == -signal.SIGXCPU
-        if ending.done or late or ending.stopped in ("memory", "written"):
-            why = f"took more than {seconds} CPU seconds" if late else ""
-            died = death_message(ending, seconds=seconds, megabytes=self.limits.megabytes)
-            why = why or ("" if ending.done else died.removesuffix(" and was stopped"))
-            return Tried(passed=ending.done, stopped=not ending.done, why=why, cpu=ending.cpu)
+            self.limits.cpu[gate.name] = max(ending.cpu, self.limits.cpu.get(gate.name, 0.0))
+        result = Result(outcome="survived", gate=gate.name, cpu=ending.cpu)
+        if ending.done:
+            return result
         output = read_output(log)
-        if signal.SIGXCPU.name in output:  # a process of its own that the gate started ran into the limit
-            return Tried(passed=False, stopped=True, why=f"took more than {seconds} CPU seconds", cpu=ending.cpu)
-        known: Mapping[str, Any] = json.loads(said.read_text(encoding="utf-8")) if said.is_file() else {}
+        late = ending.stopped == "time" or ending.status == -signal.SIGXCPU
+        # A process of its own that the gate started may have run into the limit.
+        if late or (signal.SIGXCPU.name in output and not ending.stopped):
+            return replace(result, outcome="stopped", why=f"took more than {seconds} CPU seconds")
         died = death_message(ending, seconds=seconds, megabytes=self.limits.megabytes)
+        if ending.stopped in ("memory", "written"):
+            return replace(result, outcome="stopped", why=died.removesuffix(" and was stopped"))
+        known: Mapping[str, Any] = json.loads(said.read_text(encoding="utf-8")) if said.is_file() else {}
         at = last_running(read_log(log))
         how = f"{died}, at {at}" if died and at else died
         why = str(known.get("problem", "")) or one_line(how or _telling(output, self.shadow.name))
         running = at.removeprefix("case ").partition(" ")[0] if died and at.startswith("case ") else ""
         case = str(known.get("case", "")) or running or _case(output, self.shadow.name)
-        return Tried(
-            passed=False, stopped=False, why=why[:_WHY], cpu=ending.cpu, part=str(known.get("part", "")), case=case
-        )
+        return replace(result, outcome="killed", why=why[:_WHY], part=str(known.get("part", "")), case=case)
 
-    def compiled(self, path: str, text: str, original: Mapping[str, str], *, measure: bool = False) -> str:
-        """Write a file and compile it; return `EQUAL` where the objects are the `original` ones, "" where they are
-        others, and else why it does not compile. Without `original` objects it is not compiled."""
+    def compiled(self, path: str, text: str, original: Mapping[str, str], *, measure: bool = False) -> Result | None:
+        """Write a file and compile it; return None where the objects are others than the `original` ones. Without
+        `original` objects it is not compiled."""
         self.shadow.write(path, text)
         if not original:
-            return ""
+            return None
         tried = self.tried(Gate(name=COMPILE, words=(COMPILE, self.shadow.name)), measure=measure)
-        if not tried.passed:
-            return f"{LATE if tried.stopped else ''}{tried.why}"
-        return EQUAL if self.objects() == original else ""
-
-    def result(
-        self,
-        path: str,
-        text: str,
-        gates: Sequence[Gate],
-        original: Mapping[str, str],
-        before: Callable[[int], None] = lambda number: None,
-    ) -> Result:
-        """Try a mutant: `text` is its file `path`. `original` are the objects of the kernel as it is; {} for a mutant
-        that is not compiled. `before` is called with the number of each gate that follows."""
-        if why := self.compiled(path, text, original):
-            outcome: Outcome = "equivalent" if why == EQUAL else "stopped" if why.startswith(LATE) else "invalid"
-            return Result(outcome=outcome, gate=COMPILE, why="" if why == EQUAL else why.removeprefix(LATE))
-        return self.judged(gates, before)
+        if tried.outcome != "survived":
+            outcome: Outcome = "stopped" if tried.outcome == "stopped" else "invalid"
+            return Result(outcome=outcome, gate=COMPILE, why=tried.why)
+        return Result(outcome="equivalent", gate=COMPILE) if self.objects() == original else None
 
     def judged(self, gates: Sequence[Gate], before: Callable[[int], None]) -> Result:
-        """Return how the gates judge what is compiled in the shadow."""
+        """Return how the gates judge what is compiled in the shadow. `before` is called with the number of each."""
         cpu, gate = 0.0, None
         for number, gate in enumerate(gates):
             before(number)
@@ -162,9 +122,8 @@ class Bench:
                 continue
             tried = self.tried(gate)
             cpu += tried.cpu
-            if not tried.passed:
-                outcome: Outcome = "stopped" if tried.stopped else "killed"
-                return Result(outcome=outcome, gate=gate.name, part=tried.part, case=tried.case, why=tried.why, cpu=cpu)
+            if tried.outcome != "survived":
+                return replace(tried, cpu=cpu)
         return Result(outcome="survived", gate=gate.name if gate else "", cpu=cpu)
 
     def _is_as_built(self, path: str) -> bool:

@@ -1,7 +1,4 @@
-"""Where the workers of a run are: the value of ``doit --on``.
-
-The option ``--on`` of `doit`: run steps on workers, of a dask scheduler or started on this machine.
-"""
+"""The option ``--on`` of `doit`: run steps on workers, of a dask scheduler or started on this machine."""
 
 from __future__ import annotations
 

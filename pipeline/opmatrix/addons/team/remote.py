@@ -1,9 +1,5 @@
-"""The connection to a scheduler, and the workers that a run starts on this machine.
-
-Count the steps that each worker ran or refused, and those that ran on this machine, for the last lines of a run.
-
-The workers of a run, as the run sees them: which steps it hands out, to whom, and what it does when one is lost.
-"""
+"""The workers of a run, as the run sees them: which steps it hands out, to whom, who ran or refused how many, and what
+it does when one is lost."""
 
 from __future__ import annotations
 
@@ -77,12 +73,6 @@ def connect(address: str) -> Client:
 
 def _is_file(path: str | None) -> bool:
     return path is not None and ("-----BEGIN" in path or Path(path).is_file())  # dask takes either
-
-
-def silence() -> None:
-    """Let dask log nothing: the run says in its own lines what is lost."""
-    for name in [name for name in logging.root.manager.loggerDict if name.startswith("distributed")]:
-        logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 _ENOUGH = 3  # refusals after which a worker gets no more steps of a group, or none at all if it is broken
@@ -167,7 +157,8 @@ class Remote:
         self._closing = False
         self._informed = 0.0
         self._workers: Mapping[str, Mapping[str, Any]] = {}
-        silence()
+        for logger in [name for name in logging.root.manager.loggerDict if name.startswith("distributed")]:
+            logging.getLogger(logger).setLevel(logging.CRITICAL)  # the run says in its own lines what is lost
         self._cluster = start_workers(local, paths) if local else None
         self._url = self._cluster.scheduler_address if self._cluster else scheduler
         self._name = f"local:{local}" if local else self._url
@@ -218,8 +209,10 @@ class Remote:
     def _request(self, task: StepTask) -> str | None:
         """Return what a worker is asked, or None if the shared cache cannot take what it needs."""
         needs = self._shared.provide(task)
-        digest = self._send_sources()
-        if needs is None or digest is None:
+        with self._guard:
+            if self._sent is None:
+                self._sent = self._shared.put_blob(sources.pack(sources.collect(self._paths, self._shared.sources())))
+        if needs is None or self._sent is None:
             return None
         step, request = task.step, self._shared.described(task)
         environments = self._paths.environment("")
@@ -229,7 +222,7 @@ class Remote:
             | {
                 "project": self._project,
                 "run": self._run,
-                "sources": digest,
+                "sources": self._sent,
                 "choice": vars(self._choice),
                 "cache": self._shared.address,
                 "environments": [str(environments), mark.st_dev, mark.st_ino] if mark else None,
@@ -237,12 +230,6 @@ class Remote:
                 "needs": needs,
             }
         )
-
-    def _send_sources(self) -> str | None:
-        with self._guard:
-            if self._sent is None:
-                self._sent = self._shared.put_blob(sources.pack(sources.collect(self._paths, self._shared.sources())))
-            return self._sent
 
     def _able(self, step: Step, refused_by: set[str]) -> list[str]:
         """Return the addresses of the workers that could run a step."""

@@ -23,7 +23,9 @@ def check(paths: Paths, operators: Collection[str], cells: Sequence[Cell]) -> li
     Raises DistError for a result that no signer signed, where pyproject.toml names signers.
     """
     found = dict(_of_wheel(paths, operators, cells))
-    if (lines := signers(paths)) and (unsigned := sorted(found.keys() - _signed(found, identities(lines)))):
+    lines = signers(paths)
+    allowed = identities(lines)
+    if lines and (unsigned := sorted(step for step, signer in found.items() if signer not in allowed)):
         groups = sorted({step.partition(":")[0] for step in unsigned})
         raise DistError(
             f"{many(len(unsigned), 'result')} of the wheel came from a shared cache without the signature of a signer "
@@ -42,7 +44,3 @@ def _of_wheel(paths: Paths, operators: Collection[str], cells: Sequence[Cell]) -
     for step, (_, signer) in read_origins(paths).items():
         if (match := _STEP.fullmatch(step)) and match[1] in operators and match[2] in places:
             yield step, signer
-
-
-def _signed(found: dict[str, str | None], allowed: Collection[str]) -> set[str]:
-    return {step for step, signer in found.items() if signer in allowed}

@@ -26,7 +26,6 @@ from opmatrix.project.paths import Paths
 
 MEMORY = "memory"
 """The resource that a step takes its limit of memory from, in MB."""
-"""The resources of which a step takes 1 that runs in an environment of the matrix."""
 _LOOK = 0.2  # seconds between two looks whether the client still wants the result
 _KEPT = 4  # projects for which a worker keeps servers and a build folder
 _ENDS = 8.0  # seconds that the server of a project has to end its steps
