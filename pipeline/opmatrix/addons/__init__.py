@@ -17,6 +17,14 @@ FEATURES: Mapping[str, Feature] = {
             "check-compare": "opmatrix.addons.check.compare",
         },
         stage_table="opmatrix.addons.check.stages",
+        servers={
+            "check": (
+                "opmatrix.addons.check.read",
+                "opmatrix.addons.check.run",
+                "opmatrix.addons.check.compare",
+                "opmatrix.ort_checks.run_case:warm_up",
+            ),
+        },
     ),
     "mutate": Feature(
         commands={"mutate": "opmatrix.addons.mutate.command:Mutate"},

@@ -23,8 +23,8 @@ class Feature:
 
     `commands`: doit's, by name; `anywhere`: those of them that need no project. `stages`: the modules of their stages,
     by name; `stage_table`: the module that has their arguments as `STAGES`, and `SPECIAL`. `reports`: functions of the
-    project's paths and the names of operators that return a section of report.json or of its page. `provides`: what
-    the core asks for by name.
+    project's paths and the names of operators that return a section of report.json or of its page. `servers`: what a
+    fork server imports, and the functions that it calls once, by its name. `provides`: what the core asks for by name.
     """
 
     commands: Mapping[str, str] = field(default_factory=dict)
@@ -32,6 +32,7 @@ class Feature:
     stages: Mapping[str, str] = field(default_factory=dict)
     stage_table: str = ""
     reports: Mapping[str, str] = field(default_factory=dict)
+    servers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     provides: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -90,6 +91,11 @@ def commands() -> dict[str, str]:
 def stages() -> dict[str, str]:
     """Return the module of each stage of a feature."""
     return {name: module for feature in features().values() for name, module in feature.stages.items()}
+
+
+def servers() -> dict[str, tuple[str, ...]]:
+    """Return what the servers of all features import and call."""
+    return {name: places for feature in features().values() for name, places in feature.servers.items()}
 
 
 def stage_tables() -> Iterator[Any]:
