@@ -25,7 +25,7 @@ from opmatrix.engine.up_to_date import State
 from opmatrix.project.cells import Choice
 from opmatrix.project.format import check_format
 from opmatrix.project.paths import Paths
-from opmatrix.records.step import Config
+from opmatrix.records.step import Config, read_name
 
 # Variables of the command line: `doit NAME=VALUE`.
 VARIABLES = ("torch", "ort", "opsets")
@@ -126,7 +126,7 @@ def _with_dist_options(words: Sequence[str]) -> list[str]:
 
 def _require_wheel_steps(words: Sequence[str], tasks: Sequence[Task]) -> None:
     """Raise UsageError if steps of a wheel are selected, and the choice of cells has none."""
-    asked = any(word.partition(":")[0] in (DIST, LINK) for word in words)
+    asked = any(read_name(word).group in (DIST, LINK) for word in words)
     if asked and not any(isinstance(task, StepTask) and task.step.group == DIST for task in tasks):
         raise UsageError("a wheel ships what is verified in the default cells: run `doit dist` without torch=, ort=, "
                          "opsets=")  # fmt: skip

@@ -20,7 +20,7 @@ from opmatrix.engine.tasks import StepTask, is_reported_on_demand
 from opmatrix.engine.up_to_date import State
 from opmatrix.project.cells import Cell, all_cells
 from opmatrix.project.paths import Paths
-from opmatrix.records.step import Step, cell_step_name
+from opmatrix.records.step import Step, TaskName, cell_step_name, read_name
 from opmatrix.spec import Lowering
 
 # The part of a step's configuration in which cells may differ.
@@ -84,14 +84,14 @@ class _Journal:
 
     def unplanned(self) -> Iterator[Step]:
         """Yield the verifications and checks in the journal whose cell or torch this run does not plan."""
-        others = {name for name in self.state.journal.steps if name.startswith("verify:")} - self.steps.keys()
-        for cell in all_cells() if others else ():
+        others = {task: read_name(task) for task in self.state.journal.steps if task not in self.steps}
+        for cell in all_cells() if any(name.group == "verify" for name in others.values()) else ():
             for (group, operator, lowering), sibling in self.siblings.items():
                 if group == "verify" and f"verify:{cell_step_name(group, operator, lowering, cell)}" in others:
                     yield _in_cell(sibling, cell)
-        checks = {_before_torch(step.task): step for step in self.steps.values() if step.check and step.check.torch}
-        for name in (name for name in self.state.journal.steps if name not in self.steps):
-            if planned := checks.get(_before_torch(name)):
+        checks = {read_name(step.task)[:2]: step for step in self.steps.values() if step.check and step.check.torch}
+        for name in others.values():
+            if name.where and (planned := checks.get(name[:2])):
                 yield _in_torch(planned, name)
 
     def on_demand(self) -> Iterator[Step]:
@@ -150,15 +150,9 @@ def _in_cell(sibling: Step, cell: Cell) -> Step:
     return replace(sibling, name=cell_step_name(sibling.group, sibling.operator, sibling.lowering, cell), cell=cell)
 
 
-def _before_torch(task: str) -> str:
-    """Return the task of a check without its versions of torch, which checks of one kind share."""
-    return task.rpartition("@torch")[0]
-
-
-def _in_torch(sibling: Step, task: str) -> Step:
+def _in_torch(sibling: Step, name: TaskName) -> Step:
     """Return the step of the same check in other versions of torch, with the sibling's inputs and outputs, which must
     not be used."""
     assert sibling.check
-    return replace(
-        sibling, name=task.partition(":")[2], check=sibling.check._replace(torch=task.rpartition("@torch")[2])
-    )
+    check = sibling.check._replace(torch=name.where.removeprefix("torch"))
+    return replace(sibling, name=f"{name.subject}@{name.where}", check=check)

@@ -20,6 +20,7 @@ from pathlib import Path
 from opmatrix.basics.files import Mark, mark
 from opmatrix.engine.server_pool import Client, ServerError, start_server
 from opmatrix.project.paths import Paths
+from opmatrix.records.step import read_server_name
 
 _PATIENCE = 6.0  # seconds that servers have to end their steps
 _MOST = 1 << 20  # bytes of a message of a run
@@ -45,12 +46,12 @@ class KeptServers:
         """Start servers ahead of need. One of another environment starts when a step first needs it: there may be
         seventeen, of 0.3 GB each."""
         for name in names:
-            if "@" not in name:
+            if not read_server_name(name)[1]:
                 self.get(name)
 
     def get(self, name: str) -> Client:
         """Return a server, a new one if it has ended or if its environment was made anew since it started."""
-        environment = name.partition("@")[2]
+        _, environment = read_server_name(name)
         made = mark(str(self._paths.stamp(environment))) if environment else None
         known = self._clients.get(name)
         if known and (_ended(known.process) or self._made[name] != made):

@@ -24,6 +24,7 @@ from opmatrix.environments.matrix_env import python_path
 from opmatrix.project import judging_code, work_folder
 from opmatrix.project.paths import Paths
 from opmatrix.project.work_folder import WRITTEN
+from opmatrix.records.step import read_server_name
 
 _T = TypeVar("_T")
 
@@ -159,7 +160,8 @@ class Pool:
     def end_servers(self, environment: str = "") -> None:
         """End the servers of an environment, or of all but the main one. The next step of one starts it anew."""
         for name, client in [*self._clients.items()]:
-            if name.endswith(f"@{environment}") if environment else "@" in name:
+            of = read_server_name(name)[1]
+            if of == environment if environment else of:
                 del self._clients[name]
                 client.requests.close()
 
@@ -220,7 +222,7 @@ def start_server(paths: Paths, server: str, *, entry: str, variables: Mapping[st
     log.parent.mkdir(parents=True, exist_ok=True)
     client_end, server_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with server_end, log.open("wb") as output:
-        imports, _, environment = server.partition("@")
+        imports, environment = read_server_name(server)
         python = str(paths.python(environment)) if environment else sys.executable
         more = {**variables, **(python_path(paths, environment) if environment else {})}
         process = subprocess.Popen(

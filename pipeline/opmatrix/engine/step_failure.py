@@ -17,7 +17,7 @@ from opmatrix.basics.errors import REMEDY, Cause, many, without_colours
 from opmatrix.basics.processes import signal_name
 from opmatrix.basics.step_log import MOST_BYTES, last_running, logged_cause, read_log, visible_lines
 from opmatrix.project.work_folder import WRITTEN
-from opmatrix.records.step import CheckKey, Step
+from opmatrix.records.step import CheckKey, Step, read_name
 
 if TYPE_CHECKING:
     from opmatrix.engine.server_pool import Ending
@@ -109,16 +109,16 @@ class NotShared(StepBlocked):
 
     @classmethod
     def of(cls, step: Step) -> NotShared:
-        return cls(step.task, StepFailed(step, summary=f"the shared cache has no result of {steps_like(step)}"))
+        return cls(step.task, StepFailed(step, summary=f"the shared cache has no result of {_all_like(step).task}"))
 
     @property
     def detail(self) -> str:
         return f"not run: {self.cause.summary}"
 
 
-def steps_like(step: Step) -> str:
-    """Return ``verify:gelu*`` for the step of a cell or of a check: a pattern of tasks. Other steps have their name."""
-    return f"{step.group}:{step.operator}*" if step.cell or "@" in step.name else step.task
+def _all_like(step: Step) -> Step:
+    """Return the step of a cell or of a check with a pattern as its name, ``verify:gelu*``; any other one as it is."""
+    return replace(step, name=f"{step.operator}*") if step.cell or read_name(step.task).where else step
 
 
 def replay_command(failure: StepFailed) -> str:
@@ -215,7 +215,7 @@ def leave_verdict(step: Step, failure: StepFailed | StepBlocked) -> None:
     blocked_by = None
     if isinstance(failure, StepBlocked):
         cause, missing = failure.cause.step, isinstance(failure, NotShared)
-        name = steps_like(cause).partition(":")[2] if missing else cause.name
+        name = (_all_like(cause) if missing else cause).name
         blocked_by = verdict.FailedStep(group=cause.group, name=name, missing=missing)
     found: verdict.Found
     if step.lowering and step.cell:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from doit.task import Task
 
-from opmatrix.records.step import Step
+from opmatrix.records.step import Step, read_name
 
 ENVIRONMENT = "environment"
 DECLARATION = "declaration"
@@ -108,13 +108,13 @@ def estimated(durations: Mapping[str, float], *, usual: Mapping[str, float], lea
     else by what is `usual` for the group, else `least`."""
     groups: dict[str, list[float]] = {}
     for step, took in durations.items():
-        groups.setdefault(step.partition(":")[0], []).append(took)
+        groups.setdefault(read_name(step).group, []).append(took)
     means = {group: sum(took) / len(took) for group, took in groups.items()}
 
     def seconds(step: str) -> float:
         if (known := durations.get(step)) is not None:
             return known
-        group = step.partition(":")[0]
+        group = read_name(step).group
         return means.get(group, usual.get(group, least))
 
     return seconds
@@ -127,11 +127,11 @@ def ranks(tasks: Mapping[str, Task], durations: Mapping[str, float]) -> dict[str
     The first step of each server is longer by the server's start, so that what comes before it is early.
     """
     seconds = estimated(durations, usual=_USUAL, least=_LEAST)
-    first: dict[str | None, str] = {}
-    for name, task in tasks.items():
+    first: dict[str | None, Step] = {}
+    for task in tasks.values():
         if isinstance(task, StepTask):
-            first.setdefault(task.step.server_name, name)
-    starts = {name: _STARTS.get(server.partition("@")[0], 0.0) for server, name in first.items() if server}
+            first.setdefault(task.step.server_name, task.step)
+    starts = {step.task: _STARTS[step.server] for step in first.values() if step.server}
     users: dict[str, list[str]] = {name: [] for name in tasks}
     for name, task in tasks.items():
         for dependency in task.task_dep:

@@ -17,7 +17,7 @@ from itertools import accumulate, pairwise
 from opmatrix.basics.errors import UsageError
 from opmatrix.basics.version import numbers
 from opmatrix.project.paths import Paths
-from opmatrix.records.step import Step
+from opmatrix.records.step import Step, read_name
 
 # CPU seconds of a step, by its group, for exports also by exporter: the mean of this repository's steps with torch 2.13
 # and ONNX Runtime 1.31. Only their ratios count.
@@ -128,7 +128,7 @@ def _seconds(units: Mapping[_Place, Sequence[Step]], needs: Mapping[str, Iterabl
         steps = units[place]
         exported = {step.lowering: step.cell.exporter for step in steps if step.group == "verify" and step.cell}
         kinds = [*(f"export {exporter}" for exporter in exported.values()), *(step.group for step in steps)]
-        alone = {name for step in steps if not step.cell for name in needs.get(step.task, ())
-                 if name.startswith("compile:") and "@" in name}  # fmt: skip
+        libraries = {read_name(task) for step in steps if not step.cell for task in needs.get(step.task, ())}
+        alone = [name for name in libraries if name.group == "compile" and name.where]
         begins, torch = place[0] != torch, place[0]
         yield sum(_SECONDS.get(kind, _OTHER) for kind in kinds) + len(alone) * _ALONE + begins * _SERVERS

@@ -24,6 +24,7 @@ from opmatrix.engine.step_failure import death_message, read_output
 from opmatrix.project.cells import rows
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import StepLimits, installed, step_limits
+from opmatrix.records.step import server_name
 
 SERVER = "check"  # imports onnx and onnxruntime once for all models
 _QUESTIONS = {"read": "nodes", "run": "runs", "compare": "first node"}
@@ -158,9 +159,9 @@ class ModelChecks:
 
         known: dict[str, Any] = {}
         libraries = self._all(parts(request.parts, of=of), model, folder, every, known)
-        if libraries is not None and (server := self._server_of_version(request, every)):
+        if libraries is not None and (other := self._other_environment(request, every)):
             steps = run_parts(request.parts, libraries, of=of, own=known["own"])
-            self._all(steps, model, folder / server.partition("@")[2], every, {}, server=server)
+            self._all(steps, model, folder / other, every, {}, server=server_name("ort", other))
         return known
 
     def _all(
@@ -205,14 +206,14 @@ class ModelChecks:
             for f in result.findings
         ]
 
-    def _server_of_version(self, request: CheckRequest, show: Callable[[Sequence[Finding]], None]) -> str:
-        """Return the server of the ONNX Runtime of --ort, or nothing: it is the installed one or not installed."""
+    def _other_environment(self, request: CheckRequest, show: Callable[[Sequence[Finding]], None]) -> str:
+        """Return the environment of the ONNX Runtime of --ort, or "": it is the installed one or not installed."""
         version = minor(request.ort)
         if not version or version == minor(installed().onnxruntime):
             return ""
         name = f"ort{version}"
         if self._paths.python(name).is_file():
-            return f"ort@{name}"
+            return name
         make = f"Make it, and it will be: python -m opmatrix environment {name}" if version in rows().ort else ""
         text = f"not run in ONNX Runtime {version}, of which there is no environment"
         show([Finding(question="runs", mark="note", text=text, remedy=make)])
