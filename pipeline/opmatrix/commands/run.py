@@ -38,7 +38,7 @@ from opmatrix.records.step import Step
 
 if TYPE_CHECKING:
     from opmatrix.engine.forecast import Expected
-    from opmatrix.engine.kept_servers import Resident
+    from opmatrix.engine.server_pool import Resident
     from opmatrix.engine.shared_results import SharedResults
     from opmatrix.plan.shards import Shard
     from opmatrix.records.verdict import CheckRecord
@@ -238,8 +238,6 @@ class Run(LockedCommand, DoitRun):
     def _tell(self, resident: Resident) -> None:
         """Name the servers that the chosen steps may need, and what they read of the project outside ops/, native/ and
         build/: folders, and files of the root."""
-        from opmatrix.engine.kept_servers import Wishes
-
         paths, steps = self._paths, [task.step for task in _chosen(self.control) if isinstance(task, StepTask)]
         reads = {path.rpartition("/")[::2] for step in steps for path in step.reads}
         apart = {paths.build, paths.ops, paths.native, paths.root / ".venv-matrix"}
@@ -247,7 +245,7 @@ class Run(LockedCommand, DoitRun):
         more = [f for f in folders if not {*f.parents, f} & apart and not {*f.parents} & folders]
         files = [f"{folder}/{name}" for folder, name in reads if folder == str(paths.root)]
         servers = dict.fromkeys(name for step in steps if (name := step.server_name))
-        resident.tell(Wishes(servers=tuple(servers), reads=(*map(str, sorted(more)), *sorted(files))))
+        resident.tell(([*servers], [*map(str, sorted(more)), *sorted(files)]))
 
     def _reporter(self, name: str, out: IO[str], notes: Iterable[str], *, cores: int, annotate: bool) -> Any:
         """Return a reporter. One of opmatrix also gets the notes, and a function that forecasts the run."""

@@ -22,7 +22,7 @@ from opmatrix.commands.base import CommandBase
 from opmatrix.commands.run import KEPT, Run
 
 if TYPE_CHECKING:
-    from opmatrix.engine.kept_servers import Resident
+    from opmatrix.engine.server_pool import Resident
 
 _NAMED = 2  # files of a save that are named
 # What a turn and its steps in no other server would import, so that each turn does without.
@@ -38,12 +38,12 @@ _PRELOADS = (
     "opmatrix.engine.database",
     "opmatrix.engine.earlier_verdicts",
     "opmatrix.engine.forecast",
-    "opmatrix.engine.live_line",
     "opmatrix.engine.server_pool",
     "opmatrix.report.records",
     "opmatrix.codegen.write_code",
     "opmatrix.toolchain.compile",
     "opmatrix.report.write_report",
+    "rich.progress",
 )
 
 

@@ -29,20 +29,15 @@ _PER_CELL = "once"
 _PER_COMPILER = ("code", "compiler", "ort_headers", "headers")
 
 
-@dataclass(frozen=True, kw_only=True)
-class EarlierVerdicts:
-    """Paths of verdicts that are valid or that failed; cells and checks whose other verdicts are out of date."""
-
-    verdicts: tuple[Path, ...]
-    stale: tuple[str, ...]
-
-
-def valid_earlier_verdicts(paths: Paths, tasks: Sequence[Task], state: State) -> EarlierVerdicts:
-    """Check each verdict and record of an operator that this run plans, in a cell or a torch that it does not plan."""
+def valid_earlier_verdicts(paths: Paths, tasks: Sequence[Task], state: State) -> tuple[list[Path], list[str]]:
+    """Check each verdict and record of an operator that this run plans, in a cell or a torch that it does not plan, and
+    each check that `doit` leaves out, which an earlier run may have made. Return those that are valid or that failed,
+    and the cells and checks whose other verdicts are out of date."""
     journal = _Journal(paths, state, {task.name: task.step for task in tasks if isinstance(task, StepTask)})
     verdicts: list[Path] = []
     stale: dict[str, None] = {}
-    for step in sorted([*journal.unplanned(), *journal.on_demand()], key=lambda step: step.task):
+    on_demand = filter(is_reported_on_demand, journal.steps.values())
+    for step in sorted([*journal.unplanned(), *on_demand], key=lambda step: step.task):
         if step.lowering and step.cell:
             path, name = paths.verdict(step.operator, step.lowering, step.cell), str(step.cell)
         else:
@@ -50,15 +45,14 @@ def valid_earlier_verdicts(paths: Paths, tasks: Sequence[Task], state: State) ->
             path, name = paths.check_record(*step.check), str(step.check)
         if not path.is_file():
             continue
-        if journal.is_valid(step) or _is_wrong(path):
+        if journal.is_valid(step) or _is_wrong(path):  # a wrong one stays until its step has run again
             verdicts.append(path)
         else:
             stale[name] = None
-    return EarlierVerdicts(verdicts=tuple(verdicts), stale=tuple(stale))
+    return verdicts, [*stale]
 
 
 def _is_wrong(path: Path) -> bool:
-    """Return whether a verdict failed. Such a verdict stays in the report until its step has run again."""
     from opmatrix.records import verdict  # here, because a run with nothing to do pays for every import
 
     try:
@@ -94,10 +88,6 @@ class _Journal:
             if name.where and (planned := checks.get(name[:2])):
                 yield _in_torch(planned, name)
 
-    def on_demand(self) -> Iterator[Step]:
-        """Yield the planned checks that `doit` leaves out; an earlier run may have made them."""
-        return filter(is_reported_on_demand, self.steps.values())
-
     def is_valid(self, step: Step) -> bool:
         """Return whether a step that this run does not plan would be up to date."""
         known = self.state.journal.detail(step.task)
@@ -127,12 +117,9 @@ class _Journal:
         manifests = {self.state.relative(str(self.paths.manifest(step.operator, step.lowering or "", cell))): cell
                      for cell in all_cells()} if step.lowering else {}  # fmt: skip
         exported = all(self._is_exported(step, manifests[path]) for path in inputs if path in manifests)
-        return exported and self._is_compiled(step.operator, step.check.torch)
-
-    def _is_compiled(self, operator: str, torch: str | None) -> bool:
-        known = self.state.journal.detail(f"compile:{operator}@torch{torch}")
-        planned = self.steps.get(f"compile:{operator}")
-        return not known or not planned or self._is_unchanged(known, planned, only=_PER_COMPILER)
+        known = self.state.journal.detail(f"compile:{step.operator}@torch{step.check.torch}")
+        planned = self.steps.get(f"compile:{step.operator}")
+        return exported and (not known or not planned or self._is_unchanged(known, planned, only=_PER_COMPILER))
 
     def _is_exported(self, step: Step, cell: Cell | None) -> bool:
         """Return whether the model is up to date. If this run plans its export, that has run by now."""

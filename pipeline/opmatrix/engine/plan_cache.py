@@ -61,7 +61,7 @@ def load_or_plan(paths: Paths, *, choice: Choice, environ: Mapping[str, str]) ->
             cached = json.loads(content)
             known = [(folder, distribution) for folder, distribution in cached["declared"]]
             if cached["headers"] == repr(_headers(paths, known)):
-                return [_step(step) for step in cached["steps"]]
+                return [_from_json(step) for step in cached["steps"]]
     steps, declared = _plan(paths, choice=choice, environ=environ, versions=versions, toolchain=toolchain)
     # An operator may fail for a reason outside the key, such as a module elsewhere that it imports or a busy machine.
     failed = any(step.group == "declaration" for step in steps)
@@ -75,24 +75,21 @@ def load_or_plan(paths: Paths, *, choice: Choice, environ: Mapping[str, str]) ->
 
 
 def _digest(key: str, content: bytes) -> bytes:
-    """Return the first line of a cached plan."""
     return hashlib.sha256(key.encode() + content).hexdigest().encode()
 
 
 def _as_json(step: Step) -> dict[str, Any]:
-    """Return the fields of a step that differ from their defaults."""
-    given = {name: value for name, value in vars(step).items() if value != _DEFAULTS[name]}
-    return given | {"cell": vars(step.cell)} if step.cell else given
+    stored = {name: value for name, value in vars(step).items() if value != _DEFAULTS[name]}
+    return stored | {"cell": vars(step.cell)} if step.cell else stored
 
 
-def _step(given: dict[str, Any]) -> Step:
-    """Return the step from which `_as_json` made `given`."""
-    for name, value in given.items():
+def _from_json(stored: dict[str, Any]) -> Step:
+    for name, value in stored.items():
         if isinstance(value, list):
-            given[name] = tuple(value)
+            stored[name] = tuple(value)
         elif name == "cell":
-            given[name] = Cell(**value)
-    return Step(**given)
+            stored[name] = Cell(**value)
+    return Step(**stored)
 
 
 def _plan(
@@ -146,20 +143,15 @@ def _marks(paths: Paths) -> dict[str, Mark | None]:
 
 
 def _files(folder: str) -> Iterator[str]:
-    """Yield all files below `folder`."""
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
-                if not _is_folder(entry):
+                is_folder = False
+                with suppress(OSError):  # a link to itself
+                    is_folder = entry.is_dir()
+                if not is_folder:
                     yield entry.path
                 elif entry.name != "__pycache__":
                     yield from _files(entry.path)
     except (FileNotFoundError, PermissionError):  # what cannot be read is a mistake of its operator
         return
-
-
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir()
-    except OSError:  # a link to itself
-        return False

@@ -19,7 +19,7 @@ from pathlib import Path
 from opmatrix.basics import features
 from opmatrix.basics.processes import die_with_parent
 from opmatrix.data import reference_audit
-from opmatrix.engine.fork_server import Entry, Server, find_entry
+from opmatrix.engine.fork_server import Entry, Server, find_function
 from opmatrix.project import judging_code
 
 # The modules that each server imports, and the functions that it calls once for all its child processes: exporters,
@@ -87,11 +87,11 @@ def _prepare(name: str, entry: str) -> tuple[Entry | None, str]:
     """Return the entry, or None and an error message. A traceback goes to the server's log."""
     try:
         for place in _PRELOADS.get(name) or features.servers().get(name, ()):
-            module, _, function = place.partition(":")
-            imported = importlib.import_module(module)
-            if function:
-                getattr(imported, function)()
-        found = find_entry(entry)
+            if ":" in place:
+                find_function(place)()
+            else:
+                importlib.import_module(place)
+        called: Entry = find_function(entry)
         reference_audit.start()
         judging_code.record()
     except Exception as error:
@@ -99,12 +99,10 @@ def _prepare(name: str, entry: str) -> tuple[Entry | None, str]:
 
         traceback.print_exc()
         return None, f"{type(error).__name__}: {error}"
-    tasks = Path("/proc/self/task").iterdir()
-    if threads := [
-        (task / "comm").read_text(encoding="utf-8").strip() for task in tasks if int(task.name) != os.getpid()
-    ]:
+    tasks = (task for task in Path("/proc/self/task").iterdir() if int(task.name) != os.getpid())
+    if threads := [(task / "comm").read_text(encoding="utf-8").strip() for task in tasks]:
         return None, f"its imports started threads ({', '.join(threads)}), and the children of a fork would hang"
-    return found, ""
+    return called, ""
 
 
 if __name__ == "__main__":
