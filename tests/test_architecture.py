@@ -22,7 +22,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "pipeline/opmatrix"
 FRAMEWORKS = {"torch", "onnx", "onnxscript", "onnx_ir", "onnxruntime", "numpy"}
 CHECKS = ("check-read", "check-run", "check-compare")  # the modules of `doit check` that import ONNX Runtime
-MODULES = {**STAGE_MODULES, **features.stages()}
+MODULES = {**STAGE_MODULES, **features.added("stages")}
 STAGES = sorted(MODULES)
 # The rooms that extend doit.
 EXTEND_DOIT = ("engine", "commands", "addons")

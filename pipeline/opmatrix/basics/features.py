@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import Any, Literal
 
 from opmatrix.basics.errors import UsageError
 
@@ -62,40 +62,27 @@ def load(place: str) -> Any:
         ) from error
 
 
+def added(kind: Literal["commands", "stages", "servers", "reports", "provides"]) -> dict[str, Any]:
+    """Return what the features add of one kind, by name."""
+    return {name: places for feature in features().values() for name, places in getattr(feature, kind).items()}
+
+
 def provided(name: str) -> Any:
     """Return what a feature provides under a name. Raises UsageError if none does."""
-    for feature in features().values():
-        if name in feature.provides:
-            return load(feature.provides[name])
+    if place := added("provides").get(name):
+        return load(place)
     raise UsageError(f"no addon of this opmatrix provides {name!r}; install opmatrix with all its addons")
 
 
-def reports(name: str) -> Iterator[Any]:
-    """Yield the functions that make a section of the report: one, or none."""
-    for feature in features().values():
-        if name in feature.reports:
-            yield load(feature.reports[name])
+def reports(name: str) -> list[Any]:
+    """Return the functions that make a section of the report: one, or none."""
+    return [load(place) for section, place in added("reports").items() if section == name]
 
 
 def modules_of(*names: str) -> list[str]:
     """Return the modules of what features provide, or report, under these names: no import statement names them."""
-    every = [{**feature.reports, **feature.provides} for feature in features().values()]
-    return [places[name].partition(":")[0] for places in every for name in names if name in places]
-
-
-def commands() -> dict[str, str]:
-    """Return the commands of all features."""
-    return {name: place for feature in features().values() for name, place in feature.commands.items()}
-
-
-def stages() -> dict[str, str]:
-    """Return the module of each stage of a feature."""
-    return {name: module for feature in features().values() for name, module in feature.stages.items()}
-
-
-def servers() -> dict[str, tuple[str, ...]]:
-    """Return what the servers of all features import and call."""
-    return {name: places for feature in features().values() for name, places in feature.servers.items()}
+    places = {**added("reports"), **added("provides")}
+    return [places[name].partition(":")[0] for name in names if name in places]
 
 
 def stage_tables() -> Iterator[Any]:

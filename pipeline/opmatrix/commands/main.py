@@ -20,7 +20,7 @@ from doit.doit_cmd import DoitMain
 
 from opmatrix.basics import features
 from opmatrix.basics.errors import OpmatrixError, UsageError, end_if_unread, print_error
-from opmatrix.basics.utf8 import use_utf8
+from opmatrix.basics.processes import use_utf8
 from opmatrix.commands.dodo import Loader
 from opmatrix.commands.help import EVERY_DAY, print_versions
 from opmatrix.project.paths import Paths
@@ -66,7 +66,7 @@ _installed = cache(entry_points)
 
 def commands() -> dict[str, str]:
     """Return the commands by name, with those of features where help lists them."""
-    every = {**features.commands(), **OWN_COMMANDS}
+    every = {**features.added("commands"), **OWN_COMMANDS}
     return {name: every.pop(name) for name in EVERY_DAY if name in every} | every
 
 

@@ -137,7 +137,7 @@ def _call(stage: str, paths: Paths, options: Mapping[str, Any]) -> None:
 
 
 def _module(stage: str) -> ModuleType:
-    return import_module(STAGE_MODULES.get(stage) or features.stages()[stage])
+    return import_module(STAGE_MODULES.get(stage) or features.added("stages")[stage])
 
 
 @cache

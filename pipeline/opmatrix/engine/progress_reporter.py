@@ -15,8 +15,7 @@ from doit.reporter import ConsoleReporter
 from doit.task import Task
 
 from opmatrix.basics.errors import many, printable
-from opmatrix.basics.progress import EVERY, spent
-from opmatrix.basics.step_log import last_progress
+from opmatrix.basics.step_log import EVERY, last_progress, spent
 from opmatrix.basics.terminal import for_shell, width_of, wrapped
 from opmatrix.declaration.source_files import reminder
 from opmatrix.engine.step_failure import StepBlocked, StepFailed, read_output

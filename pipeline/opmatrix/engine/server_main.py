@@ -86,7 +86,7 @@ def main(name: str, entry: str, client: str) -> None:
 def _prepare(name: str, entry: str) -> tuple[Entry | None, str]:
     """Return the entry, or None and an error message. A traceback goes to the server's log."""
     try:
-        for place in _PRELOADS.get(name) or features.servers().get(name, ()):
+        for place in _PRELOADS.get(name) or features.added("servers").get(name, ()):
             if ":" in place:
                 find_function(place)()
             else:

@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import IO
 
 from opmatrix.basics.interrupts import code_of, interruptible
-from opmatrix.basics.progress import Progress, time_left
+from opmatrix.basics.step_log import Progress, time_left
 from opmatrix.environments import debian_package
 
 LOCK = Path("requirements/main.txt")

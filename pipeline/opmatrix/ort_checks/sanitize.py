@@ -16,8 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from opmatrix.basics.errors import SanitizeError, UsageError
-from opmatrix.basics.progress import Progress
-from opmatrix.basics.step_log import SAY_DONE, last_running
+from opmatrix.basics.step_log import SAY_DONE, Progress, last_running
 from opmatrix.declaration.load import Operator
 from opmatrix.ort_checks.thread_sanitizer import MARKS as RACES
 from opmatrix.project.cells import Cell

@@ -25,7 +25,7 @@ _NAME = re.compile(r"\w+")
 @cache
 def modules(stage: str) -> tuple[Path, ...]:
     """Return the files of the package that a stage runs, sorted."""
-    return reached(STAGE_MODULES.get(stage) or features.stages()[stage])
+    return reached(STAGE_MODULES.get(stage) or features.added("stages")[stage])
 
 
 @cache
@@ -91,19 +91,17 @@ def function(path: Path, name: str, *, others: Iterable[str]) -> str:
     """
     text = path.read_bytes()
     try:
-        return _function(ast.parse(text), name, others)
+        tree = ast.parse(text)
+        if not {name, "*"} & set(_bound(tree)):
+            return ""
+        for other in others:
+            rest = [node for node in tree.body if not (isinstance(node, ast.FunctionDef) and node.name == other)]
+            if not any(isinstance(n, ast.Name) and n.id == other for node in rest for n in ast.walk(node)):
+                tree.body = rest
+        text = ast.dump(tree).encode()
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # running the file reports it
-        return hashlib.sha256(text).hexdigest()[:16]
-
-
-def _function(tree: ast.Module, name: str, others: Iterable[str]) -> str:
-    if not {name, "*"} & set(_bound(tree)):
-        return ""
-    for other in others:
-        rest = [node for node in tree.body if not (isinstance(node, ast.FunctionDef) and node.name == other)]
-        if not any(isinstance(n, ast.Name) and n.id == other for node in rest for n in ast.walk(node)):
-            tree.body = rest
-    return hashlib.sha256(ast.dump(tree).encode()).hexdigest()[:16]
+        pass
+    return hashlib.sha256(text).hexdigest()[:16]
 
 
 def _bound(tree: ast.Module) -> Iterator[str]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from opmatrix.basics.errors import OpmatrixError, ToolchainError, UsageError, print_error
 from opmatrix.basics.interrupts import code_of, interruptible
-from opmatrix.basics.progress import Progress, shown_by_thread
+from opmatrix.basics.step_log import Progress, shown_by_thread
 from opmatrix.basics.version import minor
 from opmatrix.commands.base import CommandBase, as_typed, option
 from opmatrix.commands.help import doit_command
