@@ -30,7 +30,7 @@ from opmatrix.commands.base import LockedCommand, annotates, option, select
 from opmatrix.commands.state import collect_removed
 from opmatrix.engine.progress_reporter import StepReporter
 from opmatrix.engine.step_runner import StepRunner, ThreadRunner
-from opmatrix.engine.tasks import DIST, LINK, REPORT, StepTask
+from opmatrix.engine.tasks import DIST, LINK, REPORT, StepTask, with_dependencies
 from opmatrix.project.measured import read, unmeasured
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import installed
@@ -300,13 +300,7 @@ def _read_checks(steps: Iterable[Step]) -> list[CheckRecord]:
 
 def _chosen(control: TaskControl) -> Iterator[Task]:
     """Yield the selected tasks and those that they depend on."""
-    left, seen = list(control.selected_tasks), set[str]()
-    while left:
-        name = left.pop()
-        if name not in seen:
-            seen.add(name)
-            yield control.tasks[name]
-            left += control.tasks[name].task_dep
+    return (control.tasks[name] for name in with_dependencies(control.tasks, control.selected_tasks))
 
 
 def _drop_dependencies(control: TaskControl) -> None:
@@ -381,11 +375,7 @@ def select_part(control: TaskControl, asked: str, paths: Paths) -> TaskControl:
     report = chosen.pop(REPORT, None)
     needs = {name: control.tasks[name].task_dep for name in chosen}
     own = divide(targets(chosen, needs), of=shard.of, needs=needs)[shard.number - 1]
-    kept, waiting = set[str](), [step.task for step in own]
-    while waiting:
-        if (name := waiting.pop()) not in kept:
-            kept.add(name)
-            waiting += control.tasks[name].task_dep
+    kept = {*with_dependencies(control.tasks, [step.task for step in own])}
     tasks = [task for name, task in control.tasks.items() if name in kept]
     selected = _rotated([step.task for step in own], {step.task: step.operator for step in own}, shard)
     if report:

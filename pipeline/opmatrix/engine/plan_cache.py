@@ -12,15 +12,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import astuple, fields
 from pathlib import Path
 from typing import Any
 
-from opmatrix.basics.files import Mark, mark, settled, write_bytes
+from opmatrix.basics.files import Mark, files_below, mark, settled, write_bytes
 from opmatrix.basics.version import minor
 from opmatrix.project.cells import MADE, Cell, Choice
 from opmatrix.project.measured import use_rows
@@ -134,24 +133,9 @@ def _headers(paths: Paths, declared: Iterable[Headers]) -> dict[Headers, object]
 
 def _marks(paths: Paths) -> dict[str, Mark | None]:
     """Return every file that a plan may depend on, with its mark if the content matters."""
-    code = {path: mark(path) for path in _files(_PACKAGE)}
-    ops = {path: mark(path) if path.endswith(_DECLARATION_FILES) else None for path in _files(str(paths.ops))}
-    native = dict.fromkeys(_files(str(paths.native)))
-    pins = {path: None for folder in dict.fromkeys(paths.requirements) for path in _files(str(folder))}
+    code = {path: mark(path) for path in files_below(_PACKAGE)}
+    ops = {path: mark(path) if path.endswith(_DECLARATION_FILES) else None for path in files_below(str(paths.ops))}
+    native = dict.fromkeys(files_below(str(paths.native)))
+    pins = {path: None for folder in dict.fromkeys(paths.requirements) for path in files_below(str(folder))}
     settings = str(paths.root / "pyproject.toml")
     return {settings: mark(settings), **code, **ops, **native, **pins}
-
-
-def _files(folder: str) -> Iterator[str]:
-    try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                is_folder = False
-                with suppress(OSError):  # a link to itself
-                    is_folder = entry.is_dir()
-                if not is_folder:
-                    yield entry.path
-                elif entry.name != "__pycache__":
-                    yield from _files(entry.path)
-    except (FileNotFoundError, PermissionError):  # what cannot be read is a mistake of its operator
-        return

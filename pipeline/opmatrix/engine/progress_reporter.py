@@ -19,7 +19,7 @@ from opmatrix.basics.step_log import EVERY, last_progress, spent
 from opmatrix.basics.terminal import for_shell, width_of, wrapped
 from opmatrix.declaration.source_files import reminder
 from opmatrix.engine.step_failure import StepBlocked, StepFailed, read_output
-from opmatrix.engine.tasks import DIST, REPORT, StepTask, is_reported
+from opmatrix.engine.tasks import DIST, REPORT, StepTask, is_reported, with_dependencies
 from opmatrix.project.paths import Paths
 
 _IGNORED = "ignored by `doit ignore`"
@@ -55,15 +55,8 @@ class StepReporter(ConsoleReporter):
 
     def initialize(self, tasks: Mapping[str, Task], selected_tasks: Iterable[str]) -> None:
         """Count the steps that are selected, with their dependencies."""
-        names: set[str] = set()
-        waiting = list(selected_tasks)
-        while waiting:
-            name = waiting.pop()
-            if name not in names:
-                names.add(name)
-                waiting += tasks[name].task_dep
-        self._total = sum(isinstance(tasks[name], StepTask) for name in names)
-        self._selected = names
+        self._selected = {*with_dependencies(tasks, selected_tasks)}
+        self._total = sum(isinstance(tasks[name], StepTask) for name in self._selected)
 
     def step_begins(self) -> None:
         """Make the forecast before the first step begins, because that changes the state."""

@@ -87,6 +87,17 @@ def doit_tasks(steps: Iterable[Step]) -> Iterator[Task]:
         yield from tasks
 
 
+def with_dependencies(tasks: Mapping[str, Task], names: Iterable[str]) -> list[str]:
+    """Return the names of tasks and of all that they depend on."""
+    found: dict[str, None] = {}
+    waiting = [*names]
+    while waiting:
+        if (name := waiting.pop()) not in found:
+            found[name] = None
+            waiting += tasks[name].task_dep
+    return [*found]
+
+
 # Seconds of a step whose group never ran here: of this project's operators, on one machine.
 _USUAL = {
     "environment": 60.0,

@@ -1,8 +1,8 @@
 """The keys of steps: what decides whether a step runs again. Imports no framework, runs nothing.
 
 A key is the files that the step reads, and its `config`: the fields of the declaration that it uses (not the file
-spec.py), the versions that it depends on, and the code of its stage. `OperatorKeys` and `OperatorPlan` hold the parts
-that steps share; the function of `opmatrix.plan.steps` that makes a step, such as `_verify`, puts its key together.
+spec.py), the versions that it depends on, and the code of its stage. `OperatorPlan` holds the parts that
+steps share; the function of `opmatrix.plan.steps` that makes a step, such as `_verify`, puts its key together.
 """
 
 from __future__ import annotations
@@ -104,15 +104,29 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class OperatorKeys:
-    """The parts of keys that are no files: digests of fields of one operator's declaration and cases."""
+class OperatorPlan:
+    """One operator of a plan: the keys that its steps share, and the files that they read and write."""
 
     plan: Plan
     operator: Operator
 
     @property
+    def paths(self) -> Paths:
+        return self.plan.paths
+
+    @property
     def spec(self) -> OpSpec:
         return self.operator.spec
+
+    @property
+    def name(self) -> str:
+        return self.operator.name
+
+    @property
+    def handwritten_files(self) -> frozenset[str]:
+        return self.operator.handwritten_files
+
+    # The parts of keys that are no files: digests of fields of the operator's declaration and cases.
 
     @cached_property
     def _interface(self) -> dict[str, Any]:
@@ -140,8 +154,8 @@ class OperatorKeys:
         return fingerprint([as_data(o.spec) for o in self.plan.named(self.spec.uses)])
 
     @cached_property
-    def tolerances(self) -> dict[str, Any]:
-        by_lowering: dict[str, Any] = as_data(self.spec.tolerances)
+    def tolerances(self) -> Mapping[str, Any]:
+        by_lowering: Mapping[str, Any] = as_data(self.spec.tolerances)
         return by_lowering
 
     @cached_property
@@ -194,36 +208,10 @@ class OperatorKeys:
     @cached_property
     def lowering_hashes(self) -> Mapping[Lowering, str]:
         """A hash of each function of lowering.py: an edit of one repeats no export of the other."""
-        path, names = self.plan.paths.lowering(self.operator.name), get_args(Lowering)
+        path, names = self.paths.lowering(self.name), get_args(Lowering)
         return {n: function(path, n, others={*names} - {n}) if path.is_file() else "" for n in names}
 
-
-@dataclass(frozen=True)
-class OperatorPlan:
-    """One operator of a plan: the files that its steps read and write, and the keys that they share."""
-
-    plan: Plan
-    operator: Operator
-
-    @property
-    def paths(self) -> Paths:
-        return self.plan.paths
-
-    @property
-    def spec(self) -> OpSpec:
-        return self.operator.spec
-
-    @property
-    def name(self) -> str:
-        return self.operator.name
-
-    @property
-    def handwritten_files(self) -> frozenset[str]:
-        return self.operator.handwritten_files
-
-    @cached_property
-    def keys(self) -> OperatorKeys:
-        return OperatorKeys(self.plan, self.operator)
+    # Its steps, and the files that they read and write.
 
     def step(self, group: str, suffix: str = "", *arguments: str, **fields: Any) -> Step:
         """Make a step of this operator, as `make_step` does."""
@@ -247,7 +235,7 @@ class OperatorPlan:
             check=CheckKey(self.name, what, torch=torch),
             writes=[record],
             verdict=record,
-            spec=self.keys.runtime_key,
+            spec=self.runtime_key,
             environment=environment,
             uses=("torch", *uses),
             **{"server": "torch"} | fields,
@@ -270,7 +258,7 @@ class OperatorPlan:
     @property
     def backward_key(self) -> Mapping[str, Any]:
         """The fields of a step that calls that operator."""
-        return {"backward": self.backward.keys.runtime_key} if self.backward else {}
+        return {"backward": self.backward.runtime_key} if self.backward else {}
 
     @property
     def reference_files(self) -> tuple[Path, ...]:

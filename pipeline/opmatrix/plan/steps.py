@@ -97,12 +97,12 @@ def _record_failures(plan: Plan, made: Sequence[Step]) -> list[Step]:
             shown.add(task)
             step = by_task[task]
             waiting += [*step.after, *{writers[path] for path in step.reads if path in writers}]
-    return [step if step.task in shown else _with_record(plan, step) for step in made]
-
-
-def _with_record(plan: Plan, step: Step) -> Step:
-    check = CheckKey(step.operator, step.group if step.operator else step.task)
-    return replace(step, verdict=str(plan.paths.failure_record(step.operator, step.task)), check=check)
+    for step in made:
+        if step.task not in shown:
+            check = CheckKey(step.operator, step.group if step.operator else step.task)
+            record = str(plan.paths.failure_record(step.operator, step.task))
+            by_task[step.task] = replace(step, verdict=record, check=check)
+    return [*by_task.values()]
 
 
 def _declaration(plan: Plan, name: str, mistakes: Sequence[str]) -> Step:
@@ -135,16 +135,9 @@ def _environment(plan: Plan, name: str) -> Step:
     """Install another torch or ONNX Runtime in an environment of its own."""
     paths = plan.paths
     packages = (*_EXPORTING, "numpy", "hypothesis") if name.startswith("torch") else _VERIFYING
-    made = make_step(
-        plan,
-        "environment",
-        name,
-        name=name,
-        reads=paths.pins(name),
-        writes=[*(paths.installed_version(name, package) for package in packages), paths.installed_packages(name)],
-        seconds=_INSTALLING,
-    )
-    return replace(made, written=math.inf)
+    writes = [*(paths.installed_version(name, package) for package in packages), paths.installed_packages(name)]
+    step = make_step(plan, "environment", name, name=name, reads=paths.pins(name), writes=writes, seconds=_INSTALLING)
+    return replace(step, written=math.inf)
 
 
 def _probes(plan: Plan) -> Iterator[Step]:
@@ -180,27 +173,27 @@ def _register(op: OperatorPlan, torch: str) -> Iterator[Step]:
         return
     if op.needs_own_library(torch):
         yield _compile_alone(op, torch)
-    keys, reference = op.keys, op.paths.reference(op.name)
+    reference = op.paths.reference(op.name)
     interface: Mapping[str, Any] = {
         "reads": op.torch_interface(torch),  # an edit of the kernel does not repeat these parts
         "after": op.library_steps(torch),
         "server": "export",
         **op.backward_key,
     }
-    models, shapes = keys.sampled_key, keys.shapes_key
+    models, shapes = op.sampled_key, op.shapes_key
     yield op.register("schema", torch=torch, models=models, **shapes, **interface, uses=("onnx",))
     yield op.register(
         "kernel",
         torch=torch,
         reads=[*op.torch_code(torch), op.paths.data_manifest(op.name)],
         after=[f"data:{op.name}"],
-        models=keys.models_key,
-        tolerances=keys.tolerances.get("custom"),
+        models=op.models_key,
+        tolerances=op.tolerances.get("custom"),
         uses=("numpy",),
-        **keys.levels_key,
+        **op.levels_key,
     )
     if "nodes" in parts:
-        lowered = keys.lowering_hashes["custom"]
+        lowered = op.lowering_hashes["custom"]
         uses = ("onnx", "onnxscript")
         yield op.register("nodes", torch=torch, models=models, lowered=lowered, **interface, uses=uses)
     if "search" in parts:
@@ -208,13 +201,13 @@ def _register(op: OperatorPlan, torch: str) -> Iterator[Step]:
             "search",
             torch=torch,
             reads=[*op.torch_code(torch), op.paths.drawn_inputs(op.name), reference],
-            tolerances=keys.tolerances.get("custom"),
+            tolerances=op.tolerances.get("custom"),
             uses=("hypothesis", "numpy"),
-            **keys.reference_key,
-            **keys.levels_key,
+            **op.reference_key,
+            **op.levels_key,
         )
     if "forbidden" in parts:
-        yield op.register("forbidden", torch=torch, reads=op.torch_code(torch), models=keys.models_key, uses=("numpy",))
+        yield op.register("forbidden", torch=torch, reads=op.torch_code(torch), models=op.models_key, uses=("numpy",))
     if "gradient" in parts:
         # Not keyed by the kernel: the formula is compared with the derivative of the reference. So is the reference of
         # an operator that computes the gradient, and its kernel with that.
@@ -224,9 +217,9 @@ def _register(op: OperatorPlan, torch: str) -> Iterator[Step]:
             torch=torch,
             reads=[*formula, *((*called.torch_op, op.paths.reference(called.name)) if called else ())],
             after=[f"register:{called.name}-{part}@torch{torch}" for part in ("kernel", "search")] if called else (),
-            models=keys.models_key,
+            models=op.models_key,
             uses=("numpy",),
-            **{**(called.keys.reference_key if called else {}), **keys.reference_key, **op.backward_key},
+            **{**(called.reference_key if called else {}), **op.reference_key, **op.backward_key},
         )
 
 
@@ -236,7 +229,7 @@ def _codegen(op: OperatorPlan) -> Step:
         "codegen",
         writes=[folder / name for name in generated_files.generated(op.spec, op.handwritten_files)],
         code=generated_files.TEMPLATES,
-        spec=op.keys.codegen_key,
+        spec=op.codegen_key,
         kernel=op.spec.kernel,
         written=sorted(op.handwritten_files),
     )
@@ -303,10 +296,10 @@ def _data(op: OperatorPlan) -> Step:
         reads=[*op.reference_files, *op.vectors],
         writes=[op.paths.data_manifest(op.name), *op.data_files, *calls],
         server="onnx",
-        spec=op.keys.runtime_key,
-        models=op.keys.models_key,
+        spec=op.runtime_key,
+        models=op.models_key,
         uses=("numpy", "onnx"),
-        **op.keys.reference_key,
+        **op.reference_key,
     )
 
 
@@ -321,13 +314,13 @@ def _cases(op: OperatorPlan) -> Step:
         server="onnx",
         verdict=record,
         check=CheckKey(op.name, CASES),
-        spec=op.keys.runtime_key,
-        models=op.keys.models_key,
-        tolerances={lowering: op.keys.tolerances[lowering] for lowering in spec.lowerings},
+        spec=op.runtime_key,
+        models=op.models_key,
+        tolerances={lowering: op.tolerances[lowering] for lowering in spec.lowerings},
         no_effect=[[part.no_effect for part in parts] for parts in (spec.inputs, spec.attributes, spec.outputs)],
         unfinished=unfinished(op.paths, op.name, "spec.py", "cases.py"),
         uses=("numpy", "onnx"),
-        **op.keys.reference_key,
+        **op.reference_key,
     )
 
 
@@ -341,10 +334,10 @@ def _draw_inputs(op: OperatorPlan) -> Step:
         server="onnx",
         verdict=record[0] if searched else None,
         check=CheckKey(op.name, DRAWN) if searched else None,
-        spec=op.keys.runtime_key,
-        models=op.keys.models_key,
+        spec=op.runtime_key,
+        models=op.models_key,
         uses=("hypothesis", "numpy"),
-        **op.keys.reference_key,
+        **op.reference_key,
     )
 
 
@@ -357,7 +350,7 @@ def _export(op: OperatorPlan, lowering: Lowering, cell: Cell) -> Step:
         made: Mapping[str, Any] = {
             "reads": [*op.export_modules, *python, *(op.model_files("custom", cell) if bodies else ())],
             "server": "export",
-            "lowered": op.keys.lowering_hashes[lowering],
+            "lowered": op.lowering_hashes[lowering],
             "environment": op.plan.environment(torch=cell.torch),
             "uses": _EXPORTING,
         }
@@ -374,8 +367,8 @@ def _export(op: OperatorPlan, lowering: Lowering, cell: Cell) -> Step:
             *op.model_files(lowering, cell),
             *bodies,
         ],
-        spec=op.keys.runtime_key,
-        models=op.keys.export_key,
+        spec=op.runtime_key,
+        models=op.export_key,
         **made,
     )
 
@@ -419,16 +412,16 @@ def _verify(op: OperatorPlan, lowering: Lowering, cell: Cell, *, once: bool) -> 
         links=op.data_links(lowering, cell),
         server="ort",
         verdict=verdict,
-        spec=op.keys.runtime_key,
-        used=op.keys.used_key,
-        models=op.keys.models_key,
-        tolerances=op.keys.tolerances[lowering],
+        spec=op.runtime_key,
+        used=op.used_key,
+        models=op.models_key,
+        tolerances=op.tolerances[lowering],
         once=once,
         published=op.operator.published if lowering == "custom" else (),
         environment=op.plan.environment(ort=cell.ort),
         uses=_VERIFYING,
-        **op.keys.reference_key,
-        **(op.keys.levels_key if lowering == "custom" else {}),
+        **op.reference_key,
+        **(op.levels_key if lowering == "custom" else {}),
     )  # fmt: skip
 
 
@@ -459,12 +452,12 @@ def _sanitize(op: OperatorPlan, cell: Cell) -> Step:
         ort_headers=op.plan.ort_headers,
         headers=headers.versions(spec),
         written=sorted(op.handwritten_files),
-        spec=op.keys.runtime_key,
-        models=op.keys.models_key,
-        tolerances=op.keys.tolerances,
+        spec=op.runtime_key,
+        models=op.models_key,
+        tolerances=op.tolerances,
         uses=("torch", "onnx", "onnxruntime", "numpy", "hypothesis"),
-        **op.keys.levels_key,
-        **op.keys.reference_key,
+        **op.levels_key,
+        **op.reference_key,
     )  # fmt: skip
 
 
@@ -481,8 +474,8 @@ def _compat(op: OperatorPlan, torch: str) -> Step:
         verdict=record,
         check=CheckKey(op.name, COMPAT, torch=torch),
         compiler=op.plan.toolchain.identity,
-        spec=op.keys.runtime_key,
-        models=op.keys.models_key,
+        spec=op.runtime_key,
+        models=op.models_key,
         server="torch",
         environment=environment,
         uses=("torch", "numpy"),

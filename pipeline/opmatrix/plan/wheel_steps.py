@@ -45,8 +45,7 @@ def shipping(plan: Plan, made: Sequence[Step]) -> Iterator[Step]:
 
 def _proofs(dist: Dist, made: Sequence[Step]) -> list[Step]:
     """Return the steps that verify the operators of a wheel: cases, register, agreement of exports, and verify."""
-    shipped = {*dist.operators}
-    of_wheel = [step for step in made if step.operator in shipped]
+    of_wheel = [step for step in made if step.operator in dist.operators]
     return [s for s in of_wheel if s.group in ("cases", "register", "verify") or s.command[0] == "compare-exports"]
 
 
@@ -76,6 +75,12 @@ def _dist(plan: Plan, dist: Dist, sources: Sequence[Path], *, proofs: Sequence[S
     paths, chosen = plan.paths, dist.chosen(plan.operators)
     licenses = [*dist.licenses, *(file for files in dist.third_party.values() for file in files)]
     kind = [] if proofs is not None else [UNVERIFIED]
+    evidence = [] if proofs is None else [
+        paths.linked_record,
+        *(path for o in chosen
+          for path in (paths.compiled_record(o.name), paths.data_manifest(o.name), paths.reference(o.name))),
+        *(path for step in proofs for path in step.writes),
+    ]  # fmt: skip
     # The cases that run from the wheel, with their tolerances.
     cases = [[as_data(o.spec.tolerances), [as_data(model) for model in o.models]] for o in chosen]
     return make_step(
@@ -88,7 +93,7 @@ def _dist(plan: Plan, dist: Dist, sources: Sequence[Path], *, proofs: Sequence[S
             *(path for o in chosen for path in settings.of_operator(paths, o).values()),
             *sources,
             *(paths.root / file for file in licenses),
-            *([] if proofs is None else _evidence(plan, dist, proofs)),
+            *evidence,
         ],
         writes=[paths.unverified_record if kind else paths.dist_record],
         discovered_inputs=paths.unverified_list if kind else paths.wheel_list,
@@ -128,14 +133,3 @@ def _hf_kernel(plan: Plan, dist: Dist, *, unverified: bool) -> Step:
         code=[*settings.TEMPLATES, *settings.PROGRAMS],
         settings=as_data(dist),
     )
-
-
-def _evidence(plan: Plan, dist: Dist, proofs: Sequence[Step]) -> Iterator[Path | str]:
-    """Yield the files that prove that the wheel's operators are verified."""
-    paths = plan.paths
-    yield paths.linked_record
-    for operator in dist.chosen(plan.operators):
-        yield paths.compiled_record(operator.name)
-        yield paths.data_manifest(operator.name)
-        yield paths.reference(operator.name)
-    yield from (path for step in proofs for path in step.writes)
