@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 class StepReporter(ConsoleReporter):
     """A doit reporter with what doit's reporters lack: a forecast, notes, CPU seconds and starts of servers. Worker
-    threads, too, call `execute_task`, `add_usage`, `add_fetched`, `add_ran_elsewhere` and `add_server`."""
+    threads, too, call `execute_task`, `add_end` and `add_server`."""
 
     expect: Callable[[], Expected]  # set by `doit run`
     annotate = False  # whether to print annotations for GitHub; set by `doit run`
@@ -66,15 +66,10 @@ class StepReporter(ConsoleReporter):
         """Print a message to the user."""
         raise NotImplementedError
 
-    def add_usage(self, task: Task, cpu: float, memory: int) -> None:
-        """Take the CPU seconds of a step and all its child processes, and the bytes of memory of the largest of these
-        processes."""
-
-    def add_fetched(self, task: Task, origin: Origin) -> None:
-        """Take where the result of a step came from that did not run."""
-
-    def add_ran_elsewhere(self, task: Task, origin: Origin) -> None:
-        """Take where the result of a step came from that a worker ran."""
+    def add_end(self, task: Task, usage: tuple[float, int] | None, origin: Origin | None) -> None:
+        """Take how a step ended: the CPU seconds of it and all its child processes, with the bytes of memory of the
+        largest of these processes, or None for one that did not run; and from where its result came, if not from
+        here."""
 
     def add_server(self, name: str, seconds: float, cpu: float) -> None:
         """Take the seconds and CPU seconds that a server took to start."""
@@ -123,8 +118,9 @@ class Progress(StepReporter):
                     self._lines.start()
                 self._update()
 
-    def add_fetched(self, task: Task, origin: Origin) -> None:
-        self._fetched.add(task.name)
+    def add_end(self, task: Task, usage: tuple[float, int] | None, origin: Origin | None) -> None:
+        if usage is None:
+            self._fetched.add(task.name)
 
     def add_success(self, task: Task) -> None:
         if isinstance(task, StepTask):

@@ -148,8 +148,7 @@ class JsonLines(StepReporter):
     def __init__(self, outstream: IO[str], options: Mapping[str, Any]) -> None:
         super().__init__(outstream, options)
         self._started: dict[str, float] = {}
-        self._usage: dict[str, tuple[float, int]] = {}
-        self._origins: dict[str, Origin] = {}
+        self._ends: dict[str, tuple[tuple[float, int] | None, Origin | None]] = {}
 
     def initialize(self, tasks: Mapping[str, Task], selected_tasks: Iterable[str]) -> None:
         super().initialize(tasks, selected_tasks)
@@ -161,13 +160,8 @@ class JsonLines(StepReporter):
             reasons = self._expected.reasons if self._expected else {}
             self._write_event("start", step=task.name, reason=reasons.get(task.name, "asked for"))
 
-    def add_usage(self, task: Task, cpu: float, memory: int) -> None:
-        self._usage[task.name] = cpu, memory
-
-    def add_fetched(self, task: Task, origin: Origin) -> None:
-        self._origins[task.name] = origin
-
-    add_ran_elsewhere = add_fetched
+    def add_end(self, task: Task, usage: tuple[float, int] | None, origin: Origin | None) -> None:
+        self._ends[task.name] = usage, origin
 
     def add_server(self, name: str, seconds: float, cpu: float) -> None:
         self._write_event("server", server=name, seconds=round(seconds, 3), cpu=round(cpu, 3))
@@ -201,11 +195,11 @@ class JsonLines(StepReporter):
         if isinstance(task, StepTask):
             now = time.monotonic()
             seconds = now - self._started.pop(task.name, now)  # 0 for a step that did not run
-            if origin := self._origins.pop(task.name, None):
+            usage, origin = self._ends.pop(task.name, (None, None))
+            if origin:
                 more = {"from": origin.url, **({"signer": origin.signer} if origin.signer else {}), **more}
-            if usage := self._usage.pop(task.name, None):
-                cpu, memory = usage
-                more = {"cpu": round(cpu, 3), "memory": memory, **more}
+            if usage:
+                more = {"cpu": round(usage[0], 3), "memory": usage[1], **more}
             self._write_event("end", step=task.name, outcome=outcome, seconds=round(seconds, 3), **more)
 
     def _write_event(self, event: str, **fields: Any) -> None:

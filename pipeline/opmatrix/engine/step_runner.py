@@ -126,7 +126,10 @@ class StepRunner(Runner):
             node.bad_deps, node.ignored_deps = [], []  # a report covers the verdicts that exist
             self._list_verdicts(node.task, [*tasks_dict.values()])
         if node.bad_deps:
-            self._handle_task_error(node, self._blocked(node))
+            failure = self._failures[node.bad_deps[0].task.name]
+            kind = NotShared if isinstance(failure, NotShared) else StepBlocked
+            cause = failure.cause if isinstance(failure, StepBlocked) else failure
+            self._handle_task_error(node, kind(node.task.name, cause))
             return False
         chosen = bool(super().select_task(node, tasks_dict))
         if not isinstance(node.task, StepTask):
@@ -202,18 +205,12 @@ class StepRunner(Runner):
         try:
             if self._shared and not self.always_execute and (origin := self._shared.fetch(task)):
                 self.reporter.execute_task(task)
-                self._has_ended(task, origin.seconds, origin)
-                if self._step_reporter:
-                    self._step_reporter.add_fetched(task, origin)
+                self._has_ended(task, origin.seconds, usage=None, origin=origin)
                 return None
             if self._only_shared and not self._is_of_this_machine(task.step):
                 return NotShared.of(task.step)
             if self._workers and (ended := self._workers.run(task, lambda: self.reporter.execute_task(task))):
-                self._has_ended(task, ended.seconds, ended.origin)
-                if self._step_reporter:
-                    self._step_reporter.add_usage(task, ended.cpu, ended.memory)
-                    if ended.origin:
-                        self._step_reporter.add_ran_elsewhere(task, ended.origin)
+                self._has_ended(task, ended.seconds, usage=(ended.cpu, ended.memory), origin=ended.origin)
                 return ended.failure
             failure = self._compute(task)
         except (OpmatrixError, OSError) as error:
@@ -231,12 +228,16 @@ class StepRunner(Runner):
 
         return step.group in (DECLARATION, REPORT) or is_joint(step)
 
-    def _has_ended(self, task: StepTask, seconds: float, origin: Origin | None = None) -> None:
+    def _has_ended(
+        self, task: StepTask, seconds: float, *, usage: tuple[float, int] | None, origin: Origin | None = None
+    ) -> None:
         self._seconds[task.name] = seconds
         if origin:
             self._origins[task.name] = origin
         if task.step.operator:
             self._ran.add(task.step.operator)
+        if self._step_reporter:
+            self._step_reporter.add_end(task, usage, origin)
 
     def _compute(self, task: StepTask) -> BaseFail | None:
         """Run a step in its server. Raises OpmatrixError, OSError."""
@@ -263,9 +264,7 @@ class StepRunner(Runner):
                 written=step.written,
                 environment={JOBS: str(taken), **environment},
             )
-        self._has_ended(task, ending.seconds)
-        if self._step_reporter:
-            self._step_reporter.add_usage(task, ending.cpu, ending.memory)
+        self._has_ended(task, ending.seconds, usage=(ending.cpu, ending.memory))
         if not ending.done:
             return failure_of(step, ending, log)
         if missing := [path for path in step.writes if not Path(path).is_file()]:
@@ -300,12 +299,6 @@ class StepRunner(Runner):
                     self._step_reporter.note(f"{node.task.name}: {disk_fault(error) or error}")
         self._failures[node.task.name] = base_fail
         super()._handle_task_error(node, base_fail)
-
-    def _blocked(self, node: ExecNode) -> StepBlocked:
-        """Return the failure of a task that cannot run because one before it failed."""
-        failure = self._failures[node.bad_deps[0].task.name]
-        kind = NotShared if isinstance(failure, NotShared) else StepBlocked
-        return kind(node.task.name, failure.cause if isinstance(failure, StepBlocked) else failure)
 
 
 class ThreadRunner(StepRunner, MThreadRunner):

@@ -67,28 +67,22 @@ class Plan:
     def operator_plans(self) -> tuple[OperatorPlan, ...]:
         return tuple(OperatorPlan(self, operator) for operator in self.operators)
 
-    @cached_property
-    def _numbers(self) -> Mapping[str, int]:
-        return {operator.name: number for number, operator in enumerate(self.operators)}
-
     def named(self, names: Iterable[str]) -> list[Operator]:
         """Return the operators of these names that are planned, in the plan's order."""
-        found = sorted(self._numbers[name] for name in {*names} if name in self._numbers)
-        return [self.operators[number] for number in found]
+        wanted = {*names}
+        return [operator for operator in self.operators if operator.name in wanted] if wanted else []
 
     @cached_property
     def torches(self) -> tuple[str, ...]:
         """The versions of torch that have cells."""
         return tuple(dict.fromkeys(cell.torch for cell in self.cells if cell.torch))
 
-    @cached_property
+    @property
     def environments(self) -> tuple[str, ...]:
         """The environments that cells need, apart from the main one."""
-        needed = [
-            *(self.environment(torch=cell.torch) for cell in self.cells),
-            *(self.environment(ort=cell.ort) for cell in self.cells),
-        ]
-        return tuple(dict.fromkeys(filter(None, needed)))
+        of_torch = (self.environment(torch=cell.torch) for cell in self.cells)
+        of_ort = (self.environment(ort=cell.ort) for cell in self.cells)
+        return tuple(dict.fromkeys(filter(None, (*of_torch, *of_ort))))
 
     def environment(self, *, torch: str | None = None, ort: str | None = None) -> str | None:
         """Return the environment that has this torch, or this ONNX Runtime; None for the main one."""

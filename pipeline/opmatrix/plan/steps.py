@@ -6,7 +6,7 @@ Imports no framework, runs nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -75,14 +75,19 @@ def _reported(plan: Plan) -> Iterator[Step]:
         for torch in plan.torches:
             yield from _register(op, torch)
         cells = operator.cells(plan.cells)
+        # The once checks run in the first cell of each pair of torch and ONNX Runtime whose models this ONNX Runtime
+        # reads. Other versions in the plan do not change which cells these are.
+        once: dict[tuple[str | None, str], Cell] = {}
+        for cell in cells:
+            if not why_unreadable(cell):
+                once.setdefault((cell.torch, cell.ort), cell)
         # A model depends on no ONNX Runtime, so neither does the step that writes it.
         exported = tuple(dict.fromkeys(replace(cell, ort=minor(plan.versions.onnxruntime)) for cell in cells))
         for lowering in operator.spec.lowerings:
             yield from (_export(op, lowering, cell) for cell in exported)
             if compared := agreement(operator, exported):
                 yield _compare_exports(op, lowering, exported, compared)
-            once_cells = _once_cells(cells)
-            yield from (_verify(op, lowering, cell, once=cell in once_cells) for cell in cells)
+            yield from (_verify(op, lowering, cell, once=once.get((cell.torch, cell.ort)) == cell) for cell in cells)
 
 
 def _record_failures(plan: Plan, made: Sequence[Step]) -> list[Step]:
@@ -119,16 +124,6 @@ def _declaration(plan: Plan, name: str, mistakes: Sequence[str]) -> Step:
         check=CheckKey(name, "declaration"),
         mistakes=mistakes,
     )  # fmt: skip
-
-
-def _once_cells(cells: Iterable[Cell]) -> set[Cell]:
-    """Return the cells that run the once checks: the first cell of each pair of torch and ONNX Runtime whose models
-    this ONNX Runtime reads. Other versions in the plan do not change which cells these are."""
-    first: dict[tuple[str | None, str], Cell] = {}
-    for cell in cells:
-        if not why_unreadable(cell):
-            first.setdefault((cell.torch, cell.ort), cell)
-    return {*first.values()}
 
 
 def _environment(plan: Plan, name: str) -> Step:
