@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from opmatrix.basics.files import write_text
 from opmatrix.project import judging_code
@@ -59,7 +59,8 @@ class CaseResult:
 
 
 class Cases(tuple[CaseResult, ...]):
-    """The cases of a verdict. Cells in which the same was measured may share one object, which sums them up once."""
+    """The cases of a verdict, with the largest value of each measure, maybe of different cases. Cells in which the same
+    was measured may share one object, which sums them up once."""
 
     @cached_property
     def error(self) -> float | None:
@@ -127,42 +128,22 @@ class Verdict:
     outcome: Outcome
     detail: str = ""
     blocked_by: FailedStep | None = None
-    cases: tuple[CaseResult, ...] = ()
+    cases: Cases = field(default_factory=Cases)
     library: str = ""
     exported: str = ""
     reference: str = ""
     cpu_levels: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if not isinstance(self.cases, Cases):
+        if not isinstance(self.cases, Cases):  # but another tuple of them
             object.__setattr__(self, "cases", Cases(self.cases))
 
     def __str__(self) -> str:
         return f"{self.op}-{self.lowering}@{self.cell}"
 
     @property
-    def results(self) -> Cases:
-        """The cases, which know their outcomes and largest errors."""
-        return cast(Cases, self.cases)
-
-    @property
     def key(self) -> CellKey:
         return self.op, self.lowering, self.cell
-
-    @property
-    def error(self) -> float | None:
-        """The largest absolute error of a case."""
-        return self.results.error
-
-    @property
-    def ulp(self) -> float | None:
-        """The largest error of a case in units in the last place."""
-        return self.results.ulp
-
-    @property
-    def tolerance_used(self) -> float | None:
-        """The largest `tolerance_used` of a case, maybe another one than that with the largest error."""
-        return self.results.tolerance_used
 
     def case_name(self, case: str) -> str:
         return f"{self.op}-{self.lowering}-{case}@{self.cell}"
@@ -230,7 +211,7 @@ def write(path: Path, found: Found) -> None:
         return
     head = vars(found) | {"cell": vars(found.cell), "blocked_by": found.blocked_by and vars(found.blocked_by)}
     del head["cases"]
-    lines = ",\n".join(dumps(case) for case in found.results.as_json)
+    lines = ",\n".join(dumps(case) for case in found.cases.as_json)
     write_text(path, f"{dumps(head)[:-1]}, {_CASES}{lines}\n]}}\n")
 
 

@@ -41,7 +41,7 @@ def _results(verdicts: Sequence[Verdict], checks: Sequence[CheckRecord]) -> dict
         one = operators.setdefault(found.op, {"cells": 0, "wrong": 0, "tolerance_used": None})
         one["cells"] += 1
         one["wrong"] += found.outcome in WRONG
-        used = finite(found.tolerance_used)
+        used = finite(found.cases.tolerance_used)
         if used is not None:
             one["tolerance_used"] = max(float(f"{used:.3g}"), one["tolerance_used"] or 0.0)
     outcomes = {name: counts(some, "all") for name, some in (("cells", verdicts), ("checks", checks))}

@@ -62,7 +62,7 @@ def data(
     """Return the JSON document of the page."""
     changed = kinds(report["changes"])
     changes = [changed.get(str(v), ("", None)) for v in verdicts]
-    lists = [*dict.fromkeys(v.results for v in verdicts)]
+    lists = [*dict.fromkeys(v.cases for v in verdicts)]
     cases = [case for one in lists for case in one]
     rounded = _Rounded()
     graphs = _Graphs()
@@ -87,7 +87,7 @@ def data(
             "change": _column(kind for kind, _ in changes),
             "before": _column(before for _, before in changes),
             "pictures": _column(graphs.by_model(b.pictures) for b in backgrounds),
-            "cases": _column(v.results for v in verdicts)["rows"],
+            "cases": _column(v.cases for v in verdicts)["rows"],
             **_errors(verdicts, rounded),
         },
         "checks": [
