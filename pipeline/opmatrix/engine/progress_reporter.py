@@ -42,7 +42,7 @@ class StepReporter(ConsoleReporter):
     """A doit reporter with what doit's reporters lack: a forecast, notes, CPU seconds and starts of servers. Worker
     threads, too, call `execute_task`, `add_end` and `add_server`."""
 
-    expect: Callable[[], Expected]  # set by `doit run`
+    expect: Callable[[], Expected] | None = None  # set by `doit run`
     annotate = False  # whether to print annotations for GitHub; set by `doit run`
 
     def __init__(self, outstream: IO[str], options: Mapping[str, Any]) -> None:
@@ -60,11 +60,11 @@ class StepReporter(ConsoleReporter):
 
     def step_begins(self) -> None:
         """Make the forecast before the first step begins, because that changes the state."""
-        self._expected = self._expected or self.expect()
+        if self.expect:
+            self._expected = self._expected or self.expect()
 
     def note(self, text: str) -> None:
         """Print a message to the user."""
-        raise NotImplementedError
 
     def add_end(self, task: Task, usage: tuple[float, int] | None, origin: Origin | None) -> None:
         """Take how a step ended: the CPU seconds of it and all its child processes, with the bytes of memory of the

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import heapq
 import itertools
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -103,7 +104,8 @@ class StepRunner(Runner):
         self._only_shared = only_shared
         self._share, self._connect = share, connect
         self._origins: dict[str, Origin] = {}  # of the steps whose result came from the shared cache
-        self._step_reporter = self.reporter if isinstance(self.reporter, StepReporter) else None  # None: one of doit's
+        # One of doit's reporters hears what it knows, and another one, which prints nothing, the rest.
+        self._step_reporter = self.reporter if isinstance(self.reporter, StepReporter) else StepReporter(sys.stdout, {})
         self._cores = Cores(cores)
         self._seconds: dict[str, float] = {}
         self._ran: set[str] = set()  # the operators of which a step ran
@@ -137,8 +139,7 @@ class StepRunner(Runner):
         if node.run_status == "up-to-date":
             self.dep_manager.remove_failure(node.task)
         if chosen:
-            if self._step_reporter:
-                self._step_reporter.step_begins()
+            self._step_reporter.step_begins()
             self.dep_manager.begin(node.task)
             if is_reported_on_demand(node.task.step):
                 self.dep_manager.journal.forget(REPORT)  # so that the next run, which does not plan it, reports it
@@ -169,7 +170,7 @@ class StepRunner(Runner):
         write_origins(self._paths, self.dep_manager.journal.origins())
         listed = sorted(covered)  # so that the order does not depend on the choice of cells
         write_list(Path(task.step.discovered_inputs), listed, root=self._paths.root)
-        if stale and self._step_reporter:
+        if stale:
             names = ", ".join(stale[:3]) + (f" and {len(stale) - 3} more" if len(stale) > 3 else "")
             self._step_reporter.note(f"not in the report, for what earlier runs verified is out of date: {names}")
 
@@ -177,7 +178,7 @@ class StepRunner(Runner):
     def _pool(self) -> Pool:
         from opmatrix.engine.server_pool import Pool  # imported here: a run with nothing to do does without
 
-        started = self._step_reporter.add_server if self._step_reporter else None
+        started = self._step_reporter.add_server
         return Pool(self._paths, entry=self._entry, lock=self._lock, started=started, kept=self._kept)
 
     @cached_property
@@ -224,9 +225,7 @@ class StepRunner(Runner):
         known. The comparison of exports reads the manifests of all cells, which only this run has together."""
         if step.group == ENVIRONMENT:
             return self._paths.stamp(step.name).is_dir()
-        from opmatrix.plan.shards import is_joint  # imported here: most runs compute
-
-        return step.group in (DECLARATION, REPORT) or is_joint(step)
+        return step.group in (DECLARATION, REPORT) or step.is_joint
 
     def _has_ended(
         self, task: StepTask, seconds: float, *, usage: tuple[float, int] | None, origin: Origin | None = None
@@ -236,8 +235,7 @@ class StepRunner(Runner):
             self._origins[task.name] = origin
         if task.step.operator:
             self._ran.add(task.step.operator)
-        if self._step_reporter:
-            self._step_reporter.add_end(task, usage, origin)
+        self._step_reporter.add_end(task, usage, origin)
 
     def _compute(self, task: StepTask) -> BaseFail | None:
         """Run a step in its server. Raises OpmatrixError, OSError."""
@@ -285,7 +283,7 @@ class StepRunner(Runner):
 
             if is_wrong(self._paths.report_data):
                 self.dep_manager.journal.forget(REPORT)  # so that the next run prints the wrong cells again
-        if self._step_reporter and (changed := self.dep_manager.changed_meanwhile(node.task)):
+        if changed := self.dep_manager.changed_meanwhile(node.task):
             self._step_reporter.note(f"{node.task.name}: {changed}: it runs again next time")
 
     def _handle_task_error(self, node: ExecNode, base_fail: BaseFail) -> None:
@@ -295,8 +293,7 @@ class StepRunner(Runner):
             try:
                 leave_verdict(node.task.step, base_fail)
             except OSError as error:
-                if self._step_reporter:
-                    self._step_reporter.note(f"{node.task.name}: {disk_fault(error) or error}")
+                self._step_reporter.note(f"{node.task.name}: {disk_fault(error) or error}")
         self._failures[node.task.name] = base_fail
         super()._handle_task_error(node, base_fail)
 

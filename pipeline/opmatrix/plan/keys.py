@@ -401,7 +401,7 @@ def make_step(
     verdict: Path | None = None,
     **config: Any,
 ) -> Step:
-    """Make a step of a group. `command` and `stage` are the group where they are not given.
+    """Make a step of a group. `command` is the group where it is not given, `stage` the command.
 
     `config` is what the step depends on apart from its files, `code` the files that its stage reads, such as templates,
     `uses` the packages: by their versions here, or by the files that hold those of another environment.
@@ -412,7 +412,7 @@ def make_step(
         config |= {package: getattr(plan.versions, package) for package in uses}
     if own := unshipped_rows(cell.torch if cell else check.torch if check else None, cell.ort if cell else None):
         config["rows"] = own
-    config = {"code": digest(stage or group, *code), **config}
+    config = {"code": digest(stage or command or group, *code), **config}
     parts = tuple(part for part in config.values() if isinstance(part, Fingerprint))
     return Step(
         group=group,

@@ -39,7 +39,6 @@ _SERVERS = 3.7  # of the servers of one torch
 # environments of both.
 _MOVE = 0.05
 
-_JOINT = "compare-exports"  # the command of a joint step
 _Place = tuple[object, ...]
 
 
@@ -77,12 +76,6 @@ def targets(chosen: Mapping[str, Step], needs: Mapping[str, Iterable[str]]) -> l
     return [step for task, step in chosen.items() if step.verdict or task not in needed]
 
 
-def is_joint(step: Step) -> bool:
-    """Return whether a step is in no part: it compares the exports of all cells, so the run that joins the parts makes
-    it."""
-    return step.command[0] == _JOINT
-
-
 def divide(steps: Iterable[Step], *, of: int, needs: Mapping[str, Iterable[str]]) -> list[list[Step]]:
     """Return `of` parts of the steps, each step but the joint ones in one of them. `needs`: as of `targets`.
 
@@ -92,7 +85,7 @@ def divide(steps: Iterable[Step], *, of: int, needs: Mapping[str, Iterable[str]]
     """
     units: dict[_Place, list[Step]] = {}
     for step in sorted(steps, key=lambda step: step.task):
-        if not is_joint(step):
+        if not step.is_joint:
             units.setdefault(_place(step), []).append(step)
     places = sorted(units)
     ends = [0.0, *accumulate(_seconds(units, needs))]

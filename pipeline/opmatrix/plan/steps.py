@@ -29,7 +29,7 @@ from opmatrix.plan.keys import OperatorPlan, Plan, make_step
 from opmatrix.plan.wheel_steps import shipping
 from opmatrix.project.cells import Cell, why_unreadable
 from opmatrix.records.code_hash import digest, of_features
-from opmatrix.records.step import CheckKey, Server, Step, cell_step_name
+from opmatrix.records.step import JOINT, CheckKey, Server, Step, cell_step_name
 from opmatrix.report.page_template import TEMPLATES
 from opmatrix.signature.signature import OWN_ORT, has_kernel_object, has_ort_library, has_torch_library
 from opmatrix.spec import Lowering
@@ -119,7 +119,6 @@ def _declaration(plan: Plan, name: str, mistakes: Sequence[str]) -> Step:
         name=name,
         operator=name,
         command="check-declaration",
-        stage="check-declaration",
         verdict=plan.paths.declaration_record(name),
         check=CheckKey(name, "declaration"),
         mistakes=mistakes,
@@ -375,8 +374,7 @@ def _compare_exports(op: OperatorPlan, lowering: Lowering, cells: Sequence[Cell]
         f"-{lowering}-{AGREEMENT}@torch{torch}",
         "--lowering", lowering, *map(str, cells),
         lowering=lowering,
-        stage="compare-exports",
-        command="compare-exports",
+        command=JOINT,
         reads=[op.paths.manifest(op.name, lowering, cell) for cell in cells],
         writes=[record],
         verdict=record,

@@ -46,7 +46,7 @@ def shipping(plan: Plan, made: Sequence[Step]) -> Iterator[Step]:
 def _proofs(dist: Dist, made: Sequence[Step]) -> list[Step]:
     """Return the steps that verify the operators of a wheel: cases, register, agreement of exports, and verify."""
     of_wheel = [step for step in made if step.operator in dist.operators]
-    return [s for s in of_wheel if s.group in ("cases", "register", "verify") or s.command[0] == "compare-exports"]
+    return [s for s in of_wheel if s.group in ("cases", "register", "verify") or s.is_joint]
 
 
 def _link_wheel(plan: Plan, dist: Dist) -> Step:
@@ -126,7 +126,6 @@ def _hf_kernel(plan: Plan, dist: Dist, *, unverified: bool) -> Step:
         *([f"--{UNVERIFIED}"] if unverified else []),
         name=f"{HF_KERNEL}-{UNVERIFIED}" if unverified else HF_KERNEL,
         command=HF_KERNEL,
-        stage=HF_KERNEL,
         reads=[paths.unverified_record if unverified else paths.dist_record],
         writes=[paths.unverified_kernel_record if unverified else paths.kernel_record],
         discovered_inputs=paths.unverified_kernel_list if unverified else paths.kernel_list,

@@ -13,6 +13,7 @@ if TYPE_CHECKING:  # not needed to run a step
     from opmatrix.spec import Lowering
 
 Server = Literal["onnx", "torch", "export", "ort"]
+JOINT = "compare-exports"  # the command of a joint step
 
 
 class Fingerprint(str):
@@ -103,6 +104,12 @@ class Step:
     def server_name(self) -> str | None:
         """The server of the environment: ``export@torch2.9``, or ``export`` of the main one."""
         return server_name(self.server, self.environment) if self.server else None
+
+    @property
+    def is_joint(self) -> bool:
+        """Whether it compares the exports of all cells, so that no part of a run can make it: the run that joins the
+        parts does."""
+        return self.command[0] == JOINT
 
     @property
     def records(self) -> tuple[str, ...]:
