@@ -226,14 +226,14 @@ def many(count: int, noun: str, several: str = "") -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {several or f'{noun}s'}"
 
 
-def did_you_mean(found: str, allowed: Iterable[str]) -> str:
+def did_you_mean(word: str, allowed: Iterable[str]) -> str:
     """Return ``; did you mean 'x'?`` for the nearest of `allowed`, or ""."""
-    return f"; did you mean {near!r}?" if (near := nearest(found, allowed)) else ""
+    return f"; did you mean {near!r}?" if (near := nearest(word, allowed)) else ""
 
 
-def nearest(found: str, allowed: Iterable[str]) -> str:
-    """Return the one of `allowed` that `found` may be a misspelling of, or ""."""
-    return next(iter(difflib.get_close_matches(found, list(allowed), n=1)), "")
+def nearest(word: str, allowed: Iterable[str]) -> str:
+    """Return the one of `allowed` that `word` may be a misspelling of, or ""."""
+    return next(iter(difflib.get_close_matches(word, list(allowed), n=1)), "")
 
 
 def missing(path: object, *, run: str, problem: str = "is missing") -> str:

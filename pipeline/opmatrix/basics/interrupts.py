@@ -57,14 +57,14 @@ def interruptible() -> Iterator[None]:
 
     number_of_dropped = int(signal.SIGINT)
 
-    def dropped(found: sys.UnraisableHookArgs) -> None:
+    def dropped(raised: sys.UnraisableHookArgs) -> None:
         nonlocal number_of_dropped
-        if issubclass(found.exc_type, KeyboardInterrupt):
-            number_of_dropped = getattr(found.exc_value, "number", signal.SIGINT)
+        if issubclass(raised.exc_type, KeyboardInterrupt):
+            number_of_dropped = getattr(raised.exc_value, "number", signal.SIGINT)
             signal.signal(signal.SIGALRM, again)
             signal.setitimer(signal.ITIMER_REAL, _SOON)  # not at once: the callback has not returned
         else:
-            shown(found)
+            shown(raised)
 
     def again(_: int, frame: FrameType | None) -> None:
         if _is_in(dropped.__code__, frame):  # what that raises is lost: on a busy machine it takes longer than _SOON
@@ -132,9 +132,9 @@ def cpu_limit(seconds: float) -> Iterator[None]:
     def stop(number: int, frame: FrameType | None) -> None:
         raise TooSlow
 
-    def unraisable(found: sys.UnraisableHookArgs) -> None:
-        if found.exc_type is not TooSlow:
-            shown(found)
+    def unraisable(raised: sys.UnraisableHookArgs) -> None:
+        if raised.exc_type is not TooSlow:
+            shown(raised)
 
     # A callback of a weak reference and __del__ swallow every exception, so the signal comes again.
     shown, sys.unraisablehook = sys.unraisablehook, unraisable

@@ -227,10 +227,10 @@ def move_aside(path: Path) -> Path:
 
 
 class Fingerprints:
-    """The sha256 and the marks of files: `known` those of earlier runs, `fresh` those that were computed now."""
+    """The sha256 and the marks of files: `earlier` those of earlier runs, `fresh` those that were computed now."""
 
-    def __init__(self, known: dict[str, tuple[Mark, str]]) -> None:
-        self._known = known
+    def __init__(self, earlier: dict[str, tuple[Mark, str]]) -> None:
+        self._earlier = earlier
         self.fresh: dict[str, tuple[Mark, str]] = {}
 
     def digest(self, path: str) -> str | None:
@@ -240,11 +240,11 @@ class Fingerprints:
         now = mark(path.partition(LACKS)[0] if lacking else path)
         if now is None:
             return NONE if lacking else None
-        known = self._known.get(path)
+        known = self._earlier.get(path)
         if known and known[0] == now:
             return known[1]
         read_at = time.time_ns()
         digest = present(path) if lacking else sha256(path)
         if settled(now, read_at):
-            self._known[path] = self.fresh[path] = (now, digest)
+            self._earlier[path] = self.fresh[path] = (now, digest)
         return digest

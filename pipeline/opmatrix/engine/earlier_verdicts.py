@@ -99,15 +99,15 @@ class _Journal:
             and (not step.check or self._is_made(step, known["inputs"]))
         )
 
-    def _is_unchanged(self, known: Mapping[str, Any], step: Step, *, only: Collection[str] = ()) -> bool:
+    def _is_unchanged(self, recorded: Mapping[str, Any], step: Step, *, only: Collection[str] = ()) -> bool:
         """Return whether the files of a recorded step are unchanged and its configuration equals that of `step`, in the
         parts `only` or in all that both have. The versions of another environment are among the inputs instead."""
-        before, now = json.loads(known["config"] or "{}"), json.loads(step.config or "{}")
+        before, now = json.loads(recorded["config"] or "{}"), json.loads(step.config or "{}")
         both = before.keys() & now.keys() - {_PER_CELL}
         return (
             all(before[part] == now[part] for part in both if not only or part in only)
-            and self.state.unchanged(known["inputs"])
-            and self.state.unchanged(known["outputs"])
+            and self.state.unchanged(recorded["inputs"])
+            and self.state.unchanged(recorded["outputs"])
         )
 
     def _is_made(self, step: Step, inputs: Iterable[str]) -> bool:

@@ -13,8 +13,8 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NoReturn
@@ -67,18 +67,25 @@ class Loop:
     def run(self) -> int:
         """Run until a signal asks to end, and return the exit code; that of the first turn if it finds the command line
         wrong."""
-        with self._hear_signals():
-            try:
-                return self._wait()
-            except FileNotFoundError:
-                self._require_root()
-                raise
-            finally:
-                code = self._stop_turn()
-                self.interrupted = code in (exit_code(signal.SIGINT), -signal.SIGKILL)
-                if self._watcher:
-                    self._watcher.close()
-                self._servers.close()
+        # Signals wake `_wait`, so that none interrupts this process elsewhere.
+        self._woken, wake = os.pipe()
+        os.set_blocking(wake, False)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        for number in (signal.SIGINT, *ending_signals()):
+            signal.signal(number, lambda number, _: self._signals.append(number))
+        try:
+            return self._wait()
+        except FileNotFoundError:
+            self._require_root()
+            raise
+        finally:
+            code = self._stop_turn()
+            self.interrupted = code in (exit_code(signal.SIGINT), -signal.SIGKILL)
+            if self._watcher:
+                self._watcher.close()
+            self._servers.close()
+            signal.set_wakeup_fd(-1)
 
     def _wait(self) -> int:
         looks_again = False
@@ -282,20 +289,6 @@ class Loop:
             self._requests.close()
             self._requests = None
 
-    @contextmanager
-    def _hear_signals(self) -> Iterator[None]:
-        """Let signals wake `_wait`, so that none interrupts this process elsewhere."""
-        self._woken, wake = os.pipe()
-        os.set_blocking(wake, False)
-        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        for number in (signal.SIGINT, *ending_signals()):
-            signal.signal(number, lambda number, _: self._signals.append(number))
-        try:
-            yield
-        finally:
-            signal.set_wakeup_fd(-1)
-
 
 def installed_packages(root: Path) -> Mapping[str, object]:
     """Return the state of what is installed: the folders of metadata where Python finds packages, and the environment
@@ -308,13 +301,13 @@ def installed_packages(root: Path) -> Mapping[str, object]:
     return found
 
 
-def _is_complete(found: Mapping[str, object], root: Path) -> bool:
-    """Return whether the environment has what opmatrix needs to start anew, and is still as `found` in a second."""
+def _is_complete(packages: Mapping[str, object], root: Path) -> bool:
+    """Return whether the environment has what opmatrix needs to start anew, and is still as `packages` in a second."""
     with suppress(metadata.PackageNotFoundError):
         needed = map(metadata.version, ("doit", "opmatrix", "watchfiles", *PACKAGES))
         if all(needed) and Path(sys.executable).exists():
             time.sleep(1.0)
-            return installed_packages(root) == found
+            return installed_packages(root) == packages
     return False
 
 

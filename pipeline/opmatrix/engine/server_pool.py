@@ -282,7 +282,7 @@ class KeptServers:
     def __init__(self, paths: Paths, *, entry: str) -> None:
         self._paths, self._entry = paths, entry
         self._clients: dict[str, Client] = {}
-        self._made: dict[str, Mark | None] = {}  # the environment of a server as it was when the server started
+        self._stamps: dict[str, Mark | None] = {}  # the environment of a server as it was when the server started
 
     def start(self, names: Iterable[str]) -> None:
         """Start servers ahead of need. One of another environment starts when a step first needs it: there may be
@@ -296,11 +296,11 @@ class KeptServers:
         _, environment = read_server_name(name)
         made = mark(str(self._paths.stamp(environment))) if environment else None
         known = self._clients.get(name)
-        if known and (_ended(known.process) or self._made[name] != made):
+        if known and (_ended(known.process) or self._stamps[name] != made):
             self._end([self._clients.pop(name)])
             known = None
         if not known:
-            self._made[name] = made
+            self._stamps[name] = made
             self._clients[name] = known = start_server(self._paths, name, entry=self._entry, variables={})
         return known
 

@@ -233,11 +233,11 @@ class SharedResults:
         except OSError:  # what cannot be read here, or is no file, is not the same
             return False
 
-    def _is_same(self, found: str, digest: str) -> bool:
-        there = self._paths.root / (path := entries.here(found))
+    def _is_same(self, input_found: str, digest: str) -> bool:
+        there = self._paths.root / (path := entries.here(input_found))
         if self._only_shared and not there.exists() and path.startswith(_ENVIRONMENTS):
             return True  # a header of a torch whose version is in the key
-        return (LACKS in found or there.stat().st_size <= _LARGEST_FOUND) and self._state.digest(path) == digest
+        return (LACKS in input_found or there.stat().st_size <= _LARGEST_FOUND) and self._state.digest(path) == digest
 
     def _entry(self, task: StepTask) -> Entry:
         found = {path: self._state.digest(path) for path in entries.discovered(task.step)}
@@ -311,7 +311,7 @@ class _Ahead:
         self._tasks = {task.name: task for task in tasks}
         self._files = Fingerprints(dict(state.journal.files))  # its own: other threads use those of `state`
         self._guard = threading.RLock()
-        self._known: dict[str, str | None] = {}  # by path: the digests of what a step has written or will
+        self._digests: dict[str, str | None] = {}  # by path: the digests of what a step has written or will
         writers = {path: name for name, task in self._tasks.items() for path in task.targets}
         self._waits = {
             name: {writers[path] for path in task.file_dep if path in writers} | ({*task.step.after} & {*self._tasks})
@@ -344,7 +344,7 @@ class _Ahead:
 
     def _settle(self, task: StepTask, written: Mapping[str, str | None]) -> None:
         with self._guard:
-            self._known |= written
+            self._digests |= written
             ready = []
             for name in self._users.pop(task.name, ()):
                 self._waits[name].discard(task.name)
@@ -355,4 +355,4 @@ class _Ahead:
 
     def _digest(self, path: str) -> str | None:
         short = self._state.relative(path)
-        return self._known[short] if short in self._known else self._files.digest(path)
+        return self._digests[short] if short in self._digests else self._files.digest(path)

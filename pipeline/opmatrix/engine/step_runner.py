@@ -8,7 +8,7 @@ import itertools
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -111,6 +111,7 @@ class StepRunner(Runner):
         self._ran: set[str] = set()  # the operators of which a step ran
         self._paths, self._entry, self._lock, self._terminal, self._kept = paths, entry, lock, terminal, kept
         self._failures: dict[str, StepFailed | StepBlocked] = {}
+        self._opened = ExitStack()
 
     def select_task(self, node: ExecNode, tasks_dict: Mapping[str, Task]) -> bool:
         """Return whether to execute a task. If so, first remove what could be taken for its result."""
@@ -179,23 +180,22 @@ class StepRunner(Runner):
         from opmatrix.engine.server_pool import Pool  # imported here: a run with nothing to do does without
 
         started = self._step_reporter.add_server
-        return Pool(self._paths, entry=self._entry, lock=self._lock, started=started, kept=self._kept)
+        pool = Pool(self._paths, entry=self._entry, lock=self._lock, started=started, kept=self._kept)
+        self._opened.callback(pool.close)
+        return pool
 
     @cached_property
     def _shared(self) -> SharedResults | None:
-        return self._share()
+        shared = self._share()
+        return self._opened.enter_context(closing(shared)) if shared else None
 
     @cached_property
     def _workers(self) -> Workers | None:
-        return self._connect(self._shared) if self._connect and self._shared else None
+        connected = self._connect and self._shared and self._connect(self._shared)
+        return self._opened.enter_context(closing(connected)) if connected else None
 
     def finish(self) -> int:
-        if workers := vars(self).get("_workers"):
-            workers.close()
-        if "_pool" in vars(self):
-            self._pool.close()
-        if shared := vars(self).get("_shared"):
-            shared.close()
+        self._opened.close()  # the workers, then the pool, then the shared cache
         return int(super().finish())
 
     def execute_task(self, task: Task) -> BaseFail | None:
@@ -312,7 +312,7 @@ class ThreadRunner(StepRunner, MThreadRunner):
         self._at_once = self.num_process
         self.num_process = 2 * self._at_once + _MORE_THREADS
         self._ready: list[tuple[int, str]] = []
-        self._given = 0  # steps that have a thread
+        self._with_thread = 0  # how many steps have one
 
     def get_next_job(self, completed: ExecNode | None) -> Any:
         """Return the next job for a thread: a step, JobHold if none is ready, or None at the end.
@@ -320,10 +320,10 @@ class ThreadRunner(StepRunner, MThreadRunner):
         doit's dispatcher gives ready tasks in the plan's order. While a core is free, the first one runs at once;
         otherwise there is time to look for further ones, and the best of them is next.
         """
-        self._given -= completed is not None
+        self._with_thread -= completed is not None
         node, has_ended = completed, False
         while not self._stop_running and (
-            node or not self._ready or (self._given >= self._at_once and len(self._ready) < _LOOKAHEAD)
+            node or not self._ready or (self._with_thread >= self._at_once and len(self._ready) < _LOOKAHEAD)
         ):
             try:
                 node = self.task_dispatcher.generator.send(node)
@@ -342,7 +342,7 @@ class ThreadRunner(StepRunner, MThreadRunner):
         if not self._ready:
             self.free_proc += 1
             return JobHold()
-        self._given += 1
+        self._with_thread += 1
         return JobTaskPickle(self.tasks[self._next()])
 
     def _next(self) -> str:

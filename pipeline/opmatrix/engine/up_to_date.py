@@ -65,10 +65,9 @@ class State(Dependency):
         except OSError as error:
             result.status, result.error_reason = "error", f"{error.filename}: {error.strerror}"
             return result
-        for path in self.missing_inputs(task, inputs):
-            result.add_reason("missing_file_dep", path, "error")
-            result.error_reason = f"its input {path} does not exist, and no step writes it"
-        if result.status == "error":
+        if missing := self.missing_inputs(task, inputs):
+            result.status = "error"
+            result.error_reason = f"its input {missing[-1]} does not exist, and no step writes it"
             return result
         self._inputs_at_start[task.name] = inputs
         self._written |= {path: (digest, task.name) for path, digest in outputs.items()}
@@ -160,11 +159,11 @@ class State(Dependency):
                 discovered = read_list(task.step.discovered_inputs, root=self._root)
         return self._digests({*task.file_dep, *discovered}, digest), self._outputs(task, digest)
 
-    def unchanged(self, known: _Digests) -> bool:
+    def unchanged(self, digests: _Digests) -> bool:
         """Return whether files, by path in the project, still have these digests. Raises OSError."""
         return all(
             (_link if str(digest).startswith(_LINK) else self._files.digest)(f"{self._prefix}{path}") == digest
-            for path, digest in known.items()
+            for path, digest in digests.items()
         )
 
     def digest(self, path: str) -> str | None:

@@ -46,17 +46,17 @@ _INSTALLING = 3600  # seconds: time limit of an environment, which downloads 200
 
 def steps(plan: Plan) -> Iterator[Step]:
     """Yield every step, each after those whose files it reads."""
-    made = _record_failures(plan, [*_reported(plan)])
-    yield from made
+    planned = _record_failures(plan, [*_reported(plan)])
+    yield from planned
     for op in plan.operator_plans:
         here = [cell for cell in op.operator.cells(plan.cells) if plan.is_main(cell)]
         if here and has_ort_library(op.spec):
             yield _sanitize(op, here[0])
         if runs_beyond_eager(op.operator):
             yield from (_compat(op, torch) for torch in plan.torches)
-    yield _report(plan, made)
+    yield _report(plan, planned)
     yield from _probes(plan)
-    yield from shipping(plan, made)
+    yield from shipping(plan, planned)
 
 
 def _reported(plan: Plan) -> Iterator[Step]:
@@ -90,19 +90,19 @@ def _reported(plan: Plan) -> Iterator[Step]:
             yield from (_verify(op, lowering, cell, once=once.get((cell.torch, cell.ort)) == cell) for cell in cells)
 
 
-def _record_failures(plan: Plan, made: Sequence[Step]) -> list[Step]:
+def _record_failures(plan: Plan, planned: Sequence[Step]) -> list[Step]:
     """Give each step on which no record depends a file for the record of its failure. The failure of any other step is
     in the records of the steps that it blocks."""
-    by_task = {step.task: step for step in made}
-    writers = {path: step.task for step in made for path in step.writes}
+    by_task = {step.task: step for step in planned}
+    writers = {path: step.task for step in planned for path in step.writes}
     shown: set[str] = set()
-    waiting = [step.task for step in made if step.verdict]
+    waiting = [step.task for step in planned if step.verdict]
     while waiting:
         if (task := waiting.pop()) not in shown:
             shown.add(task)
             step = by_task[task]
             waiting += [*step.after, *{writers[path] for path in step.reads if path in writers}]
-    for step in made:
+    for step in planned:
         if step.task not in shown:
             check = CheckKey(step.operator, step.group if step.operator else step.task)
             record = str(plan.paths.failure_record(step.operator, step.task))
@@ -476,13 +476,13 @@ def _compat(op: OperatorPlan, torch: str) -> Step:
     )
 
 
-def _report(plan: Plan, made: Sequence[Step]) -> Step:
+def _report(plan: Plan, planned: Sequence[Step]) -> Step:
     """Keyed by verdicts and check records: when a graph drawing changes, so does its verdict. A drawing that a
     failed export did not write does not prevent the report. The engine lists the records that only failures write.
 
     Not keyed by the choice of cells: the report also covers the other verdicts, and is the same for every choice.
     """
-    recorded = [step for step in made if step.verdict]
+    recorded = [step for step in planned if step.verdict]
     return make_step(
         plan,
         "report",
@@ -493,7 +493,7 @@ def _report(plan: Plan, made: Sequence[Step]) -> Step:
         declared=[path for o in plan.operators for path in (plan.paths.spec(o.name), plan.paths.cases(o.name))],
         reads=[str(step.verdict) for step in recorded if step.verdict in step.writes],
         after=[step.task for step in recorded if step.verdict not in step.writes],
-        any_cell=any(step.group == "verify" for step in made),  # without one it fails
+        any_cell=any(step.group == "verify" for step in planned),  # without one it fails
         operators={o.name: o.cell_condition for o in plan.operators},  # the report drops other cells
         drawn=[digest("export"), digest("export-node"), digest("register")],
         discovered_inputs=plan.paths.verdict_list,

@@ -23,8 +23,8 @@ UNVERIFIED = "unverified"
 HF_KERNEL = "hf-kernel"
 
 
-def shipping(plan: Plan, made: Sequence[Step]) -> Iterator[Step]:
-    """Yield the steps of the wheel; `made` are all other steps.
+def shipping(plan: Plan, planned: Sequence[Step]) -> Iterator[Step]:
+    """Yield the steps of the wheel; `planned` are all other steps.
 
     If the project declares no wheel, yield only `dist`, which fails and prints how to declare one. With a choice of
     cells, yield none: a wheel needs the default cells.
@@ -37,15 +37,15 @@ def shipping(plan: Plan, made: Sequence[Step]) -> Iterator[Step]:
         return
     yield _link_wheel(plan, plan.dist)
     sources = settings.sources(plan.paths, plan.dist.chosen(plan.operators))
-    yield _dist(plan, plan.dist, sources, proofs=_proofs(plan.dist, made))
+    yield _dist(plan, plan.dist, sources, proofs=_proofs(plan.dist, planned))
     yield _dist(plan, plan.dist, sources, proofs=None)
     yield _hf_kernel(plan, plan.dist, unverified=False)
     yield _hf_kernel(plan, plan.dist, unverified=True)
 
 
-def _proofs(dist: Dist, made: Sequence[Step]) -> list[Step]:
+def _proofs(dist: Dist, planned: Sequence[Step]) -> list[Step]:
     """Return the steps that verify the operators of a wheel: cases, register, agreement of exports, and verify."""
-    of_wheel = [step for step in made if step.operator in dist.operators]
+    of_wheel = [step for step in planned if step.operator in dist.operators]
     return [s for s in of_wheel if s.group in ("cases", "register", "verify") or s.is_joint]
 
 

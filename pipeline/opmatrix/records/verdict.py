@@ -198,20 +198,20 @@ def _largest(numbers: Iterable[float | None]) -> float | None:
 _CASES = '"cases": [\n'  # ends the first line of a verdict; a line for each case follows
 
 
-def write(path: Path, found: Found) -> None:
-    """Write `found` to `path`, whole or not at all. JSON has no NaN and no infinity. Raises SpecError in a process in
+def write(path: Path, record: Found) -> None:
+    """Write `record` to `path`, whole or not at all. JSON has no NaN and no infinity. Raises SpecError in a process in
     which code of the project has changed what judges.
 
     The cases of a verdict are the last key, and begin a line: in most cells of an operator they are equal as text.
     """
     judging_code.require_unchanged()
     dumps = partial(json.dumps, allow_nan=False)
-    if isinstance(found, CheckRecord):
-        write_text(path, dumps(asdict(found)) + "\n")
+    if isinstance(record, CheckRecord):
+        write_text(path, dumps(asdict(record)) + "\n")
         return
-    head = vars(found) | {"cell": vars(found.cell), "blocked_by": found.blocked_by and vars(found.blocked_by)}
+    head = vars(record) | {"cell": vars(record.cell), "blocked_by": record.blocked_by and vars(record.blocked_by)}
     del head["cases"]
-    lines = ",\n".join(dumps(case) for case in found.cases.as_json)
+    lines = ",\n".join(dumps(case) for case in record.cases.as_json)
     write_text(path, f"{dumps(head)[:-1]}, {_CASES}{lines}\n]}}\n")
 
 
