@@ -28,13 +28,13 @@ FEATURES: Mapping[str, Feature] = {
     ),
     "mutate": Feature(
         commands={"mutate": "opmatrix.addons.mutate.command:Mutate"},
-        reports={"mutation": "opmatrix.addons.mutate.scores:as_section"},
+        provides={"mutation": "opmatrix.addons.mutate.scores:as_section"},
     ),
     "bench": Feature(
         commands={"bench": "opmatrix.addons.bench.command:Bench"},
         stages={"bench": "opmatrix.addons.bench.run"},
         stage_table="opmatrix.addons.bench.stages",
-        reports={"bench": "opmatrix.addons.bench.times:read_all"},
+        provides={"bench": "opmatrix.addons.bench.times:read_all"},
     ),
     "team": Feature(
         provides={

@@ -22,16 +22,15 @@ class Feature:
     """What an addon adds. Objects are named as ``opmatrix.addons.bench.command:Bench``.
 
     `commands`: doit's, by name; `anywhere`: those of them that need no project. `stages`: the modules of their stages,
-    by name; `stage_table`: the module that has their arguments as `STAGES`, and `SPECIAL`. `reports`: functions of the
-    project's paths and the names of operators that return a section of report.json or of its page. `servers`: what a
-    fork server imports, and the functions that it calls once, by its name. `provides`: what the core asks for by name.
+    by name; `stage_table`: the module that has their arguments as `STAGES`, and `SPECIAL`. `servers`: what a fork
+    server imports, and the functions that it calls once, by its name. `provides`: what the core asks for by name, such
+    as a section of the report: a function of the project's paths and the names of operators.
     """
 
     commands: Mapping[str, str] = field(default_factory=dict)
     anywhere: tuple[str, ...] = ()
     stages: Mapping[str, str] = field(default_factory=dict)
     stage_table: str = ""
-    reports: Mapping[str, str] = field(default_factory=dict)
     servers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     provides: Mapping[str, str] = field(default_factory=dict)
 
@@ -62,26 +61,23 @@ def load(place: str) -> Any:
         ) from error
 
 
-def added(kind: Literal["commands", "stages", "servers", "reports", "provides"]) -> dict[str, Any]:
+def added(kind: Literal["commands", "stages", "servers", "provides"]) -> dict[str, Any]:
     """Return what the features add of one kind, by name."""
     return {name: places for feature in features().values() for name, places in getattr(feature, kind).items()}
 
 
-def provided(name: str) -> Any:
-    """Return what a feature provides under a name. Raises UsageError if none does."""
-    if place := added("provides").get(name):
-        return load(place)
-    raise UsageError(f"no addon of this opmatrix provides {name!r}; install opmatrix with all its addons")
-
-
-def reports(name: str) -> list[Any]:
-    """Return the functions that make a section of the report: one, or none."""
-    return [load(place) for section, place in added("reports").items() if section == name]
+def provided(name: str, *, optional: bool = False) -> Any:
+    """Return what a feature provides under a name. If none does, return None if that is `optional`, else raise
+    UsageError."""
+    place = added("provides").get(name)
+    if not place and not optional:
+        raise UsageError(f"no addon of this opmatrix provides {name!r}; install opmatrix with all its addons")
+    return load(place) if place else None
 
 
 def modules_of(*names: str) -> list[str]:
-    """Return the modules of what features provide, or report, under these names: no import statement names them."""
-    places = {**added("reports"), **added("provides")}
+    """Return the modules of what features provide under these names: no import statement names them."""
+    places = added("provides")
     return [places[name].partition(":")[0] for name in names if name in places]
 
 

@@ -253,10 +253,11 @@ class SharedResults:
             with self._guard:
                 self._unknown += 1
             return None
-        elif lines := differences(here, hit.entry):
+        elif differing := differences(here, hit.entry):
+            lines = [f"{path}: {how}" for path, how in differing]
             signer = f", signed by {hit.record.signer}" if hit.record.signer else ""
             differ = "differs" if len(lines) == 1 else "differ"
-            files = ", ".join(line.partition(": ")[0] for line in lines)
+            files = ", ".join(path for path, _ in differing)
             summary = f"{many(len(lines), 'output')} {differ} from the shared cache {self._url}{signer}: {files}"
         else:
             with self._guard:
@@ -283,16 +284,18 @@ def key_of(step: Step, inputs: Mapping[str, str | None], salt: str) -> Key:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def differences(here: Entry, there: Entry) -> list[str]:
-    """Return a line for each file or link that differs between what a step wrote here and an entry: with both digests,
-    or both targets. The log does not count."""
-    lines = [f"{path}: sha256 {one} here, {there.digests[path]} in the shared cache"
-             for path, one in here.digests.items() if there.digests[path] != one]  # fmt: skip
-    lines += [f"{path}: points to {target} here, to {printable(one_line(there.links[path]))} in the shared cache"
-              for path, target in here.links.items() if there.links[path] != target]  # fmt: skip
-    modes = sorted(here.executable ^ there.executable)
-    return lines + [f"{path}: may be executed only {'here' if path in here.executable else 'in the shared cache'}"
-                    for path in modes]  # fmt: skip
+def differences(here: Entry, there: Entry) -> list[tuple[str, str]]:
+    """Return each file or link that differs between what a step wrote here and an entry, and how: with both digests, or
+    both targets. The log does not count."""
+    where = "in the shared cache"
+    return [
+        *((path, f"sha256 {digest} here, {there.digests[path]} {where}")
+          for path, digest in here.digests.items() if there.digests[path] != digest),
+        *((path, f"points to {target} here, to {printable(one_line(there.links[path]))} {where}")
+          for path, target in here.links.items() if there.links[path] != target),
+        *((path, f"may be executed only {'here' if path in here.executable else where}")
+          for path in sorted(here.executable ^ there.executable)),
+    ]  # fmt: skip
 
 
 class _Ahead:
