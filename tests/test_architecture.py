@@ -15,7 +15,7 @@ from docs.site.imports import Package
 from docs.site.imports import imports as names_imported
 from opmatrix.basics import features
 from opmatrix.records import code_hash
-from opmatrix.records.stage_modules import STAGE_MODULES
+from opmatrix.records.code_hash import STAGE_MODULES
 from opmatrix.toolchain import symbols
 
 ROOT = Path(__file__).parent.parent

@@ -29,7 +29,7 @@ from opmatrix.project.format import check_format
 from opmatrix.project.measured import use_rows
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import chosen_cells, find_root, installed
-from opmatrix.records.stage_modules import STAGE_MODULES
+from opmatrix.records.code_hash import STAGE_MODULES
 from opmatrix.spec import Lowering
 from opmatrix.wheel import settings
 
