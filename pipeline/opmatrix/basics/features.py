@@ -6,7 +6,7 @@ imported where it is used. A feature that is broken, or not there, takes nothing
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -79,8 +79,3 @@ def modules_of(*names: str) -> list[str]:
     """Return the modules of what features provide under these names: no import statement names them."""
     places = added("provides")
     return [places[name].partition(":")[0] for name in names if name in places]
-
-
-def stage_tables() -> Iterator[Any]:
-    """Yield the modules that have the arguments of these stages."""
-    yield from (load(feature.stage_table) for feature in features().values() if feature.stage_table)

@@ -143,7 +143,7 @@ def _module(stage: str) -> ModuleType:
 @cache
 def _of_features() -> tuple[Mapping[str, Stage], Mapping[str, Callable[..., None]], frozenset[str]]:
     """Return the stages of features: their arguments, calls of their own, and those that only write."""
-    tables = [*features.stage_tables()]
+    tables = [features.load(one.stage_table) for one in features.features().values() if one.stage_table]
     only_write = frozenset(name for table in tables for name in table.ONLY_WRITE)
     return (
         {name: stage for table in tables for name, stage in table.STAGES.items()},

@@ -104,7 +104,7 @@ def _plan(
     from opmatrix.wheel import settings
 
     declared = reading()
-    operators, limits = declared.operators, step_limits(paths)
+    operators = declared.operators
     plan = Plan(
         paths=paths,
         operators=operators,
@@ -115,9 +115,7 @@ def _plan(
         environ=environ,
         choice=choice,
         dist=None if settings.unusable(paths, declared.failed) else settings.read(paths, operators),
-        seconds=limits.seconds,
-        megabytes=limits.megabytes,
-        written=limits.written,
+        limits=step_limits(paths),
     )
     return tuple(steps(plan)), [(h.folder, h.distribution) for o in operators for h in o.spec.headers]
 

@@ -61,7 +61,7 @@ class Loop:
         self._seen: Marks = {}
         self._deaths = 0
         self._said_polls = False
-        self._watcher: Watcher | None = None
+        self._watcher: Watcher  # from `run` on
         self.interrupted = False  # whether a turn was running when this process was asked to end
 
     def run(self) -> int:
@@ -74,6 +74,7 @@ class Loop:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         for number in (signal.SIGINT, *ending_signals()):
             signal.signal(number, lambda number, _: self._signals.append(number))
+        self._watch()
         try:
             return self._wait()
         except FileNotFoundError:
@@ -82,17 +83,14 @@ class Loop:
         finally:
             code = self._stop_turn()
             self.interrupted = code in (exit_code(signal.SIGINT), -signal.SIGKILL)
-            if self._watcher:
-                self._watcher.close()
+            self._watcher.close()
             self._servers.close()
             signal.set_wakeup_fd(-1)
 
     def _wait(self) -> int:
         looks_again = False
-        self._watch()
         self._begin()
         while not self._signals:
-            assert self._watcher
             listed: list[Any] = [self._woken, self._watcher, *([self._requests] if self._requests else [])]
             ready = select.select(listed, [], [], _LOOK)[0]
             if self._woken in ready:
@@ -115,7 +113,7 @@ class Loop:
                             "doit watch: the process that watches the files ended three times. Start it again; "
                             "WATCHFILES_FORCE_POLLING=1 does without inotify"
                         ) from None
-                    self._watch()
+                    self._watch_anew()
                 self._look()
                 looks_again = True
             elif not ready and looks_again:  # inotify says nothing of a file that is written before its new folder is
@@ -128,10 +126,11 @@ class Loop:
     # What was saved.
 
     def _watch(self) -> None:
-        folders = self._existing()
-        if self._watcher:
-            self._watcher.close()
-        self._watcher = Watcher(folders, root=self._paths.root, polls=self._polls)
+        self._watcher = Watcher(self._existing(), root=self._paths.root, polls=self._polls)
+
+    def _watch_anew(self) -> None:
+        self._watcher.close()
+        self._watch()
 
     def _existing(self) -> list[str]:
         every = dict.fromkeys((*of_project(self._paths, self._reads).folders, *of_program(self._paths).folders))
@@ -148,7 +147,6 @@ class Loop:
         self._require_root()
         if self._stale():
             return
-        assert self._watcher
         deadline = time.monotonic() + GONE  # a file that is gone, or empty, gets a moment to come back
         sources = of_project(self._paths, self._reads)
         while unsettled(self._seen, now := sources.marks()) and time.monotonic() < deadline:
@@ -160,7 +158,7 @@ class Loop:
             self._say([Path(path) for path in saved])
             self._begin()
         if self._watcher.folders != self._existing():
-            self._watch()
+            self._watch_anew()
 
     def _require_root(self) -> None:
         """Raise OpmatrixError if the project was removed."""
@@ -190,7 +188,6 @@ class Loop:
 
     def _start_anew(self, what: str) -> NoReturn:
         self._note(f"{what} has changed: opmatrix starts anew")
-        assert self._watcher
         self._stop_turn()
         self._watcher.close()
         self._servers.close()
@@ -227,8 +224,7 @@ class Loop:
                 signal.signal(number, signal.SIG_DFL)
             if os.getppid() != parent:  # it ended before this process could be told
                 os._exit(code)
-            assert self._watcher
-            self._watcher.leave()
+                self._watcher.leave()
             self._servers.leave()
             code = self._turn(resident)
         except KeyboardInterrupt as error:
@@ -258,7 +254,7 @@ class Loop:
             if new := set(reads).difference(self._reads):
                 self._reads = reads
                 self._seen = {**self._seen, **of_paths(new).marks()}
-                self._watch()
+                self._watch_anew()
 
     def _ended(self) -> int | None:
         """Return the exit code of the turn if it has ended since the last call."""

@@ -24,8 +24,7 @@ from opmatrix.declaration.models import graph_inputs, graph_outputs
 from opmatrix.project import cpu_levels
 from opmatrix.project.cells import Cell, Choice, unshipped_rows
 from opmatrix.project.paths import DATA_SET, PACKAGE, Paths
-from opmatrix.project.settings import Versions
-from opmatrix.project.work_folder import WRITTEN
+from opmatrix.project.settings import StepLimits, Versions
 from opmatrix.records.code_hash import digest, function
 from opmatrix.records.step import CheckKey, Config, Fingerprint, Server, Step, cell_step_name
 from opmatrix.signature.signature import OWN_TORCH, has_function_body, has_torch_library, is_classic, is_own
@@ -49,9 +48,7 @@ class Plan:
     failed: Mapping[str, Sequence[str]] = field(default_factory=dict)
     dist: Dist | None = None
     choice: Choice = Choice()  # noqa: RUF009 - it is frozen
-    seconds: float = 300
-    megabytes: float = 8000
-    written: float = WRITTEN
+    limits: StepLimits = field(default_factory=StepLimits)
 
     @cached_property
     def header_files(self) -> tuple[Path, ...]:
@@ -397,7 +394,6 @@ def make_step(
     server: Server | None = None,
     environment: str | None = None,
     uses: Iterable[str] = (),
-    seconds: float | None = None,
     verdict: Path | None = None,
     **config: Any,
 ) -> Step:
@@ -433,9 +429,9 @@ def make_step(
         server=server,
         environment=environment,
         verdict=str(verdict) if verdict else None,
-        seconds=seconds or plan.seconds,
-        megabytes=plan.megabytes,
-        written=plan.written,
+        seconds=plan.limits.seconds,
+        megabytes=plan.limits.megabytes,
+        written=plan.limits.written,
     )
 
 

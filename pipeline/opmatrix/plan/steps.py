@@ -130,8 +130,8 @@ def _environment(plan: Plan, name: str) -> Step:
     paths = plan.paths
     packages = (*_EXPORTING, "numpy", "hypothesis") if name.startswith("torch") else _VERIFYING
     writes = [*(paths.installed_version(name, package) for package in packages), paths.installed_packages(name)]
-    step = make_step(plan, "environment", name, name=name, reads=paths.pins(name), writes=writes, seconds=_INSTALLING)
-    return replace(step, written=math.inf)
+    step = make_step(plan, "environment", name, name=name, reads=paths.pins(name), writes=writes)
+    return replace(step, seconds=_INSTALLING, written=math.inf)
 
 
 def _probes(plan: Plan) -> Iterator[Step]:
