@@ -1,8 +1,8 @@
 import os
 import sys
 
-from opmatrix.basics.processes import use_utf8
 from opmatrix.basics.step_log import SAY_DONE
+from opmatrix.basics.terminal import use_utf8
 from opmatrix.commands.stages import main
 
 use_utf8()

@@ -6,7 +6,6 @@ Imports only the standard library: `opmatrix.environments.bootstrap` uses it bef
 
 from __future__ import annotations
 
-import resource
 import signal
 import sys
 import threading
@@ -153,6 +152,8 @@ def cpu_limit(seconds: float) -> Iterator[None]:
 @contextmanager
 def memory_limit(megabytes: int) -> Iterator[None]:
     """Let an allocation in the block raise MemoryError once the process has so much more memory than before."""
+    import resource  # imported here: every run of doit imports this module
+
     before = resource.getrlimit(resource.RLIMIT_AS)
     used = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[0]) * resource.getpagesize()
     wanted = used + (megabytes << 20)

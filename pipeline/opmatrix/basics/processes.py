@@ -1,11 +1,10 @@
 """Find the child processes of a process and their memory in Linux's /proc; let a process end with its parent, kill a
-process group, a session, or all that a process started; start a program again in Python's UTF-8 mode."""
+process group, a session, or all that a process started."""
 
 from __future__ import annotations
 
 import os
 import signal
-import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -178,14 +177,3 @@ def _session(leader: int) -> list[int]:
                 if int(session) == leader and state not in "ZX":
                     found.append(int(folder.name))
     return found
-
-
-def use_utf8() -> None:
-    """Replace this process by one in Python's UTF-8 mode, unless its encoding is UTF-8 already.
-
-    In another one, as with LC_ALL=C and PYTHONUTF8=0, Python reads files of a project, prints, and passes paths, also
-    in torch and in code of the project. The programs of this package call this before they read a file.
-    """
-    if sys.getfilesystemencoding() != "utf-8" and os.environ.get("PYTHONUTF8") != "1":
-        os.environ["PYTHONUTF8"] = "1"  # steps and tools inherit it
-        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])

@@ -20,7 +20,7 @@ from doit.doit_cmd import DoitMain
 
 from opmatrix.basics import features
 from opmatrix.basics.errors import OpmatrixError, UsageError, end_if_unread, print_error
-from opmatrix.basics.processes import use_utf8
+from opmatrix.basics.terminal import use_utf8
 from opmatrix.commands.dodo import Loader
 from opmatrix.commands.help import EVERY_DAY, print_versions
 from opmatrix.project.paths import Paths
