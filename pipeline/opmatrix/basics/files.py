@@ -48,7 +48,6 @@ def write_parts(path: Path, contents: Sequence[bytes | memoryview]) -> None:
 
 
 def _has(path: Path, contents: Sequence[bytes | memoryview]) -> bool:
-    """Return whether a file has these contents."""
     with path.open("rb", buffering=0) as file:
         if os.fstat(file.fileno()).st_size != sum(map(len, contents)):
             return False

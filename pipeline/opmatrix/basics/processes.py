@@ -167,7 +167,6 @@ def kill_session(leader: int, *, seconds: float = 5) -> None:
 
 
 def _session(leader: int) -> list[int]:
-    """Return the processes of a session that run."""
     found: list[int] = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():

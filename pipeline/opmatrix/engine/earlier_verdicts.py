@@ -1,9 +1,6 @@
-"""Select the verdicts and check records of earlier runs that are still valid, of cells and versions of torch that this
-run does not plan, for the report.
-
-The step of such a verdict is not planned. Its verdict is valid if its files are unchanged and its recorded
-configuration equals that of a planned step of the same operator and lowering.
-"""
+"""Select the verdicts and check records of earlier runs, of cells and versions of torch that this run does not plan, for
+the report: those whose files are unchanged, and whose recorded configuration equals that of a planned step of the same
+operator and lowering."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Explain why a step is out of date: what changed since it last succeeded, as sentences for `doit why`.
-
-Predict a run: which steps run, which may run, why, and how long they take. It runs and writes nothing.
+"""Predict a run: which steps run, which may run, why, and how long they take. It runs and writes nothing.
 
 `doit why`, `doit list --status` and `doit info` print it; the progress line takes the time left from it.
 """

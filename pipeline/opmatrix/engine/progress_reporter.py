@@ -313,7 +313,6 @@ def print_above(display: LiveLine, text: str) -> None:
 
 
 def _output(task: str) -> str:
-    """Return what the last run of a task printed."""
     return read_output(Paths(Path.cwd()).log(task))
 
 

@@ -161,7 +161,6 @@ class Loop:
             self._watch_anew()
 
     def _require_root(self) -> None:
-        """Raise OpmatrixError if the project was removed."""
         if not self._paths.root.is_dir():
             raise OpmatrixError(f"doit watch: the project's folder {str(self._paths.root)!r} is gone")
 

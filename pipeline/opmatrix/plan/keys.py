@@ -1,8 +1,8 @@
 """The keys of steps: what decides whether a step runs again. Imports no framework, runs nothing.
 
 A key is the files that the step reads, and its `config`: the fields of the declaration that it uses (not the file
-spec.py), the versions that it depends on, and the code of its stage. `OperatorPlan` holds the parts that
-steps share; the function of `opmatrix.plan.steps` that makes a step, such as `_verify`, puts its key together.
+spec.py), the versions that it depends on, and the code of its stage. `OperatorPlan` has the parts that steps share; the
+function of `opmatrix.plan.steps` that makes a step, such as `_verify`, puts its key together.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
 """Verdicts and check records, which the report reads: the outcome of one operator, lowering and cell, with its cases,
-and the outcome of one check of an operator, such as a part of register.
-
-The message of a failing case is made in opmatrix.judge.message.
-"""
+and the outcome of one check of an operator, such as a part of register."""
 
 from __future__ import annotations
 
