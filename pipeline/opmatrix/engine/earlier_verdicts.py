@@ -1,5 +1,5 @@
-"""Select the verdicts and check records of earlier runs, of cells and versions of torch that this run does not plan, for
-the report: those whose files are unchanged, and whose recorded configuration equals that of a planned step of the same
+"""Select verdicts and check records of earlier runs for the report, of cells and versions of torch that this run does
+not plan: those whose files are unchanged, and whose recorded configuration equals that of a planned step of the same
 operator and lowering."""
 
 from __future__ import annotations

@@ -99,7 +99,8 @@ def _plan(
     from opmatrix.declaration.isolated import start_reading
 
     reading = start_reading(paths)  # on another core, while this process imports the rest
-    from opmatrix.plan.steps import Plan, steps
+    from opmatrix.plan.keys import Plan
+    from opmatrix.plan.steps import steps
     from opmatrix.project.settings import chosen_cells, step_limits
     from opmatrix.wheel import settings
 

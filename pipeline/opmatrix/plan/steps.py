@@ -36,8 +36,6 @@ from opmatrix.spec import Lowering
 from opmatrix.toolchain import headers, ninja_file
 from opmatrix.toolchain.ninja_file import build_ninja, cpp_abi_ninja
 
-__all__ = ["Plan", "steps"]
-
 # The packages that a step depends on.
 _EXPORTING = ("torch", "onnx", "onnxscript")
 _VERIFYING = ("onnx", "onnxruntime", "numpy")
