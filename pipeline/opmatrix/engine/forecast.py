@@ -139,10 +139,6 @@ def _short(digest: str | None) -> str:
     return digest[:8] if digest else "missing"
 
 
-def _short(digest: str | None) -> str:
-    return digest[:8] if digest else "missing"
-
-
 def _value(value: Any) -> str:
     text = value.strip() if isinstance(value, str) else json.dumps(value)
     text = " ".join(text.split()) or "nothing"

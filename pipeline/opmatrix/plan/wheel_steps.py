@@ -75,12 +75,11 @@ def _dist(plan: Plan, dist: Dist, sources: Sequence[Path], *, proofs: Sequence[S
     paths, chosen = plan.paths, dist.chosen(plan.operators)
     licenses = [*dist.licenses, *(file for files in dist.third_party.values() for file in files)]
     kind = [] if proofs is not None else [UNVERIFIED]
-    evidence = [] if proofs is None else [
-        paths.linked_record,
-        *(path for o in chosen
-          for path in (paths.compiled_record(o.name), paths.data_manifest(o.name), paths.reference(o.name))),
-        *(path for step in proofs for path in step.writes),
-    ]  # fmt: skip
+    evidence: list[Path | str] = []
+    if proofs is not None:
+        evidence = [paths.linked_record, *(path for step in proofs for path in step.writes)]
+        for o in chosen:
+            evidence += [paths.compiled_record(o.name), paths.data_manifest(o.name), paths.reference(o.name)]
     # The cases that run from the wheel, with their tolerances.
     cases = [[as_data(o.spec.tolerances), [as_data(model) for model in o.models]] for o in chosen]
     return make_step(
