@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import CodeType, FrameType
+from types import FrameType
 from typing import NoReturn
 
 _SOON = 0.001  # seconds
@@ -66,7 +66,10 @@ def interruptible() -> Iterator[None]:
             shown(raised)
 
     def again(_: int, frame: FrameType | None) -> None:
-        if _is_in(dropped.__code__, frame):  # what that raises is lost: on a busy machine it takes longer than _SOON
+        caller = frame
+        while caller and caller.f_code is not dropped.__code__:
+            caller = caller.f_back
+        if caller:  # what `dropped` raises is lost: on a busy machine it takes longer than _SOON
             signal.setitimer(signal.ITIMER_REAL, _SOON)
         else:
             _interrupt(number_of_dropped, frame)
@@ -84,13 +87,6 @@ def interruptible() -> Iterator[None]:
 
 def _interrupt(number: int, _: FrameType | None) -> NoReturn:
     raise Interrupted(number)
-
-
-def _is_in(code: CodeType, frame: FrameType | None) -> bool:
-    """Return whether a function with this code runs in `frame` or has called what does."""
-    while frame and frame.f_code is not code:
-        frame = frame.f_back
-    return frame is not None
 
 
 class _Now:

@@ -110,13 +110,14 @@ class Brief(Progress):
 
     def _green(self) -> str:
         """Return ``OK in 2.1 s: 82 cells verified, 4 unsupported; 15 steps ran``, of the chosen cells."""
-        from opmatrix.report.records import OUTCOMES  # imported here: other reporters do without
+        from opmatrix.records.verdict import read_head  # imported here: other reporters do without
+        from opmatrix.report.records import OUTCOMES
 
         cells: Counter[str] = Counter()
         weak = 0
         for step in self._steps:
             if step.verdict and (step.check or step.cell):
-                found = _head(Path(step.verdict))
+                found = read_head(Path(step.verdict))
                 weak += bool(found.get("weak"))
                 cells[found.get("outcome", "")] += step.check is None
         numbers = [f"{cells[outcome]} {outcome}" for outcome in OUTCOMES if cells[outcome]]
@@ -127,17 +128,6 @@ class Brief(Progress):
         done = ", ".join(filter(None, ran)) or "all up to date"
         parts = [", ".join(numbers), f"{many(weak, 'check')} weak" if weak else "", done]
         return f"OK in {time.monotonic() - self._began:.1f} s: {'; '.join(filter(None, parts))}"
-
-
-def _head(path: Path) -> Mapping[str, Any]:
-    """Return a verdict or a check record without its cases; nothing if it cannot be read."""
-    from opmatrix.records.verdict import split
-
-    try:
-        found = json.loads(split(path.read_text(encoding="utf-8"))[0])
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 class JsonLines(StepReporter):

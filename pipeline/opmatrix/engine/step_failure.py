@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from collections.abc import Sequence
@@ -197,7 +196,7 @@ def leave_verdict(step: Step, failure: StepFailed | StepBlocked) -> None:
     path = Path(step.verdict)
     from opmatrix.records import verdict  # imported here: a run with nothing to do does without
 
-    if isinstance(failure, StepFailed) and not failure.died and _outcome(path) in verdict.WRONG:
+    if isinstance(failure, StepFailed) and not failure.died and verdict.read_head(path).get("outcome") in verdict.WRONG:
         return
     blocked_by = None
     if isinstance(failure, StepBlocked):
@@ -211,10 +210,3 @@ def leave_verdict(step: Step, failure: StepFailed | StepBlocked) -> None:
         op, check, lowering, torch = step.check or CheckKey(step.operator, step.group)
         found = verdict.CheckRecord(op=op, check=check, lowering=lowering, torch=torch, outcome="failed")
     verdict.write(path, replace(found, detail=failure.detail, blocked_by=blocked_by))
-
-
-def _outcome(path: Path) -> str | None:
-    try:
-        return str(json.loads(path.read_text(encoding="utf-8"))["outcome"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None

@@ -249,6 +249,15 @@ def read_any(path: Path) -> Found:
         raise ValueError(f"{path}: {error}") from error
 
 
+def read_head(path: Path) -> Mapping[str, Any]:
+    """Return the fields of a verdict or a check record but for its cases, unchecked; none if it cannot be read."""
+    try:
+        head = json.loads(split(path.read_text(encoding="utf-8"))[0])
+    except (OSError, ValueError):
+        return {}
+    return head if isinstance(head, dict) else {}
+
+
 def split(text: str) -> tuple[str, str]:
     """Return the JSON of all but the cases, and that of the cases, empty for a check record."""
     head, cases, lines = text.partition(_CASES)
