@@ -25,10 +25,10 @@ from typing import Any, NoReturn
 from opmatrix.basics.errors import disk_fault
 from opmatrix.basics.processes import (
     adopt_orphans,
+    begin_child,
     children,
     cpu_seconds,
     descendants,
-    die_with_parent,
     kill_group,
     memory,
     shared_memory_once,
@@ -90,13 +90,7 @@ def run_step(entry: Entry, request: Mapping[str, Any], server: int, say_done: in
 def _prepare_child(log: str, server: int, say_done: int) -> None:
     import faulthandler
 
-    die_with_parent()
-    if os.getppid() != server:
-        os._exit(127)
-    os.setpgid(0, 0)
-    signal.set_wakeup_fd(-1)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
-        signal.signal(number, signal.SIG_DFL)
+    begin_child(server)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     opened = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
     null = os.open(os.devnull, os.O_RDONLY)

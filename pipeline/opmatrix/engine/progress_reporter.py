@@ -210,9 +210,12 @@ class Progress(StepReporter):
             for one in causes:
                 line = annotation(one.first.cause, title=one.steps, prefix=folder_in_repository())
                 self.outstream.write(for_shell(line) + "\n")
-        page = Paths(Path.cwd()).report_files[-1] if self._report_ran else None
-        rest = os.path.relpath(page or Paths(Path.cwd()).log("").parent)
-        self.write("\n".join(summary(causes, rest=rest, width=width_of(self.outstream))) + "\n")
+        self.write("\n".join(summary(causes, rest=self._rest(), width=width_of(self.outstream))) + "\n")
+
+    def _rest(self) -> str:
+        """Return where all failures are."""
+        paths = Paths(Path.cwd())
+        return os.path.relpath(paths.report_files[-1] if self._report_ran else paths.log("").parent)
 
     @property
     def _causes(self) -> Causes:

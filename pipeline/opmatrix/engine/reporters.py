@@ -23,7 +23,6 @@ from opmatrix.basics.terminal import for_shell, width_of, wrapped
 from opmatrix.engine.progress_reporter import FETCHED, Progress, StepReporter, print_above
 from opmatrix.engine.step_failure import StepBlocked, StepFailed
 from opmatrix.engine.tasks import StepTask
-from opmatrix.project.paths import Paths
 
 if TYPE_CHECKING:
     from opmatrix.engine.shared_results import Origin
@@ -84,9 +83,7 @@ class Brief(Progress):
             from opmatrix.engine.causes import in_lines  # imported here: most runs have no failure
 
             lines = in_lines([*self._failures], width=self._width, most=_MOST, shown=self._shown)
-            paths = Paths(Path.cwd())
-            more = os.path.relpath(paths.report_files[-1] if self._report_ran else paths.log("").parent)
-            last = wrapped(f"{self._last_line()}; more: {more}", self._width).split("\n")
+            last = wrapped(f"{self._last_line()}; more: {self._rest()}", self._width).split("\n")
         notes = [one_line(note) for note in (*self.runtime_errors, *self._notes)]
         if len(notes) > (room := LINES - len(self._shown) - len(lines) - len(last)):
             notes = [*notes[: room - 1], many(len(notes) - room + 1, "more note")] if room > 0 else []

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from opmatrix.basics.files import Mark, files_below, mark
-from opmatrix.basics.processes import die_with_parent
+from opmatrix.basics.processes import begin_child
 from opmatrix.project.paths import PACKAGE, Paths
 
 Marks = Mapping[str, Mark]
@@ -129,13 +129,7 @@ class Watcher:
 
 def _watch(folders: Sequence[str], root: str, pipe: int, parent: int) -> NoReturn:
     try:
-        die_with_parent()
-        if os.getppid() != parent:  # it ended before this process could be told
-            os._exit(1)
-        os.setpgid(0, 0)  # Ctrl-C goes to the parent alone
-        signal.set_wakeup_fd(-1)
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
-            signal.signal(number, signal.SIG_DFL)
+        begin_child(parent)
         threading.Thread(target=_report, args=([root], pipe, False), daemon=True).start()
         _report([*folders], pipe, True)
     finally:
