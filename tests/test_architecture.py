@@ -15,14 +15,14 @@ from docs.site.imports import Package
 from docs.site.imports import imports as names_imported
 from opmatrix.basics import features
 from opmatrix.records import code_hash
-from opmatrix.records.stage_modules import STAGE_MODULES
+from opmatrix.records.code_hash import STAGE_MODULES
 from opmatrix.toolchain import symbols
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "pipeline/opmatrix"
 FRAMEWORKS = {"torch", "onnx", "onnxscript", "onnx_ir", "onnxruntime", "numpy"}
 CHECKS = ("check-read", "check-run", "check-compare")  # the modules of `doit check` that import ONNX Runtime
-MODULES = {**STAGE_MODULES, **features.stages()}
+MODULES = {**STAGE_MODULES, **features.added("stages")}
 STAGES = sorted(MODULES)
 # The rooms that extend doit.
 EXTEND_DOIT = ("engine", "commands", "addons")

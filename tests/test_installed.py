@@ -72,7 +72,7 @@ def newer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     greeting = '    "greet": ("greet",),\n'
     replace(copy / "pipeline/opmatrix/commands/stages.py", '    "dist": (', f'{greeting}    "dist": (')
     replace(
-        copy / "pipeline/opmatrix/records/stage_modules.py",
+        copy / "pipeline/opmatrix/records/code_hash.py",
         '    "link-wheel": ',
         '    "greet": "opmatrix.report.greet",\n    "link-wheel": ',
     )

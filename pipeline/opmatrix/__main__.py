@@ -2,7 +2,7 @@ import os
 import sys
 
 from opmatrix.basics.step_log import SAY_DONE
-from opmatrix.basics.utf8 import use_utf8
+from opmatrix.basics.terminal import use_utf8
 from opmatrix.commands.stages import main
 
 use_utf8()

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from opmatrix.basics.cpu_limit import TooSlow, cpu_limit
+from opmatrix.basics.interrupts import TooSlow, cpu_limit
 
 
 def spin(seconds: float) -> None:

@@ -6,8 +6,7 @@ import io
 
 import pytest
 
-from opmatrix.basics.progress import Progress, spent, time_left
-from opmatrix.basics.step_log import LOGGED
+from opmatrix.basics.step_log import LOGGED, Progress, spent, time_left
 
 
 class Terminal(io.StringIO):

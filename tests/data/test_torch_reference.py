@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from opmatrix.basics.cpu_limit import TooSlow, cpu_limit, memory_limit
 from opmatrix.basics.errors import DataError
+from opmatrix.basics.interrupts import TooSlow, cpu_limit, memory_limit
 from opmatrix.data import torch_reference, write_data
 from opmatrix.data.reference import Reference
 from opmatrix.declaration.load import Operator

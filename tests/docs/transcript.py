@@ -2,7 +2,7 @@
 
 ``...`` matches anything within a line, and alone on a line any lines. A duration (``0.4s``, ``in 5.2 s``, ``47 ms``)
 matches every other. White space at the end of lines, and empty lines at both ends, do not count. Nor do lines about
-long work, which a slow machine prints (`opmatrix.basics.progress`).
+long work, which a slow machine prints (`opmatrix.basics.step_log`).
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import pytest
 from opmatrix.basics.errors import Cause
 from opmatrix.basics.terminal import wrapped
 from opmatrix.engine import causes as case_inputs
-from opmatrix.engine.causes import Causes, brief, details, in_lines, summary, workflow_commands
+from opmatrix.engine.causes import Causes, annotation, brief, details, in_lines, summary
 from opmatrix.engine.server_pool import Ending
 from opmatrix.engine.step_failure import StepBlocked, StepFailed, failure_of
 from opmatrix.project.paths import Paths
@@ -137,7 +137,7 @@ def test_the_inputs_of_the_case_that_failed(root: Path, monkeypatch: pytest.Monk
         "bias float32 (2,) = (1.0, 0.0); epsilon=0.0"
     ) in lines
     for command in ("python -m opmatrix verify group_norm --case none", "python -m opmatrix data group_norm", "--case"):
-        assert case_inputs.of_command(Paths(root), "group_norm", command) == ""
+        assert case_inputs.inputs_of(Paths(root), "group_norm", command) == ""
 
 
 def test_a_failure_as_it_happens_takes_two_lines_below_its_step() -> None:
@@ -165,7 +165,7 @@ def test_an_annotation_has_file_line_and_message_as_github_takes_them() -> None:
     causes = Causes()
     causes.add(failed("relu", "100% wrong: a, b", group="compile", file="native/relu,1/kernel.h", line=12))
     causes.add(failed("gelu", "no file"))
-    first, second = workflow_commands([*causes], prefix="sub/")
+    first, second = [annotation(one.first.cause, title=one.steps, prefix="sub/") for one in causes]
     assert first == (
         "::error file=sub/native/relu%2C1/kernel.h,line=12,title=compile%3Arelu failed"
         f"::100%25 wrong: a, b%0AReplay: {REPLAY}"

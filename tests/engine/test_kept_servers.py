@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.engine.kept_servers import KeptServers, Resident, Wishes
-from opmatrix.engine.server_pool import Pool, ServerError
+from opmatrix.engine.server_pool import KeptServers, Pool, Resident, ServerError, Wishes
 from opmatrix.project.paths import Paths
 
 
@@ -69,7 +68,7 @@ def test_runs_share_a_server(kept: KeptServers, tmp_path: Path) -> None:
     thread = threading.Thread(target=answer)
     thread.start()
     resident = Resident(theirs)
-    resident.tell(Wishes(servers=("any",), reads=("third_party",)))
+    resident.tell((["any"], ["third_party"]))
     with (tmp_path / "lock").open("w") as lock:
         for number in range(2):
             log = tmp_path / f"log{number}"
@@ -80,14 +79,14 @@ def test_runs_share_a_server(kept: KeptServers, tmp_path: Path) -> None:
     assert [(tmp_path / f"log{n}").read_text().split()[-1] for n in range(2)] == [str(server)] * 2
     theirs.close()
     thread.join()
-    assert wishes == [Wishes(servers=("any",), reads=("third_party",)), None, None]
+    assert wishes == [(["any"], ["third_party"]), None, None]
 
 
 def test_a_run_whose_resident_process_has_ended(tmp_path: Path) -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.close()
     resident = Resident(theirs)
-    resident.tell(Wishes(servers=(), reads=()))
+    resident.tell(([], []))
     with pytest.raises(ServerError, match="the ort server: `doit watch` has ended"):
         resident.server("ort")
     theirs.close()

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from opmatrix.engine.forecast import Expected
-from opmatrix.engine.live_line import describe
+from opmatrix.engine.progress_reporter import describe
 
 
 def test_the_text_after_the_elapsed_time() -> None:

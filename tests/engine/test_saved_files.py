@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.engine.saved_files import changed, is_source, of_paths, of_program, of_project, unsettled
+from opmatrix.engine.saved_files import changed, is_ignored, of_paths, of_program, of_project, unsettled
 from opmatrix.project.paths import PACKAGE, Paths
 
 
@@ -43,7 +43,7 @@ def test_what_is_written_for_a_moment_is_no_change(project: Paths) -> None:
 
 @pytest.mark.parametrize("name", ["kernel.h", "spec.py", "data.bin", "README.md", "torch2.9.txt"])
 def test_every_other_name_is_a_source(name: str) -> None:
-    assert is_source(name)
+    assert not is_ignored(name)
 
 
 def test_a_file_that_is_gone_or_empty_may_come_back() -> None:

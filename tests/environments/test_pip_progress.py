@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.basics import progress
+from opmatrix.basics import step_log
 from opmatrix.basics.step_log import LOGGED, now_doing
 from opmatrix.environments.pip_install import Pip, PipWork, VenvPaths
 from tests.incremental.conftest import wait_for
@@ -79,7 +79,7 @@ def test_a_download_shows_its_megabytes(
         shown.append(line)
         now_doing(line)
 
-    monkeypatch.setattr(progress, "now_doing", show)
+    monkeypatch.setattr(step_log, "now_doing", show)
     with slow_index(tmp_path, shown) as index, paths.lock.open("w") as lock:
         pip = Pip(paths=paths, command=command, lock=lock.fileno())
         arguments = ("--index-url", index, "--no-deps", "--no-cache-dir", "--target", str(tmp_path / "into"))

@@ -189,7 +189,7 @@ def do_nap(source, target, seconds="0.1"):
     do_copy(source, target)
 
 def do_count(source, target):  # is in its middle until the file go is there
-    from opmatrix.basics.progress import Progress
+    from opmatrix.basics.step_log import Progress
     progress = Progress()
     while not Path("go").exists():
         progress.show("5 of 10 parts", 5, 10)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from opmatrix.basics.errors import UsageError
 from opmatrix.plan import shards
-from opmatrix.plan.shards import Shard, divide, is_joint, targets
+from opmatrix.plan.shards import Shard, divide, targets
 from opmatrix.plan.steps import steps
 from opmatrix.project.cells import Cell, Choice, all_cells
 from opmatrix.project.paths import Paths
@@ -172,7 +172,7 @@ def test_another_operator_moves_few_cells(matrix: list[Step]) -> None:
 
 def test_what_compares_the_exports_of_several_parts_is_in_none(root: Path) -> None:
     planned = [*steps(default_plan(Paths(root)))]
-    joint = [step for step in planned if is_joint(step)]
+    joint = [step for step in planned if step.is_joint]
     assert joint and not {step.task for step in joint} & {
         step.task for part in divide(planned, of=3, needs={}) for step in part
     }

@@ -38,7 +38,7 @@ def test_a_mismatch_without_a_finite_error_exceeds_any_limit(tmp_path: Path) -> 
     assert [percent(used) for used in (1.5, 9.99, 1e9)] == ["150%", "999%", ">999%"]
     assert replace(CASE, tolerance_used=None, outcome="failed").tolerance_used is None, "it did not run"
     found = replace(FOUND, cases=(wrong, CASE))
-    assert (found.error, found.ulp, found.tolerance_used) == (math.inf, 3.0, math.inf)
+    assert (found.cases.error, found.cases.ulp, found.cases.tolerance_used) == (math.inf, 3.0, math.inf)
     verdict.write(tmp_path / "verdict.json", found)
     assert json.loads((tmp_path / "verdict.json").read_text())["cases"][0]["tolerance_used"] is None
     assert verdict.read(tmp_path / "verdict.json") == found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from opmatrix.project.cells import Cell, Exporter
-from opmatrix.records.verdict import CaseResult, CheckRecord, Outcome, Verdict
+from opmatrix.records.verdict import CaseResult, Cases, CheckRecord, Outcome, Verdict
 from opmatrix.report.details import Background
 
 TORCH: Sequence[tuple[str, Exporter, Sequence[int]]] = (
@@ -62,7 +62,7 @@ def verdict(op: str, cell: Cell, outcome: Outcome = "verified", *, detail: str =
         results.append(result)
     done = outcome in ("verified", "mismatched")
     return Verdict(op=op, lowering="custom", cell=cell, outcome=outcome, detail=detail,
-                   cases=tuple(results) if done else ())  # fmt: skip
+                   cases=Cases(results if done else ()))  # fmt: skip
 
 
 def records(operators: int, *, cases: int = 2) -> list[Verdict]:

@@ -62,7 +62,7 @@ def test_cells_still_share_their_cases(tmp_path: Path) -> None:
     (tmp_path / "run").touch()
     shared = verdict("op", CELL, "mismatched")
     found = pasteable([shared, replace(shared, detail="x")], tmp_path)
-    assert found[0].results is found[1].results
+    assert found[0].cases is found[1].cases
 
 
 def test_the_page_repeats_a_blocked_step_with_the_command_of_the_checkout() -> None:

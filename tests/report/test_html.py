@@ -102,7 +102,7 @@ def test_columns_have_each_text_once_and_give_every_record_back() -> None:
             r.op, r.lowering, r.cell.torch, r.cell.exporter, r.cell.opset, r.cell.ort,
         ]  # fmt: skip
         assert (row("outcome", i), row("detail", i)) == (r.outcome, r.detail)
-        limit = None if r.tolerance_used is None else min(r.tolerance_used, 1e300)
+        limit = None if r.cases.tolerance_used is None else min(r.cases.tolerance_used, 1e300)
         assert columns["tolerance_used"][i] == (None if limit is None else pytest.approx(limit, rel=5e-3))
         n = columns["cases"][i]
         start, end = ([0, *cases["ends"]])[n], cases["ends"][n]

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from opmatrix.basics import cpu_limit as limits
-from opmatrix.basics.cpu_limit import TooSlow, cpu_limit, memory_limit
+from opmatrix.basics import interrupts as limits
 from opmatrix.basics.files import write_text
+from opmatrix.basics.interrupts import TooSlow, cpu_limit, memory_limit
 from opmatrix.declaration.load import Operator
 from opmatrix.project.paths import Paths
 from opmatrix.records.verdict import read_check

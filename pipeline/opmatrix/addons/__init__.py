@@ -17,16 +17,24 @@ FEATURES: Mapping[str, Feature] = {
             "check-compare": "opmatrix.addons.check.compare",
         },
         stage_table="opmatrix.addons.check.stages",
+        servers={
+            "check": (
+                "opmatrix.addons.check.read",
+                "opmatrix.addons.check.run",
+                "opmatrix.addons.check.compare",
+                "opmatrix.ort_checks.run_case:warm_up",
+            ),
+        },
     ),
     "mutate": Feature(
         commands={"mutate": "opmatrix.addons.mutate.command:Mutate"},
-        reports={"mutation": "opmatrix.addons.mutate.scores:as_section"},
+        provides={"mutation": "opmatrix.addons.mutate.scores:as_section"},
     ),
     "bench": Feature(
         commands={"bench": "opmatrix.addons.bench.command:Bench"},
         stages={"bench": "opmatrix.addons.bench.run"},
         stage_table="opmatrix.addons.bench.stages",
-        reports={"bench": "opmatrix.addons.bench.times:read_all"},
+        provides={"bench": "opmatrix.addons.bench.times:read_all"},
     ),
     "team": Feature(
         provides={

@@ -141,7 +141,16 @@ def disk_fault(error: BaseException) -> str:
         return ""
     import tempfile  # imported here: every command imports this module
 
-    named = error.filename or next(filter(_is_full, ("build", tempfile.gettempdir(), ".")), "")
+    def is_full(folder: str) -> bool:
+        """Return whether less than a hundredth of a disk, or of its inodes, is free: what could not be written may be
+        removed again."""
+        try:
+            found = os.statvfs(folder)
+        except OSError:
+            return False
+        return found.f_bavail <= found.f_blocks // 100 or (found.f_files > 0 and found.f_favail <= found.f_files // 100)
+
+    named = error.filename or next(filter(is_full, ("build", tempfile.gettempdir(), ".")), "")
     where = f" '{named}'" if named else ""
     return f"cannot write{where}: {error.strerror}. {REMEDY}"
 
@@ -149,16 +158,6 @@ def disk_fault(error: BaseException) -> str:
 def is_of_disk(sentence: str) -> bool:
     """Return whether a message is about a disk that cannot be written, also one of a compiler: no file is to blame."""
     return sentence.endswith(REMEDY) or any(os.strerror(number) in sentence for number in _NO_ROOM)
-
-
-def _is_full(folder: str) -> bool:
-    """Return whether less than a hundredth of a disk, or of its inodes, is free: what could not be written may be
-    removed again."""
-    try:
-        found = os.statvfs(folder)
-    except OSError:
-        return False
-    return found.f_bavail <= found.f_blocks // 100 or (found.f_files > 0 and found.f_favail <= found.f_files // 100)
 
 
 def end_if_unread() -> None:
@@ -227,14 +226,14 @@ def many(count: int, noun: str, several: str = "") -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {several or f'{noun}s'}"
 
 
-def did_you_mean(found: str, allowed: Iterable[str]) -> str:
+def did_you_mean(word: str, allowed: Iterable[str]) -> str:
     """Return ``; did you mean 'x'?`` for the nearest of `allowed`, or ""."""
-    return f"; did you mean {near!r}?" if (near := nearest(found, allowed)) else ""
+    return f"; did you mean {near!r}?" if (near := nearest(word, allowed)) else ""
 
 
-def nearest(found: str, allowed: Iterable[str]) -> str:
-    """Return the one of `allowed` that `found` may be a misspelling of, or ""."""
-    return next(iter(difflib.get_close_matches(found, list(allowed), n=1)), "")
+def nearest(word: str, allowed: Iterable[str]) -> str:
+    """Return the one of `allowed` that `word` may be a misspelling of, or ""."""
+    return next(iter(difflib.get_close_matches(word, list(allowed), n=1)), "")
 
 
 def missing(path: object, *, run: str, problem: str = "is missing") -> str:

@@ -6,11 +6,11 @@ imported where it is used. A feature that is broken, or not there, takes nothing
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import Any, Literal
 
 from opmatrix.basics.errors import UsageError
 
@@ -22,16 +22,16 @@ class Feature:
     """What an addon adds. Objects are named as ``opmatrix.addons.bench.command:Bench``.
 
     `commands`: doit's, by name; `anywhere`: those of them that need no project. `stages`: the modules of their stages,
-    by name; `stage_table`: the module that has their arguments as `STAGES`, and `SPECIAL`. `reports`: functions of the
-    project's paths and the names of operators that return a section of report.json or of its page. `provides`: what
-    the core asks for by name.
+    by name; `stage_table`: the module that has their arguments as `STAGES`, and `SPECIAL`. `servers`: what a fork
+    server imports, and the functions that it calls once, by its name. `provides`: what the core asks for by name, such
+    as a section of the report: a function of the project's paths and the names of operators.
     """
 
     commands: Mapping[str, str] = field(default_factory=dict)
     anywhere: tuple[str, ...] = ()
     stages: Mapping[str, str] = field(default_factory=dict)
     stage_table: str = ""
-    reports: Mapping[str, str] = field(default_factory=dict)
+    servers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     provides: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -61,37 +61,21 @@ def load(place: str) -> Any:
         ) from error
 
 
-def provided(name: str) -> Any:
-    """Return what a feature provides under a name. Raises UsageError if none does."""
-    for feature in features().values():
-        if name in feature.provides:
-            return load(feature.provides[name])
-    raise UsageError(f"no addon of this opmatrix provides {name!r}; install opmatrix with all its addons")
+def added(kind: Literal["commands", "stages", "servers", "provides"]) -> dict[str, Any]:
+    """Return what the features add of one kind, by name."""
+    return {name: places for feature in features().values() for name, places in getattr(feature, kind).items()}
 
 
-def reports(name: str) -> Iterator[Any]:
-    """Yield the functions that make a section of the report: one, or none."""
-    for feature in features().values():
-        if name in feature.reports:
-            yield load(feature.reports[name])
+def provided(name: str, *, optional: bool = False) -> Any:
+    """Return what a feature provides under a name. If none does, return None if that is `optional`, else raise
+    UsageError."""
+    place = added("provides").get(name)
+    if not place and not optional:
+        raise UsageError(f"no addon of this opmatrix provides {name!r}; install opmatrix with all its addons")
+    return load(place) if place else None
 
 
 def modules_of(*names: str) -> list[str]:
-    """Return the modules of what features provide, or report, under these names: no import statement names them."""
-    every = [{**feature.reports, **feature.provides} for feature in features().values()]
-    return [places[name].partition(":")[0] for places in every for name in names if name in places]
-
-
-def commands() -> dict[str, str]:
-    """Return the commands of all features."""
-    return {name: place for feature in features().values() for name, place in feature.commands.items()}
-
-
-def stages() -> dict[str, str]:
-    """Return the module of each stage of a feature."""
-    return {name: module for feature in features().values() for name, module in feature.stages.items()}
-
-
-def stage_tables() -> Iterator[Any]:
-    """Yield the modules that have the arguments of these stages."""
-    yield from (load(feature.stage_table) for feature in features().values() if feature.stage_table)
+    """Return the modules of what features provide under these names: no import statement names them."""
+    places = added("provides")
+    return [places[name].partition(":")[0] for name in names if name in places]

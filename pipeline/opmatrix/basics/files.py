@@ -8,7 +8,8 @@ import io
 import os
 import stat
 import traceback
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 
@@ -47,7 +48,6 @@ def write_parts(path: Path, contents: Sequence[bytes | memoryview]) -> None:
 
 
 def _has(path: Path, contents: Sequence[bytes | memoryview]) -> bool:
-    """Return whether a file has these contents."""
     with path.open("rb", buffering=0) as file:
         if os.fstat(file.fileno()).st_size != sum(map(len, contents)):
             return False
@@ -110,6 +110,23 @@ def settled(file_mark: Mark, read_at: int) -> bool:
     Time stamps may be as coarse as the kernel's tick, 1 to 10 ms, or whole seconds (git calls such a file racy)."""
     tick = 2 * _SECOND if file_mark[1] % _SECOND == 0 else _SECOND // 20
     return read_at - file_mark[1] > tick
+
+
+def files_below(folder: str, *, ignored: Callable[[str], bool] = "__pycache__".__eq__) -> Iterator[str]:
+    """Yield the files of a folder and of those in it, but for those with `ignored` names. What is gone, or cannot be
+    read, has none."""
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if ignored(entry.name):
+                continue
+            try:
+                is_folder = entry.is_dir()
+            except OSError:  # a link to itself
+                is_folder = False
+            if is_folder:
+                yield from files_below(entry.path, ignored=ignored)
+            else:
+                yield entry.path
 
 
 def open_regular(path: Path | str) -> io.FileIO:

@@ -86,6 +86,18 @@ def die_with_parent(number: int = signal.SIGKILL) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
 
 
+def begin_child(parent: int) -> None:
+    """Let this process, which was forked, end with its parent, and hear signals as any other, but for Ctrl-C in the
+    terminal, which goes to the parent alone."""
+    die_with_parent()
+    if os.getppid() != parent:  # it ended before this process could be told
+        os._exit(1)
+    os.setpgid(0, 0)
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_DFL)
+
+
 def adopt_orphans() -> None:
     """Become the parent of all orphaned descendants, even of daemons."""
     import ctypes
@@ -167,7 +179,6 @@ def kill_session(leader: int, *, seconds: float = 5) -> None:
 
 
 def _session(leader: int) -> list[int]:
-    """Return the processes of a session that run."""
     found: list[int] = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():

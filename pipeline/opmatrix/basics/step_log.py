@@ -1,21 +1,26 @@
 """The log of a step: mark which case runs now, so that a crash names it, write details that only the log shows, and the
-cause of a failure for the last lines of a run.
+cause of a failure for the last lines of a run. How far long work is: a line that is rewritten in a terminal, a line now
+and then elsewhere, marks in a step's log.
 
 A line that begins with ``# `` is in the log and not in the terminal. `opmatrix.engine.step_failure` reads the log.
+Imports only the standard library: `opmatrix.environments.bootstrap` uses it before anything is installed.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from threading import Event, Lock, Thread
+from typing import IO
 
 from opmatrix.basics.errors import Cause, OpmatrixError
 
@@ -34,6 +39,9 @@ _DOING = "# now "
 _CAUSE = "# cause "
 _FULL_FAULTS = 3  # faults printed in full
 _MOST_NAMES = 12
+
+EVERY = 10.0  # seconds between two lines where the output is no terminal
+_IN_TERMINAL, _IN_LOG = 0.2, 1.0  # seconds between two of those
 
 
 def now_running(what: str) -> None:
@@ -96,37 +104,32 @@ def dropped() -> Iterator[None]:
     if LOGGED not in os.environ:
         yield
         return
-    streams = (sys.stdout, sys.stderr)
-    for stream in streams:
-        stream.flush()
-    outside = [os.dup(number) for number in (1, 2)]
-    null = os.open(os.devnull, os.O_WRONLY)
-    for number in (1, 2):
-        os.dup2(null, number)
+    with Path(os.devnull).open("wb") as null, _redirected(sys.stdout, 1, null), _redirected(sys.stderr, 2, null):
+        yield
+
+
+@contextmanager
+def _redirected(stream: IO[str], descriptor: int, file: IO[bytes]) -> Iterator[None]:
+    """Redirect what Python and C++ print to a standard stream."""
+    stream.flush()
+    outside = os.dup(descriptor)
+    os.dup2(file.fileno(), descriptor)
     try:
         yield
     finally:
-        for stream in streams:
-            stream.flush()
-        for number, kept in zip((1, 2), outside, strict=True):
-            os.dup2(kept, number)
-            os.close(kept)
-        os.close(null)
+        stream.flush()
+        os.dup2(outside, descriptor)
+        os.close(outside)
 
 
 @contextmanager
 def capture_stdout() -> Iterator[None]:
     """Pass standard output, that of C++ too, to `detail`: an exporter that fails first prints a whole graph."""
-    sys.stdout.flush()
-    outside = os.dup(1)
     with tempfile.TemporaryFile() as file:
-        os.dup2(file.fileno(), 1)
         try:
-            yield
+            with _redirected(sys.stdout, 1, file):
+                yield
         finally:
-            sys.stdout.flush()
-            os.dup2(outside, 1)
-            os.close(outside)
             file.seek(0)
             if text := file.read().decode(errors="replace").strip():
                 detail(text)
@@ -200,3 +203,82 @@ def read_log(log: Path) -> str:
             return file.read(3 * _KEPT).decode(errors="replace")
     except OSError:
         return ""
+
+
+class Progress:
+    """Shows what one piece of work does and how far it is, after `quiet` seconds. A call that shows nothing takes less
+    than a microsecond.
+
+    In a step of doit it writes marks into the log, which doit's reporter shows; else it prints to stderr.
+    """
+
+    def __init__(
+        self, *, quiet: float = 1.0, stream: IO[str] | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._stream, self._clock = stream or sys.stderr, clock
+        self._logged = LOGGED in os.environ
+        self._live = not self._logged and self._stream.isatty() and os.environ.get("TERM") != "dumb"
+        self._began = clock()
+        self._next = self._began + (quiet if self._logged or self._live else EVERY)
+        self._shown = False
+
+    def show(self, what: str, done: float = 0, total: float = 0) -> None:
+        """Show ``what``, such as ``12 of 60 mutants``, with the time that is left if `done` of `total` are given."""
+        now = self._clock()
+        if now < self._next:
+            return
+        left = time_left(now - self._began, done, total)
+        if self._logged:
+            self._next = now + _IN_LOG
+            now_doing(what + left)
+        elif self._live:
+            self._next = now + _IN_TERMINAL
+            self._shown = True
+            line = f"  {spent(now - self._began)}  {what}{left}"[: shutil.get_terminal_size().columns - 1]
+            print(f"\r\x1b[K{line}", end="", file=self._stream, flush=True)
+        else:
+            self._next = now + EVERY
+            print(f"  {spent(now - self._began)}: {what}{left}", file=self._stream, flush=True)
+
+    def clear(self) -> None:
+        """Remove the line from the terminal, before another one is printed."""
+        if self._shown:
+            self._shown = False
+            print("\r\x1b[K", end="", file=self._stream, flush=True)
+
+
+@contextmanager
+def shown_by_thread(what: Callable[[], str], *, quiet: float) -> Iterator[Callable[[], AbstractContextManager[None]]]:
+    """Show in the block what work in this thread does, where it has no place for calls of `show`. Yields what removes
+    the line while something else is printed."""
+    progress, ended, printing = Progress(quiet=quiet), Event(), Lock()
+
+    def show() -> None:
+        while not ended.wait(_IN_TERMINAL):
+            with printing:
+                progress.show(what())
+
+    @contextmanager
+    def pausing() -> Iterator[None]:
+        with printing:
+            progress.clear()
+            yield
+
+    thread = Thread(target=show, daemon=True)
+    thread.start()
+    try:
+        yield pausing
+    finally:
+        ended.set()
+        thread.join()
+        progress.clear()
+
+
+def time_left(seconds: float, done: float, total: float) -> str:
+    """Return ``, about 1:20 left``, if `done` of `total` took `seconds`, or "" if that says nothing."""
+    return f", about {spent(seconds * (total - done) / done)} left" if 0 < done < total else ""
+
+
+def spent(seconds: float) -> str:
+    """Return ``0:07`` or ``12:30``: minutes and seconds."""
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02}"

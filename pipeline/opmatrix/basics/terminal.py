@@ -1,4 +1,5 @@
-"""Text for a terminal: lines that wrap at words, and commands that can be pasted, also where they are longer."""
+"""Text for a terminal: its encoding, lines that wrap at words, and commands that can be pasted, also where they are
+longer."""
 
 from __future__ import annotations
 
@@ -28,6 +29,17 @@ _OPTION = re.compile(rf"--?\w{_QUOTED}(?: (?!-|&&){_QUOTED})?|{_QUOTED}|\S+")
 _FORMATTED = re.compile(
     r"\s*\d* \||\s*\$ |.*\S {3,}\S|.*[\N{BOX DRAWINGS LIGHT HORIZONTAL}\N{BOX DRAWINGS LIGHT VERTICAL}]"
 )
+
+
+def use_utf8() -> None:
+    """Replace this process by one in Python's UTF-8 mode, unless its encoding is UTF-8 already.
+
+    In another one, as with LC_ALL=C and PYTHONUTF8=0, Python reads files of a project, prints, and passes paths, also
+    in torch and in code of the project. The programs of this package call this before they read a file.
+    """
+    if sys.getfilesystemencoding() != "utf-8" and os.environ.get("PYTHONUTF8") != "1":
+        os.environ["PYTHONUTF8"] = "1"  # steps and tools inherit it
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
 def for_shell(text: str, root: Path = Path()) -> str:

@@ -26,7 +26,7 @@ from opmatrix.engine.up_to_date import State
 from opmatrix.project.cells import Choice
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import check_format
-from opmatrix.records.step import Config
+from opmatrix.records.step import Config, read_name
 
 # Variables of the command line: `doit NAME=VALUE`.
 VARIABLES = ("torch", "ort", "opsets")
@@ -137,7 +137,7 @@ def _require_steps_of_opmatrix(words: Sequence[str], tasks: Sequence[Task]) -> N
     if others := [task.name for task in tasks if task.actions and not isinstance(task, StepTask)]:
         raise SpecError(f"dodo.py: found task {others[0]!r}, allowed: what opmatrix plans, which alone is run and "
                         "recorded here. Keep tasks of your own in the dodo.py of another folder")  # fmt: skip
-    asked = any(word.partition(":")[0] in (DIST, LINK) for word in words)
+    asked = any(read_name(word).group in (DIST, LINK) for word in words)
     if asked and not any(isinstance(task, StepTask) and task.step.group == DIST for task in tasks):
         raise UsageError("a wheel ships what is verified in the default cells: run `doit dist` without torch=, ort=, "
                          "opsets=")  # fmt: skip

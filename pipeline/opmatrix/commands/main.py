@@ -25,8 +25,7 @@ from doit.exceptions import InvalidCommand
 
 from opmatrix.basics import features
 from opmatrix.basics.errors import OpmatrixError, UsageError, did_you_mean, end_if_unread, print_error, stage_exit_codes
-from opmatrix.basics.terminal import in_checkout, width_of, wrapped
-from opmatrix.basics.utf8 import use_utf8
+from opmatrix.basics.terminal import in_checkout, use_utf8, width_of, wrapped
 from opmatrix.commands.base import CommandBase
 from opmatrix.commands.dodo import Loader
 from opmatrix.engine.tasks import GROUPS
@@ -103,7 +102,7 @@ _installed = cache(metadata.entry_points)
 
 def commands() -> dict[str, str]:
     """Return the commands by name, with those of features where help lists them."""
-    every = {**features.commands(), **OWN_COMMANDS}
+    every = {**features.added("commands"), **OWN_COMMANDS}
     return {name: every.pop(name) for name in EVERY_DAY if name in every} | every
 
 

@@ -30,7 +30,7 @@ from opmatrix.commands.base import LockedCommand, annotates, option, select
 from opmatrix.commands.state import collect_removed
 from opmatrix.engine.progress_reporter import StepReporter
 from opmatrix.engine.step_runner import StepRunner, ThreadRunner
-from opmatrix.engine.tasks import DIST, LINK, REPORT, StepTask
+from opmatrix.engine.tasks import DIST, LINK, REPORT, StepTask, with_dependencies
 from opmatrix.project.measured import read, unmeasured
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import installed
@@ -38,7 +38,7 @@ from opmatrix.records.step import Step
 
 if TYPE_CHECKING:
     from opmatrix.engine.forecast import Expected
-    from opmatrix.engine.kept_servers import Resident
+    from opmatrix.engine.server_pool import Resident
     from opmatrix.engine.shared_results import SharedResults
     from opmatrix.plan.shards import Shard
     from opmatrix.records.verdict import CheckRecord
@@ -218,8 +218,6 @@ class Run(LockedCommand, DoitRun):
     def _tell(self, resident: Resident) -> None:
         """Name the servers that the chosen steps may need, and what they read of the project outside ops/, native/ and
         build/: folders, and files of the root."""
-        from opmatrix.engine.kept_servers import Wishes
-
         paths, steps = self._paths, [task.step for task in _chosen(self.control) if isinstance(task, StepTask)]
         reads = {path.rpartition("/")[::2] for step in steps for path in step.reads}
         apart = {paths.build, paths.ops, paths.native, paths.root / ".venv-matrix"}
@@ -227,7 +225,7 @@ class Run(LockedCommand, DoitRun):
         more = [f for f in folders if not {*f.parents, f} & apart and not {*f.parents} & folders]
         files = [f"{folder}/{name}" for folder, name in reads if folder == str(paths.root)]
         servers = dict.fromkeys(name for step in steps if (name := step.server_name))
-        resident.tell(Wishes(servers=tuple(servers), reads=(*map(str, sorted(more)), *sorted(files))))
+        resident.tell(([*servers], [*map(str, sorted(more)), *sorted(files)]))
 
     def _reporter(self, name: str, out: IO[str], notes: Iterable[str], *, cores: int, annotate: bool) -> Any:
         """Return a reporter. One of opmatrix also gets the notes, and a function that forecasts the run."""
@@ -282,13 +280,7 @@ def _read_checks(steps: Iterable[Step]) -> list[CheckRecord]:
 
 def _chosen(control: TaskControl) -> Iterator[Task]:
     """Yield the selected tasks and those that they depend on."""
-    left, seen = list(control.selected_tasks), set[str]()
-    while left:
-        name = left.pop()
-        if name not in seen:
-            seen.add(name)
-            yield control.tasks[name]
-            left += control.tasks[name].task_dep
+    return (control.tasks[name] for name in with_dependencies(control.tasks, control.selected_tasks))
 
 
 def _drop_dependencies(control: TaskControl) -> None:
@@ -363,11 +355,7 @@ def select_part(control: TaskControl, asked: str, paths: Paths) -> TaskControl:
     report = chosen.pop(REPORT, None)
     needs = {name: control.tasks[name].task_dep for name in chosen}
     own = divide(targets(chosen, needs), of=shard.of, needs=needs)[shard.number - 1]
-    kept, waiting = set[str](), [step.task for step in own]
-    while waiting:
-        if (name := waiting.pop()) not in kept:
-            kept.add(name)
-            waiting += control.tasks[name].task_dep
+    kept = {*with_dependencies(control.tasks, [step.task for step in own])}
     tasks = [task for name, task in control.tasks.items() if name in kept]
     # By operator, each shard with another one first: shards that begin together then build the libraries of different
     # operators, and find those of the others in the shared cache.

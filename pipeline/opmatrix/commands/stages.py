@@ -28,7 +28,7 @@ from opmatrix.project.cells import Cell, Choice, why_unsupported
 from opmatrix.project.measured import use_rows
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import check_format, chosen_cells, find_root, installed
-from opmatrix.records.stage_modules import STAGE_MODULES
+from opmatrix.records.code_hash import STAGE_MODULES
 from opmatrix.spec import Lowering
 from opmatrix.wheel import settings
 
@@ -133,13 +133,13 @@ def _call(stage: str, paths: Paths, options: Mapping[str, Any]) -> None:
 
 
 def _module(stage: str) -> ModuleType:
-    return import_module(STAGE_MODULES.get(stage) or features.stages()[stage])
+    return import_module(STAGE_MODULES.get(stage) or features.added("stages")[stage])
 
 
 @cache
 def _of_features() -> tuple[Mapping[str, Stage], Mapping[str, Callable[..., None]], frozenset[str]]:
     """Return the stages of features: their arguments, calls of their own, and those that only write."""
-    tables = [*features.stage_tables()]
+    tables = [features.load(one.stage_table) for one in features.features().values() if one.stage_table]
     only_write = frozenset(name for table in tables for name in table.ONLY_WRITE)
     return (
         {name: stage for table in tables for name, stage in table.STAGES.items()},

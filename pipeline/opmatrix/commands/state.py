@@ -26,12 +26,13 @@ from opmatrix.commands.base import CommandBase, LockedCommand, select
 from opmatrix.engine.database import Journal
 from opmatrix.engine.tasks import DIST, ENVIRONMENT, StepTask
 from opmatrix.project.paths import Paths
+from opmatrix.records.step import read_name
 
 if TYPE_CHECKING:
     from opmatrix.engine.forecast import Forecast
 
 # Groups whose steps have the name of an environment or of a kind of wheel instead of an operator.
-_NO_OPERATORS = (f"{ENVIRONMENT}:", "probe:", f"{DIST}:")
+_NO_OPERATORS = (ENVIRONMENT, "probe", DIST)
 _STATUS = opt_list_status | {
     "help": "print task status: (R)uns, (W)aits for a step before it and runs if what that writes changes, "
     "(U)p-to-date, (I)gnored, (E)rror: cannot run"
@@ -206,12 +207,10 @@ def removed_operators(paths: Paths, tasks: Sequence[Task], journal: Journal) -> 
     present = {task.step.operator for task in tasks if isinstance(task, StepTask)}
     gone: dict[str, list[str]] = {}
     for task in journal.steps:
-        if task.startswith(_NO_OPERATORS):
-            continue
         # A step of an operator that is gone is not planned, so its name in the journal is all that is known.
-        operator = task.partition(":")[2].partition("@")[0].partition("-")[0]
-        if operator not in present and not paths.op(operator).exists():
-            gone.setdefault(operator, []).append(task)
+        name = read_name(task)
+        if name.group not in _NO_OPERATORS and name.operator not in present and not paths.op(name.operator).exists():
+            gone.setdefault(name.operator, []).append(task)
     return gone
 
 

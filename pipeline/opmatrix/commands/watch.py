@@ -22,7 +22,7 @@ from opmatrix.commands.base import CommandBase, option
 from opmatrix.commands.run import KEPT, Run
 
 if TYPE_CHECKING:
-    from opmatrix.engine.kept_servers import Resident
+    from opmatrix.engine.server_pool import Resident
 
 _REPORTERS = (("brief", "the verdict"), ("progress", "all that `doit` prints"), ("jsonl", "for programs"))
 _NAMED = 2  # files of a save that are named
@@ -39,12 +39,12 @@ _PRELOADS = (
     "opmatrix.engine.database",
     "opmatrix.engine.earlier_verdicts",
     "opmatrix.engine.forecast",
-    "opmatrix.engine.live_line",
     "opmatrix.engine.server_pool",
     "opmatrix.report.records",
     "opmatrix.codegen.write_code",
     "opmatrix.toolchain.compile",
     "opmatrix.report.write_report",
+    "rich.progress",
 )
 
 

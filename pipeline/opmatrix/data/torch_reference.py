@@ -25,7 +25,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from opmatrix.basics import cpu_limit
+from opmatrix.basics import interrupts
 from opmatrix.basics.errors import DataError
 from opmatrix.basics.files import sha256, write_parts
 from opmatrix.basics.processes import signal_name
@@ -142,10 +142,10 @@ class _Reference:
         if known is not None:
             return known
         answer = self._ask(call)
-        cpu_limit.spend(answer.cpu)
+        interrupts.spend(answer.cpu)
         found += answer.found
         if answer.kind == "slow":
-            raise cpu_limit.TooSlow
+            raise interrupts.TooSlow
         if answer.error:
             raise DataError(answer.error) from (MemoryError() if answer.kind == "memory" else None)
         if self._keeps and answer.outputs is not None:
@@ -178,7 +178,7 @@ class _Reference:
     def _ask(self, call: Call) -> Answer:
         process = self._process or self._start()
         assert process.stdin and process.stdout
-        seconds, megabytes = cpu_limit.in_force()
+        seconds, megabytes = interrupts.in_force()
         try:
             pickle.dump(replace(call, seconds=seconds, megabytes=megabytes), process.stdin, PROTOCOL)
             process.stdin.flush()

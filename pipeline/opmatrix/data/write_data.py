@@ -18,8 +18,7 @@ import numpy as np
 
 from opmatrix.basics.errors import DataError, one_line
 from opmatrix.basics.files import digests_by_path, write_text
-from opmatrix.basics.progress import Progress
-from opmatrix.basics.step_log import LOGGED, detail
+from opmatrix.basics.step_log import LOGGED, Progress, detail
 from opmatrix.data import dataset, torch_reference, truth
 from opmatrix.data.arrays import SMALL, Array, cast, dtype_name, numpy_dtype
 from opmatrix.data.case_arrays import broken_rule, case_array, case_arrays, reference_attributes

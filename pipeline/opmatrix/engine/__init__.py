@@ -12,8 +12,7 @@ One command goes through these modules in this order:
 - With `doit --on`, `opmatrix.addons.team` hands steps to `Workers`, which `shared_results` describes.
 - `step_failure` has the message and the verdict of a step that failed, crashed or was not run; `earlier_verdicts`
   selects the verdicts of earlier runs for the report.
-- `progress_reporter` (with `live_line`) and those of `reporters` are doit reporters: for a terminal, for
-  `doit watch` and for programs.
+- `progress_reporter` and those of `reporters` are doit reporters: for a terminal, for `doit watch` and for programs.
 - `forecast` predicts a run, with the reasons.
 
 `opmatrix.commands.main` gives the loader, the commands, the backend and the reporters to doit.

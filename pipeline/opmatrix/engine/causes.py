@@ -9,7 +9,7 @@ import os
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from opmatrix.basics.errors import Cause, many, one_line
@@ -23,6 +23,7 @@ from opmatrix.signature.signature import attribute_values, dtype_of
 from opmatrix.spec import Case, Model, OpSpec, Random, Values, shape_of
 
 _MORE = " ..."
+_FEW = 60  # characters of values that are shown
 _WHOLE = 3  # causes that the summary shows with their commands
 _SENTENCE = 3  # lines of the sentence where the verdict is brief
 _LISTED = 8  # causes that it lists, if there are more
@@ -34,7 +35,6 @@ class OneCause:
 
     failures: list[StepFailed]
     blocked: int = 0
-    others: list[str] = field(default_factory=list)  # other sentences of failures at the same place
 
     @property
     def first(self) -> StepFailed:
@@ -48,6 +48,17 @@ class OneCause:
         failed = f"{many(count, 'step')} of {group}" + "".join(f", {n} of {g}" for g, n in others)
         named = self.first.step.task if len(self.failures) == 1 else failed
         return f"{named} failed" + (f", {many(self.blocked, 'step')} did not run" if self.blocked else "")
+
+    @property
+    def head(self) -> str:
+        return f"FAILED {self.first.cause.where or self.first.step.task}"
+
+    @property
+    def extent(self) -> str:
+        """`steps`, with what is at the line of the cause if the fault may be below that."""
+        cause = self.first.cause
+        begins = f"; line {cause.line} is where {cause.begins} begins" if cause.begins and cause.line else ""
+        return f"  {self.steps}{begins}"
 
 
 class Causes:
@@ -70,11 +81,9 @@ class Causes:
         sentence = in_any_cell(cause.sentence)
         key = step.group, step.operator, cause.where, sentence
         place = (step.operator, cause.where) if cause.file else key
-        known = self._by_place.setdefault(place, OneCause([]))
-        if known.failures and not self._alike[key]:
-            known.others.append(cause.sentence)
-        known.failures.append(failure)
-        self._of[failure] = known
+        one = self._by_place.setdefault(place, OneCause([]))
+        one.failures.append(failure)
+        self._of[failure] = one
         self._alike[key] += 1
         return self._alike[key] - 1
 
@@ -94,7 +103,7 @@ def brief(cause: Cause, width: int) -> str:
 def details(one: OneCause) -> str:
     """Return the whole message of a cause's first failure, and how many are like it."""
     failure = one.first
-    lines = [f"{failure.step.task}: {failure.how}"]
+    lines = [f"{failure.step.task}: {failure.how or 'failed'}"]
     lines += [f"  {line}" for line in failure.output.splitlines()]
     lines += [f"  {note}" for note in failure.notes]
     if failure.log:
@@ -109,27 +118,25 @@ def summary(causes: Sequence[OneCause], *, rest: str, width: int) -> list[str]:
     """Return the last lines of a run with failures: each cause with file, line, sentence and command, in less than a
     screen. `rest` is where all are, `width` that of the terminal. What may follow from another cause is counted."""
     every, causes = causes, _first_of_all(causes)
-    lines = [""]
+    alone, lines = len(causes) == 1, [""]
     if len(causes) <= _WHOLE:
         for one in causes:
             cause = one.first.cause
-            lines += [f"FAILED {cause.where or one.first.step.task}"]
-            lines += [f"  {_cut(cause.sentence, 0 if len(causes) == 1 else 2 * (width - 4))}"]
-            lines += _about(one.first) if len(causes) == 1 else []
-            begins = f"; line {cause.line} is where {cause.begins} begins" if cause.begins and cause.line else ""
-            lines += [
-                f"  {one.steps}{begins}",
-                f"  Replay: {cause.command}",
-                *_next_step(one.first, alone=len(causes) == 1),
-            ]
-        return lines + _following(len(every) - len(causes), rest)
-    for one in causes[:_LISTED]:
-        cause = one.first.cause
-        head = f"FAILED {cause.where or one.first.step.task}: "
-        lines.append(head + _cut(cause.sentence, 2 * (width - 4) - len(head)))
-    if len(causes) > _LISTED:
-        lines.append(f"{many(len(causes) - _LISTED, 'more cause')} in {rest}")
-    return [*lines, f"Replay: {causes[0].first.cause.command}", *_following(len(every) - len(causes), rest)]
+            lines += [one.head, f"  {_cut(cause.sentence, 0 if alone else 2 * (width - 4))}"]
+            if alone:
+                inputs = inputs_of(Paths(Path.cwd()), one.first.step.operator, cause.command)
+                lines += [*([f"  inputs: {inputs}"] if inputs else []), *(f"  {note}" for note in one.first.notes)]
+            lines += [one.extent, f"  Replay: {cause.command}", *_next_step(one.first, alone=alone)]
+    else:
+        for one in causes[:_LISTED]:
+            head = f"{one.head}: "
+            lines.append(head + _cut(one.first.cause.sentence, 2 * (width - 4) - len(head)))
+        if len(causes) > _LISTED:
+            lines.append(f"{many(len(causes) - _LISTED, 'more cause')} in {rest}")
+        lines.append(f"Replay: {causes[0].first.cause.command}")
+    if following := len(every) - len(causes):
+        lines.append(f"{many(following, 'further failure')} of the same operator may follow from this: {rest}")
+    return lines
 
 
 def head(one: OneCause, *, width: int, most: int) -> list[str]:
@@ -139,7 +146,7 @@ def head(one: OneCause, *, width: int, most: int) -> list[str]:
     sentence = wrapped(f"  {one.first.cause.sentence}", width - len(_MORE)).split("\n")
     if len(sentence) > room:
         sentence = [*sentence[: room - 1], sentence[room - 1] + _MORE]
-    return [f"FAILED {one.first.cause.where or one.first.step.task}", *sentence]
+    return [one.head, *sentence]
 
 
 def in_lines(causes: Sequence[OneCause], *, width: int, most: int, shown: Sequence[str] = ()) -> list[str]:
@@ -147,16 +154,11 @@ def in_lines(causes: Sequence[OneCause], *, width: int, most: int, shown: Sequen
     line each. The command is whole, so that it can be pasted. `shown`: a `head` that is on the screen already."""
     every, causes = causes, _first_of_all(causes)
     one, *others = causes
-    cause, first = one.first.cause, head(one, width=width, most=most)
-    if [*shown] == first:
-        first = []
-    begins = f"; line {cause.line} is where {cause.begins} begins" if cause.begins and cause.line else ""
-    lines = [*first, _cut(f"  {one.steps}{begins}", width), *_commands(one, width)]
+    first = head(one, width=width, most=most)
+    lines = [*([] if [*shown] == first else first), _cut(one.extent, width), *_commands(one, width)]
     room = max(0, most - len(lines) - len(shown))
     listed = others if len(others) <= room and len(every) == len(causes) else others[: max(0, room - 1)]
-    for other in listed:
-        found = other.first.cause
-        lines.append(_cut(f"FAILED {found.where or other.first.step.task}: {found.sentence}", width))
+    lines += [_cut(f"{other.head}: {other.first.cause.sentence}", width) for other in listed]
     left = len(every) - 1 - len(listed)
     return [*lines, many(left, "more cause")] if left and room else lines
 
@@ -172,17 +174,6 @@ def _first_of_all(causes: Sequence[OneCause]) -> list[OneCause]:
     contradict each other, as the step `data` finds, fails in later stages too, and there less clearly."""
     contradicted = {one.first.step.operator for one in causes if one.first.step.group == "data"}
     return [one for one in causes if one.first.step.group == "data" or one.first.step.operator not in contradicted]
-
-
-def _following(count: int, rest: str) -> list[str]:
-    return [f"{many(count, 'further failure')} of the same operator may follow from this: {rest}"] if count else []
-
-
-def _about(failure: StepFailed) -> list[str]:
-    """Return the inputs of the case that failed, and what is known of a step that was stopped."""
-
-    given = of_command(Paths(Path.cwd()), failure.step.operator, failure.cause.command)
-    return [*([f"  inputs: {given}"] if given else []), *(f"  {note}" for note in failure.notes)]
 
 
 def _next_step(failure: StepFailed, *, alone: bool) -> list[str]:
@@ -201,18 +192,12 @@ def _cut(sentence: str, length: int) -> str:
     return sentence if length <= 0 or len(sentence) <= length else sentence[: length - len(_MORE)] + _MORE
 
 
-def workflow_commands(causes: Sequence[OneCause], *, prefix: str = "") -> Iterator[str]:
-    """Yield a workflow command of GitHub for each cause, which the pull request shows at the line of the file.
-    `prefix`: the project's folder in the repository.
+def annotation(cause: Cause, *, title: str, prefix: str = "") -> str:
+    """Return the workflow command of GitHub for one cause, with the command that repeats it, if it has one. The pull
+    request shows it at the line of the file. `prefix`: the project's folder in the repository.
 
     Format: https://docs.github.com/en/actions/reference/workflow-commands-for-github-actions
     """
-    for one in causes:
-        yield annotation(one.first.cause, title=one.steps, prefix=prefix)
-
-
-def annotation(cause: Cause, *, title: str, prefix: str = "") -> str:
-    """Return the workflow command of one cause, with the command that repeats it, if it has one."""
     properties = {"title": title}
     if cause.file:
         properties = {"file": f"{prefix}{cause.file}", "line": str(cause.line or 1)} | properties
@@ -226,24 +211,17 @@ def _escaped(text: str, more: str = "") -> str:
     return "".join(f"%{ord(c):02X}" if c in "%\r\n" + more else c for c in text)
 
 
-_FEW = 60  # characters of values that are shown
-
-
-def of_command(paths: Paths, operator: str, command: str) -> str:
+def inputs_of(paths: Paths, operator: str, command: str) -> str:
     """Return ``x float32 (2, 3), groups float32 (1,) = (2.0,); eps=1e-05`` for the case of cases.py that a command
     names, or ""."""
     words = shlex.split(command)
     name = words[words.index("--case") + 1] if "--case" in words[:-1] else ""
     for one in read_operators(paths).operators if name else ():
-        if one.name == operator:
-            found = (_described(one.spec, m, case) for m in one.models for case in m.cases if case.name == name)
-            return next(found, "")
+        for model in one.models if one.name == operator else ():
+            if case := next((case for case in model.cases if case.name == name), None):
+                attributes = [f"{key}={literal(value)}" for key, value in attribute_values(one.spec, model).items()]
+                return "; ".join(filter(None, [", ".join(_inputs(one.spec, model, case)), ", ".join(attributes)]))
     return ""
-
-
-def _described(spec: OpSpec, model: Model, case: Case) -> str:
-    attributes = [f"{name}={literal(value)}" for name, value in attribute_values(spec, model).items()]
-    return "; ".join(filter(None, [", ".join(_inputs(spec, model, case)), ", ".join(attributes)]))
 
 
 def _inputs(spec: OpSpec, model: Model, case: Case) -> Iterator[str]:

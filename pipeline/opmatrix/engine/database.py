@@ -61,10 +61,8 @@ class Journal:
             if not is_damage(error, path):
                 raise StateError(f"cannot open {path}: {error}. {REMEDY}") from error
             broken = move_aside(path)
-            problem = (
-                f"{path} is not a usable database ({error}); it was moved to {broken}, and every step runs once more"
-            )
-            print(problem, file=sys.stderr)
+            print(f"{path} is not a usable database ({error}); it was moved to {broken}, and every step runs once "
+                  "more", file=sys.stderr)  # fmt: skip
             self._open(path)
 
     def _open(self, path: Path) -> None:
@@ -72,7 +70,11 @@ class Journal:
         if self._database.execute("pragma user_version").fetchone()[0] < VERSION:
             if self._database.execute("select count(*) from sqlite_master").fetchone()[0]:
                 self._database.close()
-                remove_build(path.parent)
+                for made in path.parent.iterdir():  # the lock is held by this doit; wheels/ holds downloads (.ci/run)
+                    if made.is_dir() and not made.is_symlink() and made.name != "wheels":
+                        shutil.rmtree(made)
+                    elif made.name not in ("wheels", "lock"):
+                        made.unlink()
                 print(f"{path.parent} was made by an older opmatrix, whose steps have other names: it was removed, and "
                       "every step runs once", file=sys.stderr)  # fmt: skip
                 self._database = sqlite3.connect(path, isolation_level=None, timeout=10)
@@ -148,9 +150,8 @@ class Journal:
 
     def meaning(self, fingerprint: str) -> str | None:
         """Return what was hashed into a fingerprint in a `detail`, as JSON, or None if unknown."""
-        query = "select text from meaning where fingerprint = ?"
-        row: tuple[str] | None = self._database.execute(query, (fingerprint,)).fetchone()
-        return row[0] if row else None
+        rows = self._database.execute("select text from meaning where fingerprint = ?", (fingerprint,))
+        return next((str(text) for (text,) in rows), None)
 
     def took(self, step: str, seconds: float) -> None:
         self._database.execute("insert or replace into duration values (?, ?)", (step, seconds))
@@ -216,16 +217,6 @@ def describe(error: sqlite3.DatabaseError, state: Path) -> str:
     return f"cannot write {state}: {error}. {REMEDY}"
 
 
-def remove_build(build: Path) -> None:
-    """Remove what an older opmatrix built. The lock is held by this doit; wheels/ holds downloads (.ci/run)."""
-    for path in build.iterdir():
-        if path.is_dir() and not path.is_symlink():
-            if path.name != "wheels":
-                shutil.rmtree(path)
-        elif path.name != "lock":
-            path.unlink()
-
-
 def move_aside(path: Path) -> Path:
     """Rename a damaged database and return its new path. Every step then runs once more."""
     broken = path.with_suffix(".broken")
@@ -236,10 +227,10 @@ def move_aside(path: Path) -> Path:
 
 
 class Fingerprints:
-    """The sha256 and the marks of files: `known` those of earlier runs, `fresh` those that were computed now."""
+    """The sha256 and the marks of files: `earlier` those of earlier runs, `fresh` those that were computed now."""
 
-    def __init__(self, known: dict[str, tuple[Mark, str]]) -> None:
-        self._known = known
+    def __init__(self, earlier: dict[str, tuple[Mark, str]]) -> None:
+        self._earlier = earlier
         self.fresh: dict[str, tuple[Mark, str]] = {}
 
     def digest(self, path: str) -> str | None:
@@ -249,11 +240,11 @@ class Fingerprints:
         now = mark(path.partition(LACKS)[0] if lacking else path)
         if now is None:
             return NONE if lacking else None
-        known = self._known.get(path)
+        known = self._earlier.get(path)
         if known and known[0] == now:
             return known[1]
         read_at = time.time_ns()
         digest = present(path) if lacking else sha256(path)
         if settled(now, read_at):
-            self._known[path] = self.fresh[path] = (now, digest)
+            self._earlier[path] = self.fresh[path] = (now, digest)
         return digest

@@ -1,9 +1,6 @@
-"""Select the verdicts and check records of earlier runs that are still valid, of cells and versions of torch that this
-run does not plan, for the report.
-
-The step of such a verdict is not planned. Its verdict is valid if its files are unchanged and its recorded
-configuration equals that of a planned step of the same operator and lowering.
-"""
+"""Select verdicts and check records of earlier runs for the report, of cells and versions of torch that this run does
+not plan: those whose files are unchanged, and whose recorded configuration equals that of a planned step of the same
+operator and lowering."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ from opmatrix.engine.tasks import StepTask, is_reported_on_demand
 from opmatrix.engine.up_to_date import State
 from opmatrix.project.cells import Cell, all_cells
 from opmatrix.project.paths import Paths
-from opmatrix.records.step import Step, cell_step_name
+from opmatrix.records.step import Step, TaskName, cell_step_name, read_name
 from opmatrix.spec import Lowering
 
 # The part of a step's configuration in which cells may differ.
@@ -29,20 +26,15 @@ _PER_CELL = "once"
 _PER_COMPILER = ("code", "compiler", "ort_headers", "headers")
 
 
-@dataclass(frozen=True, kw_only=True)
-class EarlierVerdicts:
-    """Paths of verdicts that are valid or that failed; cells and checks whose other verdicts are out of date."""
-
-    verdicts: tuple[Path, ...]
-    stale: tuple[str, ...]
-
-
-def valid_earlier_verdicts(paths: Paths, tasks: Sequence[Task], state: State) -> EarlierVerdicts:
-    """Check each verdict and record of an operator that this run plans, in a cell or a torch that it does not plan."""
+def valid_earlier_verdicts(paths: Paths, tasks: Sequence[Task], state: State) -> tuple[list[Path], list[str]]:
+    """Check each verdict and record of an operator that this run plans, in a cell or a torch that it does not plan, and
+    each check that `doit` leaves out, which an earlier run may have made. Return those that are valid or that failed,
+    and the cells and checks whose other verdicts are out of date."""
     journal = _Journal(paths, state, {task.name: task.step for task in tasks if isinstance(task, StepTask)})
     verdicts: list[Path] = []
     stale: dict[str, None] = {}
-    for step in sorted([*journal.unplanned(), *journal.on_demand()], key=lambda step: step.task):
+    on_demand = filter(is_reported_on_demand, journal.steps.values())
+    for step in sorted([*journal.unplanned(), *on_demand], key=lambda step: step.task):
         if step.lowering and step.cell:
             path, name = paths.verdict(step.operator, step.lowering, step.cell), str(step.cell)
         else:
@@ -50,15 +42,14 @@ def valid_earlier_verdicts(paths: Paths, tasks: Sequence[Task], state: State) ->
             path, name = paths.check_record(*step.check), str(step.check)
         if not path.is_file():
             continue
-        if journal.is_valid(step) or _is_wrong(path):
+        if journal.is_valid(step) or _is_wrong(path):  # a wrong one stays until its step has run again
             verdicts.append(path)
         else:
             stale[name] = None
-    return EarlierVerdicts(verdicts=tuple(verdicts), stale=tuple(stale))
+    return verdicts, [*stale]
 
 
 def _is_wrong(path: Path) -> bool:
-    """Return whether a verdict failed. Such a verdict stays in the report until its step has run again."""
     from opmatrix.records import verdict  # here, because a run with nothing to do pays for every import
 
     try:
@@ -84,19 +75,15 @@ class _Journal:
 
     def unplanned(self) -> Iterator[Step]:
         """Yield the verifications and checks in the journal whose cell or torch this run does not plan."""
-        others = {name for name in self.state.journal.steps if name.startswith("verify:")} - self.steps.keys()
-        for cell in all_cells() if others else ():
+        others = {task: read_name(task) for task in self.state.journal.steps if task not in self.steps}
+        for cell in all_cells() if any(name.group == "verify" for name in others.values()) else ():
             for (group, operator, lowering), sibling in self.siblings.items():
                 if group == "verify" and f"verify:{cell_step_name(group, operator, lowering, cell)}" in others:
                     yield _in_cell(sibling, cell)
-        checks = {_before_torch(step.task): step for step in self.steps.values() if step.check and step.check.torch}
-        for name in (name for name in self.state.journal.steps if name not in self.steps):
-            if planned := checks.get(_before_torch(name)):
+        checks = {read_name(step.task)[:2]: step for step in self.steps.values() if step.check and step.check.torch}
+        for name in others.values():
+            if name.where and (planned := checks.get(name[:2])):
                 yield _in_torch(planned, name)
-
-    def on_demand(self) -> Iterator[Step]:
-        """Yield the planned checks that `doit` leaves out; an earlier run may have made them."""
-        return filter(is_reported_on_demand, self.steps.values())
 
     def is_valid(self, step: Step) -> bool:
         """Return whether a step that this run does not plan would be up to date."""
@@ -109,15 +96,15 @@ class _Journal:
             and (not step.check or self._is_made(step, known["inputs"]))
         )
 
-    def _is_unchanged(self, known: Mapping[str, Any], step: Step, *, only: Collection[str] = ()) -> bool:
+    def _is_unchanged(self, recorded: Mapping[str, Any], step: Step, *, only: Collection[str] = ()) -> bool:
         """Return whether the files of a recorded step are unchanged and its configuration equals that of `step`, in the
         parts `only` or in all that both have. The versions of another environment are among the inputs instead."""
-        before, now = json.loads(known["config"] or "{}"), json.loads(step.config or "{}")
+        before, now = json.loads(recorded["config"] or "{}"), json.loads(step.config or "{}")
         both = before.keys() & now.keys() - {_PER_CELL}
         return (
             all(before[part] == now[part] for part in both if not only or part in only)
-            and self.state.unchanged(known["inputs"])
-            and self.state.unchanged(known["outputs"])
+            and self.state.unchanged(recorded["inputs"])
+            and self.state.unchanged(recorded["outputs"])
         )
 
     def _is_made(self, step: Step, inputs: Iterable[str]) -> bool:
@@ -127,12 +114,9 @@ class _Journal:
         manifests = {self.state.relative(str(self.paths.manifest(step.operator, step.lowering or "", cell))): cell
                      for cell in all_cells()} if step.lowering else {}  # fmt: skip
         exported = all(self._is_exported(step, manifests[path]) for path in inputs if path in manifests)
-        return exported and self._is_compiled(step.operator, step.check.torch)
-
-    def _is_compiled(self, operator: str, torch: str | None) -> bool:
-        known = self.state.journal.detail(f"compile:{operator}@torch{torch}")
-        planned = self.steps.get(f"compile:{operator}")
-        return not known or not planned or self._is_unchanged(known, planned, only=_PER_COMPILER)
+        known = self.state.journal.detail(f"compile:{step.operator}@torch{step.check.torch}")
+        planned = self.steps.get(f"compile:{step.operator}")
+        return exported and (not known or not planned or self._is_unchanged(known, planned, only=_PER_COMPILER))
 
     def _is_exported(self, step: Step, cell: Cell | None) -> bool:
         """Return whether the model is up to date. If this run plans its export, that has run by now."""
@@ -150,15 +134,9 @@ def _in_cell(sibling: Step, cell: Cell) -> Step:
     return replace(sibling, name=cell_step_name(sibling.group, sibling.operator, sibling.lowering, cell), cell=cell)
 
 
-def _before_torch(task: str) -> str:
-    """Return the task of a check without its versions of torch, which checks of one kind share."""
-    return task.rpartition("@torch")[0]
-
-
-def _in_torch(sibling: Step, task: str) -> Step:
+def _in_torch(sibling: Step, name: TaskName) -> Step:
     """Return the step of the same check in other versions of torch, with the sibling's inputs and outputs, which must
     not be used."""
     assert sibling.check
-    return replace(
-        sibling, name=task.partition(":")[2], check=sibling.check._replace(torch=task.rpartition("@torch")[2])
-    )
+    check = sibling.check._replace(torch=name.where.removeprefix("torch"))
+    return replace(sibling, name=f"{name.subject}@{name.where}", check=check)

@@ -39,10 +39,17 @@ def find_cause(step: Step, output: Sequence[str], *, root: Path, told: Cause | N
         cause = replace(found, file=cause.file or found.file, line=cause.line if cause.file else found.line,
                         command=cause.command or found.command)  # fmt: skip
     if not cause.file and not is_of_disk(cause.sentence):
-        file, line, begins = _usual_place(step, root)
-        cause = replace(cause, file=file, line=line, begins=begins)
+        places = (place for place in _places(step) if (root / place[0]).is_file())
+        file, pattern, what = next(places, ("", "", ""))
+        text = (root / file).read_text(errors="replace", encoding="utf-8") if file else ""
+        begins = re.search(pattern, text, re.MULTILINE) if pattern else None
+        line = text.count("\n", 0, begins.start("at")) + 1 if begins else 0
+        cause = replace(cause, file=file, line=line, begins=what)
     # The cell of a case is in the command; equal failures in other cells have the same cause.
-    sentence = _with_line(_IN_CELL.sub(r"\1: ", one_line(cause.sentence)), root)
+    sentence = _IN_CELL.sub(r"\1: ", one_line(cause.sentence))
+    lacks = _TO_DECLARE.search(sentence)
+    if lacks and (line := line_of_field(root / lacks["file"], lacks["field"])):  # as in ops/relu/spec.py:3: ...
+        sentence = f"{sentence[: lacks.end('file')]}:{line}{sentence[lacks.end('file') :]}"
     return replace(cause, sentence=sentence if len(sentence) <= _LONGEST else f"{sentence[:_LONGEST]} ...")
 
 
@@ -82,29 +89,12 @@ def _of_traceback(lines: Sequence[str], root: Path) -> Cause:
 
 
 def _shown(file: str, root: Path) -> str:
-    """Return a path relative to the project where it is in there."""
     return os.path.relpath(file, root) if Path(file).is_relative_to(root) else file
 
 
-def _with_line(sentence: str, root: Path) -> str:
-    """Return a sentence with the line at which a declaration lacks an argument, as in ``ops/relu/spec.py:3: ...``."""
-    if not (found := _TO_DECLARE.search(sentence)):
-        return sentence
-    line = line_of_field(root / found["file"], found["field"])
-    return f"{sentence[: found.end('file')]}:{line}{sentence[found.end('file') :]}" if line else sentence
-
-
-def _usual_place(step: Step, root: Path) -> tuple[str, int, str]:
-    """Return the file that decides what a step does, the line at which its function begins, and what this is."""
-    for name, pattern, what in _places(step):
-        if (root / name).is_file():
-            text = (root / name).read_text(errors="replace", encoding="utf-8")
-            begins = re.search(pattern, text, re.MULTILINE) if pattern else None
-            return name, text.count("\n", 0, begins.start("at")) + 1 if begins else 0, what
-    return "", 0, ""
-
-
 def _places(step: Step) -> Iterator[tuple[str, str, str]]:
+    """Yield the files that may decide what a step does, each with a pattern of the line at which its function begins,
+    and what this is."""
     op = re.escape(step.operator)
     if not step.operator:
         return
@@ -146,12 +136,13 @@ def line_of_field(path: Path, field: str) -> int:
     return line
 
 
-def _assigned(node: ast.stmt, variable: str) -> ast.expr | None:
-    """Return what a statement assigns to a variable, or None."""
-    if not isinstance(node, ast.Assign | ast.AnnAssign):
-        return None
-    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-    return node.value if any(isinstance(t, ast.Name) and t.id == variable for t in targets) else None
+def _assigned(statement: ast.stmt, variable: str) -> ast.expr | None:
+    match statement:
+        case ast.Assign(targets=targets, value=value) if any(getattr(t, "id", "") == variable for t in targets):
+            return value
+        case ast.AnnAssign(target=ast.Name(id=name), value=value) if name == variable:
+            return value
+    return None
 
 
 def _child(node: ast.expr, part: str) -> ast.expr | None:

@@ -1,6 +1,4 @@
-"""Explain why a step is out of date: what changed since it last succeeded, as sentences for `doit why`.
-
-Predict a run: which steps run, which may run, why, and how long they take. It runs and writes nothing.
+"""Predict a run: which steps run, which may run, why, and how long they take. It runs and writes nothing.
 
 `doit why`, `doit list --status` and `doit info` print it; the progress line takes the time left from it.
 """
@@ -17,7 +15,6 @@ from doit.control import TaskControl
 from doit.task import Task
 
 from opmatrix.basics.files import LACKS
-from opmatrix.engine.database import Journal
 from opmatrix.engine.tasks import StepTask, estimated
 from opmatrix.engine.up_to_date import State, step_detail
 
@@ -66,10 +63,9 @@ def _outputs(before: Mapping[str, str], now: Mapping[str, str | None]) -> Iterat
 
 
 def _configuration(before: str, now: str, lookup: Lookup) -> Iterator[str]:
-    if before == now:
-        return
     if not before.startswith("{") or not now.startswith("{"):  # not JSON
-        yield f"config {_value(before)} -> {_value(now)}"
+        if before != now:
+            yield f"config {_value(before)} -> {_value(now)}"
         return
     old, new = json.loads(before), json.loads(now)
     for name in sorted({*old, *new}):
@@ -81,7 +77,8 @@ def _part(name: str, old: Any, new: Any, lookup: Lookup) -> Iterator[str]:
     if name == "ninja":
         yield from _ninja(old or "", new or "")
         return
-    old, new = _unfold(old, lookup), _unfold(new, lookup)
+    texts = [lookup(value) if isinstance(value, str) else None for value in (old, new)]
+    old, new = (value if text is None else json.loads(text) for text, value in zip(texts, (old, new), strict=True))
     if name == "code" and isinstance(old, dict) and isinstance(new, dict):
         yield from _files(old, new)
         return
@@ -93,11 +90,6 @@ def _part(name: str, old: Any, new: Any, lookup: Lookup) -> Iterator[str]:
     else:
         old, new = (_value(v).removeprefix(f"{name} ") for v in (old, new))
         yield f"{name} {old} -> {new}"
-
-
-def _unfold(value: Any, lookup: Lookup) -> Any:
-    text = lookup(value) if isinstance(value, str) else None
-    return value if text is None else json.loads(text)
 
 
 def _walk(old: Any, new: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
@@ -238,20 +230,15 @@ def _forecast_step(
     known = before["inputs"] if before else {}
     inputs |= {path: known[path] for path in unsettled if path in known}
     detail = step_detail(task, inputs, outputs)
-    if not state.is_up_to_date(task.name, detail):
-        return Forecast(fate="run", reasons=tuple(_reasons(task, state.journal, before, detail)))
-    if unsettled:
-        return Forecast(fate="wait", reasons=tuple(_wait_reasons(unsettled)))
-    return Forecast(fate="up-to-date")
-
-
-def _reasons(task: StepTask, journal: Journal, before: Mapping[str, Any] | None, now: Mapping[str, Any]) -> list[str]:
+    if state.is_up_to_date(task.name, detail):
+        return Forecast(fate="wait" if unsettled else "up-to-date", reasons=tuple(_wait_reasons(unsettled)))
     if before is None:
-        return ["did not succeed yet" if task.name in journal.steps else "never ran"]
-    reasons = differences(before, now, journal.meaning)
-    if journal.key(task.name) is None:
+        never = "did not succeed yet" if task.name in state.journal.steps else "never ran"
+        return Forecast(fate="run", reasons=(never,))
+    reasons = differences(before, detail, state.journal.meaning)
+    if state.journal.key(task.name) is None:
         reasons.append("did not succeed when it last ran, or was forgotten")
-    return reasons
+    return Forecast(fate="run", reasons=tuple(reasons))
 
 
 def _wait_reasons(unsettled: Mapping[str, str]) -> Iterator[str]:

@@ -1,6 +1,4 @@
-"""The process of one step, forked from a server. It inherits the imports and nothing else.
-
-The fork server: a process that has imported what steps need, forks one process per step, and enforces limits.
+"""The fork server: a process that has imported what steps need, forks one process per step, and enforces limits.
 
 It has a single thread, because a fork copies only one thread but the locks of all. It takes requests from a socket. It
 ends, with all that it started, when the socket is closed, which the Linux kernel does when the client ends in any way.
@@ -27,10 +25,10 @@ from typing import Any, NoReturn
 from opmatrix.basics.errors import disk_fault
 from opmatrix.basics.processes import (
     adopt_orphans,
+    begin_child,
     children,
     cpu_seconds,
     descendants,
-    die_with_parent,
     kill_group,
     memory,
     shared_memory_once,
@@ -52,12 +50,6 @@ def find_function(name: str) -> Any:
     """Return the function of a name ``package.module:function``."""
     module, _, function = name.partition(":")
     return getattr(importlib.import_module(module), function)
-
-
-def find_entry(name: str) -> Entry:
-    """Return the function that steps call, by its name."""
-    entry: Entry = find_function(name)
-    return entry
 
 
 def work_of(process: int) -> Path:
@@ -98,13 +90,7 @@ def run_step(entry: Entry, request: Mapping[str, Any], server: int, say_done: in
 def _prepare_child(log: str, server: int, say_done: int) -> None:
     import faulthandler
 
-    die_with_parent()
-    if os.getppid() != server:
-        os._exit(127)
-    os.setpgid(0, 0)
-    signal.set_wakeup_fd(-1)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
-        signal.signal(number, signal.SIG_DFL)
+    begin_child(server)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     opened = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
     null = os.open(os.devnull, os.O_RDONLY)
@@ -141,9 +127,8 @@ class _Running:
 
 
 class Server:
-    """Serves requests: JSON (arguments, log, seconds, megabytes, written,
-    environment), with a pipe for the answer and the lock
-    of the build folder. A step is killed when nobody can read its answer."""
+    """Serves requests: JSON (arguments, log, seconds, megabytes, written, environment), with a pipe for the answer and
+    the lock of the build folder. A step is killed when nobody can read its answer."""
 
     def __init__(self, requests: socket.socket, entry: Entry) -> None:
         self._requests, self._entry = requests, entry
@@ -256,16 +241,11 @@ class Server:
                 step.stopped, step.limit = "time", now + _GRACE
             elif not step.before and now >= step.limit - _LAST and not step.stopped:
                 step.before = now, cpu_seconds(process)
-            # No RLIMIT: torch reserves far more than it uses, and a kernel whose malloc fails does not print why. No
-            # SIGABRT: to write a stack to the log takes more memory.
-            elif not step.stopped and memory(process) > step.memory and shared_memory_once(process) > step.memory:
-                step.stopped, step.processes = "memory", descendants(process)
-                kill_group(process)
-            elif not step.stopped and written(process) > step.written:
-                step.stopped, step.processes = "written", descendants(process)
-                kill_group(process)
-            elif not step.stopped and _printed(process, step.log) > MOST_BYTES:
-                step.stopped = "log"
+            # No SIGABRT: to write a stack to the log takes more memory.
+            elif not step.stopped and (exceeded := _exceeded(process, step)):
+                step.stopped = exceeded
+                if exceeded != "log":
+                    step.processes = descendants(process)
                 kill_group(process)
             elif _unread(step.answer):  # the run that asked has ended; the server of `doit watch` outlives it
                 kill_group(process)
@@ -297,10 +277,17 @@ def _unread(pipe: int) -> bool:
     return bool(poll.poll(0))
 
 
-def _printed(process: int, log: Path) -> int:
-    """Return the size in bytes of the log of a step, or, if larger, of the file that has its output for a while."""
-    sizes = [0]
-    for path in (log, Path(f"/proc/{process}/fd/1")):  # `step_log.capture_stdout` changes the latter
+def _exceeded(process: int, step: _Running) -> str:
+    """Return which limit of its resources a step exceeds, or "".
+
+    No RLIMIT: torch reserves far more than it uses, and a kernel whose malloc fails does not print why.
+    """
+    if memory(process) > step.memory and shared_memory_once(process) > step.memory:
+        return "memory"
+    if written(process) > step.written:
+        return "written"
+    for path in (step.log, Path(f"/proc/{process}/fd/1")):  # `step_log.capture_stdout` changes the latter
         with suppress(OSError):
-            sizes.append(path.stat().st_size)
-    return max(sizes)
+            if path.stat().st_size > MOST_BYTES:
+                return "log"
+    return ""

@@ -54,42 +54,30 @@ def _acquire(descriptor: int, path: Path, *, patience: float, waits: Callable[[s
             if not said and waited > _BRIEFLY:
                 waits(f"waiting for another run in {path.parent}: {shown_holders(_holders(path, holder))}")
                 said = True
-        elif _alive(holder) or waited > patience:
+        elif Path(f"/proc/{holder or 'none'}").exists() or waited > patience:
             raise LockedError(_message(path, holder))
         time.sleep(0.01)
 
 
 def _holders(path: Path, recorded: str) -> dict[int, str]:
-    """Return the process that the file names, if it holds the lock, else all that do."""
+    """Return the process that the file names, if it holds the lock, else all that do, by what the Linux kernel knows:
+    that process may have ended."""
     holders = held_by(path)
-    holders.pop(os.getpid(), None)
+    if recorded != str(os.getpid()):
+        holders.pop(os.getpid(), None)
     return {int(recorded): holders[int(recorded)]} if recorded in map(str, holders) else holders
 
 
 def _message(path: Path, recorded: str) -> str:
-    """Return who holds the lock, by what the Linux kernel knows: the process that the file names may have ended."""
-    holders = held_by(path)
-    if recorded != str(os.getpid()):
-        holders.pop(os.getpid(), None)
-    if recorded in map(str, holders) or not holders:
-        named = {int(recorded): holders[int(recorded)]} if holders else {}
-        who = (
-            f": {shown_holders(named)}. Wait for it, or stop it with: {kill_command(named, path)}"
-            if named
-            else ". Run again"
+    holders = _holders(path, recorded)
+    if not holders:
+        return f"another run is at work in {path.parent}. Run again"
+    if [*map(str, holders)] == [recorded]:
+        stop = kill_command(holders, path)
+        return (
+            f"another run is at work in {path.parent}: {shown_holders(holders)}. Wait for it, or stop it with: {stop}"
         )
-        return f"another run is at work in {path.parent}{who}"
     return f"{left_over(recorded, path, holders)}.\n{remedy(holders, path)}"
-
-
-def _alive(process: str) -> bool:
-    try:
-        os.kill(int(process), 0)
-    except (ValueError, ProcessLookupError):
-        return False
-    except PermissionError:
-        pass
-    return True
 
 
 def held_by(path: Path) -> dict[int, str]:

@@ -12,15 +12,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import astuple, fields
 from pathlib import Path
 from typing import Any
 
-from opmatrix.basics.files import Mark, mark, settled, write_bytes
+from opmatrix.basics.files import Mark, files_below, mark, settled, write_bytes
 from opmatrix.basics.version import minor
 from opmatrix.project.cells import MADE, Cell, Choice
 from opmatrix.project.measured import use_rows
@@ -61,7 +60,7 @@ def load_or_plan(paths: Paths, *, choice: Choice, environ: Mapping[str, str]) ->
             cached = json.loads(content)
             known = [(folder, distribution) for folder, distribution in cached["declared"]]
             if cached["headers"] == repr(_headers(paths, known)):
-                return [_step(step) for step in cached["steps"]]
+                return [_from_json(step) for step in cached["steps"]]
     steps, declared = _plan(paths, choice=choice, environ=environ, versions=versions, toolchain=toolchain)
     # An operator may fail for a reason outside the key, such as a module elsewhere that it imports or a busy machine.
     failed = any(step.group == "declaration" for step in steps)
@@ -75,24 +74,21 @@ def load_or_plan(paths: Paths, *, choice: Choice, environ: Mapping[str, str]) ->
 
 
 def _digest(key: str, content: bytes) -> bytes:
-    """Return the first line of a cached plan."""
     return hashlib.sha256(key.encode() + content).hexdigest().encode()
 
 
 def _as_json(step: Step) -> dict[str, Any]:
-    """Return the fields of a step that differ from their defaults."""
-    given = {name: value for name, value in vars(step).items() if value != _DEFAULTS[name]}
-    return given | {"cell": vars(step.cell)} if step.cell else given
+    stored = {name: value for name, value in vars(step).items() if value != _DEFAULTS[name]}
+    return stored | {"cell": vars(step.cell)} if step.cell else stored
 
 
-def _step(given: dict[str, Any]) -> Step:
-    """Return the step from which `_as_json` made `given`."""
-    for name, value in given.items():
+def _from_json(stored: dict[str, Any]) -> Step:
+    for name, value in stored.items():
         if isinstance(value, list):
-            given[name] = tuple(value)
+            stored[name] = tuple(value)
         elif name == "cell":
-            given[name] = Cell(**value)
-    return Step(**given)
+            stored[name] = Cell(**value)
+    return Step(**stored)
 
 
 def _plan(
@@ -103,12 +99,13 @@ def _plan(
     from opmatrix.declaration.isolated import start_reading
 
     reading = start_reading(paths)  # on another core, while this process imports the rest
-    from opmatrix.plan.steps import Plan, steps
+    from opmatrix.plan.keys import Plan
+    from opmatrix.plan.steps import steps
     from opmatrix.project.settings import chosen_cells, step_limits
     from opmatrix.wheel import settings
 
     declared = reading()
-    operators, limits = declared.operators, step_limits(paths)
+    operators = declared.operators
     plan = Plan(
         paths=paths,
         operators=operators,
@@ -119,9 +116,7 @@ def _plan(
         environ=environ,
         choice=choice,
         dist=None if settings.unusable(paths, declared.failed) else settings.read(paths, operators),
-        seconds=limits.seconds,
-        megabytes=limits.megabytes,
-        written=limits.written,
+        limits=step_limits(paths),
     )
     return tuple(steps(plan)), [(h.folder, h.distribution) for o in operators for h in o.spec.headers]
 
@@ -137,29 +132,9 @@ def _headers(paths: Paths, declared: Iterable[Headers]) -> dict[Headers, object]
 
 def _marks(paths: Paths) -> dict[str, Mark | None]:
     """Return every file that a plan may depend on, with its mark if the content matters."""
-    code = {path: mark(path) for path in _files(_PACKAGE)}
-    ops = {path: mark(path) if path.endswith(_DECLARATION_FILES) else None for path in _files(str(paths.ops))}
-    native = dict.fromkeys(_files(str(paths.native)))
-    pins = {path: None for folder in dict.fromkeys(paths.requirements) for path in _files(str(folder))}
+    code = {path: mark(path) for path in files_below(_PACKAGE)}
+    ops = {path: mark(path) if path.endswith(_DECLARATION_FILES) else None for path in files_below(str(paths.ops))}
+    native = dict.fromkeys(files_below(str(paths.native)))
+    pins = {path: None for folder in dict.fromkeys(paths.requirements) for path in files_below(str(folder))}
     settings = str(paths.root / "pyproject.toml")
     return {settings: mark(settings), **code, **ops, **native, **pins}
-
-
-def _files(folder: str) -> Iterator[str]:
-    """Yield all files below `folder`."""
-    try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if not _is_folder(entry):
-                    yield entry.path
-                elif entry.name != "__pycache__":
-                    yield from _files(entry.path)
-    except (FileNotFoundError, PermissionError):  # what cannot be read is a mistake of its operator
-        return
-
-
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir()
-    except OSError:  # a link to itself
-        return False

@@ -15,12 +15,11 @@ from doit.reporter import ConsoleReporter
 from doit.task import Task
 
 from opmatrix.basics.errors import many, printable
-from opmatrix.basics.progress import EVERY, spent
-from opmatrix.basics.step_log import last_progress
+from opmatrix.basics.step_log import EVERY, last_progress, spent
 from opmatrix.basics.terminal import for_shell, width_of, wrapped
 from opmatrix.declaration.source_files import reminder
 from opmatrix.engine.step_failure import StepBlocked, StepFailed, read_output
-from opmatrix.engine.tasks import DIST, REPORT, StepTask, is_reported
+from opmatrix.engine.tasks import DIST, REPORT, StepTask, is_reported, with_dependencies
 from opmatrix.project.paths import Paths
 
 _IGNORED = "ignored by `doit ignore`"
@@ -31,16 +30,19 @@ _SHOWN = 3  # such steps at a time
 ALL = 2  # doit -v 2: show the output of every step
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.progress import Progress as LiveLine
+
     from opmatrix.engine.causes import Causes, OneCause
     from opmatrix.engine.forecast import Expected
-    from opmatrix.engine.live_line import Display
     from opmatrix.engine.shared_results import Origin
 
 
 class StepReporter(ConsoleReporter):
-    """A doit reporter with what doit's reporters lack: a forecast, notes, CPU seconds and starts of servers."""
+    """A doit reporter with what doit's reporters lack: a forecast, notes, CPU seconds and starts of servers. Worker
+    threads, too, call `execute_task`, `add_end` and `add_server`."""
 
-    expect: Callable[[], Expected]  # set by `doit run`
+    expect: Callable[[], Expected] | None = None  # set by `doit run`
     annotate = False  # whether to print annotations for GitHub; set by `doit run`
 
     def __init__(self, outstream: IO[str], options: Mapping[str, Any]) -> None:
@@ -53,36 +55,24 @@ class StepReporter(ConsoleReporter):
 
     def initialize(self, tasks: Mapping[str, Task], selected_tasks: Iterable[str]) -> None:
         """Count the steps that are selected, with their dependencies."""
-        names: set[str] = set()
-        waiting = list(selected_tasks)
-        while waiting:
-            name = waiting.pop()
-            if name not in names:
-                names.add(name)
-                waiting += tasks[name].task_dep
-        self._total = sum(isinstance(tasks[name], StepTask) for name in names)
-        self._selected = names
+        self._selected = {*with_dependencies(tasks, selected_tasks)}
+        self._total = sum(isinstance(tasks[name], StepTask) for name in self._selected)
 
     def step_begins(self) -> None:
         """Make the forecast before the first step begins, because that changes the state."""
-        self._expected = self._expected or self.expect()
+        if self.expect:
+            self._expected = self._expected or self.expect()
 
     def note(self, text: str) -> None:
         """Print a message to the user."""
-        raise NotImplementedError
 
-    def add_usage(self, task: Task, cpu: float, memory: int) -> None:
-        """Take the CPU seconds of a step and all its child processes, and the bytes of memory of the largest of these
-        processes. Called by worker threads, too."""
-
-    def add_fetched(self, task: Task, origin: Origin) -> None:
-        """Take where the result of a step came from that did not run. Called by worker threads, too."""
-
-    def add_ran_elsewhere(self, task: Task, origin: Origin) -> None:
-        """Take where the result of a step came from that a worker ran. Called by worker threads, too."""
+    def add_end(self, task: Task, usage: tuple[float, int] | None, origin: Origin | None) -> None:
+        """Take how a step ended: the CPU seconds of it and all its child processes, with the bytes of memory of the
+        largest of these processes, or None for one that did not run; and from where its result came, if not from
+        here."""
 
     def add_server(self, name: str, seconds: float, cpu: float) -> None:
-        """Take the seconds and CPU seconds that a server took to start. Called by worker threads, too."""
+        """Take the seconds and CPU seconds that a server took to start."""
 
 
 class Progress(StepReporter):
@@ -94,7 +84,7 @@ class Progress(StepReporter):
         super().__init__(outstream, options)
         self._live = outstream.isatty() and os.environ.get("TERM") != "dumb"
         self._colours = outstream.isatty() or "FORCE_COLOR" in os.environ
-        self._display: Display | None = None
+        self._display: LiveLine | None = None
         self._running: dict[str, float] = {}
         self._ended: set[str] = set()
         self._fetched: set[str] = set()
@@ -118,22 +108,19 @@ class Progress(StepReporter):
             super().step_begins()
 
     def execute_task(self, task: Task) -> None:
-        """Show a task as running. Called by worker threads, too."""
         if isinstance(task, StepTask):
             with self._guard:
                 self._running[task.name] = time.monotonic()
                 if self._live and not self._display:
-                    from opmatrix.engine.live_line import Display  # rich takes 50 ms to import
-
-                    self._display = Display(self.outstream, self._total, long_steps=self._long_steps)
+                    self._display = live_line(self.outstream, self._total, long_steps=self._long_steps)
                 elif not self._live and not self._lines:
                     self._lines = threading.Thread(target=self._print_long_steps, daemon=True)
                     self._lines.start()
                 self._update()
 
-    def add_fetched(self, task: Task, origin: Origin) -> None:
-        """Count a step that did not run. Called by worker threads, too."""
-        self._fetched.add(task.name)
+    def add_end(self, task: Task, usage: tuple[float, int] | None, origin: Origin | None) -> None:
+        if usage is None:
+            self._fetched.add(task.name)
 
     def add_success(self, task: Task) -> None:
         if isinstance(task, StepTask):
@@ -168,11 +155,10 @@ class Progress(StepReporter):
         self._counts["failed"] += 1
         from opmatrix.engine.causes import brief
 
-        alike = self._causes.add(fail)
-        if not alike:
-            self._show_end(task, " FAILED", brief(fail.cause, width_of(self.outstream)))
-        else:  # in a terminal the progress line counts them
+        if self._causes.add(fail):  # in a terminal the progress line counts them
             self._show_end(task, "" if self._display else " FAILED")
+        else:
+            self._show_end(task, " FAILED", brief(fail.cause, width_of(self.outstream)))
 
     def skip_uptodate(self, task: Task) -> None:
         self._counts["up to date"] += isinstance(task, StepTask)
@@ -213,20 +199,23 @@ class Progress(StepReporter):
         self.write(self._last_line() + "\n")
 
     def _write_summary(self, causes: Sequence[OneCause]) -> None:
-        """Print what is wrong, last on the screen."""
         if self._report_failure and not causes:  # such as a verdict that is not valid
             self._causes.add(self._report_failure)
             causes = [*self._causes]
         if not causes:
             return
-        from opmatrix.engine.causes import summary, workflow_commands  # imported here: most runs have no failure
+        from opmatrix.engine.causes import annotation, summary  # imported here: most runs have no failure
 
         if self.annotate:
-            for line in workflow_commands(causes, prefix=folder_in_repository()):
+            for one in causes:
+                line = annotation(one.first.cause, title=one.steps, prefix=folder_in_repository())
                 self.outstream.write(for_shell(line) + "\n")
-        page = Paths(Path.cwd()).report_files[-1] if self._report_ran else None
-        rest = os.path.relpath(page or Paths(Path.cwd()).log("").parent)
-        self.write("\n".join(summary(causes, rest=rest, width=width_of(self.outstream))) + "\n")
+        self.write("\n".join(summary(causes, rest=self._rest(), width=width_of(self.outstream))) + "\n")
+
+    def _rest(self) -> str:
+        """Return where all failures are."""
+        paths = Paths(Path.cwd())
+        return os.path.relpath(paths.report_files[-1] if self._report_ran else paths.log("").parent)
 
     @property
     def _causes(self) -> Causes:
@@ -249,9 +238,9 @@ class Progress(StepReporter):
 
     def _update(self) -> None:
         if self._display and self._expected:
-            left = self._expected.left(self._ended)
-            failed = self._counts["failed"]
-            self._display.update(done=self._done(), running=list(self._running), left=left, failed=failed)
+            left, failed = self._expected.left(self._ended), self._counts["failed"]
+            shown = describe(list(self._running), left=left, failed=failed)
+            self._display.update(self._display.task_ids[0], completed=self._done(), description=shown)
 
     def _long_steps(self) -> list[str]:
         """Return a line for each step that runs long: its seconds, and how far it is. Called by rich's thread."""
@@ -287,14 +276,46 @@ class Progress(StepReporter):
 
     def _print(self, text: str) -> None:
         if self._display:
-            self._display.write(wrapped(printable(for_shell(text)), width_of(self.outstream)))
+            print_above(self._display, wrapped(printable(for_shell(text)), width_of(self.outstream)))
         elif text:
             self.write(text + "\n")
             self.outstream.flush()
 
 
+def live_line(stream: IO[str], total: int, *, long_steps: Callable[[], Sequence[str]]) -> LiveLine:
+    """Show the progress line until `stop`: steps done of all, elapsed time, and what `describe` returns. Below it are
+    the lines that `long_steps` returns whenever the line is drawn. rich honours NO_COLOR."""
+    from rich.console import Console  # imported here: it takes 50 ms
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.text import Text
+
+    class Lines(Progress):
+        def get_renderables(self) -> Iterable[RenderableType]:
+            yield from super().get_renderables()
+            for line in long_steps():
+                yield Text(f"  {line}", no_wrap=True, overflow="ellipsis")
+
+    columns = MofNCompleteColumn(), BarColumn(bar_width=20), TimeElapsedColumn(), TextColumn("{task.description}")
+    lines = Lines(*columns, console=Console(file=stream), transient=True, refresh_per_second=4)
+    lines.add_task("", total=total)
+    lines.start()
+    return lines
+
+
+def describe(running: Sequence[str], *, left: float, failed: int = 0) -> str:
+    """Return what follows the elapsed time: ``at most 1:20 left  2 failed  compile:group_norm and 1 more``. `left` is
+    at most how many seconds remain, 0 if unknown."""
+    time = f"at most {int(left) // 60}:{int(left) % 60:02} left  " if left >= 1 else ""
+    wrong = f"{failed} failed  " if failed else ""
+    more = f" and {len(running) - 1} more" if len(running) > 1 else ""
+    return time + wrong + (f"{running[0]}{more}" if running else "")
+
+
+def print_above(display: LiveLine, text: str) -> None:
+    display.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
 def _output(task: str) -> str:
-    """Return what the last run of a task printed."""
     return read_output(Paths(Path.cwd()).log(task))
 
 

@@ -20,10 +20,9 @@ from doit.task import Task
 
 from opmatrix.basics.errors import many, one_line, printable
 from opmatrix.basics.terminal import for_shell, width_of, wrapped
-from opmatrix.engine.progress_reporter import FETCHED, Progress, StepReporter
+from opmatrix.engine.progress_reporter import FETCHED, Progress, StepReporter, print_above
 from opmatrix.engine.step_failure import StepBlocked, StepFailed
 from opmatrix.engine.tasks import StepTask
-from opmatrix.project.paths import Paths
 
 if TYPE_CHECKING:
     from opmatrix.engine.shared_results import Origin
@@ -77,7 +76,14 @@ class Brief(Progress):
             return
         if self._report_failure and not self._failures:
             self._causes.add(self._report_failure)
-        lines, last = (self._red(), self._end()) if self._failures else ([], [self._green()])
+        lines: list[str] = []
+        if not self._failures:
+            last = [self._green()]
+        else:
+            from opmatrix.engine.causes import in_lines  # imported here: most runs have no failure
+
+            lines = in_lines([*self._failures], width=self._width, most=_MOST, shown=self._shown)
+            last = wrapped(f"{self._last_line()}; more: {self._rest()}", self._width).split("\n")
         notes = [one_line(note) for note in (*self.runtime_errors, *self._notes)]
         if len(notes) > (room := LINES - len(self._shown) - len(lines) - len(last)):
             notes = [*notes[: room - 1], many(len(notes) - room + 1, "more note")] if room > 0 else []
@@ -90,7 +96,7 @@ class Brief(Progress):
         if self.outstream.isatty() and not os.environ.get("NO_COLOR"):
             text = _VERDICT.sub(lambda word: f"{_COLOURS[word[0]]}{word[0]}{_PLAIN}", text)
         if self._display:
-            self._display.write(text)
+            print_above(self._display, text)
         else:
             self.outstream.write(text + "\n")
             self.outstream.flush()
@@ -99,27 +105,16 @@ class Brief(Progress):
     def _width(self) -> int:
         return width_of(self.outstream) or _COLUMNS
 
-    def _red(self) -> list[str]:
-        """Return what was not printed yet of the first cause, and the others."""
-        from opmatrix.engine.causes import in_lines  # imported here: most runs have no failure
-
-        return in_lines([*self._causes], width=self._width, most=_MOST, shown=self._shown)
-
-    def _end(self) -> list[str]:
-        """Return how many steps ran and failed, and where more is."""
-        paths = Paths(Path.cwd())
-        more = os.path.relpath(paths.report_files[-1] if self._report_ran else paths.log("").parent)
-        return wrapped(f"{self._last_line()}; more: {more}", self._width).split("\n")
-
     def _green(self) -> str:
         """Return ``OK in 2.1 s: 82 cells verified, 4 unsupported; 15 steps ran``, of the chosen cells."""
-        from opmatrix.report.records import OUTCOMES  # imported here: other reporters do without
+        from opmatrix.records.verdict import read_head  # imported here: other reporters do without
+        from opmatrix.report.records import OUTCOMES
 
         cells: Counter[str] = Counter()
         weak = 0
         for step in self._steps:
             if step.verdict and (step.check or step.cell):
-                found = _head(Path(step.verdict))
+                found = read_head(Path(step.verdict))
                 weak += bool(found.get("weak"))
                 cells[found.get("outcome", "")] += step.check is None
         numbers = [f"{cells[outcome]} {outcome}" for outcome in OUTCOMES if cells[outcome]]
@@ -132,17 +127,6 @@ class Brief(Progress):
         return f"OK in {time.monotonic() - self._began:.1f} s: {'; '.join(filter(None, parts))}"
 
 
-def _head(path: Path) -> Mapping[str, Any]:
-    """Return what a verdict or a check record contains, without its cases; nothing if it cannot be read."""
-    from opmatrix.records.verdict import split
-
-    try:
-        found = json.loads(split(path.read_text(encoding="utf-8"))[0])
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
 class JsonLines(StepReporter):
     """Writes each event when it happens; doit's reporter "json" writes once, at the end."""
 
@@ -151,32 +135,22 @@ class JsonLines(StepReporter):
     def __init__(self, outstream: IO[str], options: Mapping[str, Any]) -> None:
         super().__init__(outstream, options)
         self._started: dict[str, float] = {}
-        self._usage: dict[str, tuple[float, int]] = {}
-        self._origins: dict[str, Origin] = {}
+        self._ends: dict[str, tuple[tuple[float, int] | None, Origin | None]] = {}
 
     def initialize(self, tasks: Mapping[str, Task], selected_tasks: Iterable[str]) -> None:
         super().initialize(tasks, selected_tasks)
         self._write_event("begin", steps=self._total)
 
     def execute_task(self, task: Task) -> None:
-        """Called by worker threads, too."""
         if isinstance(task, StepTask):
             self._started[task.name] = time.monotonic()
             reasons = self._expected.reasons if self._expected else {}
             self._write_event("start", step=task.name, reason=reasons.get(task.name, "asked for"))
 
-    def add_usage(self, task: Task, cpu: float, memory: int) -> None:
-        """Called by worker threads, too."""
-        self._usage[task.name] = cpu, memory
-
-    def add_fetched(self, task: Task, origin: Origin) -> None:
-        """Called by worker threads, too."""
-        self._origins[task.name] = origin
-
-    add_ran_elsewhere = add_fetched
+    def add_end(self, task: Task, usage: tuple[float, int] | None, origin: Origin | None) -> None:
+        self._ends[task.name] = usage, origin
 
     def add_server(self, name: str, seconds: float, cpu: float) -> None:
-        """Called by worker threads, too."""
         self._write_event("server", server=name, seconds=round(seconds, 3), cpu=round(cpu, 3))
 
     def add_success(self, task: Task) -> None:
@@ -208,11 +182,11 @@ class JsonLines(StepReporter):
         if isinstance(task, StepTask):
             now = time.monotonic()
             seconds = now - self._started.pop(task.name, now)  # 0 for a step that did not run
-            if origin := self._origins.pop(task.name, None):
+            usage, origin = self._ends.pop(task.name, (None, None))
+            if origin:
                 more = {"from": origin.url, **({"signer": origin.signer} if origin.signer else {}), **more}
-            if usage := self._usage.pop(task.name, None):
-                cpu, memory = usage
-                more = {"cpu": round(cpu, 3), "memory": memory, **more}
+            if usage:
+                more = {"cpu": round(usage[0], 3), "memory": usage[1], **more}
             self._write_event("end", step=task.name, outcome=outcome, seconds=round(seconds, 3), **more)
 
     def _write_event(self, event: str, **fields: Any) -> None:

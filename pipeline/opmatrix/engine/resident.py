@@ -13,8 +13,8 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NoReturn
@@ -23,8 +23,8 @@ from opmatrix.basics.errors import OpmatrixError, UsageError
 from opmatrix.basics.files import mark
 from opmatrix.basics.interrupts import code_of, ending_signals, exit_code
 from opmatrix.basics.processes import die_with_parent
-from opmatrix.engine.kept_servers import KeptServers, Resident
 from opmatrix.engine.saved_files import GONE, Marks, Watcher, changed, of_paths, of_program, of_project, unsettled
+from opmatrix.engine.server_pool import KeptServers, Resident
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import PACKAGES
 
@@ -48,8 +48,8 @@ class Loop:
     ) -> None:
         self._paths, self._turn, self._say, self._note = paths, turn, say, note
         self._servers = KeptServers(paths, entry=entry)
-        self._ahead: tuple[str, ...] = ()  # the servers that the steps of the last turn may need
-        self._reads: tuple[str, ...] = ()  # folders and files outside ops/ and native/ that the steps read
+        self._ahead: Sequence[str] = ()  # the servers that the steps of the last turn may need
+        self._reads: Sequence[str] = ()  # folders and files outside ops/ and native/ that the steps read
         self._first = True  # whether the command line may be wrong: no turn ended, and nothing was saved
         self._process: int | None = None  # the turn that runs
         self._requests: socket.socket | None = None  # its messages
@@ -61,31 +61,36 @@ class Loop:
         self._seen: Marks = {}
         self._deaths = 0
         self._said_polls = False
-        self._watcher: Watcher | None = None
+        self._watcher: Watcher  # from `run` on
         self.interrupted = False  # whether a turn was running when this process was asked to end
 
     def run(self) -> int:
         """Run until a signal asks to end, and return the exit code; that of the first turn if it finds the command line
         wrong."""
-        with self._hear_signals():
-            try:
-                return self._wait()
-            except FileNotFoundError:
-                self._require_root()
-                raise
-            finally:
-                code = self._stop_turn()
-                self.interrupted = code in (exit_code(signal.SIGINT), -signal.SIGKILL)
-                if self._watcher:
-                    self._watcher.close()
-                self._servers.close()
+        # Signals wake `_wait`, so that none interrupts this process elsewhere.
+        self._woken, wake = os.pipe()
+        os.set_blocking(wake, False)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        for number in (signal.SIGINT, *ending_signals()):
+            signal.signal(number, lambda number, _: self._signals.append(number))
+        self._watch()
+        try:
+            return self._wait()
+        except FileNotFoundError:
+            self._require_root()
+            raise
+        finally:
+            code = self._stop_turn()
+            self.interrupted = code in (exit_code(signal.SIGINT), -signal.SIGKILL)
+            self._watcher.close()
+            self._servers.close()
+            signal.set_wakeup_fd(-1)
 
     def _wait(self) -> int:
         looks_again = False
-        self._watch()
         self._begin()
         while not self._signals:
-            assert self._watcher
             listed: list[Any] = [self._woken, self._watcher, *([self._requests] if self._requests else [])]
             ready = select.select(listed, [], [], _LOOK)[0]
             if self._woken in ready:
@@ -98,7 +103,17 @@ class Loop:
                 self._first = False
                 self._servers.start(self._ahead)  # one may have crashed
             if self._watcher in ready:
-                self._await_quiet()
+                try:
+                    self._watcher.wait_until_quiet()
+                    self._deaths = 0
+                except ChildProcessError:
+                    self._deaths += 1
+                    if self._deaths == _DEATHS:
+                        raise OpmatrixError(
+                            "doit watch: the process that watches the files ended three times. Start it again; "
+                            "WATCHFILES_FORCE_POLLING=1 does without inotify"
+                        ) from None
+                    self._watch_anew()
                 self._look()
                 looks_again = True
             elif not ready and looks_again:  # inotify says nothing of a file that is written before its new folder is
@@ -111,11 +126,11 @@ class Loop:
     # What was saved.
 
     def _watch(self) -> None:
-        """Watch the folders that exist and matter."""
-        folders = self._existing()
-        if self._watcher:
-            self._watcher.close()
-        self._watcher = Watcher(folders, root=self._paths.root, polls=self._polls)
+        self._watcher = Watcher(self._existing(), root=self._paths.root, polls=self._polls)
+
+    def _watch_anew(self) -> None:
+        self._watcher.close()
+        self._watch()
 
     def _existing(self) -> list[str]:
         every = dict.fromkeys((*of_project(self._paths, self._reads).folders, *of_program(self._paths).folders))
@@ -127,26 +142,15 @@ class Loop:
                        "For more: sudo sysctl fs.inotify.max_user_watches=524288")  # fmt: skip
         self._said_polls = True
 
-    def _await_quiet(self) -> None:
-        assert self._watcher
-        try:
-            self._watcher.wait_until_quiet()
-            self._deaths = 0
-        except ChildProcessError:
-            self._deaths += 1
-            if self._deaths == _DEATHS:
-                raise OpmatrixError("doit watch: the process that watches the files ended three times. Start it "
-                                    "again; WATCHFILES_FORCE_POLLING=1 does without inotify") from None  # fmt: skip
-            self._watch()
-
     def _look(self) -> None:
         """Begin a turn if a file was saved, or the whole process anew if what it is made of was."""
         self._require_root()
         if self._stale():
             return
-        assert self._watcher
+        deadline = time.monotonic() + GONE  # a file that is gone, or empty, gets a moment to come back
         sources = of_project(self._paths, self._reads)
-        now = self._settled(sources.marks)
+        while unsettled(self._seen, now := sources.marks()) and time.monotonic() < deadline:
+            time.sleep(0.01)
         if saved := changed(self._seen, now):
             self._stop_turn()
             self._first = False
@@ -154,19 +158,11 @@ class Loop:
             self._say([Path(path) for path in saved])
             self._begin()
         if self._watcher.folders != self._existing():
-            self._watch()
+            self._watch_anew()
 
     def _require_root(self) -> None:
-        """Raise OpmatrixError if the project was removed."""
         if not self._paths.root.is_dir():
             raise OpmatrixError(f"doit watch: the project's folder {str(self._paths.root)!r} is gone")
-
-    def _settled(self, marks: Callable[[], Marks]) -> Marks:
-        """Return the marks of files. A file that is gone, or empty, gets a moment to come back."""
-        deadline = time.monotonic() + GONE
-        while unsettled(self._seen, now := marks()) and time.monotonic() < deadline:
-            time.sleep(0.01)
-        return now
 
     # What this process and its servers are made of.
 
@@ -177,7 +173,7 @@ class Loop:
         if found == self._installed and not edited:
             return False
         why = next(filter(None, map(_syntax_error, edited)), "")
-        if not why and found != self._installed and (not _complete() or found != _after(1.0, self._paths.root)):
+        if not why and found != self._installed and not _is_complete(found, self._paths.root):
             why = "the environment is being changed"
         if not (self._paths.root / "dodo.py").exists():  # without which doit does not start
             why = "dodo.py is being replaced"
@@ -190,9 +186,7 @@ class Loop:
         return True
 
     def _start_anew(self, what: str) -> NoReturn:
-        """Replace this process by a new one, because `what` has changed."""
         self._note(f"{what} has changed: opmatrix starts anew")
-        assert self._watcher
         self._stop_turn()
         self._watcher.close()
         self._servers.close()
@@ -229,8 +223,7 @@ class Loop:
                 signal.signal(number, signal.SIG_DFL)
             if os.getppid() != parent:  # it ended before this process could be told
                 os._exit(code)
-            assert self._watcher
-            self._watcher.leave()
+                self._watcher.leave()
             self._servers.leave()
             code = self._turn(resident)
         except KeyboardInterrupt as error:
@@ -248,21 +241,19 @@ class Loop:
             os._exit(code)
 
     def _answer(self) -> None:
-        """Answer a message of the turn."""
         assert self._requests
         try:
             wishes = self._servers.answer(self._requests)
         except (OSError, ValueError):  # it has ended
-            self._requests.close()
-            self._requests = None
+            self._close_requests()
             return
         if wishes:
-            self._servers.start(wishes.servers)
-            self._ahead = wishes.servers
-            if new := set(wishes.reads).difference(self._reads):
-                self._reads = wishes.reads
+            self._ahead, reads = wishes
+            self._servers.start(self._ahead)
+            if new := set(reads).difference(self._reads):
+                self._reads = reads
                 self._seen = {**self._seen, **of_paths(new).marks()}
-                self._watch()
+                self._watch_anew()
 
     def _ended(self) -> int | None:
         """Return the exit code of the turn if it has ended since the last call."""
@@ -271,7 +262,8 @@ class Loop:
         process, status = os.waitpid(self._process, os.WNOHANG)
         if not process:
             return None
-        self._forget_turn()
+        self._process = None
+        self._close_requests()
         return os.waitstatus_to_exitcode(status)
 
     def _stop_turn(self) -> int | None:
@@ -287,25 +279,10 @@ class Loop:
             time.sleep(0.002)
         return code
 
-    def _forget_turn(self) -> None:
-        self._process = None
+    def _close_requests(self) -> None:
         if self._requests:
             self._requests.close()
             self._requests = None
-
-    @contextmanager
-    def _hear_signals(self) -> Iterator[None]:
-        """Let signals wake `_wait`, so that none interrupts this process elsewhere."""
-        self._woken, wake = os.pipe()
-        os.set_blocking(wake, False)
-        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        for number in (signal.SIGINT, *ending_signals()):
-            signal.signal(number, lambda number, _: self._signals.append(number))
-        try:
-            yield
-        finally:
-            signal.set_wakeup_fd(-1)
 
 
 def installed_packages(root: Path) -> Mapping[str, object]:
@@ -319,18 +296,14 @@ def installed_packages(root: Path) -> Mapping[str, object]:
     return found
 
 
-def _complete() -> bool:
-    """Return whether the environment has what opmatrix needs to start anew."""
+def _is_complete(packages: Mapping[str, object], root: Path) -> bool:
+    """Return whether the environment has what opmatrix needs to start anew, and is still as `packages` in a second."""
     with suppress(metadata.PackageNotFoundError):
-        return (
-            all(map(metadata.version, ("doit", "opmatrix", "watchfiles", *PACKAGES))) and Path(sys.executable).exists()
-        )
+        needed = map(metadata.version, ("doit", "opmatrix", "watchfiles", *PACKAGES))
+        if all(needed) and Path(sys.executable).exists():
+            time.sleep(1.0)
+            return installed_packages(root) == packages
     return False
-
-
-def _after(seconds: float, root: Path) -> Mapping[str, object]:
-    time.sleep(seconds)
-    return installed_packages(root)
 
 
 def _syntax_error(path: str) -> str:

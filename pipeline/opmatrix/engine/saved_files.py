@@ -11,14 +11,14 @@ import select
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from opmatrix.basics.files import Mark, mark
-from opmatrix.basics.processes import die_with_parent
+from opmatrix.basics.files import Mark, files_below, mark
+from opmatrix.basics.processes import begin_child
 from opmatrix.project.paths import PACKAGE, Paths
 
 Marks = Mapping[str, Mark]
@@ -42,7 +42,8 @@ class Sources:
     def marks(self) -> dict[str, Mark]:
         """Return every file with its mark."""
         found = {}
-        for path in (*self.files, *(path for folder in self.folders for path in _files(folder))):
+        inside = (path for folder in self.folders for path in files_below(folder, ignored=is_ignored))
+        for path in (*self.files, *inside):
             with suppress(OSError):
                 if of_file := mark(path):
                     found[path] = of_file
@@ -79,24 +80,10 @@ def unsettled(before: Marks, now: Marks) -> bool:
     return any(mark[2] and not now.get(path, (0, 0, 0, 0))[2] for path, mark in before.items())
 
 
-def is_source(name: str) -> bool:
-    """Return whether a file may matter by its name: no hidden file, and none that an editor keeps for a while."""
-    return not (name.startswith((".", "#")) or name.endswith(("~", ".swp", ".swx", ".tmp", ".orig")) or name == "4913")
-
-
-def _files(folder: str) -> Iterator[str]:
-    try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if not is_source(entry.name) or entry.name == "__pycache__":
-                    continue
-                with suppress(OSError):  # a link to itself
-                    if entry.is_dir():
-                        yield from _files(entry.path)
-                    else:
-                        yield entry.path
-    except OSError:  # it is gone, or not readable, which the steps report
-        return
+def is_ignored(name: str) -> bool:
+    """Return whether a file cannot matter by its name: a hidden one, or one that an editor keeps for a while."""
+    of_editor = name.startswith("#") or name.endswith(("~", ".swp", ".swx", ".tmp", ".orig")) or name == "4913"
+    return of_editor or name.startswith(".") or name == "__pycache__"
 
 
 class Watcher:
@@ -142,13 +129,7 @@ class Watcher:
 
 def _watch(folders: Sequence[str], root: str, pipe: int, parent: int) -> NoReturn:
     try:
-        die_with_parent()
-        if os.getppid() != parent:  # it ended before this process could be told
-            os._exit(1)
-        os.setpgid(0, 0)  # Ctrl-C goes to the parent alone
-        signal.set_wakeup_fd(-1)
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
-            signal.signal(number, signal.SIG_DFL)
+        begin_child(parent)
         threading.Thread(target=_report, args=([root], pipe, False), daemon=True).start()
         _report([*folders], pipe, True)
     finally:

@@ -12,29 +12,29 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import cast
 
+from opmatrix.basics import features
 from opmatrix.basics.processes import die_with_parent
 from opmatrix.data import reference_audit
-from opmatrix.engine.fork_server import Entry, Server, find_entry
+from opmatrix.engine.fork_server import Entry, Server, find_function
 from opmatrix.project import judging_code
 
-PRELOADS: Mapping[str, tuple[str, ...]] = {
+# The modules that each server imports, and the functions that it calls once for all its child processes: exporters,
+# sessions and evaluators are slow at first use. The features have further servers.
+_PRELOADS: Mapping[str, tuple[str, ...]] = {
     "onnx": ("opmatrix.data.write_data", "opmatrix.export.write_node_models"),
     "torch": ("opmatrix.torch_checks.register",),
-    "export": ("opmatrix.export.write_models", "opmatrix.torch_checks.register", "torch.onnx", "onnxscript"),
-    "ort": ("opmatrix.ort_checks.verify",),
-    "check": ("opmatrix.addons.check.read", "opmatrix.addons.check.run", "opmatrix.addons.check.compare"),
-}
-
-# What a server calls once for all its child processes: exporters, sessions and evaluators are slow at first use.
-WARM_UPS: Mapping[str, tuple[str, ...]] = {
-    "export": ("opmatrix.export.exporters:warm_up",),
-    "ort": ("opmatrix.ort_checks.run_case:warm_up",),
-    "check": ("opmatrix.ort_checks.run_case:warm_up",),
+    "export": (
+        "opmatrix.export.write_models",
+        "opmatrix.torch_checks.register",
+        "torch.onnx",
+        "onnxscript",
+        "opmatrix.export.exporters:warm_up",
+    ),
+    "ort": ("opmatrix.ort_checks.verify", "opmatrix.ort_checks.run_case:warm_up"),
 }
 
 # Set before a server starts, because libraries read them when they are loaded. One thread: the threads of OpenMP do not
@@ -86,11 +86,12 @@ def main(name: str, entry: str, client: str) -> None:
 def _prepare(name: str, entry: str) -> tuple[Entry | None, str]:
     """Return the entry, or None and an error message. A traceback goes to the server's log."""
     try:
-        for module in PRELOADS.get(name, ()):
-            importlib.import_module(module)
-        for call in WARM_UPS.get(name, ()):
-            cast(Callable[[], None], find_entry(call))()
-        function = find_entry(entry)
+        for place in _PRELOADS.get(name) or features.added("servers").get(name, ()):
+            if ":" in place:
+                find_function(place)()
+            else:
+                importlib.import_module(place)
+        called: Entry = find_function(entry)
         reference_audit.start()
         judging_code.record()
     except Exception as error:
@@ -98,12 +99,10 @@ def _prepare(name: str, entry: str) -> tuple[Entry | None, str]:
 
         traceback.print_exc()
         return None, f"{type(error).__name__}: {error}"
-    tasks = Path("/proc/self/task").iterdir()
-    if threads := [
-        (task / "comm").read_text(encoding="utf-8").strip() for task in tasks if int(task.name) != os.getpid()
-    ]:
+    tasks = (task for task in Path("/proc/self/task").iterdir() if int(task.name) != os.getpid())
+    if threads := [(task / "comm").read_text(encoding="utf-8").strip() for task in tasks]:
         return None, f"its imports started threads ({', '.join(threads)}), and the children of a fork would hang"
-    return function, ""
+    return called, ""
 
 
 if __name__ == "__main__":

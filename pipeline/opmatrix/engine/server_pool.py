@@ -1,4 +1,8 @@
-"""Start the servers, each when a step first needs it, and send steps to them."""
+"""Start the servers, each when a step first needs it, and send steps to them.
+
+A resident process, `doit watch`, keeps servers from run to run. Each run is a fork of it, asks it for a server by its
+name, and gets the socket: the resident process starts, ends and replaces servers, a run only sends steps to them.
+"""
 
 from __future__ import annotations
 
@@ -10,23 +14,26 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
 from opmatrix.basics.errors import OpmatrixError
+from opmatrix.basics.files import Mark, mark
 from opmatrix.basics.processes import kill_session
-from opmatrix.engine.fork_server import Entry, Server, find_entry
+from opmatrix.engine.fork_server import Entry, Server, find_function
 from opmatrix.engine.server_main import ENVIRONMENT
 from opmatrix.environments.matrix_env import python_path
 from opmatrix.project import judging_code, work_folder
 from opmatrix.project.paths import Paths
 from opmatrix.project.work_folder import WRITTEN
+from opmatrix.records.step import read_server_name
 
 _T = TypeVar("_T")
 
+_PATIENCE = 6.0  # seconds that servers have to end their steps
 # The server of steps without a set of imports. First it is a fork of doit itself, which has imported what they need.
 LIGHT = "light"
 
@@ -159,7 +166,8 @@ class Pool:
     def end_servers(self, environment: str = "") -> None:
         """End the servers of an environment, or of all but the main one. The next step of one starts it anew."""
         for name, client in [*self._clients.items()]:
-            if name.endswith(f"@{environment}") if environment else "@" in name:
+            of = read_server_name(name)[1]
+            if of == environment if environment else of:
                 del self._clients[name]
                 client.requests.close()
 
@@ -170,13 +178,8 @@ class Pool:
         clients = dict(self._clients)  # a thread of an interrupted run may still start one
         for client in clients.values():
             client.requests.close()
-        deadline = time.monotonic() + 6
         own = [client.process for name, client in clients.items() if name == LIGHT or not self._kept]
-        for process in [*self._importing, *own]:
-            while not _reaped(process):
-                if time.monotonic() > deadline:
-                    os.kill(process, signal.SIGKILL)
-                time.sleep(0.002)
+        _await_end([*self._importing, *own])
         self._clients.clear()
 
     def _start(self, server: str) -> Client:
@@ -201,7 +204,7 @@ class Pool:
         log = self._paths.log(f"server:{LIGHT}")
         log.parent.mkdir(parents=True, exist_ok=True)
         client_end, server_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        entry = find_entry(self._entry)
+        entry: Entry = find_function(self._entry)
         output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         sys.stdout.flush()
         sys.stderr.flush()
@@ -220,7 +223,7 @@ def start_server(paths: Paths, server: str, *, entry: str, variables: Mapping[st
     log.parent.mkdir(parents=True, exist_ok=True)
     client_end, server_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with server_end, log.open("wb") as output:
-        imports, _, environment = server.partition("@")
+        imports, environment = read_server_name(server)
         python = str(paths.python(environment)) if environment else sys.executable
         more = {**variables, **(python_path(paths, environment) if environment else {})}
         process = subprocess.Popen(
@@ -252,8 +255,112 @@ def _serve_forked(requests: socket.socket, entry: Entry, output: int) -> NoRetur
         os._exit(0)
 
 
-def _reaped(process: int) -> bool:
+def _ended(process: int) -> bool:
     try:
         return os.waitpid(process, os.WNOHANG)[0] != 0
     except ChildProcessError:
         return True
+
+
+def _await_end(processes: Iterable[int]) -> None:
+    """Wait until servers have ended; kill those that take too long."""
+    deadline = time.monotonic() + _PATIENCE
+    for process in processes:
+        while not _ended(process):
+            if time.monotonic() > deadline:
+                os.kill(process, signal.SIGKILL)
+            time.sleep(0.002)
+
+
+Wishes = tuple[Sequence[str], Sequence[str]]
+"""What a run may need: servers, and folders and files outside ops/ and native/ that its steps read."""
+
+
+class KeptServers:
+    """The servers of the resident process. Their child processes call `entry`."""
+
+    def __init__(self, paths: Paths, *, entry: str) -> None:
+        self._paths, self._entry = paths, entry
+        self._clients: dict[str, Client] = {}
+        self._stamps: dict[str, Mark | None] = {}  # the environment of a server as it was when the server started
+
+    def start(self, names: Iterable[str]) -> None:
+        """Start servers ahead of need. One of another environment starts when a step first needs it: there may be
+        seventeen, of 0.3 GB each."""
+        for name in names:
+            if not read_server_name(name)[1]:
+                self.get(name)
+
+    def get(self, name: str) -> Client:
+        """Return a server, a new one if it has ended or if its environment was made anew since it started."""
+        _, environment = read_server_name(name)
+        made = mark(str(self._paths.stamp(environment))) if environment else None
+        known = self._clients.get(name)
+        if known and (_ended(known.process) or self._stamps[name] != made):
+            self._end([self._clients.pop(name)])
+            known = None
+        if not known:
+            self._stamps[name] = made
+            self._clients[name] = known = start_server(self._paths, name, entry=self._entry, variables={})
+        return known
+
+    def answer(self, run: socket.socket) -> Wishes | None:
+        """Answer one message of a run, and return its wishes if it is these. Raises ConnectionError when the run has
+        ended."""
+        message = run.recv(1 << 20)
+        if not message:
+            raise ConnectionResetError
+        match json.loads(message):
+            case str() as name:
+                client = self.get(name)
+                found = json.dumps({"process": client.process, "log": str(client.log)})
+                socket.send_fds(run, [found.encode()], [client.requests.fileno()])
+                return None
+            case [servers, reads]:
+                return servers, reads
+        raise ValueError(f"found {message!r}")
+
+    def leave(self) -> None:
+        """Close the sockets in a fork of the resident process: a server ends when nobody has its socket."""
+        for client in self._clients.values():
+            client.requests.close()
+        self._clients.clear()
+
+    def close(self) -> None:
+        """End all servers and what they started."""
+        clients = [*self._clients.values()]
+        self._clients.clear()
+        self._end(clients)
+
+    def _end(self, clients: Sequence[Client]) -> None:
+        for client in clients:
+            try:
+                client.requests.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+            except OSError:  # it said no hello: it imports, and does not read its socket yet
+                with suppress(ProcessLookupError):
+                    os.kill(client.process, signal.SIGKILL)
+            client.requests.close()
+        _await_end(client.process for client in clients)
+
+
+class Resident:
+    """The resident process, for one of its runs. Any thread may call it."""
+
+    def __init__(self, requests: socket.socket) -> None:
+        self._requests, self._guard = requests, threading.Lock()
+
+    def tell(self, wishes: Wishes) -> None:
+        """Say what the run may need, so that the resident process starts it meanwhile."""
+        with suppress(OSError):  # it has ended, and so will this run
+            self._requests.send(json.dumps(wishes).encode())
+
+    def server(self, name: str) -> Client:
+        """Return a server, which may still import. Raises ServerError."""
+        with self._guard:
+            try:
+                self._requests.send(json.dumps(name).encode())
+                message, (requests,), _, _ = socket.recv_fds(self._requests, 1 << 16, 1)
+            except (OSError, ValueError) as error:
+                raise ServerError(f"the {name} server: `doit watch` has ended") from error
+        found = json.loads(message)
+        return Client(process=found["process"], requests=socket.socket(fileno=requests), log=Path(found["log"]))

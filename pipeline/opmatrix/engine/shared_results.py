@@ -109,10 +109,15 @@ class SharedResults:
     def fetch(self, task: StepTask) -> Origin | None:
         """Write the result of a step if the store has it. Raises OSError for a disk that cannot take it."""
         step = task.step
-        if self._settings.mode == "check" or not (self._taken(step) or self._describes(step)):
+        # The entry of an environment is what it has, which keys contain. A run that computes nothing makes none.
+        describes = self._only_shared and step.group == ENVIRONMENT and not self._paths.stamp(step.name).is_dir()
+        if self._settings.mode == "check" or not (self._taken(step) or describes):
             return None
-        self._look_ahead()
-        return self._take(task, self._client.fetch(self.key(step, self._state.inputs_at_start(task)), step))
+        with self._guard:
+            if self._ahead is None:
+                self._ahead = _Ahead(self._look_up, self._tasks, self._state)
+                self._client.in_background(self._ahead.begin)
+        return self._take(task, self._client.fetch(self._key(task), step))
 
     def _take(self, task: StepTask, hit: Hit | None) -> Origin | None:
         if hit is None or not self._has(hit.entry, task.step):
@@ -123,19 +128,19 @@ class SharedResults:
         self._ended(task)
         return origin
 
-    def _describes(self, step: Step) -> bool:
-        """Return whether the entry of an environment serves this run: what the environment has, which keys contain. The
-        run makes no environment, because it computes nothing in it."""
-        return self._only_shared and step.group == ENVIRONMENT and not self._paths.stamp(step.name).is_dir()
-
     def store(self, task: StepTask, *, seconds: float) -> StepFailed | None:
         """Store what a step wrote that has just run. With mode "check", compare it with what the store has; return the
         failure of a step that wrote something else here."""
         step, failure = task.step, None
         if step.environment and self._settings.mode == "write":
-            self._describe(step.environment)
+            with self._guard:
+                environment = self._undescribed.pop(step.environment, None)
+            if environment:  # store once what it has, also where an earlier run made it
+                with suppress(OSError):
+                    entry = entries.read(environment.step, self._paths.root, found={})
+                    self._client.store(self._key(environment), environment.step, entry, seconds=0)
         if step.group in SHARED and self._settings.mode != "read":
-            key = self.key(step, self._state.inputs_at_start(task))
+            key = self._key(task)
             with suppress(OSError):  # removed meanwhile: the step fails in a moment
                 entry = self._entry(task)
                 if self._settings.mode == "write":
@@ -144,15 +149,6 @@ class SharedResults:
                     failure = self._compare(step, key, entry)
         self._ended(task)
         return failure
-
-    def _describe(self, environment: str) -> None:
-        """Store once what an environment has, also where an earlier run made it."""
-        with self._guard:
-            task = self._undescribed.pop(environment, None)
-        if task:
-            with suppress(OSError):
-                entry = entries.read(task.step, self._paths.root, found={})
-                self._client.store(self.key(task.step, self._state.inputs_at_start(task)), task.step, entry, seconds=0)
 
     # For the workers of a run (opmatrix.addons.team), which share nothing with it but the store.
 
@@ -184,7 +180,7 @@ class SharedResults:
     def described(self, task: StepTask) -> dict[str, Any]:
         """Return the key of a step, and all that it is made from."""
         step, inputs = task.step, dict(self._state.inputs_at_start(task))
-        return {"key": self.key(step, inputs), "config": step.config, "command": [*step.command], "inputs": inputs,
+        return {"key": self._key(task), "config": step.config, "command": [*step.command], "inputs": inputs,
                 "salt": self._around(step.environment)}  # fmt: skip
 
     def provide(self, task: StepTask) -> dict[str, Key | None] | None:
@@ -199,7 +195,7 @@ class SharedResults:
         return None if self._client.lost else keys
 
     def _provided(self, task: StepTask) -> Key:
-        key = self.key(task.step, self._state.inputs_at_start(task))
+        key = self._key(task)
         with self._guard:
             storing = self._storing.setdefault(key, threading.Lock())
         with storing:
@@ -211,7 +207,7 @@ class SharedResults:
 
     def take_computed(self, task: StepTask) -> Origin | None:
         """Write the result of a step that a worker has stored. Raises OSError."""
-        key = self.key(task.step, self._state.inputs_at_start(task))
+        key = self._key(task)
         origin = self._take(task, self._client.fetch_again(key, task.step))
         if origin:
             self._stored.add(key)
@@ -232,17 +228,16 @@ class SharedResults:
         """Return whether the inputs that a step found elsewhere are the same here, such as headers of the system."""
         lost = {*entries.listed(entry, step, self._paths.root)} - {*entry.found}  # they were not there any more
         try:
-            return all(self._is_same(path, digest) for path, digest in entry.found.items()) and not any(
-                (self._paths.root / entries.here(path)).exists() for path in lost
-            )
+            same = all(self._is_same(path, digest) for path, digest in entry.found.items())
+            return same and not any((self._paths.root / entries.here(path)).exists() for path in lost)
         except OSError:  # what cannot be read here, or is no file, is not the same
             return False
 
-    def _is_same(self, found: str, digest: str) -> bool:
-        there = self._paths.root / (path := entries.here(found))
+    def _is_same(self, input_found: str, digest: str) -> bool:
+        there = self._paths.root / (path := entries.here(input_found))
         if self._only_shared and not there.exists() and path.startswith(_ENVIRONMENTS):
             return True  # a header of a torch whose version is in the key
-        return (LACKS in found or there.stat().st_size <= _LARGEST_FOUND) and self._state.digest(path) == digest
+        return (LACKS in input_found or there.stat().st_size <= _LARGEST_FOUND) and self._state.digest(path) == digest
 
     def _entry(self, task: StepTask) -> Entry:
         found = {path: self._state.digest(path) for path in entries.discovered(task.step)}
@@ -252,39 +247,31 @@ class SharedResults:
     def _compare(self, step: Step, key: Key, here: Entry) -> StepFailed | None:
         """Return the failure of a step whose entry in the store is damaged, or has other files."""
         hit = self._client.fetch(key, step)
-        damage = self._client.damage(key)
-        if not damage and (hit is None or not self._has(hit.entry, step)):
+        if damage := self._client.damage(key):
+            lines, summary = [damage], f"its entry in the shared cache {self._url} is damaged: {damage}"
+        elif hit is None or not self._has(hit.entry, step):
             with self._guard:
                 self._unknown += 1
             return None
-        lines = [damage] if hit is None else differences(here, hit.entry)
-        if not lines:
+        elif differing := differences(here, hit.entry):
+            lines = [f"{path}: {how}" for path, how in differing]
+            signer = f", signed by {hit.record.signer}" if hit.record.signer else ""
+            differ = "differs" if len(lines) == 1 else "differ"
+            files = ", ".join(path for path, _ in differing)
+            summary = f"{many(len(lines), 'output')} {differ} from the shared cache {self._url}{signer}: {files}"
+        else:
             with self._guard:
                 self._equal += 1
             return None
-        signer = f", signed by {hit.record.signer}" if hit and hit.record.signer else ""
-        if damage:
-            summary = f"its entry in the shared cache {self._url} is damaged: {damage}"
-        else:
-            differ = "differs" if len(lines) == 1 else "differ"
-            files = ", ".join(line.partition(": ")[0] for line in lines)
-            summary = f"{many(len(lines), 'output')} {differ} from the shared cache {self._url}{signer}: {files}"
         return StepFailed(step, summary=summary, output="\n".join(lines), told=Cause(sentence=summary))
 
-    def key(self, step: Step, inputs: Mapping[str, str | None]) -> Key:
-        """Return the key of a step, as `key_of` does."""
-        return key_of(step, inputs, digest(self._around(step.environment)))
+    def _key(self, task: StepTask, inputs: Mapping[str, str | None] | None = None) -> Key:
+        found = self._state.inputs_at_start(task) if inputs is None else inputs
+        return key_of(task.step, found, digest(self._around(task.step.environment)))
 
-    def look_up(self, step: Step, inputs: Mapping[str, str | None], then: Callable[[Record | None], None]) -> None:
-        """Look a step up before it is needed."""
-        if self._taken(step):
-            self._client.look_up(self.key(step, inputs), then)
-
-    def _look_ahead(self) -> None:
-        with self._guard:
-            if self._ahead is None:
-                self._ahead = _Ahead(self.look_up, self._tasks, self._state)
-                self._client.in_background(self._ahead.begin)
+    def _look_up(self, task: StepTask, inputs: Mapping[str, str | None], then: Callable[[Record | None], None]) -> None:
+        if self._taken(task.step):
+            self._client.look_up(self._key(task, inputs), then)
 
     def _ended(self, task: StepTask) -> None:
         if self._ahead:
@@ -297,16 +284,18 @@ def key_of(step: Step, inputs: Mapping[str, str | None], salt: str) -> Key:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def differences(here: Entry, there: Entry) -> list[str]:
-    """Return a line for each file or link that differs between what a step wrote here and an entry: with both digests,
-    or both targets. The log does not count."""
-    lines = [f"{path}: sha256 {one} here, {there.digests[path]} in the shared cache"
-             for path, one in here.digests.items() if there.digests[path] != one]  # fmt: skip
-    lines += [f"{path}: points to {target} here, to {printable(one_line(there.links[path]))} in the shared cache"
-              for path, target in here.links.items() if there.links[path] != target]  # fmt: skip
-    modes = sorted(here.executable ^ there.executable)
-    return lines + [f"{path}: may be executed only {'here' if path in here.executable else 'in the shared cache'}"
-                    for path in modes]  # fmt: skip
+def differences(here: Entry, there: Entry) -> list[tuple[str, str]]:
+    """Return each file or link that differs between what a step wrote here and an entry, and how: with both digests, or
+    both targets. The log does not count."""
+    where = "in the shared cache"
+    return [
+        *((path, f"sha256 {digest} here, {there.digests[path]} {where}")
+          for path, digest in here.digests.items() if there.digests[path] != digest),
+        *((path, f"points to {target} here, to {printable(one_line(there.links[path]))} {where}")
+          for path, target in here.links.items() if there.links[path] != target),
+        *((path, f"may be executed only {'here' if path in here.executable else where}")
+          for path in sorted(here.executable ^ there.executable)),
+    ]  # fmt: skip
 
 
 class _Ahead:
@@ -317,7 +306,7 @@ class _Ahead:
 
     def __init__(
         self,
-        look_up: Callable[[Step, Mapping[str, str | None], Callable[[Record | None], None]], None],
+        look_up: Callable[[StepTask, Mapping[str, str | None], Callable[[Record | None], None]], None],
         tasks: Iterable[StepTask],
         state: State,
     ) -> None:
@@ -325,7 +314,7 @@ class _Ahead:
         self._tasks = {task.name: task for task in tasks}
         self._files = Fingerprints(dict(state.journal.files))  # its own: other threads use those of `state`
         self._guard = threading.RLock()
-        self._known: dict[str, str | None] = {}  # by path: the digests of what a step has written or will
+        self._digests: dict[str, str | None] = {}  # by path: the digests of what a step has written or will
         writers = {path: name for name, task in self._tasks.items() for path in task.targets}
         self._waits = {
             name: {writers[path] for path in task.file_dep if path in writers} | ({*task.step.after} & {*self._tasks})
@@ -354,11 +343,11 @@ class _Ahead:
         if self._state.is_up_to_date(task.name, step_detail(task, every, outputs)):
             self._settle(task, outputs)
         else:
-            self._look_up(task.step, inputs, lambda record: self._settle(task, record.outputs) if record else None)
+            self._look_up(task, inputs, lambda record: self._settle(task, record.outputs) if record else None)
 
     def _settle(self, task: StepTask, written: Mapping[str, str | None]) -> None:
         with self._guard:
-            self._known |= written
+            self._digests |= written
             ready = []
             for name in self._users.pop(task.name, ()):
                 self._waits[name].discard(task.name)
@@ -369,4 +358,4 @@ class _Ahead:
 
     def _digest(self, path: str) -> str | None:
         short = self._state.relative(path)
-        return self._known[short] if short in self._known else self._files.digest(path)
+        return self._digests[short] if short in self._digests else self._files.digest(path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ from opmatrix.basics.errors import REMEDY, Cause, many, without_colours
 from opmatrix.basics.processes import signal_name
 from opmatrix.basics.step_log import MOST_BYTES, last_running, logged_cause, read_log, visible_lines
 from opmatrix.project.work_folder import WRITTEN
-from opmatrix.records.step import CheckKey, Step
+from opmatrix.records.step import CheckKey, Step, read_name
 
 if TYPE_CHECKING:
     from opmatrix.engine.server_pool import Ending
@@ -30,7 +29,6 @@ _STACK = re.compile(
     r'Fatal Python error: |(Current thread|Thread) 0x\w+.*\(most recent call first\):|  File ".*", line \d+ in |'
     r"  <no Python frame>|Extension modules: "
 )
-_LIMIT = "The limit is `seconds` in [tool.opmatrix.limits] of pyproject.toml"
 _WAITING = 0.05  # CPU seconds per second, less than which a process waits also on a busy machine
 _LINE = 2000  # characters that are shown of a line
 _WITH_LIBRARY = ("register", "verify")  # groups whose steps load the compiled libraries
@@ -64,30 +62,19 @@ class StepFailed(TaskFailed):
         """What is wrong, with the command that repeats it."""
         from opmatrix.engine.find_cause import find_cause  # imported here: most runs have no failure
 
-        lines = [self.summary] if self.died or not self.output else self.output.splitlines()
+        lines = [self.how] if self.how else self.output.splitlines()
         found = find_cause(self.step, lines, root=Path.cwd(), told=None if self.died else self.told)
         return found if found.command else replace(found, command=replay_command(self))
 
     @property
+    def how(self) -> str:
+        """How the step failed; "" for its exit code where its output says more."""
+        return self.summary if self.died or not self.output else ""
+
+    @property
     def detail(self) -> str:
         """The whole message, for a verdict."""
-        how = self.summary if self.died or not self.output else ""
-        return "\n".join(filter(None, [how, without_colours(self.output), *self.notes, *replay_commands(self)]))
-
-    @property
-    def how(self) -> str:
-        """How the step failed: not its exit code, where its output says more."""
-        return self.summary if self.died or not self.output else "failed"
-
-    @property
-    def brief(self) -> str:
-        """One line: how the step died, or the first error in its output."""
-        lines = [
-            line for line in without_colours(self.output).splitlines() if not line.startswith("$ ")
-        ]  # without commands
-        if self.died or not lines:
-            return self.summary
-        return next((line for line in lines if "error" in line), lines[0])
+        return "\n".join(filter(None, [self.how, without_colours(self.output), *self.notes, *replay_commands(self)]))
 
 
 class StepBlocked(TaskFailed):
@@ -99,8 +86,12 @@ class StepBlocked(TaskFailed):
 
     @property
     def detail(self) -> str:
-        told = self.cause.told.sentence.partition(". ")[0] if self.cause.told else ""
-        return f"not run: {self.cause.step.task} failed: {told or self.cause.brief}"
+        failure = self.cause
+        why = failure.told.sentence.partition(". ")[0] if failure.told else ""
+        if not why and not failure.died:  # the first error in its output
+            lines = [line for line in without_colours(failure.output).splitlines() if not line.startswith("$ ")]
+            why = next((line for line in lines if "error" in line), lines[0] if lines else "")
+        return f"not run: {failure.step.task} failed: {why or failure.summary}"
 
 
 class NotShared(StepBlocked):
@@ -109,16 +100,16 @@ class NotShared(StepBlocked):
 
     @classmethod
     def of(cls, step: Step) -> NotShared:
-        return cls(step.task, StepFailed(step, summary=f"the shared cache has no result of {steps_like(step)}"))
+        return cls(step.task, StepFailed(step, summary=f"the shared cache has no result of {_all_like(step).task}"))
 
     @property
     def detail(self) -> str:
         return f"not run: {self.cause.summary}"
 
 
-def steps_like(step: Step) -> str:
-    """Return ``verify:gelu*`` for the step of a cell or of a check: a pattern of tasks. Other steps have their name."""
-    return f"{step.group}:{step.operator}*" if step.cell or "@" in step.name else step.task
+def _all_like(step: Step) -> Step:
+    """Return the step of a cell or of a check with a pattern as its name, ``verify:gelu*``; any other one as it is."""
+    return replace(step, name=f"{step.operator}*") if step.cell or read_name(step.task).where else step
 
 
 def replay_command(failure: StepFailed) -> str:
@@ -159,33 +150,28 @@ def failure_of(step: Step, ending: Ending, log: Path) -> StepFailed:
     if step.server or ending.stopped == "log":
         lines = _without_stack(lines, Path.cwd())[-_TAIL:]
     output = "\n".join(line if len(line) <= _LINE else f"{line[:_LINE]} ..." for line in lines)
+    logged = read_log(log)
     if not (how := death_message(ending, seconds=step.seconds, megabytes=step.megabytes, written=step.written)):
-        full = (
-            "" if read_log(log) else f", and could not write to its log '{log}'. {REMEDY}"
-        )  # its first line is the command
-        told = logged_cause(read_log(log))
-        return StepFailed(
-            step, summary=f"failed with exit code {ending.status}{full}", output=output, log=log, told=told
-        )
-    at = last_running(read_log(log))
+        summary = f"failed with exit code {ending.status}"
+        if not logged:  # its first line is the command
+            summary += f", and could not write to its log '{log}'. {REMEDY}"
+        return StepFailed(step, summary=summary, output=output, log=log, told=logged_cause(logged))
+    at = last_running(logged)
     case = at.removeprefix(_CASE).partition(" ")[0] if at.startswith(_CASE) else ""  # what follows describes it
     summary, stopped = f"{how}, at {at}" if at else how, ending.stopped == "time"
-    notes = [*_busy(ending.last_cpu), _LIMIT] if stopped else []
+    notes = []
+    if stopped and ending.last_cpu:
+        cpu, seconds = ending.last_cpu
+        what = "it was waiting, such as for a lock" if cpu < _WAITING * seconds else "it was computing"
+        notes.append(f"In its last {seconds:.1f} s it used {cpu:.2f} s of CPU time: {what}")
+    if stopped:
+        notes.append("The limit is `seconds` in [tool.opmatrix.limits] of pyproject.toml")
     if ending.processes:
         started = many(ending.processes, "process", "processes")
         notes.append(f"It counts with {started} that it had started and not ended")
     if ending.stopped == "written":
         notes.append("The limit is `written` in [tool.opmatrix.limits] of pyproject.toml, in MB")
     return StepFailed(step, summary=summary, output=output, log=log, died=True, case=case, stopped=stopped, notes=notes)
-
-
-def _busy(last_cpu: tuple[float, float] | None) -> list[str]:
-    """Return whether a step computed or waited in the last second before it was stopped."""
-    if not last_cpu:
-        return []
-    cpu, seconds = last_cpu
-    what = "it was waiting, such as for a lock" if cpu < _WAITING * seconds else "it was computing"
-    return [f"In its last {seconds:.1f} s it used {cpu:.2f} s of CPU time: {what}"]
 
 
 def _without_stack(lines: Sequence[str], root: Path) -> list[str]:
@@ -210,12 +196,12 @@ def leave_verdict(step: Step, failure: StepFailed | StepBlocked) -> None:
     path = Path(step.verdict)
     from opmatrix.records import verdict  # imported here: a run with nothing to do does without
 
-    if isinstance(failure, StepFailed) and not failure.died and _outcome(path) in verdict.WRONG:
+    if isinstance(failure, StepFailed) and not failure.died and verdict.read_head(path).get("outcome") in verdict.WRONG:
         return
     blocked_by = None
     if isinstance(failure, StepBlocked):
         cause, missing = failure.cause.step, isinstance(failure, NotShared)
-        name = steps_like(cause).partition(":")[2] if missing else cause.name
+        name = (_all_like(cause) if missing else cause).name
         blocked_by = verdict.FailedStep(group=cause.group, name=name, missing=missing)
     found: verdict.Found
     if step.lowering and step.cell:
@@ -224,11 +210,3 @@ def leave_verdict(step: Step, failure: StepFailed | StepBlocked) -> None:
         op, check, lowering, torch = step.check or CheckKey(step.operator, step.group)
         found = verdict.CheckRecord(op=op, check=check, lowering=lowering, torch=torch, outcome="failed")
     verdict.write(path, replace(found, detail=failure.detail, blocked_by=blocked_by))
-
-
-def _outcome(path: Path) -> str | None:
-    """Return the outcome that a verdict or a check record claims."""
-    try:
-        return str(json.loads(path.read_text(encoding="utf-8"))["outcome"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None

@@ -5,9 +5,10 @@ from __future__ import annotations
 import bisect
 import heapq
 import itertools
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,13 +22,22 @@ from opmatrix.basics.errors import OpmatrixError, disk_fault
 from opmatrix.basics.step_log import RAN
 from opmatrix.engine.progress_reporter import StepReporter
 from opmatrix.engine.step_failure import NotShared, StepBlocked, StepFailed, failure_of, leave_verdict
-from opmatrix.engine.tasks import DECLARATION, DIST, REPORT, StepTask, is_reported, is_reported_on_demand, ranks
+from opmatrix.engine.tasks import (
+    DECLARATION,
+    DIST,
+    ENVIRONMENT,
+    REPORT,
+    StepTask,
+    is_reported,
+    is_reported_on_demand,
+    ranks,
+)
 from opmatrix.project.paths import Paths
 from opmatrix.records.step import Step
 
 if TYPE_CHECKING:
     from opmatrix.engine.server_pool import Client, Pool
-    from opmatrix.engine.shared_results import Ended, Origin, SharedResults, Workers
+    from opmatrix.engine.shared_results import Origin, SharedResults, Workers
 
 
 # The environment variable with the number of processes that a step may run at a time, as ninja's -j.
@@ -39,22 +49,6 @@ _MOST_CORES = {"compile": 3}
 
 _MORE_THREADS = 4  # than twice the cores: of steps that wait for a core or for a server
 _LOOKAHEAD = 256  # steps that are known to be ready and have no thread
-_OF_THIS_MACHINE = (DECLARATION, REPORT)
-
-
-def _is_of_this_machine(step: Step, paths: Paths) -> bool:
-    """Return whether a step runs also where nothing is computed: it finds what this machine has, or shows what is
-    known. The comparison of exports reads the manifests of all cells, which only this run has together."""
-    if step.group == "environment":
-        return paths.stamp(step.name).is_dir()
-    from opmatrix.plan.shards import is_joint  # imported here: most runs compute
-
-    return step.group in _OF_THIS_MACHINE or is_joint(step)
-
-
-def _prints_colours(task: StepTask) -> bool:
-    """Return whether a step's output is shown in a terminal as it is: the report, and the errors of a compiler."""
-    return task.name == REPORT or task.step.group == "compile"
 
 
 class Cores:
@@ -110,12 +104,14 @@ class StepRunner(Runner):
         self._only_shared = only_shared
         self._share, self._connect = share, connect
         self._origins: dict[str, Origin] = {}  # of the steps whose result came from the shared cache
-        self._step_reporter = self.reporter if isinstance(self.reporter, StepReporter) else None  # None: one of doit's
+        # One of doit's reporters hears what it knows, and another one, which prints nothing, the rest.
+        self._step_reporter = self.reporter if isinstance(self.reporter, StepReporter) else StepReporter(sys.stdout, {})
         self._cores = Cores(cores)
         self._seconds: dict[str, float] = {}
         self._ran: set[str] = set()  # the operators of which a step ran
         self._paths, self._entry, self._lock, self._terminal, self._kept = paths, entry, lock, terminal, kept
         self._failures: dict[str, StepFailed | StepBlocked] = {}
+        self._opened = ExitStack()
 
     def select_task(self, node: ExecNode, tasks_dict: Mapping[str, Task]) -> bool:
         """Return whether to execute a task. If so, first remove what could be taken for its result."""
@@ -133,7 +129,10 @@ class StepRunner(Runner):
             node.bad_deps, node.ignored_deps = [], []  # a report covers the verdicts that exist
             self._list_verdicts(node.task, [*tasks_dict.values()])
         if node.bad_deps:
-            self._handle_task_error(node, self._blocked(node))
+            failure = self._failures[node.bad_deps[0].task.name]
+            kind = NotShared if isinstance(failure, NotShared) else StepBlocked
+            cause = failure.cause if isinstance(failure, StepBlocked) else failure
+            self._handle_task_error(node, kind(node.task.name, cause))
             return False
         chosen = bool(super().select_task(node, tasks_dict))
         if not isinstance(node.task, StepTask):
@@ -141,8 +140,7 @@ class StepRunner(Runner):
         if node.run_status == "up-to-date":
             self.dep_manager.remove_failure(node.task)
         if chosen:
-            if self._step_reporter:
-                self._step_reporter.step_begins()
+            self._step_reporter.step_begins()
             self.dep_manager.begin(node.task)
             if is_reported_on_demand(node.task.step):
                 self.dep_manager.journal.forget(REPORT)  # so that the next run, which does not plan it, reports it
@@ -165,15 +163,15 @@ class StepRunner(Runner):
         from opmatrix.engine.earlier_verdicts import valid_earlier_verdicts
         from opmatrix.report.history import write_origins, write_seconds
 
-        earlier = valid_earlier_verdicts(self._paths, tasks, self.dep_manager)
+        earlier, stale = valid_earlier_verdicts(self._paths, tasks, self.dep_manager)
         verdicts = {one.step.verdict for one in tasks if isinstance(one, StepTask) and is_reported(one.step)}
         written = (path for path in verdicts if path and Path(path).is_file())
-        covered = {*task.step.reads, *map(str, earlier.verdicts), *written}
+        covered = {*task.step.reads, *map(str, earlier), *written}
         write_seconds(self._paths, self.dep_manager.journal.durations())
         write_origins(self._paths, self.dep_manager.journal.origins())
         listed = sorted(covered)  # so that the order does not depend on the choice of cells
         write_list(Path(task.step.discovered_inputs), listed, root=self._paths.root)
-        if (stale := earlier.stale) and self._step_reporter:
+        if stale:
             names = ", ".join(stale[:3]) + (f" and {len(stale) - 3} more" if len(stale) > 3 else "")
             self._step_reporter.note(f"not in the report, for what earlier runs verified is out of date: {names}")
 
@@ -181,24 +179,23 @@ class StepRunner(Runner):
     def _pool(self) -> Pool:
         from opmatrix.engine.server_pool import Pool  # imported here: a run with nothing to do does without
 
-        started = self._step_reporter.add_server if self._step_reporter else None
-        return Pool(self._paths, entry=self._entry, lock=self._lock, started=started, kept=self._kept)
+        started = self._step_reporter.add_server
+        pool = Pool(self._paths, entry=self._entry, lock=self._lock, started=started, kept=self._kept)
+        self._opened.callback(pool.close)
+        return pool
 
     @cached_property
     def _shared(self) -> SharedResults | None:
-        return self._share()
+        shared = self._share()
+        return self._opened.enter_context(closing(shared)) if shared else None
 
     @cached_property
     def _workers(self) -> Workers | None:
-        return self._connect(self._shared) if self._connect and self._shared else None
+        connected = self._connect and self._shared and self._connect(self._shared)
+        return self._opened.enter_context(closing(connected)) if connected else None
 
     def finish(self) -> int:
-        if workers := vars(self).get("_workers"):
-            workers.close()
-        if "_pool" in vars(self):
-            self._pool.close()
-        if shared := vars(self).get("_shared"):
-            shared.close()
+        self._opened.close()  # the workers, then the pool, then the shared cache
         return int(super().finish())
 
     def execute_task(self, task: Task) -> BaseFail | None:
@@ -209,80 +206,68 @@ class StepRunner(Runner):
         try:
             if self._shared and not self.always_execute and (origin := self._shared.fetch(task)):
                 self.reporter.execute_task(task)
-                self._take(task, origin)
+                self._has_ended(task, origin.seconds, usage=None, origin=origin)
                 return None
-        except OSError as error:
-            return StepFailed(task.step, summary=disk_fault(error) or str(error), died=True)
-        if self._only_shared and not _is_of_this_machine(task.step, self._paths):
-            return NotShared.of(task.step)
-        try:
+            if self._only_shared and not self._is_of_this_machine(task.step):
+                return NotShared.of(task.step)
             if self._workers and (ended := self._workers.run(task, lambda: self.reporter.execute_task(task))):
-                return self._take_from_worker(task, ended)
-        except OSError as error:
+                self._has_ended(task, ended.seconds, usage=(ended.cpu, ended.memory), origin=ended.origin)
+                return ended.failure
+            failure = self._compute(task)
+        except (OpmatrixError, OSError) as error:
             return StepFailed(task.step, summary=disk_fault(error) or str(error), died=True)
-        failure = self._compute(task)
         if self._shared and failure is None:
             failure = self._shared.store(task, seconds=self._seconds[task.name])
         return failure
 
-    def _take_from_worker(self, task: StepTask, ended: Ended) -> BaseFail | None:
-        """Take how a step ended on a worker."""
-        self._seconds[task.name] = ended.seconds
-        if ended.origin:
-            self._origins[task.name] = ended.origin
-        if task.step.operator:
-            self._ran.add(task.step.operator)
-        if self._step_reporter:
-            self._step_reporter.add_usage(task, ended.cpu, ended.memory)
-            if ended.origin:
-                self._step_reporter.add_ran_elsewhere(task, ended.origin)
-        return ended.failure
+    def _is_of_this_machine(self, step: Step) -> bool:
+        """Return whether a step runs also where nothing is computed: it finds what this machine has, or shows what is
+        known. The comparison of exports reads the manifests of all cells, which only this run has together."""
+        if step.group == ENVIRONMENT:
+            return self._paths.stamp(step.name).is_dir()
+        return step.group in (DECLARATION, REPORT) or step.is_joint
 
-    def _take(self, task: StepTask, origin: Origin) -> None:
-        self._seconds[task.name], self._origins[task.name] = origin.seconds, origin
+    def _has_ended(
+        self, task: StepTask, seconds: float, *, usage: tuple[float, int] | None, origin: Origin | None = None
+    ) -> None:
+        self._seconds[task.name] = seconds
+        if origin:
+            self._origins[task.name] = origin
         if task.step.operator:
             self._ran.add(task.step.operator)
-        if self._step_reporter:
-            self._step_reporter.add_fetched(task, origin)
+        self._step_reporter.add_end(task, usage, origin)
 
     def _compute(self, task: StepTask) -> BaseFail | None:
-        """Run a step in its server."""
+        """Run a step in its server. Raises OpmatrixError, OSError."""
         step, log = task.step, self._paths.log(task.name)
-        try:
-            with self._pool.started(step.server_name, lambda: self._on_core(task)) as taken:
-                ending = self._pool.run(
-                    (*step.command, *step.asks),
-                    server=step.server_name,
-                    log=log,
-                    seconds=step.seconds,
-                    megabytes=step.megabytes,
-                    written=step.written,
-                    environment={JOBS: str(taken), **self._environment(task)},
-                )
-        except (OpmatrixError, OSError) as error:
-            return StepFailed(step, summary=disk_fault(error) or str(error), died=True)
-        self._seconds[task.name] = ending.seconds
-        if step.operator:
-            self._ran.add(step.operator)
-        if self._step_reporter:
-            self._step_reporter.add_usage(task, ending.cpu, ending.memory)
+        environment = {}
+        if task.name == REPORT and self._ran:
+            environment[RAN] = ",".join(sorted(self._ran))
+        if task.name == REPORT or step.group == "compile":  # their output is shown in a terminal as it is
+            environment |= self._terminal
+
+        @contextmanager
+        def on_core() -> Iterator[int]:
+            with self._cores.take(task) as taken:
+                self.reporter.execute_task(task)  # the step is shown as running from now on
+                yield taken
+
+        with self._pool.started(step.server_name, on_core) as taken:
+            ending = self._pool.run(
+                (*step.command, *step.asks),
+                server=step.server_name,
+                log=log,
+                seconds=step.seconds,
+                megabytes=step.megabytes,
+                written=step.written,
+                environment={JOBS: str(taken), **environment},
+            )
+        self._has_ended(task, ending.seconds, usage=(ending.cpu, ending.memory))
         if not ending.done:
             return failure_of(step, ending, log)
         if missing := [path for path in step.writes if not Path(path).is_file()]:
             return StepFailed(step, summary=f"ended well, but did not write {', '.join(missing)}", log=log)
         return None
-
-    @contextmanager
-    def _on_core(self, task: StepTask) -> Iterator[int]:
-        """Wait for a core; yield how many the step may use. It is shown as running from then on."""
-        with self._cores.take(task) as taken:
-            self.reporter.execute_task(task)
-            yield taken
-
-    def _environment(self, task: StepTask) -> dict[str, str]:
-        """Return the terminal, for a step whose output is shown there, and for the report which operators changed."""
-        ran = {RAN: ",".join(sorted(self._ran))} if self._ran and task.name == REPORT else {}
-        return {**self._terminal, **ran} if _prints_colours(task) else ran
 
     def process_task_result(self, node: ExecNode, base_fail: BaseFail | None) -> None:
         super().process_task_result(node, base_fail)
@@ -291,14 +276,14 @@ class StepRunner(Runner):
         self.dep_manager.journal.took(node.task.name, self._seconds[node.task.name])
         origin = self._origins.get(node.task.name)
         self.dep_manager.journal.came_from(node.task.name, (origin.url, origin.signer) if origin else None)
-        if self._only_shared and node.task.step.group == "environment":
+        if self._only_shared and node.task.step.group == ENVIRONMENT:
             self.dep_manager.journal.forget(node.task.name)  # only what is in it came, so that the next run makes it
         if node.task.name == REPORT:
             from opmatrix.report.report_json import is_wrong  # imported here, as above
 
             if is_wrong(self._paths.report_data):
                 self.dep_manager.journal.forget(REPORT)  # so that the next run prints the wrong cells again
-        if self._step_reporter and (changed := self.dep_manager.changed_meanwhile(node.task)):
+        if changed := self.dep_manager.changed_meanwhile(node.task):
             self._step_reporter.note(f"{node.task.name}: {changed}: it runs again next time")
 
     def _handle_task_error(self, node: ExecNode, base_fail: BaseFail) -> None:
@@ -308,16 +293,9 @@ class StepRunner(Runner):
             try:
                 leave_verdict(node.task.step, base_fail)
             except OSError as error:
-                if self._step_reporter:
-                    self._step_reporter.note(f"{node.task.name}: {disk_fault(error) or error}")
+                self._step_reporter.note(f"{node.task.name}: {disk_fault(error) or error}")
         self._failures[node.task.name] = base_fail
         super()._handle_task_error(node, base_fail)
-
-    def _blocked(self, node: ExecNode) -> StepBlocked:
-        """Return the failure of a task that cannot run because one before it failed."""
-        failure = self._failures[node.bad_deps[0].task.name]
-        kind = NotShared if isinstance(failure, NotShared) else StepBlocked
-        return kind(node.task.name, failure.cause if isinstance(failure, StepBlocked) else failure)
 
 
 class ThreadRunner(StepRunner, MThreadRunner):
@@ -334,7 +312,7 @@ class ThreadRunner(StepRunner, MThreadRunner):
         self._at_once = self.num_process
         self.num_process = 2 * self._at_once + _MORE_THREADS
         self._ready: list[tuple[int, str]] = []
-        self._given = 0  # steps that have a thread
+        self._with_thread = 0  # how many steps have one
 
     def get_next_job(self, completed: ExecNode | None) -> Any:
         """Return the next job for a thread: a step, JobHold if none is ready, or None at the end.
@@ -342,9 +320,11 @@ class ThreadRunner(StepRunner, MThreadRunner):
         doit's dispatcher gives ready tasks in the plan's order. While a core is free, the first one runs at once;
         otherwise there is time to look for further ones, and the best of them is next.
         """
-        self._given -= completed is not None
+        self._with_thread -= completed is not None
         node, has_ended = completed, False
-        while not self._stop_running and (node or not self._ready or self._looks_ahead()):
+        while not self._stop_running and (
+            node or not self._ready or (self._with_thread >= self._at_once and len(self._ready) < _LOOKAHEAD)
+        ):
             try:
                 node = self.task_dispatcher.generator.send(node)
             except StopIteration:
@@ -362,11 +342,8 @@ class ThreadRunner(StepRunner, MThreadRunner):
         if not self._ready:
             self.free_proc += 1
             return JobHold()
-        self._given += 1
+        self._with_thread += 1
         return JobTaskPickle(self.tasks[self._next()])
-
-    def _looks_ahead(self) -> bool:
-        return self._given >= self._at_once and len(self._ready) < _LOOKAHEAD
 
     def _next(self) -> str:
         """Remove and return the ready step to run next: the best one whose server is not just starting, if any."""

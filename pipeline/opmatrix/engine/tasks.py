@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from doit.task import Task
 
-from opmatrix.records.step import Step
+from opmatrix.records.step import Step, read_name
 
 ENVIRONMENT = "environment"
 DECLARATION = "declaration"
@@ -87,6 +87,17 @@ def doit_tasks(steps: Iterable[Step]) -> Iterator[Task]:
         yield from tasks
 
 
+def with_dependencies(tasks: Mapping[str, Task], names: Iterable[str]) -> list[str]:
+    """Return the names of tasks and of all that they depend on."""
+    found: dict[str, None] = {}
+    waiting = [*names]
+    while waiting:
+        if (name := waiting.pop()) not in found:
+            found[name] = None
+            waiting += tasks[name].task_dep
+    return [*found]
+
+
 # Seconds of a step whose group never ran here: of this project's operators, on one machine.
 _USUAL = {
     "environment": 60.0,
@@ -108,13 +119,13 @@ def estimated(durations: Mapping[str, float], *, usual: Mapping[str, float], lea
     else by what is `usual` for the group, else `least`."""
     groups: dict[str, list[float]] = {}
     for step, took in durations.items():
-        groups.setdefault(step.partition(":")[0], []).append(took)
+        groups.setdefault(read_name(step).group, []).append(took)
     means = {group: sum(took) / len(took) for group, took in groups.items()}
 
     def seconds(step: str) -> float:
         if (known := durations.get(step)) is not None:
             return known
-        group = step.partition(":")[0]
+        group = read_name(step).group
         return means.get(group, usual.get(group, least))
 
     return seconds
@@ -127,11 +138,11 @@ def ranks(tasks: Mapping[str, Task], durations: Mapping[str, float]) -> dict[str
     The first step of each server is longer by the server's start, so that what comes before it is early.
     """
     seconds = estimated(durations, usual=_USUAL, least=_LEAST)
-    first: dict[str | None, str] = {}
-    for name, task in tasks.items():
+    first: dict[str | None, Step] = {}
+    for task in tasks.values():
         if isinstance(task, StepTask):
-            first.setdefault(task.step.server_name, name)
-    starts = {name: _STARTS.get(server.partition("@")[0], 0.0) for server, name in first.items() if server}
+            first.setdefault(task.step.server_name, task.step)
+    starts = {step.task: _STARTS[step.server] for step in first.values() if step.server}
     users: dict[str, list[str]] = {name: [] for name in tasks}
     for name, task in tasks.items():
         for dependency in task.task_dep:

@@ -40,8 +40,8 @@ class State(Dependency):
         self._tasks = tasks
         self._root, self._prefix = root, f"{root}/"
         self._files = Fingerprints(journal.files)
-        self._cache_digests = True  # until a step begins: a file that several steps read is then hashed once
-        self._cached: dict[str, str | None] = {}
+        # Until a step begins, by path: a file that several steps read is then hashed once.
+        self._cached: dict[str, str | None] | None = {}
         self._inputs_at_start: dict[str, _Digests] = {}
         self._written: dict[str, tuple[str | None, str]] = {}  # by path: digest, the step that wrote it
         self._marks_at_start: dict[str, dict[str, Mark | None]] = {}
@@ -65,10 +65,9 @@ class State(Dependency):
         except OSError as error:
             result.status, result.error_reason = "error", f"{error.filename}: {error.strerror}"
             return result
-        for path in self.missing_inputs(task, inputs):
-            result.add_reason("missing_file_dep", path, "error")
-            result.error_reason = f"its input {path} does not exist, and no step writes it"
-        if result.status == "error":
+        if missing := self.missing_inputs(task, inputs):
+            result.status = "error"
+            result.error_reason = f"its input {missing[-1]} does not exist, and no step writes it"
             return result
         self._inputs_at_start[task.name] = inputs
         self._written |= {path: (digest, task.name) for path, digest in outputs.items()}
@@ -91,33 +90,34 @@ class State(Dependency):
         if self.changed_meanwhile(task):
             return
         inputs = {**self.digests(task)[0], **self.inputs_at_start(task)}
-        self._remove_dropped(task, outputs)
+        dropped = self._outputs_before(task).keys() - outputs.keys()  # such as a case's data
+        for path in dropped and dropped - {self.relative(path) for other in self._tasks for path in other.targets}:
+            Path(self._prefix, path).unlink(missing_ok=True)
         detail = step_detail(task, inputs, outputs)
         self.journal.record(task.name, key=_key(detail), detail=detail)
 
     def begin(self, task: StepTask) -> None:
         """Forget the success of a step that is about to run, remove what could be taken for its result, and note the
         marks of its inputs. Raises OSError."""
-        self._cache_digests = False
+        self._cached = None
         declared = {path: self._marks_when_planned[path] for path in task.step.declared}
         self._marks_at_start[task.name] = {path: mark(path) for path in task.file_dep} | declared
         self.journal.forget(task.name)
-        self._remove_results(task)
-
-    def _remove_results(self, task: StepTask) -> None:
-        """Remove the records of a step and each output that it did not leave in this state.
-
-        The other outputs stay: ninja compares their time stamps. The report's files stay, too, because the new report
-        lists the changes since the last one. So do links: a step that makes the same ones may run now, such as that of
-        the same model in another ONNX Runtime; and a step replaces those that are wrong.
-        """
-        if task.name == REPORT:
+        if task.name == REPORT:  # the new report lists the changes since the last one
             return
-        known = (self.journal.detail(task.name) or {}).get("outputs", {})
+        # The records go, and each output that the step did not leave in this state. The others stay: ninja compares
+        # their time stamps. So do links: a step that makes the same ones may run now, such as that of the same model in
+        # another ONNX Runtime; and a step replaces those that are wrong.
+        known = self._outputs_before(task)
         found = self._digests(task.targets).items()
         foreign = (path for path, digest in found if digest is not None and digest != known.get(path))
         for path in (*task.step.records, *foreign):
             Path(self._prefix, path).unlink(missing_ok=True)
+
+    def _outputs_before(self, task: StepTask) -> _Digests:
+        """Return the outputs that a step wrote when it last succeeded."""
+        outputs: _Digests = (self.journal.detail(task.name) or {}).get("outputs", {})
+        return outputs
 
     def remove_failure(self, task: StepTask) -> None:
         """Remove the record of a failure of a step that is up to date.
@@ -159,11 +159,11 @@ class State(Dependency):
                 discovered = read_list(task.step.discovered_inputs, root=self._root)
         return self._digests({*task.file_dep, *discovered}, digest), self._outputs(task, digest)
 
-    def unchanged(self, known: _Digests) -> bool:
+    def unchanged(self, digests: _Digests) -> bool:
         """Return whether files, by path in the project, still have these digests. Raises OSError."""
         return all(
             (_link if str(digest).startswith(_LINK) else self._files.digest)(f"{self._prefix}{path}") == digest
-            for path, digest in known.items()
+            for path, digest in digests.items()
         )
 
     def digest(self, path: str) -> str | None:
@@ -176,13 +176,15 @@ class State(Dependency):
         return {path: before[path] for path in map(self.relative, task.file_dep)}
 
     def _digests(self, paths: Iterable[str], digest: _Digest | None = None) -> dict[str, str | None]:
-        digest = digest or (self._cached_digest if self._cache_digests else self._files.digest)
+        digest = digest or self._digest
         return {self.relative(path): digest(path) for path in sorted(paths)}
 
     def _outputs(self, task: StepTask, digest: _Digest | None = None) -> dict[str, str | None]:
         return self._digests(task.targets, digest) | {self.relative(link): _link(link) for link in task.step.links}
 
-    def _cached_digest(self, path: str) -> str | None:
+    def _digest(self, path: str) -> str | None:
+        if self._cached is None:
+            return self._files.digest(path)
         if path not in self._cached:
             self._cached[path] = self._files.digest(path)
         return self._cached[path]
@@ -195,18 +197,9 @@ class State(Dependency):
         """Return a path relative to the project, so that a project that is moved stays up to date."""
         return path.removeprefix(self._prefix)
 
-    def _remove_dropped(self, task: StepTask, outputs: _Digests) -> None:
-        """Remove files that the step wrote when it last succeeded and no longer writes, such as a case's data."""
-        known = (self.journal.detail(task.name) or {}).get("outputs", {})
-        if dropped := [path for path in known if path not in outputs]:
-            written = {self.relative(path) for other in self._tasks for path in other.targets}
-            for path in dropped:
-                if path not in written:
-                    Path(self._prefix, path).unlink(missing_ok=True)
-
 
 def _link(path: str) -> str | None:
-    """Return where a symbolic link points to, in place of a digest, or None if there is no link."""
+    """Return what is compared of a symbolic link in place of a digest; None if there is no link."""
     try:
         return f"{_LINK}{os.readlink(path)}"  # noqa: PTH115 - Path.readlink takes four times as long, for thousands
     except OSError:

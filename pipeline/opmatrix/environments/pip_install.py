@@ -23,7 +23,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import IO
 
-from opmatrix.basics.progress import Progress, time_left
+from opmatrix.basics.step_log import Progress, time_left
 
 LOCK = Path("requirements/main.txt")
 TORCH = Path("requirements/torch-cpu.txt")

@@ -16,14 +16,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from opmatrix.basics.errors import SanitizeError, UsageError
-from opmatrix.basics.progress import Progress
-from opmatrix.basics.step_log import SAY_DONE, last_running
+from opmatrix.basics.step_log import SAY_DONE, Progress, last_running
 from opmatrix.declaration.load import Operator
 from opmatrix.ort_checks.thread_sanitizer import MARKS as RACES
 from opmatrix.project.cells import Cell
 from opmatrix.project.paths import Paths
 from opmatrix.records import verdict
-from opmatrix.records.verdict import CaseResult, Outcome, Verdict
+from opmatrix.records.verdict import CaseResult, Cases, Outcome, Verdict
 from opmatrix.signature.signature import OWN_TORCH, has_kernel, has_ort_library, has_torch_library, is_own
 from opmatrix.toolchain.find import find_toolchain
 
@@ -55,7 +54,7 @@ def run(paths: Paths, operator: Operator, *, cell: Cell) -> None:
     except SanitizeError as error:
         detail = str(error)
     outcome: Outcome = "failed" if detail else "verified"
-    rows = tuple(_rows(paths, operator, detail, racing=racing))
+    rows = Cases(_rows(paths, operator, detail, racing=racing))
     for row in rows:
         print(f"{row.case}: {row.outcome}" + (f": {row.detail}" if row.detail and row.outcome != "failed" else ""))
     found = Verdict(op=operator.name, lowering="custom", cell=cell, outcome=outcome, detail=detail, cases=rows)

@@ -219,7 +219,7 @@ def _lowerings(operator: Operator, case: str) -> list[Lowering]:
 def _fails(path: Path, case: str) -> bool:
     """Return whether a verdict says that a case fails, or the search by a drawn input of this name."""
     try:
-        wrong = verdict.read(path).results.of(*WRONG)
+        wrong = verdict.read(path).cases.of(*WRONG)
     except (FileNotFoundError, ValueError):
         return False
     return any(one.case == case or (one.case == DRAWN_INPUTS and f"-{case} " in one.detail) for one in wrong)

@@ -40,7 +40,7 @@ from opmatrix.project import cpu_levels
 from opmatrix.project.cells import Cell, is_measured
 from opmatrix.project.paths import Paths
 from opmatrix.records import verdict
-from opmatrix.records.verdict import DRAWN_INPUTS, WRONG, CaseResult, Outcome, Verdict, finite
+from opmatrix.records.verdict import DRAWN_INPUTS, WRONG, CaseResult, Cases, Outcome, Verdict, finite
 from opmatrix.search import drawn as drawn_cases
 from opmatrix.search import drawn as failing_input
 from opmatrix.search.drawn import DrawnCase
@@ -61,11 +61,11 @@ def run(
     """
     operator = operator.at(lowering, cell.opset).run_by(cell.ort)
     verifier = CellVerifier(paths=paths, operator=operator, lowering=lowering, cell=cell, only=case, once=once)
-    results: tuple[CaseResult, ...] = ()
+    results = Cases()
     detail = ""
     loaded, exported = _digest(verifier.library), _digest(paths.manifest(operator.name, lowering, cell))
     try:
-        results = tuple(verifier.results())
+        results = Cases(verifier.results())
     except (VerifyError, DataError) as error:  # no case can run
         detail = str(error)
     over = verifier.over_cases(results) if any(result.outcome in WRONG for result in results) else {}

@@ -1,8 +1,8 @@
 """The keys of steps: what decides whether a step runs again. Imports no framework, runs nothing.
 
 A key is the files that the step reads, and its `config`: the fields of the declaration that it uses (not the file
-spec.py), the versions that it depends on, and the code of its stage. `OperatorKeys` and `OperatorPlan` hold the parts
-that steps share; the function of `opmatrix.plan.steps` that makes a step, such as `_verify`, puts its key together.
+spec.py), the versions that it depends on, and the code of its stage. `OperatorPlan` has the parts that steps share; the
+function of `opmatrix.plan.steps` that makes a step, such as `_verify`, puts its key together.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ from opmatrix.declaration.models import graph_inputs, graph_outputs
 from opmatrix.project import cpu_levels
 from opmatrix.project.cells import Cell, Choice, unshipped_rows
 from opmatrix.project.paths import DATA_SET, PACKAGE, Paths
-from opmatrix.project.settings import Versions
-from opmatrix.project.work_folder import WRITTEN
+from opmatrix.project.settings import StepLimits, Versions
 from opmatrix.records.code_hash import digest, function
 from opmatrix.records.step import CheckKey, Config, Fingerprint, Server, Step, cell_step_name
 from opmatrix.signature.signature import OWN_TORCH, has_function_body, has_torch_library, is_classic, is_own
@@ -49,9 +48,7 @@ class Plan:
     failed: Mapping[str, Sequence[str]] = field(default_factory=dict)
     dist: Dist | None = None
     choice: Choice = Choice()  # noqa: RUF009 - it is frozen
-    seconds: float = 300
-    megabytes: float = 8000
-    written: float = WRITTEN
+    limits: StepLimits = field(default_factory=StepLimits)
 
     @cached_property
     def header_files(self) -> tuple[Path, ...]:
@@ -67,28 +64,22 @@ class Plan:
     def operator_plans(self) -> tuple[OperatorPlan, ...]:
         return tuple(OperatorPlan(self, operator) for operator in self.operators)
 
-    @cached_property
-    def _numbers(self) -> Mapping[str, int]:
-        return {operator.name: number for number, operator in enumerate(self.operators)}
-
     def named(self, names: Iterable[str]) -> list[Operator]:
         """Return the operators of these names that are planned, in the plan's order."""
-        found = sorted(self._numbers[name] for name in {*names} if name in self._numbers)
-        return [self.operators[number] for number in found]
+        wanted = {*names}
+        return [operator for operator in self.operators if operator.name in wanted] if wanted else []
 
     @cached_property
     def torches(self) -> tuple[str, ...]:
         """The versions of torch that have cells."""
         return tuple(dict.fromkeys(cell.torch for cell in self.cells if cell.torch))
 
-    @cached_property
+    @property
     def environments(self) -> tuple[str, ...]:
         """The environments that cells need, apart from the main one."""
-        needed = [
-            *(self.environment(torch=cell.torch) for cell in self.cells),
-            *(self.environment(ort=cell.ort) for cell in self.cells),
-        ]
-        return tuple(dict.fromkeys(filter(None, needed)))
+        of_torch = (self.environment(torch=cell.torch) for cell in self.cells)
+        of_ort = (self.environment(ort=cell.ort) for cell in self.cells)
+        return tuple(dict.fromkeys(filter(None, (*of_torch, *of_ort))))
 
     def environment(self, *, torch: str | None = None, ort: str | None = None) -> str | None:
         """Return the environment that has this torch, or this ONNX Runtime; None for the main one."""
@@ -104,15 +95,29 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class OperatorKeys:
-    """The parts of keys that are no files: digests of fields of one operator's declaration and cases."""
+class OperatorPlan:
+    """One operator of a plan: the keys that its steps share, and the files that they read and write."""
 
     plan: Plan
     operator: Operator
 
     @property
+    def paths(self) -> Paths:
+        return self.plan.paths
+
+    @property
     def spec(self) -> OpSpec:
         return self.operator.spec
+
+    @property
+    def name(self) -> str:
+        return self.operator.name
+
+    @property
+    def handwritten_files(self) -> frozenset[str]:
+        return self.operator.handwritten_files
+
+    # The parts of keys that are no files: digests of fields of the operator's declaration and cases.
 
     @cached_property
     def _interface(self) -> dict[str, Any]:
@@ -140,8 +145,8 @@ class OperatorKeys:
         return fingerprint([as_data(o.spec) for o in self.plan.named(self.spec.uses)])
 
     @cached_property
-    def tolerances(self) -> dict[str, Any]:
-        by_lowering: dict[str, Any] = as_data(self.spec.tolerances)
+    def tolerances(self) -> Mapping[str, Any]:
+        by_lowering: Mapping[str, Any] = as_data(self.spec.tolerances)
         return by_lowering
 
     @cached_property
@@ -194,36 +199,10 @@ class OperatorKeys:
     @cached_property
     def lowering_hashes(self) -> Mapping[Lowering, str]:
         """A hash of each function of lowering.py: an edit of one repeats no export of the other."""
-        path, names = self.plan.paths.lowering(self.operator.name), get_args(Lowering)
+        path, names = self.paths.lowering(self.name), get_args(Lowering)
         return {n: function(path, n, others={*names} - {n}) if path.is_file() else "" for n in names}
 
-
-@dataclass(frozen=True)
-class OperatorPlan:
-    """One operator of a plan: the files that its steps read and write, and the keys that they share."""
-
-    plan: Plan
-    operator: Operator
-
-    @property
-    def paths(self) -> Paths:
-        return self.plan.paths
-
-    @property
-    def spec(self) -> OpSpec:
-        return self.operator.spec
-
-    @property
-    def name(self) -> str:
-        return self.operator.name
-
-    @property
-    def handwritten_files(self) -> frozenset[str]:
-        return self.operator.handwritten_files
-
-    @cached_property
-    def keys(self) -> OperatorKeys:
-        return OperatorKeys(self.plan, self.operator)
+    # Its steps, and the files that they read and write.
 
     def step(self, group: str, suffix: str = "", *arguments: str, **fields: Any) -> Step:
         """Make a step of this operator, as `make_step` does."""
@@ -247,7 +226,7 @@ class OperatorPlan:
             check=CheckKey(self.name, what, torch=torch),
             writes=[record],
             verdict=record,
-            spec=self.keys.runtime_key,
+            spec=self.runtime_key,
             environment=environment,
             uses=("torch", *uses),
             **{"server": "torch"} | fields,
@@ -270,7 +249,7 @@ class OperatorPlan:
     @property
     def backward_key(self) -> Mapping[str, Any]:
         """The fields of a step that calls that operator."""
-        return {"backward": self.backward.keys.runtime_key} if self.backward else {}
+        return {"backward": self.backward.runtime_key} if self.backward else {}
 
     @property
     def reference_files(self) -> tuple[Path, ...]:
@@ -415,11 +394,10 @@ def make_step(
     server: Server | None = None,
     environment: str | None = None,
     uses: Iterable[str] = (),
-    seconds: float | None = None,
     verdict: Path | None = None,
     **config: Any,
 ) -> Step:
-    """Make a step of a group. `command` and `stage` are the group where they are not given.
+    """Make a step of a group. `command` is the group where it is not given, `stage` the command.
 
     `config` is what the step depends on apart from its files, `code` the files that its stage reads, such as templates,
     `uses` the packages: by their versions here, or by the files that hold those of another environment.
@@ -430,7 +408,7 @@ def make_step(
         config |= {package: getattr(plan.versions, package) for package in uses}
     if own := unshipped_rows(cell.torch if cell else check.torch if check else None, cell.ort if cell else None):
         config["rows"] = own
-    config = {"code": digest(stage or group, *code), **config}
+    config = {"code": digest(stage or command or group, *code), **config}
     parts = tuple(part for part in config.values() if isinstance(part, Fingerprint))
     return Step(
         group=group,
@@ -451,9 +429,9 @@ def make_step(
         server=server,
         environment=environment,
         verdict=str(verdict) if verdict else None,
-        seconds=seconds or plan.seconds,
-        megabytes=plan.megabytes,
-        written=plan.written,
+        seconds=plan.limits.seconds,
+        megabytes=plan.limits.megabytes,
+        written=plan.limits.written,
     )
 
 

@@ -17,7 +17,7 @@ from itertools import accumulate, pairwise
 from opmatrix.basics.errors import UsageError
 from opmatrix.basics.version import numbers
 from opmatrix.project.paths import Paths
-from opmatrix.records.step import Step
+from opmatrix.records.step import Step, read_name
 
 # CPU seconds of a step, by its group, for exports also by exporter: the mean of this repository's steps with torch 2.13
 # and ONNX Runtime 1.31. Only their ratios count.
@@ -39,7 +39,6 @@ _SERVERS = 3.7  # of the servers of one torch
 # environments of both.
 _MOVE = 0.05
 
-_JOINT = "compare-exports"  # the command of a joint step
 _Place = tuple[object, ...]
 
 
@@ -77,12 +76,6 @@ def targets(chosen: Mapping[str, Step], needs: Mapping[str, Iterable[str]]) -> l
     return [step for task, step in chosen.items() if step.verdict or task not in needed]
 
 
-def is_joint(step: Step) -> bool:
-    """Return whether a step is in no part: it compares the exports of all cells, so the run that joins the parts makes
-    it."""
-    return step.command[0] == _JOINT
-
-
 def divide(steps: Iterable[Step], *, of: int, needs: Mapping[str, Iterable[str]]) -> list[list[Step]]:
     """Return `of` parts of the steps, each step but the joint ones in one of them. `needs`: as of `targets`.
 
@@ -92,7 +85,7 @@ def divide(steps: Iterable[Step], *, of: int, needs: Mapping[str, Iterable[str]]
     """
     units: dict[_Place, list[Step]] = {}
     for step in sorted(steps, key=lambda step: step.task):
-        if not is_joint(step):
+        if not step.is_joint:
             units.setdefault(_place(step), []).append(step)
     places = sorted(units)
     ends = [0.0, *accumulate(_seconds(units, needs))]
@@ -128,7 +121,7 @@ def _seconds(units: Mapping[_Place, Sequence[Step]], needs: Mapping[str, Iterabl
         steps = units[place]
         exported = {step.lowering: step.cell.exporter for step in steps if step.group == "verify" and step.cell}
         kinds = [*(f"export {exporter}" for exporter in exported.values()), *(step.group for step in steps)]
-        alone = {name for step in steps if not step.cell for name in needs.get(step.task, ())
-                 if name.startswith("compile:") and "@" in name}  # fmt: skip
+        libraries = {read_name(task) for step in steps if not step.cell for task in needs.get(step.task, ())}
+        alone = [name for name in libraries if name.group == "compile" and name.where]
         begins, torch = place[0] != torch, place[0]
         yield sum(_SECONDS.get(kind, _OTHER) for kind in kinds) + len(alone) * _ALONE + begins * _SERVERS

@@ -6,7 +6,7 @@ Imports no framework, runs nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,14 +29,12 @@ from opmatrix.plan.keys import OperatorPlan, Plan, make_step
 from opmatrix.plan.wheel_steps import shipping
 from opmatrix.project.cells import Cell, why_unreadable
 from opmatrix.records.code_hash import digest, of_features
-from opmatrix.records.step import CheckKey, Server, Step, cell_step_name
+from opmatrix.records.step import JOINT, CheckKey, Server, Step, cell_step_name
 from opmatrix.report.page_template import TEMPLATES
 from opmatrix.signature.signature import OWN_ORT, has_kernel_object, has_ort_library, has_torch_library
 from opmatrix.spec import Lowering
 from opmatrix.toolchain import headers, ninja_file
 from opmatrix.toolchain.ninja_file import build_ninja, cpp_abi_ninja
-
-__all__ = ["Plan", "steps"]
 
 # The packages that a step depends on.
 _EXPORTING = ("torch", "onnx", "onnxscript")
@@ -46,17 +44,17 @@ _INSTALLING = 3600  # seconds: time limit of an environment, which downloads 200
 
 def steps(plan: Plan) -> Iterator[Step]:
     """Yield every step, each after those whose files it reads."""
-    made = _record_failures(plan, [*_reported(plan)])
-    yield from made
+    planned = _record_failures(plan, [*_reported(plan)])
+    yield from planned
     for op in plan.operator_plans:
         here = [cell for cell in op.operator.cells(plan.cells) if plan.is_main(cell)]
         if here and has_ort_library(op.spec):
             yield _sanitize(op, here[0])
         if runs_beyond_eager(op.operator):
             yield from (_compat(op, torch) for torch in plan.torches)
-    yield _report(plan, made)
+    yield _report(plan, planned)
     yield from _probes(plan)
-    yield from shipping(plan, made)
+    yield from shipping(plan, planned)
 
 
 def _reported(plan: Plan) -> Iterator[Step]:
@@ -75,34 +73,39 @@ def _reported(plan: Plan) -> Iterator[Step]:
         for torch in plan.torches:
             yield from _register(op, torch)
         cells = operator.cells(plan.cells)
+        # The once checks run in the first cell of each pair of torch and ONNX Runtime whose models this ONNX Runtime
+        # reads. Other versions in the plan do not change which cells these are.
+        once: dict[tuple[str | None, str], Cell] = {}
+        for cell in cells:
+            if not why_unreadable(cell):
+                once.setdefault((cell.torch, cell.ort), cell)
         # A model depends on no ONNX Runtime, so neither does the step that writes it.
         exported = tuple(dict.fromkeys(replace(cell, ort=minor(plan.versions.onnxruntime)) for cell in cells))
         for lowering in operator.spec.lowerings:
             yield from (_export(op, lowering, cell) for cell in exported)
             if compared := agreement(operator, exported):
                 yield _compare_exports(op, lowering, exported, compared)
-            once_cells = _once_cells(cells)
-            yield from (_verify(op, lowering, cell, once=cell in once_cells) for cell in cells)
+            yield from (_verify(op, lowering, cell, once=once.get((cell.torch, cell.ort)) == cell) for cell in cells)
 
 
-def _record_failures(plan: Plan, made: Sequence[Step]) -> list[Step]:
+def _record_failures(plan: Plan, planned: Sequence[Step]) -> list[Step]:
     """Give each step on which no record depends a file for the record of its failure. The failure of any other step is
     in the records of the steps that it blocks."""
-    by_task = {step.task: step for step in made}
-    writers = {path: step.task for step in made for path in step.writes}
+    by_task = {step.task: step for step in planned}
+    writers = {path: step.task for step in planned for path in step.writes}
     shown: set[str] = set()
-    waiting = [step.task for step in made if step.verdict]
+    waiting = [step.task for step in planned if step.verdict]
     while waiting:
         if (task := waiting.pop()) not in shown:
             shown.add(task)
             step = by_task[task]
             waiting += [*step.after, *{writers[path] for path in step.reads if path in writers}]
-    return [step if step.task in shown else _with_record(plan, step) for step in made]
-
-
-def _with_record(plan: Plan, step: Step) -> Step:
-    check = CheckKey(step.operator, step.group if step.operator else step.task)
-    return replace(step, verdict=str(plan.paths.failure_record(step.operator, step.task)), check=check)
+    for step in planned:
+        if step.task not in shown:
+            check = CheckKey(step.operator, step.group if step.operator else step.task)
+            record = str(plan.paths.failure_record(step.operator, step.task))
+            by_task[step.task] = replace(step, verdict=record, check=check)
+    return [*by_task.values()]
 
 
 def _declaration(plan: Plan, name: str, mistakes: Sequence[str]) -> Step:
@@ -114,37 +117,19 @@ def _declaration(plan: Plan, name: str, mistakes: Sequence[str]) -> Step:
         name=name,
         operator=name,
         command="check-declaration",
-        stage="check-declaration",
         verdict=plan.paths.declaration_record(name),
         check=CheckKey(name, "declaration"),
         mistakes=mistakes,
     )  # fmt: skip
 
 
-def _once_cells(cells: Iterable[Cell]) -> set[Cell]:
-    """Return the cells that run the once checks: the first cell of each pair of torch and ONNX Runtime whose models
-    this ONNX Runtime reads. Other versions in the plan do not change which cells these are."""
-    first: dict[tuple[str | None, str], Cell] = {}
-    for cell in cells:
-        if not why_unreadable(cell):
-            first.setdefault((cell.torch, cell.ort), cell)
-    return {*first.values()}
-
-
 def _environment(plan: Plan, name: str) -> Step:
     """Install another torch or ONNX Runtime in an environment of its own."""
     paths = plan.paths
     packages = (*_EXPORTING, "numpy", "hypothesis") if name.startswith("torch") else _VERIFYING
-    made = make_step(
-        plan,
-        "environment",
-        name,
-        name=name,
-        reads=paths.pins(name),
-        writes=[*(paths.installed_version(name, package) for package in packages), paths.installed_packages(name)],
-        seconds=_INSTALLING,
-    )
-    return replace(made, written=math.inf)
+    writes = [*(paths.installed_version(name, package) for package in packages), paths.installed_packages(name)]
+    step = make_step(plan, "environment", name, name=name, reads=paths.pins(name), writes=writes)
+    return replace(step, seconds=_INSTALLING, written=math.inf)
 
 
 def _probes(plan: Plan) -> Iterator[Step]:
@@ -180,27 +165,27 @@ def _register(op: OperatorPlan, torch: str) -> Iterator[Step]:
         return
     if op.needs_own_library(torch):
         yield _compile_alone(op, torch)
-    keys, reference = op.keys, op.paths.reference(op.name)
+    reference = op.paths.reference(op.name)
     interface: Mapping[str, Any] = {
         "reads": op.torch_interface(torch),  # an edit of the kernel does not repeat these parts
         "after": op.library_steps(torch),
         "server": "export",
         **op.backward_key,
     }
-    models, shapes = keys.sampled_key, keys.shapes_key
+    models, shapes = op.sampled_key, op.shapes_key
     yield op.register("schema", torch=torch, models=models, **shapes, **interface, uses=("onnx",))
     yield op.register(
         "kernel",
         torch=torch,
         reads=[*op.torch_code(torch), op.paths.data_manifest(op.name)],
         after=[f"data:{op.name}"],
-        models=keys.models_key,
-        tolerances=keys.tolerances.get("custom"),
+        models=op.models_key,
+        tolerances=op.tolerances.get("custom"),
         uses=("numpy",),
-        **keys.levels_key,
+        **op.levels_key,
     )
     if "nodes" in parts:
-        lowered = keys.lowering_hashes["custom"]
+        lowered = op.lowering_hashes["custom"]
         uses = ("onnx", "onnxscript")
         yield op.register("nodes", torch=torch, models=models, lowered=lowered, **interface, uses=uses)
     if "search" in parts:
@@ -208,13 +193,13 @@ def _register(op: OperatorPlan, torch: str) -> Iterator[Step]:
             "search",
             torch=torch,
             reads=[*op.torch_code(torch), op.paths.drawn_inputs(op.name), reference],
-            tolerances=keys.tolerances.get("custom"),
+            tolerances=op.tolerances.get("custom"),
             uses=("hypothesis", "numpy"),
-            **keys.reference_key,
-            **keys.levels_key,
+            **op.reference_key,
+            **op.levels_key,
         )
     if "forbidden" in parts:
-        yield op.register("forbidden", torch=torch, reads=op.torch_code(torch), models=keys.models_key, uses=("numpy",))
+        yield op.register("forbidden", torch=torch, reads=op.torch_code(torch), models=op.models_key, uses=("numpy",))
     if "gradient" in parts:
         # Not keyed by the kernel: the formula is compared with the derivative of the reference. So is the reference of
         # an operator that computes the gradient, and its kernel with that.
@@ -224,9 +209,9 @@ def _register(op: OperatorPlan, torch: str) -> Iterator[Step]:
             torch=torch,
             reads=[*formula, *((*called.torch_op, op.paths.reference(called.name)) if called else ())],
             after=[f"register:{called.name}-{part}@torch{torch}" for part in ("kernel", "search")] if called else (),
-            models=keys.models_key,
+            models=op.models_key,
             uses=("numpy",),
-            **{**(called.keys.reference_key if called else {}), **keys.reference_key, **op.backward_key},
+            **{**(called.reference_key if called else {}), **op.reference_key, **op.backward_key},
         )
 
 
@@ -236,7 +221,7 @@ def _codegen(op: OperatorPlan) -> Step:
         "codegen",
         writes=[folder / name for name in generated_files.generated(op.spec, op.handwritten_files)],
         code=generated_files.TEMPLATES,
-        spec=op.keys.codegen_key,
+        spec=op.codegen_key,
         kernel=op.spec.kernel,
         written=sorted(op.handwritten_files),
     )
@@ -303,10 +288,10 @@ def _data(op: OperatorPlan) -> Step:
         reads=[*op.reference_files, *op.vectors],
         writes=[op.paths.data_manifest(op.name), *op.data_files, *calls],
         server="onnx",
-        spec=op.keys.runtime_key,
-        models=op.keys.models_key,
+        spec=op.runtime_key,
+        models=op.models_key,
         uses=("numpy", "onnx"),
-        **op.keys.reference_key,
+        **op.reference_key,
     )
 
 
@@ -321,13 +306,13 @@ def _cases(op: OperatorPlan) -> Step:
         server="onnx",
         verdict=record,
         check=CheckKey(op.name, CASES),
-        spec=op.keys.runtime_key,
-        models=op.keys.models_key,
-        tolerances={lowering: op.keys.tolerances[lowering] for lowering in spec.lowerings},
+        spec=op.runtime_key,
+        models=op.models_key,
+        tolerances={lowering: op.tolerances[lowering] for lowering in spec.lowerings},
         no_effect=[[part.no_effect for part in parts] for parts in (spec.inputs, spec.attributes, spec.outputs)],
         unfinished=unfinished(op.paths, op.name, "spec.py", "cases.py"),
         uses=("numpy", "onnx"),
-        **op.keys.reference_key,
+        **op.reference_key,
     )
 
 
@@ -341,10 +326,10 @@ def _draw_inputs(op: OperatorPlan) -> Step:
         server="onnx",
         verdict=record[0] if searched else None,
         check=CheckKey(op.name, DRAWN) if searched else None,
-        spec=op.keys.runtime_key,
-        models=op.keys.models_key,
+        spec=op.runtime_key,
+        models=op.models_key,
         uses=("hypothesis", "numpy"),
-        **op.keys.reference_key,
+        **op.reference_key,
     )
 
 
@@ -357,7 +342,7 @@ def _export(op: OperatorPlan, lowering: Lowering, cell: Cell) -> Step:
         made: Mapping[str, Any] = {
             "reads": [*op.export_modules, *python, *(op.model_files("custom", cell) if bodies else ())],
             "server": "export",
-            "lowered": op.keys.lowering_hashes[lowering],
+            "lowered": op.lowering_hashes[lowering],
             "environment": op.plan.environment(torch=cell.torch),
             "uses": _EXPORTING,
         }
@@ -374,8 +359,8 @@ def _export(op: OperatorPlan, lowering: Lowering, cell: Cell) -> Step:
             *op.model_files(lowering, cell),
             *bodies,
         ],
-        spec=op.keys.runtime_key,
-        models=op.keys.export_key,
+        spec=op.runtime_key,
+        models=op.export_key,
         **made,
     )
 
@@ -387,8 +372,7 @@ def _compare_exports(op: OperatorPlan, lowering: Lowering, cells: Sequence[Cell]
         f"-{lowering}-{AGREEMENT}@torch{torch}",
         "--lowering", lowering, *map(str, cells),
         lowering=lowering,
-        stage="compare-exports",
-        command="compare-exports",
+        command=JOINT,
         reads=[op.paths.manifest(op.name, lowering, cell) for cell in cells],
         writes=[record],
         verdict=record,
@@ -419,16 +403,16 @@ def _verify(op: OperatorPlan, lowering: Lowering, cell: Cell, *, once: bool) -> 
         links=op.data_links(lowering, cell),
         server="ort",
         verdict=verdict,
-        spec=op.keys.runtime_key,
-        used=op.keys.used_key,
-        models=op.keys.models_key,
-        tolerances=op.keys.tolerances[lowering],
+        spec=op.runtime_key,
+        used=op.used_key,
+        models=op.models_key,
+        tolerances=op.tolerances[lowering],
         once=once,
         published=op.operator.published if lowering == "custom" else (),
         environment=op.plan.environment(ort=cell.ort),
         uses=_VERIFYING,
-        **op.keys.reference_key,
-        **(op.keys.levels_key if lowering == "custom" else {}),
+        **op.reference_key,
+        **(op.levels_key if lowering == "custom" else {}),
     )  # fmt: skip
 
 
@@ -459,12 +443,12 @@ def _sanitize(op: OperatorPlan, cell: Cell) -> Step:
         ort_headers=op.plan.ort_headers,
         headers=headers.versions(spec),
         written=sorted(op.handwritten_files),
-        spec=op.keys.runtime_key,
-        models=op.keys.models_key,
-        tolerances=op.keys.tolerances,
+        spec=op.runtime_key,
+        models=op.models_key,
+        tolerances=op.tolerances,
         uses=("torch", "onnx", "onnxruntime", "numpy", "hypothesis"),
-        **op.keys.levels_key,
-        **op.keys.reference_key,
+        **op.levels_key,
+        **op.reference_key,
     )  # fmt: skip
 
 
@@ -481,8 +465,8 @@ def _compat(op: OperatorPlan, torch: str) -> Step:
         verdict=record,
         check=CheckKey(op.name, COMPAT, torch=torch),
         compiler=op.plan.toolchain.identity,
-        spec=op.keys.runtime_key,
-        models=op.keys.models_key,
+        spec=op.runtime_key,
+        models=op.models_key,
         server="torch",
         environment=environment,
         uses=("torch", "numpy"),
@@ -490,13 +474,13 @@ def _compat(op: OperatorPlan, torch: str) -> Step:
     )
 
 
-def _report(plan: Plan, made: Sequence[Step]) -> Step:
+def _report(plan: Plan, planned: Sequence[Step]) -> Step:
     """Keyed by verdicts and check records: when a graph drawing changes, so does its verdict. A drawing that a
     failed export did not write does not prevent the report. The engine lists the records that only failures write.
 
     Not keyed by the choice of cells: the report also covers the other verdicts, and is the same for every choice.
     """
-    recorded = [step for step in made if step.verdict]
+    recorded = [step for step in planned if step.verdict]
     return make_step(
         plan,
         "report",
@@ -507,7 +491,7 @@ def _report(plan: Plan, made: Sequence[Step]) -> Step:
         declared=[path for o in plan.operators for path in (plan.paths.spec(o.name), plan.paths.cases(o.name))],
         reads=[str(step.verdict) for step in recorded if step.verdict in step.writes],
         after=[step.task for step in recorded if step.verdict not in step.writes],
-        any_cell=any(step.group == "verify" for step in made),  # without one it fails
+        any_cell=any(step.group == "verify" for step in planned),  # without one it fails
         operators={o.name: o.cell_condition for o in plan.operators},  # the report drops other cells
         drawn=[digest("export"), digest("export-node"), digest("register")],
         discovered_inputs=plan.paths.verdict_list,

@@ -23,8 +23,8 @@ UNVERIFIED = "unverified"
 HF_KERNEL = "hf-kernel"
 
 
-def shipping(plan: Plan, made: Sequence[Step]) -> Iterator[Step]:
-    """Yield the steps of the wheel; `made` are all other steps.
+def shipping(plan: Plan, planned: Sequence[Step]) -> Iterator[Step]:
+    """Yield the steps of the wheel; `planned` are all other steps.
 
     If the project declares no wheel, yield only `dist`, which fails and prints how to declare one. With a choice of
     cells, yield none: a wheel needs the default cells.
@@ -37,17 +37,16 @@ def shipping(plan: Plan, made: Sequence[Step]) -> Iterator[Step]:
         return
     yield _link_wheel(plan, plan.dist)
     sources = settings.sources(plan.paths, plan.dist.chosen(plan.operators))
-    yield _dist(plan, plan.dist, sources, proofs=_proofs(plan.dist, made))
+    yield _dist(plan, plan.dist, sources, proofs=_proofs(plan.dist, planned))
     yield _dist(plan, plan.dist, sources, proofs=None)
     yield _hf_kernel(plan, plan.dist, unverified=False)
     yield _hf_kernel(plan, plan.dist, unverified=True)
 
 
-def _proofs(dist: Dist, made: Sequence[Step]) -> list[Step]:
+def _proofs(dist: Dist, planned: Sequence[Step]) -> list[Step]:
     """Return the steps that verify the operators of a wheel: cases, register, agreement of exports, and verify."""
-    shipped = {*dist.operators}
-    of_wheel = [step for step in made if step.operator in shipped]
-    return [s for s in of_wheel if s.group in ("cases", "register", "verify") or s.command[0] == "compare-exports"]
+    of_wheel = [step for step in planned if step.operator in dist.operators]
+    return [s for s in of_wheel if s.group in ("cases", "register", "verify") or s.is_joint]
 
 
 def _link_wheel(plan: Plan, dist: Dist) -> Step:
@@ -76,6 +75,11 @@ def _dist(plan: Plan, dist: Dist, sources: Sequence[Path], *, proofs: Sequence[S
     paths, chosen = plan.paths, dist.chosen(plan.operators)
     licenses = [*dist.licenses, *(file for files in dist.third_party.values() for file in files)]
     kind = [] if proofs is not None else [UNVERIFIED]
+    evidence: list[Path | str] = []
+    if proofs is not None:
+        evidence = [paths.linked_record, *(path for step in proofs for path in step.writes)]
+        for o in chosen:
+            evidence += [paths.compiled_record(o.name), paths.data_manifest(o.name), paths.reference(o.name)]
     # The cases that run from the wheel, with their tolerances.
     cases = [[as_data(o.spec.tolerances), [as_data(model) for model in o.models]] for o in chosen]
     return make_step(
@@ -88,7 +92,7 @@ def _dist(plan: Plan, dist: Dist, sources: Sequence[Path], *, proofs: Sequence[S
             *(path for o in chosen for path in settings.of_operator(paths, o).values()),
             *sources,
             *(paths.root / file for file in licenses),
-            *([] if proofs is None else _evidence(plan, dist, proofs)),
+            *evidence,
         ],
         writes=[paths.unverified_record if kind else paths.dist_record],
         discovered_inputs=paths.unverified_list if kind else paths.wheel_list,
@@ -121,21 +125,9 @@ def _hf_kernel(plan: Plan, dist: Dist, *, unverified: bool) -> Step:
         *([f"--{UNVERIFIED}"] if unverified else []),
         name=f"{HF_KERNEL}-{UNVERIFIED}" if unverified else HF_KERNEL,
         command=HF_KERNEL,
-        stage=HF_KERNEL,
         reads=[paths.unverified_record if unverified else paths.dist_record],
         writes=[paths.unverified_kernel_record if unverified else paths.kernel_record],
         discovered_inputs=paths.unverified_kernel_list if unverified else paths.kernel_list,
         code=[*settings.TEMPLATES, *settings.PROGRAMS],
         settings=as_data(dist),
     )
-
-
-def _evidence(plan: Plan, dist: Dist, proofs: Sequence[Step]) -> Iterator[Path | str]:
-    """Yield the files that prove that the wheel's operators are verified."""
-    paths = plan.paths
-    yield paths.linked_record
-    for operator in dist.chosen(plan.operators):
-        yield paths.compiled_record(operator.name)
-        yield paths.data_manifest(operator.name)
-        yield paths.reference(operator.name)
-    yield from (path for step in proofs for path in step.writes)

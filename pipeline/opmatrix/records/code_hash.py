@@ -1,4 +1,5 @@
-"""Hash the code that a stage runs. The hash is part of a step's configuration: changed code runs its steps again."""
+"""The module of each stage, and the hash of the code that it runs. The hash is part of a step's configuration: changed
+code runs its steps again."""
 
 from __future__ import annotations
 
@@ -6,15 +7,45 @@ import ast
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
 from opmatrix.basics import features
-from opmatrix.records.stage_modules import STAGE_MODULES
 from opmatrix.records.step import Fingerprint
 
 PACKAGE = Path(__file__).parents[1]
+
+# In which module the function `run` of each stage is. Strings: a stage is imported only when it runs.
+STAGE_MODULES: Mapping[str, str] = {
+    "adopt-case": "opmatrix.search.adopt_case",
+    "cases": "opmatrix.judge.cases",
+    "check-declaration": "opmatrix.declaration.check_declaration",
+    "codegen": "opmatrix.codegen.write_code",
+    "compare-exports": "opmatrix.export.compare_exports",
+    "compat": "opmatrix.torch_checks.compat",
+    "compile": "opmatrix.toolchain.compile",
+    "data": "opmatrix.data.write_data",
+    "dist": "opmatrix.wheel.dist",
+    "draw-inputs": "opmatrix.search.draw_inputs",
+    "environment": "opmatrix.environments.matrix_env",
+    "export": "opmatrix.export.write_models",
+    "export-node": "opmatrix.export.write_node_models",
+    "link-together": "opmatrix.toolchain.link_together",
+    "link-wheel": "opmatrix.wheel.link",
+    "operator-pages": "opmatrix.report.operator_pages",
+    "ort-fuzz": "opmatrix.ort_checks.fuzz_stage",
+    "probe-ort": "opmatrix.ort_checks.probe",
+    "probe-torch": "opmatrix.export.probe",
+    "publish": "opmatrix.export.publish",
+    "races": "opmatrix.ort_checks.races",
+    "register": "opmatrix.torch_checks.register",
+    "report": "opmatrix.report.write_report",
+    "sanitize": "opmatrix.ort_checks.sanitize",
+    "save-case": "opmatrix.ort_checks.save_case",
+    "tolerances": "opmatrix.ort_checks.tolerances",
+    "verify": "opmatrix.ort_checks.verify",
+}
 
 # The package imports absolutely, one statement per line (ruff checks this), so this pattern finds every import.
 # Walking the ast of the package would take 30 ms in each doit command.
@@ -25,7 +56,7 @@ _NAME = re.compile(r"\w+")
 @cache
 def modules(stage: str) -> tuple[Path, ...]:
     """Return the files of the package that a stage runs, sorted."""
-    return reached(STAGE_MODULES.get(stage) or features.stages()[stage])
+    return reached(STAGE_MODULES.get(stage) or features.added("stages")[stage])
 
 
 @cache
@@ -91,19 +122,17 @@ def function(path: Path, name: str, *, others: Iterable[str]) -> str:
     """
     text = path.read_bytes()
     try:
-        return _function(ast.parse(text), name, others)
+        tree = ast.parse(text)
+        if not {name, "*"} & set(_bound(tree)):
+            return ""
+        for other in others:
+            rest = [node for node in tree.body if not (isinstance(node, ast.FunctionDef) and node.name == other)]
+            if not any(isinstance(n, ast.Name) and n.id == other for node in rest for n in ast.walk(node)):
+                tree.body = rest
+        text = ast.dump(tree).encode()
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # running the file reports it
-        return hashlib.sha256(text).hexdigest()[:16]
-
-
-def _function(tree: ast.Module, name: str, others: Iterable[str]) -> str:
-    if not {name, "*"} & set(_bound(tree)):
-        return ""
-    for other in others:
-        rest = [node for node in tree.body if not (isinstance(node, ast.FunctionDef) and node.name == other)]
-        if not any(isinstance(n, ast.Name) and n.id == other for node in rest for n in ast.walk(node)):
-            tree.body = rest
-    return hashlib.sha256(ast.dump(tree).encode()).hexdigest()[:16]
+        pass
+    return hashlib.sha256(text).hexdigest()[:16]
 
 
 def _bound(tree: ast.Module) -> Iterator[str]:

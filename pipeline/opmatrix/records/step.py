@@ -13,6 +13,7 @@ if TYPE_CHECKING:  # not needed to run a step
     from opmatrix.spec import Lowering
 
 Server = Literal["onnx", "torch", "export", "ort"]
+JOINT = "compare-exports"  # the command of a joint step
 
 
 class Fingerprint(str):
@@ -102,7 +103,13 @@ class Step:
     @property
     def server_name(self) -> str | None:
         """The server of the environment: ``export@torch2.9``, or ``export`` of the main one."""
-        return f"{self.server}@{self.environment}" if self.server and self.environment else self.server
+        return server_name(self.server, self.environment) if self.server else None
+
+    @property
+    def is_joint(self) -> bool:
+        """Whether it compares the exports of all cells, so that no part of a run can make it: the run that joins the
+        parts does."""
+        return self.command[0] == JOINT
 
     @property
     def records(self) -> tuple[str, ...]:
@@ -115,6 +122,39 @@ class Step:
     def task(self) -> str:
         """The name of the doit task: ``verify:group_norm-custom@torch2.13-dynamo-opset18-ort1.31``."""
         return f"{self.group}:{self.name}" if self.name else self.group
+
+
+class TaskName(NamedTuple):
+    """What the name of a task says, where there is no step: in the state database are steps of earlier plans.
+
+    Of ``register:nms-kernel@torch2.13``: "register", "nms-kernel" and "torch2.13". `subject` begins with the operator;
+    of a step of no operator, it is an environment, or a kind of wheel. `where` is "" for a step that no cell needs.
+    """
+
+    group: str
+    subject: str
+    where: str
+
+    @property
+    def operator(self) -> str:
+        return self.subject.partition("-")[0]
+
+
+def read_name(task: str) -> TaskName:
+    """Return the parts of `Step.task`."""
+    group, _, name = task.partition(":")
+    subject, _, where = name.partition("@")
+    return TaskName(group, subject, where)
+
+
+def server_name(server: str, environment: str | None) -> str:
+    return f"{server}@{environment}" if environment else server
+
+
+def read_server_name(name: str) -> tuple[str, str]:
+    """Return the arguments of `server_name`, "" for the main environment."""
+    server, _, environment = name.partition("@")
+    return server, environment
 
 
 def cell_step_name(group: str, operator: str, lowering: Lowering, cell: Cell) -> str:

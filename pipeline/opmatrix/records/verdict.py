@@ -1,18 +1,15 @@
 """Verdicts and check records, which the report reads: the outcome of one operator, lowering and cell, with its cases,
-and the outcome of one check of an operator, such as a part of register.
-
-The message of a failing case is made in opmatrix.judge.message.
-"""
+and the outcome of one check of an operator, such as a part of register."""
 
 from __future__ import annotations
 
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from opmatrix.basics.files import write_text
 from opmatrix.project import judging_code
@@ -59,7 +56,8 @@ class CaseResult:
 
 
 class Cases(tuple[CaseResult, ...]):
-    """The cases of a verdict. Cells in which the same was measured may share one object, which sums them up once."""
+    """The cases of a verdict, with the largest value of each measure, maybe of different cases. Cells in which the same
+    was measured may share one object, which sums them up once."""
 
     @cached_property
     def error(self) -> float | None:
@@ -127,42 +125,22 @@ class Verdict:
     outcome: Outcome
     detail: str = ""
     blocked_by: FailedStep | None = None
-    cases: tuple[CaseResult, ...] = ()
+    cases: Cases = field(default_factory=Cases)
     library: str = ""
     exported: str = ""
     reference: str = ""
     cpu_levels: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if not isinstance(self.cases, Cases):
+        if not isinstance(self.cases, Cases):  # but another tuple of them
             object.__setattr__(self, "cases", Cases(self.cases))
 
     def __str__(self) -> str:
         return f"{self.op}-{self.lowering}@{self.cell}"
 
     @property
-    def results(self) -> Cases:
-        """The cases, which know their outcomes and largest errors."""
-        return cast(Cases, self.cases)
-
-    @property
     def key(self) -> CellKey:
         return self.op, self.lowering, self.cell
-
-    @property
-    def error(self) -> float | None:
-        """The largest absolute error of a case."""
-        return self.results.error
-
-    @property
-    def ulp(self) -> float | None:
-        """The largest error of a case in units in the last place."""
-        return self.results.ulp
-
-    @property
-    def tolerance_used(self) -> float | None:
-        """The largest `tolerance_used` of a case, maybe another one than that with the largest error."""
-        return self.results.tolerance_used
 
     def case_name(self, case: str) -> str:
         return f"{self.op}-{self.lowering}-{case}@{self.cell}"
@@ -217,20 +195,20 @@ def _largest(numbers: Iterable[float | None]) -> float | None:
 _CASES = '"cases": [\n'  # ends the first line of a verdict; a line for each case follows
 
 
-def write(path: Path, found: Found) -> None:
-    """Write `found` to `path`, whole or not at all. JSON has no NaN and no infinity. Raises SpecError in a process in
+def write(path: Path, record: Found) -> None:
+    """Write `record` to `path`, whole or not at all. JSON has no NaN and no infinity. Raises SpecError in a process in
     which code of the project has changed what judges.
 
     The cases of a verdict are the last key, and begin a line: in most cells of an operator they are equal as text.
     """
     judging_code.require_unchanged()
     dumps = partial(json.dumps, allow_nan=False)
-    if isinstance(found, CheckRecord):
-        write_text(path, dumps(asdict(found)) + "\n")
+    if isinstance(record, CheckRecord):
+        write_text(path, dumps(asdict(record)) + "\n")
         return
-    head = vars(found) | {"cell": vars(found.cell), "blocked_by": found.blocked_by and vars(found.blocked_by)}
+    head = vars(record) | {"cell": vars(record.cell), "blocked_by": record.blocked_by and vars(record.blocked_by)}
     del head["cases"]
-    lines = ",\n".join(dumps(case) for case in found.results.as_json)
+    lines = ",\n".join(dumps(case) for case in record.cases.as_json)
     write_text(path, f"{dumps(head)[:-1]}, {_CASES}{lines}\n]}}\n")
 
 
@@ -269,6 +247,15 @@ def read_any(path: Path) -> Found:
         return made_of(json.loads(head), read_cases(cases))
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
+
+
+def read_head(path: Path) -> Mapping[str, Any]:
+    """Return the fields of a verdict or a check record but for its cases, unchecked; none if it cannot be read."""
+    try:
+        head = json.loads(split(path.read_text(encoding="utf-8"))[0])
+    except (OSError, ValueError):
+        return {}
+    return head if isinstance(head, dict) else {}
 
 
 def split(text: str) -> tuple[str, str]:

@@ -122,7 +122,7 @@ def read_mismatches(paths: Paths, verdicts: Iterable[Verdict], checks: Iterable[
 def _failing(verdicts: Iterable[Verdict], checks: Iterable[CheckRecord]) -> Iterator[tuple[Found, str, str]]:
     """Yield the failing cases that may have a record, as ``case/model``, each with its message."""
     for found in verdicts:
-        for c in found.results.of(*WRONG):
+        for c in found.cases.of(*WRONG):
             if c.outcome == "mismatched" or c.case == DRAWN_INPUTS:
                 yield found, f"{c.case}/{c.model}", c.detail
     for check in checks:

@@ -10,6 +10,7 @@ from typing import Any
 
 from opmatrix.basics.files import write_text
 from opmatrix.project.paths import Paths
+from opmatrix.records.step import read_name
 from opmatrix.records.verdict import WRONG, CheckRecord, Verdict, finite
 from opmatrix.report.records import OUTCOMES, counts
 
@@ -40,7 +41,7 @@ def _results(verdicts: Sequence[Verdict], checks: Sequence[CheckRecord]) -> dict
         one = operators.setdefault(found.op, {"cells": 0, "wrong": 0, "tolerance_used": None})
         one["cells"] += 1
         one["wrong"] += found.outcome in WRONG
-        used = finite(found.tolerance_used)
+        used = finite(found.cases.tolerance_used)
         if used is not None:
             one["tolerance_used"] = max(float(f"{used:.3g}"), one["tolerance_used"] or 0.0)
     outcomes = {name: counts(some, "all") for name, some in (("cells", verdicts), ("checks", checks))}
@@ -75,9 +76,9 @@ def write_seconds(paths: Paths, durations: Mapping[str, float]) -> None:
     a fork of the process that has the state open, in which sqlite cannot read it."""
     found: dict[str, dict[str, float]] = {}
     for task, took in durations.items():
-        stage, _, name = task.partition(":")
-        of = found.setdefault(name.partition("@")[0].partition("-")[0], {})
-        of[stage] = of.get(stage, 0.0) + took
+        name = read_name(task)
+        of = found.setdefault(name.operator, {})
+        of[name.group] = of.get(name.group, 0.0) + took
     rounded = {op: {stage: round(of[stage], 2) for stage in sorted(of)} for op, of in sorted(found.items()) if op}
     write_text(paths.report_seconds, json.dumps(rounded) + "\n")
 

@@ -76,7 +76,7 @@ def _lines(found: Found, root: Path) -> Iterator[str]:
     that repeats what is wrong, where the messages do not have it."""
     yield found.detail
     if isinstance(found, Verdict):
-        for case in found.results.of(*WRONG):
+        for case in found.cases.of(*WRONG):
             if case.detail not in found.detail:
                 yield f"{case.case}: {case.detail}"
     if found.outcome in WRONG and (command := replay(found)):

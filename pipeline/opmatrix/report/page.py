@@ -17,7 +17,7 @@ from typing import Any
 
 from opmatrix.basics.terminal import for_shell
 from opmatrix.project.cells import EXPORTERS
-from opmatrix.records.verdict import CaseResult, CheckRecord, Verdict, finite
+from opmatrix.records.verdict import CaseResult, Cases, CheckRecord, Verdict, finite
 from opmatrix.report.details import Background
 from opmatrix.report.markdown import kinds
 from opmatrix.report.page_template import join
@@ -62,7 +62,7 @@ def data(
     """Return the JSON document of the page."""
     changed = kinds(report["changes"])
     changes = [changed.get(str(v), ("", None)) for v in verdicts]
-    lists = [*dict.fromkeys(v.results for v in verdicts)]
+    lists = [*dict.fromkeys(v.cases for v in verdicts)]
     cases = [case for one in lists for case in one]
     rounded = _Rounded()
     graphs = _Graphs()
@@ -87,8 +87,8 @@ def data(
             "change": _column(kind for kind, _ in changes),
             "before": _column(before for _, before in changes),
             "pictures": _column(graphs.by_model(b.pictures) for b in backgrounds),
-            "cases": _column(v.results for v in verdicts)["rows"],
-            **_errors(verdicts, rounded),
+            "cases": _column(v.cases for v in verdicts)["rows"],
+            **_errors([v.cases for v in verdicts], rounded),
         },
         "checks": [
             {
@@ -164,7 +164,7 @@ def _columns(records: Sequence[object], *fields: str) -> dict[str, Any]:
     return {field: _column(getattr(record, field) for record in records) for field in fields}
 
 
-def _errors(results: Sequence[Verdict | CaseResult], rounded: _Rounded) -> dict[str, list[float | None]]:
+def _errors(results: Sequence[Cases | CaseResult], rounded: _Rounded) -> dict[str, list[float | None]]:
     return {
         "error": [rounded[finite(r.error)] for r in results],
         "ulp": [rounded[r.ulp] for r in results],

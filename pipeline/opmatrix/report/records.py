@@ -123,11 +123,11 @@ def _problem(found: Verdict) -> str:
     if found.outcome == "verified":
         if not found.cases:
             return "verified, but no case was run"
-        if found.results.outcomes.intersection(WRONG):
+        if found.cases.outcomes.intersection(WRONG):
             return "verified, but not all of its cases are"
-        if found.results.outcomes == {"unsupported"}:
+        if found.cases.outcomes == {"unsupported"}:
             return "verified, but all of its cases are unsupported"
-    if any(not c.detail for c in found.results.of("unsupported")):
+    if any(not c.detail for c in found.cases.of("unsupported")):
         return "a case is unsupported, but no reason is given"
     return ""
 
@@ -147,7 +147,7 @@ def pasteable(records: Iterable[AnyFound], root: Path) -> list[AnyFound]:
         more: dict[str, Any] = {"detail": change(found.detail)} if found.detail else {}
         if isinstance(found, CheckRecord):
             more |= {"weak": tuple(map(change, found.weak))} if found.weak else {}
-        elif (cases := of_cases(found.results)) is not found.results:
+        elif (cases := of_cases(found.cases)) is not found.cases:
             more["cases"] = cases
         return replace(found, **more) if more else found
 
@@ -227,9 +227,9 @@ def as_json(found: Verdict, cases: str) -> dict[str, Any]:
         "lowering": found.lowering,
         **{key: getattr(found.cell, key) for key in ("torch", "exporter", "opset", "ort")},
         "outcome": found.outcome,
-        "worst_error": finite(found.error),
-        "worst_ulp": found.ulp,
-        "worst_tolerance_used": finite(found.tolerance_used),
+        "worst_error": finite(found.cases.error),
+        "worst_ulp": found.cases.ulp,
+        "worst_tolerance_used": finite(found.cases.tolerance_used),
         "detail": found.detail,
         "reference": found.reference,
         "cpu_levels": [*found.cpu_levels],
@@ -246,12 +246,12 @@ class CaseLists:
         self._counts: Counter[str] = Counter()
 
     def key(self, found: Verdict) -> str:
-        known = self._keys.get(of := (found.op, found.lowering, found.results))
+        known = self._keys.get(of := (found.op, found.lowering, found.cases))
         if known is None:
             name = f"{found.op}-{found.lowering}"
             self._counts[name] += 1
             known = self._keys[of] = f"{name}-{self._counts[name]}"
-            self.lists[known] = found.results.as_json
+            self.lists[known] = found.cases.as_json
         return known
 
 

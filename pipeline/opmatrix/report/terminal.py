@@ -131,8 +131,8 @@ def versions(verdicts: Iterable[Verdict]) -> str | None:
 
 def _worst(row: Sequence[Verdict]) -> str:
     """Return the largest error and the largest `tolerance_used`, which may be of different cases."""
-    errors = [v.error for v in row if v.error is not None]
-    used = [v.tolerance_used for v in row if v.tolerance_used is not None]
+    errors = [v.cases.error for v in row if v.cases.error is not None]
+    used = [v.cases.tolerance_used for v in row if v.cases.tolerance_used is not None]
     return f"{max(errors):.1e} {percent(max(used)):>4}" if errors and used else ""
 
 

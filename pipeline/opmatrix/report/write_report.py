@@ -116,7 +116,9 @@ def run(
 
 def _section(name: str, paths: Paths, operators: Collection[str]) -> list[dict[str, Any]]:
     """Return what features add to the report under a name."""
-    return [record for section in features.reports(name) for record in section(paths, operators)]
+    section = features.provided(name, optional=True)
+    records: list[dict[str, Any]] = section(paths, operators) if section else []
+    return records
 
 
 def _nothing_asked(paths: Paths) -> ReportError:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from opmatrix.basics.cpu_limit import TooSlow, cpu_limit, cpu_time, memory_limit
-from opmatrix.basics.progress import Progress
+from opmatrix.basics.interrupts import TooSlow, cpu_limit, cpu_time, memory_limit
+from opmatrix.basics.step_log import Progress
 from opmatrix.data.reference import Reference
 from opmatrix.declaration.checks import DRAWN, searches_in_onnx_runtime
 from opmatrix.declaration.load import Operator

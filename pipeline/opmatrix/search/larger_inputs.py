@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from opmatrix.basics.cpu_limit import cpu_time
 from opmatrix.basics.errors import DataError
+from opmatrix.basics.interrupts import cpu_time
 from opmatrix.data import ruled_values
 from opmatrix.data.arrays import Array, is_float
 from opmatrix.data.ruled_values import with_ends

@@ -22,9 +22,9 @@ from torch._ops import _OpNamespace
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from opmatrix.basics.cpu_limit import TooSlow, cpu_limit, memory_limit
 from opmatrix.basics.errors import DataError
 from opmatrix.basics.files import line_in, load_module
+from opmatrix.basics.interrupts import TooSlow, cpu_limit, memory_limit
 from opmatrix.data import reference_audit
 from opmatrix.data.arrays import Array
 from opmatrix.data.reference_audit import Audit

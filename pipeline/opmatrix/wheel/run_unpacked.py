@@ -24,8 +24,7 @@ import numpy as np
 from opmatrix.basics import step_log
 from opmatrix.basics.errors import DistError, many
 from opmatrix.basics.processes import signal_name
-from opmatrix.basics.progress import Progress
-from opmatrix.basics.step_log import LOGGED
+from opmatrix.basics.step_log import LOGGED, Progress
 from opmatrix.basics.version import older
 from opmatrix.data import dataset
 from opmatrix.data.arrays import Array

@@ -20,12 +20,11 @@ from opmatrix.addons.check.run_parts import ModelChecks
 from opmatrix.addons.check.several import Answer, SeveralChecks, names
 from opmatrix.basics.errors import UsageError, many, printable
 from opmatrix.basics.finding import Finding, Mark
-from opmatrix.basics.progress import Progress, shown_by_thread
-from opmatrix.commands.help import doit_command
+from opmatrix.basics.step_log import Progress, shown_by_thread
+from opmatrix.commands.main import doit_command
 from opmatrix.engine.lock import hold
-from opmatrix.project.format import FORMAT
 from opmatrix.project.paths import Paths
-from opmatrix.project.settings import step_limits
+from opmatrix.project.settings import FORMAT, step_limits
 
 # The mark, the mark for a terminal without Unicode, and the colour; rich honours NO_COLOR.
 _MARKS: Mapping[Mark, tuple[str, str, str]] = {

@@ -33,6 +33,7 @@ from opmatrix.engine.step_failure import death_message, read_output
 from opmatrix.project.cells import rows
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import StepLimits, installed, step_limits
+from opmatrix.records.step import server_name
 
 SERVER = "check"  # imports onnx and onnxruntime once for all models
 _QUESTIONS = {"read": "nodes", "run": "runs", "compare": "first node"}
@@ -188,8 +189,8 @@ class _ModelCheck:
     def _model(self, model: str, folder: Path, *, of: str) -> dict[str, Any]:
         options, known = self._request.parts, dict[str, Any]()
         libraries = parts(self._do(model, folder, known), options, of=of)
-        if libraries is not None and (server := self._server_of_version()):
-            do = self._do(model, folder / server.partition("@")[2], {}, server=server)
+        if libraries is not None and (other := self._other_environment()):
+            do = self._do(model, folder / other, {}, server=server_name("ort", other))
             run_parts(do, options, libraries, of=of, own=known["own"])
         return known
 
@@ -216,14 +217,14 @@ class _ModelCheck:
 
         return do
 
-    def _server_of_version(self) -> str:
-        """Return the server of the ONNX Runtime of --ort, or nothing: it is the installed one or not installed."""
+    def _other_environment(self) -> str:
+        """Return the environment of the ONNX Runtime of --ort, or "": it is the installed one or not installed."""
         version = minor(self._request.ort)
         if not version or version == minor(installed().onnxruntime):
             return ""
         name = f"ort{version}"
         if self._checks.paths.python(name).is_file():
-            return f"ort@{name}"
+            return name
         make = f"Make it, and it will be: python -m opmatrix environment {name}" if version in rows().ort else ""
         text = f"not run in ONNX Runtime {version}, of which there is no environment"
         self._show([Finding(question="runs", mark="note", text=text, remedy=make)])

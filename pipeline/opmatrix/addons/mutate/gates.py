@@ -12,7 +12,7 @@ from pathlib import Path
 from opmatrix.basics.errors import OpmatrixError, print_error
 from opmatrix.declaration.checks import Part, agreement, draws, register_parts
 from opmatrix.declaration.load import Operator, load_operator
-from opmatrix.engine.fork_server import find_entry
+from opmatrix.engine.fork_server import Entry, find_function
 from opmatrix.ort_checks import sanitize
 from opmatrix.project.cells import Cell
 from opmatrix.project.paths import Paths
@@ -33,7 +33,8 @@ def main(arguments: Sequence[str]) -> int:
     root, seconds, name, *words = arguments
     os.chdir(root)
     resource.setrlimit(resource.RLIMIT_CPU, (int(seconds), int(seconds) + 1))
-    return find_entry(name)(words)
+    entry: Entry = find_function(name)
+    return entry(words)
 
 
 def races(arguments: Sequence[str]) -> int:

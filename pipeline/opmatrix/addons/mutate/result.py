@@ -17,7 +17,7 @@ from opmatrix.project.cells import Cell
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import Versions
 from opmatrix.records import code_hash
-from opmatrix.records.stage_modules import STAGE_MODULES
+from opmatrix.records.code_hash import STAGE_MODULES
 from opmatrix.spec import as_data
 from opmatrix.toolchain.find import Toolchain
 

@@ -17,7 +17,7 @@ from opmatrix.addons.mutate.result import Dependencies, Result
 from opmatrix.addons.mutate.tryout import Bench, Limits
 from opmatrix.basics.errors import OpmatrixError
 from opmatrix.basics.files import digests_by_path
-from opmatrix.basics.progress import Progress
+from opmatrix.basics.step_log import Progress
 from opmatrix.declaration.backward_operator import backward_of
 from opmatrix.declaration.load import Operator
 from opmatrix.engine.server_pool import Pool

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
@@ -11,10 +10,8 @@ from opmatrix.basics.errors import DistError, many
 from opmatrix.cache.settings import signers
 from opmatrix.project.cells import Cell
 from opmatrix.project.paths import Paths
+from opmatrix.records.step import read_name
 from opmatrix.report.history import read_origins
-
-# The names of the steps of an operator begin with its name: "register:nms-kernel@torch2.13".
-_STEP = re.compile(r"[a-z-]+:(\w+)[^@]*@?(.*)")
 
 
 def check(paths: Paths, operators: Collection[str], cells: Sequence[Cell]) -> list[dict[str, Any]]:
@@ -26,7 +23,7 @@ def check(paths: Paths, operators: Collection[str], cells: Sequence[Cell]) -> li
     lines = signers(paths)
     allowed = identities(lines)
     if lines and (unsigned := sorted(step for step, signer in found.items() if signer not in allowed)):
-        groups = sorted({step.partition(":")[0] for step in unsigned})
+        groups = sorted({read_name(step).group for step in unsigned})
         raise DistError(
             f"{many(len(unsigned), 'result')} of the wheel came from a shared cache without the signature of a signer "
             f"that pyproject.toml names: {', '.join(unsigned[:3])}{', ...' * (len(unsigned) > 3)}. Compute them here, "
@@ -42,5 +39,6 @@ def _of_wheel(paths: Paths, operators: Collection[str], cells: Sequence[Cell]) -
     """Yield the steps of the operators, in the cells of the wheel, that did not run here, each with its signer."""
     places = {"", *(f"torch{cell.torch}" for cell in cells), *map(str, cells), *(cell.export_name for cell in cells)}
     for step, (_, signer) in read_origins(paths).items():
-        if (match := _STEP.fullmatch(step)) and match[1] in operators and match[2] in places:
+        name = read_name(step)
+        if name.operator in operators and name.where in places:
             yield step, signer
