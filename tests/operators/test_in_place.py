@@ -237,9 +237,9 @@ def _prepared(project: Project) -> Any:
     from opmatrix.torch_ops import load
 
     operator = load_operator(project.paths, "axpy")
-    loaded = load.load(project.paths, operator)
+    load.load(project.paths, operator)
     load_generated(project.paths, "axpy").fake.register_fake()
-    return prepare(operator, loaded.overload, load.gradient(project.paths, operator.spec))
+    return prepare(operator, load.gradient(project.paths, operator.spec))
 
 
 @pytest.mark.parametrize("name", ["torch.vmap", "torch.func.grad"])

@@ -12,12 +12,37 @@ from typing import Any
 
 import torch
 
-from opmatrix.torch_checks.gradient_message import Differing, elements
-from opmatrix.torch_checks.gradient_samples import GradSample
+from opmatrix.torch_checks.case_calls import CaseCall
 from opmatrix.torch_ops.case_tensors import laid_out
 
 RTOL = 1e-6  # in float64: other strides may change the order of a sum, and
 ROUNDING = 1e-10  # of the largest gradient remains where the terms of a sum cancel
+_FEW = 3  # elements in the message
+
+
+@dataclass(frozen=True, kw_only=True)
+class Differing:
+    """A gradient of a sample that differs: `actual`, of the `n`-th derived tensor, for the gradients `weights` of the
+    floating outputs. Both arrays say what they are; an element that nothing judges is equal in both."""
+
+    sample: CaseCall
+    n: int
+    leaves: Sequence[torch.Tensor]
+    weights: Sequence[torch.Tensor]
+    actual: torch.Tensor
+    expected: torch.Tensor
+    expected_is: str
+    actual_is: str = "backward()"
+    rtol: float
+    atol: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """What is wrong with a gradient, and which numbers, if it is numbers."""
+
+    text: str
+    differing: Differing | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,16 +68,10 @@ class Gradients:
         bent = (of for of, o in found if o.is_floating_point())
         return sum(float((of * w).abs().sum()) for of, w in zip(bent, self.weights, strict=True))
 
-    def differing(self, one: GradSample, n: int, expected: torch.Tensor, **others: Any) -> Differing:
+    def differing(self, one: CaseCall, n: int, expected: torch.Tensor, **others: Any) -> Differing:
         """Return the gradient of the `n`-th leaf with the expected one; `others` are further fields."""
         return Differing(
-            sample=one,
-            n=n,
-            leaves=self.leaves,
-            weights=self.weights,
-            actual=self.found[n],
-            expected=expected,
-            **others,
+            sample=one, n=n, leaves=self.leaves, weights=self.weights, actual=self.found[n], expected=expected, **others
         )
 
     def size(self) -> float:
@@ -71,7 +90,7 @@ def backward(
     )
 
 
-def problem(one: GradSample, gradients: Gradients) -> tuple[str, Differing | None]:
+def problem(one: CaseCall, gradients: Gradients) -> tuple[str, Differing | None]:
     """Return what differs in another call, "" if nothing does, and the arrays. Raises what backward() raises."""
     weights = gradients.weights
     strided = [laid_out(laid_out(w, "flipped"), "sliced") for w in weights]
@@ -91,11 +110,11 @@ def problem(one: GradSample, gradients: Gradients) -> tuple[str, Differing | Non
     return _frozen(one, gradients)
 
 
-def _frozen(one: GradSample, gradients: Gradients) -> tuple[str, Differing | None]:
+def _frozen(one: CaseCall, gradients: Gradients) -> tuple[str, Differing | None]:
     """Compare the gradient of each tensor alone, while no other requires one."""
     for n, index in enumerate(one.derived if len(one.derived) > 1 else ()):
         leaves = [leaf.detach().requires_grad_(at == n) for at, leaf in enumerate(gradients.leaves)]
-        outputs = one.call_for_all(*leaves)
+        outputs = one.call_derived(*leaves)
         (found,) = backward(outputs, [leaves[n]], gradients.weights)
         if found is None:
             return f"while only {one.names[index]!r} requires a gradient, it gives none", None
@@ -119,7 +138,7 @@ def _some(found: Sequence[torch.Tensor | None]) -> tuple[torch.Tensor, ...]:
 
 
 def _difference(
-    one: GradSample, called: Gradients, wanted: Sequence[torch.Tensor], n: int, judge: str, words: tuple[str, str]
+    one: CaseCall, called: Gradients, wanted: Sequence[torch.Tensor], n: int, judge: str, words: tuple[str, str]
 ) -> tuple[str, Differing | None]:
     actual, expected = called.found[n], wanted[n]
     size = max(1.0, *map(largest, wanted))
@@ -131,6 +150,27 @@ def _difference(
     actual_is, expected_is = words
     differing = called.differing(one, n, expected, rtol=RTOL, atol=atol, actual_is=actual_is, expected_is=expected_is)
     return elements(actual, expected, differ, judge), differing
+
+
+def elements(actual: torch.Tensor, expected: torch.Tensor, differ: torch.Tensor, judge: str) -> str:
+    """Return ``backward() gives 0 at [2], the numerical derivative is 1.5; 3 of 3 elements differ``."""
+    places = differ.nonzero().tolist()
+    judge = judge if " " in judge else f"{judge} gives"
+    shown = "; ".join(
+        f"backward() gives {_number(actual, at)} at {at}, {judge} {_number(expected, at)}" for at in places[:_FEW]
+    )
+    count = actual.numel()
+    return f"{shown}; {len(places)} of {count} {'element differs' if count == 1 else 'elements differ'}"
+
+
+def in_sample(one: CaseCall, what: str, *, exact: bool, differing: Differing | None = None) -> Problem:
+    """Return what is wrong, and in which sample."""
+    instance = ", in a float64 instance" if exact and {*one.model.types.values()} != {"float64"} else ""
+    return Problem(text=f"{what}. Sample: {one.described()}{instance}", differing=differing)
+
+
+def _number(tensor: torch.Tensor, at: Sequence[int]) -> str:
+    return f"{float(tensor[tuple(at)]) + 0.0:.6g}"  # 0 for -0
 
 
 def largest(tensor: torch.Tensor) -> float:

@@ -1,8 +1,5 @@
-"""Run an operator beyond eager mode: in torch.compile, AOTInductor, torch.vmap, torch.autocast and torch.func.
-
-Left out of `doit`, since a cold compilation takes seconds; `doit compat OPERATOR` runs it.
-
-The rows of `doit compat`: an operator in torch.compile, AOTInductor, torch.vmap, torch.autocast and torch.func.
+"""The rows of `doit compat`: an operator in torch.compile, AOTInductor, torch.vmap, torch.autocast and torch.func. Left
+out of `doit`, since a cold compilation takes seconds.
 
 Each row works, is refused with a reason that follows from the declaration, or has failed. What a row calls works is
 compared with plain calls; what is refused must raise an error with the reason.
@@ -15,7 +12,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal
 
 from opmatrix.basics import step_log
 from opmatrix.basics.errors import CompatError, OpmatrixError, one_line
@@ -25,15 +22,12 @@ from opmatrix.project.paths import Paths
 from opmatrix.records import verdict
 from opmatrix.records.verdict import CheckRecord
 from opmatrix.signature.signature import has_torch_library, seeds, torch_qualified
-from opmatrix.torch_checks import compat_compiled, compat_gradient, compat_transforms
+from opmatrix.torch_checks import compat_compiled, compat_transforms
+from opmatrix.torch_checks.case_calls import serve
 from opmatrix.torch_checks.compat_samples import Compat, RefusedError, bases
-from opmatrix.torch_checks.opcheck_samples import serve
 from opmatrix.torch_ops import features, load, transforms
 from opmatrix.torch_ops.call import torch_minor
 from opmatrix.torch_ops.load import Gradient
-
-if TYPE_CHECKING:
-    pass
 
 
 def run(paths: Paths, operator: Operator, **_: object) -> None:
@@ -62,7 +56,6 @@ def run(paths: Paths, operator: Operator, **_: object) -> None:
 
 
 def _rows(paths: Paths, operator: Operator) -> list[Row]:
-
     loaded = load.load(paths, operator)
     if operator.spec.torch and not operator.spec.torch.python:
         load_generated(paths, operator.name).fake.register_fake()
@@ -71,10 +64,12 @@ def _rows(paths: Paths, operator: Operator) -> list[Row]:
         serve(paths, gradient)
         transforms.register_rules(gradient.operator.spec)
     library = load.library_path(paths, operator) if has_torch_library(operator.spec) else None
-    prepared = prepare(operator, loaded.overload, gradient, library=library)
+    prepared = prepare(operator, gradient, library=library)
     with tempfile.TemporaryDirectory() as cache:  # torch compiles anew: what it kept may be of another operator
         os.environ |= {"TORCHINDUCTOR_CACHE_DIR": cache, "TORCHINDUCTOR_COMPILE_THREADS": "1"}
-        return [*compat_rows(prepared)]
+        rows = [*compat_rows(prepared)]
+    del loaded  # which kept a definition in Python alive
+    return rows
 
 
 RowOutcome = Literal["works", "refused", "failed"]
@@ -85,8 +80,8 @@ CHECKS: Mapping[str, Check] = {
     "AOTInductor": compat_compiled.packaged,
     "torch.vmap": compat_transforms.mapped,
     "torch.autocast": compat_transforms.autocast,
-    "torch.func.grad": compat_gradient.functional,
-    "torch.func.jvp": compat_gradient.forward_mode,
+    "torch.func.grad": compat_transforms.functional,
+    "torch.func.jvp": compat_transforms.forward_mode,
 }
 """The rows, in the order of the report. Each check returns how many calls agree, and what they need or ""."""
 
@@ -104,14 +99,14 @@ class Row:
     samples: int = 0
 
 
-def prepare(operator: Operator, overload: Any, gradient: Gradient | None, library: Path | None = None) -> Compat:
+def prepare(operator: Operator, gradient: Gradient | None, library: Path | None = None) -> Compat:
     """Register what the transforms need, and choose samples. Raises CompatError where no case can be one."""
     name = torch_qualified(operator.spec)
     if gradient and not transforms.has_formula(name):
         gradient.register(name)
     transforms.register_missing_gradient(operator.spec)
     transforms.register_rules(operator.spec)
-    found = bases(operator, overload)
+    found = bases(operator, without=gradient.without if gradient else ())
     if not found:
         raise CompatError(
             f"{operator.name}: no case that torch.compile and torch.vmap could run: add one to cases.py that has "

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -24,16 +25,17 @@ from opmatrix.basics.errors import CompatError
 from opmatrix.basics.processes import signal_name
 from opmatrix.signature.signature import attribute_values, torch_arguments
 from opmatrix.spec import FromKernel, OpSpec, given
-from opmatrix.torch_checks.compat_gradient import gradients
+from opmatrix.torch_checks.case_calls import CaseCall
 from opmatrix.torch_checks.compat_samples import (
     Compat,
-    CompatSample,
     RefusedError,
     Tensors,
+    plain,
     require_equal,
     require_near,
     resized,
 )
+from opmatrix.torch_checks.compat_transforms import gradients
 from opmatrix.torch_ops import features
 from opmatrix.torch_ops.call import as_tuple
 
@@ -71,7 +73,7 @@ def refuse_keywords(spec: OpSpec, compile: Callable[[], object]) -> None:
         raise CompatError(f"expected an error, and it ran: {why}")
 
 
-def _compiled_once(several: Sequence[CompatSample], backend: Any) -> int:
+def _compiled_once(several: Sequence[CaseCall], backend: Any) -> int:
     graphs: list[Any] = []
     compile_graph = torch._dynamo.lookup_backend(backend) if isinstance(backend, str) else backend
 
@@ -87,22 +89,22 @@ def _compiled_once(several: Sequence[CompatSample], backend: Any) -> int:
         # Else torch takes sizes that are equal in the first call for one, and compiles again where they are not.
         with torch.no_grad(), settings.patch(use_duck_shape=False):
             found = as_tuple(function(*sample.arguments))
-        require_equal(sample, found, sample.functional.call(*sample.tensors), "compiled by torch.compile")
+        require_equal(sample, found, plain(sample), "compiled by torch.compile")
         if len(graphs) > 1:
             raise CompatError(
-                f"{sample}: torch.compile compiled it again for these sizes, after {several[0]}: the fake kernel or "
-                "the gradient takes a size as a number, such as int(x.shape[0])"
+                f"{sample.subject}: torch.compile compiled it again for these sizes, after {several[0].subject}: the "
+                "fake kernel or the gradient takes a size as a number, such as int(x.shape[0])"
             )
     return len(several)
 
 
-def _compiled_gradient(compat: Compat, samples: Sequence[CompatSample], backend: Any) -> int:
+def _compiled_gradient(compat: Compat, samples: Sequence[CaseCall], backend: Any) -> int:
     for base in samples:
-        if places := compat.derived(base):
+        if base.derived:
             torch._dynamo.reset()
             function = torch.compile(base.function, backend=backend, fullgraph=True, dynamic=True)
-            expected = gradients(base.functional.function, base, places)
-            found = gradients(function, base, places)
+            expected = gradients(base, replace(base, composed=False).function)
+            found = gradients(base, function)
             require_near(base, found, expected, "in the gradient of the compiled call")
             return 1
     return 0
@@ -118,7 +120,7 @@ package = torch._inductor.aoti_load_package(f"{folder}/package.pt2")
 torch.save([package(*tensors) for tensors in torch.load(f"{folder}/inputs.pt")], f"{folder}/outputs.pt")
 """
 
-Run = Sequence[CompatSample]  # one for each call of the operator in the package
+Run = Sequence[CaseCall]  # one for each call of the operator in the package
 
 
 class _Calls(torch.nn.Module):
@@ -148,15 +150,14 @@ def packaged(compat: Compat) -> tuple[int, str]:
         except Exception as error:  # of the kernel or of its binding
             raise RefusedError(f"no case calls it {why}") from error
         raise CompatError(f"expected an error, and it ran: no case calls it {why}")
-    filled += [sample for sample in compat.written if sample.functional in filled]
+    filled += [sample for sample in compat.written if not _empty_lists(sample)]
     return _run(filled, compat.library), why or ("" if compat.library else _IN_PYTHON)
 
 
-def _empty_lists(sample: CompatSample) -> list[str]:
+def _empty_lists(sample: CaseCall) -> list[str]:
     """Return the inputs and attributes of a sample that are empty lists."""
-    spec, (case,) = sample.spec, sample.model.cases
-    inputs = [part.name for part in spec.inputs if part.variadic and not given(case, part.name)]
-    return [*inputs, *(name for name, value in attribute_values(spec, sample.model).items() if value == ())]
+    inputs = [part.name for part in sample.spec.inputs if part.variadic and not given(sample.case, part.name)]
+    return [*inputs, *(name for name, value in attribute_values(sample.spec, sample.model).items() if value == ())]
 
 
 def _run(samples: Run, library: Path | None) -> int:
@@ -169,7 +170,7 @@ def _run(samples: Run, library: Path | None) -> int:
         for run, found in zip(runs, _outputs(runs, folder, library), strict=True):
             left = iter(found)
             for sample in run:
-                expected = sample.functional.call(*sample.tensors)
+                expected = plain(sample)
                 require_equal(sample, [*islice(left, len(expected))], expected, "in a package of AOTInductor")
     return len(runs) * len(samples)
 
@@ -194,8 +195,8 @@ def _require_dynamic(program: Any, runs: Sequence[Run]) -> None:
         for axis, size in enumerate(shape):
             if not free_symbols(size) and any(t.shape[axis] != size for t in tensors):
                 raise CompatError(
-                    f"{sample}: torch.export takes the size of axis {axis} of {name} as the number {size}, and the "
-                    "operator takes others: the fake kernel takes a size as a number, such as int(x.shape[0])"
+                    f"{sample.subject}: torch.export takes the size of axis {axis} of {name} as the number {size}, and "
+                    "the operator takes others: the fake kernel takes a size as a number, such as int(x.shape[0])"
                 )
 
 

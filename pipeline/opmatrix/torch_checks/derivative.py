@@ -19,9 +19,9 @@ from opmatrix.data.case_arrays import reference_attributes
 from opmatrix.signature.signature import dtype_of
 from opmatrix.spec import Model
 from opmatrix.torch_checks import backward_calls
-from opmatrix.torch_checks.backward_calls import Gradients, direction, largest
-from opmatrix.torch_checks.gradient_message import Problem, elements, in_sample
-from opmatrix.torch_checks.gradient_samples import GradSample, nudged, redrawn, sample
+from opmatrix.torch_checks.backward_calls import Gradients, Problem, direction, elements, in_sample, largest
+from opmatrix.torch_checks.case_calls import CaseCall, renamed
+from opmatrix.torch_checks.gradient_samples import nudged, sample
 from opmatrix.torch_checks.reference_operator import ReferenceGradient, ReferenceOperator, as_arrays
 from opmatrix.torch_ops.case_tensors import arguments
 from opmatrix.torch_ops.load import Gradient
@@ -48,7 +48,7 @@ class Outcome:
     which the reference has no derivative that can be measured, `dtypes` the pairs of input and dtype that were checked.
     """
 
-    sample: GradSample | None = None
+    sample: CaseCall | None = None
     why_not: str = ""
     problem: Describe | None = None
     effective: set[str] = field(default_factory=set)
@@ -121,15 +121,15 @@ class Check:
             self._compare_dtypes(model, one, gradients, outcome)
         return outcome
 
-    def _sample(self, model: Model, *, exact: bool) -> GradSample:
+    def _sample(self, model: Model, *, exact: bool) -> CaseCall:
         return sample(self.operator.spec, model, without=self.gradient.without, exact=exact)
 
-    def _gradients(self, one: GradSample, outcome: Outcome, *, exact: bool) -> Gradients | None:
+    def _gradients(self, one: CaseCall, outcome: Outcome, *, exact: bool) -> Gradients | None:
         """Return outputs and gradients, or None with the reason in `outcome`."""
         self.operator.kernel.exact = exact
         leaves = one.leaves()
         try:
-            outputs = one.call_for_all(*leaves)
+            outputs = one.call_derived(*leaves)
         except DataError:
             outcome.why_not = "the reference rejects it"
             return None
@@ -155,14 +155,14 @@ class Check:
             if gradient is None:
                 text = f"it gives no gradient for {name!r}. Give one, or name it in WITHOUT_GRADIENT"
             else:
-                text = self.operator.wrong_dtype(name, one.flat[index].dtype)
+                text = self.operator.wrong_dtype(name, one.tensors[index].dtype)
             if text:
                 outcome.problem = partial(in_sample, one, text, exact=exact)
                 return None
         given = tuple(gradient for gradient in found if gradient is not None)
         return Gradients(leaves=leaves, outputs=outputs, weights=weights, found=given)
 
-    def _compare_calls(self, one: GradSample, gradients: Gradients, outcome: Outcome) -> None:
+    def _compare_calls(self, one: CaseCall, gradients: Gradients, outcome: Outcome) -> None:
         """Compare with backward() for gradients of other strides, and for one input alone."""
         axes = tuple(leaf.dim() for leaf in gradients.leaves)
         if self.calls[axes] == CALLS or max(o.numel() for o in gradients.outputs) < 2:
@@ -176,7 +176,7 @@ class Check:
         if text:
             outcome.problem = partial(in_sample, one, text, exact=True, differing=differing)
 
-    def _compare_with_derivative(self, one: GradSample, gradients: Gradients, outcome: Outcome) -> None:
+    def _compare_with_derivative(self, one: CaseCall, gradients: Gradients, outcome: Outcome) -> None:
         for n, index in enumerate(one.derived):
             name = one.names[index]
             slope = self._slope(one, gradients, n)
@@ -194,7 +194,7 @@ class Check:
                 outcome.effective.add(name)
             outcome.dtypes.add((name, "float64"))
 
-    def _slope(self, one: GradSample, gradients: Gradients, n: int) -> _Slope | None:
+    def _slope(self, one: CaseCall, gradients: Gradients, n: int) -> _Slope | None:
         """Return the change along a random direction of one input, or None where the domain of the reference ends."""
         gradient = gradients.found[n]
         along = direction(gradient, seed=f"{one}/{one.names[one.derived[n]]}/{one.derived[n]}")
@@ -217,7 +217,7 @@ class Check:
             allowed=least + RTOL * max(float(parts.abs().sum()), abs(expected)),
         )
 
-    def _jumps(self, one: GradSample, gradients: Gradients, n: int, slope: _Slope) -> bool:
+    def _jumps(self, one: CaseCall, gradients: Gradients, n: int, slope: _Slope) -> bool:
         """Return whether the derivative is another one where what has no gradient moves by a millionth.
 
         Then there is a jump, and formula and reference may be on two sides of it, because each rounds in its own order.
@@ -234,7 +234,7 @@ class Check:
                 return True
         return False
 
-    def _agrees_beside(self, one: GradSample, n: int) -> bool:
+    def _agrees_beside(self, one: CaseCall, n: int) -> bool:
         """Return whether formula and reference agree where what has no gradient moved by a millionth, off the jump: in
         most places, since some may be at another jump, or no place can be judged."""
         agree = differ = 0
@@ -247,7 +247,7 @@ class Check:
         return agree >= differ
 
     def _crossed(
-        self, one: GradSample, gradients: Gradients, n: int, low: torch.Tensor, allowed: torch.Tensor
+        self, one: CaseCall, gradients: Gradients, n: int, low: torch.Tensor, allowed: torch.Tensor
     ) -> torch.Tensor:
         """Return where a gradient in another dtype is between those in float64 of inputs changed by a millionth.
 
@@ -261,14 +261,14 @@ class Check:
         return (low >= least - allowed) & (low <= most + allowed)
 
     def _moved(
-        self, one: GradSample, gradients: Gradients, n: int, along: torch.Tensor, *, by: float
+        self, one: CaseCall, gradients: Gradients, n: int, along: torch.Tensor, *, by: float
     ) -> tuple[torch.Tensor, ...]:
         moved = [leaf.detach() for leaf in gradients.leaves]
         moved[n] = moved[n] + by * along
         self.operator.kernel.exact = True
-        return one.call_for_all(*moved)
+        return one.call_derived(*moved)
 
-    def _compare_with_given(self, one: GradSample, gradients: Gradients, outcome: Outcome) -> None:
+    def _compare_with_given(self, one: CaseCall, gradients: Gradients, outcome: Outcome) -> None:
         """Compare with the gradient's own reference, element by element."""
         assert self.given
         weights = iter(gradients.weights)
@@ -276,7 +276,7 @@ class Check:
         spec = self.operator.spec
         inputs = [as_arrays(value) for value in arguments(spec, one.case, one.with_derived(gradients.leaves))]
         expected = iter(_flat(self.given(grads, inputs, reference_attributes(spec, one.model)), one))
-        wanted = [next(expected) for _ in one.flat]
+        wanted = [next(expected) for _ in one.tensors]
         for n, index in enumerate(one.derived):
             name, value = one.names[index], wanted[index]
             if value is None:
@@ -302,13 +302,13 @@ class Check:
                 outcome.effective.add(name)
             outcome.dtypes.add((name, "float64"))
 
-    def _compare_dtypes(self, model: Model, one: GradSample, gradients: Gradients, outcome: Outcome) -> None:
+    def _compare_dtypes(self, model: Model, one: CaseCall, gradients: Gradients, outcome: Outcome) -> None:
         """Compare the gradients in the declared dtypes with those in float64 of the same inputs."""
         problem = self._problem_of_dtypes(model, one, gradients, outcome)
         for time in range(REDRAWS):  # a formula may lose digits in unlucky values, not in all
             if problem is None:
                 return
-            again, ignored = redrawn(model, time), Outcome()
+            again, ignored = renamed(model, f"_again_{time}"), Outcome()
             try:
                 other = self._sample(again, exact=True)
             except DataError:
@@ -319,10 +319,10 @@ class Check:
         outcome.problem = problem
 
     def _problem_of_dtypes(
-        self, model: Model, one: GradSample, gradients: Gradients, outcome: Outcome
+        self, model: Model, one: CaseCall, gradients: Gradients, outcome: Outcome
     ) -> Describe | None:
         declared = self._sample(model, exact=False)
-        if all(t.dtype == torch.float64 for t in declared.flat if t.is_floating_point()):
+        if all(t.dtype == torch.float64 for t in declared.tensors if t.is_floating_point()):
             return None
         given = Outcome()
         found = self._gradients(declared, given, exact=False)
@@ -360,7 +360,7 @@ class _Difference:
     """A gradient that differs from the derivative along a direction."""
 
     check: Check
-    one: GradSample
+    one: CaseCall
     gradients: Gradients
     n: int
     actual: float
@@ -415,7 +415,7 @@ def _raised(error: Exception) -> str:
     return f"backward() raises {type(error).__name__}: {one_line(error).rstrip('.')}"
 
 
-def _flat(gradients: Sequence[Any], one: GradSample) -> list[Any]:
+def _flat(gradients: Sequence[Any], one: CaseCall) -> list[Any]:
     """Return one gradient per tensor of the sample from one per input."""
     found: list[Any] = []
     for part, value in zip(one.spec.inputs, gradients, strict=True):

@@ -29,10 +29,11 @@ from opmatrix.search import drawn as drawn_cases
 from opmatrix.signature.signature import model_dtypes
 from opmatrix.spec import OpSpec
 from opmatrix.torch_checks import gradient_samples
+from opmatrix.torch_checks.backward_calls import Differing
+from opmatrix.torch_checks.case_calls import CaseCall
 from opmatrix.torch_checks.derivative import Check, Outcome
 from opmatrix.torch_checks.gradient_coverage import Coverage
-from opmatrix.torch_checks.gradient_message import Differing
-from opmatrix.torch_checks.gradient_samples import GradSample, sample
+from opmatrix.torch_checks.gradient_samples import sample
 from opmatrix.torch_checks.reference_operator import ReferenceGradient, ReferenceOperator
 from opmatrix.torch_ops import features, load
 from opmatrix.torch_ops.load import Gradient
@@ -110,7 +111,7 @@ def _check_further(check: Check, operator: Operator, drawn: list[Any], coverage:
         else:
             coverage.add(model, outcome)
     if wrong:
-        smallest = min(wrong, key=lambda o: sum(t.numel() for t in o.sample.flat) if o.sample else 0)
+        smallest = min(wrong, key=lambda o: sum(t.numel() for t in o.sample.tensors) if o.sample else 0)
         assert smallest.sample and smallest.problem
         problem = smallest.problem()
         raise _GradientError(_message(smallest.sample, problem.text), smallest.sample, problem.differing)
@@ -120,7 +121,7 @@ class _GradientError(Exception):
     """A gradient that differs: the message, the sample, and the arrays, or what torch's check printed."""
 
     def __init__(
-        self, message: str, sample: GradSample, differing: Differing | None = None, *, printed: str = ""
+        self, message: str, sample: CaseCall, differing: Differing | None = None, *, printed: str = ""
     ) -> None:
         super().__init__(message)
         self.sample, self.differing, self.printed = sample, differing, printed
@@ -132,7 +133,7 @@ def _keep(paths: Paths, check: Check, wrong: _GradientError) -> None:
     from opmatrix.torch_checks import gradient_coverage  # which only a failing check needs
 
     differing = wrong.differing
-    small = all(tensor.numel() <= gradient_samples.SMALL for tensor in wrong.sample.flat)
+    small = all(tensor.numel() <= gradient_samples.SMALL for tensor in wrong.sample.tensors)
     if wrong.printed and small and (problem := check.run(wrong.sample.model).problem):
         differing = problem().differing
     if differing:
@@ -143,7 +144,7 @@ def _keep(paths: Paths, check: Check, wrong: _GradientError) -> None:
             gradient_coverage.keep_jacobians(paths, wrong.sample, numerical, analytical)
 
 
-def _samples(operator: Operator, gradient: Gradient) -> Iterator[GradSample]:
+def _samples(operator: Operator, gradient: Gradient) -> Iterator[CaseCall]:
     """Yield the small, finite cases in float64, and if there is none, those of other dtypes as float64."""
     spec, others = operator.spec, []
     found = False
@@ -165,7 +166,7 @@ def _samples(operator: Operator, gradient: Gradient) -> Iterator[GradSample]:
         yield from others
 
 
-def _check(sample: GradSample, gradient: Gradient, operator: ReferenceOperator) -> list[dict[str, str]]:
+def _check(sample: CaseCall, gradient: Gradient, operator: ReferenceOperator) -> list[dict[str, str]]:
     """Return the checks that passed. Raises RegisterError."""
     if problems := list(_differing_inputs(sample, gradient, operator)):
         raise RegisterError("\n".join(problems))
@@ -179,7 +180,7 @@ def _check(sample: GradSample, gradient: Gradient, operator: ReferenceOperator) 
     for name, check in checks if gradient.is_derived_twice else checks[:1]:
         try:
             with print_whole_matrices():
-                check(sample.call, sample.leaves(), fast_mode=fast, rtol=RTOL, atol=ATOL)
+                check(sample.floating, sample.leaves(), fast_mode=fast, rtol=RTOL, atol=ATOL)
         except Exception as error:  # GradcheckError, or an exception of backward()
             problem = summarize(str(error)) or one_line(error).rstrip(".")
             more = _of_other_inputs(sample, problem, fast=fast) + _hint(sample) if name == "gradcheck" else ""
@@ -189,7 +190,7 @@ def _check(sample: GradSample, gradient: Gradient, operator: ReferenceOperator) 
     return proved
 
 
-def _of_other_inputs(sample: GradSample, problem: str, *, fast: bool) -> str:
+def _of_other_inputs(sample: CaseCall, problem: str, *, fast: bool) -> str:
     """Return whether the gradients of the inputs that gradcheck did not come to are right: it stops at the first one
     that is wrong."""
     if not (found := _INPUT.search(problem)):
@@ -199,7 +200,7 @@ def _of_other_inputs(sample: GradSample, problem: str, *, fast: bool) -> str:
         if n != int(found[1]):
             leaves = [leaf if at == n else leaf.detach() for at, leaf in enumerate(sample.leaves())]
             try:
-                passes = torch.autograd.gradcheck(sample.call, leaves, fast_mode=fast, rtol=RTOL, atol=ATOL)
+                passes = torch.autograd.gradcheck(sample.floating, leaves, fast_mode=fast, rtol=RTOL, atol=ATOL)
             except Exception:  # GradcheckError, or an exception of backward()
                 passes = False
             right[passes].append(repr(sample.names[index]))
@@ -207,7 +208,7 @@ def _of_other_inputs(sample: GradSample, problem: str, *, fast: bool) -> str:
     return "".join(f". {', '.join(names)}: {said[passes]}" for passes, names in right.items() if names)
 
 
-def _hint(sample: GradSample) -> str:
+def _hint(sample: CaseCall) -> str:
     """Return why no derivative can be measured, or "": outputs that do not change with a small step of an input."""
     for n, index in enumerate(sample.derived):
         try:
@@ -224,20 +225,20 @@ def _hint(sample: GradSample) -> str:
 
 
 @torch.no_grad()
-def _moved(sample: GradSample, n: int, step: float) -> torch.Tensor:
+def _moved(sample: CaseCall, n: int, step: float) -> torch.Tensor:
     leaves = [*sample.leaves()]
     leaves[n] = leaves[n] * (1 + step)
-    return torch.cat([o.flatten() for o in sample.call(*leaves)])
+    return torch.cat([o.flatten() for o in sample.floating(*leaves)])
 
 
-def _differing_inputs(sample: GradSample, gradient: Gradient, operator: ReferenceOperator) -> Iterator[str]:
+def _differing_inputs(sample: CaseCall, gradient: Gradient, operator: ReferenceOperator) -> Iterator[str]:
     """Yield a message for each input whose gradient is missing, given although WITHOUT_GRADIENT names the input, or of
     another dtype."""
-    floating = [n for n, t in enumerate(sample.flat) if t.is_floating_point()]
-    asking = GradSample(**{**vars(sample), "derived": floating})
+    floating = [n for n, t in enumerate(sample.tensors) if t.is_floating_point()]
+    asking = replace(sample, derived=floating)
     leaves = asking.leaves()
     try:
-        total = sum((o.sum() for o in asking.call(*leaves)), torch.zeros(()))
+        total = sum((o.sum() for o in asking.floating(*leaves)), torch.zeros(()))
         found = torch.autograd.grad(total, leaves, allow_unused=True)
     except Exception as error:  # any exception of the user's backward()
         yield _message(sample, f"backward() raises {type(error).__name__}: {one_line(error).rstrip('.')}")
@@ -248,11 +249,11 @@ def _differing_inputs(sample: GradSample, gradient: Gradient, operator: Referenc
             yield _message(sample, f"it gives no gradient for {name!r}. Give one, or name it in WITHOUT_GRADIENT")
         elif grad is not None and name in gradient.without:
             yield _message(sample, f"it gives a gradient for {name!r}, which WITHOUT_GRADIENT names")
-        elif problem := operator.wrong_dtype(name, sample.flat[index].dtype):
+        elif problem := operator.wrong_dtype(name, sample.tensors[index].dtype):
             yield _message(sample, problem)
 
 
-def _message(sample: GradSample, what: str) -> str:
+def _message(sample: CaseCall, what: str) -> str:
     what = _INPUT.sub(lambda found: f"{found[0]} ({sample.names[sample.derived[int(found[1])]]!r})", what, count=1)
     if "Sample: " not in what:
         what = f"{what}. Sample: {sample.described()}"

@@ -19,10 +19,10 @@ from opmatrix.records import verdict
 from opmatrix.signature.python_source import literal
 from opmatrix.signature.signature import attribute_values, torch_qualified, torch_schema
 from opmatrix.spec import Attribute, AttributeValue, Model, OpSpec, Tolerance, given
-from opmatrix.torch_checks import backward_calls
+from opmatrix.torch_checks.backward_calls import Differing, backward
+from opmatrix.torch_checks.case_calls import CaseCall
 from opmatrix.torch_checks.derivative import Check, Outcome
-from opmatrix.torch_checks.gradient_message import Differing
-from opmatrix.torch_checks.gradient_samples import GradSample, values
+from opmatrix.torch_checks.gradient_samples import values
 from opmatrix.torch_ops.call import torch_minor, with_attributes
 from opmatrix.torch_ops.case_tensors import arguments, as_array
 from opmatrix.torch_ops.load import Gradient
@@ -145,7 +145,7 @@ def keep(paths: Paths, check: Check, differing: Differing) -> None:
         torch.save(_call(check, differing), path)
 
 
-def keep_jacobians(paths: Paths, one: GradSample, numerical: Array, analytical: Array) -> None:
+def keep_jacobians(paths: Paths, one: CaseCall, numerical: Array, analytical: Array) -> None:
     """Write the record of a second derivative, of which torch's checks print the Jacobians alone."""
     pair = Pair(
         "analytical Jacobian", [analytical], "numerical Jacobian", [numerical], [Tolerance(rtol=1e-3, atol=1e-5)]
@@ -153,14 +153,14 @@ def keep_jacobians(paths: Paths, one: GradSample, numerical: Array, analytical: 
     _write(paths, one, PREFIX + one.case.name, "Jacobian, by [element of the input, of the output]", pair, saved=False)
 
 
-def _write(paths: Paths, one: GradSample, name: str, output: str, pair: Pair, *, saved: bool) -> None:
+def _write(paths: Paths, one: CaseCall, name: str, output: str, pair: Pair, *, saved: bool) -> None:
     path = paths.mismatches(paths.register_manifest(one.spec.name, "gradient", torch=torch_minor()))
-    inputs = {_label(one, n): as_array(tensor.detach()) for n, tensor in enumerate(one.flat)}
+    inputs = {_label(one, n): as_array(tensor.detach()) for n, tensor in enumerate(one.tensors)}
     found = mismatch.of_case(one.spec, one.model, name, inputs, [output], [pair])
     verdict.write_mismatches(path, [{**found, "saved": saved}] if found else [])
 
 
-def _label(one: GradSample, index: int) -> str:
+def _label(one: CaseCall, index: int) -> str:
     """Return the name of a tensor of a sample: ``x``, or ``others_1`` for a variadic input."""
     name = one.names[index]
     return f"{name}_{one.names[:index].count(name)}" if one.names.count(name) > 1 else name
@@ -199,8 +199,8 @@ def _calls(check: Check, differing: Differing) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     kernel.calls = found
     try:
-        outputs = differing.sample.call_for_all(*leaves)
-        backward_calls.backward(outputs, [leaves[differing.n]], differing.weights)
+        outputs = differing.sample.call_derived(*leaves)
+        backward(outputs, [leaves[differing.n]], differing.weights)
     finally:
         kernel.calls = None
     return found

@@ -23,7 +23,7 @@ from opmatrix.search.draw_formats import SHAPES, reorders, takes_any_shape
 from opmatrix.search.drawn import DrawnCase
 from opmatrix.search.invalid_calls import Call, invalid_calls, missing_calls, valid_call, valid_call_fails
 from opmatrix.spec import OpSpec
-from opmatrix.torch_checks.opcheck_samples import OpcheckSample
+from opmatrix.torch_checks.case_calls import CaseCall
 from opmatrix.torch_ops.call import CALL_ERRORS, as_tuple, torch_call, with_attributes
 from opmatrix.torch_ops.case_tensors import as_array, as_tensor, laid_out
 
@@ -82,7 +82,7 @@ def wrong(
 
 
 def format_results(
-    spec: OpSpec, samples: Sequence[OpcheckSample], overload: Callable[..., Any], generated: GeneratedModules
+    spec: OpSpec, samples: Sequence[CaseCall], overload: Callable[..., Any], generated: GeneratedModules
 ) -> Iterator[dict[str, str]]:
     """Yield the samples whose outputs have the strides that the fake kernel gives, and the format of inputs that all
     are in it. Raises RegisterError for the first one that differs."""

@@ -18,12 +18,11 @@ from typing import Any
 
 from opmatrix.basics import step_log
 from opmatrix.basics.errors import OpmatrixError, RegisterError, UsageError, did_you_mean
-from opmatrix.data.case_arrays import case_arrays
 from opmatrix.data.dataset import read
 from opmatrix.data.truth import read_judges
 from opmatrix.declaration.checks import Part, register_parts
 from opmatrix.declaration.load import Operator
-from opmatrix.declaration.models import sampled
+from opmatrix.declaration.models import sampled, samples
 from opmatrix.export.exporters import export
 from opmatrix.export.generated_modules import load_generated
 from opmatrix.export.signature import ExpectedModel
@@ -35,11 +34,10 @@ from opmatrix.records import verdict
 from opmatrix.records.verdict import CheckRecord
 from opmatrix.signature.signature import has_onnx_types, has_string_lists, model_dtypes
 from opmatrix.signature.versions import version_at
+from opmatrix.torch_checks.case_calls import case_call, complete
 from opmatrix.torch_checks.kernel_check import CaseCheck, check_case
-from opmatrix.torch_checks.opcheck_samples import complete
 from opmatrix.torch_ops import features, load
 from opmatrix.torch_ops.call import torch_minor
-from opmatrix.torch_ops.case_tensors import tensors
 from opmatrix.torch_ops.load import LoadedLibrary
 
 MEASURED = 3  # failing cases whose errors the report shows
@@ -180,10 +178,10 @@ def export_results(paths: Paths, operator: Operator, loaded: LoadedLibrary) -> l
     """Export one model with each exporter, through the gates of every export. Raises ExportError."""
     operator = replace(operator, models=sampled(operator))
     generated = load_generated(paths, operator.name)
-    sample = next(complete(paths, operator, loaded, generated), None)
-    model = sample.model if sample else operator.models[0]
-    case = model.cases[0]  # export traces it; the sample may have a size of 1 in a dynamic dimension
-    traced = tuple(tensors(operator.spec, model, case, case_arrays(operator.spec, model, case)))
+    complete(paths, operator, loaded, generated)
+    # Its first case, which export traces: that of opcheck may have a size of 1 in a dynamic dimension.
+    model = next((model for model, *_ in samples(operator)), operator.models[0])
+    traced = tuple(case_call(operator.spec, model).tensors)
     found = []
     for exporter in TORCH_EXPORTERS:
         if not (legal := opsets_of(exporter, torch_minor())):
