@@ -27,12 +27,10 @@ from opmatrix.declaration.load import Operator
 from opmatrix.project.paths import Paths
 from opmatrix.search import drawn as drawn_cases
 from opmatrix.signature.signature import model_dtypes
-from opmatrix.spec import OpSpec
-from opmatrix.torch_checks import gradient_samples
+from opmatrix.torch_checks import gradient_coverage, gradient_samples
 from opmatrix.torch_checks.backward_calls import Differing
 from opmatrix.torch_checks.case_calls import CaseCall
 from opmatrix.torch_checks.derivative import Check, Outcome
-from opmatrix.torch_checks.gradient_coverage import Coverage
 from opmatrix.torch_checks.gradient_samples import sample
 from opmatrix.torch_checks.reference_operator import ReferenceGradient, ReferenceOperator
 from opmatrix.torch_ops import features, load
@@ -75,7 +73,7 @@ def results(paths: Paths, operator: Operator) -> list[dict[str, Any]]:
     defined.kernel.exact = True
     proved: list[dict[str, Any]] = []
     further = Check(operator=defined, gradient=gradient, given=given)
-    coverage = Coverage(spec, gradient)
+    coverage = gradient_coverage.Coverage(spec, gradient)
     try:
         # Stop at the first failure: to describe one takes seconds.
         for one in () if given else _samples(operator, gradient):
@@ -97,7 +95,7 @@ def results(paths: Paths, operator: Operator) -> list[dict[str, Any]]:
     return proved
 
 
-def _check_further(check: Check, operator: Operator, drawn: list[Any], coverage: Coverage) -> None:
+def _check_further(check: Check, operator: Operator, drawn: list[Any], coverage: gradient_coverage.Coverage) -> None:
     """Check the further samples. Raises RegisterError for the smallest of those that are wrong."""
     wrong: list[Outcome] = []
     begin = time.process_time()
@@ -130,8 +128,6 @@ class _GradientError(Exception):
 def _keep(paths: Paths, check: Check, wrong: _GradientError) -> None:
     """Keep the arrays for the report. For a failing gradcheck: those that `check` finds for a small sample; for a
     larger one, and where it finds none, as for a second derivative, the Jacobians that torch printed."""
-    from opmatrix.torch_checks import gradient_coverage  # which only a failing check needs
-
     differing = wrong.differing
     small = all(tensor.numel() <= gradient_samples.SMALL for tensor in wrong.sample.tensors)
     if wrong.printed and small and (problem := check.run(wrong.sample.model).problem):
@@ -208,13 +204,19 @@ def _of_other_inputs(sample: CaseCall, problem: str, *, fast: bool) -> str:
     return "".join(f". {', '.join(names)}: {said[passes]}" for passes, names in right.items() if names)
 
 
+@torch.no_grad()
 def _hint(sample: CaseCall) -> str:
     """Return why no derivative can be measured, or "": outputs that do not change with a small step of an input."""
     for n, index in enumerate(sample.derived):
+        outputs = []
         try:
-            here, near, far = (_moved(sample, n, step) for step in (0.0, 1e-12, 1.0))
+            for step in (0.0, 1e-12, 1.0):
+                leaves = [*sample.leaves()]
+                leaves[n] = leaves[n] * (1 + step)
+                outputs.append(torch.cat([o.flatten() for o in sample.floating(*leaves)]))
         except DataError:
             continue
+        here, near, far = outputs
         if torch.equal(here, near) and not torch.equal(here, far):
             return (
                 f". For {sample.names[index]!r}, reference.py gives equal outputs at a step of 1e-12, others at 1: it "
@@ -222,13 +224,6 @@ def _hint(sample: CaseCall) -> str:
                 f"torch_op.py and write a reference of the gradient, {sample.spec.name}_gradient()"
             )
     return ""
-
-
-@torch.no_grad()
-def _moved(sample: CaseCall, n: int, step: float) -> torch.Tensor:
-    leaves = [*sample.leaves()]
-    leaves[n] = leaves[n] * (1 + step)
-    return torch.cat([o.flatten() for o in sample.floating(*leaves)])
 
 
 def _differing_inputs(sample: CaseCall, gradient: Gradient, operator: ReferenceOperator) -> Iterator[str]:
@@ -254,19 +249,13 @@ def _differing_inputs(sample: CaseCall, gradient: Gradient, operator: ReferenceO
 
 
 def _message(sample: CaseCall, what: str) -> str:
+    """Return the message; "Formula" is the file that is compared with the derivative of the reference."""
     what = _INPUT.sub(lambda found: f"{found[0]} ({sample.names[sample.derived[int(found[1])]]!r})", what, count=1)
     if "Sample: " not in what:
         what = f"{what}. Sample: {sample.described()}"
-    return (
-        f"{sample}: gradient: {what}. Formula: {_formula(sample.spec)}. "
-        f"Replay: python -m opmatrix register {sample.spec.name} --part gradient"
-    )
-
-
-def _formula(spec: OpSpec) -> str:
-    """Return the file that is compared with the derivative of the reference."""
-    called = backward_of(spec)
-    return f"ops/{called}/reference.py" if called else f"ops/{spec.name}/torch_op.py"
+    name, called = sample.spec.name, backward_of(sample.spec)
+    formula = f"ops/{called}/reference.py" if called else f"ops/{name}/torch_op.py"
+    return f"{sample}: gradient: {what}. Formula: {formula}. Replay: python -m opmatrix register {name} --part gradient"
 
 
 @contextmanager

@@ -22,8 +22,7 @@ from opmatrix.declaration.load import Operator, load_operator
 from opmatrix.project.paths import Paths
 from opmatrix.search import drawn
 from opmatrix.torch_checks import invalid_calls
-from opmatrix.torch_checks.kernel_check import CaseCheck, check_case
-from opmatrix.torch_checks.property_test import KernelCheck
+from opmatrix.torch_checks.kernel_check import CaseCheck, KernelCheck, check_case
 from opmatrix.torch_ops.load import LoadedLibrary, load
 
 
