@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 from onnx import NodeProto, defs
 
@@ -80,13 +79,19 @@ def generated_module(paths: Paths, name: str, module: str) -> ModuleType:
 
 def lowered_nodes(expected: ExpectedModel, generated: GeneratedModules) -> tuple[NodeProto, ...]:
     """Return the nodes that the lowering emits for a model. Raises ExportError or UnsupportedModel."""
+    spec, model = expected.spec, expected.model
     try:
+        fed = [
+            Tensor(name=v.name, dtype=v.dtype, shape=tuple(s if isinstance(s, int) else None for s in v.shape))
+            for v in expected.signature.inputs
+        ]
+        inputs = [list(a) if isinstance(a, tuple) else a for a in case_arguments(spec, model.cases[0], fed)]
         return record(
             generated.lowered(expected.lowering),
-            recorded_arguments(expected),
+            call.in_order(spec, model, inputs),
             opset=expected.cell.opset,
             versions=expected.versions,
-            outputs=output_names(expected.spec, expected.model),
+            outputs=output_names(spec, model),
         )
     except ExportError as error:
         raise type(error)(f"{expected}: {error}") from error
@@ -108,14 +113,3 @@ def ignored_attributes(expected: ExpectedModel, generated: GeneratedModules) -> 
             if lowered_nodes(replace(expected, model=model), generated) == nodes:
                 ignored.append(attribute)
     return ignored
-
-
-def recorded_arguments(expected: ExpectedModel) -> list[Any]:
-    """Return the arguments of the torch schema for one model, each tensor as a `Tensor` of the recorded graph."""
-    spec, model = expected.spec, expected.model
-    fed = [
-        Tensor(name=v.name, dtype=v.dtype, shape=tuple(s if isinstance(s, int) else None for s in v.shape))
-        for v in expected.signature.inputs
-    ]
-    given = [list(a) if isinstance(a, tuple) else a for a in case_arguments(spec, model.cases[0], fed)]
-    return [*call.in_order(spec, model, given)]

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper
+from onnx import ModelProto, NodeProto, TensorProto, helper
 
 from opmatrix.basics.errors import UsageError
 from opmatrix.basics.files import write_bytes, write_text
@@ -138,7 +138,11 @@ def _published_model(
     for name, declared in schema["attributes"].items():
         value = attributes.get(name, declared.get("default"))
         if not declared.get("torch_only") and value is not None:
-            node.attribute.append(_attribute(name, declared["kind"], value))
+            # A published schema has floats as strings, with all digits.
+            kind: AttributeKind = declared["kind"]
+            convert = {"float": float, "int": int, "bool": int, "string": str}[kind.removesuffix("s")]
+            value = [*map(convert, value)] if kind.endswith("s") else convert(value)
+            node.attribute.append(make_attribute(name, kind, value))
     graph_inputs, graph_outputs = (
         [value_info(name, array.dtype, array.shape) for name, array in values]
         for values in (fed.items(), zip(made, outputs, strict=True))
@@ -179,9 +183,3 @@ def _output_names(schema: Mapping[str, Any], count: int) -> list[str]:
     if not schema["outputs"][last].get("variadic"):
         return [*fixed, last]
     return [*fixed, *(f"{last}_{n}" for n in range(count - len(fixed)))]
-
-
-def _attribute(name: str, kind: AttributeKind, value: Any) -> AttributeProto:
-    """Return an attribute of a declared kind; a published schema has floats as strings, with all digits."""
-    one = {"float": float, "int": int, "bool": int, "string": str}[kind.removesuffix("s")]
-    return make_attribute(name, kind, [one(v) for v in value] if kind.endswith("s") else one(value))

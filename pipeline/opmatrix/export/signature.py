@@ -18,7 +18,7 @@ from opmatrix.project.cells import Cell, why_unsupported
 from opmatrix.signature.signature import attribute_values, dtype_of
 from opmatrix.sizes.known import Known
 from opmatrix.sizes.variadic import shapes_by_input
-from opmatrix.spec import DType, Lowering, Model, OpSpec, Output, shape_of
+from opmatrix.spec import DType, Lowering, Model, OpSpec, shape_of
 
 Shape = tuple[int | str | None, ...]
 """Sizes: a number if static, else the name of a dynamic axis, or None for a dynamic size without a name."""
@@ -47,22 +47,27 @@ class GraphSignature:
 
 
 def graph_signature(spec: OpSpec, model: Model) -> GraphSignature:
-    """Return the signature that a model must have in every exporter and opset."""
-    fed = graph_inputs(spec, model, model.cases[0])
-    shapes = [(feed, _input_shape(model, feed)) for feed in fed]
+    """Return the signature that a model must have in every exporter and opset. Raises ExportError where attributes or
+    inputs give no shape of an output."""
+    shapes: list[tuple[GraphInput, Shape]] = []
+    for feed in graph_inputs(spec, model, model.cases[0]):
+        sizes = shape_of(feed.tensor)
+        axes = model.dynamic.get(feed.part.name, (None,) * len(sizes))
+        named = (size if axis is None else axis for size, axis in zip(sizes, axes, strict=True))
+        shapes.append((feed, tuple(named)))
     first = shapes_by_input((feed.part, shape) for feed, shape in shapes)
     known = Known(spec=spec, shapes=first, attributes=attribute_values(spec, model))
-
-    def dtype(declared: str) -> DType:
-        return dtype_of(declared, model.types)
-
-    return GraphSignature(
-        inputs=tuple(ValueInfo(name=f.name, dtype=dtype(f.part.type), shape=shape) for f, shape in shapes),
-        outputs=tuple(
-            ValueInfo(name=output_name(model, o), dtype=dtype(o.type), shape=_output_shape(o, known))
-            for o in graph_outputs(spec, model)
-        ),
-    )
+    outputs = []
+    for output in graph_outputs(spec, model):
+        try:
+            computed = known.output(output)
+        except ValueError as error:
+            raise ExportError(f"output {output.name!r} has no shape: {error}") from error
+        assert computed is not None, "every input has its shape"
+        dtype = dtype_of(output.type, model.types)
+        outputs.append(ValueInfo(name=output_name(model, output), dtype=dtype, shape=tuple(computed)))
+    inputs = (ValueInfo(name=f.name, dtype=dtype_of(f.part.type, model.types), shape=shape) for f, shape in shapes)
+    return GraphSignature(inputs=tuple(inputs), outputs=tuple(outputs))
 
 
 def element_dtype(element: int) -> str:
@@ -70,22 +75,6 @@ def element_dtype(element: int) -> str:
     if element == TensorProto.STRING:
         return "string"
     return str(helper.tensor_dtype_to_np_dtype(element)) if element else ""
-
-
-def _input_shape(model: Model, feed: GraphInput) -> Shape:
-    sizes = shape_of(feed.tensor)
-    axes = model.dynamic.get(feed.part.name, (None,) * len(sizes))
-    return tuple(size if axis is None else axis for size, axis in zip(sizes, axes, strict=True))
-
-
-def _output_shape(output: Output, known: Known) -> Shape:
-    """Return the sizes of an output. Raises ExportError where attributes or inputs give none."""
-    try:
-        sizes = known.output(output)
-    except ValueError as error:
-        raise ExportError(f"output {output.name!r} has no shape: {error}") from error
-    assert sizes is not None, "every input has its shape"
-    return tuple(sizes)
 
 
 @dataclass(frozen=True, kw_only=True)
