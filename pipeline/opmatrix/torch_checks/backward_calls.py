@@ -1,6 +1,6 @@
-"""backward() called as training calls it: with gradients of other strides, and for one input while others are frozen.
-
-The gradients must be those of a call with contiguous gradients for all inputs.
+"""The gradients of a sample, how one differs from what is expected, and backward() called as training calls it: with
+gradients of other strides, and for one input while others are frozen. These must be those of a call with contiguous
+gradients for all inputs.
 """
 
 from __future__ import annotations
@@ -95,60 +95,53 @@ def problem(one: CaseCall, gradients: Gradients) -> tuple[str, Differing | None]
     weights = gradients.weights
     strided = [laid_out(laid_out(w, "flipped"), "sliced") for w in weights]
     expanded = [w.new_ones(()).expand_as(w) for w in weights]
-    plain = _some(backward(gradients.outputs, gradients.leaves, [w.contiguous() for w in expanded]))
+
+    def given_for(weights: list[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        """Return the gradients for other weights, none of which may lack, as the first call gave them."""
+        found = [g for g in backward(gradients.outputs, gradients.leaves, weights) if g is not None]
+        if len(found) < len(gradients.leaves):
+            raise RuntimeError("it gives no gradient")
+        return tuple(found)
+
+    plain = given_for([w.contiguous() for w in expanded])
     for given, expected, how in (
         (strided, gradients.found, "a gradient of the output that is not contiguous"),
         (expanded, plain, "an expanded gradient of the output, as sum().backward() gives it"),
     ):
-        found = _some(backward(gradients.outputs, gradients.leaves, given))
-        called = replace(gradients, weights=given, found=found)
+        called = replace(gradients, weights=given, found=given_for(given))
         for n, index in enumerate(one.derived):
             words = f"backward() for {how}", "backward() for a contiguous one"
             text, differing = _difference(one, called, expected, n, "with a contiguous one it gives", words)
             if text:
                 return f"with {how}, for {one.names[index]!r}, {text}", differing
-    return _frozen(one, gradients)
-
-
-def _frozen(one: CaseCall, gradients: Gradients) -> tuple[str, Differing | None]:
-    """Compare the gradient of each tensor alone, while no other requires one."""
+    # Then the gradient of each tensor alone, while no other requires one.
     for n, index in enumerate(one.derived if len(one.derived) > 1 else ()):
         leaves = [leaf.detach().requires_grad_(at == n) for at, leaf in enumerate(gradients.leaves)]
-        outputs = one.call_derived(*leaves)
-        (found,) = backward(outputs, [leaves[n]], gradients.weights)
+        outputs, alone = one.call_derived(*leaves), f"while only {one.names[index]!r} requires a gradient"
+        (found,) = backward(outputs, [leaves[n]], weights)
         if found is None:
-            return f"while only {one.names[index]!r} requires a gradient, it gives none", None
+            return f"{alone}, it gives none", None
         every = (*gradients.found[:n], found, *gradients.found[n + 1 :])
-        alone = replace(gradients, leaves=tuple(leaves), outputs=outputs, found=every)
-        words = (
-            f"backward() while only {one.names[index]!r} requires a gradient",
-            "backward() while all inputs require one",
-        )
-        text, differing = _difference(one, alone, gradients.found, n, "while all inputs do it gives", words)
+        called = replace(gradients, leaves=tuple(leaves), outputs=outputs, found=every)
+        words = f"backward() {alone}", "backward() while all inputs require one"
+        text, differing = _difference(one, called, gradients.found, n, "while all inputs do it gives", words)
         if text:
-            return f"while only {one.names[index]!r} requires a gradient, {text}", differing
+            return f"{alone}, {text}", differing
     return "", None
-
-
-def _some(found: Sequence[torch.Tensor | None]) -> tuple[torch.Tensor, ...]:
-    """Return gradients none of which may lack, as another call gave them."""
-    if not all(gradient is not None for gradient in found):
-        raise RuntimeError("it gives no gradient")
-    return tuple(gradient for gradient in found if gradient is not None)
 
 
 def _difference(
     one: CaseCall, called: Gradients, wanted: Sequence[torch.Tensor], n: int, judge: str, words: tuple[str, str]
 ) -> tuple[str, Differing | None]:
+    """Return how the `n`-th gradient differs; `words` say what it is, and what the wanted one is."""
     actual, expected = called.found[n], wanted[n]
-    size = max(1.0, *map(largest, wanted))
-    allowed = RTOL * (expected.abs() + largest(expected)) + ROUNDING * size
-    differ = ~((actual - expected).abs() <= allowed) & ~(actual.isnan() & expected.isnan()) & (actual != expected)
+    size, largest_expected = max(1.0, *map(largest, wanted)), largest(expected)
+    atol = RTOL * largest_expected + ROUNDING * size
+    near = (actual - expected).abs() <= RTOL * (expected.abs() + largest_expected) + ROUNDING * size
+    differ = ~near & ~(actual.isnan() & expected.isnan()) & (actual != expected)
     if not bool(differ.any()):
         return "", None
-    atol = RTOL * largest(expected) + ROUNDING * size
-    actual_is, expected_is = words
-    differing = called.differing(one, n, expected, rtol=RTOL, atol=atol, actual_is=actual_is, expected_is=expected_is)
+    differing = called.differing(one, n, expected, rtol=RTOL, atol=atol, actual_is=words[0], expected_is=words[1])
     return elements(actual, expected, differ, judge), differing
 
 

@@ -70,7 +70,7 @@ def results(paths: Paths, operator: Operator) -> list[dict[str, Any]]:
     reference = ReferenceGradient(paths, spec, declared=bool(gradient.not_a_derivative))
     defined = ReferenceOperator(paths, spec, gradient)
     given = reference if gradient.not_a_derivative else None
-    defined.kernel.exact = True
+    defined.compute(exact=True)
     proved: list[dict[str, Any]] = []
     further = Check(operator=defined, gradient=gradient, given=given)
     coverage = gradient_coverage.Coverage(spec, gradient)

@@ -24,7 +24,7 @@ from opmatrix.torch_checks.case_calls import CaseCall
 from opmatrix.torch_checks.derivative import Check, Outcome
 from opmatrix.torch_checks.gradient_samples import values
 from opmatrix.torch_ops.call import torch_minor, with_attributes
-from opmatrix.torch_ops.case_tensors import arguments, as_array
+from opmatrix.torch_ops.case_tensors import as_array
 from opmatrix.torch_ops.load import Gradient
 
 _SHOWN = 8  # values of an attribute in the record
@@ -127,8 +127,8 @@ PREFIX = "gradient_"  # of the name of a sample, which may be that of a case
 
 
 def keep(paths: Paths, check: Check, differing: Differing) -> None:
-    """Write the record for the report, and the call for `save-case`, except that of a gradient by an operator: torch
-    alone does not compute it."""
+    """Write the record for the report, and the call for `save-case`, as `torch.load(weights_only=True)` reads it, with
+    the strides of the tensors; except that of a gradient by an operator: torch alone does not compute it."""
     one, name = differing.sample, PREFIX + differing.sample.case.name
     pair = Pair(
         differing.actual_is,
@@ -138,11 +138,33 @@ def keep(paths: Paths, check: Check, differing: Differing) -> None:
         [Tolerance(rtol=differing.rtol, atol=differing.atol)],
     )
     saved = check.gradient.operator is None
-    _write(paths, one, name, f"gradient of {_label(one, one.derived[differing.n])}", pair, saved=saved)
-    if saved:
-        path = paths.failing_case(one.spec.name, name).with_suffix(".pt")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        torch.save(_call(check, differing), path)
+    output = f"gradient of {_label(one, one.derived[differing.n])}"
+    _write(paths, one, name, output, pair, saved=saved)
+    if not saved:
+        return
+    given: dict[str, Any] = {}
+
+    def called(*positional: Any, **keywords: Any) -> None:
+        given.update(positional=list(positional), keywords=keywords)
+
+    with_attributes(called, one.spec, one.model)(*one.arguments_of(one.with_derived(differing.leaves)))
+    call = {
+        "name": torch_qualified(one.spec),
+        "schema": torch_schema(one.spec),
+        **given,
+        "leaves": list(differing.leaves),
+        "calls": _calls(check, differing),
+        "weights": list(differing.weights),
+        "leaf": differing.n,
+        "of": _label(one, one.derived[differing.n]),
+        "expected": differing.expected.detach(),
+        "expected_is": differing.expected_is,
+        "rtol": differing.rtol,
+        "atol": differing.atol,
+    }
+    path = paths.failing_case(one.spec.name, name).with_suffix(".pt")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    torch.save(call, path)
 
 
 def keep_jacobians(paths: Paths, one: CaseCall, numerical: Array, analytical: Array) -> None:
@@ -166,41 +188,15 @@ def _label(one: CaseCall, index: int) -> str:
     return f"{name}_{one.names[:index].count(name)}" if one.names.count(name) > 1 else name
 
 
-def _call(check: Check, differing: Differing) -> dict[str, Any]:
-    """Return the call as `torch.load(weights_only=True)` reads it: tensors keep their strides. `calls` are those of the
-    kernel, which the formula may call, too."""
-    one, found = differing.sample, dict[str, Any]()
-
-    def called(*positional: Any, **keywords: Any) -> None:
-        found.update(positional=list(positional), keywords=keywords)
-
-    flat = one.with_derived(differing.leaves)
-    with_attributes(called, one.spec, one.model)(*arguments(one.spec, one.case, flat))
-    return {
-        "name": torch_qualified(one.spec),
-        "schema": torch_schema(one.spec),
-        **found,
-        "leaves": list(differing.leaves),
-        "calls": _calls(check, differing),
-        "weights": list(differing.weights),
-        "leaf": differing.n,
-        "of": _label(one, one.derived[differing.n]),
-        "expected": differing.expected.detach(),
-        "expected_is": differing.expected_is,
-        "rtol": differing.rtol,
-        "atol": differing.atol,
-    }
-
-
 def _calls(check: Check, differing: Differing) -> list[dict[str, Any]]:
-    """Return the calls of the reference while the gradient is computed."""
+    """Return the calls of the kernel while the gradient is computed, which the formula may call, too."""
     kernel, leaves = check.operator.kernel, differing.leaves
-    kernel.exact = all(leaf.dtype == torch.float64 for leaf in leaves)
-    found: list[dict[str, Any]] = []
-    kernel.calls = found
+    check.operator.compute(exact=all(leaf.dtype == torch.float64 for leaf in leaves))
+    calls: list[dict[str, Any]] = []
+    kernel.calls = calls
     try:
         outputs = differing.sample.call_derived(*leaves)
         backward(outputs, [leaves[differing.n]], differing.weights)
     finally:
         kernel.calls = None
-    return found
+    return calls

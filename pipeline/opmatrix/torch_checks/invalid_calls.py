@@ -15,7 +15,7 @@ import torch
 from opmatrix.basics import step_log
 from opmatrix.basics.errors import RegisterError
 from opmatrix.data.arrays import Array
-from opmatrix.data.reference import Argument, Reference
+from opmatrix.data.reference import Reference
 from opmatrix.declaration.load import Operator
 from opmatrix.export.generated_modules import GeneratedModules
 from opmatrix.judge.rounding import difference
@@ -31,32 +31,29 @@ from opmatrix.torch_ops.case_tensors import as_array, as_tensor, laid_out
 def results(operator: Operator, overload: Callable[..., Any]) -> list[dict[str, str]]:
     """Return the calls that raised. Raises RegisterError with each call that returned a result, and with what no
     case allows to try, or with why the calls prove nothing."""
+
+    def call(given: Call) -> None:
+        arguments = [
+            [as_tensor(array) for array in a] if isinstance(a, tuple) else None if a is None else as_tensor(a)
+            for a in given.inputs
+        ]
+        with_attributes(overload, operator.spec, given.model)(*arguments)
+
     try:
-        call(operator, overload, valid_call(operator))
+        call(valid_call(operator))
     except CALL_ERRORS as error:
         raise RegisterError(valid_call_fails(operator, "torch", error)) from error
     tried, computed = [*invalid_calls(operator)], [*missing_calls(operator)]
     for one in tried:
         step_log.now_running(f"the invalid call with {one}")
         try:
-            call(operator, overload, one.call)
+            call(one.call)
         except CALL_ERRORS:
             continue
         computed.append(f"{operator.name} in torch computes what its declaration forbids: {one}")
     if computed:
         raise RegisterError("\n".join(computed))
     return [{"check": "forbidden", "call": str(one)} for one in tried]
-
-
-def call(operator: Operator, overload: Callable[..., Any], given: Call) -> Any:
-    """Call the operator in torch with NumPy arguments."""
-    return with_attributes(overload, operator.spec, given.model)(*map(_tensors, given.inputs))
-
-
-def _tensors(argument: Argument) -> Any:
-    if isinstance(argument, tuple):
-        return [as_tensor(array) for array in argument]
-    return None if argument is None else as_tensor(argument)
 
 
 FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}

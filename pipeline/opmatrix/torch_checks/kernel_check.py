@@ -19,8 +19,9 @@ import torch
 from opmatrix.basics import step_log
 from opmatrix.data.arrays import Array, dtype_name
 from opmatrix.data.compare import EXACT, Comparison, Pair, compare, same_bytes, with_pattern
-from opmatrix.data.dataset import DataSet
+from opmatrix.data.dataset import DataSet, read
 from opmatrix.data.reference import Reference
+from opmatrix.data.truth import read_judges
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.models import graph_inputs, graph_outputs, present
 from opmatrix.judge.message import mismatch, refused, two_voices
@@ -59,6 +60,23 @@ class CaseCheck:
     @property
     def replay(self) -> str:
         return f"python -m opmatrix register {self.spec.name} --part kernel --case {self.case.name}"
+
+
+def case_checks(
+    paths: Paths, operator: Operator, loaded: LoadedLibrary, *, only: str | None = None
+) -> Iterator[CaseCheck]:
+    """Yield the check of each case, or of the one named `only`, with its data set."""
+    judges = read_judges(paths.data_manifest(operator.name))
+    for model in operator.models:
+        for index, case in enumerate(model.cases):
+            if only not in (None, case.name):
+                continue
+            step_log.now_running(f"case {case.name}")
+            folder = paths.data(operator.name, model.name, index)
+            data = read(folder, judge=judges.get(folder))
+            yield CaseCheck(
+                spec=operator.spec, model=model, case=case, data=data, overload=loaded.overload, levels=loaded.levels
+            )
 
 
 def check_case(check: CaseCheck, mismatches: list[dict[str, Any]] | None = None) -> tuple[list[str], dict[str, Any]]:
@@ -138,10 +156,8 @@ def _disagreeing(check: CaseCheck, actual: list[Array], comparisons: dict[str, C
             if not c.ok
         ]
     vectors = [*check.data.vectors.values()]
-    of_reference, of_kernel = (
-        _compared(check, [*check.data.outputs.values()], vectors),
-        _compared(check, actual, vectors),
-    )
+    of_reference = _compared(check, [*check.data.outputs.values()], vectors)
+    of_kernel = _compared(check, actual, vectors)
     voices = {
         name: Voices(
             reference_kernel=comparison,

@@ -1,13 +1,11 @@
 """Test an operator in torch, in parts that are steps of their own (`opmatrix.torch_checks` has each).
 
 "schema"    the schema that the compiled library registers, and opcheck
-"nodes"     the nodes that the exporters write for it
+"nodes"     the nodes that the exporters write for it, with the compiled library loaded: the same as without
 "kernel"    its outputs, compared with the expected ones
 "search"    property test: its outputs for inputs that hypothesis draws, compared with the reference
 "forbidden" it rejects invalid calls: where values have rules, and when asked for, as the sanitizers do
 "gradient"  the gradient formula of torch_op.py, if there is one; loads no library
-
-The "nodes" part of register: export with the compiled library loaded, which must give the same nodes as without.
 """
 
 from __future__ import annotations
@@ -18,8 +16,6 @@ from typing import Any
 
 from opmatrix.basics import step_log
 from opmatrix.basics.errors import OpmatrixError, RegisterError, UsageError, did_you_mean
-from opmatrix.data.dataset import read
-from opmatrix.data.truth import read_judges
 from opmatrix.declaration.checks import Part, register_parts
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.models import sampled, samples
@@ -35,7 +31,7 @@ from opmatrix.records.verdict import CheckRecord
 from opmatrix.signature.signature import has_onnx_types, has_string_lists, model_dtypes
 from opmatrix.signature.versions import version_at
 from opmatrix.torch_checks.case_calls import case_call, complete
-from opmatrix.torch_checks.kernel_check import CaseCheck, check_case
+from opmatrix.torch_checks.kernel_check import case_checks, check_case
 from opmatrix.torch_ops import features, load
 from opmatrix.torch_ops.call import torch_minor
 from opmatrix.torch_ops.load import LoadedLibrary
@@ -125,21 +121,11 @@ def _results(paths: Paths, operator: Operator, part: Part) -> Sequence[Mapping[s
 def _kernel(paths: Paths, operator: Operator, only: str | None = None) -> list[dict[str, Any]]:
     loaded = load.load(paths, operator)  # keeps a definition in Python alive
     results, faults, mismatches = list[dict[str, Any]](), {}, list[dict[str, Any]]()
-    judges = read_judges(paths.data_manifest(operator.name))
-    for model in operator.models:
-        for index, case in enumerate(model.cases):
-            if only not in (None, case.name):
-                continue
-            step_log.now_running(f"case {case.name}")
-            folder = paths.data(operator.name, model.name, index)
-            data = read(folder, judge=judges.get(folder))
-            check = CaseCheck(
-                spec=operator.spec, model=model, case=case, data=data, overload=loaded.overload, levels=loaded.levels
-            )
-            problems, result = check_case(check, mismatches if len(mismatches) < MEASURED else None)
-            if problems:
-                faults[case.name] = "\n".join(problems)
-            results.append({"model": model.name, "case": case.name, **result})
+    for check in case_checks(paths, operator, loaded, only=only):
+        problems, result = check_case(check, mismatches if len(mismatches) < MEASURED else None)
+        if problems:
+            faults[check.case.name] = "\n".join(problems)
+        results.append({"model": check.model.name, "case": check.case.name, **result})
     if faults:
         over = _over_cases(operator, results, faults) if only is None else {}
         if only is None:
