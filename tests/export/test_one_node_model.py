@@ -16,7 +16,7 @@ from onnx import ModelProto
 from opmatrix.basics.errors import ExportError, UsageError
 from opmatrix.codegen import python_modules
 from opmatrix.declaration.load import Operator, load_operator
-from opmatrix.export import node, write_node_models
+from opmatrix.export import signature, write_node_models
 from opmatrix.export.manifest import graph_json
 from opmatrix.export.signature import ExpectedModel
 from opmatrix.project.cells import Cell
@@ -90,7 +90,7 @@ def test_every_kind_of_attribute_is_written(tmp_path: Path) -> None:
 
 def test_the_gates_check_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def faulty(expected_model: ExpectedModel) -> ModelProto:
-        made = node.one_node(expected_model)
+        made = signature.one_node(expected_model)
         made.graph.node[0].op_type = "Doubel"
         return made
 
@@ -108,7 +108,7 @@ def test_another_tensor_in_the_node_is_refused(tmp_path: Path, monkeypatch: pyte
     assert "table" in {a.name for a in written(paths, operator).graph.node[0].attribute}
 
     def faulty(expected_model: ExpectedModel) -> ModelProto:
-        made = node.one_node(expected_model)
+        made = signature.one_node(expected_model)
         attribute = next(a for a in made.graph.node[0].attribute if a.name == "table")
         attribute.t.CopyFrom(onnx.numpy_helper.from_array(np.array([[1, 2], [3, 5]])))
         return made

@@ -31,7 +31,7 @@ from opmatrix.spec import (
     Tolerance,
     TorchOp,
 )
-from opmatrix.torch_checks import compat, compat_compiled, compat_transforms
+from opmatrix.torch_checks import compat, compat_transforms
 from opmatrix.torch_checks import compat as stage
 from opmatrix.torch_checks.compat import Compat, Row
 from opmatrix.torch_ops import features, transforms
@@ -117,7 +117,7 @@ def operator() -> Iterator[Callable[..., Compat]]:
 
 def row(made: Compat, name: str) -> Row:
     if name == "torch.compile":  # inductor generates no code for one call of an operator; it only takes longer
-        return compat.row(name, lambda found: compat_compiled.compiled(found, backend="aot_eager"), made)
+        return compat.row(name, lambda found: compat.compiled(found, backend="aot_eager"), made)
     return compat.row(name, compat.CHECKS[name], made)
 
 
@@ -193,7 +193,7 @@ def test_a_package_that_needs_more_than_the_library(operator: Callable[..., Comp
     made = replace(operator(gradient=None), library=tmp_path / "libscaled_torch.so")
     why = r"does not run in a process that has loaded libscaled_torch\.so alone: exit code 1: OSError"
     with pytest.raises(CompatError, match=why):
-        compat_compiled._outputs([made.samples], tmp_path, made.library)
+        compat._outputs([made.samples], tmp_path, made.library)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from opmatrix.data.reference import Reference
 from opmatrix.declaration import published, source_files
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.models import case_arguments, graph_inputs
-from opmatrix.export.node import make_attribute, model_of, value_info
+from opmatrix.export.signature import make_attribute, model_of, value_info
 from opmatrix.project.dtypes import element_name
 from opmatrix.project.paths import Paths
 from opmatrix.signature import versions as schema_versions

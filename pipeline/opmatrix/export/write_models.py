@@ -20,8 +20,7 @@ from opmatrix.export import manifest
 from opmatrix.export.exporters import example_inputs, export
 from opmatrix.export.generated_modules import GeneratedModules, ignored_attributes, load_generated, lowered_nodes
 from opmatrix.export.manifest import Exported
-from opmatrix.export.node import with_function
-from opmatrix.export.signature import ExpectedModel, check_legal
+from opmatrix.export.signature import ExpectedModel, check_legal, with_function
 from opmatrix.lowering.graph import UnsupportedModel
 from opmatrix.project.cells import Cell
 from opmatrix.project.dtypes import why_not_written

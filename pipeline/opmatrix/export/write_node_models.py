@@ -12,8 +12,7 @@ from opmatrix.export import manifest
 from opmatrix.export.gates import check
 from opmatrix.export.generated_modules import generated_module
 from opmatrix.export.manifest import Exported
-from opmatrix.export.node import one_node
-from opmatrix.export.signature import ExpectedModel, check_legal
+from opmatrix.export.signature import ExpectedModel, check_legal, one_node
 from opmatrix.project.cells import Cell
 from opmatrix.project.paths import Paths
 from opmatrix.signature.versions import version_at

@@ -21,7 +21,7 @@ from opmatrix.declaration.load import Operator
 from opmatrix.declaration.models import graph_inputs, is_small_and_finite, node_inputs, sampled, shaped
 from opmatrix.export.gates import registered
 from opmatrix.export.generated_modules import GeneratedModules, load_generated
-from opmatrix.export.node import attributes, model_of, value_info
+from opmatrix.export.signature import attributes, model_of, value_info
 from opmatrix.project.paths import Paths
 from opmatrix.signature.signature import (
     attribute_values,
