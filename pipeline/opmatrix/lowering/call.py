@@ -111,12 +111,8 @@ def find(
     """Return the lowering that is `handwritten`, else the derived one. Raises ExportError if neither has it."""
     function = getattr(handwritten, lowering, None) or getattr(derived, lowering, None)
     if not callable(function):
-        names = ", ".join(
-            [
-                "g",
-                *(torch_variable(spec, a.source) for a in torch_arguments(spec) if not isinstance(a.source, Constant)),
-            ]
-        )
+        given = [a.source for a in torch_arguments(spec) if not isinstance(a.source, Constant)]
+        names = ", ".join(["g", *(torch_variable(spec, source) for source in given)])
         raise ExportError(f"{spec.name}: no lowering {lowering!r}. Write it in {path}: def {lowering}({names})")
     return Lowered(spec=spec, lowering=lowering, function=function)
 

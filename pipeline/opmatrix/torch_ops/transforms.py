@@ -24,7 +24,7 @@ from torch.utils import _pytree as pytree
 from opmatrix.declaration.backward_operator import GRAD
 from opmatrix.signature.signature import call_of, is_required, torch_arguments, torch_name, torch_qualified
 from opmatrix.spec import FromKernel, Input, OpSpec
-from opmatrix.torch_ops.aten_overloads import registered_operator
+from opmatrix.torch_ops.aten_overloads import overload_named
 
 
 def _of_python(*arguments: Any, **keywords: Any) -> bool:
@@ -368,12 +368,6 @@ def _cast(argument: Any, dtype: torch.dtype) -> Any:
     if isinstance(argument, tuple | list):
         return [_cast(one, dtype) for one in argument]
     return argument.to(dtype) if isinstance(argument, torch.Tensor) and _is_cast(argument) else argument
-
-
-def overload_named(name: str) -> Any:
-    """Return the overload of ``namespace::name`` or ``namespace::name.overload``."""
-    found = registered_operator(name)
-    return found if "." in name.partition("::")[2] else found.default
 
 
 def _implement(operator: Any, key: str, function: Callable[..., Any], library: Any = None) -> None:
