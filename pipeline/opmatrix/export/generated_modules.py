@@ -17,6 +17,7 @@ from opmatrix.declaration.models import case_arguments, output_names
 from opmatrix.export.signature import ExpectedModel
 from opmatrix.lowering import call
 from opmatrix.lowering.call import Lowered, Tensor, record
+from opmatrix.project.cells import Cell
 from opmatrix.project.paths import Paths
 from opmatrix.signature.versions import version_at
 from opmatrix.spec import Lowering, Model, OpSpec
@@ -42,6 +43,11 @@ class GeneratedModules:
         """Return a lowering by its name. Raises ExportError if there is none."""
         found = call.find(self.spec, lowering, handwritten=self.handwritten, derived=self.derived, path=self.path)
         return replace(found, used=self.used_specs)
+
+    def expected(self, spec: OpSpec, model: Model, lowering: Lowering, cell: Cell) -> ExpectedModel:
+        """Return what an exported model must contain."""
+        schema = self.schema.schema(version_at(spec, model.domain_version))
+        return ExpectedModel(spec=spec, model=model, lowering=lowering, cell=cell, schema=schema)
 
     def used_schemas(self, model: Model) -> tuple[defs.OpSchema, ...]:
         """Return the ONNX schemas of the used operators, at the versions of domains that `model` imports."""

@@ -27,7 +27,6 @@ from opmatrix.project.dtypes import why_not_written
 from opmatrix.project.paths import Paths
 from opmatrix.search.attribute_candidates import candidates
 from opmatrix.signature.signature import attribute_values, has_function_body, model_dtypes
-from opmatrix.signature.versions import version_at
 from opmatrix.spec import Attribute, AttributeValue, Lowering, OpSpec
 from opmatrix.torch_ops import features, load
 from opmatrix.torch_ops.call import torch_minor
@@ -111,8 +110,7 @@ def _models(
             if with_body:
                 manifest.write_refused(paths.function_model(operator.name, cell, model.name), lacking)
             continue
-        schema = generated.schema.schema(version_at(operator.spec, model.domain_version))
-        expected = ExpectedModel(spec=operator.spec, model=model, lowering=lowering, cell=cell, schema=schema)
+        expected = generated.expected(operator.spec, model, lowering, cell)
         try:
             proto = export(expected, generated, example_inputs(expected))
         except UnsupportedModel as reason:

@@ -68,7 +68,8 @@ def results(paths: Paths, operator: Operator, loaded: LoadedLibrary) -> list[dic
             found += [
                 {"case": one.case.name, "check": test} for test in _opcheck(operator, one, loaded.overload, called)
             ]
-        found += [{"check": "test_schema", "skipped": reason} for reason in _without_schema(operator)]
+        reasons = dict.fromkeys(_no_test_schema(spec, model) for model in operator.models)
+        found += [{"check": "test_schema", "skipped": reason} for reason in reasons if reason]
     else:
         # The fake kernel is the generated one, unless it is torch's or the user's.
         for one in calls if generated and not spec.torch.python else ():
@@ -109,10 +110,8 @@ def _compare_fake_kernel(
 def _opcheck(
     operator: Operator, one: CaseCall, overload: Any, called: tuple[Sequence[Any], Mapping[str, Any]]
 ) -> Iterator[str]:
-    """Yield the name of each test of opcheck that passed. test_schema fails for each argument with a name such as
-    "from", and multiplies, which torch does not in float8."""
-    fails = _has_keywords(operator.spec) or _has_float8(operator, one.model)
-    tests = [test for test in OPCHECKS if test != "test_schema" or not fails]
+    """Yield the name of each test of opcheck that passed."""
+    tests = [test for test in OPCHECKS if test != "test_schema" or not _no_test_schema(operator.spec, one.model)]
     tests += [f"{TRACE}{one.trace}"] if one.trace else []
     with _cheap_trace():
         outcomes = torch.library.opcheck(
@@ -259,20 +258,13 @@ def _equal(one: Any, other: Any) -> bool:
     return one is other or bool(compare(as_array(one.detach()), as_array(other.detach()), tolerance=EXACT).ok)
 
 
-def _without_schema(operator: Operator) -> Iterator[str]:
-    """Yield why test_schema is left out for some samples."""
-    if _has_keywords(operator.spec):
-        yield "torch cannot bind an argument that a keyword of Python names (torch 2.13)"
-    elif any(_has_float8(operator, model) for model in operator.models):
-        yield "with float8, which the test multiplies and torch does not (torch 2.13)"
-
-
-def _has_keywords(spec: OpSpec) -> bool:
-    return any(keyword.iskeyword(a.name) for a in torch_arguments(spec))
-
-
-def _has_float8(operator: Operator, model: Model) -> bool:
-    return any(dtype.startswith("float8") for dtype in model_dtypes(operator.spec, model))
+def _no_test_schema(spec: OpSpec, model: Model) -> str:
+    """Return why test_schema is left out for a model, or ""."""
+    if any(keyword.iskeyword(a.name) for a in torch_arguments(spec)):
+        return "torch cannot bind an argument that a keyword of Python names (torch 2.13)"
+    if any(dtype.startswith("float8") for dtype in model_dtypes(spec, model)):
+        return "with float8, which the test multiplies and torch does not (torch 2.13)"
+    return ""
 
 
 @contextmanager

@@ -21,7 +21,6 @@ from opmatrix.declaration.load import Operator
 from opmatrix.declaration.models import sampled, samples
 from opmatrix.export.exporters import export
 from opmatrix.export.generated_modules import load_generated
-from opmatrix.export.signature import ExpectedModel
 from opmatrix.judge.message import tells_who, with_values
 from opmatrix.project.cells import TORCH_EXPORTERS, Cell, opsets_of
 from opmatrix.project.dtypes import why_not_written
@@ -29,7 +28,6 @@ from opmatrix.project.paths import Paths
 from opmatrix.records import verdict
 from opmatrix.records.verdict import CheckRecord
 from opmatrix.signature.signature import has_onnx_types, has_string_lists, model_dtypes
-from opmatrix.signature.versions import version_at
 from opmatrix.torch_checks.case_calls import case_call, complete
 from opmatrix.torch_checks.kernel_check import case_checks, check_case
 from opmatrix.torch_ops import features, load
@@ -182,13 +180,7 @@ def export_results(paths: Paths, operator: Operator, loaded: LoadedLibrary) -> l
             reason = f"skipped: {operator.unavailable_reason(cell)}"
             found.append({"model": operator.name, "check": exporter, "skipped": reason})
             continue
-        expected = ExpectedModel(
-            spec=operator.spec,
-            model=model,
-            lowering="custom",
-            cell=cell,
-            schema=generated.schema.schema(version_at(operator.spec, model.domain_version)),
-        )
+        expected = generated.expected(operator.spec, model, "custom", cell)
         export(expected, generated, traced)
         found.append({"model": str(expected), "check": "export"})
     return found
