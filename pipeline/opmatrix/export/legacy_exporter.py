@@ -21,8 +21,22 @@ from opmatrix.torch_ops import aten_overloads, features
 
 
 def export(expected: ExpectedModel, generated: GeneratedModules, inputs: Tensors) -> ModelProto:
-    """Export one model of an operator, with the declared sizes."""
-    return _restore_sizes(leave_out(write(exporter_input(expected, generated, inputs)), expected), expected)
+    """Export one model of an operator, with the declared static sizes of its outputs.
+
+    This exporter drops the sizes of all outputs of a node if one of them is dynamic or comes from the kernel, and those
+    of a list behind another output. The gates compare them with onnx's own inference.
+    """
+    proto = leave_out(write(exporter_input(expected, generated, inputs)), expected)
+    outputs, signature = expected.spec.outputs, expected.signature
+    if not features.TYPED_RESULTS.available:
+        return traced.restore_lost(proto, signature)
+    dynamic = len(signature.outputs) > 1 and any(not isinstance(s, int) for v in signature.outputs for s in v.shape)
+    if dynamic or any(o.variadic or isinstance(o.shape, FromKernel) for o in outputs):
+        for value, declared in zip(proto.graph.output, signature.outputs, strict=True):
+            for dim, size in zip(value.type.tensor_type.shape.dim, declared.shape, strict=False):
+                if isinstance(size, int):
+                    dim.dim_value = size
+    return proto
 
 
 def write(given: ExporterInput) -> ModelProto:
@@ -64,19 +78,3 @@ def warm_up(module: OperatorModule, inputs: Tensors) -> None:
     with _quiet():
         choice = exporter_choice()
         torch.onnx.export(module, inputs, io.BytesIO(), opset_version=17, **choice)  # type: ignore[arg-type]  # as above
-
-
-def _restore_sizes(proto: ModelProto, expected: ExpectedModel) -> ModelProto:
-    """Write the declared static sizes of outputs. This exporter drops the sizes of all outputs of a node if one of them
-    is dynamic or comes from the kernel, and those of a list behind another output. The gates compare them with onnx's
-    own inference."""
-    outputs, signature = expected.spec.outputs, expected.signature
-    if not features.TYPED_RESULTS.available:
-        return traced.restore_lost(proto, signature)
-    dynamic = len(signature.outputs) > 1 and any(not isinstance(s, int) for v in signature.outputs for s in v.shape)
-    if dynamic or any(o.variadic or isinstance(o.shape, FromKernel) for o in outputs):
-        for value, declared in zip(proto.graph.output, signature.outputs, strict=True):
-            for dim, size in zip(value.type.tensor_type.shape.dim, declared.shape, strict=False):
-                if isinstance(size, int):
-                    dim.dim_value = size
-    return proto

@@ -247,7 +247,10 @@ _OF_OTHERS = "through operators of torch, which it consists of"
 def functional(compat: Compat) -> tuple[int, str]:
     """Compare torch.func.vjp, alone, of and under torch.vmap, and within another, with backward()."""
     if not compat.gradient:
-        return _refuses_gradient(compat)
+        if not (base := _consisting_of_no_others(compat)):
+            return 1, _OF_OTHERS
+        require_refused(lambda: _vjp(base), transforms.NO_FORMULA)
+        raise RefusedError(f"it {transforms.NO_FORMULA}")
     count = 0
     for base in _floating_first(compat.as_called):
         if not base.derived:
@@ -273,13 +276,6 @@ def functional(compat: Compat) -> tuple[int, str]:
     if not count:
         raise RefusedError("no case has an input of a floating dtype")
     return count, ""
-
-
-def _refuses_gradient(compat: Compat) -> tuple[int, str]:
-    if not (base := _consisting_of_no_others(compat)):
-        return 1, _OF_OTHERS
-    require_refused(lambda: _vjp(base), transforms.NO_FORMULA)
-    raise RefusedError(f"it {transforms.NO_FORMULA}")
 
 
 def forward_mode(compat: Compat) -> tuple[int, str]:

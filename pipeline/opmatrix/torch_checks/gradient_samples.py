@@ -67,14 +67,10 @@ def models(operator: Operator, drawn: Sequence[Model]) -> list[Model]:
     usable = [
         m for m in (*own, *typed, *varied, *calm) if all(n <= SMALL for n in elements(m.cases[0])) and obeys(spec, m)
     ]
-    return _new_first(spec, usable)
-
-
-def _new_first(spec: OpSpec, found: Sequence[Model]) -> list[Model]:
     seen: set[tuple[object, ...]] = set()
     new: list[Model] = []
     others: list[Model] = []
-    for model in found:
+    for model in usable:
         brings = {*_features(spec, model)}
         (others if brings <= seen else new).append(model)
         seen |= brings

@@ -137,7 +137,7 @@ def _composed(operator: Operator) -> list[dict[str, str]]:
             one = case_call(spec, replace(model, cases=(case,)))
             finite = finite or (one if is_small_and_finite(case) else None)
             inputs = one.arguments
-            before = [_copy(value) for value in inputs]
+            before = [[v.clone() for v in a] if isinstance(a, list) else a if a is None else a.clone() for a in inputs]
             expected, actual = as_tuple(one.function(*inputs)), as_tuple(call(*inputs))
             given = call.given(inputs)
             positional, by_name = call.ordered(given)
@@ -245,10 +245,6 @@ def _trained(operator: Operator, calls: Sequence[CaseCall]) -> Iterator[dict[str
 
 def _first(gradient: torch.Tensor | None) -> str:
     return "none" if gradient is None else f"{gradient.flatten()[:3].tolist()} ... of shape {tuple(gradient.shape)}"
-
-
-def _copy(given: Any) -> Any:
-    return [one.clone() for one in given] if isinstance(given, list) else None if given is None else given.clone()
 
 
 def _equal(one: Any, other: Any) -> bool:

@@ -58,17 +58,16 @@ def run(paths: Paths, operator: Operator, *, part: Part) -> None:
     except OpmatrixError as error:
         verdict.write(path, replace(record, detail=str(error)))
         raise
-    verdict.write(path, replace(record, results=results, **_judged(part, results)))
-
-
-def _judged(part: Part, results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the outcome of a part without faults, and, if nothing was checked, the reason."""
+    # Without faults; unsupported if nothing was checked.
     skipped = [str(result["skipped"]).removeprefix("skipped: ") for result in results if "skipped" in result]
     if part == "gradient" and not results:
         skipped = ["torch_op.py has no gradient"]
+    record = replace(record, results=results)
     if len(skipped) < max(1, len(results)):
-        return {"outcome": "verified", "weak": tuple(why for result in results for why in result.get("weak", ()))}
-    return {"outcome": "unsupported", "detail": "; ".join(dict.fromkeys(skipped))}
+        weak = tuple(why for result in results for why in result.get("weak", ()))
+        verdict.write(path, replace(record, outcome="verified", weak=weak))
+    else:
+        verdict.write(path, replace(record, outcome="unsupported", detail="; ".join(dict.fromkeys(skipped))))
 
 
 def replay(paths: Paths, operator: Operator, *, case: str) -> None:
