@@ -31,29 +31,30 @@ from opmatrix.torch_ops.case_tensors import as_array, as_tensor, laid_out
 def results(operator: Operator, overload: Callable[..., Any]) -> list[dict[str, str]]:
     """Return the calls that raised. Raises RegisterError with each call that returned a result, and with what no
     case allows to try, or with why the calls prove nothing."""
-
-    def call(given: Call) -> None:
-        arguments = [
-            [as_tensor(array) for array in a] if isinstance(a, tuple) else None if a is None else as_tensor(a)
-            for a in given.inputs
-        ]
-        with_attributes(overload, operator.spec, given.model)(*arguments)
-
     try:
-        call(valid_call(operator))
+        call(operator, overload, valid_call(operator))
     except CALL_ERRORS as error:
         raise RegisterError(valid_call_fails(operator, "torch", error)) from error
     tried, computed = [*invalid_calls(operator)], [*missing_calls(operator)]
     for one in tried:
         step_log.now_running(f"the invalid call with {one}")
         try:
-            call(one.call)
+            call(operator, overload, one.call)
         except CALL_ERRORS:
             continue
         computed.append(f"{operator.name} in torch computes what its declaration forbids: {one}")
     if computed:
         raise RegisterError("\n".join(computed))
     return [{"check": "forbidden", "call": str(one)} for one in tried]
+
+
+def call(operator: Operator, overload: Callable[..., Any], given: Call) -> Any:
+    """Call the operator in torch with NumPy arguments."""
+    arguments = [
+        [as_tensor(array) for array in a] if isinstance(a, tuple) else None if a is None else as_tensor(a)
+        for a in given.inputs
+    ]
+    return with_attributes(overload, operator.spec, given.model)(*arguments)
 
 
 FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
