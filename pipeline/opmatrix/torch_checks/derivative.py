@@ -7,7 +7,7 @@ for each input, however many elements it has. Only a difference is searched for 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -147,18 +147,12 @@ class Check:
         ]
         try:
             found = backward_calls.backward(outputs, leaves, weights)
+            text = next(mistakes(one, found, self.gradient, self.operator), "")
         except Exception as error:  # any exception of the user's backward()
-            outcome.problem = partial(in_sample, one, _raised(error), exact=exact)
+            text = _raised(error)
+        if text:
+            outcome.problem = partial(in_sample, one, text, exact=exact)
             return None
-        for index, gradient in zip(one.derived, found, strict=True):
-            name = one.names[index]
-            if gradient is None:
-                text = f"it gives no gradient for {name!r}. Give one, or name it in WITHOUT_GRADIENT"
-            else:
-                text = self.operator.wrong_dtype(name, one.tensors[index].dtype)
-            if text:
-                outcome.problem = partial(in_sample, one, text, exact=exact)
-                return None
         given = tuple(gradient for gradient in found if gradient is not None)
         return Gradients(leaves=leaves, outputs=outputs, weights=weights, found=given)
 
@@ -387,6 +381,21 @@ class Check:
             if one.names[index] in outcome.effective:
                 outcome.dtypes.add((name, dtype))
         return None
+
+
+def mistakes(
+    one: CaseCall, found: Sequence[torch.Tensor | None], gradient: Gradient, operator: ReferenceOperator
+) -> Iterator[str]:
+    """Yield a message for each derived tensor whose gradient is missing, given although WITHOUT_GRADIENT names the
+    input, or of another dtype."""
+    for index, grad in zip(one.derived, found, strict=True):
+        name = one.names[index]
+        if grad is None and name not in gradient.without:
+            yield f"it gives no gradient for {name!r}. Give one, or name it in WITHOUT_GRADIENT"
+        elif grad is not None and name in gradient.without:
+            yield f"it gives a gradient for {name!r}, which WITHOUT_GRADIENT names"
+        elif problem := operator.wrong_dtype(name, one.tensors[index].dtype):
+            yield problem
 
 
 def _raised(error: Exception) -> str:

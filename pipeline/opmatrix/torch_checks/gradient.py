@@ -3,8 +3,7 @@ in the declared dtypes. Note what no sample covers, and keep a gradient that dif
 
 Small cases go through torch's gradcheck and gradgradcheck; further samples (`gradient_samples`), with every dtype and
 attribute that the declaration allows, through `derivative`. Of an operator that computes the gradient, its reference is
-the formula. No kernel is used, so that an edit of a kernel does not run the check again. opmatrix.torch_checks.opcheck
-checks that the compiled operator uses backward().
+the formula. No kernel is used, so that an edit of one does not run the check again; opcheck tests the compiled operator.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from opmatrix.spec import Attribute, AttributeValue, Model, OpSpec, Tolerance, g
 from opmatrix.torch_checks import gradient_samples
 from opmatrix.torch_checks.backward_calls import Differing, backward
 from opmatrix.torch_checks.case_calls import CaseCall
-from opmatrix.torch_checks.derivative import Check, Outcome
+from opmatrix.torch_checks.derivative import Check, Outcome, mistakes
 from opmatrix.torch_checks.gradient_samples import sample, values
 from opmatrix.torch_checks.reference_operator import ReferenceGradient, ReferenceOperator
 from opmatrix.torch_ops import features, load
@@ -236,10 +235,8 @@ def _hint(sample: CaseCall) -> str:
 
 
 def _differing_inputs(sample: CaseCall, gradient: Gradient, operator: ReferenceOperator) -> Iterator[str]:
-    """Yield a message for each input whose gradient is missing, given although WITHOUT_GRADIENT names the input, or of
-    another dtype."""
-    floating = [n for n, t in enumerate(sample.tensors) if t.is_floating_point()]
-    asking = replace(sample, derived=floating)
+    """Yield a message for each floating input whose gradient is none, or of another kind than declared."""
+    asking = replace(sample, derived=[n for n, t in enumerate(sample.tensors) if t.is_floating_point()])
     leaves = asking.leaves()
     try:
         total = sum((o.sum() for o in asking.floating(*leaves)), torch.zeros(()))
@@ -247,14 +244,7 @@ def _differing_inputs(sample: CaseCall, gradient: Gradient, operator: ReferenceO
     except Exception as error:  # any exception of the user's backward()
         yield _message(sample, f"backward() raises {type(error).__name__}: {one_line(error).rstrip('.')}")
         return
-    for index, grad in zip(floating, found, strict=True):
-        name = sample.names[index]
-        if grad is None and name not in gradient.without:
-            yield _message(sample, f"it gives no gradient for {name!r}. Give one, or name it in WITHOUT_GRADIENT")
-        elif grad is not None and name in gradient.without:
-            yield _message(sample, f"it gives a gradient for {name!r}, which WITHOUT_GRADIENT names")
-        elif problem := operator.wrong_dtype(name, sample.tensors[index].dtype):
-            yield _message(sample, problem)
+    yield from (_message(sample, text) for text in mistakes(asking, found, gradient, operator))
 
 
 def _message(sample: CaseCall, what: str) -> str:

@@ -1,8 +1,5 @@
 """Compare the kernel's outputs in torch with the expected ones of a case, for the part "kernel" of register, and with
 the reference for drawn inputs, for the part "search".
-
-Of these, also test that an operator treats the indices of `TorchOp.batch` one by one: a call with one of them gives its
-outputs.
 """
 
 from __future__ import annotations
