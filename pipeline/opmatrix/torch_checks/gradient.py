@@ -3,7 +3,7 @@ in the declared dtypes. Note what no sample covers, and keep a gradient that dif
 
 Small cases go through torch's gradcheck and gradgradcheck; further samples (`gradient_samples`), with every dtype and
 attribute that the declaration allows, through `derivative`. Of an operator that computes the gradient, its reference is
-the formula. No kernel is used, so that an edit of one does not run the check again; opcheck tests the compiled operator.
+the formula. No kernel is used, so that an edit of one does not run the check again; opcheck tests what is compiled.
 """
 
 from __future__ import annotations
