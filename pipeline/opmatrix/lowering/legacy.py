@@ -33,7 +33,7 @@ _LETTERS: Mapping[str, str] = {
 class LegacyGraph(Emitter):
     """`Graph` over the graph that the exporter passes to a symbolic function.
 
-    `versions` are those of custom domains, as in custom_opsets=. `known` are the operators that the lowering uses:
+    `versions` are those of custom domains, as in custom_opsets=. `used` are the operators that the lowering uses:
     their declarations give the types of their nodes' outputs. `own` is the operator of the lowering.
     """
 
@@ -42,13 +42,13 @@ class LegacyGraph(Emitter):
         context: Any,
         opset: int,
         versions: Mapping[str, int],
-        known: Sequence[OpSpec] = (),
+        used: Sequence[OpSpec] = (),
         own: OpSpec | None = None,
     ) -> None:
         super().__init__(opset, versions)
         self._context = context
-        self._known = {f"{s.onnx.domain}::{s.onnx.op_type}": s for s in known}
-        operators = self._known | ({f"{own.onnx.domain}::{own.onnx.op_type}": own} if own else {})
+        self._used = {f"{s.onnx.domain}::{s.onnx.op_type}": s for s in used}
+        operators = self._used | ({f"{own.onnx.domain}::{own.onnx.op_type}": own} if own else {})
         self._variadic = {node for node, spec in operators.items() if any(i.variadic for i in spec.inputs)}
 
     def op(self, name: str, *inputs: Value | None, outputs: int = 1, **attributes: Any) -> Any:
@@ -60,7 +60,7 @@ class LegacyGraph(Emitter):
         tensors = {a.name: torch.from_numpy(np.array(a.value)) for a in written if a.letter == "t"}
         passed = {f"{a.name}_{a.letter}": tensors.get(a.name, a.value) for a in written}
         made = self._context.op(name, *map(self._present, present), outputs=outputs, **passed)
-        if spec := self._known.get(name):
+        if spec := self._used.get(name):
             named = {part.name: value for part, value in zip(spec.inputs, inputs, strict=False) if value is not None}
             names = {onnx_name(a): a.name for a in spec.attributes}
             values = {names.get(a.name, a.name): a.value for a in written}

@@ -55,7 +55,7 @@ class Gradients:
     leaves: tuple[torch.Tensor, ...]
     outputs: tuple[torch.Tensor, ...]
     weights: list[torch.Tensor]
-    found: tuple[torch.Tensor, ...]
+    by_leaf: tuple[torch.Tensor, ...]
 
     def weighted(self, outputs: Sequence[torch.Tensor]) -> float:
         """Return the sum of the outputs, each element times its gradient."""
@@ -71,7 +71,13 @@ class Gradients:
     def differing(self, one: CaseCall, n: int, expected: torch.Tensor, **others: Any) -> Differing:
         """Return the gradient of the `n`-th leaf with the expected one; `others` are further fields."""
         return Differing(
-            sample=one, n=n, leaves=self.leaves, weights=self.weights, actual=self.found[n], expected=expected, **others
+            sample=one,
+            n=n,
+            leaves=self.leaves,
+            weights=self.weights,
+            actual=self.by_leaf[n],
+            expected=expected,
+            **others,
         )
 
     def size(self) -> float:
@@ -105,10 +111,10 @@ def problem(one: CaseCall, gradients: Gradients) -> tuple[str, Differing | None]
 
     plain = given_for([w.contiguous() for w in expanded])
     for given, expected, how in (
-        (strided, gradients.found, "a gradient of the output that is not contiguous"),
+        (strided, gradients.by_leaf, "a gradient of the output that is not contiguous"),
         (expanded, plain, "an expanded gradient of the output, as sum().backward() gives it"),
     ):
-        called = replace(gradients, weights=given, found=given_for(given))
+        called = replace(gradients, weights=given, by_leaf=given_for(given))
         for n, index in enumerate(one.derived):
             words = f"backward() for {how}", "backward() for a contiguous one"
             text, differing = _difference(one, called, expected, n, "with a contiguous one it gives", words)
@@ -121,10 +127,10 @@ def problem(one: CaseCall, gradients: Gradients) -> tuple[str, Differing | None]
         (found,) = backward(outputs, [leaves[n]], weights)
         if found is None:
             return f"{alone}, it gives none", None
-        every = (*gradients.found[:n], found, *gradients.found[n + 1 :])
-        called = replace(gradients, leaves=tuple(leaves), outputs=outputs, found=every)
+        every = (*gradients.by_leaf[:n], found, *gradients.by_leaf[n + 1 :])
+        called = replace(gradients, leaves=tuple(leaves), outputs=outputs, by_leaf=every)
         words = f"backward() {alone}", "backward() while all inputs require one"
-        text, differing = _difference(one, called, gradients.found, n, "while all inputs do it gives", words)
+        text, differing = _difference(one, called, gradients.by_leaf, n, "while all inputs do it gives", words)
         if text:
             return f"{alone}, {text}", differing
     return "", None
@@ -134,7 +140,7 @@ def _difference(
     one: CaseCall, called: Gradients, wanted: Sequence[torch.Tensor], n: int, judge: str, words: tuple[str, str]
 ) -> tuple[str, Differing | None]:
     """Return how the `n`-th gradient differs; `words` say what it is, and what the wanted one is."""
-    actual, expected = called.found[n], wanted[n]
+    actual, expected = called.by_leaf[n], wanted[n]
     size, largest_expected = max(1.0, *map(largest, wanted)), largest(expected)
     atol = RTOL * largest_expected + ROUNDING * size
     near = (actual - expected).abs() <= RTOL * (expected.abs() + largest_expected) + ROUNDING * size

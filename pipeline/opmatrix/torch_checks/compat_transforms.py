@@ -38,15 +38,12 @@ def mapped(compat: Compat) -> tuple[int, str]:
         base = compat.samples[0]
         require_refused(lambda: torch.vmap(base.call)(*(t.expand(2, *t.shape) for t in base.tensors)), why)
         raise RefusedError(why)
-    return sum(map(_mapped_sample, compat.as_called)), _calls(compat)
-
-
-def _calls(compat: Compat) -> str:
-    """Return how often torch.vmap calls the operator."""
-    if (batch := batch_axes(compat.spec)) is None:
-        return "one call per sample"
-    others = dict.fromkeys(name for base in compat.samples for name in base.names if name not in batch.inputs)
-    return "one call for all samples" + (f"; one per sample where {' or '.join(others)} is mapped" if others else "")
+    count, calls = sum(map(_mapped_sample, compat.as_called)), "one call per sample"
+    if batch := batch_axes(compat.spec):
+        others = dict.fromkeys(name for base in compat.samples for name in base.names if name not in batch.inputs)
+        more = f"; one per sample where {' or '.join(others)} is mapped" if others else ""
+        calls = f"one call for all samples{more}"
+    return count, calls
 
 
 def _mapped_sample(base: CaseCall) -> int:

@@ -88,14 +88,14 @@ class _Slope:
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """What is the same for all samples of an operator. `given` is the gradient's own reference, if it has one.
+    """What is the same for all samples of an operator. `own_reference` is that of the gradient, if it has one.
 
     `calls` counts the samples by the axes of their tensors for which backward() was called in other ways.
     """
 
     operator: ReferenceOperator
     gradient: Gradient
-    given: ReferenceGradient | None
+    own_reference: ReferenceGradient | None
     calls: Counter[tuple[int, ...]] = field(default_factory=Counter)
 
     def run(self, model: Model) -> Outcome:
@@ -113,7 +113,7 @@ class Check:
         gradients = self._gradients(one, outcome, exact=True)
         if gradients is None:
             return outcome
-        judge = self._compare_with_given if self.given else self._compare_with_derivative
+        judge = self._compare_with_given if self.own_reference else self._compare_with_derivative
         judge(one, gradients, outcome)
         if outcome.problem is None:
             self._compare_calls(one, gradients, outcome)
@@ -154,7 +154,7 @@ class Check:
             outcome.problem = partial(in_sample, one, text, exact=exact)
             return None
         given = tuple(gradient for gradient in found if gradient is not None)
-        return Gradients(leaves=leaves, outputs=outputs, weights=weights, found=given)
+        return Gradients(leaves=leaves, outputs=outputs, weights=weights, by_leaf=given)
 
     def _compare_calls(self, one: CaseCall, gradients: Gradients, outcome: Outcome) -> None:
         """Compare with backward() for gradients of other strides, and for one input alone."""
@@ -190,7 +190,7 @@ class Check:
 
     def _slope(self, one: CaseCall, gradients: Gradients, n: int) -> _Slope | None:
         """Return the change along a random direction of one input, or None where the domain of the reference ends."""
-        gradient = gradients.found[n]
+        gradient = gradients.by_leaf[n]
         along = direction(gradient, seed=f"{one}/{one.names[one.derived[n]]}/{one.derived[n]}")
         base, least = gradients.weighted(gradients.outputs), ATOL + ROUNDING * gradients.size()
         with torch.no_grad():
@@ -247,11 +247,11 @@ class Check:
 
         At a jump, roundings of that dtype may be on the other side of it.
         """
-        least = most = gradients.found[n]
+        least = most = gradients.by_leaf[n]
         for moved in nudged(one, leaves=True):
             other = self._gradients(moved, Outcome(), exact=True)
             if other and all(a.shape == b.shape for a, b in zip(other.outputs, gradients.outputs, strict=True)):
-                least, most = torch.minimum(least, other.found[n]), torch.maximum(most, other.found[n])
+                least, most = torch.minimum(least, other.by_leaf[n]), torch.maximum(most, other.by_leaf[n])
         return (low >= least - allowed) & (low <= most + allowed)
 
     def _moved(
@@ -264,7 +264,7 @@ class Check:
 
     def _describe(self, one: CaseCall, gradients: Gradients, n: int, slope: _Slope) -> Problem:
         """Return the message of a gradient that differs along a direction, with the derivative by single elements."""
-        gradient, name = gradients.found[n], one.names[one.derived[n]]
+        gradient, name = gradients.by_leaf[n], one.names[one.derived[n]]
         truth, kinks = torch.zeros_like(gradient), torch.zeros_like(gradient)
         base = gradients.weighted(gradients.outputs)
         with torch.no_grad():
@@ -298,12 +298,12 @@ class Check:
 
     def _compare_with_given(self, one: CaseCall, gradients: Gradients, outcome: Outcome) -> None:
         """Compare with the gradient's own reference, element by element."""
-        assert self.given
+        assert self.own_reference
         weights = iter(gradients.weights)
         grads = [as_arrays(next(weights)) if o.is_floating_point() else None for o in gradients.outputs]
         spec = self.operator.spec
         inputs = [as_arrays(value) for value in arguments(spec, one.case, one.with_derived(gradients.leaves))]
-        expected = iter(_flat(self.given(grads, inputs, reference_attributes(spec, one.model)), one))
+        expected = iter(_flat(self.own_reference(grads, inputs, reference_attributes(spec, one.model)), one))
         wanted = [next(expected) for _ in one.tensors]
         for n, index in enumerate(one.derived):
             name, value = one.names[index], wanted[index]
@@ -317,10 +317,10 @@ class Check:
             if not bool(torch.isfinite(truth).all()):
                 outcome.undecided.add(name)
                 continue
-            differ = ~((gradients.found[n] - truth).abs() <= allowed)
+            differ = ~((gradients.by_leaf[n] - truth).abs() <= allowed)
             if bool(differ.any()):
                 judge = f"{spec.name}_gradient()"
-                text = f"for {name!r} {elements(gradients.found[n], truth, differ, judge)}"
+                text = f"for {name!r} {elements(gradients.by_leaf[n], truth, differ, judge)}"
                 differing = gradients.differing(
                     one, n, truth.reshape(differ.shape), expected_is=judge, rtol=GIVEN_RTOL, atol=most
                 )
@@ -356,8 +356,8 @@ class Check:
         found = self._gradients(declared, given, exact=False)
         if found is None:
             return given.problem
-        size = max([1.0, *map(largest, gradients.found)])
-        for n, (index, low, exact) in enumerate(zip(one.derived, found.found, gradients.found, strict=True)):
+        size = max([1.0, *map(largest, gradients.by_leaf)])
+        for n, (index, low, exact) in enumerate(zip(one.derived, found.by_leaf, gradients.by_leaf, strict=True)):
             if low.dtype == torch.float64:
                 continue
             name, limits = one.names[index], torch.finfo(low.dtype)

@@ -77,14 +77,14 @@ def results(paths: Paths, operator: Operator) -> list[dict[str, Any]]:
     drawn = [model for model in drawn if not {*features.FLOAT8} & {*model_dtypes(spec, model)}]
     reference = ReferenceGradient(paths, spec, declared=bool(gradient.not_a_derivative))
     defined = ReferenceOperator(paths, spec, gradient)
-    given = reference if gradient.not_a_derivative else None
+    own_reference = reference if gradient.not_a_derivative else None
     defined.compute(exact=True)
     proved: list[dict[str, Any]] = []
-    further = Check(operator=defined, gradient=gradient, given=given)
+    further = Check(operator=defined, gradient=gradient, own_reference=own_reference)
     coverage = Coverage(spec, gradient)
     try:
         # Stop at the first failure: to describe one takes seconds.
-        for one in () if given else _samples(operator, gradient):
+        for one in () if own_reference else _samples(operator, gradient):
             proved += _check(one, gradient, defined)
         _check_further(further, operator, drawn, coverage)
     except _GradientError as error:
@@ -95,7 +95,7 @@ def results(paths: Paths, operator: Operator) -> list[dict[str, Any]]:
             f"{spec.name}: no case to check its gradient with. Add one to cases.py that is finite, and has "
             f"at most {gradient_samples.SMALL} elements in each tensor"
         )
-    compared = {"not_a_derivative": gradient.not_a_derivative} if given else {}
+    compared = {"not_a_derivative": gradient.not_a_derivative} if own_reference else {}
     proved.append({"check": "samples", **compared, **coverage.described()})
     for note in coverage.notes():
         print(f"{spec.name}: gradient: {note}")
