@@ -15,10 +15,10 @@ from opmatrix.basics.files import load_module
 from opmatrix.declaration.load import load_operator
 from opmatrix.declaration.models import case_arguments, output_names
 from opmatrix.export.signature import ExpectedModel
-from opmatrix.lowering import call
-from opmatrix.lowering.call import Lowered, Tensor, record
+from opmatrix.lowering.call import Lowered, Tensor, find, record
 from opmatrix.project.cells import Cell
 from opmatrix.project.paths import Paths
+from opmatrix.signature.signature import attribute_values, torch_arguments
 from opmatrix.signature.versions import version_at
 from opmatrix.spec import Lowering, Model, OpSpec
 
@@ -41,7 +41,7 @@ class GeneratedModules:
 
     def lowered(self, lowering: Lowering) -> Lowered:
         """Return a lowering by its name. Raises ExportError if there is none."""
-        found = call.find(self.spec, lowering, handwritten=self.handwritten, derived=self.derived, path=self.path)
+        found = find(self.spec, lowering, handwritten=self.handwritten, derived=self.derived, path=self.path)
         return replace(found, used=self.used_specs)
 
     def expected(self, spec: OpSpec, model: Model, lowering: Lowering, cell: Cell) -> ExpectedModel:
@@ -92,9 +92,10 @@ def lowered_nodes(expected: ExpectedModel, generated: GeneratedModules) -> tuple
             for v in expected.signature.inputs
         ]
         inputs = [list(a) if isinstance(a, tuple) else a for a in case_arguments(spec, model.cases[0], fed)]
+        given = dict(zip((i.name for i in spec.inputs), inputs, strict=True)) | attribute_values(spec, model)
         return record(
             generated.lowered(expected.lowering),
-            call.in_order(spec, model, inputs),
+            [given.get(a.source.name, a.default) for a in torch_arguments(spec)],
             opset=expected.cell.opset,
             versions=expected.versions,
             outputs=output_names(spec, model),

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
@@ -268,12 +268,15 @@ def _rows(paths: Paths, operator: Operator) -> list[Row]:
     prepared = prepare(operator, gradient, library=library)
     with tempfile.TemporaryDirectory() as cache:  # torch compiles anew: what it kept may be of another operator
         os.environ |= {"TORCHINDUCTOR_CACHE_DIR": cache, "TORCHINDUCTOR_COMPILE_THREADS": "1"}
-        rows = [*compat_rows(prepared)]
+        rows = []
+        generator = {GENERATOR: compat_transforms.generators} if seeds(operator.spec) else {}
+        for name, check in {**CHECKS, **generator}.items():
+            step_log.now_running(name)
+            rows.append(row(name, check, prepared))
     del loaded  # which kept a definition in Python alive
     return rows
 
 
-RowOutcome = Literal["works", "refused", "failed"]
 Check = Callable[[Compat], tuple[int, str]]
 
 CHECKS: Mapping[str, Check] = {
@@ -295,7 +298,7 @@ class Row:
     """One way to run an operator. `detail`: why it is refused or wrong, or what it needs; `samples`: how many calls."""
 
     name: str
-    outcome: RowOutcome
+    outcome: Literal["works", "refused", "failed"]
     detail: str = ""
     samples: int = 0
 
@@ -314,16 +317,6 @@ def prepare(operator: Operator, gradient: Gradient | None, library: Path | None 
             "elements, at most 4096 in each tensor, and values that cases.py gives"
         )
     return Compat(operator=operator, samples=found, gradient=gradient, library=library)
-
-
-def compat_rows(compat: Compat) -> Iterator[Row]:
-    """Yield every row."""
-    for name, check in CHECKS.items():
-        step_log.now_running(name)
-        yield row(name, check, compat)
-    if seeds(compat.spec):
-        step_log.now_running(GENERATOR)
-        yield row(GENERATOR, compat_transforms.generators, compat)
 
 
 def row(name: str, check: Check, compat: Compat) -> Row:
