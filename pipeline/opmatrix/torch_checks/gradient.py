@@ -82,14 +82,10 @@ def results(paths: Paths, operator: Operator) -> list[dict[str, Any]]:
     proved: list[dict[str, Any]] = []
     further = Check(operator=defined, gradient=gradient, own_reference=own_reference)
     coverage = Coverage(spec, gradient)
-    try:
-        # Stop at the first failure: to describe one takes seconds.
-        for one in () if own_reference else _samples(operator, gradient):
-            proved += _check(one, gradient, defined)
-        _check_further(further, operator, drawn, coverage)
-    except _GradientError as error:
-        _keep(paths, further, error)
-        raise RegisterError(str(error)) from error.__cause__
+    # Stop at the first failure: to describe one takes seconds.
+    for one in () if own_reference else _samples(operator, gradient):
+        proved += _check(paths, further, one)
+    _check_further(paths, further, operator, drawn, coverage)
     if not proved and not coverage.samples:
         raise RegisterError(
             f"{spec.name}: no case to check its gradient with. Add one to cases.py that is finite, and has "
@@ -103,7 +99,7 @@ def results(paths: Paths, operator: Operator) -> list[dict[str, Any]]:
     return proved
 
 
-def _check_further(check: Check, operator: Operator, drawn: list[Any], coverage: Coverage) -> None:
+def _check_further(paths: Paths, check: Check, operator: Operator, drawn: list[Model], coverage: Coverage) -> None:
     """Check the further samples. Raises RegisterError for the smallest of those that are wrong."""
     wrong: list[Outcome] = []
     begin = time.process_time()
@@ -120,32 +116,22 @@ def _check_further(check: Check, operator: Operator, drawn: list[Any], coverage:
         smallest = min(wrong, key=lambda o: sum(t.numel() for t in o.sample.tensors) if o.sample else 0)
         assert smallest.sample and smallest.problem
         problem = smallest.problem()
-        raise _GradientError(_message(smallest.sample, problem.text), smallest.sample, problem.differing)
+        if problem.differing:
+            keep(paths, check, problem.differing)
+        raise RegisterError(_message(smallest.sample, problem.text))
 
 
-class _GradientError(Exception):
-    """A gradient that differs: the message, the sample, and the arrays, or what torch's check printed."""
-
-    def __init__(
-        self, message: str, sample: CaseCall, differing: Differing | None = None, *, printed: str = ""
-    ) -> None:
-        super().__init__(message)
-        self.sample, self.differing, self.printed = sample, differing, printed
-
-
-def _keep(paths: Paths, check: Check, wrong: _GradientError) -> None:
-    """Keep the arrays for the report. For a failing gradcheck: those that `check` finds for a small sample; for a
-    larger one, and where it finds none, as for a second derivative, the Jacobians that torch printed."""
-    differing = wrong.differing
-    small = all(tensor.numel() <= gradient_samples.SMALL for tensor in wrong.sample.tensors)
-    if wrong.printed and small and (problem := check.run(wrong.sample.model).problem):
-        differing = problem().differing
-    if differing:
+def _keep_printed(paths: Paths, check: Check, sample: CaseCall, printed: str) -> None:
+    """Keep the arrays of a sample that torch's check refuses, for the report: those that `check` finds for a small one;
+    for a larger one, and where it finds none, as for a second derivative, the Jacobians that torch printed."""
+    small = all(tensor.numel() <= gradient_samples.SMALL for tensor in sample.tensors)
+    problem = check.run(sample.model).problem if small else None
+    if problem and (differing := problem().differing):
         keep(paths, check, differing)
-    elif pairs := _PAIR.findall(wrong.printed):
+    elif pairs := _PAIR.findall(printed):
         numerical, analytical = (np.array(_matrix(text)) for text in pairs[-1])
         if numerical.size and numerical.shape == analytical.shape:
-            keep_jacobians(paths, wrong.sample, numerical, analytical)
+            keep_jacobians(paths, sample, numerical, analytical)
 
 
 def _samples(operator: Operator, gradient: Gradient) -> Iterator[CaseCall]:
@@ -170,9 +156,9 @@ def _samples(operator: Operator, gradient: Gradient) -> Iterator[CaseCall]:
         yield from others
 
 
-def _check(sample: CaseCall, gradient: Gradient, operator: ReferenceOperator) -> list[dict[str, str]]:
+def _check(paths: Paths, further: Check, sample: CaseCall) -> list[dict[str, str]]:
     """Return the checks that passed. Raises RegisterError."""
-    if problems := list(_differing_inputs(sample, gradient, operator)):
+    if problems := list(_differing_inputs(sample, further.gradient, further.operator)):
         raise RegisterError("\n".join(problems))
     step_log.now_running(f"the gradient for case {sample.case.name}")
     fast = sum(t.numel() for t in sample.leaves()) > TINY
@@ -181,7 +167,7 @@ def _check(sample: CaseCall, gradient: Gradient, operator: ReferenceOperator) ->
         ("gradcheck", torch.autograd.gradcheck),
         ("gradgradcheck", torch.autograd.gradgradcheck),
     ]
-    for name, check in checks if gradient.is_derived_twice else checks[:1]:
+    for name, check in checks if further.gradient.is_derived_twice else checks[:1]:
         try:
             with print_whole_matrices():
                 check(sample.floating, sample.leaves(), fast_mode=fast, rtol=RTOL, atol=ATOL)
@@ -189,7 +175,8 @@ def _check(sample: CaseCall, gradient: Gradient, operator: ReferenceOperator) ->
             problem = summarize(str(error)) or one_line(error).rstrip(".")
             more = _of_other_inputs(sample, problem, fast=fast) + _hint(sample) if name == "gradcheck" else ""
             message = _message(sample, f"torch.autograd.{name} says: {problem}{more}")
-            raise _GradientError(message, sample, printed=str(error)) from error
+            _keep_printed(paths, further, sample, str(error))
+            raise RegisterError(message) from error
         proved.append({"case": sample.case.name, "check": name, "mode": "fast" if fast else "every element"})
     return proved
 
