@@ -37,12 +37,8 @@ class Differing:
     atol: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class Problem:
-    """What is wrong with a gradient, and which numbers, if it is numbers."""
-
-    text: str
-    differing: Differing | None = None
+Problem = tuple[str, Differing | None]
+"""What is wrong with a gradient, and which numbers, if it is numbers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +92,7 @@ def backward(
     )
 
 
-def problem(one: CaseCall, gradients: Gradients) -> tuple[str, Differing | None]:
+def problem(one: CaseCall, gradients: Gradients) -> Problem:
     """Return what differs in another call, "" if nothing does, and the arrays. Raises what backward() raises."""
     weights = gradients.weights
     strided = [laid_out(laid_out(w, "flipped"), "sliced") for w in weights]
@@ -138,7 +134,7 @@ def problem(one: CaseCall, gradients: Gradients) -> tuple[str, Differing | None]
 
 def _difference(
     one: CaseCall, called: Gradients, wanted: Sequence[torch.Tensor], n: int, judge: str, words: tuple[str, str]
-) -> tuple[str, Differing | None]:
+) -> Problem:
     """Return how the `n`-th gradient differs; `words` say what it is, and what the wanted one is."""
     actual, expected = called.by_leaf[n], wanted[n]
     size, largest_expected = max(1.0, *map(largest, wanted)), largest(expected)
@@ -165,7 +161,7 @@ def elements(actual: torch.Tensor, expected: torch.Tensor, differ: torch.Tensor,
 def in_sample(one: CaseCall, what: str, *, exact: bool, differing: Differing | None = None) -> Problem:
     """Return what is wrong, and in which sample."""
     instance = ", in a float64 instance" if exact and {*one.model.types.values()} != {"float64"} else ""
-    return Problem(text=f"{what}. Sample: {one.described()}{instance}", differing=differing)
+    return f"{what}. Sample: {one.described()}{instance}", differing
 
 
 def _number(tensor: torch.Tensor, at: Sequence[int]) -> str:

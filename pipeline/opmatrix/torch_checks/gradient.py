@@ -115,10 +115,10 @@ def _check_further(paths: Paths, check: Check, operator: Operator, drawn: list[M
     if wrong:
         smallest = min(wrong, key=lambda o: sum(t.numel() for t in o.sample.tensors) if o.sample else 0)
         assert smallest.sample and smallest.problem
-        problem = smallest.problem()
-        if problem.differing:
-            keep(paths, check, problem.differing)
-        raise RegisterError(_message(smallest.sample, problem.text))
+        text, differing = smallest.problem()
+        if differing:
+            keep(paths, check, differing)
+        raise RegisterError(_message(smallest.sample, text))
 
 
 def _keep_printed(paths: Paths, check: Check, sample: CaseCall, printed: str) -> None:
@@ -126,7 +126,7 @@ def _keep_printed(paths: Paths, check: Check, sample: CaseCall, printed: str) ->
     for a larger one, and where it finds none, as for a second derivative, the Jacobians that torch printed."""
     small = all(tensor.numel() <= gradient_samples.SMALL for tensor in sample.tensors)
     problem = check.run(sample.model).problem if small else None
-    if problem and (differing := problem().differing):
+    if problem and (differing := problem()[1]):
         keep(paths, check, differing)
     elif pairs := _PAIR.findall(printed):
         numerical, analytical = (np.array(_matrix(text)) for text in pairs[-1])
