@@ -39,23 +39,25 @@ def export(expected: ExpectedModel, generated: GeneratedModules, inputs: Tensors
     return proto
 
 
-def write(given: ExporterInput) -> ModelProto:
+def write(source: ExporterInput) -> ModelProto:
     """Trace the module and export it."""
     file = io.BytesIO()
-    names, axes = (*given.input_names, *given.output_names), (*given.axes, *given.output_axes)
+    names, axes = (*source.input_names, *source.output_names), (*source.axes, *source.output_axes)
     with ExitStack() as stack:
         stack.enter_context(_quiet())
-        for one in given.lowered:
-            stack.enter_context(symbolics.registered(one, given.opset, given.versions, aten_overloads.names(one.spec)))
+        for one in source.lowered:
+            stack.enter_context(
+                symbolics.registered(one, source.opset, source.versions, aten_overloads.names(one.spec))
+            )
         torch.onnx.export(
-            given.module,
-            given.inputs,
+            source.module,
+            source.inputs,
             file,  # type: ignore[arg-type]  # the legacy exporter writes to a file object as well
             **exporter_choice(),
-            opset_version=given.opset,
-            custom_opsets=dict(given.versions),
-            input_names=list(given.input_names),
-            output_names=list(given.output_names),
+            opset_version=source.opset,
+            custom_opsets=dict(source.versions),
+            input_names=list(source.input_names),
+            output_names=list(source.output_names),
             dynamic_axes={name: dict(named) for name, named in zip(names, axes, strict=False) if named},
         )
     return strip(onnx.load_model_from_string(file.getvalue()))

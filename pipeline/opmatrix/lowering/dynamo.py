@@ -140,9 +140,9 @@ class _Tensors(list[Value]):
         """Return nothing: there is no one node whose name follows from that of the list."""
 
 
-def _with_list(lowered: Lowered, given: Sequence[Any], outputs: Sequence[Value]) -> tuple[Any, ...]:
+def _with_list(lowered: Lowered, arguments: Sequence[Any], outputs: Sequence[Value]) -> tuple[Any, ...]:
     """Return outputs, of which the last is a list: with the declared types, which torch.onnx sets in no list."""
-    spec, pairs = lowered.called(given), [*zip(torch_arguments(lowered.spec), given, strict=True)]
+    spec, pairs = lowered.called(arguments), [*zip(torch_arguments(lowered.spec), arguments, strict=True)]
     tensors = [
         (a.source, tensor)
         for a, value in pairs

@@ -140,12 +140,12 @@ def plain(sample: CaseCall) -> tuple[torch.Tensor, ...]:
     return replace(sample, composed=False).call(*sample.tensors)
 
 
-def require_equal(sample: CaseCall, found: Tensors, expected: Tensors, how: str, *, rounded: bool = False) -> None:
+def require_equal(sample: CaseCall, actual: Tensors, expected: Tensors, how: str, *, rounded: bool = False) -> None:
     """Raise CompatError unless tensors are equal: both ways call one kernel. `rounded`: as far as the declared
     tolerances, where one way calls it with other sizes."""
-    if len(found) != len(expected):
-        raise CompatError(f"{sample.subject}: {how}, there are {len(found)} outputs, of a plain call {len(expected)}")
-    for output, a, e in zip(with_outputs(sample.spec, len(expected)).outputs, found, expected, strict=True):
+    if len(actual) != len(expected):
+        raise CompatError(f"{sample.subject}: {how}, there are {len(actual)} outputs, of a plain call {len(expected)}")
+    for output, a, e in zip(with_outputs(sample.spec, len(expected)).outputs, actual, expected, strict=True):
         tolerance = EXACT
         if rounded:
             tolerance = sample.spec.tolerances["custom"][dtype_of(output.type, sample.model.types)]
@@ -154,9 +154,9 @@ def require_equal(sample: CaseCall, found: Tensors, expected: Tensors, how: str,
             raise CompatError(f"{sample.subject}: {how}, {output.name} is not that of a plain call: {compared}")
 
 
-def require_near(sample: CaseCall, found: Tensors, expected: Tensors, how: str) -> None:
+def require_near(sample: CaseCall, actual: Tensors, expected: Tensors, how: str) -> None:
     size = max(1.0, *map(largest, expected))
-    for index, (a, e) in enumerate(zip(found, expected, strict=True)):
+    for index, (a, e) in enumerate(zip(actual, expected, strict=True)):
         rtol = _GRADIENT_RTOL.get(e.dtype, 1e-2)
         if a.shape != e.shape or a.dtype != e.dtype:
             raise CompatError(

@@ -179,7 +179,7 @@ def _drawn(base: CaseCall, call: ComposedCall, name: str, function: Any) -> list
     """Return the outputs of calls of `function` with one generator."""
     generator, found = torch.Generator().manual_seed(0), []
     for _ in range(_DRAWS):
-        given = call.given(base.arguments) | {name: generator}
+        given = call.by_name(base.arguments) | {name: generator}
         positional, by_name = call.ordered(given)
         found.append(as_tuple(call.outputs(given, function(*positional, **by_name))))
     return found
@@ -223,14 +223,14 @@ def autocast(compat: Compat) -> tuple[int, str]:
     return count, ""
 
 
-def _widened(spec: OpSpec, base: CaseCall, given: Tensors) -> tuple[torch.Tensor, ...] | None:
+def _widened(spec: OpSpec, base: CaseCall, tensors: Tensors) -> tuple[torch.Tensor, ...] | None:
     """Return the outputs of a plain call with dtypes that the declaration allows: lowered tensors remain only where all
     floating ones of their type variable are lowered and the operator takes that dtype."""
     parts = {part.name: part for part in spec.inputs}
     types = [parts[name].type for name in base.names]
     widened = []
-    for tensor, declared in zip(given, types, strict=True):
-        alike = {t.dtype for t, other in zip(given, types, strict=True) if other == declared}
+    for tensor, declared in zip(tensors, types, strict=True):
+        alike = {t.dtype for t, other in zip(tensors, types, strict=True) if other == declared}
         allowed = spec.types.get(declared, (declared,))
         keeps = len(alike) == 1 and str(tensor.dtype).removeprefix("torch.") in allowed
         low = tensor.dtype in (torch.bfloat16, torch.float16)

@@ -48,13 +48,13 @@ def results(operator: Operator, overload: Callable[..., Any]) -> list[dict[str, 
     return [{"check": "forbidden", "call": str(one)} for one in tried]
 
 
-def call(operator: Operator, overload: Callable[..., Any], given: Call) -> Any:
+def call(operator: Operator, overload: Callable[..., Any], chosen: Call) -> Any:
     """Call the operator in torch with NumPy arguments."""
     arguments = [
         [as_tensor(array) for array in a] if isinstance(a, tuple) else None if a is None else as_tensor(a)
-        for a in given.inputs
+        for a in chosen.inputs
     ]
-    return with_attributes(overload, operator.spec, given.model)(*arguments)
+    return with_attributes(overload, operator.spec, chosen.model)(*arguments)
 
 
 FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}

@@ -139,7 +139,7 @@ def _composed(operator: Operator) -> list[dict[str, str]]:
             inputs = one.arguments
             before = [[v.clone() for v in a] if isinstance(a, list) else a if a is None else a.clone() for a in inputs]
             expected, actual = as_tuple(one.function(*inputs)), as_tuple(call(*inputs))
-            given = call.given(inputs)
+            given = call.by_name(inputs)
             positional, by_name = call.ordered(given)
             foreign = call.foreign(given, call.overload(*positional, **by_name))
             problems = [f"{name} is returned as another tensor than the argument" for name in foreign]
@@ -166,7 +166,7 @@ def _composed(operator: Operator) -> list[dict[str, str]]:
             why = "torch's default generator gives each call another seed"
             found.append({"check": f"{TRACE}dynamic of {callers_name(spec)}", "skipped": why})
             continue
-        called = call.ordered(call.given(finite.arguments) | dict.fromkeys(seeds(spec)))
+        called = call.ordered(call.by_name(finite.arguments) | dict.fromkeys(seeds(spec)))
         checked = _opcheck(operator, replace(finite, trace="dynamic"), call.overload, called)
         found += [{"case": name, "check": f"{test} of {callers_name(spec)}"} for test in checked]
     return found

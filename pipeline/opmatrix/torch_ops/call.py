@@ -149,7 +149,7 @@ class ComposedCall:
         letters = {a.type.alias: a.name for a in schema.arguments if is_written(a)}
         self._aliases = [letters.get(result.type.alias) for result in schema.results]
 
-    def given(self, inputs: Sequence[Any]) -> dict[str, Any]:
+    def by_name(self, inputs: Sequence[Any]) -> dict[str, Any]:
         """Return the arguments by name: those that are written are copies, and for ``out=`` empty tensors. A generator
         is the same one each time, and begins anew."""
         found = {}
@@ -162,26 +162,26 @@ class ComposedCall:
             found[name] = generator.set_state(state)
         return found
 
-    def ordered(self, given: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    def ordered(self, arguments: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """Return the arguments by position, and those by name alone."""
-        positional = [given[a.name] for a in self._call.arguments if not a.keyword]
-        return positional, {a.name: given[a.name] for a in self._call.arguments if a.keyword}
+        positional = [arguments[a.name] for a in self._call.arguments if not a.keyword]
+        return positional, {a.name: arguments[a.name] for a in self._call.arguments if a.keyword}
 
-    def foreign(self, given: dict[str, Any], returned: Any) -> list[str]:
+    def foreign(self, arguments: dict[str, Any], returned: Any) -> list[str]:
         """Return the arguments that the schema returns, and the call does not."""
         results = () if returned is None else returned if isinstance(returned, tuple) else (returned,)
         pairs = zip(self._aliases, results, strict=True)
-        return [name for name, result in pairs if name is not None and result is not given[name]]
+        return [name for name, result in pairs if name is not None and result is not arguments[name]]
 
-    def outputs(self, given: dict[str, Any], returned: Any) -> Any:
+    def outputs(self, arguments: dict[str, Any], returned: Any) -> Any:
         """Return all outputs of a call with these arguments: those that it returned, and those that it wrote."""
         results = returned if isinstance(returned, tuple) else (returned,)  # a list is one output
-        outputs = tuple([results[n] if name is None else given[name] for name, n in self._call.outputs])
+        outputs = tuple([results[n] if name is None else arguments[name] for name, n in self._call.outputs])
         return outputs if len(outputs) > 1 else outputs[0]
 
     def __call__(self, *inputs: Any, **others: Any) -> Any:
         """Call the operator with these inputs, and with `others` by the names of the schema."""
-        given = self.given(inputs)
+        given = self.by_name(inputs)
         given.update(others)  # torch.export of 2.6 traces no `|`
         positional, by_name = self.ordered(given)
         return self.outputs(given, self.overload(*positional, **by_name))
