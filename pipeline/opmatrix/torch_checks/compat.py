@@ -66,8 +66,8 @@ def compiled(compat: Compat, *, backend: Any = "inductor") -> tuple[int, str]:
         for base in (*compat.samples, *compat.written):
             several = [base, *(sample for _, sample in zip(range(_SIZES - 1), resized(base), strict=False))]
             count += _compiled_once(several, backend)
-        for several in (compat.samples, compat.written) if compat.gradient else ():
-            if base := next((one for one in several if one.derived), None):
+        for samples in (compat.samples, compat.written) if compat.gradient else ():
+            for base in [one for one in samples if one.derived][:1]:
                 torch._dynamo.reset()
                 function = torch.compile(base.function, backend=backend, fullgraph=True, dynamic=True)
                 expected = gradients(base, replace(base, composed=False).function)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -246,7 +247,7 @@ def functional(compat: Compat) -> tuple[int, str]:
     if not compat.gradient:
         if not (base := _consisting_of_no_others(compat)):
             return 1, _OF_OTHERS
-        require_refused(lambda: _vjp(base), transforms.NO_FORMULA)
+        require_refused(partial(_vjp, base), transforms.NO_FORMULA)
         raise RefusedError(f"it {transforms.NO_FORMULA}")
     count = 0
     for base in _floating_first(compat.as_called):
