@@ -115,7 +115,7 @@ NO_NAMES = {
     "picture": "graph_json",
     "place": "VenvPaths, server_name, CellKey: four things had this name",
     "runner": "engine and commands",
-    "sample": "two classes had this name: OpcheckSample, GradSample",
+    "sample": "CaseCall, or what opcheck, the gradient check and compat call in turn",
     "told": "print_findings",
     "trial": "ort_checks, ModelRunner",
     "util": "say what it does",

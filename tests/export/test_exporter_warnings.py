@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import warnings
 
 import pytest
@@ -32,14 +33,15 @@ def test_loggers_are_restored() -> None:
 
 
 def test_an_accepted_message_passes_and_others_are_named_once() -> None:
-    texts = [ACCEPTED[0].text + " and more of it", "something new", "something new"]
+    texts = [next(iter(ACCEPTED)) + " and more of it", "something new", "something new"]
     assert unexpected(texts) == ["something new"]
 
 
 def test_a_message_is_accepted_only_by_its_beginning() -> None:
-    assert unexpected(["x" + ACCEPTED[0].text]) == ["x" + ACCEPTED[0].text]
+    text = "x" + next(iter(ACCEPTED))
+    assert unexpected([text]) == [text]
 
 
-@pytest.mark.parametrize("accepted", ACCEPTED, ids=lambda a: a.text[:30])
-def test_each_accepted_message_has_versions_and_a_reason(accepted: object) -> None:
-    assert all(vars(accepted).values())
+@pytest.mark.parametrize("accepted", ACCEPTED, ids=lambda text: text[:30])
+def test_each_accepted_message_has_versions_and_a_reason(accepted: str) -> None:
+    assert re.match(r"torch \d+\.\d+( (to|and) \d+\.\d+)?: \w", ACCEPTED[accepted])

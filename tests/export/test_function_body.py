@@ -11,8 +11,7 @@ from onnx import ModelProto, helper
 from opmatrix.basics.errors import ExportError, UsageError, VerifyError
 from opmatrix.basics.files import load_module
 from opmatrix.codegen import python_modules
-from opmatrix.export.node import with_function
-from opmatrix.export.signature import ExpectedModel
+from opmatrix.export.signature import ExpectedModel, with_function
 from opmatrix.ort_checks import verify
 from opmatrix.project.paths import Paths
 from opmatrix.records import verdict

@@ -16,7 +16,7 @@ from onnx import ModelProto
 from opmatrix.basics.errors import ExportError, UsageError
 from opmatrix.codegen import python_modules
 from opmatrix.declaration.load import Operator, load_operator
-from opmatrix.export import node, write_node_models
+from opmatrix.export import publish, signature, write_node_models
 from opmatrix.export.manifest import graph_json
 from opmatrix.export.signature import ExpectedModel
 from opmatrix.project.cells import Cell
@@ -90,7 +90,7 @@ def test_every_kind_of_attribute_is_written(tmp_path: Path) -> None:
 
 def test_the_gates_check_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def faulty(expected_model: ExpectedModel) -> ModelProto:
-        made = node.one_node(expected_model)
+        made = signature.one_node(expected_model)
         made.graph.node[0].op_type = "Doubel"
         return made
 
@@ -108,7 +108,7 @@ def test_another_tensor_in_the_node_is_refused(tmp_path: Path, monkeypatch: pyte
     assert "table" in {a.name for a in written(paths, operator).graph.node[0].attribute}
 
     def faulty(expected_model: ExpectedModel) -> ModelProto:
-        made = node.one_node(expected_model)
+        made = signature.one_node(expected_model)
         attribute = next(a for a in made.graph.node[0].attribute if a.name == "table")
         attribute.t.CopyFrom(onnx.numpy_helper.from_array(np.array([[1, 2], [3, 5]])))
         return made
@@ -151,3 +151,17 @@ def test_the_command_line_explains_why_a_cell_does_not_fit(root: Path) -> None:
         "node-opset18-ort1.31: group_norm has a torch operator, from which its models are exported; choose a cell of "
         "torch\n"
     )
+
+
+def test_a_published_node_has_the_names_of_onnx_and_casts(tmp_path: Path) -> None:
+    attribute = Attribute(name="factor", onnx_name="alpha", kind="float", default=2.0)
+    part = replace(SPEC.inputs[0], type="float32", onnx_type="float16")
+    output = replace(SPEC.outputs[0], type="float32")
+    model = replace(DYNAMIC, types={})
+    spec = replace(SPEC, lowerings=("custom",), types={}, inputs=(part,), attributes=(attribute,), outputs=(output,))
+    publish.run(project(tmp_path), Operator(spec=spec, models=(model,)))
+    made = onnx.load(Paths(tmp_path).published_model("double", 1))
+    cast, node = made.graph.node
+    assert (cast.op_type, [*cast.input], [*node.input], [*node.output]) == ("Cast", ["x"], ["x/float16"], ["y"])
+    assert [a.name for a in node.attribute] == ["alpha"]
+    assert [d.dim_value for d in made.graph.input[0].type.tensor_type.shape.dim] == [2, 3]

@@ -26,7 +26,7 @@ from pathlib import Path
 from opmatrix.declaration.load import load_operator
 from opmatrix.export.generated_modules import load_generated
 from opmatrix.project.paths import Paths
-from opmatrix.torch_checks.opcheck_samples import serve
+from opmatrix.torch_checks.case_calls import serve
 from opmatrix.torch_ops import load
 
 paths = Paths(Path.cwd())

@@ -222,7 +222,7 @@ def test_a_compiled_call_that_writes_nothing_is_found(project: Project) -> None:
     with planted(project, "axpy", SKIPPED[0], SKIPPED[1].format("if not torch.compiler.is_compiling(): ")):
 
         def compiled() -> None:
-            from opmatrix.torch_checks.compat_compiled import compiled
+            from opmatrix.torch_checks.compat import compiled
 
             compiled(_prepared(project), backend="aot_eager")
 
@@ -237,9 +237,9 @@ def _prepared(project: Project) -> Any:
     from opmatrix.torch_ops import load
 
     operator = load_operator(project.paths, "axpy")
-    loaded = load.load(project.paths, operator)
+    load.load(project.paths, operator)
     load_generated(project.paths, "axpy").fake.register_fake()
-    return prepare(operator, loaded.overload, load.gradient(project.paths, operator.spec))
+    return prepare(operator, load.gradient(project.paths, operator.spec))
 
 
 @pytest.mark.parametrize("name", ["torch.vmap", "torch.func.grad"])
@@ -262,7 +262,7 @@ def test_transforms_of_a_call_that_writes(name: str, project: Project) -> None:
 
 def test_compiled_calls_write(project: Project) -> None:
     def compiled() -> None:
-        from opmatrix.torch_checks.compat_compiled import compiled
+        from opmatrix.torch_checks.compat import compiled
 
         compat = _prepared(project)
         assert [sample.composed for sample in compat.written] == [True] * len(compat.samples)

@@ -83,11 +83,10 @@ def test_torch_vmap_takes_the_rule_of_the_operator_of_the_library(operator: str,
 
     def check(expected: tuple[str, str]) -> None:
         from opmatrix.torch_checks import compat
-        from opmatrix.torch_ops.call import registered_overload
 
         registered(project, operator)
         given = load_operator(project.paths, operator)
-        prepared = compat.prepare(given, registered_overload(given.spec), None)
+        prepared = compat.prepare(given, None)
         row = compat.row("torch.vmap", compat.CHECKS["torch.vmap"], prepared)
         outcome, detail = expected
         assert row.outcome == outcome and detail in row.detail, row.detail

@@ -231,9 +231,9 @@ def test_an_inference_that_differs_from_the_declared_rule(kind: str, project: Pr
 
         loaded, generated = load.load(paths, operator), load_generated(paths, "strided")
         generated.fake.register_fake()
-        opcheck_samples.results(operator, loaded.overload, generated)
+        opcheck.inferred_shapes(operator, loaded.overload, generated)
 
-    from opmatrix.torch_checks import opcheck_samples  # once for all children
+    from opmatrix.torch_checks import opcheck  # once for all children
 
     with edited(paths.generated("strided") / file, old, new):
         assert message in forked(inference, project.root / "output")

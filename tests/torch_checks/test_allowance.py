@@ -47,7 +47,7 @@ def problem(function: Callable[[Array], Array], x: Array, off: float) -> str:
     """Return the message for a kernel whose results are `off`."""
     import torch
 
-    from opmatrix.torch_checks.property_test import KernelCheck
+    from opmatrix.torch_checks.kernel_check import KernelCheck
 
     def exact(given: Any, attributes: Any, *, precision: str = "") -> tuple[Array, ...]:
         return (function(given[0].astype(np.longdouble)).astype(np.float64),)

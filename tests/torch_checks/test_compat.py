@@ -31,10 +31,11 @@ from opmatrix.spec import (
     Tolerance,
     TorchOp,
 )
-from opmatrix.torch_checks import compat, compat_compiled, compat_transforms
+from opmatrix.torch_checks import compat, compat_transforms
 from opmatrix.torch_checks import compat as stage
 from opmatrix.torch_checks.compat import Compat, Row
 from opmatrix.torch_ops import features, transforms
+from opmatrix.torch_ops.call import registered_overload
 from opmatrix.torch_ops.load import Gradient
 
 pytestmark = pytest.mark.torch
@@ -107,8 +108,7 @@ def operator() -> Iterator[Callable[..., Compat]]:
         torch.library.register_fake(f"{namespace}::scaled", fake, lib=library)
         assert spec.torch
         named = replace(spec, torch=replace(spec.torch, name=f"{namespace}::scaled"))
-        overload = getattr(torch.ops, namespace).scaled.default
-        return compat.prepare(Operator(spec=named, models=tuple(models)), overload, gradient)
+        return compat.prepare(Operator(spec=named, models=tuple(models)), gradient)
 
     yield define
     for library in libraries:
@@ -117,7 +117,7 @@ def operator() -> Iterator[Callable[..., Compat]]:
 
 def row(made: Compat, name: str) -> Row:
     if name == "torch.compile":  # inductor generates no code for one call of an operator; it only takes longer
-        return compat.row(name, lambda found: compat_compiled.compiled(found, backend="aot_eager"), made)
+        return compat.row(name, lambda found: compat.compiled(found, backend="aot_eager"), made)
     return compat.row(name, compat.CHECKS[name], made)
 
 
@@ -193,7 +193,7 @@ def test_a_package_that_needs_more_than_the_library(operator: Callable[..., Comp
     made = replace(operator(gradient=None), library=tmp_path / "libscaled_torch.so")
     why = r"does not run in a process that has loaded libscaled_torch\.so alone: exit code 1: OSError"
     with pytest.raises(CompatError, match=why):
-        compat_compiled._outputs([made.samples], tmp_path, made.library)
+        compat._outputs([made.samples], tmp_path, made.library)
 
 
 @pytest.mark.parametrize(
@@ -221,8 +221,7 @@ def test_a_package_of_an_operator_with_an_empty_list(operator: Callable[..., Com
     inputs = (Input(name="x", type="T", dims=("N",)), Input(name="more", type="T", same_as="x", variadic=True))
     spec = replace(made.spec, torch=TorchOp(name=name), inputs=inputs, attributes=())
     model = Model(name="one", types={"T": "float32"}, cases=(Case(name="one", inputs={"x": Random(shape=(3,))}),))
-    overload = getattr(torch.ops, name.partition("::")[0]).several.default
-    found = row(compat.prepare(Operator(spec=spec, models=(model,)), overload, None), "AOTInductor")
+    found = row(compat.prepare(Operator(spec=spec, models=(model,)), None), "AOTInductor")
     assert found.outcome == "refused", found.detail
     assert found.detail == "no case calls it with a value in more: in a package, torch passes None for an empty list"
     library._destroy()
@@ -276,7 +275,7 @@ def test_one_call_for_all_samples(operator: Callable[..., Compat], spec: OpSpec)
 
 def test_gradients_per_sample_in_one_call(operator: Callable[..., Compat]) -> None:
     made = operator(spec=with_batch(NAMED, "N"), kernel=batched)
-    call, (x, w, shift) = made.samples[0].operator, made.samples[0].tensors
+    call, (x, w, shift) = registered_overload(made.spec), made.samples[0].tensors
     several = torch.stack([x, x.flip(0), 2 * x])
 
     def loss(w: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
@@ -344,8 +343,7 @@ def test_one_call_with_lists_and_absent_inputs(operator: Callable[..., Compat], 
     models = tuple(
         Model(name=c.name, types={"T": "float32"}, attributes={"factors": (3, 1)}, cases=(c,)) for c in cases
     )
-    overload = getattr(torch.ops, name.partition("::")[0]).several.default
-    found = row(compat.prepare(Operator(spec=spec, models=models), overload, None), "torch.vmap")
+    found = row(compat.prepare(Operator(spec=spec, models=models), None), "torch.vmap")
     assert found.outcome == "works", found.detail
     assert found.detail == "one call for all samples; one per sample where bias is mapped"
     library._destroy()

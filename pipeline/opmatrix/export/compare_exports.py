@@ -44,7 +44,14 @@ def run(paths: Paths, operator: Operator, *, lowering: Lowering, cells: Sequence
 def _problems(paths: Paths, operator: Operator, lowering: Lowering, cells: Sequence[Cell]) -> list[str]:
     """Return a line for each model whose nodes differ between two neighbours of those of `cells` whose torch has its
     dtypes."""
-    manifests = {cell: _read(paths, operator, lowering, cell) for cell in cells}
+    manifests: dict[Cell, Manifest] = {}
+    for cell in cells:
+        path = paths.manifest(operator.name, lowering, cell)
+        try:
+            manifests[cell] = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError as error:
+            replay = f"python -m opmatrix export {operator.name} --lowering {lowering} --cell {cell}"
+            raise ExportError(missing(path, run=replay)) from error
     problems = []
     for model in sorted({name for manifest in manifests.values() for name in manifest["models"]}):
         written = [c for c, found in manifests.items() if not found["models"].get(model, {}).get("lacks_dtype")]
@@ -67,13 +74,3 @@ def _custom_nodes(manifest: Manifest, model: str) -> list[str]:
             attributes = ", ".join(f"{name}={a['type']} {a['value']}" for name, a in node["attributes"].items())
             found.append(f"{domain}::{node['op_type']}@{described['opset_imports'].get(domain)}({attributes})")
     return sorted(found)
-
-
-def _read(paths: Paths, operator: Operator, lowering: Lowering, cell: Cell) -> Manifest:
-    path = paths.manifest(operator.name, lowering, cell)
-    try:
-        manifest: Manifest = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        replay = f"python -m opmatrix export {operator.name} --lowering {lowering} --cell {cell}"
-        raise ExportError(missing(path, run=replay)) from error
-    return manifest

@@ -51,31 +51,31 @@ def export(expected: ExpectedModel, generated: GeneratedModules, inputs: Tensors
     return proto if features.DIMENSION_NAMES.available else traced.rename(proto, expected.signature)
 
 
-def write(given: ExporterInput) -> ModelProto:
+def write(source: ExporterInput) -> ModelProto:
     """Capture the program with torch.export, then translate it."""
-    dims = _dims(given)
-    shapes: Any = tuple({axis: dims[name] for axis, name in names.items()} for names in given.axes)
-    names_once: Any = tuple(_each_name_once(given.axes))
-    if isinstance(given.module, OperatorModule):  # it takes *inputs, which torch counts as one argument
+    dims = _dims(source)
+    shapes: Any = tuple({axis: dims[name] for axis, name in names.items()} for names in source.axes)
+    names_once: Any = tuple(_each_name_once(source.axes))
+    if isinstance(source.module, OperatorModule):  # it takes *inputs, which torch counts as one argument
         shapes, names_once = (shapes,), (names_once,)
     # torch 2.6 captures through torch.compile, if not told otherwise, which takes no generator.
-    options: Any = {"strict": False} if any(seeds(one.spec) for one in given.lowered) else {}
-    program = torch.export.export(given.module, given.inputs, dynamic_shapes=shapes if dims else None, **options)
+    options: Any = {"strict": False} if any(seeds(one.spec) for one in source.lowered) else {}
+    program = torch.export.export(source.module, source.inputs, dynamic_shapes=shapes if dims else None, **options)
     if hasattr(program, "_guards_code"):
         # The code that asserts what the capture assumed of the sizes. No model can contain it; torch 2.9 compiles it
         # again in the export, where the name "L" in it is undefined, and newer versions run it there without effect.
         program._guards_code = []
     table: dict[Callable[..., Any], Callable[..., Any]] = {}
-    for one in given.lowered:
-        table |= translations.table(one, given.opset, given.versions, aten_overloads.overloads(one.spec))
+    for one in source.lowered:
+        table |= translations.table(one, source.opset, source.versions, aten_overloads.overloads(one.spec))
     with cached_registry(), skipped(program, table):
         exported = torch.onnx.export(
             program,
             dynamo=True,
-            opset_version=given.opset,
+            opset_version=source.opset,
             custom_translation_table=table,
-            input_names=list(given.input_names),
-            output_names=list(given.output_names),
+            input_names=list(source.input_names),
+            output_names=list(source.output_names),
             dynamic_shapes=names_once if dims else None,  # only names: the program has its symbols already
             external_data=False,
             verbose=False,
@@ -84,13 +84,13 @@ def write(given: ExporterInput) -> ModelProto:
     return strip(exported.model_proto)
 
 
-def _dims(given: ExporterInput) -> dict[str, Any]:
+def _dims(source: ExporterInput) -> dict[str, Any]:
     """Return torch's object for each dynamic axis: one with its range, or computed from another one."""
-    names = [*dict.fromkeys(name for names in given.axes for name in names.values())]
+    names = [*dict.fromkeys(name for names in source.axes for name in names.values())]
     found: dict[str, Any] = {}
-    used = {axis.of for axis in given.related.values()}
-    for name in sorted(names, key=lambda name: name in given.related and given.related[name].of is not None):
-        axis = given.related.get(name)
+    used = {axis.of for axis in source.related.values()}
+    for name in sorted(names, key=lambda name: name in source.related and source.related[name].of is not None):
+        axis = source.related.get(name)
         # torch 2.13 computes one axis from another with sympy, which has its own meaning for names such as N and S.
         symbol = f"{name}_axis" if name in used else name
         if axis is None:

@@ -1,9 +1,6 @@
-"""Explain an exporter's errors: cause and fix, which its own messages do not name. `export` and `check` use it.
+"""Export a model with either exporter of torch, check it, and explain the exporter's errors by cause and fix.
 
-Export a model with either exporter of torch, and check it. The `export` stage and `register` use it.
-
-The process must have defined the operator: by its compiled library or by its generated fake.py. Needs torch and onnx,
-and for the dynamo exporter onnxscript.
+The process must have defined the operator: by its compiled library or by its generated fake.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""The gates on inputs and outputs of a model: names, dtypes and shapes, as written and as onnx infers them.
-
-The gates on every exported model: pure functions that yield each problem and its fix.
+"""The gates on every exported model: pure functions that yield each problem and its fix.
 
 They compare the model with the declaration, never with the messages of an exporter. Need onnx alone.
 """
@@ -81,37 +79,28 @@ def _differences(
         yield f"{kind}s are named {names}, declared: {declared}. Pass them as {kind}_names="
         return
     for value, want in zip(found, wanted, strict=True):
-        dtype, shape = element_dtype(value.type.tensor_type.elem_type) or "unknown", _shape(value)
+        tensor = value.type.tensor_type
+        dtype, shape = element_dtype(tensor.elem_type) or "unknown", None
+        if tensor.HasField("shape"):
+            sizes = (d.dim_param or (d.dim_value if d.HasField("dim_value") else None) for d in tensor.shape.dim)
+            shape = tuple(sizes)
         if dtype != want.dtype:
             yield f"{kind} {want.name!r} has the dtype {dtype}, declared: {want.dtype}. Fix the type the lowering sets"
-        if not _fits(shape, want.shape, partly=partly):
-            remedy = _shape_remedy(shape, want.shape)
+        if remedy := _shape_remedy(shape, want.shape, partly=partly):
             yield f"{kind} {want.name!r} has the shape {shape}, declared: {want.shape}. {remedy}"
 
 
-def _fits(found: tuple[int | str | None, ...] | None, wanted: Shape, *, partly: bool) -> bool:
-    """Return whether sizes and names are equal; None in `wanted` is a dynamic size with any name or none.
-
-    With `partly`, an unknown shape or a dynamic size matches everything.
-    """
+def _shape_remedy(found: tuple[int | str | None, ...] | None, wanted: Shape, *, partly: bool) -> str:
+    """Return how to fix a shape, "" if sizes and names are equal; None in `wanted` is a dynamic size with any name or
+    none. With `partly`, an unknown shape or a dynamic size matches everything."""
     if found is None or len(found) != len(wanted):
-        return found is None and partly
-    if partly:
-        return all(f == w for f, w in zip(found, wanted, strict=True) if isinstance(f, int))
-    return all(f == w if w is not None else not isinstance(f, int) for f, w in zip(found, wanted, strict=True))
-
-
-def _shape(value: ValueInfoProto) -> tuple[int | str | None, ...] | None:
-    tensor = value.type.tensor_type
-    if not tensor.HasField("shape"):
-        return None
-    return tuple(d.dim_param or (d.dim_value if d.HasField("dim_value") else None) for d in tensor.shape.dim)
-
-
-def _shape_remedy(found: Sequence[int | str | None] | None, wanted: Shape) -> str:
-    if found is None or len(found) != len(wanted):
-        return "The rank is lost: the symbolic must call setType, the ONNX schema needs an inference function"
+        lost = "The rank is lost: the symbolic must call setType, the ONNX schema needs an inference function"
+        return "" if found is None and partly else lost
     pairs = list(zip(found, wanted, strict=True))
+    if partly and all(f == w for f, w in pairs if isinstance(f, int)):
+        return ""
+    if not partly and all(f == w if w is not None else not isinstance(f, int) for f, w in pairs):
+        return ""
     if any(isinstance(f, int) and not isinstance(w, int) for f, w in pairs):
         return "A dynamic size was baked in: something read it as a number while tracing"
     if any(not isinstance(f, int) and isinstance(w, int) for f, w in pairs):

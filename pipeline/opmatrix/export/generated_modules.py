@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 from onnx import NodeProto, defs
 
@@ -16,9 +15,10 @@ from opmatrix.basics.files import load_module
 from opmatrix.declaration.load import load_operator
 from opmatrix.declaration.models import case_arguments, output_names
 from opmatrix.export.signature import ExpectedModel
-from opmatrix.lowering import call
-from opmatrix.lowering.call import Lowered, Tensor, record
+from opmatrix.lowering.call import Lowered, Tensor, find, record
+from opmatrix.project.cells import Cell
 from opmatrix.project.paths import Paths
+from opmatrix.signature.signature import attribute_values, torch_arguments
 from opmatrix.signature.versions import version_at
 from opmatrix.spec import Lowering, Model, OpSpec
 
@@ -41,8 +41,13 @@ class GeneratedModules:
 
     def lowered(self, lowering: Lowering) -> Lowered:
         """Return a lowering by its name. Raises ExportError if there is none."""
-        found = call.find(self.spec, lowering, handwritten=self.handwritten, derived=self.derived, path=self.path)
+        found = find(self.spec, lowering, handwritten=self.handwritten, derived=self.derived, path=self.path)
         return replace(found, used=self.used_specs)
+
+    def expected(self, spec: OpSpec, model: Model, lowering: Lowering, cell: Cell) -> ExpectedModel:
+        """Return what an exported model must contain."""
+        schema = self.schema.schema(version_at(spec, model.domain_version))
+        return ExpectedModel(spec=spec, model=model, lowering=lowering, cell=cell, schema=schema)
 
     def used_schemas(self, model: Model) -> tuple[defs.OpSchema, ...]:
         """Return the ONNX schemas of the used operators, at the versions of domains that `model` imports."""
@@ -80,13 +85,20 @@ def generated_module(paths: Paths, name: str, module: str) -> ModuleType:
 
 def lowered_nodes(expected: ExpectedModel, generated: GeneratedModules) -> tuple[NodeProto, ...]:
     """Return the nodes that the lowering emits for a model. Raises ExportError or UnsupportedModel."""
+    spec, model = expected.spec, expected.model
     try:
+        fed = [
+            Tensor(name=v.name, dtype=v.dtype, shape=tuple(s if isinstance(s, int) else None for s in v.shape))
+            for v in expected.signature.inputs
+        ]
+        inputs = [list(a) if isinstance(a, tuple) else a for a in case_arguments(spec, model.cases[0], fed)]
+        given = dict(zip((i.name for i in spec.inputs), inputs, strict=True)) | attribute_values(spec, model)
         return record(
             generated.lowered(expected.lowering),
-            recorded_arguments(expected),
+            [given.get(a.source.name, a.default) for a in torch_arguments(spec)],
             opset=expected.cell.opset,
             versions=expected.versions,
-            outputs=output_names(expected.spec, expected.model),
+            outputs=output_names(spec, model),
         )
     except ExportError as error:
         raise type(error)(f"{expected}: {error}") from error
@@ -108,14 +120,3 @@ def ignored_attributes(expected: ExpectedModel, generated: GeneratedModules) -> 
             if lowered_nodes(replace(expected, model=model), generated) == nodes:
                 ignored.append(attribute)
     return ignored
-
-
-def recorded_arguments(expected: ExpectedModel) -> list[Any]:
-    """Return the arguments of the torch schema for one model, each tensor as a `Tensor` of the recorded graph."""
-    spec, model = expected.spec, expected.model
-    fed = [
-        Tensor(name=v.name, dtype=v.dtype, shape=tuple(s if isinstance(s, int) else None for s in v.shape))
-        for v in expected.signature.inputs
-    ]
-    given = [list(a) if isinstance(a, tuple) else a for a in case_arguments(spec, model.cases[0], fed)]
-    return [*call.in_order(spec, model, given)]

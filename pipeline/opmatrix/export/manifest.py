@@ -1,9 +1,7 @@
-"""The graph of a model as JSON data, which the report draws. Needs onnx alone.
+"""Write the models of an export, its manifest, and the graphs that the report draws, as JSON data. Needs onnx alone.
 
-Inner values are numbers: exporters choose their names, and equal graphs must have equal data, so that the report has
-one drawing of them.
-
-Write the models of an export, and its manifest: their nodes, inputs and outputs as JSON data. Needs onnx alone.
+In a drawn graph inner values are numbers: exporters choose their names, and equal graphs must have equal data, so that
+the report has one drawing of them.
 """
 
 from __future__ import annotations

@@ -1,22 +1,19 @@
-"""Send a tensor of each dtype through the running torch: through an operator in C++ over its headers, another one over
+"""Measure which opsets the exporters of the running torch write, and which dtypes it and they carry: export a tiny
+model at every opset, and send a tensor of each dtype through an operator in C++ over torch's headers, another one over
 its stable ABI, and both exporters. Needs torch, onnx and a C++ compiler.
-
-Export a tiny model at every opset, to find those that an exporter supports. Needs torch and onnx.
-
-Measure which opsets the exporters of the running torch write, and which dtypes it and they carry.
 """
 
 from __future__ import annotations
 
-import inspect
 import io
 import json
 import os
 import re
 import shlex
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
@@ -43,23 +40,28 @@ from opmatrix.torch_ops.call import torch_minor
 Abi = Literal["classic", "stable"]
 
 SOURCE = Path(__file__).with_name("dtype_probe.cc")
-_DOMAIN, _SPACE = "opmatrix.probe", "opmatrix_probe_dtypes"
-_LEGACY_OPSET, _DYNAMO_OPSET = 17, 18  # which every torch with the exporter writes
+_DOMAIN, _SPACE = "opmatrix.probe", "opmatrix_probe"
+_OPSETS: Mapping[Exporter, int] = {"legacy": 17, "dynamo": 18}  # which every torch with the exporter writes
 _STABLE = "2.9"  # the first torch whose stable ABI the bindings use
 
 
-def measure_dtypes(paths: Paths) -> dict[str, dict[Column, str]]:
-    """Return why the running torch does not carry a dtype, by dtype and column; "" where it does."""
+@cache
+def _library() -> torch.library.Library:
+    """Define the operator ``tiny``, once for this process: the library that is returned keeps it alive."""
     library = torch.library.Library(_SPACE, "DEF")  # type: ignore[no-untyped-call]  # torch has no types for it
     library.define("tiny(Tensor x) -> Tensor")  # type: ignore[no-untyped-call]  # as above
     for kind in ("CPU", "Meta"):
         library.impl("tiny", torch.clone, kind)  # type: ignore[no-untyped-call]  # as above
+    return library
+
+
+def measure_dtypes(paths: Paths) -> dict[str, dict[Column, str]]:
+    """Return why the running torch does not carry a dtype, by dtype and column; "" where it does."""
     abis: tuple[Abi, ...] = ("classic",) if older(torch.__version__, _STABLE) else ("classic", "stable")
+    _library()
     with TemporaryDirectory() as folder:
         bindings = {abi: _compiled(paths, Path(folder), abi) for abi in abis}
-        found = {dtype: _measure(dtype, bindings) for dtype in SINCE}
-    del library  # it keeps the operator alive
-    return found
+        return {dtype: _measure(dtype, bindings) for dtype in SINCE}
 
 
 def _compiled(paths: Paths, folder: Path, abi: Abi) -> Any:
@@ -95,8 +97,8 @@ def _measure(dtype: str, bindings: Mapping[Abi, Any]) -> dict[Column, str]:
     return {
         "torch": _raised(lambda: _through_operator(dtype, bindings["classic"])),
         "stable": _raised(lambda: _through_operator(dtype, bindings["stable"])) if "stable" in bindings else too_old,
-        "legacy": _raised(lambda: _exported(_legacy, dtype)),
-        "dynamo": _raised(lambda: _exported(_dynamo, dtype)),
+        "legacy": _raised(lambda: _exported("legacy", dtype)),
+        "dynamo": _raised(lambda: _exported("dynamo", dtype)),
     }
 
 
@@ -121,8 +123,8 @@ def _through_operator(dtype: str, operator: Callable[[torch.Tensor, int], torch.
     return "" if same else "the values differ"
 
 
-def _exported(export: Callable[[torch.Tensor], onnx.ModelProto], dtype: str) -> str:
-    graph = export(_tensor(dtype)).graph
+def _exported(exporter: Exporter, dtype: str) -> str:
+    graph = _EXPORTERS[exporter](_Tiny(), _tensor(dtype), _OPSETS[exporter], [*SINCE]).graph
     found = [TensorProto.DataType.Name(v.type.tensor_type.elem_type) for v in (*graph.input, *graph.output)]
     return "" if found == [element_name(dtype)] * 2 else f"it wrote {' and '.join(found)}"
 
@@ -133,31 +135,44 @@ class _Tiny(torch.nn.Module):
         return y
 
 
-def _legacy(x: torch.Tensor) -> onnx.ModelProto:
+class _Positive(_Tiny):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(super().forward(x))
+
+
+class _Changing(_Positive):
+    """With an operator that ONNX changed in opset 18 (ReduceMean). The dynamo exporter writes opset 18 and converts it,
+    which for some models it silently does not do."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x).mean(dim=1)
+
+
+def _legacy(module: _Tiny, x: torch.Tensor, opset: int, dtypes: Sequence[str]) -> onnx.ModelProto:
     file, name = io.BytesIO(), f"{_SPACE}::tiny"
-    utils.register_custom_op_symbolic(name, lambda g, x: g.op(f"{_DOMAIN}::Tiny", x).setType(x.type()), _LEGACY_OPSET)
+    utils.register_custom_op_symbolic(name, lambda g, x: g.op(f"{_DOMAIN}::Tiny", x).setType(x.type()), opset)
     try:
         torch.onnx.export(
-            _Tiny().eval(),
+            module.eval(),
             (x,),
             file,  # type: ignore[arg-type]  # the legacy exporter writes to a file object as well
-            opset_version=_LEGACY_OPSET,
+            opset_version=opset,
             custom_opsets={_DOMAIN: 1},
             **legacy_exporter.exporter_choice(),
         )
     finally:
-        utils.unregister_custom_op_symbolic(name, _LEGACY_OPSET)
+        utils.unregister_custom_op_symbolic(name, opset)
     return onnx.load_model_from_string(file.getvalue())
 
 
-def _dynamo(x: torch.Tensor) -> onnx.ModelProto:
+def _dynamo(module: _Tiny, x: torch.Tensor, opset: int, dtypes: Sequence[str]) -> onnx.ModelProto:
     schema = defs.OpSchema(
         "Tiny",
         _DOMAIN,
         1,
         inputs=[defs.OpSchema.FormalParameter("x", "T")],
         outputs=[defs.OpSchema.FormalParameter("y", "T")],
-        type_constraints=[("T", _types(), "")],
+        type_constraints=[("T", [f"tensor({element_name(dtype).lower()})" for dtype in dtypes], "")],
     )
     node = onnxscript.values.Op(onnxscript.values.Opset(_DOMAIN, 1), "Tiny", schema)
 
@@ -165,10 +180,10 @@ def _dynamo(x: torch.Tensor) -> onnx.ModelProto:
         return node(x)
 
     program = torch.onnx.export(
-        _Tiny().eval(),
+        module.eval(),
         (x,),
         dynamo=True,
-        opset_version=_DYNAMO_OPSET,
+        opset_version=opset,
         custom_translation_table={getattr(torch.ops, _SPACE).tiny.default: tiny},
         external_data=False,
         verbose=False,
@@ -178,35 +193,31 @@ def _dynamo(x: torch.Tensor) -> onnx.ModelProto:
     return program.model_proto
 
 
-def _types() -> list[str]:
-    return [f"tensor({element_name(dtype).lower()})" for dtype in SINCE]
+_EXPORTERS: Mapping[Exporter, Callable[[_Tiny, torch.Tensor, int, Sequence[str]], onnx.ModelProto]] = {
+    "legacy": _legacy, "dynamo": _dynamo
+}  # fmt: skip
 
 
 # More at either end than any exporter supports, except where a probe proves nothing: the legacy exporter accepts opsets
 # below 7, the oldest that torch supports (ONNX_MIN_OPSET); above 25 it depends on the model whether the dynamo exporter
 # writes the requested opset, in each torch for other models. No row claims those.
 OPSETS: Mapping[Exporter, range] = {"legacy": range(7, 26), "dynamo": range(16, 26)}
-_TINY_DOMAIN = "opmatrix.probe"
 _LABEL = re.compile(r"highest opset version supported is|is not supported\. by 'torch\.onnx\.export")
 
 
 def measure_opsets() -> Iterator[Export]:
     """Yield the result for each exporter and opset. The model has a custom node, as the exported ones have."""
-    # torch's own functions for libraries are untyped.
-    library = torch.library.Library("opmatrix_probe", "DEF")  # type: ignore[no-untyped-call]  # torch has no types for it
-    library.define("tiny(Tensor x) -> Tensor")  # type: ignore[no-untyped-call]  # as above
-    for kind in ("CPU", "Meta"):
-        library.impl("tiny", torch.clone, kind)  # type: ignore[no-untyped-call]  # as above
+    _library()
     for exporter, opsets in OPSETS.items():
         for opset in opsets:
             yield _try(exporter, opset)
-    del library  # it keeps the operator alive
 
 
 def _try(exporter: Exporter, opset: int) -> Export:
     with collected() as warned:
         try:
-            proto = _EXPORTERS[exporter](opset)
+            module = _Positive() if exporter == "legacy" else _Changing()
+            proto = _EXPORTERS[exporter](module, torch.zeros(2, 3), opset, ["float32"])
         except Exception as error:  # an exporter may raise anything
             (line, *_) = str(error).strip().splitlines() or [""]
             return Export(exporter=exporter, opset=opset, wrong=f"it raised {type(error).__name__}: {line}")
@@ -215,71 +226,6 @@ def _try(exporter: Exporter, opset: int) -> Export:
         return Export(exporter=exporter, opset=opset, wrong=f"it wrote opset {found}")
     label = any(_LABEL.search(text) for text in warned)
     return Export(exporter=exporter, opset=opset, ir=proto.ir_version, label=label)
-
-
-class _TinyModel(torch.nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y: torch.Tensor = torch.relu(torch.ops.opmatrix_probe.tiny(x))
-        return y
-
-
-class _Changing(_TinyModel):
-    """With an operator that ONNX changed in opset 18 (ReduceMean). The dynamo exporter writes opset 18 and converts it,
-    which for some models it silently does not do."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return super().forward(x).mean(dim=1)
-
-
-def _legacy_opset(opset: int) -> onnx.ModelProto:
-    file = io.BytesIO()
-    # An argument since torch 2.5, and needed since 2.9.
-    chosen: dict[str, Any] = {"dynamo": False} if "dynamo" in inspect.signature(torch.onnx.export).parameters else {}
-    name = "opmatrix_probe::tiny"
-    utils.register_custom_op_symbolic(name, lambda g, x: g.op(f"{_TINY_DOMAIN}::Tiny", x), opset)
-    try:
-        torch.onnx.export(
-            _TinyModel().eval(),
-            (torch.zeros(2, 3),),
-            file,  # type: ignore[arg-type]  # the legacy exporter writes to a file object as well
-            opset_version=opset,
-            custom_opsets={_TINY_DOMAIN: 1},
-            **chosen,
-        )
-    finally:
-        utils.unregister_custom_op_symbolic(name, opset)
-    return onnx.load_model_from_string(file.getvalue())
-
-
-def _dynamo_opset(opset: int) -> onnx.ModelProto:
-    schema = defs.OpSchema(
-        "Tiny",
-        _TINY_DOMAIN,
-        1,
-        inputs=[defs.OpSchema.FormalParameter("x", "T")],
-        outputs=[defs.OpSchema.FormalParameter("y", "T")],
-        type_constraints=[("T", ["tensor(float)"], "")],
-    )
-    node = onnxscript.values.Op(onnxscript.values.Opset(_TINY_DOMAIN, 1), "Tiny", schema)
-
-    def tiny(x: Any) -> Any:
-        return node(x)
-
-    program = torch.onnx.export(
-        _Changing().eval(),
-        (torch.zeros(2, 3),),
-        dynamo=True,
-        opset_version=opset,
-        custom_translation_table={torch.ops.opmatrix_probe.tiny.default: tiny},
-        external_data=False,
-        verbose=False,
-    )
-    if program is None:
-        raise TypeError("it returned nothing")
-    return program.model_proto
-
-
-_EXPORTERS: Mapping[Exporter, Callable[[int], onnx.ModelProto]] = {"legacy": _legacy_opset, "dynamo": _dynamo_opset}
 
 
 def run(paths: Paths) -> None:

@@ -7,27 +7,25 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
-from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper
+from onnx import ModelProto, NodeProto, TensorProto, helper
 
 from opmatrix.basics.errors import UsageError
 from opmatrix.basics.files import write_bytes, write_text
 from opmatrix.data import dataset, truth
-from opmatrix.data.arrays import Array
 from opmatrix.data.case_arrays import case_arrays, described, reference_attributes
 from opmatrix.data.dataset import DataSet
 from opmatrix.data.reference import Reference
 from opmatrix.declaration import published, source_files
 from opmatrix.declaration.load import Operator
-from opmatrix.declaration.models import case_arguments, graph_inputs
-from opmatrix.export.node import make_attribute, model_of, value_info
+from opmatrix.declaration.models import case_arguments, graph_inputs, node_inputs, output_names
+from opmatrix.export.signature import attributes, model_of, value_info
 from opmatrix.project.dtypes import element_name
 from opmatrix.project.paths import Paths
 from opmatrix.signature import versions as schema_versions
-from opmatrix.spec import AttributeKind, Case, Model, given, shape_of
+from opmatrix.sizes.variadic import of_model
+from opmatrix.spec import Case, Input, Model, OpSpec, Output, given, shape_of
 
 LARGE = 4096  # elements; a case with more is published only where there is no smaller one
 
@@ -91,97 +89,46 @@ def _elements(case: Case) -> int:
 def _write_model(paths: Paths, operator: Operator, version: int, model: Model, case: Case) -> None:
     """Write the model of a version, and its inputs and outputs."""
     spec, folder = operator.spec, paths.published(operator.name, version)
-    plain = replace(model, names={})
+    plain = replace(model, names={}, cases=(case,))
     arrays = case_arrays(spec, plain, case)
-    fed = graph_inputs(spec, plain, case)
-    attributes = reference_attributes(spec, plain)
     arguments = tuple(case_arguments(spec, case, arrays))
+    attributes = reference_attributes(spec, plain)
     outputs = truth.evaluate(Reference(paths, spec), spec, plain.types, arguments, attributes).outputs
-    tensors: dict[str, list[Array]] = {}
-    for feed, array in zip(fed, arrays, strict=True):
-        tensors.setdefault(feed.part.name, []).append(array)
-    schema = published.schema(spec, version)
-    proto = _published_model(schema, tensors, outputs, attributes=attributes, opset=spec.min_opset)
+    names = [feed.name for feed in graph_inputs(spec, plain, case)]
     data = DataSet(
-        inputs={feed.name: array for feed, array in zip(fed, arrays, strict=True)},
-        outputs=dict(zip(_output_names(schema, len(outputs)), outputs, strict=True)),
+        inputs=dict(zip(names, arrays, strict=True)),
+        outputs=dict(zip(output_names(spec, plain), outputs, strict=True)),
     )
     dataset.write(paths.published_data(spec.name, version), data)
     path = paths.published_model(spec.name, version)
-    write_bytes(path, proto.SerializeToString(deterministic=True))
+    write_bytes(path, _published_model(spec, plain, version, data).SerializeToString(deterministic=True))
     size = sum(p.stat().st_size for p in folder.rglob("*") if p.is_file())
     print(f"wrote {path.relative_to(paths.root)} of the case {case.name!r}: {size:,} bytes with data")
 
 
-def _published_model(
-    schema: Mapping[str, Any],
-    inputs: Mapping[str, Sequence[Array]],
-    outputs: Sequence[Array],
-    *,
-    attributes: Mapping[str, Any],
-    opset: int,
-) -> ModelProto:
-    """Return the model of a published schema for the tensors of each input. `attributes` may omit defaults.
-
-    It has the sizes of the tensors, and the lowest opset and IR version, which every ONNX Runtime reads.
-    """
-    fed: dict[str, Array] = {}
-    names: list[str] = []
-    for name, declared in schema["inputs"].items():
-        named = {f"{name}_{n}" if declared.get("variadic") else name: a for n, a in enumerate(inputs.get(name, ()))}
-        fed |= named
-        names += list(named) or ([] if declared.get("variadic") else [""])
-    while not names[-1] and not any(declared.get("variadic") for declared in schema["inputs"].values()):
-        names.pop()
-    made = _output_names(schema, len(outputs))
-    node = helper.make_node(schema["op_type"], names, made, domain=schema["domain"])
-    for name, declared in schema["attributes"].items():
-        value = attributes.get(name, declared.get("default"))
-        if not declared.get("torch_only") and value is not None:
-            node.attribute.append(_attribute(name, declared["kind"], value))
-    graph_inputs, graph_outputs = (
-        [value_info(name, array.dtype, array.shape) for name, array in values]
-        for values in (fed.items(), zip(made, outputs, strict=True))
+def _published_model(spec: OpSpec, model: Model, version: int, data: DataSet) -> ModelProto:
+    """Return the model of the node of a version: with the sizes of the tensors, and the lowest opset and IR version,
+    which every ONNX Runtime reads. It has casts, as exports have them, where the node has another dtype than torch."""
+    node = helper.make_node(
+        spec.onnx.op_type, list(node_inputs(spec, model)), list(data.outputs), domain=spec.onnx.domain
     )
-    version, name = schema["since_version"], schema["op_type"]
-    model = model_of(node, graph_inputs, graph_outputs, name=name, opset=opset, version=version)
-    return _with_casts(model, schema) if any("onnx_type" in p for p in _parts(schema).values()) else model
-
-
-def _parts(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the inputs and outputs of a published schema."""
-    return {**schema["inputs"], **schema["outputs"]}
-
-
-def _with_casts(model: ModelProto, schema: Mapping[str, Any]) -> ModelProto:
-    """Return a model of one node with casts, as exports have them, where the node has another dtype than torch."""
-    node = NodeProto()
-    node.CopyFrom(model.graph.node[0])
-    parts = _parts(schema)
+    node.attribute.extend(attributes(spec, model))
+    fed, made = (
+        [value_info(name, array.dtype, array.shape) for name, array in tensors.items()]
+        for tensors in (data.inputs, data.outputs)
+    )
+    proto = model_of(node, fed, made, name=spec.onnx.op_type, opset=spec.min_opset, version=version)
+    parts: dict[str, Input | Output] = {f.name: f.part for f in graph_inputs(spec, model, model.cases[0])}
+    parts |= zip(data.outputs, of_model(spec, model).outputs, strict=True)
     before: list[NodeProto] = []
     after: list[NodeProto] = []
     for names, casts in ((node.input, before), (node.output, after)):
         for index, name in enumerate(names):
-            declared = parts.get(name) or parts[name.rpartition("_")[0]] if name else {}
-            if to := declared.get("onnx_type"):
+            if name and (to := parts[name].onnx_type):
                 names[index] = inner = f"{name}/{to}"
                 ends = ([name], [inner]) if casts is before else ([inner], [name])
-                dtype = to if casts is before else declared["type"]
+                dtype = to if casts is before else parts[name].type
                 casts.append(helper.make_node("Cast", *ends, to=TensorProto.DataType.Value(element_name(dtype))))
-    del model.graph.node[:]
-    model.graph.node.extend([*before, node, *after])
-    return model
-
-
-def _output_names(schema: Mapping[str, Any], count: int) -> list[str]:
-    """Return the names of the outputs of a published schema, with a number for each tensor of a variadic one."""
-    *fixed, last = schema["outputs"]
-    if not schema["outputs"][last].get("variadic"):
-        return [*fixed, last]
-    return [*fixed, *(f"{last}_{n}" for n in range(count - len(fixed)))]
-
-
-def _attribute(name: str, kind: AttributeKind, value: Any) -> AttributeProto:
-    """Return an attribute of a declared kind; a published schema has floats as strings, with all digits."""
-    one = {"float": float, "int": int, "bool": int, "string": str}[kind.removesuffix("s")]
-    return make_attribute(name, kind, [one(v) for v in value] if kind.endswith("s") else one(value))
+    del proto.graph.node[:]
+    proto.graph.node.extend([*before, node, *after])
+    return proto

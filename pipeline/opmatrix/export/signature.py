@@ -1,24 +1,41 @@
-"""The declared signature of a model: name, dtype and shape of every graph input and output.
+"""What an exported model must contain: name, dtype and shape of every graph input and output, and its nodes. The gates
+compare each model with it. Needs onnx alone.
 
-What an exported model must contain: the gates compare each model with it. Needs onnx alone.
+Models of one node are built from it, for operators without a torch operator, and functions with standard nodes are
+added to a model with a custom node, so that a runtime without the kernel can run it
+(https://github.com/onnx/onnx/blob/main/docs/IR.md#functions).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from onnx import NodeProto, TensorProto, defs, helper
+import numpy as np
+import onnx
+from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, defs, helper, numpy_helper
 
-from opmatrix.basics.errors import ExportError
-from opmatrix.declaration.models import GraphInput, graph_inputs, graph_outputs, output_name
+from opmatrix.basics.errors import ExportError, one_line
+from opmatrix.data.arrays import numpy_dtype
+from opmatrix.data.reference import tensor_array
+from opmatrix.declaration.models import (
+    GraphInput,
+    graph_inputs,
+    graph_outputs,
+    node_inputs,
+    node_outputs,
+    output_name,
+    output_names,
+)
 from opmatrix.lowering.graph import STANDARD, qualified
-from opmatrix.project.cells import Cell, why_unsupported
-from opmatrix.signature.signature import attribute_values, dtype_of
+from opmatrix.project.cells import Cell, ir_version, why_unsupported
+from opmatrix.signature import versions
+from opmatrix.signature.signature import attribute_values, dtype_of, onnx_kind, onnx_name, onnx_value
 from opmatrix.sizes.known import Known
 from opmatrix.sizes.variadic import shapes_by_input
-from opmatrix.spec import DType, Lowering, Model, OpSpec, Output, shape_of
+from opmatrix.spec import AttributeKind, DType, Lowering, Model, OpSpec, shape_of
 
 Shape = tuple[int | str | None, ...]
 """Sizes: a number if static, else the name of a dynamic axis, or None for a dynamic size without a name."""
@@ -47,22 +64,27 @@ class GraphSignature:
 
 
 def graph_signature(spec: OpSpec, model: Model) -> GraphSignature:
-    """Return the signature that a model must have in every exporter and opset."""
-    fed = graph_inputs(spec, model, model.cases[0])
-    shapes = [(feed, _input_shape(model, feed)) for feed in fed]
+    """Return the signature that a model must have in every exporter and opset. Raises ExportError where attributes or
+    inputs give no shape of an output."""
+    shapes: list[tuple[GraphInput, Shape]] = []
+    for feed in graph_inputs(spec, model, model.cases[0]):
+        sizes = shape_of(feed.tensor)
+        axes = model.dynamic.get(feed.part.name, (None,) * len(sizes))
+        named = (size if axis is None else axis for size, axis in zip(sizes, axes, strict=True))
+        shapes.append((feed, tuple(named)))
     first = shapes_by_input((feed.part, shape) for feed, shape in shapes)
     known = Known(spec=spec, shapes=first, attributes=attribute_values(spec, model))
-
-    def dtype(declared: str) -> DType:
-        return dtype_of(declared, model.types)
-
-    return GraphSignature(
-        inputs=tuple(ValueInfo(name=f.name, dtype=dtype(f.part.type), shape=shape) for f, shape in shapes),
-        outputs=tuple(
-            ValueInfo(name=output_name(model, o), dtype=dtype(o.type), shape=_output_shape(o, known))
-            for o in graph_outputs(spec, model)
-        ),
-    )
+    outputs = []
+    for output in graph_outputs(spec, model):
+        try:
+            computed = known.output(output)
+        except ValueError as error:
+            raise ExportError(f"output {output.name!r} has no shape: {error}") from error
+        assert computed is not None, "every input has its shape"
+        dtype = dtype_of(output.type, model.types)
+        outputs.append(ValueInfo(name=output_name(model, output), dtype=dtype, shape=tuple(computed)))
+    inputs = (ValueInfo(name=f.name, dtype=dtype_of(f.part.type, model.types), shape=shape) for f, shape in shapes)
+    return GraphSignature(inputs=tuple(inputs), outputs=tuple(outputs))
 
 
 def element_dtype(element: int) -> str:
@@ -70,22 +92,6 @@ def element_dtype(element: int) -> str:
     if element == TensorProto.STRING:
         return "string"
     return str(helper.tensor_dtype_to_np_dtype(element)) if element else ""
-
-
-def _input_shape(model: Model, feed: GraphInput) -> Shape:
-    sizes = shape_of(feed.tensor)
-    axes = model.dynamic.get(feed.part.name, (None,) * len(sizes))
-    return tuple(size if axis is None else axis for size, axis in zip(sizes, axes, strict=True))
-
-
-def _output_shape(output: Output, known: Known) -> Shape:
-    """Return the sizes of an output. Raises ExportError where attributes or inputs give none."""
-    try:
-        sizes = known.output(output)
-    except ValueError as error:
-        raise ExportError(f"output {output.name!r} has no shape: {error}") from error
-    assert sizes is not None, "every input has its shape"
-    return tuple(sizes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,3 +158,95 @@ def check_legal(spec: OpSpec, cell: Cell) -> None:
             f"{spec.name}@{cell.export_name}: its minimum opset is {spec.min_opset}; "
             f"choose a higher opset, or lower min_opset in ops/{spec.name}/spec.py"
         )
+
+
+def one_node(expected: ExpectedModel) -> ModelProto:
+    """Return the model with the declared node alone, with all attributes and the declared inputs and outputs."""
+    spec, declared = expected.spec, expected.signature
+    node = helper.make_node(
+        spec.onnx.op_type,
+        list(node_inputs(spec, expected.model)),
+        list(node_outputs(spec, expected.model)),
+        domain=spec.onnx.domain,
+    )
+    node.attribute.extend(attributes(spec, expected.model))
+    inputs, outputs = (
+        [value_info(v.name, numpy_dtype(v.dtype), v.shape) for v in values]
+        for values in (declared.inputs, declared.outputs)
+    )
+    version = expected.model.domain_version
+    return model_of(node, inputs, outputs, name=spec.name, opset=expected.cell.opset, version=version)
+
+
+def model_of(
+    node: NodeProto,
+    inputs: Sequence[ValueInfoProto],
+    outputs: Sequence[ValueInfoProto],
+    *,
+    name: str,
+    opset: int,
+    version: int,
+) -> ModelProto:
+    """Return the model of a custom node; `version` is that of its domain, `name` that of the graph.
+
+    The IR version is the lowest that the opset allows, so that an old ONNX Runtime can read it.
+    """
+    return helper.make_model(
+        helper.make_graph([node], name, inputs, outputs),
+        opset_imports=[helper.make_opsetid("", opset), helper.make_opsetid(node.domain, version)],
+        ir_version=ir_version("node", opset),
+        producer_name="opmatrix",
+    )
+
+
+def attributes(spec: OpSpec, model: Model) -> Iterator[AttributeProto]:
+    """Yield the attributes of a model's node, defaults included."""
+    values = attribute_values(spec, model)
+    for attribute in versions.attributes_at(spec, model.domain_version):
+        if (value := values.get(attribute.name, attribute.default)) is not None:
+            if attribute.kind == "tensor":
+                made = numpy_helper.from_array(tensor_array(attribute, value))
+                yield helper.make_attribute(onnx_name(attribute), made)
+                continue
+            value = onnx_value(attribute, value)
+            yield make_attribute(onnx_name(attribute), attribute.kind, value)
+
+
+def make_attribute(name: str, kind: AttributeKind, value: Any) -> AttributeProto:
+    """Return an attribute of a declared kind; an empty list has its type too."""
+    return helper.make_attribute(name, value, attr_type=AttributeProto.AttributeType.Value(onnx_kind(kind)))
+
+
+def value_info(name: str, dtype: np.dtype[Any], shape: Shape) -> ValueInfoProto:
+    """Return a graph input or output."""
+    return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(dtype), shape)
+
+
+MIN_IR_VERSION = 8  # the first that has functions
+
+
+def with_function(proto: ModelProto, expected: ExpectedModel, body: Sequence[NodeProto]) -> ModelProto:
+    """Return `proto` with a function for the declared node. `body` has the names of the graph's inputs and outputs.
+
+    The body contains the attribute values of this model and is valid for no other. Raises ExportError if onnx's checker
+    rejects the result.
+    """
+    made = ModelProto()
+    made.CopyFrom(proto)
+    made.ir_version = max(made.ir_version, MIN_IR_VERSION)
+    spec, declared = expected.spec, expected.signature
+    function = helper.make_function(
+        spec.onnx.domain,
+        spec.onnx.op_type,
+        [v.name for v in declared.inputs],
+        list(output_names(spec, expected.model)),
+        body,
+        [helper.make_opsetid("", expected.cell.opset)],
+        [a.name for a in versions.attributes_at(spec, expected.model.domain_version)],
+    )
+    made.functions.append(function)
+    try:
+        onnx.checker.check_model(made, full_check=True)
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+        raise ExportError(f"{expected}: onnx.checker refuses it with a function body: {one_line(error)}") from error
+    return made

@@ -56,29 +56,13 @@ class ExporterInput:
 
 
 def exporter_input(expected: ExpectedModel, generated: GeneratedModules, inputs: Tensors) -> ExporterInput:
-    """Return the exporter's input for one model of an operator."""
-    into, out = expected.signature.inputs, expected.signature.outputs
-    return ExporterInput(
-        module=operator_module(expected),
-        inputs=inputs,
-        lowered=[generated.lowered(expected.lowering)],
-        opset=expected.cell.opset,
-        versions=expected.versions,
-        input_names=[v.name for v in into],
-        output_names=[v.name for v in out],
-        axes=[v.axes for v in into],
-        output_axes=[v.axes for v in out],
-        related=dynamic_axes(expected.spec, expected.model),
-    )
-
-
-def operator_module(expected: ExpectedModel) -> OperatorModule:
-    """Return the module that a model is exported from, in evaluation mode, with the attributes as constants."""
+    """Return the exporter's input for one model of an operator: a module in evaluation mode, with the attributes as
+    constants."""
     spec, model = expected.spec, expected.model
+    into, out = expected.signature.inputs, expected.signature.outputs
     operator = as_called_by_others(spec, model)
     # Outside of compute, which is traced: torch 2.6 traces few iterators.
-    indices = list(case_arguments(spec, model.cases[0], range(len(expected.signature.inputs))))
-
+    indices = list(case_arguments(spec, model.cases[0], range(len(into))))
     kept = [n for n, output in enumerate(spec.outputs) if output.name not in model.absent] if model.absent else []
 
     def compute(*inputs: torch.Tensor) -> Any:
@@ -89,7 +73,18 @@ def operator_module(expected: ExpectedModel) -> OperatorModule:
         found = [made[n] for n in kept]
         return found if len(found) > 1 else found[0]
 
-    return OperatorModule(compute).eval()
+    return ExporterInput(
+        module=OperatorModule(compute).eval(),
+        inputs=inputs,
+        lowered=[generated.lowered(expected.lowering)],
+        opset=expected.cell.opset,
+        versions=expected.versions,
+        input_names=[v.name for v in into],
+        output_names=[v.name for v in out],
+        axes=[v.axes for v in into],
+        output_axes=[v.axes for v in out],
+        related=dynamic_axes(spec, model),
+    )
 
 
 def leave_out(proto: ModelProto, expected: ExpectedModel) -> ModelProto:

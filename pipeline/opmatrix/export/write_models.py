@@ -1,6 +1,4 @@
-"""A handwritten lowering must use each attribute, though every model may have the same value of it.
-
-Export every model of an operator in one cell. Loads no compiled library.
+"""Export every model of an operator in one cell. Loads no compiled library.
 
 The operator is defined from its declaration, with a kernel that returns zeros: neither a kernel nor the reference can
 change a model or crash an export.
@@ -14,7 +12,6 @@ from typing import Any
 
 import onnx
 import torch
-from onnx import NodeProto
 
 from opmatrix.basics.errors import ExportError, missing
 from opmatrix.basics.files import write_bytes
@@ -23,15 +20,13 @@ from opmatrix.export import manifest
 from opmatrix.export.exporters import example_inputs, export
 from opmatrix.export.generated_modules import GeneratedModules, ignored_attributes, load_generated, lowered_nodes
 from opmatrix.export.manifest import Exported
-from opmatrix.export.node import with_function
-from opmatrix.export.signature import ExpectedModel, check_legal
+from opmatrix.export.signature import ExpectedModel, check_legal, with_function
 from opmatrix.lowering.graph import UnsupportedModel
 from opmatrix.project.cells import Cell
 from opmatrix.project.dtypes import why_not_written
 from opmatrix.project.paths import Paths
 from opmatrix.search.attribute_candidates import candidates
 from opmatrix.signature.signature import attribute_values, has_function_body, model_dtypes
-from opmatrix.signature.versions import version_at
 from opmatrix.spec import Attribute, AttributeValue, Lowering, OpSpec
 from opmatrix.torch_ops import features, load
 from opmatrix.torch_ops.call import torch_minor
@@ -44,35 +39,26 @@ def check(expected: Sequence[ExpectedModel], generated: GeneratedModules) -> Non
     with a constant in its place, which no case with another value shows."""
     if not expected or getattr(generated.handwritten, expected[0].lowering, None) is None:
         return  # the derived lowering writes all attributes
-    recorded: dict[str, tuple[NodeProto, ...]] = {}
     for attribute in expected[0].spec.attributes:
         if len({repr(attribute_values(one.spec, one.model)[attribute.name]) for one in expected}) > 1:
             continue  # a case has another value: the verdict names an argument that is dropped
-        same: list[AttributeValue] = []
-        if any(not alike for alike in _compared(attribute, expected, generated, recorded, same)) or not same:
-            continue
-        one = expected[0]
-        shown = ", ".join(map(repr, dict.fromkeys(same)))
-        raise ExportError(
-            f"{one.spec.name}-{one.lowering}@{one.cell.export_name}: the lowering ignores {attribute.name!r}: it emits "
-            f"the same nodes for {shown}. Compute with the argument, or refuse what is not computed: g.unsupported() "
-            f"in {generated.path}"
-        )
+        if same := _without_effect(attribute, expected, generated):
+            one = expected[0]
+            raise ExportError(
+                f"{one.spec.name}-{one.lowering}@{one.cell.export_name}: the lowering ignores {attribute.name!r}: it "
+                f"emits the same nodes for {', '.join(map(repr, dict.fromkeys(same)))}. Compute with the argument, or "
+                f"refuse what is not computed: g.unsupported() in {generated.path}"
+            )
 
 
-def _compared(
-    attribute: Attribute,
-    expected: Sequence[ExpectedModel],
-    generated: GeneratedModules,
-    recorded: dict[str, tuple[NodeProto, ...]],
-    same: list[AttributeValue],
-) -> Iterator[bool]:
-    """Yield for values in models whether the nodes are those of the model's own value; those for which they are go to
-    `same`."""
+def _without_effect(
+    attribute: Attribute, expected: Sequence[ExpectedModel], generated: GeneratedModules
+) -> list[AttributeValue]:
+    """Return the values of an attribute for which the lowering emits the same nodes; none if one changes the nodes of a
+    model."""
+    same: list[AttributeValue] = []
     for one in expected:
-        if one.model.name not in recorded:
-            recorded[one.model.name] = lowered_nodes(one, generated)
-        own = attribute_values(one.spec, one.model)[attribute.name]
+        own, nodes = attribute_values(one.spec, one.model)[attribute.name], lowered_nodes(one, generated)
         others: list[AttributeValue] = [None] if attribute.optional else []
         if isinstance(own, tuple):
             others += [own[::-1], tuple(candidates(attribute)[: len(own)])]
@@ -83,14 +69,14 @@ def _compared(
         for value in [v for v in others if v != own][:TRIED]:
             model = replace(one.model, attributes={**one.model.attributes, attribute.name: value})
             try:
-                alike = lowered_nodes(replace(one, model=model), generated) == recorded[one.model.name]
+                if lowered_nodes(replace(one, model=model), generated) != nodes:
+                    return []
             except UnsupportedModel:
-                alike = False
+                return []
             except Exception:  # a value that this version of the schema, or this shape, does not have
                 continue
-            if alike:
-                same += [own, value]
-            yield alike
+            same += [own, value]
+    return same
 
 
 def run(paths: Paths, operator: Operator, *, lowering: Lowering, cell: Cell) -> None:
@@ -124,8 +110,7 @@ def _models(
             if with_body:
                 manifest.write_refused(paths.function_model(operator.name, cell, model.name), lacking)
             continue
-        schema = generated.schema.schema(version_at(operator.spec, model.domain_version))
-        expected = ExpectedModel(spec=operator.spec, model=model, lowering=lowering, cell=cell, schema=schema)
+        expected = generated.expected(operator.spec, model, lowering, cell)
         try:
             proto = export(expected, generated, example_inputs(expected))
         except UnsupportedModel as reason:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-
-from onnx import defs
-
 from opmatrix.basics.errors import ExportError
 from opmatrix.declaration.load import Operator
 from opmatrix.export import manifest
 from opmatrix.export.gates import check
 from opmatrix.export.generated_modules import generated_module
 from opmatrix.export.manifest import Exported
-from opmatrix.export.node import one_node
-from opmatrix.export.signature import ExpectedModel, check_legal
+from opmatrix.export.signature import ExpectedModel, check_legal, one_node
 from opmatrix.project.cells import Cell
 from opmatrix.project.paths import Paths
 from opmatrix.signature.versions import version_at
@@ -27,15 +22,11 @@ def run(paths: Paths, operator: Operator, *, lowering: Lowering, cell: Cell) -> 
         raise ExportError(f"{operator.name}-{lowering}@{cell.export_name}: one node stands for itself; a model of "
                           "standard nodes takes a torch operator, from which it is exported")  # fmt: skip
     schema = generated_module(paths, operator.name, "schema").schema
-    manifest.write(paths, operator.name, lowering, cell, _models(operator, lowering, cell, schema))
-
-
-def _models(
-    operator: Operator, lowering: Lowering, cell: Cell, schema: Callable[[int], defs.OpSchema]
-) -> Iterator[Exported]:
+    exported = []
     for model in operator.models:
         made = schema(version_at(operator.spec, model.domain_version))
         expected = ExpectedModel(spec=operator.spec, model=model, lowering=lowering, cell=cell, schema=made)
         proto = one_node(expected)
         check(proto, expected)
-        yield Exported(name=model.name, proto=proto)
+        exported.append(Exported(name=model.name, proto=proto))
+    manifest.write(paths, operator.name, lowering, cell, exported)

@@ -23,12 +23,11 @@ from opmatrix.signature.signature import (
     Argument,
     Constant,
     as_float32,
-    attribute_values,
     torch_arguments,
     torch_variable,
 )
 from opmatrix.sizes.variadic import count, flat, variadic_output, with_count
-from opmatrix.spec import Attribute, DType, Input, Lowering, Model, OpSpec
+from opmatrix.spec import Attribute, DType, Input, Lowering, OpSpec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,20 +110,10 @@ def find(
     """Return the lowering that is `handwritten`, else the derived one. Raises ExportError if neither has it."""
     function = getattr(handwritten, lowering, None) or getattr(derived, lowering, None)
     if not callable(function):
-        names = ", ".join(
-            [
-                "g",
-                *(torch_variable(spec, a.source) for a in torch_arguments(spec) if not isinstance(a.source, Constant)),
-            ]
-        )
+        given = [a.source for a in torch_arguments(spec) if not isinstance(a.source, Constant)]
+        names = ", ".join(["g", *(torch_variable(spec, source) for source in given)])
         raise ExportError(f"{spec.name}: no lowering {lowering!r}. Write it in {path}: def {lowering}({names})")
     return Lowered(spec=spec, lowering=lowering, function=function)
-
-
-def in_order(spec: OpSpec, model: Model, inputs: Sequence[Any]) -> tuple[Any, ...]:
-    """Return the arguments of the torch schema in its order: `inputs` as declared, and a model's attributes."""
-    given = dict(zip((i.name for i in spec.inputs), inputs, strict=True)) | attribute_values(spec, model)
-    return tuple(given.get(a.source.name, a.default) for a in torch_arguments(spec))
 
 
 @dataclass(frozen=True, kw_only=True)

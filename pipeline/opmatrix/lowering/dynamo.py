@@ -48,7 +48,12 @@ class DynamoGraph(Emitter):
         domain, op_type, version, written = self._node(name, len(inputs), attributes)
         schema = _node_schema(domain, op_type, version, inputs=len(inputs), outputs=outputs, attributes=written)
         op = values.Op(values.Opset(domain, version), op_type, schema)
-        attributes_of_node = {a.name: _attribute(a) for a in written}
+        attributes_of_node: dict[str, Any] = {a.name: a.value for a in written}
+        for a in written:
+            if a.letter == "t":
+                attributes_of_node[a.name] = onnx_ir.tensor(a.value)
+            elif a.value == []:
+                attributes_of_node[a.name] = _EMPTY[a.letter](a.name, [])
         recorder: Any = evaluator.default()  # as Op.__call__ does, which takes no attribute named "self"
         if hasattr(recorder, "eval"):  # torch 2.6 to 2.13
             return recorder.eval(schema, inputs, attributes_of_node)
@@ -135,9 +140,9 @@ class _Tensors(list[Value]):
         """Return nothing: there is no one node whose name follows from that of the list."""
 
 
-def _with_list(lowered: Lowered, given: Sequence[Any], outputs: Sequence[Value]) -> tuple[Any, ...]:
+def _with_list(lowered: Lowered, arguments: Sequence[Any], outputs: Sequence[Value]) -> tuple[Any, ...]:
     """Return outputs, of which the last is a list: with the declared types, which torch.onnx sets in no list."""
-    spec, pairs = lowered.called(given), [*zip(torch_arguments(lowered.spec), given, strict=True)]
+    spec, pairs = lowered.called(arguments), [*zip(torch_arguments(lowered.spec), arguments, strict=True)]
     tensors = [
         (a.source, tensor)
         for a, value in pairs
@@ -162,14 +167,6 @@ def _with_list(lowered: Lowered, given: Sequence[Any], outputs: Sequence[Value])
 def _annotation(attribute: Attribute) -> Any:
     kind = _ANNOTATIONS[attribute.kind]
     return Optional[kind] if attribute.optional else kind  # noqa: UP045 - kind | None is no type for onnxscript
-
-
-def _attribute(attribute: NodeAttribute) -> Any:
-    if attribute.letter == "t":
-        return onnx_ir.tensor(attribute.value)
-    if attribute.value == []:
-        return _EMPTY[attribute.letter](attribute.name, [])
-    return attribute.value
 
 
 def _node_schema(

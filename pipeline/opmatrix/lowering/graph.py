@@ -161,10 +161,10 @@ class NodeAttribute:
         return _LETTERS[self.letter][0] + "S" * isinstance(self.value, list)
 
 
-def node_attributes(given: Mapping[str, Any]) -> tuple[NodeAttribute, ...]:
+def node_attributes(keywords: Mapping[str, Any]) -> tuple[NodeAttribute, ...]:
     """Convert the keyword arguments of `Graph.op`. Raises ExportError for an attribute without a suffix."""
     found = []
-    for key, value in given.items():
+    for key, value in keywords.items():
         name, _, letter = key.rpartition("_")
         if not name or letter not in _LETTERS:
             raise ExportError(f"attribute {key!r}: write its type as a suffix: {key}_f, {key}_i, {key}_s or {key}_t")

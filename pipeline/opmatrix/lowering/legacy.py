@@ -20,7 +20,7 @@ from opmatrix.lowering.graph import Emitter, Value
 from opmatrix.signature.signature import Argument, Constant, onnx_name, torch_arguments, torch_qualified, torch_variable
 from opmatrix.sizes.known import Known
 from opmatrix.sizes.variadic import nested, shapes_by_input, variadic_output, with_count
-from opmatrix.spec import Attribute, AttributeValue, DType, Input, OpSpec, Output
+from opmatrix.spec import Attribute, AttributeValue, DType, Input, OpSpec
 
 Sizes = Sequence[int | None]
 
@@ -33,7 +33,7 @@ _LETTERS: Mapping[str, str] = {
 class LegacyGraph(Emitter):
     """`Graph` over the graph that the exporter passes to a symbolic function.
 
-    `versions` are those of custom domains, as in custom_opsets=. `known` are the operators that the lowering uses:
+    `versions` are those of custom domains, as in custom_opsets=. `used` are the operators that the lowering uses:
     their declarations give the types of their nodes' outputs. `own` is the operator of the lowering.
     """
 
@@ -42,13 +42,13 @@ class LegacyGraph(Emitter):
         context: Any,
         opset: int,
         versions: Mapping[str, int],
-        known: Sequence[OpSpec] = (),
+        used: Sequence[OpSpec] = (),
         own: OpSpec | None = None,
     ) -> None:
         super().__init__(opset, versions)
         self._context = context
-        self._known = {f"{s.onnx.domain}::{s.onnx.op_type}": s for s in known}
-        operators = self._known | ({f"{own.onnx.domain}::{own.onnx.op_type}": own} if own else {})
+        self._used = {f"{s.onnx.domain}::{s.onnx.op_type}": s for s in used}
+        operators = self._used | ({f"{own.onnx.domain}::{own.onnx.op_type}": own} if own else {})
         self._variadic = {node for node, spec in operators.items() if any(i.variadic for i in spec.inputs)}
 
     def op(self, name: str, *inputs: Value | None, outputs: int = 1, **attributes: Any) -> Any:
@@ -60,7 +60,7 @@ class LegacyGraph(Emitter):
         tensors = {a.name: torch.from_numpy(np.array(a.value)) for a in written if a.letter == "t"}
         passed = {f"{a.name}_{a.letter}": tensors.get(a.name, a.value) for a in written}
         made = self._context.op(name, *map(self._present, present), outputs=outputs, **passed)
-        if spec := self._known.get(name):
+        if spec := self._used.get(name):
             named = {part.name: value for part, value in zip(spec.inputs, inputs, strict=False) if value is not None}
             names = {onnx_name(a): a.name for a in spec.attributes}
             values = {names.get(a.name, a.name): a.value for a in written}
@@ -99,12 +99,14 @@ def registered(lowered: Lowered, opset: int, versions: Mapping[str, int], names:
     """
     own = f"{lowered.spec.onnx.domain}::{lowered.spec.onnx.op_type}"
     is_function = own in names
-    names = [*map(_asked, names)]
-    before = _own(names[0], opset)
-    others = before.overloads if before else ()
+    # Whose function torch asks for: it takes an operator that ends with an underscore for the in-place one of another
+    # (`_run_symbolic_function`).
+    names = [name.removesuffix("_") for name in names]
+    before = _registered(names[0], opset)
+    others = getattr(before, "overloads", ())
     shares = bool(others) and torch_qualified(lowered.spec) not in [torch_qualified(one.spec) for one, _ in others]
     for name in names:
-        if _is_registered(name, opset) and not shares:
+        if _registered(name, opset) and not shares:
             raise ExportError(
                 f"{lowered.spec.name}: a symbolic function of {name} is registered for opset {opset} already, and only "
                 "one of two is asked. Remove that call of register_custom_op_symbolic: opmatrix makes its own for each "
@@ -115,20 +117,14 @@ def registered(lowered: Lowered, opset: int, versions: Mapping[str, int], names:
         with _taken_for_a_function(own, versions.get(lowered.spec.onnx.domain, 1)) if is_function else nullcontext():
             yield
     finally:
-        if before and shares:
+        if shares:
             torch.onnx.register_custom_op_symbolic(names[0], before, opset)  # type: ignore[attr-defined]  # as below
         for name in () if shares else names:
-            if _is_registered(name, opset):
+            if _registered(name, opset):
                 torch.onnx.unregister_custom_op_symbolic(name, opset)  # type: ignore[attr-defined]  # as below
             # With the empty group that torch keeps, the next export fails with "min() arg is an empty sequence".
             if (group := _registry().get_function_group(name)) is not None and not len(group._functions):
                 _registry()._registry.pop(name, None)
-
-
-def _asked(name: str) -> str:
-    """Return the name whose symbolic function torch asks for: it takes an operator that ends with an underscore for the
-    in-place one of another (`_run_symbolic_function`)."""
-    return name.removesuffix("_")
 
 
 @contextmanager
@@ -136,14 +132,14 @@ def _taken_for_a_function(name: str, version: int) -> Iterator[None]:
     """Register something for a node with the name of its torch operator, at the version of its domain: torch takes the
     node for a function of onnxscript, and raises UnsupportedOperatorError where nothing is registered at that version.
     """
-    if _is_registered(name, version):  # by another overload
+    if _registered(name, version):  # by another overload
         yield
         return
     torch.onnx.register_custom_op_symbolic(name, _NoFunction(), version)  # type: ignore[attr-defined]  # as below
     try:
         yield
     finally:
-        if _is_registered(name, version):
+        if _registered(name, version):
             torch.onnx.unregister_custom_op_symbolic(name, version)  # type: ignore[attr-defined]  # as below
 
 
@@ -152,17 +148,10 @@ class _NoFunction:
         raise ExportError("the legacy exporter has no opset as low as the version of a custom domain")
 
 
-def _is_registered(name: str, opset: int) -> bool:
-    """Return whether a custom symbolic function is registered for exactly this opset; torch's own does not count."""
+def _registered(name: str, opset: int) -> Any:
+    """Return the custom symbolic function that is registered for exactly this opset, or None; torch's own is none."""
     group = _registry().get_function_group(name)
-    return group is not None and bool(group._functions.overridden(opset))
-
-
-def _own(name: str, opset: int) -> Any:
-    """Return the symbolic function that `register` registered for exactly this opset, or None."""
-    group = _registry().get_function_group(name)
-    found = group._functions.get(opset) if group is not None and group._functions.overridden(opset) else None
-    return found if hasattr(found, "overloads") else None
+    return group._functions.get(opset) if group is not None and group._functions.overridden(opset) else None
 
 
 def register(
@@ -204,18 +193,18 @@ def _call_overload(overloads: Sequence[tuple[Lowered, Any]], context: Any, *valu
 def _may_take(lowered: Lowered, values: Sequence[Any]) -> bool:
     """Return whether a node with these arguments may be one of the operator: None and a list are no tensor, and an
     attribute is a constant."""
+
+    def fits(argument: Argument, value: Any) -> bool:
+        source, kind, none = argument.source, value.node().kind(), symbolic_helper._is_none(value)
+        if isinstance(source, Input):
+            if source.variadic or kind == "prim::ListConstruct":
+                return source.variadic and kind == "prim::ListConstruct"
+            return source.optional or not none
+        constant = kind in ("prim::Constant", "onnx::Constant", "prim::ListConstruct")
+        return constant and (isinstance(source, Constant) or source.optional or not none)
+
     arguments = torch_arguments(lowered.spec)
-    return len(arguments) == len(values) and all(map(_fits, arguments, values))
-
-
-def _fits(argument: Argument, value: Any) -> bool:
-    source, kind, none = argument.source, value.node().kind(), symbolic_helper._is_none(value)
-    if isinstance(source, Input):
-        if source.variadic or kind == "prim::ListConstruct":
-            return source.variadic and kind == "prim::ListConstruct"
-        return source.optional or not none
-    constant = kind in ("prim::Constant", "onnx::Constant", "prim::ListConstruct")
-    return constant and (isinstance(source, Constant) or source.optional or not none)
+    return len(arguments) == len(values) and all(map(fits, arguments, values))
 
 
 def _registry() -> Any:
@@ -258,23 +247,16 @@ def _parse(argument: Argument, value: Any) -> Any:
         if source.variadic:
             return symbolic_helper._unpack_list(value)
         return None if source.optional and symbolic_helper._is_none(value) else value
-    if isinstance(source, Constant):
-        return _constant(argument, value)
+    if symbolic_helper._is_none(value) and (isinstance(source, Constant) or source.kind in ("strings", "bools")):
+        return None
+    if isinstance(source, Constant):  # it has one legal value
+        letter = {"bool": "b", "int": "i", "SymInt": "i", "float": "f"}.get(argument.type)
+        return symbolic_helper._parse_arg(value, letter, argument.name) if letter else "another value"  # type: ignore[arg-type]  # a letter of it
     if source.kind in ("strings", "bools"):
-        if symbolic_helper._is_none(value):
-            return None
         letter = source.kind[0]
         items = symbolic_helper._unpack_list(value)
         return [symbolic_helper._parse_arg(v, letter, argument.name) for v in items]  # type: ignore[arg-type]  # a list of values of the graph
     return value
-
-
-def _constant(argument: Argument, value: Any) -> Any:
-    """Return the value of an argument that has one legal value."""
-    if symbolic_helper._is_none(value):
-        return None
-    letter = {"bool": "b", "int": "i", "SymInt": "i", "float": "f"}.get(argument.type)
-    return symbolic_helper._parse_arg(value, letter, argument.name) if letter else "another value"  # type: ignore[arg-type]  # a letter of it
 
 
 def _inputs(lowered: Lowered, arguments: Sequence[Any]) -> dict[str, Value]:
@@ -295,24 +277,18 @@ def set_types(
 
     `inputs` has the present inputs by name, as `_inputs` gives them; `attributes` may omit defaults.
     """
-    shapes = {name: sizes for name, value in inputs.items() if (sizes := _tensor_sizes(value)) is not None}
+    # A dynamic size is None, and so are the sizes where the rank is unknown.
+    sizes_of = {name: value.type().varyingSizes() for name, value in inputs.items()}
+    shapes: dict[str, Sizes] = {name: sizes for name, sizes in sizes_of.items() if sizes is not None}
     known = Known(spec=spec, shapes=shapes, attributes=attributes)
     for output, value in zip(spec.outputs, outputs, strict=True):
-        if (dtype := _dtype(spec, output, inputs)) is not None:
+        if output.type in spec.types:
+            alike = [inputs[i.name] for i in spec.inputs if i.type == output.type and i.name in inputs]
+            dtype = alike[0].type().dtype() if alike else None
+        else:
+            dtype = getattr(torch, output.type)
+        if dtype is not None:
             bare = torch._C.TensorType.get().with_dtype(dtype)
             found = known.output(output)
             sizes = None if found is None else [size if isinstance(size, int) else None for size in found]
             value.setType(bare if sizes is None else bare.with_sizes(sizes))
-
-
-def _dtype(spec: OpSpec, output: Output, inputs: Mapping[str, Value]) -> Any:
-    if output.type not in spec.types:
-        return getattr(torch, output.type)
-    leader = next((inputs[i.name] for i in spec.inputs if i.type == output.type and i.name in inputs), None)
-    return None if leader is None else leader.type().dtype()
-
-
-def _tensor_sizes(value: Value) -> Sizes | None:
-    """Return the sizes of a tensor, None for a dynamic size; None if its rank is unknown."""
-    found: Sizes | None = value.type().varyingSizes()
-    return found

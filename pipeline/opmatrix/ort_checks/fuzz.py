@@ -16,7 +16,7 @@ from opmatrix.data.compare import first_difference, same_bytes
 from opmatrix.data.reference import Reference
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.models import case_arguments
-from opmatrix.export.node import attributes, model_of
+from opmatrix.export.signature import attributes, model_of
 from opmatrix.judge.message import over_cases
 from opmatrix.judge.rounding import difference
 from opmatrix.ort_checks.cast_edges import CastSession

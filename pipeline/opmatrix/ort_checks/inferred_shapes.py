@@ -16,7 +16,7 @@ from opmatrix.basics.version import older
 from opmatrix.data.arrays import numpy_dtype
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.models import graph_inputs, graph_outputs, node_inputs, node_outputs
-from opmatrix.export.node import attributes
+from opmatrix.export.signature import attributes
 from opmatrix.ort_checks.cast_edges import CastSession
 from opmatrix.ort_checks.sessions import OrtSessions
 from opmatrix.project.cells import ir_version

@@ -1,6 +1,6 @@
-"""backward() called as training calls it: with gradients of other strides, and for one input while others are frozen.
-
-The gradients must be those of a call with contiguous gradients for all inputs.
+"""The gradients of a sample, how one differs from what is expected, and backward() called as training calls it: with
+gradients of other strides, and for one input while others are frozen. These must be those of a call with contiguous
+gradients for all inputs.
 """
 
 from __future__ import annotations
@@ -12,12 +12,33 @@ from typing import Any
 
 import torch
 
-from opmatrix.torch_checks.gradient_message import Differing, elements
-from opmatrix.torch_checks.gradient_samples import GradSample
+from opmatrix.torch_checks.case_calls import CaseCall
 from opmatrix.torch_ops.case_tensors import laid_out
 
 RTOL = 1e-6  # in float64: other strides may change the order of a sum, and
 ROUNDING = 1e-10  # of the largest gradient remains where the terms of a sum cancel
+_FEW = 3  # elements in the message
+
+
+@dataclass(frozen=True, kw_only=True)
+class Differing:
+    """A gradient of a sample that differs: `actual`, of the `n`-th derived tensor, for the gradients `weights` of the
+    floating outputs. Both arrays say what they are; an element that nothing judges is equal in both."""
+
+    sample: CaseCall
+    n: int
+    leaves: Sequence[torch.Tensor]
+    weights: Sequence[torch.Tensor]
+    actual: torch.Tensor
+    expected: torch.Tensor
+    expected_is: str
+    actual_is: str = "backward()"
+    rtol: float
+    atol: float
+
+
+Problem = tuple[str, Differing | None]
+"""What is wrong with a gradient, and which numbers, if it is numbers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +51,7 @@ class Gradients:
     leaves: tuple[torch.Tensor, ...]
     outputs: tuple[torch.Tensor, ...]
     weights: list[torch.Tensor]
-    found: tuple[torch.Tensor, ...]
+    by_leaf: tuple[torch.Tensor, ...]
 
     def weighted(self, outputs: Sequence[torch.Tensor]) -> float:
         """Return the sum of the outputs, each element times its gradient."""
@@ -43,14 +64,14 @@ class Gradients:
         bent = (of for of, o in found if o.is_floating_point())
         return sum(float((of * w).abs().sum()) for of, w in zip(bent, self.weights, strict=True))
 
-    def differing(self, one: GradSample, n: int, expected: torch.Tensor, **others: Any) -> Differing:
+    def differing(self, one: CaseCall, n: int, expected: torch.Tensor, **others: Any) -> Differing:
         """Return the gradient of the `n`-th leaf with the expected one; `others` are further fields."""
         return Differing(
             sample=one,
             n=n,
             leaves=self.leaves,
             weights=self.weights,
-            actual=self.found[n],
+            actual=self.by_leaf[n],
             expected=expected,
             **others,
         )
@@ -71,66 +92,80 @@ def backward(
     )
 
 
-def problem(one: GradSample, gradients: Gradients) -> tuple[str, Differing | None]:
+def problem(one: CaseCall, gradients: Gradients) -> Problem:
     """Return what differs in another call, "" if nothing does, and the arrays. Raises what backward() raises."""
     weights = gradients.weights
     strided = [laid_out(laid_out(w, "flipped"), "sliced") for w in weights]
     expanded = [w.new_ones(()).expand_as(w) for w in weights]
-    plain = _some(backward(gradients.outputs, gradients.leaves, [w.contiguous() for w in expanded]))
+
+    def given_for(weights: list[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        """Return the gradients for other weights, none of which may lack, as the first call gave them."""
+        found = [g for g in backward(gradients.outputs, gradients.leaves, weights) if g is not None]
+        if len(found) < len(gradients.leaves):
+            raise RuntimeError("it gives no gradient")
+        return tuple(found)
+
+    plain = given_for([w.contiguous() for w in expanded])
     for given, expected, how in (
-        (strided, gradients.found, "a gradient of the output that is not contiguous"),
+        (strided, gradients.by_leaf, "a gradient of the output that is not contiguous"),
         (expanded, plain, "an expanded gradient of the output, as sum().backward() gives it"),
     ):
-        found = _some(backward(gradients.outputs, gradients.leaves, given))
-        called = replace(gradients, weights=given, found=found)
+        called = replace(gradients, weights=given, by_leaf=given_for(given))
         for n, index in enumerate(one.derived):
             words = f"backward() for {how}", "backward() for a contiguous one"
             text, differing = _difference(one, called, expected, n, "with a contiguous one it gives", words)
             if text:
                 return f"with {how}, for {one.names[index]!r}, {text}", differing
-    return _frozen(one, gradients)
-
-
-def _frozen(one: GradSample, gradients: Gradients) -> tuple[str, Differing | None]:
-    """Compare the gradient of each tensor alone, while no other requires one."""
+    # Then the gradient of each tensor alone, while no other requires one.
     for n, index in enumerate(one.derived if len(one.derived) > 1 else ()):
         leaves = [leaf.detach().requires_grad_(at == n) for at, leaf in enumerate(gradients.leaves)]
-        outputs = one.call_for_all(*leaves)
-        (found,) = backward(outputs, [leaves[n]], gradients.weights)
+        outputs, alone = one.call_derived(*leaves), f"while only {one.names[index]!r} requires a gradient"
+        (found,) = backward(outputs, [leaves[n]], weights)
         if found is None:
-            return f"while only {one.names[index]!r} requires a gradient, it gives none", None
-        every = (*gradients.found[:n], found, *gradients.found[n + 1 :])
-        alone = replace(gradients, leaves=tuple(leaves), outputs=outputs, found=every)
-        words = (
-            f"backward() while only {one.names[index]!r} requires a gradient",
-            "backward() while all inputs require one",
-        )
-        text, differing = _difference(one, alone, gradients.found, n, "while all inputs do it gives", words)
+            return f"{alone}, it gives none", None
+        every = (*gradients.by_leaf[:n], found, *gradients.by_leaf[n + 1 :])
+        called = replace(gradients, leaves=tuple(leaves), outputs=outputs, by_leaf=every)
+        words = f"backward() {alone}", "backward() while all inputs require one"
+        text, differing = _difference(one, called, gradients.by_leaf, n, "while all inputs do it gives", words)
         if text:
-            return f"while only {one.names[index]!r} requires a gradient, {text}", differing
+            return f"{alone}, {text}", differing
     return "", None
 
 
-def _some(found: Sequence[torch.Tensor | None]) -> tuple[torch.Tensor, ...]:
-    """Return gradients none of which may lack, as another call gave them."""
-    if not all(gradient is not None for gradient in found):
-        raise RuntimeError("it gives no gradient")
-    return tuple(gradient for gradient in found if gradient is not None)
-
-
 def _difference(
-    one: GradSample, called: Gradients, wanted: Sequence[torch.Tensor], n: int, judge: str, words: tuple[str, str]
-) -> tuple[str, Differing | None]:
-    actual, expected = called.found[n], wanted[n]
-    size = max(1.0, *map(largest, wanted))
-    allowed = RTOL * (expected.abs() + largest(expected)) + ROUNDING * size
-    differ = ~((actual - expected).abs() <= allowed) & ~(actual.isnan() & expected.isnan()) & (actual != expected)
+    one: CaseCall, called: Gradients, wanted: Sequence[torch.Tensor], n: int, judge: str, words: tuple[str, str]
+) -> Problem:
+    """Return how the `n`-th gradient differs; `words` say what it is, and what the wanted one is."""
+    actual, expected = called.by_leaf[n], wanted[n]
+    size, largest_expected = max(1.0, *map(largest, wanted)), largest(expected)
+    atol = RTOL * largest_expected + ROUNDING * size
+    near = (actual - expected).abs() <= RTOL * (expected.abs() + largest_expected) + ROUNDING * size
+    differ = ~near & ~(actual.isnan() & expected.isnan()) & (actual != expected)
     if not bool(differ.any()):
         return "", None
-    atol = RTOL * largest(expected) + ROUNDING * size
-    actual_is, expected_is = words
-    differing = called.differing(one, n, expected, rtol=RTOL, atol=atol, actual_is=actual_is, expected_is=expected_is)
+    differing = called.differing(one, n, expected, rtol=RTOL, atol=atol, actual_is=words[0], expected_is=words[1])
     return elements(actual, expected, differ, judge), differing
+
+
+def elements(actual: torch.Tensor, expected: torch.Tensor, differ: torch.Tensor, judge: str) -> str:
+    """Return ``backward() gives 0 at [2], the numerical derivative is 1.5; 3 of 3 elements differ``."""
+    places = differ.nonzero().tolist()
+    judge = judge if " " in judge else f"{judge} gives"
+    shown = "; ".join(
+        f"backward() gives {_number(actual, at)} at {at}, {judge} {_number(expected, at)}" for at in places[:_FEW]
+    )
+    count = actual.numel()
+    return f"{shown}; {len(places)} of {count} {'element differs' if count == 1 else 'elements differ'}"
+
+
+def in_sample(one: CaseCall, what: str, *, exact: bool, differing: Differing | None = None) -> Problem:
+    """Return what is wrong, and in which sample."""
+    instance = ", in a float64 instance" if exact and {*one.model.types.values()} != {"float64"} else ""
+    return f"{what}. Sample: {one.described()}{instance}", differing
+
+
+def _number(tensor: torch.Tensor, at: Sequence[int]) -> str:
+    return f"{float(tensor[tuple(at)]) + 0.0:.6g}"  # 0 for -0
 
 
 def largest(tensor: torch.Tensor) -> float:

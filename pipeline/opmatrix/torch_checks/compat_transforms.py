@@ -1,26 +1,34 @@
-"""The rows torch.vmap, torch.autocast and torch.Generator of `doit compat`, compared with plain calls."""
+"""The rows torch.vmap, torch.autocast, torch.Generator, torch.func.grad and torch.func.jvp of `doit compat`: compared
+with plain calls, and gradients by torch.func with backward().
+"""
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from opmatrix.basics.errors import CompatError
-from opmatrix.signature.signature import is_mutable, seeds
+from opmatrix.signature.signature import is_mutable, seeds, torch_qualified
 from opmatrix.sizes.batch import batch_axes
 from opmatrix.spec import OpSpec
+from opmatrix.torch_checks.case_calls import CaseCall, renamed
 from opmatrix.torch_checks.compat_samples import (
     Compat,
-    CompatSample,
     RefusedError,
     Tensors,
+    is_derived,
     require_equal,
+    require_near,
     require_refused,
 )
 from opmatrix.torch_ops import transforms
-from opmatrix.torch_ops.call import ComposedCall, as_tuple
+from opmatrix.torch_ops.call import ComposedCall, as_tuple, registered_overload
 
 _BATCH = 3
 
@@ -31,18 +39,15 @@ def mapped(compat: Compat) -> tuple[int, str]:
         base = compat.samples[0]
         require_refused(lambda: torch.vmap(base.call)(*(t.expand(2, *t.shape) for t in base.tensors)), why)
         raise RefusedError(why)
-    return sum(map(_mapped_sample, compat.as_called)), _calls(compat)
+    count, calls = sum(map(_mapped_sample, compat.as_called)), "one call per sample"
+    if batch := batch_axes(compat.spec):
+        others = dict.fromkeys(name for base in compat.samples for name in base.names if name not in batch.inputs)
+        more = f"; one per sample where {' or '.join(others)} is mapped" if others else ""
+        calls = f"one call for all samples{more}"
+    return count, calls
 
 
-def _calls(compat: Compat) -> str:
-    """Return how often torch.vmap calls the operator."""
-    if (batch := batch_axes(compat.spec)) is None:
-        return "one call per sample"
-    others = dict.fromkeys(name for base in compat.samples for name in base.names if name not in batch.inputs)
-    return "one call for all samples" + (f"; one per sample where {' or '.join(others)} is mapped" if others else "")
-
-
-def _mapped_sample(base: CompatSample) -> int:
+def _mapped_sample(base: CaseCall) -> int:
     """Return how many calls agree."""
     batches, places = _batches(base), range(len(base.tensors))
     ways = [{n: 0 if (n + len(base.tensors)) % 2 else -1} for n in places]
@@ -58,7 +63,7 @@ def _mapped_sample(base: CompatSample) -> int:
     for one, plain in zip(found, base.call(*base.tensors), strict=True):
         if one.shape != (0, *plain.shape) or one.dtype != plain.dtype:
             raise CompatError(
-                f"{base}: torch.vmap over an empty batch gives {one.dtype} {tuple(one.shape)}, expected "
+                f"{base.subject}: torch.vmap over an empty batch gives {one.dtype} {tuple(one.shape)}, expected "
                 f"{plain.dtype} {(0, *plain.shape)}"
             )
     return count
@@ -76,14 +81,14 @@ class _Counted(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch has
         return func(*args, **(kwargs or {}))
 
 
-def _batches(base: CompatSample) -> list[torch.Tensor]:
+def _batches(base: CaseCall) -> list[torch.Tensor]:
     """Return a batch of each tensor: those of the case, then other random ones, as far as the operator accepts them
     together with those of the case."""
     found = [[*base.tensors]]
     for number in range(12 * _BATCH):
         if len(found) == _BATCH:
             break
-        other = base.renamed(f"_{number}")
+        other = base.with_model(renamed(base.model, f"_{number}"))
         if other.accepts(other.tensors):
             found.append([*other.tensors])
     found += [found[0]] * (_BATCH - len(found))
@@ -97,7 +102,7 @@ def _batches(base: CompatSample) -> list[torch.Tensor]:
     return stacked
 
 
-def _mapped(base: CompatSample, batches: Tensors, dims: dict[int, int]) -> int:
+def _mapped(base: CaseCall, batches: Tensors, dims: dict[int, int]) -> int:
     """Compare torch.vmap with a loop; `dims` has the axis of the batch of each tensor that has one."""
     in_dims = tuple(dims.get(n) for n in range(len(batches)))
     given = [b.movedim(0, d) if d is not None else t for b, t, d in zip(batches, base.tensors, in_dims, strict=True)]
@@ -107,13 +112,14 @@ def _mapped(base: CompatSample, batches: Tensors, dims: dict[int, int]) -> int:
         return 0
     batch = batch_axes(base.spec)
     at_once = batch is not None and all(base.names[n] in batch.inputs for n in dims)
-    with _Counted(base.operator) as plain:  # none, for an operator that consists of others
+    with _Counted(registered_overload(base.spec)) as plain:  # none, for an operator that consists of others
         base.call(*single[0])
-    with _Counted(base.operator) as counted:
+    with _Counted(registered_overload(base.spec)) as counted:
         found = torch.vmap(base.call, in_dims=in_dims)(*given)
     if counted.count != (wanted := plain.count * (1 if at_once else _BATCH)):
         raise CompatError(
-            f"{base}: torch.vmap with in_dims={in_dims} calls the operator {counted.count} times, expected {wanted}"
+            f"{base.subject}: torch.vmap with in_dims={in_dims} calls the operator {counted.count} times, expected "
+            f"{wanted}"
         )
     expected = [torch.stack(several) for several in zip(*(base.call(*one) for one in single), strict=True)]
     how = f"under torch.vmap with in_dims={in_dims}"
@@ -121,7 +127,7 @@ def _mapped(base: CompatSample, batches: Tensors, dims: dict[int, int]) -> int:
     return 1
 
 
-def _mapped_twice(base: CompatSample, batches: Tensors) -> None:
+def _mapped_twice(base: CaseCall, batches: Tensors) -> None:
     """Compare nested calls of torch.vmap with loops."""
     twice = [torch.stack([b, b.flip(0)]) for b in batches]
     samples = [[[b[i][j] for b in twice] for j in range(_BATCH)] for i in range(2)]
@@ -157,7 +163,9 @@ def generators(compat: Compat) -> tuple[int, str]:
             except Exception:  # of several kinds, by the version of torch
                 torch._dynamo.reset()
             else:
-                raise CompatError(f"{base}: expected an error, and it ran: {name} in torch.compile with fullgraph=True")
+                raise CompatError(
+                    f"{base.subject}: expected an error, and it ran: {name} in torch.compile with fullgraph=True"
+                )
             if not transforms.refused_vmap(base.spec):
                 _mapped_generator(base, call, name, expected[0])
     return len(compat.samples) * _DRAWS, "torch.compile breaks the graph there, as at a generator of torch.rand"
@@ -168,17 +176,17 @@ def _calling(overload: Any) -> Any:
     return lambda *positional, **by_name: overload(*positional, **by_name)
 
 
-def _drawn(base: CompatSample, call: ComposedCall, name: str, function: Any) -> list[tuple[torch.Tensor, ...]]:
+def _drawn(base: CaseCall, call: ComposedCall, name: str, function: Any) -> list[tuple[torch.Tensor, ...]]:
     """Return the outputs of calls of `function` with one generator."""
     generator, found = torch.Generator().manual_seed(0), []
     for _ in range(_DRAWS):
-        given = call.given(base.arguments) | {name: generator}
+        given = call.by_name(base.arguments) | {name: generator}
         positional, by_name = call.ordered(given)
         found.append(as_tuple(call.outputs(given, function(*positional, **by_name))))
     return found
 
 
-def _mapped_generator(base: CompatSample, call: ComposedCall, name: str, first: tuple[torch.Tensor, ...]) -> None:
+def _mapped_generator(base: CaseCall, call: ComposedCall, name: str, first: tuple[torch.Tensor, ...]) -> None:
     """Compare torch.vmap with the first call with an equal generator, which draws for all samples if it may."""
     generator = torch.Generator().manual_seed(0)
     batch = [torch.stack([tensor] * _BATCH) for tensor in base.tensors]
@@ -216,16 +224,135 @@ def autocast(compat: Compat) -> tuple[int, str]:
     return count, ""
 
 
-def _widened(spec: OpSpec, base: CompatSample, given: Tensors) -> tuple[torch.Tensor, ...] | None:
+def _widened(spec: OpSpec, base: CaseCall, tensors: Tensors) -> tuple[torch.Tensor, ...] | None:
     """Return the outputs of a plain call with dtypes that the declaration allows: lowered tensors remain only where all
     floating ones of their type variable are lowered and the operator takes that dtype."""
     parts = {part.name: part for part in spec.inputs}
     types = [parts[name].type for name in base.names]
     widened = []
-    for tensor, declared in zip(given, types, strict=True):
-        alike = {t.dtype for t, other in zip(given, types, strict=True) if other == declared}
+    for tensor, declared in zip(tensors, types, strict=True):
+        alike = {t.dtype for t, other in zip(tensors, types, strict=True) if other == declared}
         allowed = spec.types.get(declared, (declared,))
         keeps = len(alike) == 1 and str(tensor.dtype).removeprefix("torch.") in allowed
         low = tensor.dtype in (torch.bfloat16, torch.float16)
         widened.append(tensor.float() if low and not keeps else tensor)
     return base.call(*widened) if base.accepts(widened) else None
+
+
+_OF_OTHERS = "through operators of torch, which it consists of"
+
+
+def functional(compat: Compat) -> tuple[int, str]:
+    """Compare torch.func.vjp, alone, of and under torch.vmap, and within another, with backward()."""
+    if not compat.gradient:
+        if not (base := _consisting_of_no_others(compat)):
+            return 1, _OF_OTHERS
+        require_refused(partial(_vjp, base), transforms.NO_FORMULA)
+        raise RefusedError(f"it {transforms.NO_FORMULA}")
+    count = 0
+    for base in _floating_first(compat.as_called):
+        if not base.derived:
+            continue
+        require_near(base, _vjp(base), gradients(base, base.function), "in torch.func.vjp")
+        count += 1
+        several = [base, *(base.with_model(renamed(base.model, f"_{n}")) for n in range(_BATCH - 1))]
+        if not all(one.accepts(one.tensors) for one in several):
+            several = [base] * _BATCH
+        batch = [torch.stack([one.tensors[n] for one in several]) for n in range(len(base.tensors))]
+        expected = [torch.stack(g) for g in zip(*(gradients(one, one.function) for one in several), strict=True)]
+        if transforms.refused_vmap(compat.spec):
+            continue
+        inside = torch.vmap(lambda *tensors, base=base: _vjp(replace(base, tensors=tensors)))(*batch)
+        require_near(base, inside, expected, "in torch.vmap of torch.func.vjp")
+        outside = _vjp(replace(base, tensors=batch), call=torch.vmap(base.call))
+        require_near(base, outside, expected, "in torch.func.vjp of torch.vmap")
+        if compat.gradient.is_derived_twice:
+            _second(base)
+        else:
+            require_refused(lambda base=base: _second(base), transforms.NO_FORMULA)  # type: ignore[misc]  # mypy infers no lambda with defaults
+        count += 2
+    if not count:
+        raise RefusedError("no case has an input of a floating dtype")
+    return count, ""
+
+
+def forward_mode(compat: Compat) -> tuple[int, str]:
+    """Require that forward mode is refused: without a rule torch takes every tangent for zero."""
+    if not (base := _consisting_of_no_others(compat)):
+        return 1, _OF_OTHERS
+
+    def call(*derived: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tuple(o for o in base.call_derived(*derived) if is_derived(o))
+
+    primals = tuple(base.tensors[n] for n in base.derived)
+    with warnings.catch_warnings():  # of torch.jit.script, in torch's own rules for forward mode
+        warnings.simplefilter("ignore")
+        require_refused(lambda: torch.func.jvp(call, primals, primals), transforms.NO_FORWARD_MODE)
+    raise RefusedError(f"it {transforms.NO_FORWARD_MODE}")
+
+
+def _consisting_of_no_others(compat: Compat) -> CaseCall | None:
+    """Return a case with a floating output, which is derived for all its floating inputs, or None for an operator that
+    consists of others, whose derivatives torch knows. Raises RefusedError where no case has both."""
+    for base in _floating_first(compat.samples):
+        places = [n for n, t in enumerate(base.tensors) if is_derived(t)]
+        if places and any(is_derived(o) for o in base.call(*base.tensors)):
+            name = torch_qualified(compat.spec)
+            of_others = torch._C._dispatch_has_kernel_for_dispatch_key(name, "CompositeImplicitAutograd")
+            return None if of_others else replace(base, derived=places)
+    raise RefusedError("no case has a floating input and output, so it has no derivative")
+
+
+def _floating_first(samples: Sequence[CaseCall]) -> list[CaseCall]:
+    return sorted(samples, key=lambda one: not any(t.dtype == torch.float64 for t in one.tensors))
+
+
+def _weighted(outputs: Tensors) -> torch.Tensor:
+    """Return the sum of squares of all floating outputs, each element times a fixed weight: its gradient is linear in
+    no element alone, so that a second derivative is not zero."""
+    floating = [o for o in outputs if is_derived(o)]
+    return torch.stack([(o * o * _weights(o)).sum() for o in floating]).sum()
+
+
+def _weights(like: torch.Tensor) -> torch.Tensor:
+    """Return fixed weights without a random operation, which torch.vmap forbids."""
+    numbers = torch.arange(like.numel(), dtype=torch.float64).reshape(like.shape)
+    return (1 + torch.sin(numbers)).to(like.dtype)
+
+
+def gradients(base: CaseCall, function: Any) -> list[torch.Tensor]:
+    """Return the gradients that backward() gives through `function`, the operator or a compiled call of it."""
+    leaves = [base.tensors[n].detach().clone().requires_grad_() for n in base.derived]
+    outputs = as_tuple(function(*base.arguments_of(base.with_derived(leaves))))
+    found = torch.autograd.grad(_weighted(outputs), leaves, allow_unused=True)
+    return [torch.zeros_like(leaf) if g is None else g for g, leaf in zip(found, leaves, strict=True)]
+
+
+def _vjp(base: CaseCall, call: Any = None) -> tuple[torch.Tensor, ...]:
+    """Return the gradients that torch.func gives; with `call`, of a batch."""
+
+    def loss(*derived: torch.Tensor) -> torch.Tensor:
+        outputs = (call or base.call)(*base.with_derived(derived))
+        if call is None:
+            return _weighted(outputs)
+        return torch.stack([_weighted([o[i] for o in outputs]) for i in range(_BATCH)]).sum()
+
+    gradient: Any = torch.func.grad(loss, argnums=tuple(range(len(base.derived))))
+    found: tuple[torch.Tensor, ...] = gradient(*(base.tensors[n] for n in base.derived))
+    return found
+
+
+def _second(base: CaseCall) -> None:
+    """Compare torch.func.grad within another with two calls of backward(), where the formula has a gradient."""
+    first_alone = replace(base, derived=base.derived[:1])
+    leaf = base.tensors[base.derived[0]].detach().clone().requires_grad_()
+
+    def call(x: torch.Tensor) -> torch.Tensor:
+        return _weighted(first_alone.call_derived(x))
+
+    first = torch.autograd.grad(call(leaf), leaf, create_graph=True)[0]
+    if not first.requires_grad:
+        return
+    expected = torch.autograd.grad((first * _weights(first)).sum(), leaf)
+    found = torch.func.grad(lambda x: (torch.func.grad(call)(x) * _weights(first)).sum())(leaf.detach())
+    require_near(base, [found], expected, "in torch.func.grad of torch.func.grad")

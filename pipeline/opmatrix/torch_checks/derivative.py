@@ -7,7 +7,7 @@ for each input, however many elements it has. Only a difference is searched for 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -19,9 +19,9 @@ from opmatrix.data.case_arrays import reference_attributes
 from opmatrix.signature.signature import dtype_of
 from opmatrix.spec import Model
 from opmatrix.torch_checks import backward_calls
-from opmatrix.torch_checks.backward_calls import Gradients, direction, largest
-from opmatrix.torch_checks.gradient_message import Problem, elements, in_sample
-from opmatrix.torch_checks.gradient_samples import GradSample, nudged, redrawn, sample
+from opmatrix.torch_checks.backward_calls import Gradients, Problem, direction, elements, in_sample, largest
+from opmatrix.torch_checks.case_calls import CaseCall, renamed
+from opmatrix.torch_checks.gradient_samples import nudged, sample
 from opmatrix.torch_checks.reference_operator import ReferenceGradient, ReferenceOperator, as_arrays
 from opmatrix.torch_ops.case_tensors import arguments
 from opmatrix.torch_ops.load import Gradient
@@ -48,7 +48,7 @@ class Outcome:
     which the reference has no derivative that can be measured, `dtypes` the pairs of input and dtype that were checked.
     """
 
-    sample: GradSample | None = None
+    sample: CaseCall | None = None
     why_not: str = ""
     problem: Describe | None = None
     effective: set[str] = field(default_factory=set)
@@ -88,14 +88,14 @@ class _Slope:
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """What is the same for all samples of an operator. `given` is the gradient's own reference, if it has one.
+    """What is the same for all samples of an operator. `own_reference` is that of the gradient, if it has one.
 
     `calls` counts the samples by the axes of their tensors for which backward() was called in other ways.
     """
 
     operator: ReferenceOperator
     gradient: Gradient
-    given: ReferenceGradient | None
+    own_reference: ReferenceGradient | None
     calls: Counter[tuple[int, ...]] = field(default_factory=Counter)
 
     def run(self, model: Model) -> Outcome:
@@ -113,7 +113,7 @@ class Check:
         gradients = self._gradients(one, outcome, exact=True)
         if gradients is None:
             return outcome
-        judge = self._compare_with_given if self.given else self._compare_with_derivative
+        judge = self._compare_with_given if self.own_reference else self._compare_with_derivative
         judge(one, gradients, outcome)
         if outcome.problem is None:
             self._compare_calls(one, gradients, outcome)
@@ -121,15 +121,15 @@ class Check:
             self._compare_dtypes(model, one, gradients, outcome)
         return outcome
 
-    def _sample(self, model: Model, *, exact: bool) -> GradSample:
+    def _sample(self, model: Model, *, exact: bool) -> CaseCall:
         return sample(self.operator.spec, model, without=self.gradient.without, exact=exact)
 
-    def _gradients(self, one: GradSample, outcome: Outcome, *, exact: bool) -> Gradients | None:
+    def _gradients(self, one: CaseCall, outcome: Outcome, *, exact: bool) -> Gradients | None:
         """Return outputs and gradients, or None with the reason in `outcome`."""
-        self.operator.kernel.exact = exact
+        self.operator.compute(exact=exact)
         leaves = one.leaves()
         try:
-            outputs = one.call_for_all(*leaves)
+            outputs = one.call_derived(*leaves)
         except DataError:
             outcome.why_not = "the reference rejects it"
             return None
@@ -147,28 +147,22 @@ class Check:
         ]
         try:
             found = backward_calls.backward(outputs, leaves, weights)
+            text = next(mistakes(one, found, self.gradient, self.operator), "")
         except Exception as error:  # any exception of the user's backward()
-            outcome.problem = partial(in_sample, one, _raised(error), exact=exact)
+            text = _raised(error)
+        if text:
+            outcome.problem = partial(in_sample, one, text, exact=exact)
             return None
-        for index, gradient in zip(one.derived, found, strict=True):
-            name = one.names[index]
-            if gradient is None:
-                text = f"it gives no gradient for {name!r}. Give one, or name it in WITHOUT_GRADIENT"
-            else:
-                text = self.operator.wrong_dtype(name, one.flat[index].dtype)
-            if text:
-                outcome.problem = partial(in_sample, one, text, exact=exact)
-                return None
         given = tuple(gradient for gradient in found if gradient is not None)
-        return Gradients(leaves=leaves, outputs=outputs, weights=weights, found=given)
+        return Gradients(leaves=leaves, outputs=outputs, weights=weights, by_leaf=given)
 
-    def _compare_calls(self, one: GradSample, gradients: Gradients, outcome: Outcome) -> None:
+    def _compare_calls(self, one: CaseCall, gradients: Gradients, outcome: Outcome) -> None:
         """Compare with backward() for gradients of other strides, and for one input alone."""
         axes = tuple(leaf.dim() for leaf in gradients.leaves)
         if self.calls[axes] == CALLS or max(o.numel() for o in gradients.outputs) < 2:
             return
         self.calls[axes] += 1
-        self.operator.kernel.exact = True
+        self.operator.compute(exact=True)
         try:
             text, differing = backward_calls.problem(one, gradients)
         except Exception as error:  # any exception of the user's backward()
@@ -176,7 +170,7 @@ class Check:
         if text:
             outcome.problem = partial(in_sample, one, text, exact=True, differing=differing)
 
-    def _compare_with_derivative(self, one: GradSample, gradients: Gradients, outcome: Outcome) -> None:
+    def _compare_with_derivative(self, one: CaseCall, gradients: Gradients, outcome: Outcome) -> None:
         for n, index in enumerate(one.derived):
             name = one.names[index]
             slope = self._slope(one, gradients, n)
@@ -189,14 +183,14 @@ class Check:
                     outcome.undecided.add(name)
                     continue
                 if outcome.problem is None:
-                    outcome.problem = _Difference(self, one, gradients, n, slope.actual, slope.expected).describe
+                    outcome.problem = partial(self._describe, one, gradients, n, slope)
             if abs(slope.expected) > slope.least:
                 outcome.effective.add(name)
             outcome.dtypes.add((name, "float64"))
 
-    def _slope(self, one: GradSample, gradients: Gradients, n: int) -> _Slope | None:
+    def _slope(self, one: CaseCall, gradients: Gradients, n: int) -> _Slope | None:
         """Return the change along a random direction of one input, or None where the domain of the reference ends."""
-        gradient = gradients.found[n]
+        gradient = gradients.by_leaf[n]
         along = direction(gradient, seed=f"{one}/{one.names[one.derived[n]]}/{one.derived[n]}")
         base, least = gradients.weighted(gradients.outputs), ATOL + ROUNDING * gradients.size()
         with torch.no_grad():
@@ -217,7 +211,7 @@ class Check:
             allowed=least + RTOL * max(float(parts.abs().sum()), abs(expected)),
         )
 
-    def _jumps(self, one: GradSample, gradients: Gradients, n: int, slope: _Slope) -> bool:
+    def _jumps(self, one: CaseCall, gradients: Gradients, n: int, slope: _Slope) -> bool:
         """Return whether the derivative is another one where what has no gradient moves by a millionth.
 
         Then there is a jump, and formula and reference may be on two sides of it, because each rounds in its own order.
@@ -234,7 +228,7 @@ class Check:
                 return True
         return False
 
-    def _agrees_beside(self, one: GradSample, n: int) -> bool:
+    def _agrees_beside(self, one: CaseCall, n: int) -> bool:
         """Return whether formula and reference agree where what has no gradient moved by a millionth, off the jump: in
         most places, since some may be at another jump, or no place can be judged."""
         agree = differ = 0
@@ -247,36 +241,70 @@ class Check:
         return agree >= differ
 
     def _crossed(
-        self, one: GradSample, gradients: Gradients, n: int, low: torch.Tensor, allowed: torch.Tensor
+        self, one: CaseCall, gradients: Gradients, n: int, low: torch.Tensor, allowed: torch.Tensor
     ) -> torch.Tensor:
         """Return where a gradient in another dtype is between those in float64 of inputs changed by a millionth.
 
         At a jump, roundings of that dtype may be on the other side of it.
         """
-        least = most = gradients.found[n]
+        least = most = gradients.by_leaf[n]
         for moved in nudged(one, leaves=True):
             other = self._gradients(moved, Outcome(), exact=True)
             if other and all(a.shape == b.shape for a, b in zip(other.outputs, gradients.outputs, strict=True)):
-                least, most = torch.minimum(least, other.found[n]), torch.maximum(most, other.found[n])
+                least, most = torch.minimum(least, other.by_leaf[n]), torch.maximum(most, other.by_leaf[n])
         return (low >= least - allowed) & (low <= most + allowed)
 
     def _moved(
-        self, one: GradSample, gradients: Gradients, n: int, along: torch.Tensor, *, by: float
+        self, one: CaseCall, gradients: Gradients, n: int, along: torch.Tensor, *, by: float
     ) -> tuple[torch.Tensor, ...]:
         moved = [leaf.detach() for leaf in gradients.leaves]
         moved[n] = moved[n] + by * along
-        self.operator.kernel.exact = True
-        return one.call_for_all(*moved)
+        self.operator.compute(exact=True)
+        return one.call_derived(*moved)
 
-    def _compare_with_given(self, one: GradSample, gradients: Gradients, outcome: Outcome) -> None:
+    def _describe(self, one: CaseCall, gradients: Gradients, n: int, slope: _Slope) -> Problem:
+        """Return the message of a gradient that differs along a direction, with the derivative by single elements."""
+        gradient, name = gradients.by_leaf[n], one.names[one.derived[n]]
+        truth, kinks = torch.zeros_like(gradient), torch.zeros_like(gradient)
+        base = gradients.weighted(gradients.outputs)
+        with torch.no_grad():
+            for at in range(gradient.numel()):
+                unit = torch.zeros_like(gradient)
+                unit.reshape(-1)[at] = 1
+                try:
+                    moved = [self._moved(one, gradients, n, unit, by=by) for by in (STEP, -STEP)]
+                    up, down = ((gradients.weighted(o) - base) / by for o, by in zip(moved, (STEP, -STEP), strict=True))
+                except DataError:
+                    up = down = float("nan")
+                truth.reshape(-1)[at], kinks.reshape(-1)[at] = (up + down) / 2, abs(up - down)
+        near = (gradient - truth).abs() <= ELEMENT_ATOL + ELEMENT_RTOL * truth.abs()
+        differ = ~((gradient - truth).abs() <= ELEMENT_ATOL + ELEMENT_RTOL * truth.abs() + kinks)
+        differing = None
+        shown = (
+            f"along a random direction the reference changes by {slope.expected:.6g}, "
+            f"by the gradient it would by {slope.actual:.6g}"
+        )
+        if bool(differ.any()):
+            shown = elements(gradient, truth, differ, "the numerical derivative is")
+            judged = gradient.where(~differ & ~near, truth)  # at a kink nothing judges
+            of = {"expected_is": "numerical derivative of the reference", "rtol": ELEMENT_RTOL, "atol": ELEMENT_ATOL}
+            differing = gradients.differing(one, n, judged, **of)
+        if not bool(truth.any()) and bool(gradient.any()):
+            shown += (
+                ". The reference does not depend on it there; a gradient that is not the derivative on purpose needs "
+                f"NOT_A_DERIVATIVE and a reference of its own, {one.spec.name}_gradient()"
+            )
+        return in_sample(one, f"for {name!r} {shown}", exact=True, differing=differing)
+
+    def _compare_with_given(self, one: CaseCall, gradients: Gradients, outcome: Outcome) -> None:
         """Compare with the gradient's own reference, element by element."""
-        assert self.given
+        assert self.own_reference
         weights = iter(gradients.weights)
         grads = [as_arrays(next(weights)) if o.is_floating_point() else None for o in gradients.outputs]
         spec = self.operator.spec
         inputs = [as_arrays(value) for value in arguments(spec, one.case, one.with_derived(gradients.leaves))]
-        expected = iter(_flat(self.given(grads, inputs, reference_attributes(spec, one.model)), one))
-        wanted = [next(expected) for _ in one.flat]
+        expected = iter(_flat(self.own_reference(grads, inputs, reference_attributes(spec, one.model)), one))
+        wanted = [next(expected) for _ in one.tensors]
         for n, index in enumerate(one.derived):
             name, value = one.names[index], wanted[index]
             if value is None:
@@ -289,10 +317,10 @@ class Check:
             if not bool(torch.isfinite(truth).all()):
                 outcome.undecided.add(name)
                 continue
-            differ = ~((gradients.found[n] - truth).abs() <= allowed)
+            differ = ~((gradients.by_leaf[n] - truth).abs() <= allowed)
             if bool(differ.any()):
                 judge = f"{spec.name}_gradient()"
-                text = f"for {name!r} {elements(gradients.found[n], truth, differ, judge)}"
+                text = f"for {name!r} {elements(gradients.by_leaf[n], truth, differ, judge)}"
                 differing = gradients.differing(
                     one, n, truth.reshape(differ.shape), expected_is=judge, rtol=GIVEN_RTOL, atol=most
                 )
@@ -302,13 +330,13 @@ class Check:
                 outcome.effective.add(name)
             outcome.dtypes.add((name, "float64"))
 
-    def _compare_dtypes(self, model: Model, one: GradSample, gradients: Gradients, outcome: Outcome) -> None:
+    def _compare_dtypes(self, model: Model, one: CaseCall, gradients: Gradients, outcome: Outcome) -> None:
         """Compare the gradients in the declared dtypes with those in float64 of the same inputs."""
         problem = self._problem_of_dtypes(model, one, gradients, outcome)
         for time in range(REDRAWS):  # a formula may lose digits in unlucky values, not in all
             if problem is None:
                 return
-            again, ignored = redrawn(model, time), Outcome()
+            again, ignored = renamed(model, f"_again_{time}"), Outcome()
             try:
                 other = self._sample(again, exact=True)
             except DataError:
@@ -319,17 +347,17 @@ class Check:
         outcome.problem = problem
 
     def _problem_of_dtypes(
-        self, model: Model, one: GradSample, gradients: Gradients, outcome: Outcome
+        self, model: Model, one: CaseCall, gradients: Gradients, outcome: Outcome
     ) -> Describe | None:
         declared = self._sample(model, exact=False)
-        if all(t.dtype == torch.float64 for t in declared.flat if t.is_floating_point()):
+        if all(t.dtype == torch.float64 for t in declared.tensors if t.is_floating_point()):
             return None
         given = Outcome()
         found = self._gradients(declared, given, exact=False)
         if found is None:
             return given.problem
-        size = max([1.0, *map(largest, gradients.found)])
-        for n, (index, low, exact) in enumerate(zip(one.derived, found.found, gradients.found, strict=True)):
+        size = max([1.0, *map(largest, gradients.by_leaf)])
+        for n, (index, low, exact) in enumerate(zip(one.derived, found.by_leaf, gradients.by_leaf, strict=True)):
             if low.dtype == torch.float64:
                 continue
             name, limits = one.names[index], torch.finfo(low.dtype)
@@ -355,67 +383,26 @@ class Check:
         return None
 
 
-@dataclass(frozen=True)
-class _Difference:
-    """A gradient that differs from the derivative along a direction."""
-
-    check: Check
-    one: GradSample
-    gradients: Gradients
-    n: int
-    actual: float
-    expected: float
-
-    def describe(self) -> Problem:
-        """Return the message, with the derivative by single elements."""
-        one, gradient = self.one, self.gradients.found[self.n]
-        name = one.names[one.derived[self.n]]
-        truth, kinks = torch.zeros_like(gradient), torch.zeros_like(gradient)
-        base = self.gradients.weighted(self.gradients.outputs)
-        with torch.no_grad():
-            for at in range(gradient.numel()):
-                unit = torch.zeros_like(gradient)
-                unit.reshape(-1)[at] = 1
-                try:
-                    up, down = ((self.gradients.weighted(self._moved(unit, by)) - base) / by for by in (STEP, -STEP))
-                except DataError:
-                    up = down = float("nan")
-                truth.reshape(-1)[at], kinks.reshape(-1)[at] = (up + down) / 2, abs(up - down)
-        differ = ~((gradient - truth).abs() <= ELEMENT_ATOL + ELEMENT_RTOL * truth.abs() + kinks)
-        differing = None
-        if bool(differ.any()):
-            shown = elements(gradient, truth, differ, "the numerical derivative is")
-            kinked = ~differ & ((gradient - truth).abs() > ELEMENT_ATOL + ELEMENT_RTOL * truth.abs())
-            differing = self.gradients.differing(
-                one,
-                self.n,
-                gradient.where(kinked, truth),
-                expected_is="numerical derivative of the reference",
-                rtol=ELEMENT_RTOL,
-                atol=ELEMENT_ATOL,
-            )
-        else:
-            shown = (
-                f"along a random direction the reference changes by {self.expected:.6g}, "
-                f"by the gradient it would by {self.actual:.6g}"
-            )
-        hint = ""
-        if not bool(truth.any()) and bool(gradient.any()):
-            hint = (
-                ". The reference does not depend on it there; a gradient that is not the derivative on purpose needs "
-                f"NOT_A_DERIVATIVE and a reference of its own, {one.spec.name}_gradient()"
-            )
-        return in_sample(one, f"for {name!r} {shown}{hint}", exact=True, differing=differing)
-
-    def _moved(self, unit: torch.Tensor, by: float) -> tuple[torch.Tensor, ...]:
-        return self.check._moved(self.one, self.gradients, self.n, unit, by=by)
+def mistakes(
+    one: CaseCall, found: Sequence[torch.Tensor | None], gradient: Gradient, operator: ReferenceOperator
+) -> Iterator[str]:
+    """Yield a message for each derived tensor whose gradient is missing, given although WITHOUT_GRADIENT names the
+    input, or of another dtype."""
+    for index, grad in zip(one.derived, found, strict=True):
+        name = one.names[index]
+        if grad is None and name not in gradient.without:
+            yield f"it gives no gradient for {name!r}. Give one, or name it in WITHOUT_GRADIENT"
+        elif grad is not None and name in gradient.without:
+            yield f"it gives a gradient for {name!r}, which WITHOUT_GRADIENT names"
+        elif problem := operator.wrong_dtype(name, one.tensors[index].dtype):
+            yield problem
 
 
 def _raised(error: Exception) -> str:
     return f"backward() raises {type(error).__name__}: {one_line(error).rstrip('.')}"
 
 
-def _flat(gradients: Sequence[Any], one: GradSample) -> list[Any]:
+def _flat(gradients: Sequence[Any], one: CaseCall) -> list[Any]:
     """Return one gradient per tensor of the sample from one per input."""
     found: list[Any] = []
     for part, value in zip(one.spec.inputs, gradients, strict=True):

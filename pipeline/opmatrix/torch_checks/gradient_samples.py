@@ -2,23 +2,20 @@
 
 They are the small cases; the smallest of them with each attribute at other values, without each optional input, and in
 each dtype; and the drawn inputs, with moderate values in place of theirs. What brings something new comes first.
-
-One sample of the gradient check: a model of one case with its tensors, some of which take a gradient.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import zip_longest
 from statistics import fmean
-from typing import Any
 
 import torch
 
 from opmatrix.data.arrays import Array
-from opmatrix.data.case_arrays import case_arrays, described, elements, obeys
+from opmatrix.data.case_arrays import described, elements, obeys
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.models import graph_inputs
 from opmatrix.search.shapes import resized_shapes, template_of
@@ -38,9 +35,8 @@ from opmatrix.spec import (
     given,
     shape_of,
 )
+from opmatrix.torch_checks.case_calls import CaseCall, case_call
 from opmatrix.torch_checks.reference_operator import differentiated_types
-from opmatrix.torch_ops.call import as_tuple, torch_operator, with_attributes
-from opmatrix.torch_ops.case_tensors import arguments, tensors
 
 SMALL = 256  # elements of one tensor
 MODERATE = 1000.0
@@ -57,8 +53,9 @@ def models(operator: Operator, drawn: Sequence[Model]) -> list[Model]:
     own = [replace(m, cases=(c,)) for m in operator.models for c in m.cases if described(c)]
     normals = {i.name: _normals(own, i.name) for i in spec.inputs}
     smallest: dict[tuple[DType, ...], Model] = {}
-    for model in sorted(filter(_has_elements, own), key=_size):
-        smallest.setdefault(tuple(model.types.values()), model)
+    for model in sorted(own, key=lambda m: sum(elements(m.cases[0]))):
+        if all(0 < n <= SMALL for n in elements(model.cases[0])):
+            smallest.setdefault(tuple(model.types.values()), model)
     varied = [other for base in smallest.values() for other in (*_absent(spec, base), *_attributes(operator, base))]
     typed = [
         replace(base, types=types)
@@ -70,22 +67,10 @@ def models(operator: Operator, drawn: Sequence[Model]) -> list[Model]:
     usable = [
         m for m in (*own, *typed, *varied, *calm) if all(n <= SMALL for n in elements(m.cases[0])) and obeys(spec, m)
     ]
-    return _new_first(spec, usable)
-
-
-def _size(model: Model) -> int:
-    return sum(elements(model.cases[0]))
-
-
-def _has_elements(model: Model) -> bool:
-    return all(0 < n <= SMALL for n in elements(model.cases[0]))
-
-
-def _new_first(spec: OpSpec, found: Sequence[Model]) -> list[Model]:
     seen: set[tuple[object, ...]] = set()
     new: list[Model] = []
     others: list[Model] = []
-    for model in found:
+    for model in usable:
         brings = {*_features(spec, model)}
         (others if brings <= seen else new).append(model)
         seen |= brings
@@ -106,7 +91,8 @@ def _features(spec: OpSpec, model: Model) -> Iterator[tuple[object, ...]]:
 
 
 def _attributes(operator: Operator, base: Model) -> Iterator[Model]:
-    """Yield the model with each attribute at each other value, the attributes in turn."""
+    """Yield the model with each attribute at each other value, the attributes in turn, and with the shapes that follow
+    from it: none where the declaration has no such shapes, or values of other shapes are listed."""
     now = attribute_values(operator.spec, base)
     others: list[list[tuple[str, AttributeValue]]] = []
     for attribute in operator.spec.attributes:
@@ -116,15 +102,10 @@ def _attributes(operator: Operator, base: Model) -> Iterator[Model]:
     for turn in zip_longest(*others):
         for name, value in filter(None, turn):
             changed = replace(base, attributes={**base.attributes, name: value})
-            if (fitting := _of_declared_shapes(operator.spec, base, changed)) is not None:
+            attributes = attribute_values(operator.spec, changed)
+            shapes = resized_shapes(operator.spec, template_of(operator.spec, base, base.cases[0]), attributes)
+            if shapes is not None and (fitting := reshaped(operator.spec, changed, shapes)) is not None:
                 yield fitting
-
-
-def _of_declared_shapes(spec: OpSpec, base: Model, changed: Model) -> Model | None:
-    """Return the model with the shapes that follow from its attributes, or None where values of other shapes are
-    listed, or the declaration has no such shapes."""
-    shapes = resized_shapes(spec, template_of(spec, base, base.cases[0]), attribute_values(spec, changed))
-    return None if shapes is None else reshaped(spec, changed, shapes)
 
 
 def reshaped(spec: OpSpec, model: Model, shapes: Mapping[str, list[tuple[int, ...]]]) -> Model | None:
@@ -223,77 +204,23 @@ NUDGE = 2e-6  # relative, at most; more than float32 has digits for
 NUDGES = 8
 
 
-@dataclass(frozen=True, kw_only=True)
-class GradSample:
-    """One case with its tensors. `derived` are the indices of those that require a gradient."""
-
-    spec: OpSpec
-    model: Model
-    case: Case
-    flat: list[torch.Tensor]
-    names: list[str]
-    derived: list[int]
-
-    def __str__(self) -> str:
-        return f"{self.spec.name}-{self.case.name}"
-
-    def call(self, *derived: torch.Tensor) -> Any:
-        """Call the operator and return its floating-point outputs; others have no gradient."""
-        return tuple(o for o in self.call_for_all(*derived) if o.is_floating_point())
-
-    def call_for_all(self, *derived: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """Call the operator and return its outputs."""
-        given = arguments(self.spec, self.case, self.with_derived(derived))
-        return as_tuple(with_attributes(torch_operator(self.spec), self.spec, self.model)(*given))
-
-    def with_derived(self, derived: Sequence[Any]) -> list[Any]:
-        """Return one value per tensor: those of `derived` in their places."""
-        flat: list[Any] = list(self.flat)
-        for index, tensor in zip(self.derived, derived, strict=True):
-            flat[index] = tensor
-        return flat
-
-    def leaves(self) -> tuple[torch.Tensor, ...]:
-        """Return the `derived` tensors as leaves that require a gradient.
-
-        They keep their strides unless one is 0, because gradcheck varies elements in place.
-        """
-        chosen = (self.flat[index].detach() for index in self.derived)
-        return tuple((t.contiguous() if 0 in t.stride() else t).requires_grad_() for t in chosen)
-
-    def described(self) -> str:
-        """Return ``T=float32, dim=0, x (2, 3), bias absent``: dtypes, attributes, shapes."""
-        parts = [f"{name}={dtype}" for name, dtype in self.model.types.items()]
-        parts += [f"{name}={value!r}" for name, value in attribute_values(self.spec, self.model).items()]
-        shapes = iter(self.flat)
-        for part in self.spec.inputs:
-            shown = [str(tuple(next(shapes).shape)) for _ in given(self.case, part.name)]
-            parts.append(f"{part.name} {' '.join(shown) or 'absent'}")
-        return ", ".join(parts)
-
-
 def sample(
     spec: OpSpec, model: Model, *, without: Sequence[str], exact: bool, arrays: Sequence[Array] | None = None
-) -> GradSample:
+) -> CaseCall:
     """Return the sample of a model's first case; in float64 wherever a gradient is taken, with `exact`.
 
     Raises DataError for a tensor that cannot be made.
     """
-    case = model.cases[0]
-    made = case_arrays(spec, model, case) if arrays is None else arrays
-    flat, feeds = tensors(spec, model, case, made), graph_inputs(spec, model, case)
-    types = differentiated_types(spec, without)
-    if exact:
-        flat = [
-            t.double() if t.is_floating_point() and feed.part.type in types else t
-            for t, feed in zip(flat, feeds, strict=True)
-        ]
-    names = [feed.part.name for feed in feeds]
-    derived = [n for n, t in enumerate(flat) if t.is_floating_point() and names[n] not in without]
-    return GradSample(spec=spec, model=model, case=case, flat=flat, names=names, derived=derived)
+    one, types = case_call(spec, model, arrays), differentiated_types(spec, without)
+    flat = [*one.tensors]
+    for n, feed in enumerate(graph_inputs(spec, model, one.case)):
+        if exact and flat[n].is_floating_point() and feed.part.type in types:
+            flat[n] = flat[n].double()
+    derived = [n for n, t in enumerate(flat) if t.is_floating_point() and one.names[n] not in without]
+    return replace(one, tensors=flat, derived=derived)
 
 
-def nudged(one: GradSample, *, leaves: bool = False) -> Iterator[GradSample]:
+def nudged(one: CaseCall, *, leaves: bool = False) -> Iterator[CaseCall]:
     """Yield the sample with floating inputs and attributes changed by about a millionth; `leaves`: with those that take
     a gradient."""
     signs = torch.Generator().manual_seed(0)
@@ -303,14 +230,8 @@ def nudged(one: GradSample, *, leaves: bool = False) -> Iterator[GradSample]:
             t
             if (n in one.derived and not leaves) or not t.is_floating_point()
             else t * (1 + NUDGE * (2 * torch.rand(t.shape, generator=signs, dtype=torch.float64) - 1)).to(t.dtype)
-            for n, t in enumerate(one.flat)
+            for n, t in enumerate(one.tensors)
         ]
         factor = 1 + NUDGE * (2 * float(torch.rand((), generator=signs)) - 1)
         scaled = {name: value * factor for name, value in attributes.items()}
-        yield replace(one, flat=flat, model=replace(one.model, attributes={**one.model.attributes, **scaled}))
-
-
-def redrawn(model: Model, time: int) -> Model:
-    """Return the model with other random values, which depend on the case's name."""
-    case = model.cases[0]
-    return replace(model, cases=(replace(case, name=f"{case.name}_again_{time}"),))
+        yield replace(one, tensors=flat, model=replace(one.model, attributes={**one.model.attributes, **scaled}))

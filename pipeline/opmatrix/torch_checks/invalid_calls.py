@@ -15,7 +15,7 @@ import torch
 from opmatrix.basics import step_log
 from opmatrix.basics.errors import RegisterError
 from opmatrix.data.arrays import Array
-from opmatrix.data.reference import Argument, Reference
+from opmatrix.data.reference import Reference
 from opmatrix.declaration.load import Operator
 from opmatrix.export.generated_modules import GeneratedModules
 from opmatrix.judge.rounding import difference
@@ -23,7 +23,7 @@ from opmatrix.search.draw_formats import SHAPES, reorders, takes_any_shape
 from opmatrix.search.drawn import DrawnCase
 from opmatrix.search.invalid_calls import Call, invalid_calls, missing_calls, valid_call, valid_call_fails
 from opmatrix.spec import OpSpec
-from opmatrix.torch_checks.opcheck_samples import OpcheckSample
+from opmatrix.torch_checks.case_calls import CaseCall
 from opmatrix.torch_ops.call import CALL_ERRORS, as_tuple, torch_call, with_attributes
 from opmatrix.torch_ops.case_tensors import as_array, as_tensor, laid_out
 
@@ -48,15 +48,13 @@ def results(operator: Operator, overload: Callable[..., Any]) -> list[dict[str, 
     return [{"check": "forbidden", "call": str(one)} for one in tried]
 
 
-def call(operator: Operator, overload: Callable[..., Any], given: Call) -> Any:
+def call(operator: Operator, overload: Callable[..., Any], chosen: Call) -> Any:
     """Call the operator in torch with NumPy arguments."""
-    return with_attributes(overload, operator.spec, given.model)(*map(_tensors, given.inputs))
-
-
-def _tensors(argument: Argument) -> Any:
-    if isinstance(argument, tuple):
-        return [as_tensor(array) for array in argument]
-    return None if argument is None else as_tensor(argument)
+    arguments = [
+        [as_tensor(array) for array in a] if isinstance(a, tuple) else None if a is None else as_tensor(a)
+        for a in chosen.inputs
+    ]
+    return with_attributes(overload, operator.spec, chosen.model)(*arguments)
 
 
 FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
@@ -82,7 +80,7 @@ def wrong(
 
 
 def format_results(
-    spec: OpSpec, samples: Sequence[OpcheckSample], overload: Callable[..., Any], generated: GeneratedModules
+    spec: OpSpec, samples: Sequence[CaseCall], overload: Callable[..., Any], generated: GeneratedModules
 ) -> Iterator[dict[str, str]]:
     """Yield the samples whose outputs have the strides that the fake kernel gives, and the format of inputs that all
     are in it. Raises RegisterError for the first one that differs."""

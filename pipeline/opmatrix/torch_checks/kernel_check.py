@@ -1,25 +1,39 @@
-"""The "kernel" part of register: compare the kernel's outputs in torch with the expected outputs of one case."""
+"""Compare the kernel's outputs in torch with the expected ones of a case, for the part "kernel" of register, and with
+the reference for drawn inputs, for the part "search".
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 
+from opmatrix.basics import step_log
 from opmatrix.data.arrays import Array, dtype_name
 from opmatrix.data.compare import EXACT, Comparison, Pair, compare, same_bytes, with_pattern
-from opmatrix.data.dataset import DataSet
-from opmatrix.declaration.models import graph_outputs, present
+from opmatrix.data.dataset import DataSet, read
+from opmatrix.data.reference import Reference
+from opmatrix.data.truth import read_judges
+from opmatrix.declaration.load import Operator
+from opmatrix.declaration.models import graph_inputs, graph_outputs, present
 from opmatrix.judge.message import mismatch, refused, two_voices
-from opmatrix.judge.rounding import Voices
+from opmatrix.judge.rounding import Voices, difference
 from opmatrix.project.cpu_levels import NO_LEVELS, LibraryLevels
-from opmatrix.signature.signature import dtype_of
+from opmatrix.project.paths import Paths
+from opmatrix.search.drawn import DrawnCase
+from opmatrix.signature.signature import attribute_values, dtype_of, is_off
+from opmatrix.sizes.batch import batch_axes
+from opmatrix.sizes.expressions import FURTHER
+from opmatrix.sizes.variadic import with_outputs
 from opmatrix.spec import Case, Model, OpSpec
-from opmatrix.torch_ops.call import as_tuple, with_attributes
-from opmatrix.torch_ops.case_tensors import arguments, as_array, tensors
+from opmatrix.torch_ops.call import CALL_ERRORS, as_tuple, with_attributes
+from opmatrix.torch_ops.case_tensors import arguments, as_array, as_tensor, tensors, unaligned
+from opmatrix.torch_ops.load import LoadedLibrary
 
 THREADS = 4
 _MEASURED = ("error", "ulp", "tolerance_used")
@@ -43,6 +57,23 @@ class CaseCheck:
     @property
     def replay(self) -> str:
         return f"python -m opmatrix register {self.spec.name} --part kernel --case {self.case.name}"
+
+
+def case_checks(
+    paths: Paths, operator: Operator, loaded: LoadedLibrary, *, only: str | None = None
+) -> Iterator[CaseCheck]:
+    """Yield the check of each case, or of the one named `only`, with its data set."""
+    judges = read_judges(paths.data_manifest(operator.name))
+    for model in operator.models:
+        for index, case in enumerate(model.cases):
+            if only not in (None, case.name):
+                continue
+            step_log.now_running(f"case {case.name}")
+            folder = paths.data(operator.name, model.name, index)
+            data = read(folder, judge=judges.get(folder))
+            yield CaseCheck(
+                spec=operator.spec, model=model, case=case, data=data, overload=loaded.overload, levels=loaded.levels
+            )
 
 
 def check_case(check: CaseCheck, mismatches: list[dict[str, Any]] | None = None) -> tuple[list[str], dict[str, Any]]:
@@ -122,10 +153,8 @@ def _disagreeing(check: CaseCheck, actual: list[Array], comparisons: dict[str, C
             if not c.ok
         ]
     vectors = [*check.data.vectors.values()]
-    of_reference, of_kernel = (
-        _compared(check, [*check.data.outputs.values()], vectors),
-        _compared(check, actual, vectors),
-    )
+    of_reference = _compared(check, [*check.data.outputs.values()], vectors)
+    of_kernel = _compared(check, actual, vectors)
     voices = {
         name: Voices(
             reference_kernel=comparison,
@@ -174,3 +203,141 @@ def _differing(check: CaseCheck, what: str, actual: list[Array], expected: list[
             yield mismatch(
                 f"{check}: {what} ({dtype_name(a)} tensor {index}) is another one", found, replay=check.replay
             )
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelCheck:
+    """Compares the kernel with the reference on any input."""
+
+    spec: OpSpec
+    overload: Callable[..., Any]
+    reference: Reference
+    levels: LibraryLevels = NO_LEVELS
+
+    @classmethod
+    def of(cls, paths: Paths, operator: Operator, loaded: LoadedLibrary) -> KernelCheck:
+        """Return the check of an operator's loaded kernel."""
+        reference = Reference(paths, operator.spec)
+        return cls(spec=operator.spec, overload=loaded.overload, reference=reference, levels=loaded.levels)
+
+    def problem(self, one: DrawnCase) -> str:
+        """Return how the kernel fails on a drawn case, or "", at the first level where it does. That one remains."""
+        for level in self.levels.each():
+            if found := self._problem(one):
+                return f"at {level} {found}" if level else found
+        return ""
+
+    def _problem(self, one: DrawnCase) -> str:
+        """Return how the kernel fails on a drawn case at the level that is set, or ""."""
+        step_log.now_running(str(one))
+        flat = tensors(self.spec, one.model, one.model.cases[0], one.arrays)
+        try:
+            actual, again = self._calls(one, flat)
+        except CALL_ERRORS as error:
+            return f"the kernel rejects what the reference computes: {error}" if one.expected is not None else ""
+        if one.expected is None:
+            return f"the kernel computes what the reference rejects: {one.refusal}"
+        if any(not compare(as_array(t), n, tolerance=EXACT).ok for t, n in zip(flat, one.arrays, strict=True)):
+            return "the kernel writes into its input"
+        if wrong := difference(self.spec, one, actual, one.expected, self.reference):
+            return wrong
+        if found := self._unequal(one, flat, actual, again):
+            return found
+        if found := self._mixed(one, actual):
+            return found
+        if not self.spec.elementwise:
+            return ""
+        from opmatrix.torch_checks import invalid_calls  # which few operators need
+
+        return invalid_calls.wrong(self.spec, one, self.reference, partial(self._call, one))
+
+    def measure(self, one: DrawnCase) -> dict[str, Any] | None:
+        """Return what the report shows of a failing case: where its outputs differ, if they do."""
+        from opmatrix.judge import mismatch  # which only a failing case needs
+
+        try:
+            first, again = self._calls(one, tensors(self.spec, one.model, one.model.cases[0], one.arrays))
+        except CALL_ERRORS:
+            return None
+        kernel = "kernel in torch"
+        runs = {kernel: first, f"{kernel}, {THREADS} threads, inputs that begin as x[1:] does": again}
+        wrong = one.expected is not None and difference(self.spec, one, first, one.expected, self.reference) != ""
+        return mismatch.of_drawn(self.spec, one, runs, wrong=wrong)
+
+    def _unequal(self, one: DrawnCase, flat: Sequence[torch.Tensor], first: list[Array], again: list[Array]) -> str:
+        """Return how the second call differs from the first, or "". It has several threads, and its inputs begin at
+        addresses that are aligned for one element alone."""
+        comparisons = (compare(a, b, tolerance=EXACT) for a, b in zip(again, first, strict=True))
+        outputs = with_outputs(self.spec, len(first)).outputs
+        differ = [(o.name, found) for o, found in zip(outputs, comparisons, strict=True) if not found.ok]
+        if not differ:
+            return ""
+        name, found = differ[0]
+
+        def repeats(count: int) -> bool:
+            """Return whether a further call with the same inputs gives the numbers of the first."""
+            with threads(count):
+                further = self._call(one, flat)
+            return all(compare(a, b, tolerance=EXACT).ok for a, b in zip(further, first, strict=True))
+
+        if not repeats(1):
+            return (
+                f"the second call gives other numbers than the first: {name}: {found}. The kernel leaves elements of "
+                "an output unwritten, or keeps something from one call to the next"
+            )
+        if not repeats(THREADS):
+            return f"with {THREADS} threads the kernel gives other numbers than with one: {name}: {found}"
+        return f"the kernel gives other numbers where inputs begin at addresses as those of x[1:]: {name}: {found}"
+
+    def _mixed(self, one: DrawnCase, outputs: Sequence[Array]) -> str:
+        """Return how the outputs of a few indices of `TorchOp.batch` differ from a call with one of them alone, or
+        ""."""
+        spec, model, batch = self.spec, one.model, batch_axes(self.spec)
+        if batch is None:
+            return ""
+        names = [feed.part.name for feed in graph_inputs(spec, model, model.cases[0])]
+        places = [batch.inputs.get(name) for name in names]
+        # How many indices the batch has: for "...", along its first axis, 0 where it has none.
+        length, dims = 0, {part.name: part.dims for part in spec.inputs if part.same_as is None}
+        for name, at, array in zip(names, places, one.arrays, strict=True):
+            if at is not None and name in dims:
+                has_none = batch.is_added and array.ndim < len(dims[name] or (FURTHER,))
+                length = 0 if has_none else int(array.shape[at])
+                break
+        wrong = f"batch={spec.torch.batch if spec.torch else ''!r} of TorchOp is wrong"
+        for index in dict.fromkeys((0, 1, length // 2, length - 1)) if length > (not batch.is_added) else ():
+            if not 0 <= index < length:
+                continue
+            taken = [_taken(a, at, index, is_added=batch.is_added) for a, at in zip(one.arrays, places, strict=True)]
+            try:
+                alone = self._call(one, [as_tensor(array) for array in taken])
+            except CALL_ERRORS as error:
+                return f"{wrong}: the kernel rejects index {index} alone: {error}"
+            for output, whole, at, actual in zip(spec.outputs, outputs, batch.outputs, alone, strict=True):
+                if is_off(spec, output, attribute_values(spec, model)):
+                    continue
+                part = _taken(whole, at, index, is_added=batch.is_added)
+                tolerance = spec.tolerances["custom"][dtype_of(output.type, model.types)]
+                if not (found := compare(part, actual, tolerance=tolerance)).ok:
+                    return (
+                        f"{wrong}: {output.name} at index {index} differs from a call with this index alone: {found}. "
+                        "The kernel mixes indices: remove batch, or correct the kernel"
+                    )
+        return ""
+
+    def _calls(self, one: DrawnCase, flat: Sequence[torch.Tensor]) -> tuple[list[Array], list[Array]]:
+        """Return the outputs of a call with one thread, and of one with several whose inputs begin as x[1:] does."""
+        with threads(1):
+            first = self._call(one, flat)
+        with threads(THREADS):
+            return first, self._call(one, [unaligned(t) for t in flat])
+
+    def _call(self, one: DrawnCase, flat: Sequence[torch.Tensor]) -> list[Array]:
+        given = arguments(self.spec, one.model.cases[0], flat)
+        return [as_array(o) for o in as_tuple(with_attributes(self.overload, self.spec, one.model)(*given))]
+
+
+def _taken(array: Array, at: int | None, index: int, *, is_added: bool) -> Array:
+    if at is None:
+        return array
+    return np.asarray(np.take(array, index if is_added else [index], axis=at))

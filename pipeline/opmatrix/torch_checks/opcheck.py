@@ -3,40 +3,49 @@
 from __future__ import annotations
 
 import keyword
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from itertools import islice
 from typing import Any
 
+import onnx
 import torch
+from onnx import TensorProto, helper
 
 from opmatrix.basics import step_log
 from opmatrix.basics.errors import RegisterError, one_line
-from opmatrix.data.case_arrays import case_arrays, described
+from opmatrix.data.arrays import numpy_dtype
+from opmatrix.data.case_arrays import described
 from opmatrix.data.compare import EXACT, compare
 from opmatrix.declaration.load import Operator
-from opmatrix.declaration.models import is_small_and_finite, sampled, shaped
+from opmatrix.declaration.models import graph_inputs, is_small_and_finite, node_inputs, sampled, shaped
+from opmatrix.export.gates import registered
 from opmatrix.export.generated_modules import GeneratedModules, load_generated
+from opmatrix.export.signature import attributes, model_of, value_info
 from opmatrix.project.paths import Paths
 from opmatrix.signature.signature import (
+    attribute_values,
     callers_name,
+    dtype_of,
     is_composed,
     is_mutable,
     model_dtypes,
+    node_type,
     scalars,
     seed_range,
     seeds,
     torch_arguments,
     torch_qualified,
 )
-from opmatrix.sizes.variadic import with_outputs
-from opmatrix.spec import Attribute, Case, FromKernel, Model, OpSpec
-from opmatrix.torch_checks import opcheck_samples
-from opmatrix.torch_checks.opcheck_samples import OpcheckSample, Trace, complete
+from opmatrix.signature.versions import version_at
+from opmatrix.sizes.expressions import Size
+from opmatrix.sizes.known import Known, rule_text
+from opmatrix.sizes.variadic import of_model, shapes_by_input, with_outputs
+from opmatrix.spec import Attribute, Case, FromKernel, Model, OpSpec, shape_of
+from opmatrix.torch_checks.case_calls import CaseCall, case_call, complete, opcheck_calls
 from opmatrix.torch_ops import aten_overloads, features
-from opmatrix.torch_ops.call import CALL_ERRORS, ComposedCall, as_tuple, torch_call, torch_operator, with_attributes
-from opmatrix.torch_ops.case_tensors import arguments, as_array, tensors
+from opmatrix.torch_ops.call import CALL_ERRORS, ComposedCall, as_tuple, torch_call, with_attributes
+from opmatrix.torch_ops.case_tensors import arguments, as_array
 from opmatrix.torch_ops.load import LoadedLibrary
 
 OPCHECKS = ("test_schema", "test_autograd_registration", "test_faketensor")
@@ -46,92 +55,71 @@ TRACE = "test_aot_dispatch_"  # and how: "dynamic" or "static"
 def results(paths: Paths, operator: Operator, loaded: LoadedLibrary) -> list[dict[str, str]]:
     """Register the fake kernel and the gradient, and return the checks that passed. Raises RegisterError."""
     shapes, operator = replace(operator, models=shaped(operator)), replace(operator, models=sampled(operator))
-    assert operator.spec.torch is not None
-    overridden = aten_overloads.overloads(operator.spec) if operator.spec.torch.overrides else ()
+    spec = operator.spec
+    assert spec.torch is not None
+    overridden = aten_overloads.overloads(spec) if spec.torch.overrides else ()
     generated = None if overridden else load_generated(paths, operator.name)
-    opcheck = features.OPCHECK.available
-    samples = list(complete(paths, operator, loaded, generated))
-    return (
-        [{"overload": str(overload), "check": "overridden"} for overload in overridden]
-        + [
-            {"case": sample.case.name, "check": test}
-            for sample in samples
-            for test in (_opcheck if opcheck else _fake_kernel)(operator, sample, loaded, generated)
-        ]
-        + [
-            {"check": test, "skipped": features.OPCHECK.skip_reason}
-            for test in (*OPCHECKS, f"{TRACE}dynamic")
-            if not opcheck
-        ]
-        + [{"check": "test_schema", "skipped": reason} for reason in _without_schema(operator) if opcheck]
-        + ([*_composed(operator), *_trained(operator, samples)] if is_composed(operator.spec) else [])
-        + ([] if generated is None else opcheck_samples.results(shapes, loaded.overload, generated))
-        + _formats(operator.spec, samples, loaded, generated)
-    )
+    calls = list(opcheck_calls(operator, complete(paths, operator, loaded, generated)))
+    found = [{"overload": str(overload), "check": "overridden"} for overload in overridden]
+    if features.OPCHECK.available:
+        for one in calls:
+            step_log.now_running(f"opcheck of case {one.case.name}")
+            called = torch_call(spec, one.model, one.arguments)
+            found += [
+                {"case": one.case.name, "check": test} for test in _opcheck(operator, one, loaded.overload, called)
+            ]
+        reasons = dict.fromkeys(_no_test_schema(spec, model) for model in operator.models)
+        found += [{"check": "test_schema", "skipped": reason} for reason in reasons if reason]
+    else:
+        if generated and not spec.torch.python:  # else the fake kernel is torch's or the user's
+            for one in calls:
+                _compare_fake_kernel(operator, one, loaded.overload, generated.fake.fake)
+                found.append({"case": one.case.name, "check": "fake kernel"})
+        skipped = (*OPCHECKS, f"{TRACE}dynamic")
+        found += [{"check": test, "skipped": features.OPCHECK.skip_reason} for test in skipped]
+    if is_composed(spec):
+        found += [*_composed(operator), *_trained(operator, calls)]
+    if generated:
+        found += inferred_shapes(shapes, loaded.overload, generated)
+    if generated and spec.elementwise:
+        from opmatrix.torch_checks import invalid_calls  # which few operators need
+
+        found += invalid_calls.format_results(spec, calls, loaded.overload, generated)
+    return found
 
 
-def _formats(
-    spec: OpSpec, samples: Sequence[OpcheckSample], loaded: LoadedLibrary, generated: GeneratedModules | None
-) -> list[dict[str, str]]:
-    if generated is None or not spec.elementwise:
-        return []
-    from opmatrix.torch_checks import invalid_calls  # which few operators need
-
-    return [*invalid_calls.format_results(spec, samples, loaded.overload, generated)]
-
-
-def _fake_kernel(
-    operator: Operator, sample: OpcheckSample, loaded: LoadedLibrary, generated: GeneratedModules | None
-) -> Iterator[str]:
-    """Compare dtypes, ranks and known sizes of the fake and the compiled kernel, where torch has no opcheck."""
-    if generated is None or (operator.spec.torch and operator.spec.torch.python):
-        return  # the fake kernel is torch's or the user's
-    given, named = torch_call(operator.spec, sample.model, sample.arguments)
-    real, fake = (as_tuple(call(*given, **named)) for call in (loaded.overload, generated.fake.fake))
-    if len(real) != len(fake):
+def _compare_fake_kernel(
+    operator: Operator, one: CaseCall, kernel: Callable[..., Any], fake: Callable[..., Any]
+) -> None:
+    """Compare dtypes, ranks and known sizes of the compiled and the fake kernel, where torch has no opcheck."""
+    given, named = torch_call(operator.spec, one.model, one.arguments)
+    made, inferred = (as_tuple(call(*given, **named)) for call in (kernel, fake))
+    if len(made) != len(inferred):
         raise RegisterError(
-            f"{operator.name}-{sample.case.name}: the fake kernel gives {len(fake)} outputs, the compiled one "
-            f"{len(real)}. {_remedy(operator)}"
+            f"{one}: the fake kernel gives {len(inferred)} outputs, the compiled one {len(made)}. {_remedy(operator)}"
         )
-    for output, a, b in zip(with_outputs(operator.spec, len(real)).outputs, real, fake, strict=True):
+    for output, a, b in zip(with_outputs(operator.spec, len(made)).outputs, made, inferred, strict=True):
         known = not isinstance(output.shape, FromKernel)
         if a.dtype != b.dtype or a.dim() != b.dim() or (known and a.shape != b.shape):
             raise RegisterError(
-                f"{operator.name}-{sample.case.name}: the fake kernel gives {output.name} as {b.dtype} of shape "
-                f"{tuple(b.shape)}, the compiled one as {a.dtype} of shape {tuple(a.shape)}. {_remedy(operator)}"
+                f"{one}: the fake kernel gives {output.name} as {b.dtype} of shape {tuple(b.shape)}, the compiled one "
+                f"as {a.dtype} of shape {tuple(a.shape)}. {_remedy(operator)}"
             )
-    yield "fake kernel"
 
 
 def _opcheck(
-    operator: Operator, sample: OpcheckSample, loaded: LoadedLibrary, generated: GeneratedModules | None
+    operator: Operator, one: CaseCall, overload: Any, called: tuple[Sequence[Any], Mapping[str, Any]]
 ) -> Iterator[str]:
-    """Yield the name of each opcheck test that passed."""
-    step_log.now_running(f"opcheck of case {sample.case.name}")
-    called = torch_call(operator.spec, sample.model, sample.arguments)
-    yield from _tested(operator, sample.model, sample.case, loaded.overload, called, sample.trace)
-
-
-def _tested(
-    operator: Operator,
-    model: Model,
-    case: Case,
-    overload: Any,
-    called: tuple[Sequence[Any], Mapping[str, Any]],
-    trace: Trace | None,
-) -> Iterator[str]:
+    """Yield the name of each test of opcheck that passed."""
+    tests = [test for test in OPCHECKS if test != "test_schema" or not _no_test_schema(operator.spec, one.model)]
+    tests += [f"{TRACE}{one.trace}"] if one.trace else []
     with _cheap_trace():
         outcomes = torch.library.opcheck(
-            overload,
-            tuple(called[0]),
-            dict(called[1]),
-            test_utils=[*_tests(operator, model), *([f"{TRACE}{trace}"] if trace else [])],
-            raise_exception=False,
+            overload, tuple(called[0]), dict(called[1]), test_utils=tests, raise_exception=False
         )
     for test, outcome in outcomes.items():
         if outcome != "SUCCESS":
-            problem = f"{operator.name}-{case.name}: torch.library.opcheck's {test} says: {outcome}"
-            raise RegisterError(f"{problem}. {_remedy(operator)}")
+            raise RegisterError(f"{one}: torch.library.opcheck's {test} says: {outcome}. {_remedy(operator)}")
         yield test
 
 
@@ -140,14 +128,18 @@ def _composed(operator: Operator) -> list[dict[str, str]]:
     writes nothing else, and returns the arguments that its schema says. Then opcheck of the first finite case, which
     traces it: torch must find a functional form of it. Raises RegisterError."""
     spec, found = operator.spec, []
+    kinds = {"written": is_mutable(spec), "Generator": bool(seeds(spec)), "Scalar": bool(scalars(spec))}
+    kind = next((name for name, has in kinds.items() if has), "fixed")
     for model in operator.models:
-        call, functional = ComposedCall(spec, model), with_attributes(torch_operator(spec), spec, model)
-        cases = [case for case in model.cases if described(case)]
-        for case in cases:
-            inputs = arguments(spec, case, tensors(spec, model, case, case_arrays(spec, model, case)))
-            before = [_copy(one) for one in inputs]
-            expected, actual = as_tuple(functional(*inputs)), as_tuple(call(*inputs))
-            given = call.given(inputs)
+        call = ComposedCall(spec, model)
+        finite: CaseCall | None = None
+        for case in filter(described, model.cases):
+            one = case_call(spec, replace(model, cases=(case,)))
+            finite = finite or (one if is_small_and_finite(case) else None)
+            inputs = one.arguments
+            before = [[v.clone() for v in a] if isinstance(a, list) else a if a is None else a.clone() for a in inputs]
+            expected, actual = as_tuple(one.function(*inputs)), as_tuple(call(*inputs))
+            given = call.by_name(inputs)
             positional, by_name = call.ordered(given)
             foreign = call.foreign(given, call.overload(*positional, **by_name))
             problems = [f"{name} is returned as another tensor than the argument" for name in foreign]
@@ -161,41 +153,38 @@ def _composed(operator: Operator) -> list[dict[str, str]]:
                 for part, a, b in zip(spec.inputs, inputs, before, strict=True)
                 if not _equal(a, b)
             ]
-            for problem in problems:
-                raise RegisterError(
-                    f"{operator.name}-{case.name}: {callers_name(spec)}: {problem}. {_remedy(operator)}"
-                )
-            kinds = {"written": is_mutable(spec), "Generator": bool(seeds(spec)), "Scalar": bool(scalars(spec))}
-            kind = next((name for name, has in kinds.items() if has), "fixed")
+            if problems:
+                raise RegisterError(f"{one}: {callers_name(spec)}: {problems[0]}. {_remedy(operator)}")
             found.append({"case": case.name, "check": f"{kind} arguments"})
-        for case in islice(filter(is_small_and_finite, cases), 1) if features.OPCHECK.available or seeds(spec) else ():
-            inputs = arguments(spec, case, tensors(spec, model, case, case_arrays(spec, model, case)))
-            found += [{"case": case.name, "check": check} for check in _drawn(operator, model, case, inputs)]
-            if not features.OPCHECK.available:
-                continue
-            if any(a.default is None and not a.optional for a in seeds(spec).values()):
-                why = "torch's default generator gives each call another seed"
-                found.append({"check": f"{TRACE}dynamic of {callers_name(spec)}", "skipped": why})
-                continue
-            called = call.ordered(call.given(inputs) | dict.fromkeys(seeds(spec)))
-            checked = _tested(operator, model, case, call.overload, called, "dynamic")
-            found += [{"case": case.name, "check": f"{test} of {callers_name(spec)}"} for test in checked]
+        if finite is None or not (features.OPCHECK.available or seeds(spec)):
+            continue
+        name = finite.case.name
+        found += [{"case": name, "check": check} for check in _drawn(operator, finite)]
+        if not features.OPCHECK.available:
+            continue
+        if any(a.default is None and not a.optional for a in seeds(spec).values()):
+            why = "torch's default generator gives each call another seed"
+            found.append({"check": f"{TRACE}dynamic of {callers_name(spec)}", "skipped": why})
+            continue
+        called = call.ordered(call.by_name(finite.arguments) | dict.fromkeys(seeds(spec)))
+        checked = _opcheck(operator, replace(finite, trace="dynamic"), call.overload, called)
+        found += [{"case": name, "check": f"{test} of {callers_name(spec)}"} for test in checked]
     return found
 
 
 _SEED = 2026  # of a generator; any
 
 
-def _drawn(operator: Operator, model: Model, case: Case, inputs: Sequence[Any]) -> Iterator[str]:
+def _drawn(operator: Operator, one: CaseCall) -> Iterator[str]:
     """Compare calls with a generator with those of the library's operator, which get the numbers that torch itself
     draws from an equal generator: one number per call, in order. None is the default, or torch's default generator.
     Yield the name of each check that passed. Raises RegisterError."""
-    spec, call = operator.spec, ComposedCall(operator.spec, model)
-    subject = f"{operator.name}-{case.name}: {callers_name(spec)}"
+    spec, call, inputs = operator.spec, ComposedCall(operator.spec, one.model), one.arguments
+    subject = f"{one}: {callers_name(spec)}"
 
     def check(what: str, seed: Attribute, value: Any, **given: Any) -> None:
-        chosen = replace(model, attributes={**model.attributes, seed.name: value})
-        expected = as_tuple(with_attributes(torch_operator(spec), spec, chosen)(*inputs))
+        chosen = replace(one.model, attributes={**one.model.attributes, seed.name: value})
+        expected = replace(one, model=chosen).call(*one.tensors)
         actual = as_tuple(call(*inputs, **given))
         for output, a, b in zip(with_outputs(spec, len(expected)).outputs, actual, expected, strict=True):
             if not _equal(a, b):
@@ -221,20 +210,25 @@ def _drawn(operator: Operator, model: Model, case: Case, inputs: Sequence[Any]) 
         yield f"numbers of {name}"
 
 
-def _trained(operator: Operator, samples: Sequence[OpcheckSample]) -> Iterator[dict[str, str]]:
+def _trained(operator: Operator, calls: Sequence[CaseCall]) -> Iterator[dict[str, str]]:
     """Compare the gradients through the operator that writes arguments with those of the functional one: of all inputs
     that have one, and of each while the others are frozen. Raises RegisterError."""
     spec = operator.spec
-    for sample in samples:
-        call = ComposedCall(spec, sample.model)
-        functional = with_attributes(torch_operator(spec), spec, sample.model)
-        leaves = [tensor for tensor in sample.tensors if tensor.requires_grad]
+
+    def gradients(one: CaseCall, chosen: Sequence[torch.Tensor]) -> tuple[torch.Tensor | None, ...]:
+        """Return the gradients of `chosen`, None for one that no output depends on."""
+        outputs = [o for o in one.call(*one.tensors) if o.requires_grad]
+        weights = [torch.linspace(1, 2, o.numel(), dtype=o.dtype).reshape(o.shape) for o in outputs]
+        return torch.autograd.grad(outputs, chosen, weights, allow_unused=True) if outputs else (None,) * len(chosen)
+
+    for one in calls:
+        leaves = [tensor for tensor in one.tensors if tensor.requires_grad]
         for chosen in [leaves, *([leaf] for leaf in leaves if len(leaves) > 1)] if leaves else ():
             for leaf in leaves:
-                leaf.requires_grad_(any(leaf is one for one in chosen))
-            subject = f"{operator.name}-{sample.case.name}: {callers_name(spec)}"
+                leaf.requires_grad_(any(leaf is of for of in chosen))
+            subject = f"{one}: {callers_name(spec)}"
             try:
-                expected, actual = (_gradients(f, sample.arguments, chosen) for f in (functional, call))
+                expected, actual = (gradients(replace(one, composed=composed), chosen) for composed in (False, True))
             except CALL_ERRORS as error:
                 raise RegisterError(f"{subject}: backward() raises: {one_line(error)}. {_remedy(operator)}") from error
             for index, (a, b) in enumerate(zip(actual, expected, strict=True)):
@@ -246,22 +240,11 @@ def _trained(operator: Operator, samples: Sequence[OpcheckSample]) -> Iterator[d
         for leaf in leaves:
             leaf.requires_grad_()
         if leaves:
-            yield {"case": sample.case.name, "check": f"gradients through {callers_name(spec)}"}
-
-
-def _gradients(call: Any, given: Sequence[Any], leaves: Sequence[torch.Tensor]) -> tuple[torch.Tensor | None, ...]:
-    """Return the gradients of `leaves`, None for one that no output depends on."""
-    outputs = [o for o in as_tuple(call(*given)) if o.requires_grad]
-    weights = [torch.linspace(1, 2, o.numel(), dtype=o.dtype).reshape(o.shape) for o in outputs]
-    return torch.autograd.grad(outputs, leaves, weights, allow_unused=True) if outputs else (None,) * len(leaves)
+            yield {"case": one.case.name, "check": f"gradients through {callers_name(spec)}"}
 
 
 def _first(gradient: torch.Tensor | None) -> str:
     return "none" if gradient is None else f"{gradient.flatten()[:3].tolist()} ... of shape {tuple(gradient.shape)}"
-
-
-def _copy(given: Any) -> Any:
-    return [one.clone() for one in given] if isinstance(given, list) else None if given is None else given.clone()
 
 
 def _equal(one: Any, other: Any) -> bool:
@@ -271,26 +254,13 @@ def _equal(one: Any, other: Any) -> bool:
     return one is other or bool(compare(as_array(one.detach()), as_array(other.detach()), tolerance=EXACT).ok)
 
 
-def _tests(operator: Operator, model: Model) -> tuple[str, ...]:
-    """Return the tests of opcheck. test_schema fails for each argument with a name such as "from", and multiplies."""
-    fails = _has_keywords(operator.spec) or _has_float8(operator, model)
-    return tuple(test for test in OPCHECKS if test != "test_schema" or not fails)
-
-
-def _without_schema(operator: Operator) -> Iterator[str]:
-    """Yield why test_schema is left out for some samples."""
-    if _has_keywords(operator.spec):
-        yield "torch cannot bind an argument that a keyword of Python names (torch 2.13)"
-    elif any(_has_float8(operator, model) for model in operator.models):
-        yield "with float8, which the test multiplies and torch does not (torch 2.13)"
-
-
-def _has_keywords(spec: OpSpec) -> bool:
-    return any(keyword.iskeyword(a.name) for a in torch_arguments(spec))
-
-
-def _has_float8(operator: Operator, model: Model) -> bool:
-    return any(dtype.startswith("float8") for dtype in model_dtypes(operator.spec, model))
+def _no_test_schema(spec: OpSpec, model: Model) -> str:
+    """Return why test_schema is left out for a model, or ""."""
+    if any(keyword.iskeyword(a.name) for a in torch_arguments(spec)):
+        return "torch cannot bind an argument that a keyword of Python names (torch 2.13)"
+    if any(dtype.startswith("float8") for dtype in model_dtypes(spec, model)):
+        return "with float8, which the test multiplies and torch does not (torch 2.13)"
+    return ""
 
 
 @contextmanager
@@ -325,3 +295,73 @@ def _remedy(operator: Operator) -> str:
         f"The binding, the fake kernel or the gradient does not do what the schema promises: fix torch_op.py, or "
         f"generate them again with: python -m opmatrix codegen {operator.name}, then compile {operator.name}"
     )
+
+
+Shapes = Sequence[Sequence[Size] | None]
+OPSET = 18
+
+
+def inferred_shapes(
+    operator: Operator, overload: Callable[..., Any], generated: GeneratedModules
+) -> list[dict[str, str]]:
+    """Compare the shapes that torch's fake kernel and ONNX's shape inference give with the declared rule: the sizes of
+    other operators are copied, and opcheck and the export gates see them. Return the cases whose shapes agree. Raises
+    RegisterError for the first one that differs."""
+    spec, found = operator.spec, []
+    for model, case in [(m, c) for m in operator.models for c in m.cases]:
+        fed, called = graph_inputs(spec, model, case), of_model(spec, model)
+        shapes = shapes_by_input((feed.part, shape_of(feed.tensor)) for feed in fed)
+        known = Known(spec=spec, shapes=shapes, attributes=attribute_values(spec, model))
+        wanted = [known.output(output) for output in called.outputs]
+        inferred = {"ONNX's shape inference": _onnx(spec, model, case, generated)}
+        if features.OPCHECK.available:
+            inferred["the fake kernel"] = _fake(spec, model, case, overload)
+        for side, shapes_of_side in inferred.items():
+            for output, found_shape, declared in zip(called.outputs, shapes_of_side, wanted, strict=True):
+                if found_shape is None or declared is None or [*found_shape] != [*declared]:
+                    raise RegisterError(
+                        f"{spec.name}-{case.name}: {side} gives {output.name} the shape {_text(found_shape)}, the "
+                        f"declared rule, {rule_text(output.shape)}, gives {_text(declared)}. Generate it again with: "
+                        f"python -m opmatrix codegen {spec.name}"
+                    )
+        found.append({"case": case.name, "check": "inference"})
+    return found
+
+
+def _text(shape: Sequence[Size] | None) -> str:
+    """Return a shape with ? for a size that is not known."""
+    return "?" if shape is None else f"({', '.join('?' if s is None else str(s) for s in shape)})"
+
+
+def _fake(spec: OpSpec, model: Model, case: Case, overload: Callable[..., Any]) -> Shapes:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    with FakeTensorMode(shape_env=ShapeEnv()):
+        flat = [
+            torch.empty(shape_of(feed.tensor), dtype=getattr(torch, dtype_of(feed.part.type, model.types)))
+            for feed in graph_inputs(spec, model, case)
+        ]
+        made = as_tuple(with_attributes(overload, spec, model)(*arguments(spec, case, flat)))
+    return [[size if isinstance(size, int) else None for size in one.shape] for one in made]
+
+
+def _onnx(spec: OpSpec, model: Model, case: Case, generated: GeneratedModules) -> Shapes:
+    inputs = [
+        value_info(feed.name, numpy_dtype(dtype_of(node_type(feed.part), model.types)), shape_of(feed.tensor))
+        for feed in graph_inputs(spec, model, case)
+    ]
+    names = [output.name for output in of_model(spec, model).outputs]
+    outputs = [helper.make_tensor_value_info(name, TensorProto.UNDEFINED, None) for name in names]
+    node = helper.make_node(spec.onnx.op_type, node_inputs(spec, model), names, domain=spec.onnx.domain)
+    node.attribute.extend(attributes(spec, model))
+    proto = model_of(node, inputs, outputs, name=spec.name, opset=OPSET, version=model.domain_version)
+    with registered(generated.schema.schema(version_at(spec, model.domain_version))):
+        inferred = onnx.shape_inference.infer_shapes(proto)
+    tensors = [value.type.tensor_type for value in inferred.graph.output]
+    return [
+        [d.dim_value if d.HasField("dim_value") else None for d in tensor.shape.dim]
+        if tensor.HasField("shape")
+        else None
+        for tensor in tensors
+    ]

@@ -2,45 +2,36 @@
 raise where that raises.
 
 hypothesis is imported only to shrink a failure, so that the step stays fast after an edit of a kernel.
-
-Test that an operator treats the indices of `TorchOp.batch` one by one: a call with one of them gives its outputs.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import json
+import os
+import signal
+import sys
+import time
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
-from opmatrix.basics import step_log
 from opmatrix.basics.errors import RegisterError, UsageError
-from opmatrix.data.arrays import Array
-from opmatrix.data.compare import EXACT, compare
-from opmatrix.data.reference import Reference
 from opmatrix.declaration.load import Operator
-from opmatrix.declaration.models import graph_inputs
 from opmatrix.judge.message import over_cases
-from opmatrix.judge.rounding import difference
-from opmatrix.project.cpu_levels import NO_LEVELS, LibraryLevels
 from opmatrix.project.paths import Paths
 from opmatrix.records import verdict
 from opmatrix.search import coverage
 from opmatrix.search import drawn as drawn_cases
 from opmatrix.search.drawn import Drawn, DrawnCase, keep, stored
-from opmatrix.signature.signature import attribute_values, dtype_of, is_off, model_dtypes
-from opmatrix.sizes.batch import batch_axes
-from opmatrix.sizes.expressions import FURTHER
-from opmatrix.sizes.variadic import with_outputs
-from opmatrix.spec import Model, OpSpec
-from opmatrix.torch_checks import shrink
-from opmatrix.torch_checks.kernel_check import THREADS, threads
-from opmatrix.torch_checks.shrink import Ended, smallest
-from opmatrix.torch_ops.call import CALL_ERRORS, as_tuple, torch_minor, with_attributes
-from opmatrix.torch_ops.case_tensors import arguments, as_array, as_tensor, tensors, unaligned
+from opmatrix.signature.signature import model_dtypes
+from opmatrix.spec import Model
+from opmatrix.torch_checks.kernel_check import KernelCheck
+from opmatrix.torch_ops.call import torch_minor
 from opmatrix.torch_ops.features import why_no_dtype
 from opmatrix.torch_ops.load import LoadedLibrary
 
@@ -61,7 +52,7 @@ def run(paths: Paths, operator: Operator, loaded: LoadedLibrary) -> list[dict[st
     check = KernelCheck.of(paths, operator, loaded)
     drawn = drawn_cases.read_all(paths.drawn_inputs(operator.name), operator.name)
     drawn = replace(drawn, cases=[c for c in drawn.cases if not why_no_dtype(model_dtypes(operator.spec, c.model))])
-    if paths.sanitized or not shrink.can_fork():  # a sanitizer says more than a smaller input
+    if paths.sanitized or not can_fork():  # a sanitizer says more than a smaller input
         return _search(paths, operator, check, drawn, lambda name: None)
 
     def search(tell: Callable[[str], None]) -> bytes:
@@ -70,7 +61,7 @@ def run(paths: Paths, operator: Operator, loaded: LoadedLibrary) -> list[dict[st
         except RegisterError as error:
             return json.dumps({"error": str(error)}).encode()
 
-    ended = shrink.call(search)
+    ended = in_child(search)
     if ended.answer is not None:
         answer = json.loads(ended.answer)
         if "error" in answer:
@@ -129,7 +120,7 @@ def _over_drawn(check: KernelCheck, drawn: Sequence[DrawnCase]) -> list[str]:
         with torch.no_grad():
             return in_common_of_drawn(check.spec, drawn, check.problem).encode()
 
-    ended = shrink.call(call, quiet=True, seconds=OVER_SECONDS)
+    ended = in_child(call, quiet=True, seconds=OVER_SECONDS)
     return over_cases((ended.answer or b"").decode())
 
 
@@ -142,7 +133,7 @@ def _crash(paths: Paths, operator: Operator, check: KernelCheck, first: DrawnCas
                 check.problem(drawn_cases.evaluate(operator.spec, model, check.reference))
             return b""
 
-        one = shrink.call(call, quiet=True, seconds=CRASH_SECONDS)
+        one = in_child(call, quiet=True, seconds=CRASH_SECONDS)
         return one.answer is None and one.status == ended.status
 
     model = smallest(paths, operator, first, crashes, examples=CRASH_EXAMPLES, seconds=ALL_CRASH_SECONDS)
@@ -154,167 +145,115 @@ def _crash(paths: Paths, operator: Operator, check: KernelCheck, first: DrawnCas
     return f"{message}\nReplay: {run}\nDebug: {debug}"
 
 
+def smallest(
+    paths: Paths,
+    operator: Operator,
+    first: DrawnCase,
+    fails: Callable[[Model], bool],
+    *,
+    examples: int,
+    seconds: float,
+) -> Model | None:
+    """Return the smallest model on which the kernel fails that is found within `seconds`, or None."""
+    until = time.monotonic() + seconds
+    failed: set[str] = set()
+
+    def fails_in_time(model: Model) -> bool:
+        if time.monotonic() < until and fails(model):
+            failed.add(model.name)
+        return model.name in failed
+
+    if first.large:
+        return _smaller(operator, first.model, fails_in_time)
+    from opmatrix.search import draw_models
+
+    return draw_models.find(operator, fails_in_time, examples=examples, home=paths.hypothesis)
+
+
+def _smaller(operator: Operator, model: Model, fails: Callable[[Model], bool]) -> Model | None:
+    """Return the model with each size made as small as it still fails, the largest first, or None if none is smaller.
+    A fault above some size is found in as many steps as the size has bits."""
+    from opmatrix.search import large  # here, because it imports hypothesis
+
+    found: Model | None = None
+    for old in large.sizes(operator, model):
+        low, high, at = 1, old, found or model
+        while low < high:
+            middle = (low + high) // 2
+            candidate = large.with_size(operator, at, old, middle)
+            if candidate is not None and fails(candidate):
+                found, high = candidate, middle
+            else:
+                low = middle + 1
+    return found
+
+
+_ANSWER, _RAISED = b"\0answer\0", b"\0raised\0"
+
+
 @dataclass(frozen=True, kw_only=True)
-class KernelCheck:
-    """Compares the kernel with the reference on any input."""
+class Ended:
+    """How a child ended: the last line that it sent, its answer, or None if it ended before it returned one."""
 
-    spec: OpSpec
-    overload: Callable[..., Any]
-    reference: Reference
-    levels: LibraryLevels = NO_LEVELS
+    sent: str
+    answer: bytes | None
+    status: int
 
-    @classmethod
-    def of(cls, paths: Paths, operator: Operator, loaded: LoadedLibrary) -> KernelCheck:
-        """Return the check of an operator's loaded kernel."""
-        reference = Reference(paths, operator.spec)
-        return cls(spec=operator.spec, overload=loaded.overload, reference=reference, levels=loaded.levels)
-
-    def problem(self, one: DrawnCase) -> str:
-        """Return how the kernel fails on a drawn case, or "", at the first level where it does. That one remains."""
-        for level in self.levels.each():
-            if found := self._problem(one):
-                return f"at {level} {found}" if level else found
-        return ""
-
-    def _problem(self, one: DrawnCase) -> str:
-        """Return how the kernel fails on a drawn case at the level that is set, or ""."""
-        case = one.model.cases[0]
-        step_log.now_running(str(one))
-        flat = tensors(self.spec, one.model, case, one.arrays)
-        given = arguments(self.spec, case, flat)
-        try:
-            with threads(1):
-                actual = self._call(one.model, given)
-            with threads(THREADS):
-                again = self._call(one.model, arguments(self.spec, case, [unaligned(t) for t in flat]))
-        except CALL_ERRORS as error:
-            return f"the kernel rejects what the reference computes: {error}" if one.expected is not None else ""
-        if one.expected is None:
-            return f"the kernel computes what the reference rejects: {one.refusal}"
-        if any(not compare(as_array(t), n, tolerance=EXACT).ok for t, n in zip(flat, one.arrays, strict=True)):
-            return "the kernel writes into its input"
-        if wrong := difference(self.spec, one, actual, one.expected, self.reference):
-            return wrong
-        return self._unequal(one, given, actual, again) or self._mixed(one, actual) or self._of_format(one)
-
-    def measure(self, one: DrawnCase) -> dict[str, Any] | None:
-        """Return what the report shows of a failing case: where its outputs differ, if they do."""
-        from opmatrix.judge import mismatch  # which only a failing case needs
-
-        case = one.model.cases[0]
-        flat = tensors(self.spec, one.model, case, one.arrays)
-        try:
-            with threads(1):
-                first = self._call(one.model, arguments(self.spec, case, flat))
-            with threads(THREADS):
-                again = self._call(one.model, arguments(self.spec, case, [unaligned(t) for t in flat]))
-        except CALL_ERRORS:
-            return None
-        kernel = "kernel in torch"
-        runs = {kernel: first, f"{kernel}, {THREADS} threads, inputs that begin as x[1:] does": again}
-        wrong = one.expected is not None and difference(self.spec, one, first, one.expected, self.reference) != ""
-        return mismatch.of_drawn(self.spec, one, runs, wrong=wrong)
-
-    def _mixed(self, one: DrawnCase, actual: list[Array]) -> str:
-        """Return how the kernel breaks the promise of `TorchOp.batch`, or ""."""
-        if not (self.spec.torch and self.spec.torch.batch):
-            return ""
-
-        def call(arrays: Sequence[Array]) -> list[Array]:
-            flat = [as_tensor(array) for array in arrays]
-            return self._call(one.model, arguments(self.spec, one.model.cases[0], flat))
-
-        return mixed(self.spec, one.model, one.arrays, actual, call)
-
-    def _of_format(self, one: DrawnCase) -> str:
-        """Return how the kernel breaks the promise of `OpSpec.elementwise`, or ""."""
-        if not self.spec.elementwise:
-            return ""
-        from opmatrix.torch_checks import invalid_calls  # which few operators need
-
-        def call(flat: Sequence[torch.Tensor]) -> list[Array]:
-            return self._call(one.model, arguments(self.spec, one.model.cases[0], flat))
-
-        return invalid_calls.wrong(self.spec, one, self.reference, call)
-
-    def _unequal(self, one: DrawnCase, given: list[Any], first: list[Array], again: list[Array]) -> str:
-        """Return how the second call differs from the first, or "". It has several threads, and its inputs begin at
-        addresses that are aligned for one element alone."""
-        comparisons = (compare(a, b, tolerance=EXACT) for a, b in zip(again, first, strict=True))
-        outputs = with_outputs(self.spec, len(first)).outputs
-        differ = [(o.name, found) for o, found in zip(outputs, comparisons, strict=True) if not found.ok]
-        if not differ:
-            return ""
-        name, found = differ[0]
-        with threads(1):
-            second = self._call(one.model, given)
-        if self._equal(first, second):
-            with threads(THREADS):
-                third = self._call(one.model, given)
-            if not self._equal(first, third):
-                return f"with {THREADS} threads the kernel gives other numbers than with one: {name}: {found}"
-            return f"the kernel gives other numbers where inputs begin at addresses as those of x[1:]: {name}: {found}"
-        return (
-            f"the second call gives other numbers than the first: {name}: {found}. The kernel leaves elements of an "
-            "output unwritten, or keeps something from one call to the next"
-        )
-
-    def _equal(self, first: list[Array], other: list[Array]) -> bool:
-        return all(compare(a, b, tolerance=EXACT).ok for a, b in zip(other, first, strict=True))
-
-    def _call(self, model: Model, given: list[Any]) -> list[Array]:
-        return [as_array(o) for o in as_tuple(with_attributes(self.overload, self.spec, model)(*given))]
+    @property
+    def how(self) -> str:
+        """How a child without an answer ended: ``died of SIGSEGV``."""
+        if self.status < 0:
+            return f"died of {signal.Signals(-self.status).name}"
+        return f"ended the process with exit code {self.status}"
 
 
-Call = Callable[[Sequence[Array]], Sequence[Array]]
+def can_fork() -> bool:
+    """Return whether this process has one thread: those of OpenMP do not survive a fork, and the child would hang."""
+    return len([*Path("/proc/self/task").iterdir()]) == 1
 
 
-def mixed(spec: OpSpec, model: Model, arrays: Sequence[Array], outputs: Sequence[Array], call: Call) -> str:
-    """Return how the outputs of a few indices differ from those of a call with one index alone, or ""."""
-    batch = batch_axes(spec)
-    if batch is None:
-        return ""
-    names = [feed.part.name for feed in graph_inputs(spec, model, model.cases[0])]
-    places = [batch.inputs.get(name) for name in names]
-    length = _length(spec, names, places, arrays, is_added=batch.is_added)
-    declared = spec.torch.batch if spec.torch else ""
-    for index in dict.fromkeys((0, 1, length // 2, length - 1)) if length > (not batch.is_added) else ():
-        if not 0 <= index < length:
-            continue
-        one = [_taken(a, at, index, is_added=batch.is_added) for a, at in zip(arrays, places, strict=True)]
-        try:
-            alone = call(one)
-        except CALL_ERRORS as error:
-            return f"batch={declared!r} of TorchOp is wrong: the kernel rejects index {index} alone: {error}"
-        for output, whole, at, actual in zip(spec.outputs, outputs, batch.outputs, alone, strict=True):
-            if is_off(spec, output, attribute_values(spec, model)):
-                continue
-            part = _taken(whole, at, index, is_added=batch.is_added)
-            tolerance = spec.tolerances["custom"][dtype_of(output.type, model.types)]
-            if not (found := compare(part, actual, tolerance=tolerance)).ok:
-                return (
-                    f"batch={declared!r} of TorchOp is wrong: {output.name} at index {index} differs from a call with "
-                    f"this index alone: {found}. The kernel mixes indices: remove batch, or correct the "
-                    "kernel"
-                )
-    return ""
+def in_child(function: Callable[[Callable[[str], None]], bytes], *, quiet: bool = False, seconds: int = 0) -> Ended:
+    """Call `function` in a child; raises RuntimeError where it raises. Its argument is a function that tells the parent
+    what runs next. `quiet` drops what the child prints, and after `seconds` the child ends with SIGALRM."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    reading, writing = os.pipe()
+    if not (child := os.fork()):
+        os.close(reading)
+        _run(function, writing, quiet, seconds)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        content, _, raised = pipe.read().partition(_RAISED)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if raised:
+        raise RuntimeError(f"in a child process:\n{raised.decode()}")
+    sent, found, answer = content.partition(_ANSWER)
+    last = sent.decode().splitlines()
+    return Ended(sent=last[-1] if last else "", answer=answer if found and status == 0 else None, status=status)
 
 
-def _length(
-    spec: OpSpec, names: Sequence[str], places: Sequence[int | None], arrays: Sequence[Array], *, is_added: bool
-) -> int:
-    """Return how many indices the batch has: for "...", along its first axis, 0 where it has none."""
-    dims = {part.name: part.dims for part in spec.inputs if part.same_as is None}
-    for name, at, array in zip(names, places, arrays, strict=True):
-        if at is None or name not in dims:
-            continue
-        if is_added and array.ndim < len(dims[name] or (FURTHER,)):
-            return 0
-        return int(array.shape[at])
-    return 0
+def _run(function: Callable[[Callable[[str], None]], bytes], writing: int, quiet: bool, seconds: int) -> None:
+    status = 1
+    try:
+        faulthandler.disable()  # the parent says more than a stack of Python
+        if quiet:
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, 1)
+            os.dup2(null, 2)
+            sys.stdout = sys.stderr = os.fdopen(null, "w", closefd=False, encoding="utf-8")
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(seconds)
+        answer = function(lambda text: _write(writing, f"{text}\n".encode()))
+        _write(writing, _ANSWER + answer)
+        status = 0
+    except BaseException:
+        _write(writing, _RAISED + traceback.format_exc().encode())
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
 
 
-def _taken(array: Array, at: int | None, index: int, *, is_added: bool) -> Array:
-    if at is None:
-        return array
-    return np.asarray(np.take(array, index if is_added else [index], axis=at))
+def _write(descriptor: int, content: bytes) -> None:
+    while content:
+        content = content[os.write(descriptor, content) :]

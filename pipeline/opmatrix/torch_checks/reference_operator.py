@@ -27,7 +27,7 @@ _FLOATS = ("float16", "bfloat16", "float32", "float64")
 class ReferenceOperator:
     """The operator, defined in torch for as long as this object lives: nothing that torch keeps refers to it.
 
-    While `kernel.exact` is true it computes in float64, also where the declaration has no float64 (`in_float64`).
+    With `compute(exact=True)` it computes in float64, also where the declaration has no float64 (`in_float64`).
     """
 
     def __init__(
@@ -36,73 +36,62 @@ class ReferenceOperator:
         """Define it; `without` are the inputs that stay in the declared dtype, by default those of the gradient."""
         assert spec.torch is not None
         self.spec = spec
+        self._returned: dict[str, set[torch.dtype]] = {}  # by backward(), the last time, for each input
         without = (gradient.without if gradient else ()) if without is None else without
         called = gradient.operator.spec if gradient and gradient.operator else None
         # Of the operator that computes the gradient, the reference, too: `register` compares its kernel with that.
         self._called: ReferenceOperator | None = None
         if called:
             self._called = ReferenceOperator(paths, called, load.gradient(paths, called), without=without)
-        self.kernel: _Kernel = _Kernel(paths, spec, without, self._called.kernel if self._called else None)
+        self.kernel: _Kernel = _Kernel(paths, spec, without)
         namespace, _, name = torch_qualified(spec).partition("::")
         self._library = torch.library.Library(namespace, "FRAGMENT")  # type: ignore[no-untyped-call]  # torch has no types for it
         self._library.define(torch_schema(spec).removeprefix(f"{namespace}::"))  # type: ignore[no-untyped-call]  # as above
         self._library.impl(name, self.kernel, "CPU")  # type: ignore[no-untyped-call]  # as above
         if gradient is None:
             return
-        self._backward = _Backward(spec, gradient)
-        replace(gradient, backward=self._backward).register(torch_qualified(spec), self._library)
+        formula, returned = gradient.backward, self._returned
+
+        def backward(ctx: Any, *grads: Any) -> Any:  # which does not refer to this object
+            found = formula(ctx, *grads)
+            values = zip(torch_arguments(spec), found if isinstance(found, tuple) else (found,), strict=False)
+            returned.clear()
+            returned.update(
+                (argument.source.name, {t.dtype for t in (v if isinstance(v, list | tuple) else [v]) if t is not None})
+                for argument, v in values
+                if isinstance(argument.source, Input)
+            )
+            return found
+
+        replace(gradient, backward=backward).register(torch_qualified(spec), self._library)
+
+    def compute(self, *, exact: bool) -> None:
+        """Compute in float64 from now on, or in the declared dtypes; the operator that computes the gradient, too."""
+        self.kernel.exact = exact
+        if self._called:
+            self._called.compute(exact=exact)
 
     def wrong_dtype(self, name: str, dtype: torch.dtype) -> str:
         """Return what is wrong with the dtype that backward() returned the last time for an input of `dtype`, or "".
 
         torch casts it, so that no gradient shows a float64 formula that computes in float32.
         """
-        if not (others := self._backward.returned.get(name, set()) - {dtype}):
+        if not (others := self._returned.get(name, set()) - {dtype}):
             return ""
         found, wanted = (str(one).removeprefix("torch.") for one in (others.pop(), dtype))
         return f"backward() returns {found} for {name!r}, which is {wanted}. Compute in the dtype of the input"
 
 
-class _Backward:
-    """The user's backward(), and the dtypes that it returned the last time, by input."""
-
-    def __init__(self, spec: OpSpec, gradient: Gradient) -> None:
-        self._spec, self._formula = spec, gradient.backward
-        self.returned: dict[str, set[torch.dtype]] = {}
-
-    def __call__(self, ctx: Any, *grads: Any) -> Any:
-        found = self._formula(ctx, *grads)
-        self.returned = {
-            argument.source.name: {t.dtype for t in (v if isinstance(v, list | tuple) else [v]) if t is not None}
-            for argument, v in zip(
-                torch_arguments(self._spec), found if isinstance(found, tuple) else (found,), strict=False
-            )
-            if isinstance(argument.source, Input)
-        }
-        return found
-
-
 class _Kernel:
     """The reference with the operator's torch signature: inputs and attributes by position or by name."""
 
-    def __init__(self, paths: Paths, spec: OpSpec, without: Sequence[str], called: _Kernel | None) -> None:
-        self._exact, self._called = False, called
+    def __init__(self, paths: Paths, spec: OpSpec, without: Sequence[str]) -> None:
+        self.exact = False
         self.calls: list[dict[str, Any]] | None = None
         """What it was called with, and what it returned, while this is a list."""
         self._spec = spec
         self._declared = Reference(paths, spec)
         self._in_float64 = Reference(paths, in_float64(spec, without))
-
-    @property
-    def exact(self) -> bool:
-        """Whether it computes in float64; so does the reference of the gradient then."""
-        return self._exact
-
-    @exact.setter
-    def exact(self, exact: bool) -> None:
-        self._exact = exact
-        if self._called:
-            self._called.exact = exact
 
     def __call__(self, *given: Any, **named: Any) -> Any:
         declared = torch_arguments(self._spec)
@@ -113,7 +102,7 @@ class _Kernel:
             for a in declared
             if isinstance(a.source, Attribute) and ((value := values[a.name]) is not None or a.source.optional)
         }
-        reference = self._in_float64 if self._exact else self._declared
+        reference = self._in_float64 if self.exact else self._declared
         outputs = tuple(as_tensor(output) for output in reference(inputs, attributes))
         result = nested(self._spec, outputs)
         if self.calls is not None:

@@ -1,13 +1,11 @@
 """Test an operator in torch, in parts that are steps of their own (`opmatrix.torch_checks` has each).
 
 "schema"    the schema that the compiled library registers, and opcheck
-"nodes"     the nodes that the exporters write for it
+"nodes"     the nodes that the exporters write for it, with the compiled library loaded: the same as without
 "kernel"    its outputs, compared with the expected ones
 "search"    property test: its outputs for inputs that hypothesis draws, compared with the reference
 "forbidden" it rejects invalid calls: where values have rules, and when asked for, as the sanitizers do
 "gradient"  the gradient formula of torch_op.py, if there is one; loads no library
-
-The "nodes" part of register: export with the compiled library loaded, which must give the same nodes as without.
 """
 
 from __future__ import annotations
@@ -18,15 +16,11 @@ from typing import Any
 
 from opmatrix.basics import step_log
 from opmatrix.basics.errors import OpmatrixError, RegisterError, UsageError, did_you_mean
-from opmatrix.data.case_arrays import case_arrays
-from opmatrix.data.dataset import read
-from opmatrix.data.truth import read_judges
 from opmatrix.declaration.checks import Part, register_parts
 from opmatrix.declaration.load import Operator
-from opmatrix.declaration.models import sampled
+from opmatrix.declaration.models import sampled, samples
 from opmatrix.export.exporters import export
 from opmatrix.export.generated_modules import load_generated
-from opmatrix.export.signature import ExpectedModel
 from opmatrix.judge.message import tells_who, with_values
 from opmatrix.project.cells import TORCH_EXPORTERS, Cell, opsets_of
 from opmatrix.project.dtypes import why_not_written
@@ -34,12 +28,10 @@ from opmatrix.project.paths import Paths
 from opmatrix.records import verdict
 from opmatrix.records.verdict import CheckRecord
 from opmatrix.signature.signature import has_onnx_types, has_string_lists, model_dtypes
-from opmatrix.signature.versions import version_at
-from opmatrix.torch_checks.kernel_check import CaseCheck, check_case
-from opmatrix.torch_checks.opcheck_samples import complete
+from opmatrix.torch_checks.case_calls import case_call, complete
+from opmatrix.torch_checks.kernel_check import case_checks, check_case
 from opmatrix.torch_ops import features, load
 from opmatrix.torch_ops.call import torch_minor
-from opmatrix.torch_ops.case_tensors import tensors
 from opmatrix.torch_ops.load import LoadedLibrary
 
 MEASURED = 3  # failing cases whose errors the report shows
@@ -66,17 +58,16 @@ def run(paths: Paths, operator: Operator, *, part: Part) -> None:
     except OpmatrixError as error:
         verdict.write(path, replace(record, detail=str(error)))
         raise
-    verdict.write(path, replace(record, results=results, **_judged(part, results)))
-
-
-def _judged(part: Part, results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the outcome of a part without faults, and, if nothing was checked, the reason."""
+    # Without faults; unsupported if nothing was checked.
     skipped = [str(result["skipped"]).removeprefix("skipped: ") for result in results if "skipped" in result]
     if part == "gradient" and not results:
         skipped = ["torch_op.py has no gradient"]
+    record = replace(record, results=results)
     if len(skipped) < max(1, len(results)):
-        return {"outcome": "verified", "weak": tuple(why for result in results for why in result.get("weak", ()))}
-    return {"outcome": "unsupported", "detail": "; ".join(dict.fromkeys(skipped))}
+        weak = tuple(why for result in results for why in result.get("weak", ()))
+        verdict.write(path, replace(record, outcome="verified", weak=weak))
+    else:
+        verdict.write(path, replace(record, outcome="unsupported", detail="; ".join(dict.fromkeys(skipped))))
 
 
 def replay(paths: Paths, operator: Operator, *, case: str) -> None:
@@ -127,21 +118,11 @@ def _results(paths: Paths, operator: Operator, part: Part) -> Sequence[Mapping[s
 def _kernel(paths: Paths, operator: Operator, only: str | None = None) -> list[dict[str, Any]]:
     loaded = load.load(paths, operator)  # keeps a definition in Python alive
     results, faults, mismatches = list[dict[str, Any]](), {}, list[dict[str, Any]]()
-    judges = read_judges(paths.data_manifest(operator.name))
-    for model in operator.models:
-        for index, case in enumerate(model.cases):
-            if only not in (None, case.name):
-                continue
-            step_log.now_running(f"case {case.name}")
-            folder = paths.data(operator.name, model.name, index)
-            data = read(folder, judge=judges.get(folder))
-            check = CaseCheck(
-                spec=operator.spec, model=model, case=case, data=data, overload=loaded.overload, levels=loaded.levels
-            )
-            problems, result = check_case(check, mismatches if len(mismatches) < MEASURED else None)
-            if problems:
-                faults[case.name] = "\n".join(problems)
-            results.append({"model": model.name, "case": case.name, **result})
+    for check in case_checks(paths, operator, loaded, only=only):
+        problems, result = check_case(check, mismatches if len(mismatches) < MEASURED else None)
+        if problems:
+            faults[check.case.name] = "\n".join(problems)
+        results.append({"model": check.model.name, "case": check.case.name, **result})
     if faults:
         over = _over_cases(operator, results, faults) if only is None else {}
         if only is None:
@@ -180,10 +161,10 @@ def export_results(paths: Paths, operator: Operator, loaded: LoadedLibrary) -> l
     """Export one model with each exporter, through the gates of every export. Raises ExportError."""
     operator = replace(operator, models=sampled(operator))
     generated = load_generated(paths, operator.name)
-    sample = next(complete(paths, operator, loaded, generated), None)
-    model = sample.model if sample else operator.models[0]
-    case = model.cases[0]  # export traces it; the sample may have a size of 1 in a dynamic dimension
-    traced = tuple(tensors(operator.spec, model, case, case_arrays(operator.spec, model, case)))
+    complete(paths, operator, loaded, generated)
+    # Its first case, which export traces: that of opcheck may have a size of 1 in a dynamic dimension.
+    model = next((model for model, *_ in samples(operator)), operator.models[0])
+    traced = tuple(case_call(operator.spec, model).tensors)
     found = []
     for exporter in TORCH_EXPORTERS:
         if not (legal := opsets_of(exporter, torch_minor())):
@@ -198,13 +179,7 @@ def export_results(paths: Paths, operator: Operator, loaded: LoadedLibrary) -> l
             reason = f"skipped: {operator.unavailable_reason(cell)}"
             found.append({"model": operator.name, "check": exporter, "skipped": reason})
             continue
-        expected = ExpectedModel(
-            spec=operator.spec,
-            model=model,
-            lowering="custom",
-            cell=cell,
-            schema=generated.schema.schema(version_at(operator.spec, model.domain_version)),
-        )
+        expected = generated.expected(operator.spec, model, "custom", cell)
         export(expected, generated, traced)
         found.append({"model": str(expected), "check": "export"})
     return found

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch.utils._pytree as pytree
 
 FOLDER = Path(__file__).resolve().parent
 
@@ -23,7 +23,9 @@ def main() -> int:
     namespace, _, name = case["name"].partition("::")
     name, _, overload = name.partition(".")
     operator = getattr(getattr(getattr(torch.ops, namespace), name), overload or "default")
-    floating = [o for o in flat(operator(*case["positional"], **case["keywords"])) if o.is_floating_point()]
+    floating = [
+        o for o in pytree.tree_leaves(operator(*case["positional"], **case["keywords"])) if o.is_floating_point()
+    ]
     asked = [(o, w) for o, w in zip(floating, case["weights"]) if o.requires_grad]  # noqa: B905 - Python 3.9
     outputs, weights = [o for o, _ in asked], [w for _, w in asked]
     (found,) = torch.autograd.grad(outputs, [case["leaves"][case["leaf"]]], weights, allow_unused=True)
@@ -38,11 +40,11 @@ def defined(case: dict[str, Any]) -> torch.library.Library:
     """Define the operator with the formula. Its kernel returns outputs of the reference, which are in case.pt."""
 
     def kernel(*positional: Any, **keywords: Any) -> Any:
-        given = [*flat([positional, [*keywords.values()]])]
+        given = pytree.tree_leaves([positional, [*keywords.values()]])
         for call in case["calls"]:
-            known = [*flat(call["given"])]
+            known = pytree.tree_leaves(call["given"])
             if len(given) == len(known) and all(map(same, given, known)):
-                return cloned(call["result"])
+                return pytree.tree_map(torch.clone, call["result"])  # an operator returns no argument
         raise RuntimeError(f"torch_op.py calls {case['name']} with inputs whose outputs are not in case.pt")
 
     described = importlib.util.spec_from_file_location("torch_op", FOLDER / "torch_op.py")
@@ -57,24 +59,10 @@ def defined(case: dict[str, Any]) -> torch.library.Library:
     return library
 
 
-def flat(value: Any) -> Iterator[Any]:
-    """Yield a value, or those in lists and tuples."""
-    if isinstance(value, (list, tuple)):
-        for one in value:
-            yield from flat(one)
-    else:
-        yield value
-
-
 def same(one: Any, other: Any) -> bool:
     if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
         return bool(one == other)
     return one.dtype == other.dtype and one.shape == other.shape and bool(((one == other) | (one != one)).all())
-
-
-def cloned(value: Any) -> Any:
-    """Return new tensors: an operator returns no others."""
-    return value.clone() if isinstance(value, torch.Tensor) else type(value)([cloned(one) for one in value])
 
 
 def agrees(case: dict[str, Any], actual: torch.Tensor) -> bool:

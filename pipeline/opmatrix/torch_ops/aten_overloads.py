@@ -26,6 +26,12 @@ def registered_operator(name: str) -> Any:
     return getattr(found, overload) if overload else found
 
 
+def overload_named(name: str) -> Any:
+    """Return the overload of ``namespace::name`` or ``namespace::name.overload``."""
+    found = registered_operator(name)
+    return found if "." in name.partition("::")[2] else found.default
+
+
 def names(spec: OpSpec) -> tuple[str, ...]:
     """Return the operator's name, or the ATen operators that it overrides here. Raises ExportError for none."""
     if spec.torch is None:

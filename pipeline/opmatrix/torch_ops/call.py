@@ -25,15 +25,14 @@ from opmatrix.signature.signature import (
     seeds,
     torch_arguments,
     torch_name,
-    torch_overload,
     torch_qualified,
     written_call,
     written_schema,
 )
 from opmatrix.sizes.variadic import flat
-from opmatrix.spec import Attribute, Model, OpSpec
+from opmatrix.spec import Model, OpSpec
 from opmatrix.toolchain.headers import identity
-from opmatrix.torch_ops.aten_overloads import registered_operator
+from opmatrix.torch_ops.aten_overloads import overload_named, registered_operator
 
 # The exceptions that torch, and a binding through torch, raise for an invalid call.
 CALL_ERRORS = (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError)
@@ -46,8 +45,7 @@ def torch_operator(spec: OpSpec) -> Any:
 
 def registered_overload(spec: OpSpec) -> Any:
     """Return the overload of a declaration. Raises AttributeError if it is not registered."""
-    found = torch_operator(spec)
-    return found if torch_overload(spec) else found.default
+    return overload_named(torch_qualified(spec))
 
 
 def as_tuple(returned: Any) -> tuple[torch.Tensor, ...]:
@@ -124,11 +122,6 @@ def _value(argument: WrittenArgument) -> Any:
     return found
 
 
-def _state(seed: Attribute, number: int) -> torch.Tensor:
-    """Return the state of a generator whose next number is the seed."""
-    return torch.frombuffer(bytearray(generator_state(number, *seed_range(seed))), dtype=torch.uint8)
-
-
 class ComposedCall:
     """A call of a composed operator, as a function of the inputs that returns all outputs.
 
@@ -139,23 +132,24 @@ class ComposedCall:
     def __init__(self, spec: OpSpec, model: Model) -> None:
         schema, values = written_schema(spec), torch_attributes(spec, model)
         assert schema is not None
-        found = registered_operator(callers_name(spec))
-        self.overload = found if schema.overload else found.default
+        self.overload = overload_named(callers_name(spec))
         self._functional = with_attributes(torch_operator(spec), spec, model)
         call, numbers = written_call(spec, values), scalars(spec)
         given = [_of_another_type(a.value) if a.name in numbers else _value(a) for a in call.arguments]
         self._call = replace(
             call, arguments=tuple(replace(a, value=value) for a, value in zip(call.arguments, given, strict=True))
         )
-        self._generators = {
-            name: (torch.Generator(), _state(seed, values[name]))
-            for name, seed in seeds(spec).items()
-            if values.get(name) is not None
-        }
+        self._generators: dict[
+            str, tuple[torch.Generator, torch.Tensor]
+        ] = {}  # with the state that gives the seed next
+        for name, seed in seeds(spec).items():
+            if values.get(name) is not None:
+                state = bytearray(generator_state(values[name], *seed_range(seed)))
+                self._generators[name] = torch.Generator(), torch.frombuffer(state, dtype=torch.uint8)
         letters = {a.type.alias: a.name for a in schema.arguments if is_written(a)}
         self._aliases = [letters.get(result.type.alias) for result in schema.results]
 
-    def given(self, inputs: Sequence[Any]) -> dict[str, Any]:
+    def by_name(self, inputs: Sequence[Any]) -> dict[str, Any]:
         """Return the arguments by name: those that are written are copies, and for ``out=`` empty tensors. A generator
         is the same one each time, and begins anew."""
         found = {}
@@ -168,26 +162,26 @@ class ComposedCall:
             found[name] = generator.set_state(state)
         return found
 
-    def ordered(self, given: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    def ordered(self, arguments: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """Return the arguments by position, and those by name alone."""
-        positional = [given[a.name] for a in self._call.arguments if not a.keyword]
-        return positional, {a.name: given[a.name] for a in self._call.arguments if a.keyword}
+        positional = [arguments[a.name] for a in self._call.arguments if not a.keyword]
+        return positional, {a.name: arguments[a.name] for a in self._call.arguments if a.keyword}
 
-    def foreign(self, given: dict[str, Any], returned: Any) -> list[str]:
+    def foreign(self, arguments: dict[str, Any], returned: Any) -> list[str]:
         """Return the arguments that the schema returns, and the call does not."""
         results = () if returned is None else returned if isinstance(returned, tuple) else (returned,)
         pairs = zip(self._aliases, results, strict=True)
-        return [name for name, result in pairs if name is not None and result is not given[name]]
+        return [name for name, result in pairs if name is not None and result is not arguments[name]]
 
-    def outputs(self, given: dict[str, Any], returned: Any) -> Any:
+    def outputs(self, arguments: dict[str, Any], returned: Any) -> Any:
         """Return all outputs of a call with these arguments: those that it returned, and those that it wrote."""
         results = returned if isinstance(returned, tuple) else (returned,)  # a list is one output
-        outputs = tuple([results[n] if name is None else given[name] for name, n in self._call.outputs])
+        outputs = tuple([results[n] if name is None else arguments[name] for name, n in self._call.outputs])
         return outputs if len(outputs) > 1 else outputs[0]
 
     def __call__(self, *inputs: Any, **others: Any) -> Any:
         """Call the operator with these inputs, and with `others` by the names of the schema."""
-        given = self.given(inputs)
+        given = self.by_name(inputs)
         given.update(others)  # torch.export of 2.6 traces no `|`
         positional, by_name = self.ordered(given)
         return self.outputs(given, self.overload(*positional, **by_name))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -55,18 +55,29 @@ def strided(array: Array, layout: MemoryLayout) -> torch.Tensor:
 
 def laid_out(tensor: torch.Tensor, layout: MemoryLayout) -> torch.Tensor:
     """Return a tensor with the same values and other strides. Raises as `strided` does."""
-    return _LAYOUTS[layout](tensor)
-
-
-def _transposed(tensor: torch.Tensor) -> torch.Tensor:
-    """Swap the last two axes in memory."""
-    return tensor.mT.contiguous().mT if tensor.dim() >= 2 else tensor
-
-
-def _flipped(tensor: torch.Tensor) -> torch.Tensor:
-    """Reverse the order of all axes in memory; torch has no negative strides."""
-    axes = tuple(reversed(range(tensor.dim())))
-    return tensor.permute(axes).contiguous().permute(axes)
+    dtype, shape = tensor.dtype, tensor.shape
+    if layout == "transposed" and tensor.dim() >= 2:  # the last two axes in memory
+        return tensor.mT.contiguous().mT
+    if layout == "flipped":  # the order of all axes in memory; torch has no negative strides
+        axes = tuple(reversed(range(tensor.dim())))
+        return tensor.permute(axes).contiguous().permute(axes)
+    if layout == "sliced" and tensor.dim():
+        # Every second element of a larger tensor, from an offset; the others are NaN, the largest number, or true.
+        fill = float("nan") if dtype.is_floating_point else dtype == torch.bool or torch.iinfo(dtype).max
+        view = tensor.new_full((*shape[:-1], 2 * shape[-1] + 1), fill)[..., 1::2]
+        view.copy_(tensor)
+        return view
+    if layout == "expanded":  # the first axis along which all values are equal has the stride 0
+        compared = tensor.float() if dtype in _SMALL else tensor  # torch compares no float8
+        for axis, size in enumerate(shape):
+            first = compared.narrow(axis, 0, min(size, 1))
+            if size > 1 and torch.equal(first.expand_as(compared), compared):
+                return tensor.narrow(axis, 0, 1).clone().expand_as(tensor)
+        raise RegisterError(
+            f"layout 'expanded' for a tensor of shape {tuple(shape)}: along no axis are its numbers the same. "
+            f"Give it by Values that repeat, or choose another layout"
+        )
+    return tensor
 
 
 def unaligned(tensor: torch.Tensor) -> torch.Tensor:
@@ -75,36 +86,3 @@ def unaligned(tensor: torch.Tensor) -> torch.Tensor:
         return tensor
     whole = tensor.new_empty(tensor.numel() + 1)
     return whole[1:].view(tensor.shape).copy_(tensor)
-
-
-def _sliced(tensor: torch.Tensor) -> torch.Tensor:
-    """Take every second element of a larger tensor, from an offset; the others are NaN, the largest number, or true."""
-    if tensor.dim() == 0:
-        return tensor
-    dtype = tensor.dtype
-    fill = float("nan") if dtype.is_floating_point else dtype == torch.bool or torch.iinfo(dtype).max
-    view = tensor.new_full((*tensor.shape[:-1], 2 * tensor.shape[-1] + 1), fill)[..., 1::2]
-    view.copy_(tensor)
-    return view
-
-
-def _expanded(tensor: torch.Tensor) -> torch.Tensor:
-    """Give the first axis along which all values are equal the stride 0."""
-    compared = tensor.float() if tensor.dtype in _SMALL else tensor  # torch compares no float8
-    for axis, size in enumerate(tensor.shape):
-        first = compared.narrow(axis, 0, min(size, 1))
-        if size > 1 and torch.equal(first.expand_as(compared), compared):
-            return tensor.narrow(axis, 0, 1).clone().expand_as(tensor)
-    raise RegisterError(
-        f"layout 'expanded' for a tensor of shape {tuple(tensor.shape)}: along no axis are its numbers the same. "
-        f"Give it by Values that repeat, or choose another layout"
-    )
-
-
-_LAYOUTS: Mapping[MemoryLayout, Callable[[torch.Tensor], torch.Tensor]] = {
-    "contiguous": lambda tensor: tensor,
-    "transposed": _transposed,
-    "sliced": _sliced,
-    "expanded": _expanded,
-    "flipped": _flipped,
-}

@@ -1,12 +1,10 @@
-"""The file ops/<name>/torch_op.py: an operator defined in Python, or the gradient of one.
+"""Make an operator callable in this process: load its compiled library, or define it in Python.
 
-``define()`` defines the operator, without a gradient, and returns an object that keeps it alive. ``setup_context(ctx,
-inputs, output)`` and ``backward(ctx, *grads)`` are what torch.library.register_autograd takes; ``WITHOUT_GRADIENT``
-names the inputs of a floating dtype for which `backward` returns None on purpose. ``NOT_A_DERIVATIVE`` is the reason
-why `backward` gives something else than the derivative on purpose; then reference.py has ``<name>_gradient``.
-
-Make an operator callable in this process: load its compiled library, or define it in Python. `register` and `check`
-use it.
+The file ops/<name>/torch_op.py has an operator in Python, or the gradient of one. ``define()`` defines the operator,
+without a gradient, and returns an object that keeps it alive. ``setup_context(ctx, inputs, output)`` and
+``backward(ctx, *grads)`` are what torch.library.register_autograd takes; ``WITHOUT_GRADIENT`` names the inputs of a
+floating dtype for which `backward` returns None on purpose. ``NOT_A_DERIVATIVE`` is the reason why `backward` gives
+something else than the derivative on purpose; then reference.py has ``<name>_gradient``.
 """
 
 from __future__ import annotations
@@ -106,11 +104,10 @@ def _reason(module: ModuleType, shown: str) -> str:
 
 def _by_operator(paths: Paths, spec: OpSpec, called: Operator) -> Gradient:
     setup_context, backward = formula(spec, called.spec)
-    without = without_gradient(spec, called.spec)
     return Gradient(
         setup_context=setup_context,
         backward=backward,
-        without=without,
+        without=without_gradient(spec, called.spec),
         operator=called,
         is_derived_twice=gradient(paths, called.spec) is not None,
     )
@@ -131,18 +128,6 @@ def define(paths: Paths, spec: OpSpec) -> Any:
         return function()
     except Exception as error:  # a user's file may raise anything
         raise RegisterError(f"{_shown(path, error)}: define() raised {type(error).__name__}: {error}") from error
-
-
-def check_formula(spec: OpSpec) -> None:
-    """Raise RegisterError if define() registered a gradient: the gradient check could not replace the operator's kernel
-    by the reference."""
-    assert spec.torch is not None
-    if has_formula(torch_qualified(spec)):
-        raise RegisterError(
-            f"ops/{spec.name}/torch_op.py: define() registers a gradient of {spec.torch.name}, which nothing would "
-            "hold against the reference. Make its functions setup_context() and backward() of the file itself, and "
-            "leave the registration to opmatrix"
-        )
 
 
 def _load(path: Path) -> ModuleType:
@@ -172,12 +157,20 @@ class LoadedLibrary:
 
 
 def load(paths: Paths, operator: Operator) -> LoadedLibrary:
-    """Make the operator callable. Raises RegisterError, also for another schema than the declared one."""
+    """Make the operator callable. Raises RegisterError, also for another schema than the declared one, and ExportError
+    if this torch has none of the operators that it overrides."""
     spec = operator.spec
     if spec.torch is None:
         raise RegisterError(f"{spec.name} is declared without a torch operator: there is nothing to register")
     if spec.torch.overrides:
-        _check_overrides(spec)
+        problems = [
+            f"{spec.name}: torch {torch.__version__} has {overload._schema}, declared: {torch_schema(spec)}: {what}. "
+            f"Fix the declaration, or bound the override with first= and last= in ops/{spec.name}/spec.py"
+            for overload in aten_overloads.overloads(spec)
+            for what in _differences(spec, overload._schema)
+        ]
+        if problems:
+            raise RegisterError("\n".join(problems))
         return LoadedLibrary(overload=registered_overload(spec), alive=None)
     if not spec.torch.python:
         _load_library(paths, operator)
@@ -185,7 +178,12 @@ def load(paths: Paths, operator: Operator) -> LoadedLibrary:
         return LoadedLibrary(overload=_check_schema(operator), alive=None, levels=levels)
     alive = define(paths, spec)
     overload = _check_schema(operator)
-    check_formula(spec)
+    if has_formula(torch_qualified(spec)):  # then the gradient check could not replace the kernel by the reference
+        raise RegisterError(
+            f"ops/{spec.name}/torch_op.py: define() registers a gradient of {spec.torch.name}, which nothing would "
+            "hold against the reference. Make its functions setup_context() and backward() of the file itself, and "
+            "leave the registration to opmatrix"
+        )
     return LoadedLibrary(overload=overload, alive=alive)
 
 
@@ -256,21 +254,17 @@ def _check_schema(operator: Operator) -> Any:
         overload = registered_overload(operator.spec)
     except AttributeError as error:
         raise RegisterError(f"{operator.name}: {source} registers no {wanted.name}. {remedy}") from error
-    if not _same(overload._schema, wanted):
-        raise RegisterError(f"{operator.name}: {source} registers {overload._schema}, declared: {wanted}. {remedy}")
+    schema = overload._schema
+    agrees = bool(schema == wanted)
+    if has_inferred_names(schema):  # then it has no defaults either: compare types, order and what is an alias
+        kinds = [
+            [[(str(a.type), a.alias_info is not None) for a in part] for part in (one.arguments, one.returns)]
+            for one in (schema, wanted)
+        ]
+        agrees = kinds[0] == kinds[1]
+    if not agrees:
+        raise RegisterError(f"{operator.name}: {source} registers {schema}, declared: {wanted}. {remedy}")
     return overload
-
-
-def _same(found: Any, wanted: Any) -> bool:
-    """Return whether a schema is the declared one. One with names that torch inferred has no defaults either: compare
-    types, order and whether a result is an alias."""
-    if not has_inferred_names(found):
-        return bool(found == wanted)
-    kinds = [
-        [[(str(a.type), a.alias_info is not None) for a in part] for part in (schema.arguments, schema.returns)]
-        for schema in (found, wanted)
-    ]
-    return kinds[0] == kinds[1]
 
 
 def _source_and_remedy(operator: Operator) -> tuple[str, str]:
@@ -289,19 +283,8 @@ def _source_and_remedy(operator: Operator) -> tuple[str, str]:
     return "its library", f"Was another library compiled? Compile it again with: python -m opmatrix compile {name}"
 
 
-def _check_overrides(spec: OpSpec) -> None:
-    """Raise RegisterError for each difference of torch's operators from the declaration, ExportError if it has none."""
-    problems = [
-        f"{spec.name}: torch {torch.__version__} has {overload._schema}, declared: {torch_schema(spec)}: {what}. "
-        f"Fix the declaration, or bound the override with first= and last= in ops/{spec.name}/spec.py"
-        for overload in aten_overloads.overloads(spec)
-        for what in _differences(spec, overload._schema)
-    ]
-    if problems:
-        raise RegisterError("\n".join(problems))
-
-
 def _differences(spec: OpSpec, found: Any) -> Iterator[str]:
+    """Yield each difference of the schema of an operator of torch from the declaration."""
     declared = torch._C.parse_schema(torch_schema(spec))
     attributes = [a.name for a in torch_arguments(spec) if isinstance(a.source, Attribute)]
     kinds = {a.name: str(a.type) for a in declared.arguments}

@@ -63,16 +63,11 @@ class Evaluator:
         except Exception as raised:  # a user's function may raise anything
             # torch raises RuntimeError where NumPy raises MemoryError.
             memory = isinstance(raised, MemoryError) or "can't allocate memory" in str(raised)
-            error, kind = self.shown(raised), "memory" if memory else ""
+            error, kind = _shown(self._path, self._audit.shown, raised), "memory" if memory else ""
         # The first call imports modules of torch, such as sympy.
         cpu = time.process_time() - began if self._called else 0.0
         self._called = True
         return Answer(outputs=outputs, error=error, kind=kind, cpu=cpu, found=tuple(self._audit.found[known:]))
-
-    def shown(self, error: BaseException) -> str:
-        """Return ``ops/name/reference.py:12: ValueError: why``; 12 is its last line in the traceback."""
-        line = line_in(self._path, error)
-        return f"{self._audit.shown}{f':{line}' if line else ''}: {type(error).__name__}: {error}"
 
     def _outputs(self, call: Call) -> tuple[Array | None, ...] | None:
         function = getattr(self._module, call.function, None)
@@ -173,6 +168,12 @@ def _as_tensors(argument: Any, seen: set[int]) -> Any:
     return as_tensor(argument if own else argument.copy())
 
 
+def _shown(path: Path, name: str, error: BaseException) -> str:
+    """Return ``ops/name/reference.py:12: ValueError: why``; 12 is its last line in the traceback."""
+    line = line_in(path, error)
+    return f"{name}{f':{line}' if line else ''}: {type(error).__name__}: {error}"
+
+
 def main(root: str, operator: str, declared: str, *refused: str) -> None:
     """Answer calls until standard input ends."""
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
@@ -183,10 +184,9 @@ def main(root: str, operator: str, declared: str, *refused: str) -> None:
         loaded = Evaluator(Paths(Path(root)), operator, frozenset(refused), declared=declared == "dependent")
     except Exception as raised:  # a user's module may raise anything
         path = Paths(Path(root)).reference(operator)
-        shown = path.relative_to(root)
-        line = line_in(path, raised)
-        error = f"{shown}{f':{line}' if line else ''}: {type(raised).__name__}: {raised}"
-        if isinstance(raised, FileNotFoundError) and not line:
+        shown = str(path.relative_to(root))
+        error = _shown(path, shown, raised)
+        if isinstance(raised, FileNotFoundError) and not line_in(path, raised):
             error = f"{shown}: missing; it defines {operator}() in torch"
     pickle.dump(torch.__version__.partition("+")[0], answers)
     answers.flush()

@@ -1,11 +1,10 @@
-"""What torch's transforms ask of a custom operator: its gradient, its batching rule, and its rule under autocast.
+"""What torch's transforms ask of a custom operator: its gradient, its batching rule, and its rule under autocast. A
+wheel contains this module.
 
 `torch.library.register_autograd` serves `backward()` alone: with an operator that it completes, torch.func.grad raises
 an error, and torch.func.jvp silently gives zeros (torch 2.4 to 2.15). `register_gradient` serves all of torch.func.
-The rules of `register_rules` follow from the declaration. A wheel contains this module.
-
-setup_context() and backward() of an operator whose gradient another operator computes. A wheel contains this
-module.
+The rules of `register_rules` follow from the declaration, and so does the `formula` of an operator whose gradient is
+that of another one.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from torch.utils import _pytree as pytree
 from opmatrix.declaration.backward_operator import GRAD
 from opmatrix.signature.signature import call_of, is_required, torch_arguments, torch_name, torch_qualified
 from opmatrix.spec import FromKernel, Input, OpSpec
-from opmatrix.torch_ops.aten_overloads import registered_operator
+from opmatrix.torch_ops.aten_overloads import overload_named
 
 
 def _of_python(*arguments: Any, **keywords: Any) -> bool:
@@ -327,12 +326,14 @@ def _autocast_rule(spec: OpSpec, operator: Any) -> Callable[..., Any]:
         cast: dict[int | str, Any] = dict(enumerate(arguments))
         cast.update(keywords)  # by name
         for places, allowed in groups:
-            tensors = [t for place in places for t in _tensors(cast.get(place)) if _is_cast(t)]
-            if tensors:
-                widest = reduce(torch.promote_types, (t.dtype for t in tensors))
+            values = {place: cast[place] for place in places if place in cast}
+            leaves = pytree.tree_flatten(values)[0]
+            if dtypes := [t.dtype for t in leaves if isinstance(t, torch.Tensor) and _is_cast(t)]:
+                widest = reduce(torch.promote_types, dtypes)
                 wanted = widest if widest in allowed else torch.float32
                 if wanted in allowed:
-                    cast |= {place: _cast(cast[place], wanted) for place in places if place in cast}
+                    to = partial(_cast, wanted)
+                    cast |= {place: pytree.tree_map_only(torch.Tensor, to, value) for place, value in values.items()}
         with torch._C._ExcludeDispatchKeyGuard(without):
             return operator(*(cast[n] for n in range(len(arguments))), **{name: cast[name] for name in keywords})
 
@@ -354,26 +355,13 @@ def _floating(spec: OpSpec, declared: str) -> set[torch.dtype]:
     return {dtype for dtype in found if isinstance(dtype, torch.dtype) and dtype.is_floating_point}
 
 
-def _tensors(argument: Any) -> list[torch.Tensor]:
-    several = argument if isinstance(argument, tuple | list) else [argument]
-    return [one for one in several if isinstance(one, torch.Tensor)]
-
-
 def _is_cast(tensor: torch.Tensor) -> bool:
     """Return whether torch's own rules of autocast on the CPU cast a tensor."""
     return tensor.is_floating_point() and tensor.dtype != torch.float64 and tensor.device.type == "cpu"
 
 
-def _cast(argument: Any, dtype: torch.dtype) -> Any:
-    if isinstance(argument, tuple | list):
-        return [_cast(one, dtype) for one in argument]
-    return argument.to(dtype) if isinstance(argument, torch.Tensor) and _is_cast(argument) else argument
-
-
-def overload_named(name: str) -> Any:
-    """Return the overload of ``namespace::name`` or ``namespace::name.overload``."""
-    found = registered_operator(name)
-    return found if "." in name.partition("::")[2] else found.default
+def _cast(dtype: torch.dtype, tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.to(dtype) if _is_cast(tensor) else tensor
 
 
 def _implement(operator: Any, key: str, function: Callable[..., Any], library: Any = None) -> None:

@@ -28,8 +28,7 @@ from opmatrix.data.arrays import Array, numpy_dtype
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.models import case_arguments, graph_inputs, graph_outputs
 from opmatrix.export.generated_modules import generated_module, load_generated, lowered_nodes
-from opmatrix.export.node import one_node, value_info
-from opmatrix.export.signature import ExpectedModel
+from opmatrix.export.signature import ExpectedModel, one_node, value_info
 from opmatrix.ort_checks.sessions import ORT_ERRORS, explain
 from opmatrix.project.cells import Cell, ir_version
 from opmatrix.project.paths import Paths

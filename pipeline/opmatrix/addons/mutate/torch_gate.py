@@ -10,18 +10,14 @@ from pathlib import Path
 
 import torch
 
-from opmatrix.basics import step_log
 from opmatrix.basics.errors import RegisterError, one_line
 from opmatrix.basics.files import write_text
-from opmatrix.data import dataset
-from opmatrix.data.truth import read_judges
 from opmatrix.declaration.checks import refuses_in_torch
 from opmatrix.declaration.load import Operator, load_operator
 from opmatrix.project.paths import Paths
 from opmatrix.search import drawn
 from opmatrix.torch_checks import invalid_calls
-from opmatrix.torch_checks.kernel_check import CaseCheck, check_case
-from opmatrix.torch_checks.property_test import KernelCheck
+from opmatrix.torch_checks.kernel_check import KernelCheck, case_checks, check_case
 from opmatrix.torch_ops.load import LoadedLibrary, load
 
 
@@ -40,17 +36,9 @@ def main(arguments: Sequence[str]) -> int:
 
 def _problems(paths: Paths, operator: Operator, loaded: LoadedLibrary) -> Iterator[tuple[str, str, str]]:
     """Yield the failures: the part of register, the case, and what is wrong."""
-    judges = read_judges(paths.data_manifest(operator.name))
-    for model in operator.models:
-        for index, case in enumerate(model.cases):
-            step_log.now_running(f"case {case.name}")
-            folder = paths.data(operator.name, model.name, index)
-            data = dataset.read(folder, judge=judges.get(folder))
-            check = CaseCheck(
-                spec=operator.spec, model=model, case=case, data=data, overload=loaded.overload, levels=loaded.levels
-            )
-            problems, _ = check_case(check)
-            yield from (("kernel", case.name, problem) for problem in problems)
+    for check in case_checks(paths, operator, loaded):
+        problems, _ = check_case(check)
+        yield from (("kernel", check.case.name, problem) for problem in problems)
     if paths.drawn_inputs(operator.name).is_file():
         check_drawn = KernelCheck.of(paths, operator, loaded)
         with torch.no_grad():
