@@ -8,6 +8,7 @@ import shlex
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -31,7 +32,7 @@ from opmatrix.project.cells import Cell
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import installed
 from opmatrix.records import verdict
-from opmatrix.records.verdict import DRAWN_INPUTS, WRONG
+from opmatrix.records.verdict import WRONG, name_case
 from opmatrix.search import drawn as failing_input
 from opmatrix.search.drawn import DrawnCase
 from opmatrix.search.invalid_calls import Call
@@ -39,9 +40,7 @@ from opmatrix.signature.signature import has_kernel
 from opmatrix.sizes.variadic import with_outputs
 from opmatrix.spec import Lowering
 
-FUNCTION = "_function"  # the end of the name of a case that ran through the function body
-GRADIENTS = "gradient_"  # the begin of that of a sample of the gradient check
-PUBLISHED = "published_"  # the begin of that of a published version's model
+_GRADIENTS = name_case("gradient", "*")
 
 README = """{title}
 
@@ -97,12 +96,11 @@ def run(
 ) -> None:
     """Write the folder and print its path. Of several `cells`, and without a `lowering` of all, takes one in which the
     case fails, else the first. Raises UsageError for an unknown case, VerifyError without its files."""
-    names = [c.name for m in operator.models for c in m.cases]
-    if case.startswith(GRADIENTS) and case not in names:
+    if fnmatch(case, _GRADIENTS) and case not in _cases(operator):
         _save_gradient(paths, operator, case, into or paths.saved_case(f"{operator.name}-{case}"))
         return
     fails, lowering, cell = _where(paths, operator, lowering, cells, case)
-    if case == DRAWN_INPUTS:
+    if case == name_case("drawn"):
         case = _drawn_name(paths, operator, lowering, cell)
     saved = _saved(paths, operator, lowering, cell, case)
     library = None
@@ -180,7 +178,7 @@ def _save_gradient(paths: Paths, operator: Operator, case: str, folder: Path) ->
             f"Replay: {run}"
         )
     if not kept.is_file():
-        names = sorted(path.stem for path in kept.parent.glob(f"{GRADIENTS}*.pt"))
+        names = sorted(path.stem for path in kept.parent.glob(f"{_GRADIENTS}.pt"))
         has = f"it has {', '.join(names)}{did_you_mean(case, names)}" if names else f"a failing check keeps one: {run}"
         raise UsageError(f"{operator.name} has no gradient {case!r} that differs; {has}")
     from opmatrix.torch_checks import replay_gradient  # which imports torch
@@ -209,11 +207,19 @@ def _where(
 def _lowerings(operator: Operator, case: str) -> list[Lowering]:
     """Return the lowerings that may have a case, "custom" first."""
     every = sorted(operator.spec.lowerings, key=lambda one: one != "custom")
-    known = [c.name for m in operator.models for c in m.cases]
-    if case in known:
+    if case in _cases(operator):
         return every
-    of = "decomposed" if case.removesuffix(FUNCTION) in known else "custom"
+    of = "decomposed" if case in _of_functions(operator) else "custom"
     return [one for one in every if one == of] or every
+
+
+def _cases(operator: Operator) -> list[str]:
+    return [case.name for model in operator.models for case in model.cases]
+
+
+def _of_functions(operator: Operator) -> dict[str, str]:
+    """Return the cases by the names that they have where they ran through the function body."""
+    return {name_case("function", case): case for case in _cases(operator)}
 
 
 def _fails(path: Path, case: str) -> bool:
@@ -222,7 +228,7 @@ def _fails(path: Path, case: str) -> bool:
         wrong = verdict.read(path).results.of(*WRONG)
     except (FileNotFoundError, ValueError):
         return False
-    return any(one.case == case or (one.case == DRAWN_INPUTS and f"-{case} " in one.detail) for one in wrong)
+    return any(one.case == case or (one.kind == "drawn" and f"-{case} " in one.detail) for one in wrong)
 
 
 def _drawn_name(paths: Paths, operator: Operator, lowering: Lowering, cell: Cell) -> str:
@@ -243,7 +249,7 @@ def _drawn_name(paths: Paths, operator: Operator, lowering: Lowering, cell: Cell
 def _saved(paths: Paths, operator: Operator, lowering: Lowering, cell: Cell, case: str) -> SavedCase:
     """Return what the folder has of a case. Raises UsageError for an unknown one."""
     known = {c.name: (m, index) for m in operator.models for index, c in enumerate(m.cases)}
-    name = case if case in known or lowering == "custom" else case.removesuffix(FUNCTION)
+    name = case if case in known or lowering == "custom" else _of_functions(operator).get(case, case)
     if name in known:
         model, index = known[name]
         path = paths.model(operator.name, lowering, cell, model.name)
@@ -253,7 +259,7 @@ def _saved(paths: Paths, operator: Operator, lowering: Lowering, cell: Cell, cas
             raise VerifyError(missing(path, run=f"python -m opmatrix export {operator.name}"))
         data = dataset.read(paths.data(operator.name, model.name, index))
         return SavedCase(model=path.read_bytes(), model_is="the model that was verified", data=data)
-    versions = {f"{PUBLISHED}{version}": version for version in operator.published}
+    versions = {name_case("published", version): version for version in operator.published}
     custom = lowering == "custom"
     if custom and case in versions:
         path = paths.published_model(operator.name, versions[case])

@@ -40,7 +40,7 @@ from opmatrix.project import cpu_levels
 from opmatrix.project.cells import Cell, is_measured
 from opmatrix.project.paths import Paths
 from opmatrix.records import verdict
-from opmatrix.records.verdict import DRAWN_INPUTS, WRONG, CaseResult, Outcome, Verdict, finite
+from opmatrix.records.verdict import WRONG, CaseKind, CaseResult, Outcome, Verdict, finite, name_case
 from opmatrix.search import drawn as drawn_cases
 from opmatrix.search import drawn as failing_input
 from opmatrix.search.drawn import DrawnCase
@@ -96,10 +96,6 @@ def _digest(path: Path | None) -> str:
 FEW = 5  # invalid calls, or wrong shapes, in the message
 MEASURED = 3  # failing cases of a cell whose errors the report shows
 LONG = 0.03  # seconds that several threads run large inputs for
-PUBLISHED = "published_"  # prefix of the case name of a published version's model
-FORBIDDEN = "forbidden_inputs"  # the name of the case of all forbidden calls
-INFERENCE = "inferred_shapes"  # the name of the case of all shapes that ONNX Runtime infers
-FUNCTION = "_function"  # suffix of the name of a case that ran through the function body
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,15 +122,19 @@ class CellVerifier:
 
     def __post_init__(self) -> None:
         """Raise UsageError for an unknown case. A case of a function body means the case that it comes from."""
-        known = [c.name for m in self.operator.models for c in m.cases]
-        known += [PUBLISHED + str(v) for v in self._published_versions]
-        known += [FORBIDDEN] if self._refuses else []
-        known += [INFERENCE] if self._infers else []
-        known += [DRAWN_INPUTS] if self._may_search else []
+        cases = [c.name for m in self.operator.models for c in m.cases]
+        checks: dict[CaseKind, bool] = {
+            "forbidden": self._refuses,
+            "inferred": self._infers,
+            "drawn": self._may_search,
+        }
+        known = [*cases, *(name_case("published", version) for version in self._published_versions)]
+        known += [name_case(kind) for kind, runs in checks.items() if runs]
         if self.only is None or self.only in known or self._stored:
             return
-        if (case := self.only.removesuffix(FUNCTION)) in known:
-            object.__setattr__(self, "only", case)
+        of_functions = {name_case("function", case): case for case in cases}
+        if self.only in of_functions:
+            object.__setattr__(self, "only", of_functions[self.only])
         else:
             near = did_you_mean(self.only, known)
             raise UsageError(f"{self.operator.name} has no case {self.only!r}; it has {', '.join(known)}{near}")
@@ -171,13 +171,16 @@ class CellVerifier:
                 if plain:
                     body = paths.function_model(spec.name, self.cell, model.name)
                     for result in self._model(model, body, plain):
-                        yield replace(result, case=result.case + FUNCTION)
-        if self._refuses and self.only in (None, FORBIDDEN):
+                        yield replace(result, case=name_case("function", result.case), kind="function")
+        if self._refuses and self._asks("forbidden"):
             yield from self._forbidden(runtime)
-        if self._infers and self.only in (None, INFERENCE):
+        if self._infers and self._asks("inferred"):
             yield from self._inference(runtime)
-        published = self._published_versions
-        yield from (self._published(v, own) for v in published if self.only in (None, PUBLISHED + str(v)))
+        yield from (self._published(v, own) for v in self._published_versions if self._asks("published", v))
+
+    def _asks(self, kind: CaseKind, of: object = "") -> bool:
+        """Whether all cases are asked for, or the one of this kind."""
+        return self.only in (None, name_case(kind, of))
 
     @property
     def library(self) -> Path | None:
@@ -219,8 +222,7 @@ class CellVerifier:
     @property
     def _searches(self) -> bool:
         """Whether this cell compares the kernel with the reference on drawn inputs."""
-        asked = self.only in (None, DRAWN_INPUTS) or self._stored is not None
-        return asked and self._may_search
+        return (self._asks("drawn") or self._stored is not None) and self._may_search
 
     @property
     def _may_search(self) -> bool:
@@ -244,7 +246,7 @@ class CellVerifier:
             problems = [*Fuzz(self.operator, runtime).invalid_call_problems()]
         except DataError as error:
             problems = [str(error)]
-        yield from _failed(FORBIDDEN, problems)
+        yield from _failed("forbidden", problems)
 
     def _inference(self, runtime: OrtSessions) -> Iterator[CaseResult]:
         """Yield a failed case where ONNX Runtime infers another shape than the declaration gives."""
@@ -253,7 +255,7 @@ class CellVerifier:
             problems = [*inferred_shapes.problems(self.operator, runtime)]
         except RefusedError as error:
             problems = [str(error)]
-        yield from _failed(INFERENCE, problems)
+        yield from _failed("inferred", problems)
 
     def _search(self, config: RunConfig) -> Iterator[CaseResult]:
         """Yield a failed case where the kernel differs from the reference on a drawn input."""
@@ -261,7 +263,8 @@ class CellVerifier:
         if one := self._stored:
             if problem := fuzz.drawn_problem(one, reference):
                 self._measure_drawn(fuzz.measure(one, reference), str(self.only))
-            yield from _failed(str(self.only), [f"{name}-{self.only} in ONNX Runtime: {problem}"] if problem else [])
+            problems = [f"{name}-{self.only} in ONNX Runtime: {problem}"] if problem else []
+            yield from _failed("drawn", problems, name=str(self.only))
             return
         try:
             drawn = drawn_cases.read(self.paths.drawn_inputs(name), name)
@@ -269,12 +272,12 @@ class CellVerifier:
             drawn = [one for one in drawn if not self.operator.why_not_carried(model_dtypes(spec, one.model), ort)]
             failing = fuzz.smallest_failing(self.paths, drawn, reference)
         except DataError as error:
-            yield from _failed(DRAWN_INPUTS, [str(error)])
+            yield from _failed("drawn", [str(error)])
             return
         if failing:
             one, problem = failing
-            self._measure_drawn(fuzz.measure(one, reference), DRAWN_INPUTS)
-            yield from _failed(DRAWN_INPUTS, [problem])
+            self._measure_drawn(fuzz.measure(one, reference), name_case("drawn"))
+            yield from _failed("drawn", [problem])
 
     def _measure_drawn(self, found: Mapping[str, Any] | None, case: str) -> None:
         """Keep what the report shows of a drawn input that fails; `case` is the name of its result."""
@@ -283,7 +286,7 @@ class CellVerifier:
 
     def _published(self, version: int, config: RunConfig) -> CaseResult:
         """Return the result of the model of a published version."""
-        name, case = self.operator.name, f"{PUBLISHED}{version}"
+        name, case = self.operator.name, name_case("published", version)
         path, folder = self.paths.published_model(name, version), self.paths.published_data(name, version)
         made = Model(name=case, cases=(Case(name=case, inputs={}),))
         try:
@@ -298,13 +301,13 @@ class CellVerifier:
             runs = runner.run_case(data, config.tolerances, stored=True)
             judgement = judge_case(runs)
         except (VerifyError, DataError) as error:
-            return self._not_run(made, made.cases[0], error)
+            return replace(self._not_run(made, made.cases[0], error), kind="published")
         if self.only:
             self._show(path, folder, judgement)
-        self._measure(made, made.cases[0], data, judgement)
+        self._measure(made, case, data, judgement)
         found = _judged(made, made.cases[0], judgement)
         detail = found.detail and message.published(version, found.detail)
-        return replace(found, detail=detail, judged_in=str(runs.judge))
+        return replace(found, detail=detail, judged_in=str(runs.judge), kind="published")
 
     def _not_run(self, model: Model, case: Case, error: Exception) -> CaseResult:
         """Return the result of a case that did not run: unsupported where that is declared and ONNX Runtime rejects
@@ -361,17 +364,18 @@ class CellVerifier:
             judgement = judge_case(runs)
             if self.only:
                 self._show(path, folders[model.cases.index(case)], judgement)
-            self._measure(model, case, data, judgement, end="" if config.operators else FUNCTION)
+            shown = name_case("case" if config.operators else "function", case.name)
+            self._measure(model, shown, data, judgement)
             yield replace(_judged(model, case, judgement), judged_in=str(data.judge))
 
-    def _measure(self, model: Model, case: Case, data: DataSet, judgement: CaseJudgement, *, end: str = "") -> None:
-        """Measure a failing case for its message and the report; `end` is the suffix of its name."""
+    def _measure(self, model: Model, name: str, data: DataSet, judgement: CaseJudgement) -> None:
+        """Measure a failing case for its message and the report, under the name of its result."""
         if not judgement.detail or len(self.mismatches) == MEASURED:
             return
         from opmatrix.judge import mismatch  # which only a failing case needs
 
         spec, names = self.operator.spec, [*data.outputs]
-        if found := mismatch.of_case(spec, model, case.name + end, data.inputs, names, pairs(judgement)):
+        if found := mismatch.of_case(spec, model, name, data.inputs, names, pairs(judgement)):
             self.mismatches.append(found)
 
     def over_cases(self, results: Sequence[CaseResult]) -> Mapping[str, Any]:
@@ -379,13 +383,16 @@ class CellVerifier:
         common; nothing for a replay of one case."""
         from opmatrix.judge import case_facts  # which only a failing case needs
 
-        known = {(model.name, case.name): (model, case) for model in self.operator.models for case in model.cases}
-        found = [(end, known.get((r.model, r.case.removesuffix(end))), r) for r in results for end in [_end(r)]]
-        first = next((each for each in found if each[2].outcome in WRONG and each[1]), None)
+        first = next((r for r in results if r.outcome in WRONG and r.kind in ("case", "function")), None)
         if first is None or self.only:
             return {}
-        kinds = (first[2].outcome, "verified")
-        alike = [(one, r) for end, one, r in found if one and end == first[0] and r.outcome in kinds]
+        known = {
+            (model.name, name_case(first.kind, case.name)): (model, case)
+            for model in self.operator.models
+            for case in model.cases
+        }
+        outcomes = (first.outcome, "verified")
+        alike = [(known[r.model, r.case], r) for r in results if r.kind == first.kind and r.outcome in outcomes]
         return case_facts.of_cases(
             self.operator.spec,
             [one for one, _ in alike],
@@ -453,12 +460,13 @@ class CellVerifier:
         print(*message.replay_lines(model, data, runs, evaluated=judgement.evaluated, verified=verified), sep="\n")
 
 
-def _failed(name: str, problems: Sequence[str]) -> Iterator[CaseResult]:
-    """Yield a failed case with the first problems, if there are any."""
+def _failed(kind: CaseKind, problems: Sequence[str], *, name: str = "") -> Iterator[CaseResult]:
+    """Yield a failed case with the first problems, if there are any. `name`: of one drawn input."""
     if problems:
+        name = name or name_case(kind)
         more = [f"and {len(problems) - FEW} more"] if len(problems) > FEW else []
-        made = Model(name=name, cases=(Case(name=name, inputs={}),))
-        yield _result(made, made.cases[0], "failed", "\n".join([*problems[:FEW], *more]))
+        detail = "\n".join([*problems[:FEW], *more])
+        yield CaseResult(case=name, model=name, outcome="failed", detail=detail, kind=kind)
 
 
 def _judged(model: Model, case: Case, judgement: CaseJudgement) -> CaseResult:
@@ -477,11 +485,6 @@ def _judged(model: Model, case: Case, judgement: CaseJudgement) -> CaseResult:
 
 def _result(model: Model, case: Case, outcome: Outcome, detail: str) -> CaseResult:
     return CaseResult(case=case.name, model=model.name, outcome=outcome, detail=detail)
-
-
-def _end(result: CaseResult) -> str:
-    """Return the suffix of the name of a case that ran through the function body, else ""."""
-    return FUNCTION if result.case.endswith(FUNCTION) else ""
 
 
 def _outcome(results: Sequence[CaseResult], problem: str, in_common: str) -> tuple[Outcome, str]:

@@ -15,7 +15,7 @@ from typing import Any
 from opmatrix.basics.errors import without_colours
 from opmatrix.project.cells import Cell
 from opmatrix.project.paths import Paths
-from opmatrix.records.verdict import DRAWN_INPUTS, WRONG, CheckRecord, Found, Verdict
+from opmatrix.records.verdict import WRONG, CheckRecord, Found, Verdict
 from opmatrix.report.read_cache import ReadCache
 
 _BYTES = 4096  # of the end of a log: a crash may leave pages
@@ -123,7 +123,7 @@ def _failing(verdicts: Iterable[Verdict], checks: Iterable[CheckRecord]) -> Iter
     """Yield the failing cases that may have a record, as ``case/model``, each with its message."""
     for found in verdicts:
         for c in found.results.of(*WRONG):
-            if c.outcome == "mismatched" or c.case == DRAWN_INPUTS:
+            if c.outcome == "mismatched" or c.kind == "drawn":
                 yield found, f"{c.case}/{c.model}", c.detail
     for check in checks:
         if check.outcome == "failed" and check.check in CHECKS and not check.blocked_by:
