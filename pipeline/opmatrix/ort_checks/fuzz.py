@@ -10,7 +10,7 @@ import numpy as np
 from onnx import ModelProto, helper
 
 from opmatrix.basics import step_log
-from opmatrix.basics.errors import DataError
+from opmatrix.basics.errors import DataError, VerifyError
 from opmatrix.data.arrays import Array, cast, dtype_name, numpy_dtype
 from opmatrix.data.compare import first_difference, same_bytes
 from opmatrix.data.reference import Reference
@@ -22,13 +22,34 @@ from opmatrix.judge.rounding import difference
 from opmatrix.ort_checks.cast_edges import CastSession
 from opmatrix.ort_checks.sessions import OrtSessions, RefusedError, Session, call, call_into
 from opmatrix.project.paths import Paths
+from opmatrix.search import drawn as drawn_cases
 from opmatrix.search.drawn import DrawnCase, keep
 from opmatrix.search.invalid_calls import Call, invalid_calls, missing_calls, valid_call, valid_call_fails
-from opmatrix.signature.signature import dtype_of, has_onnx_types, node_type
+from opmatrix.signature.signature import OWN_ORT, dtype_of, has_onnx_types, is_own, node_type
 from opmatrix.sizes.variadic import count, counter, variadic_output, with_count, with_outputs
 from opmatrix.spec import Attribute, Input, OpSpec
 
 OPSET = 17  # every supported ONNX Runtime reads it
+FEW = 5  # problems in a message: further ones are mostly equal
+
+
+def run(paths: Paths, operator: Operator) -> None:
+    """Run the stage for the sanitizers. Raises VerifyError for a drawn input on which the kernel differs from the
+    reference, and for invalid calls that are not rejected."""
+    library, levels = paths.ort_library(operator.name), operator.spec.cpu_levels
+    fuzz = Fuzz(operator, OrtSessions(library, sanitized=paths.sanitized, cpu_levels=levels))
+    tried = drawn_cases.read(paths.drawn_inputs(operator.name), operator.name)
+    failing = fuzz.smallest_failing(paths, tried, Reference(paths, operator.spec))
+    # A handwritten binding checks only what its author decided.
+    forbidden = () if is_own(OWN_ORT, operator.spec, operator.handwritten_files) else fuzz.invalid_call_problems()
+    if problems := [*([failing[1]] if failing else []), *forbidden]:
+        raise VerifyError(first_problems(problems))
+
+
+def first_problems(problems: Sequence[str]) -> str:
+    """Return the first lines of a message, and how many more there are."""
+    more = [f"and {len(problems) - FEW} more"] if len(problems) > FEW else []
+    return "\n".join([*problems[:FEW], *more])
 
 
 class Fuzz:
@@ -109,7 +130,11 @@ class Fuzz:
             return
         yield from missing_calls(self._operator)
         for one in invalid_calls(self._operator):
-            if not _has_node(self._operator.spec, one.call):
+            try:
+                has_node = bool(dict(node_feeds(self._operator.spec, one.call)))
+            except DataError:  # 9 in an int8 of torch is no int4
+                continue
+            if not has_node:
                 continue
             step_log.now_running(f"the invalid call with {one}")
             try:
@@ -171,14 +196,6 @@ def node_feeds(spec: OpSpec, given: Call) -> Iterator[tuple[str, Array]]:
 def _in_node(part: Input, array: Array) -> Array:
     """Return the array of an input as the node gets it. Raises DataError for a number that its dtype does not hold."""
     return cast(array, part.onnx_type) if part.onnx_type and dtype_name(array) == part.type else array
-
-
-def _has_node(spec: OpSpec, given: Call) -> bool:
-    """Return whether the node can get these inputs: 9 in an int8 of torch is no int4."""
-    try:
-        return bool(dict(node_feeds(spec, given)))
-    except DataError:
-        return False
 
 
 def _called(spec: OpSpec, given: Call) -> OpSpec:
