@@ -27,7 +27,6 @@ _MOST_FACTS = 2
 _SIMPLE = (0, 4)  # of `_Property.order`: one value, or a range with one end
 _VALUES = 6  # of a dtype or an attribute, of which some together are a property
 _NAMED = 3  # values that are listed
-_MULTIPLES = (2, 4, 8, 16, 32)  # elements that a kernel may compute at once
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,8 +153,6 @@ def _properties(cases: Sequence[Properties], count: int) -> Iterator[_Property]:
             yield from _of_values(name, list(map(str, values)), count)
             continue
         yield from _ranges(name, numbers, count)
-        if all(isinstance(value, int) for value in numbers):
-            yield from _multiples(name, numbers, count)
 
 
 def _ranges(name: str, values: Sequence[int | float], count: int) -> Iterator[_Property]:
@@ -187,16 +184,6 @@ def _ranges(name: str, values: Sequence[int | float], count: int) -> Iterator[_P
         else:
             where, right, more = f"from {begin} to {_text(high)}", "otherwise", 3
         yield _Property(of=name, where=where, right=right, order=order + more, cases=cases)
-
-
-def _multiples(name: str, values: Sequence[int | float], count: int) -> Iterator[_Property]:
-    for step in _MULTIPLES:
-        multiples = frozenset(number for number, value in enumerate(values) if value % step == 0)
-        others = frozenset(range(len(values))) - multiples
-        for cases, which, right in ((multiples, "a", "where it is not"), (others, "no", "where it is")):
-            if len(cases) == count:
-                where = f"where {name} is {which} multiple of {step}"
-                yield _Property(of=name, where=where, right=right, order=5 if name.endswith(")") else 2, cases=cases)
 
 
 def _of_values(name: str, values: Sequence[str], count: int) -> Iterator[_Property]:

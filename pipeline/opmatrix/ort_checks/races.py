@@ -2,8 +2,8 @@
 
 The program is compiled from the kernel, native/binding/runtime.cc and a generated main function. It contains no Python,
 no framework and no OpenMP, of whose threads ThreadSanitizer knows too little: it reports races there, or dies. So it
-covers the kernel, and no binding. It reads a file of calls (native/binding/race_driver.h), in which numbers have 8 bytes,
-in the machine's order; the length of what has several comes before it.
+covers the kernel, and no binding. It reads a file of calls (native/binding/race_driver.h), in which numbers have 8
+bytes, in the machine's order; the length of what has several comes before it.
 """
 
 from __future__ import annotations

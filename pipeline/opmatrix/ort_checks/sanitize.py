@@ -17,6 +17,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from opmatrix.basics.errors import SanitizeError, UsageError
 from opmatrix.basics.progress import Progress
@@ -71,7 +72,9 @@ def run(paths: Paths, operator: Operator, *, cell: Cell) -> None:
     rows = [CaseResult(case=ADDRESSES, model="", outcome=first, detail="" if racing else detail)]
     if racing:
         record = paths.races_record(operator.name)
-        found = {"outcome": outcome, "detail": detail} if detail else json.loads(record.read_text(encoding="utf-8"))
+        found: dict[str, Any] = (
+            {"outcome": outcome, "detail": detail} if detail else json.loads(record.read_text(encoding="utf-8"))
+        )
         rows.append(CaseResult(case=THREADS, model="", **found))
     for row in rows:
         print(f"{row.case}: {row.outcome}" + (f": {row.detail}" if row.detail and row.outcome != "failed" else ""))
