@@ -12,7 +12,6 @@ from typing import Any, Literal
 
 from opmatrix.data.compare import Comparison
 from opmatrix.data.truth import Judge
-from opmatrix.judge.rounding import Voices
 from opmatrix.records.verdict import WRONG, CaseResult, Verdict, percent
 from opmatrix.spec import Model
 
@@ -53,21 +52,21 @@ def refused(subject: str, error: Exception, *, replay: str) -> str:
 # A model in ONNX Runtime.
 
 
-def wrote_input(names: Sequence[str]) -> str:
-    return f"the kernel wrote to its input {', '.join(map(repr, names))}"
-
-
 def differs(worst: Comparison, *, only: Sequence[str], blamed: Blamed, judge: Judge, ignored: str = "") -> str:
     """Return how runs differ from the expected output.
 
     `only` names the runs, where others agree. `judge` is the precision of the expected output. `ignored`, the message
     about ignored attributes, explains why the reference evaluator agrees with ONNX Runtime.
     """
-    runs = f" (only in these runs: {'; '.join(only)})" if only else ""
     evaluator = f"agrees with ONNX Runtime: {ignored}" if ignored and blamed == "data" else _BLAMED[blamed]
     if blamed == "kernel or reference":
         evaluator += two_voices(judge)
-    return f"{worst}{runs}. The reference evaluator {evaluator}"
+    return f"{worst}{in_runs(only)}. The reference evaluator {evaluator}"
+
+
+def in_runs(only: Sequence[str]) -> str:
+    """Return the names of the runs that differ, "" where all do."""
+    return f" (only in these runs: {'; '.join(only)})" if only else ""
 
 
 def ignored_attributes(operator: str, model: Model, names: Sequence[str]) -> str:
@@ -90,54 +89,47 @@ def decomposition(operator: str) -> str:
     )
 
 
+def _two(found: Comparison, words: str) -> str:
+    """Return both values where two runs differ; `words` name the second with ``{}`` for its value."""
+    return found.subject + (found.problem or f"at {found.worst} {found.expected}{words.format(found.actual)}")
+
+
 def not_repeatable(setting: str, first: Comparison) -> str:
     return (
-        f"two equal runs of one session ({setting}) give different numbers: {_first_and_second(first)}. The kernel "
+        f"two equal runs of one session ({setting}) give different numbers: {_two(first, ', then {}')}. The kernel "
         "keeps a state, or reads memory that it has not written"
     )
 
 
 def threads_differ(first: Comparison) -> str:
     return (
-        f"one thread and two give different numbers: {_first_and_second(first)}. The parts into which the kernel "
+        f"one thread and two give different numbers: {_two(first, ', then {}')}. The parts into which the kernel "
         "splits its work depend on each other"
     )
 
 
 def in_place_differs(setting: str, first: Comparison) -> str:
-    where = first.subject + (first.problem or f"at {first.worst} {first.expected}, and {first.actual} in place")
     return (
-        f"wrong where an output has the memory of an input, as its may_inplace allows ({setting}): {where}. The kernel "
-        "reads an element of the input after it has written that of the output; remove may_inplace, or read it before"
+        f"wrong where an output has the memory of an input, as its may_inplace allows ({setting}): "
+        f"{_two(first, ', and {} in place')}. The kernel reads an element of the input after it has written that of "
+        "the output; remove may_inplace, or read it before"
     )
 
 
 def alone_differs(kept: str, first: Comparison) -> str:
-    where = first.subject + (first.problem or f"at {first.worst} {first.expected}, and {first.actual} without them")
     return (
-        f"wrong where the node leaves out all optional outputs but {kept!r}: {where}. The kernel must compute each "
-        "output that is there, whichever others are"
+        f"wrong where the node leaves out all optional outputs but {kept!r}: {_two(first, ', and {} without them')}. "
+        "The kernel must compute each output that is there, whichever others are"
     )
-
-
-def _first_and_second(found: Comparison) -> str:
-    return found.subject + (found.problem or f"at {found.worst} {found.expected}, then {found.actual}")
 
 
 def wrong_among_threads(found: Comparison | str) -> str:
     """Return the message of a run that differs, or fails, while other threads run the same session."""
-    if isinstance(found, Comparison):
-        found = found.subject + (found.problem or f"at {found.worst} {found.expected} alone, {found.actual} in a crowd")
+    shown = _two(found, " alone, {} in a crowd") if isinstance(found, Comparison) else found
     return (
-        f"right alone, and wrong while other threads run the same session: {found}. The kernel shares a "
+        f"right alone, and wrong while other threads run the same session: {shown}. The kernel shares a "
         "buffer between calls; make it local, or let ONNX Runtime allocate it"
     )
-
-
-def voices_differ(voices: Voices, *, only: Sequence[str] = ()) -> str:
-    """Return who is alone of three voices, or "" where all agree. `only` names the runs, where others agree."""
-    runs = f" (only in these runs: {'; '.join(only)})" if only and str(voices) else ""
-    return f"{voices}{runs}"
 
 
 def enlarged(found: Comparison | str, size: str) -> Comparison | str:
@@ -178,12 +170,10 @@ def published(version: int, detail: str) -> str:
 def detail(cases: Sequence[CaseResult], in_common: str = "") -> str:
     """Return the detail of a verdict: how many cases are wrong, the message of the first, and in a line of its own what
     the wrong ones have in common."""
-    wrong = _most_telling_first(cases)
-    if not wrong:
+    if not (wrong := _most_telling_first(cases)):
         return ""
-    return "\n".join(
-        [f"{len(wrong)} of {len(cases)} cases; {wrong[0].case}: {wrong[0].detail}", *over_cases(in_common)]
-    )
+    first = f"{len(wrong)} of {len(cases)} cases; {wrong[0].case}: {wrong[0].detail}"
+    return "\n".join([first, *over_cases(in_common)])
 
 
 def over_cases(in_common: str) -> list[str]:
@@ -206,9 +196,7 @@ def faults(found: Verdict) -> dict[str, str]:
     by_detail: dict[str, list[str]] = {}
     for result in _most_telling_first(found.cases):
         by_detail.setdefault(result.detail, []).append(result.case)
-    if not by_detail:
-        return {"": f"{found}: {found.detail}"}
-    lines = {}
+    lines = {} if by_detail else {"": f"{found}: {found.detail}"}
     for fault, (case, *others) in by_detail.items():
         also = f" Also {', '.join(others)}." if others else ""
         lines[", ".join([case, *others])] = f"{found.case_name(case)}: {fault}.{also} Replay: {found.replay(case)}"
@@ -224,13 +212,11 @@ def with_values(faults: Mapping[str, str], records: Sequence[Mapping[str, Any]],
     from opmatrix.judge import mismatch as mismatch_text  # which only a failing case needs
 
     known = {str(record["case"]): record for record in reversed(records)}
-    shown = dict(faults)
-    for names, message in faults.items():
+    for names, message in [*faults.items()][:1]:
         record = next((known[case] for case in names.split(", ") if case in known), None)
         lines = [*(mismatch_text.lines(record) if record else ()), *over_cases(in_common)]
-        shown[names] = "\n  ".join([message, *lines])
-        break
-    return shown
+        return {**faults, names: "\n  ".join([message, *lines])}
+    return {}
 
 
 def replay_lines(

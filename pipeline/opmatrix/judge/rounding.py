@@ -77,15 +77,12 @@ def _movement(spec: OpSpec, reference: Reference, one: DrawnCase, index: int, ex
                 moved, _refusal = drawn.reference_outputs(spec, one.model, reference, arrays, precision=one.precision)
                 if moved is None or moved[index].shape != expected.shape:
                     return np.full(expected.shape, np.inf if pieces > 1 else 0.0)
-                movement = np.maximum(movement, _distance(moved[index], expected))
+                with np.errstate(all="ignore"):
+                    distance = np.abs(moved[index].astype(np.float64) - expected.astype(np.float64))
+                infinite = np.where(np.isnan(distance), np.inf, distance)
+                movement = np.maximum(movement, np.where(_same(moved[index], expected), 0.0, infinite))
             total += movement
     return total if pieces > 1 else np.where(np.isinf(total), 0.0, total)
-
-
-def _distance(a: Array, b: Array) -> Array:
-    with np.errstate(all="ignore"):
-        distance = np.abs(a.astype(np.float64) - b.astype(np.float64))
-    return np.where(_same(a, b), 0.0, np.where(np.isnan(distance), np.inf, distance))
 
 
 def _directions(count: int, random: np.random.Generator, *, each_pair: bool) -> Iterator[Array]:

@@ -198,16 +198,6 @@ def _in_node(part: Input, array: Array) -> Array:
     return cast(array, part.onnx_type) if part.onnx_type and dtype_name(array) == part.type else array
 
 
-def _called(spec: OpSpec, given: Call) -> OpSpec:
-    """Return the declaration of a call, which may be an invalid one: a node has at least one output."""
-    if variadic_output(spec) is None:
-        return spec
-    named = dict(zip((part.name for part in spec.inputs), given.inputs, strict=True))
-    part = counter(spec)
-    unknown = isinstance(part, Attribute) and given.model.attributes.get(part.name, part.default) is None
-    return with_count(spec, 1 if unknown else max(1, count(spec, named, given.model.attributes)))
-
-
 def node_model(spec: OpSpec, given: Call) -> ModelProto:
     """Return a model of the operator's node, without shapes."""
     feeds = dict(node_feeds(spec, given))
@@ -216,7 +206,11 @@ def node_model(spec: OpSpec, given: Call) -> ModelProto:
     names += [name for name in feeds if name not in names]
     while not names[-1] and not any(part.variadic for part in spec.inputs):  # as declaration.models.node_inputs
         names.pop()
-    called = _called(spec, given)
+    called = spec
+    if variadic_output(spec):  # also of an invalid call a node has at least one
+        named, part = dict(zip((i.name for i in spec.inputs), given.inputs, strict=True)), counter(spec)
+        unknown = isinstance(part, Attribute) and given.model.attributes.get(part.name, part.default) is None
+        called = with_count(spec, 1 if unknown else max(1, count(spec, named, given.model.attributes)))
     outputs = [output.name for output in called.outputs]
     node = helper.make_node(spec.onnx.op_type, names, outputs, domain=spec.onnx.domain)
     node.attribute.extend(attributes(spec, replace(given.model, domain_version=newest)))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from opmatrix.data.arrays import Array, dtype_name
 from opmatrix.data.compare import EXACT, Comparison, Pair, compare, first_difference, with_pattern
 from opmatrix.data.truth import Judge
-from opmatrix.judge import message as case_message
+from opmatrix.judge import message
 from opmatrix.judge.rounding import Voices
 from opmatrix.spec import DType, Tolerance
 
@@ -130,13 +130,6 @@ def _worst(case: CaseRuns, actual: Outputs, expected: Outputs) -> Comparison:
     return with_pattern(found[worst], actual[worst], expected[worst])
 
 
-def _blamed(case: CaseRuns, worst: Run, evaluated: Comparison) -> case_message.Blamed:
-    """Return what is wrong where no outputs from elsewhere are known, or where the model computes something else."""
-    if evaluated.ok:
-        return "runtime" if case.independent else "kernel or reference"
-    return "data" if _worst(case, worst.outputs, case.evaluated).ok else "neither"
-
-
 def _voices(case: CaseRuns, run: Run) -> Voices:
     return Voices(
         reference_kernel=run.comparison,
@@ -154,33 +147,33 @@ def _subjects(case: CaseRuns) -> Sequence[str]:
 def _faults(case: CaseRuns, runs: Sequence[Run], evaluated: Comparison) -> Iterator[str]:
     """Yield the message of each fault, a cause before its consequences."""
     if case.overwritten:
-        yield case_message.wrote_input(case.overwritten)
+        yield f"the kernel wrote to its input {', '.join(map(repr, case.overwritten))}"
     if wrong := [r for r in runs if not r.comparison.ok]:
         worst = max(wrong, key=lambda r: (bool(r.comparison.problem), r.comparison.tolerance_used))
         # The reference evaluator runs the same model, with the reference in place of the kernel.
         only = [] if len(wrong) == len(runs) else [r.name for r in wrong]
         if case.vectors and (evaluated.ok or case.independent):
-            yield case_message.voices_differ(_voices(case, worst), only=only)
+            yield f"{_voices(case, worst)}{message.in_runs(only)}"
         else:
-            blamed = _blamed(case, worst, evaluated)
-            yield case_message.differs(
-                worst.comparison, only=only, blamed=blamed, judge=case.judge, ignored=case.ignored
-            )
-    elif case.vectors and (message := case_message.voices_differ(_voices(case, runs[0]))):
-        yield message
+            blamed: message.Blamed = "runtime" if case.independent else "kernel or reference"
+            if not evaluated.ok:
+                blamed = "data" if _worst(case, worst.outputs, case.evaluated).ok else "neither"
+            yield message.differs(worst.comparison, only=only, blamed=blamed, judge=case.judge, ignored=case.ignored)
+    elif case.vectors and (difference := str(_voices(case, runs[0]))):
+        yield difference
     for setting, (first, again) in case.outputs.items():
         if found := first_difference(first, again, _subjects(case)):
-            yield case_message.not_repeatable(setting, found)
-    threads = [case.outputs[setting][0] for setting in (ONE_THREAD, TWO_THREADS) if setting in case.outputs]
-    if len(threads) == 2 and (found := first_difference(threads[0], threads[1], _subjects(case))):
-        yield case_message.threads_differ(found)
+            yield message.not_repeatable(setting, found)
+    one = case.outputs[ONE_THREAD][0]
+    if TWO_THREADS in case.outputs and (found := first_difference(one, case.outputs[TWO_THREADS][0], _subjects(case))):
+        yield message.threads_differ(found)
     for setting, outputs in case.in_place.items():
         if found := first_difference(case.outputs[setting][0], outputs, _subjects(case)):
-            yield case_message.in_place_differs(setting, found)
+            yield message.in_place_differs(setting, found)
     for kept, outputs in case.alone.items():
-        if found := first_difference(case.outputs[ONE_THREAD][0], outputs, _subjects(case)):
-            yield case_message.alone_differs(kept, found)
+        if found := first_difference(one, outputs, _subjects(case)):
+            yield message.alone_differs(kept, found)
     if case.concurrent:
-        yield case_message.wrong_among_threads(case.concurrent)
+        yield message.wrong_among_threads(case.concurrent)
     if not evaluated.ok:
-        yield case_message.evaluator_differs(evaluated)
+        yield message.evaluator_differs(evaluated)
