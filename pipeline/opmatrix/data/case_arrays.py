@@ -1,10 +1,5 @@
-"""The input arrays of a case, and the attributes that reference.py is called with.
-
-The state of a torch.Generator whose next number is a given one, so that a case's seed comes from a generator.
-
-torch's generator of the CPU is the Mersenne Twister MT19937 (Matsumoto and Nishimura, 1998), whose outputs are its
-words, tempered. The layout is that of aten/src/ATen/CPUGeneratorImpl.cpp, the same in torch 1.13 to 2.15. Pure.
-"""
+"""The input arrays of a case, the attributes that reference.py is called with, and the state of a torch.Generator whose
+next number is a given one, so that a case's seed comes from a generator."""
 
 from __future__ import annotations
 
@@ -101,6 +96,8 @@ def reference_attributes(spec: OpSpec, model: Model) -> dict[str, AttributeValue
     return {a.name: as_float32(a, values[a.name]) for a in spec.attributes if a.name in values}
 
 
+# torch's generator of the CPU is the Mersenne Twister MT19937 (Matsumoto and Nishimura, 1998), whose outputs are its
+# words, tempered. The layout is that of aten/src/ATen/CPUGeneratorImpl.cpp, the same in torch 1.13 to 2.15.
 _WORDS = 624
 _BITS = 2**32 - 1
 

@@ -80,16 +80,13 @@ def _contents(name: str, array: Array) -> Iterator[bytes | memoryview]:
     head = numpy_helper.from_array(flat[:0], name)
     head.ClearField("raw_data")  # which is the last field that has a value
     head.dims[:] = array.shape
-    yield head.SerializeToString(deterministic=True) + bytes([_RAW, *_varint(flat.nbytes)])
-    yield raw_bytes(flat)
-
-
-def _varint(number: int) -> Iterator[int]:
-    """Yield the bytes of a number as in a message: https://protobuf.dev/programming-guides/encoding."""
+    # The tag and the length: https://protobuf.dev/programming-guides/encoding.
+    tag, number = bytearray([_RAW]), flat.nbytes
     while number > 127:
-        yield number & 127 | 128
+        tag.append(number & 127 | 128)
         number >>= 7
-    yield number
+    yield head.SerializeToString(deterministic=True) + bytes([*tag, number])
+    yield raw_bytes(flat)
 
 
 def read(folder: Path, *, has_inputs: bool = True, judge: Judge | None = None) -> DataSet:

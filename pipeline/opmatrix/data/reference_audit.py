@@ -1,13 +1,9 @@
-"""What code leaves in this process that no hook of Python sees: libraries, child processes, pipes and shared memory.
-
-A library's own code can load another one, start a process or connect to one. Linux lists all of that in /proc.
-
-Refuse what a reference must not use: the code under test, what the build made of it, and who could run it.
+"""Refuse what a reference must not use: the code under test, what the build made of it, and who could run it.
 
 An audit hook of Python sees every import, every library that ctypes opens, every file, process and connection, however
 it is spelled. A hook stays for the life of the process. While a reference is loaded or called, all that happens is its
-own, in whatever thread; later, what its threads do, and what code of its file does. `opmatrix.data.reference_audit`
-finds what no hook sees.
+own, in whatever thread; later, what its threads do, and what code of its file does. What no hook sees, because a
+library's own code loads another one, starts a process or connects to one, Linux lists in /proc (`Traces`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Random values that obey the `ValueRule` of an input.
-
-Check arrays against the `ValueRule` of an input, as bindings do.
-"""
+"""Random values that obey the `ValueRule` of an input, and the check of others, as bindings do it."""
 
 from __future__ import annotations
 
@@ -129,7 +126,6 @@ def _whole(rows: Array, low: int, high: int, *, unique: bool) -> Array:
 
 
 def _real(rows: Array, found: Limits, dtype: DType) -> Array:
-    """Return floats within the limits, rounded to `dtype`."""
     low, high = found.minimum, found.maximum
     if low is not None and high is not None:
         shares = _shares(rows)
@@ -193,8 +189,7 @@ def problem(spec: OpSpec, part: Input, numbers: Mapping[str, float], array: Arra
 
 
 def _wrong_values(rule: ValueRule, numbers: Mapping[str, float], array: Array) -> Array:
-    found = limits(rule, numbers)
-    wrong = np.zeros(array.shape, bool)
+    found, wrong = limits(rule, numbers), np.zeros(array.shape, bool)
     if found.minimum is not None:
         wrong |= ~(array >= _rounded(found.minimum, array))
     if found.maximum is not None:

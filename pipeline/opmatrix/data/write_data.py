@@ -1,7 +1,5 @@
-"""Read test vectors that were computed elsewhere: an .npz, or a folder of ONNX test data. Runs nothing of the file.
-
-Write the inputs and expected outputs of every case, once for all versions of torch, opset and ONNX Runtime.
-"""
+"""Write the inputs and expected outputs of every case, once for all versions of torch, opset and ONNX Runtime. Outputs
+that were computed elsewhere come from an .npz, or a folder of ONNX test data; nothing of the file is run."""
 
 from __future__ import annotations
 
@@ -10,7 +8,7 @@ import math
 import os
 import shutil
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -160,7 +158,15 @@ def run(paths: Paths, operator: Operator) -> None:
     written_in = f"torch {in_torch.version}" if in_torch else "numpy"
     if spec.dependent_reference:
         written_in += ", not independent"
-    _write_manifest(paths.data_manifest(operator.name), made, judges, reference=written_in)
+    # The hash of every file, since the steps of all cells read this one instead of hundreds.
+    manifest = paths.data_manifest(operator.name)
+    files = sorted(file for folder in made for file in folder.iterdir())
+    record = {
+        "files": digests_by_path(files, manifest.parent),
+        "reference": written_in,
+        "judged_in": {str(folder.relative_to(manifest.parent)): vars(judge) for folder, judge in judges.items()},
+    }
+    write_text(manifest, json.dumps(record, indent=1) + "\n")
 
 
 class _ShapeRuleError(DataError):
@@ -173,7 +179,10 @@ class _ShapeRuleError(DataError):
 
 def _shown(name: str, mistakes: Mapping[tuple[str, str], Sequence[str]]) -> Iterator[str]:
     """Yield a line per mistake. The terminal gets the first ones and the names of the other cases, the log all."""
-    lines = [_line(place, text, *names) for (place, text), names in mistakes.items()]
+    lines = []
+    for (place, text), (first, *others) in mistakes.items():  # several cases may have one, such as of the reference
+        also = f". Also {', '.join(others)}" if others else ""
+        lines.append(f"{place}: case {first!r}: {text.rstrip('.') if others else text}{also}")
     if len(lines) <= _FULL + 1 or LOGGED not in os.environ:
         yield from lines
         return
@@ -181,12 +190,6 @@ def _shown(name: str, mistakes: Mapping[tuple[str, str], Sequence[str]]) -> Iter
     yield from lines[:_FULL]
     cases = [case for names in list(mistakes.values())[_FULL:] for case in names]
     yield f"{name}: {len(cases)} more cases are unusable: {', '.join(cases[:_NAMED])}{', ...' * (len(cases) > _NAMED)}"
-
-
-def _line(place: str, text: str, first: str, *others: str) -> str:
-    """Return the line of a mistake, which may be that of several cases, such as one in the reference."""
-    also = f". Also {', '.join(others)}" if others else ""
-    return f"{place}: case {first!r}: {text.rstrip('.') if others else text}{also}"
 
 
 def _data_set(spec: OpSpec, model: Model, case: Case, reference: Reference, folder: Path) -> tuple[DataSet, Judge]:
@@ -251,7 +254,6 @@ def _expected(
 def _check_shapes(
     spec: OpSpec, fed: Sequence[GraphInput], attributes: Mapping[str, AttributeValue], expected: Sequence[Array]
 ) -> None:
-    """Raise DataError for an output whose shape differs from its shape rule."""
     shapes = shapes_by_input((feed.part, shape_of(feed.tensor)) for feed in fed)
     known = Known(spec=spec, shapes=shapes, attributes=attributes)
     decided: dict[str, tuple[int, str]] = {}  # each size that the kernel decides, and the first output that has it
@@ -279,23 +281,13 @@ def _print_fallbacks(paths: Paths, operator: Operator, judges: Mapping[Path, Jud
     """Print why cases are judged in the declared dtype although the declaration allows more, with their names."""
     cases: dict[str, list[str]] = {}
     for model in operator.models:
-        if truth.declared_judge(operator.spec, model.types).reason:
-            continue
+        narrow = truth.declared_judge(operator.spec, model.types).reason
         for index, case in enumerate(model.cases):
             judge = judges[paths.data(operator.name, model.name, index)]
-            if judge.reason:
+            if judge.reason and not narrow:
                 cases.setdefault(str(judge), []).append(case.name)
     for judged, names in cases.items():
         print(f"compared in the {judged}: case {', '.join(names)}")
-
-
-def _write_manifest(path: Path, folders: Iterable[Path], judges: Mapping[Path, Judge], *, reference: str) -> None:
-    """Write the hash of every file, since the steps of all cells read this one instead of hundreds, what the reference
-    is written in, and the precision in which that of each data set was evaluated."""
-    files = sorted(file for folder in folders for file in folder.iterdir())
-    digests = digests_by_path(files, path.parent)
-    judged_in = {str(folder.relative_to(path.parent)): vars(judge) for folder, judge in judges.items()}
-    write_text(path, json.dumps({"files": digests, "reference": reference, "judged_in": judged_in}, indent=1) + "\n")
 
 
 def _remove_surplus(written: Mapping[Path, DataSet]) -> None:
