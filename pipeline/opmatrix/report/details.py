@@ -1,13 +1,12 @@
-"""What the HTML page shows with a verdict: the end of its log, its models as graph drawings, and links to its files.
-
-The failing cases whose errors the HTML page shows: few, since each takes up to 30 kB.
-"""
+"""What the HTML page shows with a verdict: the end of its log, its models as graph drawings, links to its files, and
+the errors of failing cases, of few, since each takes up to 30 kB."""
 
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,9 +36,11 @@ def read_background(cache: ReadCache, found: Verdict) -> Background:
     log = ""
     if found.outcome != "verified":
         log = _end(paths.log(f"{blocked.group}:{blocked.name}" if blocked else f"verify:{found}"))
-    if blocked and blocked.group == "export":
-        return Background(log=log)
-    return Background(log=log, pictures=_pictures(cache, paths.graph_drawings(found.op, found.lowering, found.cell)))
+    pictures = None
+    if not (blocked and blocked.group == "export"):
+        with suppress(FileNotFoundError, ValueError):
+            pictures = cache.drawings(paths.graph_drawings(found.op, found.lowering, found.cell))
+    return Background(log=log, pictures=pictures if isinstance(pictures, dict) else {})
 
 
 def links(paths: Paths) -> Mapping[str, str]:
@@ -69,14 +70,6 @@ def _end(path: Path) -> str:
     return "\n".join(complete[-_LINES:])
 
 
-def _pictures(cache: ReadCache, path: Path) -> Mapping[str, Any]:
-    try:
-        found = cache.drawings(path)
-    except (FileNotFoundError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
 MOST = 20
 """Records in the page. The verdicts have all failing cases."""
 CHECKS = ("kernel", "search", "gradient")  # that compare numbers
@@ -102,17 +95,18 @@ def read_mismatches(paths: Paths, verdicts: Iterable[Verdict], checks: Iterable[
     over: dict[tuple[str, str], dict[str, Any]] = {}
     for key in dict.fromkeys([*reversed(first.values()), *groups]):
         found, case = groups[key][0]
-        path = paths.mismatches(_record(paths, found))
+        record = paths.verdict(*found.key) if isinstance(found, Verdict) else paths.check_record(*found.key)
+        path = paths.mismatches(record)
         if len(records) >= MOST or (path not in files and len(files) >= _MOST_FILES):
             continue
+        kind = (found.op, found.lowering if isinstance(found, Verdict) else found.check)
         if path not in files:
             files[path], all_cases = _read(path)
             if all_cases:
-                over.setdefault((found.op, _kind(found)), all_cases)
+                over.setdefault(kind, all_cases)
         for name in files[path] if case == _EVERY else files[path].keys() & {case}:
             for other, _ in groups[key]:
                 shown.setdefault(str(other), {})[name] = len(records)
-            kind = (found.op, _kind(found))
             of = [*over].index(kind) if kind in over else None
             records.append({"of": str(found), "over": of, **files[path][name]})
     failing = sum(map(len, groups.values()))
@@ -128,15 +122,6 @@ def _failing(verdicts: Iterable[Verdict], checks: Iterable[CheckRecord]) -> Iter
     for check in checks:
         if check.outcome == "failed" and check.check in CHECKS and not check.blocked_by:
             yield check, _EVERY, check.detail
-
-
-def _record(paths: Paths, found: Found) -> Path:
-    """Return the file of a verdict or of a check record."""
-    return paths.verdict(*found.key) if isinstance(found, Verdict) else paths.check_record(*found.key)
-
-
-def _kind(found: Found) -> str:
-    return found.lowering if isinstance(found, Verdict) else found.check
 
 
 def _read(path: Path) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:

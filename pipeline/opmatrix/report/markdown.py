@@ -1,7 +1,5 @@
-"""What differs between two reports: which cells and checks are newly broken, fixed, changed, new or gone.
-
-The report as Markdown for a comment on a pull request: what changed, a table, and what is wrong.
-"""
+"""The report as Markdown for a comment on a pull request: what changed, a table, and what is wrong. What changed
+between two reports is which cells and checks are newly broken, fixed, changed, new or gone."""
 
 from __future__ import annotations
 

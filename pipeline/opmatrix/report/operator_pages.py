@@ -1,10 +1,7 @@
-"""Code spans, escaped text and tables in GitHub's Markdown, for the generated pages.
-
-The page of a project's operators: one section each, from its declaration, README and models. Pure.
+"""The page of a project's operators: one section each, from its declaration, README and models, and the code spans,
+escaped text and tables of GitHub's Markdown for all generated pages.
 
 The sections follow ONNX's own Operators.md: version, attributes, inputs, outputs, type constraints.
-
-Write a Markdown page about the project's operators.
 """
 
 from __future__ import annotations

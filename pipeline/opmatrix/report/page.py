@@ -114,7 +114,6 @@ def data(
 
 
 def _blocked(found: Verdict | CheckRecord) -> str:
-    """Return the step whose failure prevented a cell or a check, or ""."""
     return f"{found.blocked_by.group}:{found.blocked_by.name}" if found.blocked_by else ""
 
 

@@ -24,17 +24,8 @@ SCHEMA = 5
 _LOWERINGS = get_args(Lowering)
 # In the order of the report; others, such as a step's own failure, come first.
 _CHECKS = (
-    "declaration",
-    "cases",
-    "draw-inputs",
-    "schema",
-    "nodes",
-    "kernel",
-    "search",
-    "forbidden",
-    "gradient",
-    "agreement",
-    "compat",
+    *("declaration", "cases", "draw-inputs", "schema", "nodes", "kernel", "search", "forbidden", "gradient"),
+    *("agreement", "compat"),
 )
 
 
@@ -54,7 +45,6 @@ class ReportedPart:
 
 
 AnyFound = TypeVar("AnyFound", Verdict, CheckRecord)
-_UNKNOWN = "unknown outcome"
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 Shown = Outcome | Literal["not run"]
 SHOWN: tuple[Shown, ...] = (*OUTCOMES, "not run")
@@ -96,40 +86,31 @@ def collect_check(cache: ReadCache, key: CheckKey) -> CheckRecord:
 
 def checked(found: Verdict) -> Verdict:
     """Return a verdict, as a failed one if it is not valid."""
-    if problem := _problem(found):
-        return replace(found, outcome="failed", detail=f"{problem}. {found.detail}".strip())
-    return found
+    problem, verified = "", found.outcome == "verified"
+    if verified and not found.cases:
+        problem = "verified, but no case was run"
+    elif verified and found.results.outcomes.intersection(WRONG):
+        problem = "verified, but not all of its cases are"
+    elif verified and found.results.outcomes == {"unsupported"}:
+        problem = "verified, but all of its cases are unsupported"
+    elif any(not c.detail for c in found.results.of("unsupported")):
+        problem = "a case is unsupported, but no reason is given"
+    return _valid(found, problem)
 
 
 def checked_record(found: CheckRecord) -> CheckRecord:
     """Return a check record, as a failed one if it is not valid."""
+    nothing = found.outcome == "verified" and found.torch and not found.results
+    return _valid(found, "verified, but nothing was checked" if nothing else "")
+
+
+def _valid(found: AnyFound, problem: str) -> AnyFound:
+    """Return a record, as a failed one if it has a problem of its own or one that any may have."""
     if found.outcome not in OUTCOMES:
-        problem = f"{_UNKNOWN} {found.outcome!r}"
+        problem = f"unknown outcome {found.outcome!r}"
     elif found.outcome == "unsupported" and not found.detail:
         problem = "unsupported, but no reason is given"
-    elif found.outcome == "verified" and found.torch and not found.results:
-        problem = "verified, but nothing was checked"
-    else:
-        return found
-    return replace(found, outcome="failed", detail=f"{problem}. {found.detail}".strip())
-
-
-def _problem(found: Verdict) -> str:
-    """Return why a verdict is not valid, or ""."""
-    if found.outcome not in OUTCOMES:
-        return f"{_UNKNOWN} {found.outcome!r}"
-    if found.outcome == "unsupported" and not found.detail:
-        return "unsupported, but no reason is given"
-    if found.outcome == "verified":
-        if not found.cases:
-            return "verified, but no case was run"
-        if found.results.outcomes.intersection(WRONG):
-            return "verified, but not all of its cases are"
-        if found.results.outcomes == {"unsupported"}:
-            return "verified, but all of its cases are unsupported"
-    if any(not c.detail for c in found.results.of("unsupported")):
-        return "a case is unsupported, but no reason is given"
-    return ""
+    return replace(found, outcome="failed", detail=f"{problem}. {found.detail}".strip()) if problem else found
 
 
 def pasteable(records: Iterable[AnyFound], root: Path) -> list[AnyFound]:
@@ -203,21 +184,19 @@ def shown_outcome(found: Found) -> Shown:
 
 def totals(verdicts: Sequence[Verdict], checks: Sequence[CheckRecord] = ()) -> str:
     """Return ``11 cells: 9 verified, 2 not run``, and if there are checks ``; 5 checks: 4 verified, 1 failed``."""
-    kinds: list[tuple[str, Sequence[Found]]] = [("cell", verdicts)]
-    if checks:
-        kinds.append(("check", checks))
-    weak = f" ({len(found)} weak)" if (found := weak_checks(checks)) else ""
-    return "; ".join(f"{many(len(found), noun)}: {_outcomes(found)}" for noun, found in kinds) + weak
+    kinds: list[tuple[str, Sequence[Found]]] = [("cell", verdicts), *([("check", checks)] if checks else ())]
+    shown = []
+    for noun, records in kinds:
+        found = Counter(map(shown_outcome, records))
+        outcomes = [f"{found[outcome]} {outcome}" for outcome in SHOWN if found[outcome]]
+        shown.append(f"{many(len(records), noun)}: {', '.join(outcomes) or 'none asked for'}")
+    weak = f" ({len(some)} weak)" if (some := weak_checks(checks)) else ""
+    return "; ".join(shown) + weak
 
 
 def part_totals(part: ReportedPart, verdicts: Sequence[Verdict], checks: Sequence[CheckRecord]) -> str:
     """Return ``shard 2 of 5: 79 of 396 cells, 25 of 127 checks``."""
     return f"{part}: {len(verdicts)} of {many(part.cells, 'cell')}, {len(checks)} of {many(part.checks, 'check')}"
-
-
-def _outcomes(records: Sequence[Found]) -> str:
-    found = Counter(map(shown_outcome, records))
-    return ", ".join(f"{found[outcome]} {outcome}" for outcome in SHOWN if found[outcome]) or "none asked for"
 
 
 def as_json(found: Verdict, cases: str) -> dict[str, Any]:
@@ -237,22 +216,18 @@ def as_json(found: Verdict, cases: str) -> dict[str, Any]:
     }
 
 
-class CaseLists:
-    """The cases of each cell by a key, ``group_norm-custom-1``; cells of an operator with equal cases share one."""
-
-    def __init__(self) -> None:
-        self.lists: dict[str, Sequence[Mapping[str, Any]]] = {}
-        self._keys: dict[tuple[str, str, Cases], str] = {}
-        self._counts: Counter[str] = Counter()
-
-    def key(self, found: Verdict) -> str:
-        known = self._keys.get(of := (found.op, found.lowering, found.results))
-        if known is None:
-            name = f"{found.op}-{found.lowering}"
-            self._counts[name] += 1
-            known = self._keys[of] = f"{name}-{self._counts[name]}"
-            self.lists[known] = found.results.as_json
-        return known
+def cells_as_json(verdicts: Iterable[Verdict]) -> tuple[list[dict[str, Any]], dict[str, Sequence[Mapping[str, Any]]]]:
+    """Return the verdicts as records of report.json, and the lists of their cases by key, ``group_norm-custom-1``:
+    cells of an operator with equal cases share one."""
+    keys: dict[tuple[str, str], dict[Cases, str]] = {}  # of an operator and lowering
+    cells, lists = [], {}
+    for found in verdicts:
+        known = keys.setdefault((found.op, found.lowering), {})
+        if found.results not in known:
+            key = known[found.results] = f"{found.op}-{found.lowering}-{len(known) + 1}"
+            lists[key] = found.results.as_json
+        cells.append(as_json(found, known[found.results]))
+    return cells, lists
 
 
 def check_as_json(found: CheckRecord) -> dict[str, Any]:
@@ -299,16 +274,14 @@ class Skipped:
 
 def skipped_checks(checks: Iterable[CheckRecord]) -> tuple[Skipped, ...]:
     """Return what the parts of register could not check, by torch, oldest first."""
-    records = [found for found in checks if found.torch and any("skipped" in r for r in found.results)]
+    records = [found for found in checks if found.torch]
     records.sort(key=lambda found: (numbers(str(found.torch)), found.op, found.check))
     ops_of: dict[tuple[str, str, str], list[str]] = {}  # by torch, reason and check
     for found in records:
-        for result in found.results:
-            if "skipped" in result:
-                reason = str(result["skipped"]).removeprefix("skipped: ")
-                ops_of.setdefault((str(found.torch), reason, str(result.get("check", found.check))), []).append(
-                    found.op
-                )
+        for result in (result for result in found.results if "skipped" in result):
+            reason = str(result["skipped"]).removeprefix("skipped: ")
+            key = str(found.torch), reason, str(result.get("check", found.check))
+            ops_of.setdefault(key, []).append(found.op)
     checks_of: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}  # by torch, reason and operators
     for (torch, reason, check), ops in ops_of.items():
         checks_of.setdefault((torch, reason, tuple(dict.fromkeys(ops))), []).append(check)

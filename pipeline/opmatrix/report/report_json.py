@@ -16,10 +16,9 @@ from opmatrix.records.verdict import WRONG, CheckRecord, Verdict
 from opmatrix.report.records import (
     OUTCOMES,
     SCHEMA,
-    CaseLists,
     ReportedPart,
     Skipped,
-    as_json,
+    cells_as_json,
     check_as_json,
     check_counts,
     compat_as_json,
@@ -53,7 +52,7 @@ def document(
     """Return the report, not yet compared with an earlier one. `mutation` has the scores of `doit mutate`, `shared` the
     steps whose results came from a shared cache (`opmatrix.report.history`)."""
     shard = None if part is None else {key: getattr(part, key) for key in ("number", "of", "cells", "checks")}
-    lists = CaseLists()
+    cells, cases = cells_as_json(verdicts)
     return {
         "schema": SCHEMA,
         "counts": counts(verdicts),
@@ -66,8 +65,8 @@ def document(
         "mutation": [*mutation],
         "compat": compat_as_json(checks),
         "checks": [check_as_json(c) for c in checks],
-        "cells": [as_json(v, lists.key(v)) for v in verdicts],
-        "cases": lists.lists,
+        "cells": cells,
+        "cases": cases,
     }
 
 
@@ -139,14 +138,9 @@ def _versions(paths: Paths, name: str) -> dict[str, str]:
         with suppress(FileNotFoundError):
             found[package] = paths.installed_version(name, package).read_text(encoding="utf-8").strip()
     found = {package: version for package, version in found.items() if version}
-    return {"python": _python(paths, name), **found} if found else {}
-
-
-def _python(paths: Paths, name: str) -> str:
-    """Return the version that venv recorded when it created the environment."""
-    with suppress(FileNotFoundError):
-        for line in (paths.environment(name) / "pyvenv.cfg").read_text(encoding="utf-8").splitlines():
-            key, _, value = line.partition("=")
-            if key.strip() == "version":
-                return value.strip()
-    return "unknown"
+    python = "unknown"
+    with suppress(FileNotFoundError):  # venv recorded the version when it created the environment
+        lines = (paths.environment(name) / "pyvenv.cfg").read_text(encoding="utf-8").splitlines()
+        settings = {key.strip(): value.strip() for key, _, value in (line.partition("=") for line in lines)}
+        python = settings.get("version", python)
+    return {"python": python, **found} if found else {}

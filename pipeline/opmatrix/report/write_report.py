@@ -64,8 +64,7 @@ def run(
     earlier = [v for v in others if isinstance(v, Verdict) and exists(*v.key)]
     # The failure of a step that has no other record concerns every choice of cells, as a declaration does.
     elsewhere = part.elsewhere if part else frozenset()
-    earlier_checks: list[CheckRecord] = []
-    checks = [*expected_records]
+    checks, earlier_checks = [*expected_records], list[CheckRecord]()
     for record in (c for c in others if isinstance(c, CheckRecord)):
         of_another = record.torch or (record.key in elsewhere and record.outcome not in WRONG)
         (earlier_checks if of_another else checks).append(record)
