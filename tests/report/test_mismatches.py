@@ -14,7 +14,7 @@ from opmatrix.project.paths import Paths
 from opmatrix.records import verdict as verdicts
 from opmatrix.records.verdict import CaseResult, CheckRecord, FailedStep, Verdict
 from opmatrix.report import page as html_page
-from opmatrix.report.details import MOST, Background, read_mismatches
+from opmatrix.report.page import MOST, Background, read_mismatches
 from opmatrix.report.report_json import document
 from tests.report.many import ENVIRONMENTS, cells, verdict
 

@@ -21,7 +21,7 @@ from opmatrix.project.paths import Paths
 from opmatrix.project.settings import installed
 from opmatrix.records.step import CheckKey
 from opmatrix.records.verdict import WRONG, CellKey, CheckRecord, Found, Verdict
-from opmatrix.report import details, history, junit, markdown, terminal
+from opmatrix.report import history, junit, markdown, terminal
 from opmatrix.report import page as html_page
 from opmatrix.report.markdown import compare
 from opmatrix.report.read_cache import ReadCache
@@ -83,10 +83,10 @@ def run(
     write_text(data, text(report))
     write_bytes(xml, junit.render(verdicts, records, root=paths.root))
     write_text(summary, markdown.render(report, verdicts, skipped, records, root=paths.root))
-    backgrounds = [details.read_background(cache, v) for v in verdicts]
+    backgrounds = [html_page.read_background(cache, v) for v in verdicts]
     cache.save()
-    failing = details.read_mismatches(paths, verdicts, records)
-    links = details.links(paths)
+    failing = html_page.read_mismatches(paths, verdicts, records)
+    links = html_page.links(paths)
     runs, took = history.record(paths, verdicts, records), history.seconds(paths, operators)
     bench = _section("bench", paths, operators)
     page = html_page.render(report, verdicts, backgrounds, records, failing, links, runs, took, bench, root=paths.root)
