@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +13,8 @@ from onnx import ModelProto, helper
 from opmatrix.basics import step_log
 from opmatrix.basics.errors import DataError, VerifyError
 from opmatrix.data.arrays import Array, cast, dtype_name, numpy_dtype
-from opmatrix.data.compare import first_difference, same_bytes
+from opmatrix.data.case_arrays import case_arrays, described, elements
+from opmatrix.data.compare import Comparison, first_difference, same_bytes
 from opmatrix.data.reference import Reference
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.models import case_arguments
@@ -20,16 +22,19 @@ from opmatrix.export.node import attributes, model_of
 from opmatrix.judge.message import over_cases
 from opmatrix.judge.rounding import difference
 from opmatrix.ort_checks.cast_edges import CastSession
+from opmatrix.ort_checks.run_case import run_concurrently
 from opmatrix.ort_checks.sessions import OrtSessions, RefusedError, Session, call, call_into
 from opmatrix.project.paths import Paths
 from opmatrix.search import drawn as drawn_cases
 from opmatrix.search.drawn import DrawnCase, keep
 from opmatrix.search.invalid_calls import Call, invalid_calls, missing_calls, valid_call, valid_call_fails
-from opmatrix.signature.signature import OWN_ORT, dtype_of, has_onnx_types, is_own, node_type
+from opmatrix.search.larger_inputs import ENOUGH, large_pair
+from opmatrix.signature.signature import OWN_ORT, dtype_of, has_kernel, has_onnx_types, is_own, node_type
 from opmatrix.sizes.variadic import count, counter, variadic_output, with_count, with_outputs
-from opmatrix.spec import Attribute, Input, OpSpec
+from opmatrix.spec import Attribute, Input, Model, OpSpec
 
 OPSET = 17  # every supported ONNX Runtime reads it
+LONG = 0.03  # seconds that several threads run large inputs for
 FEW = 5  # problems in a message: further ones are mostly equal
 
 
@@ -182,6 +187,38 @@ class Fuzz:
         if isinstance(session, RefusedError):
             raise session
         return session, feeds
+
+
+def run_enlarged(operator: Operator, model: Model, runtime: OrtSessions) -> dict[str, Comparison | str]:
+    """Run the largest case of an operator in several threads, made larger: calls of small ones hardly overlap.
+
+    Return the difference from a run alone by the name of the case; none for another model than that of the case.
+    """
+    spec = operator.spec
+    if not has_kernel(spec):
+        return {}
+    runs = [(m, c) for m in operator.models if not m.unsupported for c in m.cases if described(c)]
+    of, case = max(runs, key=lambda found: sum(elements(found[1])), default=(None, None))
+    if of is not model or case is None or sum(elements(case)) >= ENOUGH:
+        return {}
+    fuzz, feeds = Fuzz(operator, runtime), dict[str, Mapping[str, Array]]()
+
+    def called(arrays: Sequence[Array]) -> Call:
+        return Call(model=model, inputs=tuple(case_arguments(spec, case, arrays)))
+
+    def compute(arrays: Sequence[Array]) -> Sequence[Array] | None:
+        with suppress(RefusedError):
+            return fuzz.run(called(arrays))
+        return None
+
+    step_log.now_running(f"case {case.name}, its inputs repeated")
+    for arrays in large_pair(spec, model, case, case_arrays(spec, model, case), compute):
+        shown = f"{sum(array.size for array in arrays)} elements"
+        session, feeds[f"{shown} in reversed order" if shown in feeds else shown] = fuzz.session(called(arrays))
+    for shown, found in (run_concurrently(session, feeds, seconds=LONG) if feeds else {}).items():
+        begin = f"its inputs repeated to {shown}: "
+        return {case.name: replace(found, subject=begin) if isinstance(found, Comparison) else begin + found}
+    return {}
 
 
 def node_feeds(spec: OpSpec, given: Call) -> Iterator[tuple[str, Array]]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,20 +20,18 @@ from opmatrix.basics.errors import DataError, UsageError, VerifyError, did_you_m
 from opmatrix.basics.files import sha256
 from opmatrix.basics.version import minor
 from opmatrix.data import dataset
-from opmatrix.data.arrays import Array, dtype_name
-from opmatrix.data.case_arrays import case_arrays, described, elements
+from opmatrix.data.arrays import dtype_name
 from opmatrix.data.compare import Comparison
 from opmatrix.data.dataset import DataSet
 from opmatrix.data.reference import Reference
 from opmatrix.data.truth import Judge, read_judges, read_reference
 from opmatrix.declaration.checks import refuses_in_onnx_runtime, searches_in_onnx_runtime
 from opmatrix.declaration.load import Operator, load_operator
-from opmatrix.declaration.models import case_arguments
 from opmatrix.judge import message
 from opmatrix.ort_checks import inferred_shapes
-from opmatrix.ort_checks.fuzz import Fuzz, first_problems
+from opmatrix.ort_checks.fuzz import Fuzz, first_problems, run_enlarged
 from opmatrix.ort_checks.judge_case import CaseRuns, judge_case, pairs
-from opmatrix.ort_checks.run_case import ModelRunner, run_concurrently
+from opmatrix.ort_checks.run_case import ModelRunner
 from opmatrix.ort_checks.sessions import OrtSessions, RefusedError, TooNewError
 from opmatrix.project import cpu_levels
 from opmatrix.project.cells import Cell, is_measured
@@ -43,8 +40,6 @@ from opmatrix.records import verdict
 from opmatrix.records.verdict import WRONG, CaseKind, CaseResult, Outcome, Verdict, finite, name_case
 from opmatrix.search import drawn as drawn_cases
 from opmatrix.search.drawn import DrawnCase
-from opmatrix.search.invalid_calls import Call
-from opmatrix.search.larger_inputs import ENOUGH, large_pair
 from opmatrix.signature.signature import has_function_body, has_kernel, model_dtypes
 from opmatrix.spec import DType, Lowering, Model, OpSpec, Tolerance
 
@@ -97,7 +92,6 @@ def _digest(path: Path | None) -> str:
 
 
 MEASURED = 3  # failing cases of a cell whose errors the report shows
-LONG = 0.03  # seconds that several threads run large inputs for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -274,7 +268,8 @@ class CellVerifier:
         except (VerifyError, DataError) as error:
             return self._not_run(model, "published", version, error)
         result = self._judged(model, "published", version, data=data, runs=runs, files=(path, folder))
-        return replace(result, detail=result.detail and message.published(version, result.detail))
+        detail = f"a model of version {version} runs no more: {result.detail}" if result.detail else ""
+        return replace(result, detail=detail)
 
     def _not_run(self, model: Model, kind: CaseKind, of: object, error: Exception) -> CaseResult:
         """Return the result of a case that did not run: unsupported where that is declared and ONNX Runtime rejects
@@ -282,7 +277,7 @@ class CellVerifier:
         if isinstance(error, TooNewError) and (declared := self.operator.why_unreadable(self.cell)):
             return _result(model, kind, of, "unsupported", declared)
         if model.unsupported and isinstance(error, RefusedError):
-            return _result(model, kind, of, "unsupported", message.unsupported(model, f"ONNX Runtime: {error}"))
+            return _unsupported(model, kind, of, f"ONNX Runtime: {error}")
         return _result(model, kind, of, "failed", str(error))
 
     def _model(self, model: Model, path: Path, config: RunConfig, kind: CaseKind = "case") -> Iterator[CaseResult]:
@@ -294,8 +289,7 @@ class CellVerifier:
         if path.is_file():
             dataset.link(path.parent, folders)
         if reason := str(exported.get("refused", "")):  # by the lowering, or torch lacks a dtype
-            detail = message.unsupported(model, reason)
-            yield from (_result(model, kind, case.name, "unsupported", detail) for case in asked)
+            yield from (_unsupported(model, kind, case.name, reason) for case in asked)
             return
         try:
             step_log.now_running(f"model {model.name}")
@@ -304,7 +298,8 @@ class CellVerifier:
             yield from (self._not_run(model, kind, case.name, error) for case in asked)
             return
         if is_measured(self.cell.ort) and (declared := self.operator.why_unreadable(self.cell)):
-            detail = message.reads_although_unreadable(declared)
+            table = "pipeline/opmatrix/project/cells.py"
+            detail = f"{table} says that {declared}, but it does. Measure it again with `doit probe`"
             yield from (_result(model, kind, case.name, "failed", detail) for case in asked)
             return
         data_of = {case.name: self._read(folder) for case, folder in zip(model.cases, folders, strict=True)}
@@ -312,10 +307,8 @@ class CellVerifier:
         # Without a library there is no kernel whose state threads could share.
         if self.once and config.runtime.library:
             read = {case: data for case, data in data_of.items() if isinstance(data, DataSet)}
-            concurrent = self._large_crowd(model, config) | runner.run_concurrently(read)
-        ignored = message.ignored_attributes(name, model, exported.get("dropped", ()))
-        if self.lowering == "decomposed":
-            ignored = ignored or message.decomposition(name)
+            concurrent = run_enlarged(self.operator, model, config.runtime) | runner.run_concurrently(read)
+        ignored = self._computed_alike(model, exported.get("dropped", ()))
         for case in asked:
             data = data_of[case.name]
             try:
@@ -331,6 +324,24 @@ class CellVerifier:
             files = path, folders[model.cases.index(case)]
             yield self._judged(model, kind, case.name, data=data, runs=runs, files=files)
 
+    def _computed_alike(self, model: Model, dropped: Sequence[str]) -> str:
+        """Return why ONNX Runtime and the reference evaluator may agree on another output than the expected one: the
+        lowering drops attributes, or decomposes."""
+        name = self.operator.name
+        if dropped:
+            set_to = [f"{n!r}, which model {model.name!r} sets to {model.attributes[n]!r}" for n in dropped]
+            return (
+                f"the lowering drops {' and '.join(set_to)}: it emits the nodes of the default. Emit what computes it, "
+                f"or refuse it: g.unsupported() in ops/{name}/lowering.py, and `unsupported` in the model"
+            )
+        if self.lowering != "decomposed":
+            return ""
+        return (
+            f"the nodes that decomposed() in ops/{name}/lowering.py writes compute something else; correct them. Else "
+            "the test data are stale (python -m opmatrix data), or the model does not hold the attributes of the case "
+            "(python -m opmatrix export)"
+        )
+
     def _judged(
         self, model: Model, kind: CaseKind, of: object, *, data: DataSet, runs: CaseRuns, files: tuple[Path, Path]
     ) -> CaseResult:
@@ -340,10 +351,8 @@ class CellVerifier:
         wrong, found = judgement.detail, [run.comparison for run in judgement.runs]
         result = _result(model, kind, of, "mismatched" if wrong else "verified", wrong)
         if self.only:
-            runs_by_name = [(run.name, run.comparison) for run in judgement.runs]
-            shown = (path.relative_to(self.paths.root) for path in files)
-            lines = message.replay_lines(*shown, runs_by_name, evaluated=judgement.evaluated, verified=not wrong)
-            print(*lines, sep="\n")
+            shown, data_shown = (path.relative_to(self.paths.root) for path in files)
+            print(f"model {shown}", f"data  {data_shown}", *judgement.lines(), sep="\n")
         if wrong and len(self.mismatches) < MEASURED:
             from opmatrix.judge import mismatch  # which only a failing case needs
 
@@ -351,7 +360,8 @@ class CellVerifier:
             if measured := mismatch.of_case(spec, model, result.case, data.inputs, names, pairs(judgement)):
                 self.mismatches.append(measured)
         if model.unsupported:
-            result = _result(model, kind, of, "failed", message.runs_although_unsupported(model))
+            detail = f"declared unsupported ({model.unsupported}), but it runs. Remove that from its model"
+            result = _result(model, kind, of, "failed", detail)
         elif not any(c.problem for c in found):  # another dtype or shape has no error
             result = replace(
                 result,
@@ -393,36 +403,6 @@ class CellVerifier:
     def _judges(self) -> Mapping[Path, Judge]:
         return read_judges(self.paths.data_manifest(self.operator.name))
 
-    def _large_crowd(self, model: Model, config: RunConfig) -> dict[str, Comparison | str]:
-        """Run the largest case of the operator in several threads, made larger: calls of small ones hardly overlap.
-
-        Return the difference from a run alone by the name of the case; none for another model than that of the case.
-        """
-        spec = self.operator.spec
-        if not has_kernel(spec):
-            return {}
-        runs = [(m, c) for m in self.operator.models if not m.unsupported for c in m.cases if described(c)]
-        of, case = max(runs, key=lambda found: sum(elements(found[1])), default=(None, None))
-        if of is not model or case is None or sum(elements(case)) >= ENOUGH:
-            return {}
-        fuzz, feeds = Fuzz(self.operator, config.runtime), dict[str, Mapping[str, Array]]()
-
-        def call(arrays: Sequence[Array]) -> Call:
-            return Call(model=model, inputs=tuple(case_arguments(spec, case, arrays)))
-
-        def compute(arrays: Sequence[Array]) -> Sequence[Array] | None:
-            with suppress(RefusedError):
-                return fuzz.run(call(arrays))
-            return None
-
-        step_log.now_running(f"case {case.name}, its inputs repeated")
-        for arrays in large_pair(spec, model, case, case_arrays(spec, model, case), compute):
-            shown = f"{sum(array.size for array in arrays)} elements"
-            session, feeds[f"{shown} in reversed order" if shown in feeds else shown] = fuzz.session(call(arrays))
-        for shown, difference in (run_concurrently(session, feeds, seconds=LONG) if feeds else {}).items():
-            return {case.name: message.enlarged(difference, shown)}
-        return {}
-
     @cached_property
     def _manifest(self) -> Mapping[str, Any]:
         """The export's record of each model, such as why the lowering does not support it."""
@@ -440,6 +420,11 @@ def _failed(kind: CaseKind, problems: Iterable[str], *, name: str = "") -> Itera
     if problems:
         name = name or name_case(kind)
         yield CaseResult(case=name, model=name, outcome="failed", detail=first_problems(problems), kind=kind)
+
+
+def _unsupported(model: Model, kind: CaseKind, of: object, reason: str) -> CaseResult:
+    detail = f"{model.unsupported} ({reason})" if model.unsupported else reason
+    return _result(model, kind, of, "unsupported", detail)
 
 
 def _result(model: Model, kind: CaseKind, of: object, outcome: Outcome, detail: str) -> CaseResult:

@@ -13,8 +13,7 @@ from opmatrix.data.arrays import Array, dtype_name
 from opmatrix.data.compare import EXACT, Comparison, Pair, compare, same_bytes, with_pattern
 from opmatrix.data.dataset import DataSet
 from opmatrix.declaration.models import graph_outputs, present
-from opmatrix.judge.message import mismatch, refused, two_voices
-from opmatrix.judge.rounding import Voices
+from opmatrix.judge.message import Voices, mismatch, refused, two_voices
 from opmatrix.project.cpu_levels import NO_LEVELS, LibraryLevels
 from opmatrix.signature.signature import dtype_of
 from opmatrix.spec import Case, Model, OpSpec
