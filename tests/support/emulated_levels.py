@@ -43,8 +43,8 @@ def differences(paths: Paths, folder: Path, name: str) -> list[str]:
     reference = Reference(paths, operator.spec)
     drawn = drawn_cases.read(paths.drawn_inputs(name), name)
     calls = sorted(races.stored_calls(operator, drawn, reference), key=races._bytes)
-    written = races.write_calls(folder / "calls", operator.spec, calls)
-    assert written.calls == len(calls) > len(drawn) / 2
+    assert not races.write_calls(folder / "calls", operator.spec, calls)
+    assert len(calls) > len(drawn) / 2
     program = compiled(paths, folder, operator)
     done = subprocess.run(
         [*emulated_processor.COMMAND, program, folder / "calls", folder / "outputs"],

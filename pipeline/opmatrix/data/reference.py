@@ -128,7 +128,7 @@ class Reference:
     def require_independent(self) -> None:
         """Raise DataError if it used what it should judge, even if it caught the exception for that."""
         if self._spec.reference == "torch":
-            self._audit.found.extend(torch_reference.traces(self._paths, self._spec))
+            self._audit.found.extend(torch_reference.of(self._paths, self._spec).traces())
         else:
             self._audit.finish()
         if self._audit.found:

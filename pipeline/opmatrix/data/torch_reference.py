@@ -86,17 +86,9 @@ def gradient(paths: Paths, spec: OpSpec) -> Callable[..., Outputs] | None:
         made = Call(function=name, inputs=inputs, attributes=attributes, optional=True)
         return of(paths, spec).outputs(made, [])
 
-    return call if of(paths, spec).has(name) else None  # type: ignore[return-value]  # not None where it exists
-
-
-def traces(paths: Paths, spec: OpSpec) -> tuple[str, ...]:
-    """Return what a reference that was called left in its process although it must not."""
-    return of(paths, spec).traces()
-
-
-def version(paths: Paths, spec: OpSpec) -> str:
-    """Return the version of torch that evaluates the reference."""
-    return of(paths, spec).version
+    source = paths.reference(spec.name)
+    defined = source.is_file() and f"def {name}(" in source.read_text(encoding="utf-8")
+    return call if defined else None  # type: ignore[return-value]  # not None where it exists
 
 
 def of(paths: Paths, spec: OpSpec) -> _Reference:
@@ -126,14 +118,10 @@ class _Reference:
 
     @property
     def version(self) -> str:
+        """The version of torch that evaluates it."""
         if not self._version:
             self._start()
         return self._version
-
-    def has(self, name: str) -> bool:
-        """Whether reference.py defines a function."""
-        source = self._paths.reference(self._operator)
-        return source.is_file() and f"def {name}(" in source.read_text(encoding="utf-8")
 
     def outputs(self, call: Call, found: list[str]) -> Outputs | None:
         """Return the outputs of a call. Raises DataError where the reference raises, TooSlow where it is too slow."""
@@ -153,7 +141,7 @@ class _Reference:
         return answer.outputs
 
     def traces(self) -> tuple[str, ...]:
-        """Return what it left in its process, if that was started."""
+        """Return what it left in its process although it must not, if that was started."""
         return self._ask(Call(function="", inputs=(), attributes={}, optional=True)).found if self._process else ()
 
     def record(self) -> None:

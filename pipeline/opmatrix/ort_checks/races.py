@@ -13,7 +13,7 @@ import os
 import struct
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -33,8 +33,8 @@ from opmatrix.search.drawn import DrawnCase, evaluate, reference_outputs
 from opmatrix.search.larger_inputs import enlarge
 from opmatrix.signature.signature import dtype_of, dtype_tuples, has_kernel_object
 from opmatrix.sizes.variadic import with_outputs
-from opmatrix.spec import Attribute, AttributeValue, DType, Model, OpSpec
-from opmatrix.toolchain import headers as third_party_headers
+from opmatrix.spec import Attribute, AttributeValue, Model, OpSpec
+from opmatrix.toolchain import headers
 from opmatrix.toolchain.find import find_toolchain
 from opmatrix.toolchain.ninja_file import race_flags
 
@@ -65,18 +65,16 @@ def _run(paths: Paths, operator: Operator, folder: Path, stamp: str = "") -> str
     name, spec = operator.name, operator.spec
     if not has_kernel_object(spec, operator.handwritten_files):
         raise UnsupportedError(f"{name} has no kernel.h: its bindings are written by hand, and are not covered")
-    toolchain = find_toolchain(os.environ)
+    compiler = find_toolchain(os.environ).compiler
     calls, program, source, stamped = (folder / file for file in ("calls", "races", "races.cc", "stamp"))
-    headers = third_party_headers.find(spec, paths.root)
-    command = [*toolchain.compiler, *race_flags(paths, spec, headers)]
+    command = [*compiler, *race_flags(paths, spec, headers.find(spec, paths.root))]
     left_out: Sequence[str] = ()
     known = stamped.read_text(encoding="utf-8").splitlines() if stamp and stamped.is_file() else []
-    prefix = known[1:] if known[:1] == [stamp] else probe(toolchain.compiler, folder)
+    prefix = known[1:] if known[:1] == [stamp] else probe(compiler, folder)
     others = {folder / "runtime.o": paths.binding / "runtime.cc", folder / "races.o": source}
     if known[:1] != [stamp]:
-        drawn = drawn_cases.read(paths.drawn_inputs(name), name)
-        reference = Reference(paths, spec)
-        left_out = write_calls(calls, spec, stored_calls(operator, drawn, reference)).left_out
+        drawn, reference = drawn_cases.read(paths.drawn_inputs(name), name), Reference(paths, spec)
+        left_out = write_calls(calls, spec, stored_calls(operator, drawn, reference))
         write_text(source, bindings.races(spec))
         for compiled, of in others.items():
             _compile([*command, "-c", str(of), "-o", str(compiled)])
@@ -99,14 +97,6 @@ def _compile(command: Sequence[str]) -> None:
 
 
 # The file of calls.
-
-
-@dataclass(frozen=True, kw_only=True)
-class Written:
-    """How many calls are in the file, and the names of those that are too large for it."""
-
-    calls: int
-    left_out: tuple[str, ...]
 
 
 def stored_calls(operator: Operator, drawn: Sequence[DrawnCase], reference: Reference) -> Iterator[DrawnCase]:
@@ -133,18 +123,17 @@ def stored_calls(operator: Operator, drawn: Sequence[DrawnCase], reference: Refe
     return (one for one in found if one.expected is not None)
 
 
-def write_calls(path: Path, spec: OpSpec, calls: Iterable[DrawnCase]) -> Written:
-    """Write the calls, the smallest first, up to `MOST_BYTES`."""
-    room, count, left_out, text = MOST_BYTES, 0, list[str](), bytearray()
+def write_calls(path: Path, spec: OpSpec, calls: Iterable[DrawnCase]) -> list[str]:
+    """Write the calls, the smallest first, up to `MOST_BYTES`; return the names of those that are too large."""
+    room, written, left_out = MOST_BYTES, list[bytes](), list[str]()
     for call in sorted(calls, key=_bytes):
         room -= _bytes(call)
         if room < 0:
             left_out.append(call.model.name)
-            continue
-        text += b"".join(_call(spec, call))
-        count += 1
-    write_bytes(path, b"".join([_number(count), text, _number(END)]))
-    return Written(calls=count, left_out=tuple(left_out))
+        else:
+            written.append(b"".join(_call(spec, call)))
+    write_bytes(path, b"".join([_number(len(written)), *written, _number(END)]))
+    return left_out
 
 
 def _bytes(call: DrawnCase) -> int:
@@ -156,8 +145,7 @@ def _call(spec: OpSpec, call: DrawnCase) -> Iterator[bytes]:
     yield _text(call.model.name)
     yield _number(_choice(spec, inputs, outputs))
     yield _number(len(spec.inputs))
-    for given in inputs:
-        arrays = given if isinstance(given, tuple) else () if given is None else (given,)
+    for arrays in map(_arrays, inputs):
         yield _number(len(arrays))
         for array in arrays:
             strings = array.ravel().tolist() if array.dtype == np.object_ else []
@@ -179,16 +167,18 @@ def _call(spec: OpSpec, call: DrawnCase) -> Iterator[bytes]:
 
 def _choice(spec: OpSpec, inputs: Sequence[Array | tuple[Array, ...] | None], outputs: Sequence[Array]) -> int:
     """Return the index of the kernel's dtypes: the first that fits all tensors."""
-    found: dict[str, set[str]] = {}
     declared = [*(i.type for i in spec.inputs), *(o.type for o in with_outputs(spec, len(outputs)).outputs)]
-    for name, given in zip(declared, (*inputs, *outputs), strict=True):
-        for array in given if isinstance(given, tuple) else () if given is None else (given,):
-            found.setdefault(name, set()).add(dtype_name(array))
+    given = {
+        (name, dtype_name(array))
+        for name, argument in zip(declared, (*inputs, *outputs), strict=True)
+        for array in _arrays(argument)
+    }
+    every = enumerate(dtype_tuples(spec))
+    return next(n for n, types in every if all(dtype_of(name, types) == dtype for name, dtype in given))
 
-    def fits(types: Mapping[str, DType]) -> bool:
-        return all(names <= {dtype_of(declared, types)} for declared, names in found.items())
 
-    return next(n for n, types in enumerate(dtype_tuples(spec)) if fits(types))
+def _arrays(argument: Array | tuple[Array, ...] | None) -> tuple[Array, ...]:
+    return argument if isinstance(argument, tuple) else () if argument is None else (argument,)
 
 
 _ITEMS: Mapping[str, type[np.generic]] = {"float": np.float32, "int": np.int64, "bool": np.bool_}

@@ -189,17 +189,15 @@ class CellVerifier:
 
     @property
     def _has_levels(self) -> bool:
-        """Whether the library has kernels for several levels of the processor."""
         return self.library is not None and any(spec.cpu_levels for spec in self._specs)
 
     @property
     def cpu_levels(self) -> tuple[str, ...]:
-        """The levels at which the kernels run."""
+        """The levels of the processor at which the kernels of the library run, none where it has one for all."""
         return tuple(map(cpu_levels.name, cpu_levels.of_processor())) if self._has_levels else ()
 
     @property
     def _published_versions(self) -> tuple[int, ...]:
-        """The published versions whose models this cell runs."""
         return self.operator.published if self.lowering == "custom" and self.once else ()
 
     @cached_property
@@ -233,9 +231,8 @@ class CellVerifier:
             yield from _failed("drawn", problems, name=str(self.only))
             return
         try:
-            drawn = drawn_cases.read(self.paths.drawn_inputs(name), name)
-            spec, ort = self.operator.spec, self.cell.ort
-            drawn = [one for one in drawn if not self.operator.why_not_carried(model_dtypes(spec, one.model), ort)]
+            every, spec, ort = drawn_cases.read(self.paths.drawn_inputs(name), name), self.operator.spec, self.cell.ort
+            drawn = [one for one in every if not self.operator.why_not_carried(model_dtypes(spec, one.model), ort)]
             failing = fuzz.smallest_failing(self.paths, drawn, reference)
         except DataError as error:
             yield from _failed("drawn", [str(error)])
