@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from opmatrix.basics.terminal import for_shell, in_checkout
 from opmatrix.basics.version import numbers
 from opmatrix.project.cells import EXPORTERS, Cell
 from opmatrix.records.step import CheckKey
-from opmatrix.records.verdict import WRONG, Cases, CheckRecord, Found, Outcome, Verdict, finite
+from opmatrix.records.verdict import WRONG, Cases, CheckRecord, Found, Outcome, Verdict
 from opmatrix.report.read_cache import ReadCache
 from opmatrix.spec import Lowering
 
@@ -54,40 +54,49 @@ SHOWN: tuple[Shown, ...] = (*OUTCOMES, "not run")
 def collect(cache: ReadCache, op: str, lowering: Lowering, cell: Cell) -> Verdict:
     """Return the verdict of a cell; a failed one where it is missing, unreadable or not valid."""
     unknown = Verdict(op=op, lowering=lowering, cell=cell, outcome="failed")
-    try:
-        found = cache.found(path := cache.paths.verdict(op, lowering, cell))
-        if not isinstance(found, Verdict):
-            raise ValueError(f"{path}: not a verdict, but the record of a check")
-    except FileNotFoundError:
-        return replace(unknown, detail="no verdict: nothing has verified this cell. Run: doit verify")
-    except ValueError as error:
-        return replace(unknown, detail=f"no verdict: {error}. Run: doit verify")
-    if found.key != unknown.key:
-        detail = f"the file contains another verdict, {found}. {found.detail}".strip()
-        return replace(found, op=op, lowering=lowering, cell=cell, outcome="failed", detail=detail)
-    return checked(found)
+    path = cache.paths.verdict(op, lowering, cell)
+    found = _read(cache, path, unknown, "verdict", "nothing has verified this cell", "doit verify")
+    if found.key == unknown.key:
+        return checked(found)
+    detail = f"the file contains another verdict, {found}. {found.detail}".strip()
+    return replace(found, op=op, lowering=lowering, cell=cell, outcome="failed", detail=detail)
 
 
 def collect_check(cache: ReadCache, key: CheckKey) -> CheckRecord:
     """Return the record of a check; a failed one where it is missing, unreadable or not valid."""
     unknown = CheckRecord(**key._asdict(), outcome="failed")
+    found = _read(cache, cache.paths.check_record(*key), unknown, "record", "nothing has run this check", "doit")
+    if found.key == key:
+        return checked(found)
+    return replace(unknown, detail=f"the file contains another record, {found}. {found.detail}".strip())
+
+
+def _read(cache: ReadCache, path: Path, unknown: AnyFound, noun: str, why: str, command: str) -> AnyFound:
+    """Return the record in a file, or `unknown` with the reason why there is none of its type."""
     try:
-        found = cache.found(path := cache.paths.check_record(*key))
-        if not isinstance(found, CheckRecord):
-            raise ValueError(f"{path}: not the record of a check, but a verdict")
+        found = cache.found(path)
+        if isinstance(found, type(unknown)):
+            return found
+        kinds = ("a verdict", "the record of a check")
+        wanted, other = kinds if noun == "verdict" else reversed(kinds)
+        why = f"{path}: not {wanted}, but {other}"
     except FileNotFoundError:
-        return replace(unknown, detail="no record: nothing has run this check. Run: doit")
+        pass
     except ValueError as error:
-        return replace(unknown, detail=f"no record: {error}. Run: doit")
-    if found.key != key:
-        return replace(unknown, detail=f"the file contains another record, {found}. {found.detail}".strip())
-    return checked_record(found)
+        why = str(error)
+    return replace(unknown, detail=f"no {noun}: {why}. Run: {command}")
 
 
-def checked(found: Verdict) -> Verdict:
-    """Return a verdict, as a failed one if it is not valid."""
+def checked(found: AnyFound) -> AnyFound:
+    """Return a record, as a failed one if it is not valid."""
     problem, verified = "", found.outcome == "verified"
-    if verified and not found.cases:
+    if found.outcome not in OUTCOMES:
+        problem = f"unknown outcome {found.outcome!r}"
+    elif found.outcome == "unsupported" and not found.detail:
+        problem = "unsupported, but no reason is given"
+    elif isinstance(found, CheckRecord):
+        problem = "verified, but nothing was checked" if verified and found.torch and not found.results else ""
+    elif verified and not found.cases:
         problem = "verified, but no case was run"
     elif verified and found.results.outcomes.intersection(WRONG):
         problem = "verified, but not all of its cases are"
@@ -95,21 +104,6 @@ def checked(found: Verdict) -> Verdict:
         problem = "verified, but all of its cases are unsupported"
     elif any(not c.detail for c in found.results.of("unsupported")):
         problem = "a case is unsupported, but no reason is given"
-    return _valid(found, problem)
-
-
-def checked_record(found: CheckRecord) -> CheckRecord:
-    """Return a check record, as a failed one if it is not valid."""
-    nothing = found.outcome == "verified" and found.torch and not found.results
-    return _valid(found, "verified, but nothing was checked" if nothing else "")
-
-
-def _valid(found: AnyFound, problem: str) -> AnyFound:
-    """Return a record, as a failed one if it has a problem of its own or one that any may have."""
-    if found.outcome not in OUTCOMES:
-        problem = f"unknown outcome {found.outcome!r}"
-    elif found.outcome == "unsupported" and not found.detail:
-        problem = "unsupported, but no reason is given"
     return replace(found, outcome="failed", detail=f"{problem}. {found.detail}".strip()) if problem else found
 
 
@@ -164,11 +158,6 @@ def counts(records: Sequence[Found], name: str = "cells") -> dict[str, int]:
     return {name: len(records)} | {outcome: by_outcome[outcome] for outcome in OUTCOMES}
 
 
-def check_counts(checks: Sequence[CheckRecord]) -> dict[str, int]:
-    """Return the same of checks, and how many of them are weak."""
-    return counts(checks, "checks") | {"weak": len(weak_checks(checks))}
-
-
 def weak_checks(checks: Iterable[CheckRecord]) -> list[CheckRecord]:
     """Return the checks that are verified and prove little, which `doit --strict` refuses."""
     return [found for found in checks if found.weak and found.outcome == "verified"]
@@ -192,55 +181,6 @@ def totals(verdicts: Sequence[Verdict], checks: Sequence[CheckRecord] = ()) -> s
         shown.append(f"{many(len(records), noun)}: {', '.join(outcomes) or 'none asked for'}")
     weak = f" ({len(some)} weak)" if (some := weak_checks(checks)) else ""
     return "; ".join(shown) + weak
-
-
-def part_totals(part: ReportedPart, verdicts: Sequence[Verdict], checks: Sequence[CheckRecord]) -> str:
-    """Return ``shard 2 of 5: 79 of 396 cells, 25 of 127 checks``."""
-    return f"{part}: {len(verdicts)} of {many(part.cells, 'cell')}, {len(checks)} of {many(part.checks, 'check')}"
-
-
-def as_json(found: Verdict, cases: str) -> dict[str, Any]:
-    """Return a verdict as a record of report.json, with the key of its cases; docs/report.md describes each key."""
-    return {
-        "op": found.op,
-        "lowering": found.lowering,
-        **{key: getattr(found.cell, key) for key in ("torch", "exporter", "opset", "ort")},
-        "outcome": found.outcome,
-        "worst_error": finite(found.error),
-        "worst_ulp": found.ulp,
-        "worst_tolerance_used": finite(found.tolerance_used),
-        "detail": found.detail,
-        "reference": found.reference,
-        "cpu_levels": [*found.cpu_levels],
-        "cases": cases,
-    }
-
-
-def cells_as_json(verdicts: Iterable[Verdict]) -> tuple[list[dict[str, Any]], dict[str, Sequence[Mapping[str, Any]]]]:
-    """Return the verdicts as records of report.json, and the lists of their cases by key, ``group_norm-custom-1``:
-    cells of an operator with equal cases share one."""
-    keys: dict[tuple[str, str], dict[Cases, str]] = {}  # of an operator and lowering
-    cells, lists = [], {}
-    for found in verdicts:
-        known = keys.setdefault((found.op, found.lowering), {})
-        if found.results not in known:
-            key = known[found.results] = f"{found.op}-{found.lowering}-{len(known) + 1}"
-            lists[key] = found.results.as_json
-        cells.append(as_json(found, known[found.results]))
-    return cells, lists
-
-
-def check_as_json(found: CheckRecord) -> dict[str, Any]:
-    """Return a check record as one of report.json. The details of what was checked remain in the file of the record."""
-    return {
-        "op": found.op or None,
-        "check": found.check,
-        "lowering": found.lowering,
-        "torch": found.torch,
-        "outcome": found.outcome,
-        "detail": found.detail,
-        "weak": list(found.weak),
-    }
 
 
 def compat_as_json(checks: Iterable[CheckRecord]) -> list[dict[str, Any]]:

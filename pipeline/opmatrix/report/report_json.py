@@ -12,18 +12,8 @@ from typing import Any
 from opmatrix.basics.version import minor, numbers
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import PACKAGES
-from opmatrix.records.verdict import WRONG, CheckRecord, Verdict
-from opmatrix.report.records import (
-    OUTCOMES,
-    SCHEMA,
-    ReportedPart,
-    Skipped,
-    cells_as_json,
-    check_as_json,
-    check_counts,
-    compat_as_json,
-    counts,
-)
+from opmatrix.records.verdict import WRONG, Cases, CheckRecord, Verdict, finite
+from opmatrix.report.records import OUTCOMES, SCHEMA, ReportedPart, Skipped, compat_as_json, counts, weak_checks
 
 Document = Mapping[str, Any]
 """The content of report.json."""
@@ -34,6 +24,7 @@ Environments = Mapping[str, Mapping[str, str]]
 _READABLE = (2, 3, 4, SCHEMA)  # all have the keys of cells that a comparison reads
 _CELL = ("op", "lowering", "torch", "exporter", "opset", "ort")  # the fields that name a cell
 _CHECK = ("op", "check", "lowering", "torch")
+_CHECK_FIELDS = ("check", "lowering", "torch", "outcome", "detail")
 _LISTS = ("cells", "checks")
 _PARTS = (*_LISTS, "cases")
 _HEAD = 4  # lines, up to those of `_COUNTS`
@@ -52,11 +43,11 @@ def document(
     """Return the report, not yet compared with an earlier one. `mutation` has the scores of `doit mutate`, `shared` the
     steps whose results came from a shared cache (`opmatrix.report.history`)."""
     shard = None if part is None else {key: getattr(part, key) for key in ("number", "of", "cells", "checks")}
-    cells, cases = cells_as_json(verdicts)
+    cells, cases = _cells(verdicts)
     return {
         "schema": SCHEMA,
         "counts": counts(verdicts),
-        "check_counts": check_counts(checks),
+        "check_counts": counts(checks, "checks") | {"weak": len(weak_checks(checks))},
         "shard": shard,
         "shared": [*shared],
         "environments": {name: dict(versions) for name, versions in environments.items()},
@@ -64,10 +55,40 @@ def document(
         "skipped": [s.as_json() for s in skipped],
         "mutation": [*mutation],
         "compat": compat_as_json(checks),
-        "checks": [check_as_json(c) for c in checks],
+        "checks": [  # the details of what was checked remain in the file of the record
+            {"op": c.op or None, **{key: getattr(c, key) for key in _CHECK_FIELDS}, "weak": [*c.weak]} for c in checks
+        ],
         "cells": cells,
         "cases": cases,
     }
+
+
+def _cells(verdicts: Sequence[Verdict]) -> tuple[list[dict[str, Any]], dict[str, list[dict[str, Any]]]]:
+    """Return the cells, and the lists of their cases by key, ``group_norm-custom-1``: cells of an operator with equal
+    cases share one. docs/report.md describes each key."""
+    keys: dict[tuple[str, str], dict[Cases, str]] = {}  # of an operator and lowering
+    cells, lists = [], {}
+    for found in verdicts:
+        known = keys.setdefault((found.op, found.lowering), {})
+        if found.results not in known:
+            key = known[found.results] = f"{found.op}-{found.lowering}-{len(known) + 1}"
+            lists[key] = found.results.as_json
+        cells.append(
+            {
+                "op": found.op,
+                "lowering": found.lowering,
+                **{key: getattr(found.cell, key) for key in ("torch", "exporter", "opset", "ort")},
+                "outcome": found.outcome,
+                "worst_error": finite(found.error),
+                "worst_ulp": found.ulp,
+                "worst_tolerance_used": finite(found.tolerance_used),
+                "detail": found.detail,
+                "reference": found.reference,
+                "cpu_levels": [*found.cpu_levels],
+                "cases": known[found.results],
+            }
+        )
+    return cells, lists
 
 
 def text(report: Document) -> str:

@@ -28,12 +28,10 @@ from opmatrix.report.read_cache import ReadCache
 from opmatrix.report.records import (
     ReportedPart,
     checked,
-    checked_record,
     checks_in_order,
     collect,
     collect_check,
     in_order,
-    part_totals,
     pasteable,
     skipped_checks,
     totals,
@@ -99,7 +97,8 @@ def run(
     ran = os.environ[RAN].split(",") if RAN in os.environ else None
     terminal.show(asked, console, skipped_checks(checks), checks, ran=ran)
     if part:
-        console.print(part_totals(part, asked, checks), highlight=False, soft_wrap=True)
+        shown = f"{len(asked)} of {many(part.cells, 'cell')}, {len(checks)} of {many(part.checks, 'check')}"
+        console.print(f"{part}: {shown}", highlight=False, soft_wrap=True)
     if earlier or earlier_checks:
         found = totals(earlier, earlier_checks)
         console.print(f"from earlier runs, not asked for in this one: {found}", highlight=False, soft_wrap=True)
@@ -140,7 +139,7 @@ def _others(cache: ReadCache) -> Iterator[Found]:
             if path not in known:
                 with suppress(FileNotFoundError, ValueError):  # removed or being written since the engine looked
                     found = cache.found(Path(path))
-                    yield checked(found) if isinstance(found, Verdict) else checked_record(found)
+                    yield checked(found)
 
 
 def _previous(paths: Paths, report: Document) -> Document | None:
