@@ -15,7 +15,7 @@ from onnx import TensorProto, numpy_helper
 
 from opmatrix.basics import files
 from opmatrix.basics.errors import DataError
-from opmatrix.data import arrays, compare, dataset, ruled_values, truth, write_data
+from opmatrix.data import arrays, compare, dataset, truth, write_data
 from opmatrix.data.arrays import Array, array, numpy_dtype
 from opmatrix.data.compare import EXACT
 from opmatrix.data.ruled_values import random_values
@@ -36,7 +36,7 @@ def small_blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     """Return what makes blocks small, so that a small array has several."""
 
     def use() -> None:
-        for module in (arrays, compare, ruled_values):
+        for module in (arrays, compare):
             monkeypatch.setattr(module, "BLOCK", request.param)
 
     return use

@@ -161,12 +161,11 @@ class _Place:
     begin: int
 
     def read(self) -> Array:
-        array = np.empty(math.prod(self.shape), self.dtype)
-        with self.path.open("rb") as file:
-            file.seek(self.begin)
-            if file.readinto(array.view(np.uint8).data) != array.nbytes:
-                raise ValueError("it is shorter than its tensor")
-        return array.reshape(self.shape)
+        size = math.prod(self.shape) * self.dtype.itemsize
+        raw = np.fromfile(self.path, np.uint8, size, offset=self.begin)
+        if raw.size != size:
+            raise ValueError("it is shorter than its tensor")
+        return raw.view(self.dtype).reshape(self.shape)
 
 
 def _place(path: Path) -> _Place | None:

@@ -105,8 +105,6 @@ def _reference(paths: Paths, operator: str, arguments: tuple[str, ...], process:
 
 
 class _Reference:
-    """The reference of one operator: its process, and what it computed."""
-
     def __init__(self, paths: Paths, operator: str, arguments: tuple[str, ...]) -> None:
         self._paths, self._operator, self._arguments = paths, operator, arguments
         self._shown = str(paths.reference(operator).relative_to(paths.root))

@@ -157,7 +157,6 @@ def _differences(
 
 
 def _largest(array: Array) -> float:
-    """Return the largest absolute value of the finite elements."""
     size = np.abs(array.astype(np.float64))
     return float(np.max(size, initial=0.0, where=np.isfinite(size)))
 

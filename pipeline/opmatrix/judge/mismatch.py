@@ -154,7 +154,6 @@ def _maps(values: Array) -> list[dict[str, Any]]:
 
 
 def _digits(values: Array) -> str:
-    """Return the hexadecimal digit of the level of each value."""
     levels = np.searchsorted(LEVELS, values)
     return "".join(_NO_NUMBER if not np.isfinite(v) else f"{n:x}" for v, n in zip(values, levels, strict=True))
 
@@ -264,7 +263,6 @@ def _errors(record: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _around_worst(record: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the neighbours of the worst element along the last axis: expected, actual and difference."""
     around, index = record["around"], record["worst"]["at"]
     at = index[-1] - around["from"] if index else 0
     columns = []

@@ -187,7 +187,6 @@ def _changed(value: AttributeValue) -> AttributeValue:
 
 
 def _another(attribute: Attribute, value: AttributeValue) -> AttributeValue | None:
-    """Return a legal value that is not `value`, or None."""
     if attribute.allowed is not None:
         return next((one for one in attribute.allowed if one != value), None)
     if value is None:

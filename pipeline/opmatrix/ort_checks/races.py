@@ -185,7 +185,6 @@ _ITEMS: Mapping[str, type[np.generic]] = {"float": np.float32, "int": np.int64, 
 
 
 def _attribute(attribute: Attribute, value: AttributeValue) -> bytes:
-    """Return the bytes of a value as the kernel's C++ type has them."""
     if isinstance(value, str):
         return value.encode() + b"\0"
     if attribute.kind == "strings" and isinstance(value, tuple):

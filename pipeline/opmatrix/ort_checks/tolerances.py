@@ -173,7 +173,6 @@ def _of_torch(data: _Data) -> dict[Key, Measured]:
 
 
 def _in_ort(data: _Data, lowering: Lowering, cells: Sequence[Cell]) -> dict[Key, Measured]:
-    """Return the errors of ONNX Runtime with one thread in some cells."""
     from opmatrix.ort_checks.judge_case import ONE_THREAD
     from opmatrix.ort_checks.sessions import OrtSessions, call
 

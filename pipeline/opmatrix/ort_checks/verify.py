@@ -248,7 +248,6 @@ class CellVerifier:
             self.mismatches.append({**measured, "case": case, "model": case, "drawn": measured["case"]})
 
     def _published(self, version: int, config: RunConfig) -> CaseResult:
-        """Return the result of the model of a published version."""
         name = self.operator.name
         path, folder = self.paths.published_model(name, version), self.paths.published_data(name, version)
         model = Model(name=name_case("published", version), cases=())

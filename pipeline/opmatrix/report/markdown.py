@@ -166,7 +166,6 @@ def _table(verdicts: Sequence[Verdict]) -> Iterator[str]:
 
 
 def _compat(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield a row for each operator and torch that `doit compat` ran, then the reasons."""
     names = list(dict.fromkeys(row["name"] for one in found for row in one["rows"]))
     yield "### Beyond eager mode (`doit compat`)\n"
     lines = []
@@ -185,7 +184,6 @@ def percent(score: float | None) -> str:
 
 
 def _scores(scores: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield a row for each operator with a score of `doit mutate`."""
     yield "### Mutants killed (`doit mutate`)\n"
     lines = []
     for one in scores:

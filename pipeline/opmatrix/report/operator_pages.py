@@ -158,12 +158,11 @@ def _inputs(spec: OpSpec) -> str:
 
 def _outputs(spec: OpSpec) -> str:
     def row(o: Output) -> tuple[str, ...]:
-        count = (f"if {code(o.optional)}" if isinstance(o.optional, str) else "may be absent" if o.optional else "",)
-        count = (_count(spec, o),) if o.variadic else count
-        return code(o.name), code(onnx_type(spec, o.type)), _shape(o), *count * counted, plain(o.doc)
+        count = f"if {code(o.optional)}" if isinstance(o.optional, str) else "may be absent" if o.optional else ""
+        count = _count(spec, o) if o.variadic else count
+        return code(o.name), code(onnx_type(spec, o.type)), _shape(o), count, plain(o.doc)
 
-    counted = any(o.optional or o.variadic for o in spec.outputs)
-    return table(("name", "type", "shape", *("how many",) * counted, "meaning"), map(row, spec.outputs))
+    return table(("name", "type", "shape", "how many", "meaning"), map(row, spec.outputs))
 
 
 def _count(spec: OpSpec, output: Output) -> str:
