@@ -20,7 +20,7 @@ from opmatrix.basics.progress import Progress
 from opmatrix.basics.step_log import LOGGED, detail
 from opmatrix.data import dataset, torch_reference, truth
 from opmatrix.data.arrays import SMALL, Array, cast, dtype_name, numpy_dtype
-from opmatrix.data.case_arrays import broken_rule, case_array, case_arrays, reference_attributes
+from opmatrix.data.case_arrays import broken_rule, case_array, case_arrays, declared_name, reference_attributes
 from opmatrix.data.dataset import DataSet
 from opmatrix.data.evaluated import as_outputs
 from opmatrix.data.reference import FLOATS, Argument, Reference
@@ -44,25 +44,19 @@ def read_case(spec: OpSpec, model: Model, case: Case, *, folder: Path) -> tuple[
     fed = graph_inputs(spec, model, case)
     taken = [feed for feed in fed if isinstance(feed.tensor, FromVectors)]
     outputs = [(part.name, dtype_of(part.type, model.types)) for part in of_model(spec, model).outputs]
-    inputs = [_name(feed) for feed in taken]
-    path = folder / case.expected.path
-    found = (
-        _folder(path, case.expected, inputs, [n for n, _ in outputs]) if path.is_dir() else _npz(path, case.expected)
-    )
+    path, names = folder / case.expected.path, [declared_name(feed) for feed in taken]
+    of_folder = path.is_dir()
+    found = _folder(path, case.expected, names, [n for n, _ in outputs]) if of_folder else _npz(path, case.expected)
     arrays = {}
-    for feed in taken:
-        array = _array(found, _name(feed), dtype_of(feed.part.type, model.types), case.expected, narrow=False)
+    for feed, name in zip(taken, names, strict=True):
+        array = _array(found, name, dtype_of(feed.part.type, model.types), case.expected, narrow=False)
         if array.shape != (shape := shape_of(feed.tensor)):
-            raise DataError(f"{case.expected.path}: {_name(feed)!r} has the shape {array.shape}, the case has {shape}")
+            raise DataError(f"{case.expected.path}: {name!r} has the shape {array.shape}, the case has {shape}")
         if why := broken_rule(spec, model, case, feed, array):
-            raise DataError(f"{case.expected.path}: input {_name(feed)!r} {why}")
-        arrays[_name(feed)] = array
-    made = [arrays[_name(f)] if f in taken else case_array(spec, model, case, f) for f in fed]
+            raise DataError(f"{case.expected.path}: input {name!r} {why}")
+        arrays[name] = array
+    made = [arrays[declared_name(f)] if f in taken else case_array(spec, model, case, f) for f in fed]
     return made, tuple(_array(found, name, dtype, case.expected, narrow=True) for name, dtype in outputs)
-
-
-def _name(feed: GraphInput) -> str:
-    return f"{feed.part.name}_{feed.index}" if feed.part.variadic else feed.part.name
 
 
 def _npz(path: Path, vectors: Vectors) -> Mapping[str, Array]:
