@@ -69,7 +69,10 @@ def pairs(dtype: DType, shape: tuple[int, ...]) -> list[tuple[Array, Array]]:
         with np.errstate(all="ignore"):
             found += [(special, expected), (expected, special), (special, special.copy())]
             found.append(((special * np.asarray(1.001, special.dtype)).astype(special.dtype), special))
-    if len(shape) > 1:  # other strides
+    if len(shape) > 1:  # a channel, and other strides
+        channel = expected.copy()
+        channel[..., -1:] = numbers((*shape[:-1], min(1, shape[-1])), dtype, 4)
+        found.append((channel, expected))
         found.append((np.asfortranarray(found[1][0]), expected))
         found.append((found[1][0], np.asfortranarray(expected)))
         found.append((found[1][0][..., ::-1], expected[..., ::-1]))

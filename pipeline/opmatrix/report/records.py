@@ -44,7 +44,7 @@ class ReportedPart:
         return f"shard {self.number} of {self.of}"
 
 
-AnyFound = TypeVar("AnyFound", Verdict, CheckRecord)
+AnyFound = TypeVar("AnyFound", bound=Found)
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 Shown = Outcome | Literal["not run"]
 SHOWN: tuple[Shown, ...] = (*OUTCOMES, "not run")

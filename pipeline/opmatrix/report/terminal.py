@@ -279,7 +279,8 @@ def faults(verdicts: Sequence[Verdict], checks: Sequence[CheckRecord] = ()) -> d
     """Return what is not verified by outcome and detail: one compile error fails all cells of an operator. What a torch
     cannot check is listed as skipped."""
     found: dict[tuple[Outcome, str], list[Found]] = {}
-    for one in (*(v for v in verdicts if v.outcome != "verified"), *(c for c in checks if c.outcome in WRONG)):
+    listed: list[Found] = [v for v in verdicts if v.outcome != "verified"]
+    for one in [*listed, *(c for c in checks if c.outcome in WRONG)]:
         found.setdefault((one.outcome, one.detail), []).append(one)
     return found
 
