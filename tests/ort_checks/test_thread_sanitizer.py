@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from opmatrix.basics.errors import SanitizeError
-from opmatrix.ort_checks import sanitize
-from opmatrix.ort_checks.sanitize import UnsupportedError, probe, report, run_program
+from opmatrix.ort_checks import thread_sanitizer
+from opmatrix.ort_checks.thread_sanitizer import UnsupportedError, probe, report, run_program
 
 
 def script(path: Path, *lines: str) -> Path:
@@ -90,4 +90,4 @@ def test_a_program_that_fails(tmp_path: Path) -> None:
     with pytest.raises(SanitizeError, match="it died of SIGKILL"):
         run_program([sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"])
     said = run_program([sys.executable, "-c", "import os; print(1); print(os.environ['TSAN_OPTIONS'])"])
-    assert said == sanitize.THREAD_OPTIONS["TSAN_OPTIONS"]
+    assert said == thread_sanitizer.OPTIONS["TSAN_OPTIONS"]

@@ -26,7 +26,7 @@ from opmatrix.data.case_arrays import case_arrays, described, elements, referenc
 from opmatrix.data.reference import Reference, tensor_array
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.models import case_arguments
-from opmatrix.ort_checks.sanitize import UnsupportedError, probe, run_program
+from opmatrix.ort_checks.thread_sanitizer import UnsupportedError, probe, run_program
 from opmatrix.project.paths import Paths
 from opmatrix.search import drawn as drawn_cases
 from opmatrix.search.drawn import DrawnCase, evaluate, reference_outputs
