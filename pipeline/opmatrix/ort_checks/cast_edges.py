@@ -65,7 +65,7 @@ def with_float_edges(model: bytes | str, session: Any) -> bytes:
             if value.type.tensor_type.elem_type:
                 made.graph.value_info.add().CopyFrom(value)
             value.name, value.type.tensor_type.elem_type = edge, TensorProto.FLOAT
-            casts = _casts(inner, edge, *found[:2], into=into)
+            casts = _casts(inner, edge, found[0], found[1], into=into)
             nodes = [*casts, *nodes] if into else [*nodes, *casts]
     if not any(entry.domain in ("", "ai.onnx") for entry in made.opset_import):
         made.opset_import.append(helper.make_opsetid("", needed))
@@ -107,6 +107,8 @@ class CastSession:
 
     def cast(self, feed_inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Return inputs that `run` takes as well, and need no cast in each run."""
-        # An array of another dtype than the input has stays as it is: ONNX Runtime rejects it.
-        cast = {name for name, array in feed_inputs.items() if array.dtype == self._in.get(name)}
-        return {n + _EDGE if n in cast else n: a.astype(np.float32) if n in cast else a for n, a in feed_inputs.items()}
+        return dict(self._fed(name, array) for name, array in feed_inputs.items())
+
+    def _fed(self, name: str, array: Array) -> tuple[str, Array]:
+        """Return the input of the cast; of an array of another dtype than the input has, what ONNX Runtime rejects."""
+        return (name + _EDGE, array.astype(np.float32)) if array.dtype == self._in.get(name) else (name, array)
