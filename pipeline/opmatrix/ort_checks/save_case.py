@@ -40,8 +40,6 @@ from opmatrix.signature.signature import has_kernel
 from opmatrix.sizes.variadic import with_outputs
 from opmatrix.spec import Lowering
 
-_GRADIENTS = name_case("gradient", "*")
-
 README = """{title}
 
 {what}
@@ -96,7 +94,7 @@ def run(
 ) -> None:
     """Write the folder and print its path. Of several `cells`, and without a `lowering` of all, takes one in which the
     case fails, else the first. Raises UsageError for an unknown case, VerifyError without its files."""
-    if fnmatch(case, _GRADIENTS) and case not in _cases(operator):
+    if fnmatch(case, name_case("gradient", "*")) and case not in _cases(operator):
         _save_gradient(paths, operator, case, into or paths.saved_case(f"{operator.name}-{case}"))
         return
     fails, lowering, cell = _where(paths, operator, lowering, cells, case)
@@ -173,7 +171,7 @@ def _save_gradient(paths: Paths, operator: Operator, case: str, folder: Path) ->
             f"Replay: {run}"
         )
     if not kept.is_file():
-        names = sorted(path.stem for path in kept.parent.glob(f"{_GRADIENTS}.pt"))
+        names = sorted(path.stem for path in kept.parent.glob(name_case("gradient", "*.pt")))
         has = f"it has {', '.join(names)}{did_you_mean(case, names)}" if names else f"a failing check keeps one: {run}"
         raise UsageError(f"{operator.name} has no gradient {case!r} that differs; {has}")
     from opmatrix.torch_checks import replay_gradient  # which imports torch
