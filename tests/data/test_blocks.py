@@ -15,7 +15,7 @@ from onnx import TensorProto, numpy_helper
 
 from opmatrix.basics import files
 from opmatrix.basics.errors import DataError
-from opmatrix.data import arrays, compare, dataset, ruled_values, truth, write_data
+from opmatrix.data import arrays, compare, dataset, truth, write_data
 from opmatrix.data.arrays import Array, array, numpy_dtype
 from opmatrix.data.compare import EXACT
 from opmatrix.data.ruled_values import random_values
@@ -36,7 +36,7 @@ def small_blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     """Return what makes blocks small, so that a small array has several."""
 
     def use() -> None:
-        for module in (arrays, compare, ruled_values):
+        for module in (arrays, compare):
             monkeypatch.setattr(module, "BLOCK", request.param)
 
     return use
@@ -69,7 +69,10 @@ def pairs(dtype: DType, shape: tuple[int, ...]) -> list[tuple[Array, Array]]:
         with np.errstate(all="ignore"):
             found += [(special, expected), (expected, special), (special, special.copy())]
             found.append(((special * np.asarray(1.001, special.dtype)).astype(special.dtype), special))
-    if len(shape) > 1:  # other strides
+    if len(shape) > 1:  # a channel, and other strides
+        channel = expected.copy()
+        channel[..., -1:] = numbers((*shape[:-1], min(1, shape[-1])), dtype, 4)
+        found.append((channel, expected))
         found.append((np.asfortranarray(found[1][0]), expected))
         found.append((found[1][0], np.asfortranarray(expected)))
         found.append((found[1][0][..., ::-1], expected[..., ::-1]))

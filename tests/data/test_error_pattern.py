@@ -68,62 +68,12 @@ def test_the_border(shape: tuple[int, ...], axes: str) -> None:
     assert spoiled(shape, border) == f"all of the border of the last {axes} and nothing else"
 
 
-def test_a_flat_index_and_a_step_in_memory() -> None:
-    flat = np.arange(2000).reshape(40, 50)
-    assert spoiled((40, 50), flat >= 1024) == "all of the elements from flat index 1024 on and nothing else"
-    assert spoiled((40, 50), flat < 777) == "all of the elements before flat index 777 and nothing else"
-    assert spoiled((40, 50), flat % 7 == 3) == (
-        "all of every 7th element in memory, from flat index 3 on and nothing else"
-    )
-
-
-def test_expected_values_of_one_kind() -> None:
-    expected = normal(10, 10)
-    tripled = np.where(expected < 0, 3 * expected, expected)
-    assert found(tripled, expected) == (
-        "all of the elements with a negative expected value and nothing else; each is 3 times the expected value"
-    )
-    expected[3, 4:9] = expected[7, 1:5] = np.nan
-    assert found(np.nan_to_num(expected), expected).startswith(
-        "all of the elements with NaN or an infinity as the expected value and nothing else"
-    )
-
-
-@pytest.mark.parametrize(
-    ("change", "expected"),
-    [
-        (lambda e: 2 * e, "each is 2 times the expected value"),
-        (lambda e: -e, "each is the negative of the expected value"),
-        (lambda e: e + 1, "each is 1 too large"),
-        (lambda e: e - np.float32(0.5), "each is 0.5 too small"),
-        (lambda e: 0 * e, "each is 0"),
-        (lambda e: np.nan * e, "each is NaN"),
-        (lambda e: e + np.inf, "each is infinite"),
-        (lambda e: np.ascontiguousarray(e.T).reshape(e.shape), "the expected elements are there, transposed by (1, 0)"),
-        (lambda e: e[:, ::-1], "the expected elements are there, reversed along axis 1"),
-        (lambda e: np.roll(e, 1, 1), "each is the expected value one index before, along axis 1"),
-        (lambda e: np.roll(e, -1, 0), "each is the expected value one index after, along axis 0"),
-        (lambda e: e.ravel()[::-1].reshape(e.shape), "the expected values are there, in another order"),
-    ],
-)
-def test_what_the_elements_are_instead(change: Any, expected: str) -> None:
-    right = normal(6, 8)
-    assert found(change(right), right) == expected
-
-
 def test_a_square_matrix_transposed_and_one_of_a_batch() -> None:
     right = normal(5, 6, 6)
     assert found(right.transpose(0, 2, 1).copy(), right) == "the expected elements are there, transposed by (0, 2, 1)"
-    right = normal(6, 6)
-    assert found(right.T.copy(), right) == "the expected elements are there, transposed by (1, 0)"
-
-
-def test_some_that_are_nan() -> None:
-    expected = normal(50)
-    actual = expected.copy()
-    actual[[3, 17, 31]] = np.nan
-    actual[[20, 41]] = 9
-    assert found(actual, expected) == "3 of the 5 are NaN"
+    for right in (normal(6, 6), normal(6, 8)):
+        transposed = np.ascontiguousarray(right.T).reshape(right.shape)
+        assert found(transposed, right) == "the expected elements are there, transposed by (1, 0)"
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.uint8, np.float16, ml_dtypes.bfloat16, np.float64])
@@ -131,8 +81,8 @@ def test_other_dtypes(dtype: Any) -> None:
     expected = (np.arange(80) % 17 + 1).astype(dtype).reshape(4, 20)
     actual = expected.copy()
     actual[:, 16:] *= dtype(3)
-    where, what = found(actual, expected, Tolerance(rtol=0.01, atol=0.0)).split("; ")
-    assert where.startswith("all of [:, 16:] (the end of axis 1,") and what == "each is 3 times the expected value"
+    where = found(actual, expected, Tolerance(rtol=0.01, atol=0.0))
+    assert where.startswith("all of [:, 16:] (the end of axis 1,")
 
 
 def test_strings_and_bools() -> None:
@@ -151,14 +101,8 @@ def test_few_elements_and_equal_arrays_have_no_pattern() -> None:
     assert found(expected, expected) == ""
     for where in [(3, 4), (7, 7), (0, 0)]:
         assert spoiled((8, 8), where) == ""
-    assert spoiled((9, 30, 10), *[(n, 3, n) for n in range(9)]).startswith("all of every 301st element in memory")
     assert found(np.array(1.0), np.array(2.0)) == ""
     assert found(np.empty((0, 3)), np.empty((0, 3))) == ""
-
-
-def test_a_quotient_that_overflows_is_no_pattern() -> None:
-    expected = np.array([5e-324, 1e-323, 2e-323, 1.0])
-    assert found(np.array([1.0, 3.0, 2.0, 1.0]), expected) == ""
 
 
 def test_random_errors_have_no_pattern() -> None:
@@ -181,6 +125,6 @@ def test_a_comparison_has_the_pattern_at_the_end_of_its_message() -> None:
     actual[:, 2] = 0
     message = str(with_pattern(compare(actual, expected, tolerance=TOLERANCE), actual, expected))
     assert message.startswith("6 of 48 elements differ beyond rtol=0.0001 atol=1e-06; worst at ")
-    assert message.endswith("; all of [:, 2] (index 2 of axis 1) and nothing else; each is 0")
+    assert message.endswith("; all of [:, 2] (index 2 of axis 1) and nothing else")
     right = compare(expected, expected, tolerance=TOLERANCE)
     assert with_pattern(right, expected, expected) is right

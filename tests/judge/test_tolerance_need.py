@@ -11,8 +11,8 @@ import pytest
 
 from opmatrix.data.arrays import Array
 from opmatrix.data.reference import Argument, Reference
-from opmatrix.judge import tolerance_need
-from opmatrix.judge.tolerance_need import Measured, called_for, looser, measure
+from opmatrix.ort_checks import tolerances
+from opmatrix.ort_checks.tolerances import Measured, called_for, looser, measure
 from opmatrix.spec import Tolerance
 from tests.support.double import SPEC
 from tests.support.projects import with_reference
@@ -51,7 +51,7 @@ def test_what_no_tolerance_accepts_is_infinite(actual: Array, expected: Array) -
     [((1e-6, -2e-6), 2e-6), ((5.0, 0.1), 1.0), ((), 1.0), ((0.0,), 1.0), ((math.inf, 0.5), 0.5), ((math.nan,), 1.0)],
 )
 def test_an_absolute_tolerance_is_related_to_the_size_of_the_outputs(values: tuple[float, ...], scale: float) -> None:
-    assert tolerance_need.scale([array(*values)]) == pytest.approx(scale)
+    assert tolerances.scale([array(*values)]) == pytest.approx(scale)
 
 
 @pytest.mark.parametrize(
@@ -73,9 +73,7 @@ def test_a_loose_tolerance_is_one_that_neither_errors_nor_rounding_explain() -> 
 def movement(root: Path, body: str, *inputs: Any, fixed: tuple[int, ...] = ()) -> list[Array] | None:
     paths = with_reference(root, "double", f"import numpy as np\n\ndef double(x, *more, factor):\n    {body}\n")
     arguments: tuple[Argument, ...] = inputs
-    return tolerance_need.movements(
-        Reference(paths, SPEC), arguments, {"factor": 2.0}, precision="float64", fixed=fixed
-    )
+    return tolerances.movements(Reference(paths, SPEC), arguments, {"factor": 2.0}, precision="float64", fixed=fixed)
 
 
 def test_an_output_moves_as_its_inputs_do(tmp_path: Path) -> None:

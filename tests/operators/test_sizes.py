@@ -20,7 +20,7 @@ from onnx import helper
 
 from opmatrix.codegen import write_code
 from opmatrix.declaration.load import load_operator
-from opmatrix.ort_checks import verify
+from opmatrix.ort_checks import fuzz, verify
 from opmatrix.project.cells import Cell
 from opmatrix.project.paths import Paths
 from opmatrix.search.invalid_calls import Call, valid_call
@@ -258,7 +258,7 @@ def test_a_shape_that_onnx_runtime_infers_otherwise_than_declared(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paths, operator = project.paths, load_operator(project.paths, "strided")
-    monkeypatch.setattr(verify, "FEW", 1000)
+    monkeypatch.setattr(fuzz, "FEW", 1000)
 
     def verified() -> None:
         sys.modules.pop("torch", None)  # which verify does not allow

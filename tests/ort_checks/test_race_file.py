@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from opmatrix.data.reference import Reference
-from opmatrix.ort_checks import race_file
+from opmatrix.ort_checks import races
 from opmatrix.search.drawn import DrawnCase, evaluate
 from tests.support.double import DYNAMIC, OPERATOR, SPEC, project
 
@@ -21,7 +21,7 @@ def calls(root: Path) -> list[DrawnCase]:
     paths = project(root)
     drawn = evaluate(SPEC, replace(DYNAMIC, name="drawn", cases=DYNAMIC.cases[:1]), Reference(paths, SPEC))
     refused = replace(drawn, expected=None, refusal="no")
-    return [*race_file.stored_calls(OPERATOR, [drawn, refused], Reference(paths, SPEC))]
+    return [*races.stored_calls(OPERATOR, [drawn, refused], Reference(paths, SPEC))]
 
 
 def test_cases_drawn_inputs_and_a_larger_one(tmp_path: Path) -> None:
@@ -32,7 +32,7 @@ def test_cases_drawn_inputs_and_a_larger_one(tmp_path: Path) -> None:
 
 def test_an_unsupported_model_has_no_calls(tmp_path: Path) -> None:
     operator = replace(OPERATOR, models=(replace(DYNAMIC, unsupported="nothing runs it"),))
-    assert [*race_file.stored_calls(operator, [], Reference(project(tmp_path), SPEC))] == []
+    assert [*races.stored_calls(operator, [], Reference(project(tmp_path), SPEC))] == []
 
 
 def test_one_call_in_the_file(tmp_path: Path) -> None:
@@ -40,8 +40,7 @@ def test_one_call_in_the_file(tmp_path: Path) -> None:
     call = replace(
         call, arrays=[a.astype("float64") for a in call.arrays], expected=(call.arrays[0].astype("float64"),)
     )
-    written = race_file.write(tmp_path / "calls", SPEC, [call])
-    assert written == race_file.Written(calls=1, left_out=())
+    assert races.write_calls(tmp_path / "calls", SPEC, [call]) == []
     shape = struct.pack("=3q", 2, 2, 3)
     x = call.arrays[0].tobytes()
     assert (tmp_path / "calls").read_bytes() == b"".join([
@@ -49,11 +48,11 @@ def test_one_call_in_the_file(tmp_path: Path) -> None:
         struct.pack("=2q", 1, 1), shape, struct.pack("=q", 48), x, struct.pack("=q", 0),  # one input of one tensor
         struct.pack("=3qf", 1, 0, 4, 2.0),  # factor, without axes
         struct.pack("=q", 1), shape,
-        struct.pack("=q", race_file.END),
+        struct.pack("=q", races.END),
     ])  # fmt: skip
 
 
 def test_the_largest_are_left_out_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(race_file, "MOST_BYTES", 100_000)
-    written = race_file.write(tmp_path / "calls", SPEC, calls(tmp_path))
-    assert written == race_file.Written(calls=5, left_out=("large (repeated)",))
+    monkeypatch.setattr(races, "MOST_BYTES", 100_000)
+    assert races.write_calls(tmp_path / "calls", SPEC, calls(tmp_path)) == ["large (repeated)"]
+    assert (tmp_path / "calls").read_bytes()[:8] == struct.pack("=q", 5)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from opmatrix.project.cells import Cell, Exporter
 from opmatrix.records.verdict import CaseResult, Cases, CheckRecord, Outcome, Verdict
-from opmatrix.report.details import Background
+from opmatrix.report.page import Background
 
 TORCH: Sequence[tuple[str, Exporter, Sequence[int]]] = (
     ("1.13", "legacy", (9, 12, 15, 17)),

@@ -16,7 +16,7 @@ from opmatrix.records.verdict import CheckRecord
 from opmatrix.report import write_report
 from opmatrix.report.markdown import compare
 from opmatrix.report.read_cache import ReadCache
-from opmatrix.report.records import checked_record, checks_in_order, collect_check
+from opmatrix.report.records import checked, checks_in_order, collect_check
 from opmatrix.report.report_json import document, is_wrong, text
 from tests.report.many import ENVIRONMENTS, checks
 
@@ -100,7 +100,7 @@ def test_the_declaration_of_an_operator_without_cells_fails_the_report(paths: Pa
     assert is_wrong(paths.report_data)
     [found] = json.loads(paths.report_data.read_text())["checks"]
     assert (found["op"], found["check"], found["outcome"]) == ("op", "declaration", "failed")
-    assert checked_record(replace(failed, outcome="verified", detail="")).outcome == "verified"
+    assert checked(replace(failed, outcome="verified", detail="")).outcome == "verified"
 
 
 def test_a_check_that_breaks_is_a_change(paths: Paths) -> None:

@@ -14,9 +14,9 @@ import pytest
 from opmatrix.basics.files import write_text
 from opmatrix.project.paths import Paths
 from opmatrix.records.verdict import FailedStep, Verdict
-from opmatrix.report import details, page
-from opmatrix.report.details import Background
+from opmatrix.report import page
 from opmatrix.report.markdown import compare
+from opmatrix.report.page import Background
 from opmatrix.report.page_template import TEMPLATES, in_script
 from opmatrix.report.read_cache import ReadCache
 from opmatrix.report.report_json import document
@@ -121,17 +121,15 @@ def test_columns_have_each_text_once_and_give_every_record_back() -> None:
 def test_the_end_of_a_log_is_shown(tmp_path: Path) -> None:
     paths = Paths(tmp_path)
     record = verdict("op", CELL, "failed")
-    assert details.read_background(ReadCache(paths), record) == Background()
+    assert page.read_background(ReadCache(paths), record) == Background()
     path = paths.log(f"verify:{record}")
     path.parent.mkdir(parents=True)
     path.write_bytes(b"\xff first\n" + b"\n".join(b"line %d" % n for n in range(3000)))
-    log = details.read_background(ReadCache(paths), record).log.splitlines()
+    log = page.read_background(ReadCache(paths), record).log.splitlines()
     assert len(log) == 40 and log[-1] == "line 2999"
     path.write_bytes(b"\xff only")
-    assert details.read_background(ReadCache(paths), record).log == "\N{REPLACEMENT CHARACTER} only"
-    assert details.read_background(ReadCache(paths), replace(record, outcome="verified")).log == "", (
-        "it says nothing new"
-    )
+    assert page.read_background(ReadCache(paths), record).log == "\N{REPLACEMENT CHARACTER} only"
+    assert page.read_background(ReadCache(paths), replace(record, outcome="verified")).log == "", "it says nothing new"
 
 
 @pytest.mark.parametrize("task", ["compile:op", f"export:op-custom@{CELL.export_name}"])
@@ -143,7 +141,7 @@ def test_the_log_is_that_of_the_failed_step(tmp_path: Path, task: str) -> None:
     for log, text in ((f"verify:{wrong}", "old"), (task, "error: no such thing")):
         write_text(paths.log(log), text)
     write_text(paths.graph_drawings("op", "custom", CELL), json.dumps(BACKGROUND.pictures))
-    found = details.read_background(ReadCache(paths), wrong)
+    found = page.read_background(ReadCache(paths), wrong)
     assert found.log == "error: no such thing"
     assert bool(found.pictures) == (group == "compile")
 
@@ -154,7 +152,7 @@ def test_unreadable_graphs_are_left_out(tmp_path: Path, damaged: str) -> None:
     path = paths.graph_drawings("op", "custom", CELL)
     path.parent.mkdir(parents=True)
     path.write_text(damaged)
-    assert details.read_background(ReadCache(paths), verdict("op", CELL)).pictures == {}
+    assert page.read_background(ReadCache(paths), verdict("op", CELL)).pictures == {}
 
 
 def test_the_page_of_many_cells_is_small() -> None:

@@ -12,9 +12,9 @@ import pytest
 from opmatrix.project.cells import Cell
 from opmatrix.project.paths import Paths
 from opmatrix.records import verdict as verdicts
-from opmatrix.records.verdict import CaseResult, CheckRecord, FailedStep, Verdict
+from opmatrix.records.verdict import CaseKind, CaseResult, CheckRecord, FailedStep, Verdict
 from opmatrix.report import page as html_page
-from opmatrix.report.details import MOST, Background, read_mismatches
+from opmatrix.report.page import MOST, Background, read_mismatches
 from opmatrix.report.report_json import document
 from tests.report.many import ENVIRONMENTS, cells, verdict
 
@@ -74,12 +74,14 @@ def test_the_record_of_an_earlier_run_is_removed(tmp_path: Path) -> None:
     assert not [*paths.build.rglob("*.mismatches.json")] and markers(paths, [found]) == []
 
 
+KINDS: dict[CaseKind, str] = {"drawn": "drawn_inputs", "forbidden": "forbidden_inputs"}
+
+
 def test_the_record_of_a_drawn_input(tmp_path: Path) -> None:
     """The search fails as one case. Other failed cases have no numbers, and none is looked for."""
     paths, found = Paths(tmp_path), verdict("op", CELLS[0], "failed")
     drawn, other = (
-        CaseResult(case=name, model=name, outcome="failed", detail="differs")
-        for name in ("drawn_inputs", "forbidden_inputs")
+        CaseResult(case=name, model=name, outcome="failed", kind=kind, detail="differs") for kind, name in KINDS.items()
     )
     found = replace(found, cases=(*found.cases, drawn, other))
     one = {"case": "drawn_inputs", "model": "drawn_inputs", "drawn": "found_1", "marker": "it"}

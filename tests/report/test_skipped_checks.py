@@ -9,7 +9,7 @@ from rich.console import Console
 from opmatrix.project.cells import Cell
 from opmatrix.records.verdict import CheckRecord, Verdict
 from opmatrix.report import markdown, page, terminal
-from opmatrix.report.details import Background
+from opmatrix.report.page import Background
 from opmatrix.report.records import Skipped, skipped_checks
 from opmatrix.report.report_json import document
 

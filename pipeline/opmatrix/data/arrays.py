@@ -1,9 +1,5 @@
-"""Go through large arrays in blocks, so that intermediate arrays take little memory.
-
-NumPy's dtypes of the declared ones.
-
-Make NumPy arrays from the tensors that cases.py describes.
-"""
+"""Make NumPy arrays from the tensors that cases.py describes, in NumPy's dtypes of the declared ones. Large arrays are
+made and read in blocks, so that intermediate ones take little memory."""
 
 from __future__ import annotations
 

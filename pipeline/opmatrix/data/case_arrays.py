@@ -1,10 +1,5 @@
-"""The input arrays of a case, and the attributes that reference.py is called with.
-
-The state of a torch.Generator whose next number is a given one, so that a case's seed comes from a generator.
-
-torch's generator of the CPU is the Mersenne Twister MT19937 (Matsumoto and Nishimura, 1998), whose outputs are its
-words, tempered. The layout is that of aten/src/ATen/CPUGeneratorImpl.cpp, the same in torch 1.13 to 2.15. Pure.
-"""
+"""The input arrays of a case, the attributes that reference.py is called with, and the state of a torch.Generator whose
+next number is a given one, so that a case's seed comes from a generator."""
 
 from __future__ import annotations
 
@@ -21,7 +16,7 @@ from opmatrix.data.ruled_values import random_values
 from opmatrix.declaration.models import GraphInput, graph_inputs
 from opmatrix.signature.signature import as_float32, attribute_values, dtype_of
 from opmatrix.sizes.values import known_numbers, ruled_inputs
-from opmatrix.spec import AttributeValue, Case, DType, FromVectors, Model, OpSpec, Random, ValueRule, given, shape_of
+from opmatrix.spec import AttributeValue, Case, FromVectors, Model, OpSpec, Random, given, shape_of
 
 
 def case_arrays(spec: OpSpec, model: Model, case: Case) -> list[Array]:
@@ -34,33 +29,29 @@ def case_array(spec: OpSpec, model: Model, case: Case, feed: GraphInput) -> Arra
 
     Random values obey the rule of their input; other values must.
     """
-    # The seed has the declared name, not that of the graph: `Model.names` may rename an input and keep its values.
-    name = f"{feed.part.name}_{feed.index}" if feed.part.variadic else feed.part.name
-    seed, dtype = arrays.seed_of(spec.name, case.name, name), dtype_of(feed.part.type, model.types)
+    name, dtype, rule = declared_name(feed), dtype_of(feed.part.type, model.types), feed.part.values
+    seed = arrays.seed_of(spec.name, case.name, name)
+    numbers = _numbers(spec, model, case) if rule else {}
     try:
-        if feed.part.values is None:
-            return arrays.array(feed.tensor, dtype, seed_of=seed)
-        return _ruled(spec, model, case, feed, feed.part.values, dtype=dtype, seed=seed)
+        if rule and isinstance(feed.tensor, Random) and dtype != "string":
+            made = random_values(feed.tensor, rule, numbers, dtype, seed_of=seed)
+        else:
+            made = arrays.array(feed.tensor, dtype, seed_of=seed)
+        if why := ruled_values.problem(spec, feed.part, numbers, made):
+            raise DataError(why)
     except DataError as error:
         raise DataError(f"input {name!r}: {error}") from error
-
-
-def _ruled(
-    spec: OpSpec, model: Model, case: Case, feed: GraphInput, rule: ValueRule, *, dtype: DType, seed: str
-) -> Array:
-    """Return the values of a tensor whose input has a rule. Raises DataError for values that break it."""
-    numbers = _numbers(spec, model, case)
-    if isinstance(feed.tensor, Random) and dtype != "string":
-        made = random_values(feed.tensor, rule, numbers, dtype, seed_of=seed)
-    else:
-        made = arrays.array(feed.tensor, dtype, seed_of=seed)
-    if why := ruled_values.problem(spec, feed.part, numbers, made):
-        raise DataError(why)
     return made
 
 
+def declared_name(feed: GraphInput) -> str:
+    """Return the declared name of a tensor, which is not that of the graph: `Model.names` may rename an input and keep
+    its values."""
+    return f"{feed.part.name}_{feed.index}" if feed.part.variadic else feed.part.name
+
+
 def broken_rule(spec: OpSpec, model: Model, case: Case, feed: GraphInput, made: Array) -> str:
-    """Return how values from a file break the rule of their input, or ""."""
+    """Return how values break the rule of their input, or ""."""
     return ruled_values.problem(spec, feed.part, _numbers(spec, model, case), made) if feed.part.values else ""
 
 
@@ -101,6 +92,8 @@ def reference_attributes(spec: OpSpec, model: Model) -> dict[str, AttributeValue
     return {a.name: as_float32(a, values[a.name]) for a in spec.attributes if a.name in values}
 
 
+# torch's generator of the CPU is the Mersenne Twister MT19937 (Matsumoto and Nishimura, 1998), whose outputs are its
+# words, tempered. The layout is that of aten/src/ATen/CPUGeneratorImpl.cpp, the same in torch 1.13 to 2.15.
 _WORDS = 624
 _BITS = 2**32 - 1
 

@@ -1,18 +1,15 @@
 """Compare actual and expected arrays within a tolerance, and print how they differ.
 
 Tolerances are declared in ops/<name>/spec.py, by lowering and dtype. `ort_checks.judge_case` and `torch_checks` choose
-one; `judge.message` makes the whole message of a failing case.
-
-Find what the wrong elements of an output have in common: where they are, and what they are instead.
-
-Only a case that fails is searched. A region counts if as many elements, drawn at random, would hardly all lie in it or
-in another region of its kind, so that random errors have no pattern.
+one; `judge.message` makes the whole message of a failing case. Where the wrong elements of an output are is searched
+only in a case that fails: a region counts if as many elements, drawn at random, would hardly all lie in it or in
+another region of its kind, so that random errors have no pattern.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 from math import log10
@@ -20,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from opmatrix.data.arrays import BLOCK, Array, dtype_name, flat, is_float, kind, slices
+from opmatrix.data.arrays import BLOCK, Array, dtype_name, flat, kind, slices
 from opmatrix.spec import Tolerance
 
 
@@ -140,7 +137,6 @@ def with_pattern(found: Comparison, actual: Array, expected: Array) -> Compariso
     """Return a comparison of two arrays with the pattern of the wrong elements, if there are any."""
     if not found.differing:
         return found
-
     return replace(found, pattern=pattern(actual, expected, tolerance=found.tolerance))
 
 
@@ -227,10 +223,8 @@ def _ulps(error: Array, expected: Array) -> Array:
 
 
 _SURE = 3.3  # digits of the odds against a coincidence
-_FEW = 3  # wrong elements, from which on what they are is a pattern
-_MOST = 1 << 22  # wrong elements whose values or distances are compared with each other
-_LARGEST = 1 << 18  # elements of an output that is compared with itself in another order
-_CLEAR = 10  # times the tolerance that an error is, for its factor or summand to be known
+_FEW = 3  # indices of an axis, from which on every second or third of them is a region
+_LARGEST = 1 << 18  # elements of an output that is compared with itself transposed
 _VECTORS = (16, 8, 4)  # elements that a kernel may compute at once
 
 
@@ -249,55 +243,43 @@ class _Region:
 
 
 def pattern(actual: Array, expected: Array, *, tolerance: Tolerance) -> str:
-    """Return a phrase for each pattern, joined with "; ", such as ``all of [:, 4] (index 4 of axis 1) and nothing else;
-    each is 2 times the expected value``. "" for none. The arrays have one dtype and one shape."""
-    wrong, errors = np.zeros(expected.size, bool), []
+    """Return where the wrong elements are, such as ``all of [:, 4] (index 4 of axis 1) and nothing else``, or that the
+    expected ones are there in transposed order; "" where they have no pattern. The arrays have one dtype and one
+    shape."""
+    wrong = np.zeros(expected.size, bool)
     for begin, a, e in blocks_of(actual, expected):
-        error, used, _ = elementwise(a, e, tolerance=tolerance)
-        wrong[begin : begin + e.size] = beyond = used > 1
-        errors.append(error[beyond])
-    if not wrong.any():
-        return ""
-    numbers = expected.dtype != np.object_
-    if numbers and 2 * wrong.sum() >= wrong.size and (order := _order(actual, expected, tolerance)):
-        return order
-    how = ""
-    if numbers and _FEW <= wrong.sum() <= _MOST:
-        how = _how(actual.ravel()[wrong], expected.ravel()[wrong], np.concatenate(errors), tolerance)
-    return "; ".join(filter(None, [_where(wrong.reshape(expected.shape), expected), how]))
-
-
-def _where(wrong: Array, expected: Array) -> str:
+        wrong[begin : begin + e.size] = elementwise(a, e, tolerance=tolerance)[1] > 1
     count, total = int(wrong.sum()), wrong.size
-    if count == total:
+    if 2 * count >= total and count and (order := _transposed(actual, expected, tolerance)):
+        return order
+    if count in (0, total):
         return ""
-    regions = [r for r in _regions(wrong, expected) if r.digits(count, total) >= _SURE]
-    if not regions:
+    regions = [r for r in _regions(wrong.reshape(expected.shape)) if r.digits(count, total) >= _SURE]
+    best = min(regions, key=lambda region: region.size, default=None)
+    if best is None:
         return ""
-    best = min(regions, key=lambda region: region.size)
     if count == best.size:
         return f"all of {best.name} and nothing else"
     return f"only in {best.name}: {count} of its {best.size} elements"
 
 
-def _regions(wrong: Array, expected: Array) -> Iterator[_Region]:
+def _regions(wrong: Array) -> Iterator[_Region]:
     """Yield regions that contain all wrong elements, and not all elements."""
-    count, total, shape = int(wrong.sum()), wrong.size, wrong.shape
-    chosen = {axis: found for axis in range(wrong.ndim) if (found := _along(wrong, axis))}
-    if chosen := {axis: found for axis, found in chosen.items() if found.digits(count, shape[axis]) >= _SURE}:
-        yield _box(shape, chosen)
-    yield from _borders(wrong)
-    start, stop = int(wrong.ravel().argmax()), total - int(wrong.ravel()[::-1].argmax())
-    if wrong.ndim > 1 and 2 * count >= total - start:
-        yield _Region(name=f"the elements from flat index {start} on", size=total - start, choices=total)
-    if wrong.ndim > 1 and 2 * count >= stop:
-        yield _Region(name=f"the elements before flat index {stop}", size=stop, choices=total)
-    if 1 < count <= _MOST and (step := int(np.gcd.reduce(np.diff(np.flatnonzero(wrong))))) > 1:
-        first = start % step
-        name = f"every {_nth(step)} element in memory, from flat index {first} on"
-        yield _Region(name=name, size=len(range(first, total, step)), choices=step * len(range(2, total)))
-    if expected.dtype != np.object_:
-        yield from _of_values(wrong, expected)
+    count, shape = int(wrong.sum()), wrong.shape
+    along = {axis: region for axis in range(wrong.ndim) if (region := _along(wrong, axis))}
+    if chosen := {axis: region for axis, region in along.items() if region.digits(count, shape[axis]) >= _SURE}:
+        indices = [chosen[axis].index if axis in chosen else ":" for axis in range(max(chosen) + 1)]
+        names = [region.name for region in chosen.values()]
+        size = math.prod(chosen[axis].size if axis in chosen else length for axis, length in enumerate(shape))
+        choices = math.prod(region.choices for region in chosen.values())
+        yield _Region(name=f"[{', '.join(indices)}] ({', '.join(names)})", size=size, choices=choices)
+    for axes in range(1, min(wrong.ndim, 3) + 1):  # the borders: the first and last indices of the last axes
+        if shape[-axes] < _FEW:
+            return
+        inner = wrong[tuple([slice(None)] * (wrong.ndim - axes) + [slice(1, -1)] * axes)]
+        if not inner.any():
+            which = "the last axis" if axes == 1 else f"the last {axes} axes"
+            yield _Region(name=f"the border of {which}", size=wrong.size - inner.size, choices=3)
 
 
 def _along(wrong: Array, axis: int) -> _Region | None:
@@ -324,114 +306,20 @@ def _along(wrong: Array, axis: int) -> _Region | None:
     return _Region(index=f"{first}:{last + 1}", name=f"a part of axis {axis}", size=len(hit), choices=size**2 / 2)
 
 
-def _box(shape: tuple[int, ...], chosen: dict[int, _Region]) -> _Region:
-    indices = [chosen[axis].index if axis in chosen else ":" for axis in range(max(chosen) + 1)]
-    names = [region.name for region in chosen.values()]
-    size = math.prod(chosen[axis].size if axis in chosen else length for axis, length in enumerate(shape))
-    choices = math.prod(region.choices for region in chosen.values())
-    return _Region(name=f"[{', '.join(indices)}] ({', '.join(names)})", size=size, choices=choices)
-
-
-def _borders(wrong: Array) -> Iterator[_Region]:
-    """Yield the first and last indices of the last axes."""
-    inner = wrong
-    for axes in range(1, min(wrong.ndim, 3) + 1):
-        if wrong.shape[-axes] < _FEW:
-            return
-        inside = tuple([slice(None)] * (wrong.ndim - axes) + [slice(1, -1)] * axes)
-        inner = wrong[inside]
-        if not inner.any():
-            which = "the last axis" if axes == 1 else f"the last {axes} axes"
-            yield _Region(name=f"the border of {which}", size=wrong.size - inner.size, choices=3)
-
-
-def _of_values(wrong: Array, expected: Array) -> Iterator[_Region]:
-    """Yield the elements whose expected values are of one kind."""
-    values = expected if is_float(expected.dtype) else expected.astype(np.float64)
-    with np.errstate(invalid="ignore"):
-        kinds = {
-            "a negative expected value": values < 0,
-            "a positive expected value": values > 0,
-            "an expected value of 0": values == 0,
-            "NaN or an infinity as the expected value": ~np.isfinite(values),
-        }
-    for name, those in kinds.items():
-        size = int(those.sum())
-        if wrong[those].sum() == wrong.sum() and size < wrong.size and 2 * wrong.sum() >= size:
-            yield _Region(name=f"the elements with {name}", size=size, choices=len(kinds))
-
-
-def _how(actual: Array, expected: Array, error: Array, tolerance: Tolerance) -> str:
-    """Return what the wrong elements are instead of the expected values."""
-    a, e = actual.astype(np.float64), expected.astype(np.float64)
-    count = len(a)
-    strange = np.isnan(a) & ~np.isnan(e)
-    if strange.any():
-        return "each is NaN" if strange.all() else f"{strange.sum()} of the {count} are NaN"
-    if (np.isnan(e) & ~np.isnan(a)).all():
-        return "each is a number where NaN is expected"
-    infinite = np.isinf(a) & np.isfinite(e)
-    if infinite.any():
-        return "each is infinite" if infinite.all() else f"{infinite.sum()} of the {count} are infinite"
-    if not np.isfinite(a).all() or not np.isfinite(e).all() or actual.dtype == np.bool_:
+def _transposed(actual: Array, expected: Array, tolerance: Tolerance) -> str:
+    """Return in which order of axes the expected elements are there, or ""."""
+    if not (4 <= expected.size <= _LARGEST and 1 < expected.ndim <= 4) or expected.dtype == np.object_:
         return ""
-    distinct = len(np.unique(e))
-    if (a == a[0]).all() and distinct > 1:
-        return f"each is {a[0] + 0.0:g}"  # 0 for -0
-    allowed = tolerance.atol + tolerance.rtol * np.abs(e) + _rounding(expected) * np.maximum(np.abs(a), np.abs(e))
-    if distinct < _FEW or float(np.median(error)) < _CLEAR * float(np.median(allowed)):
-        return ""
-    with np.errstate(over="ignore", invalid="ignore"):  # of a quotient by a subnormal number
-        factor = float(np.median(a / e)) if (e != 0).all() else math.nan
-        scaled = (np.abs(a - factor * e) <= 2 * allowed).all()
-    if scaled:
-        return f"each is {'the negative of' if factor == -1 else f'{factor:.6g} times'} the expected value"
-    summand = float(np.median(a - e))
-    if (np.abs(a - e - summand) <= 2 * allowed).all():
-        return f"each is {abs(summand):.6g} too {'large' if summand > 0 else 'small'}"
-    return ""
-
-
-def _rounding(values: Array) -> float:
-    """Return the relative error of rounding to a dtype."""
-    return float(np.spacing(np.ones(1, values.dtype))[0]) if is_float(values.dtype) else 0.0
-
-
-def _order(actual: Array, expected: Array, tolerance: Tolerance) -> str:
-    """Return how the expected elements are in another order: transposed, shifted, reversed, or in any order."""
-    if not 4 <= expected.size <= _LARGEST:
-        return ""
-    a, e = actual.astype(np.float64), expected.astype(np.float64)
+    a, e = actual.astype(np.float64).ravel(), expected.astype(np.float64)
     if len(np.unique(e)) < max(4, e.size // 4):
         return ""
-
-    def same(x: Array, y: Array) -> bool:
-        if x.shape != y.shape:
-            return False
+    for order in list(permutations(range(e.ndim)))[1:]:
+        x = e.transpose(order).ravel()
         with np.errstate(invalid="ignore"):
-            near = (np.abs(x - y) <= tolerance.atol + tolerance.rtol * np.abs(y)) | (x == y)
-        return bool((near | (np.isnan(x) & np.isnan(y))).all())
-
-    return next(_orders(a, e, same), "")
-
-
-def _orders(a: Array, e: Array, same: Callable[[Array, Array], bool]) -> Iterator[str]:
-    if 1 < e.ndim <= 4:
-        for order in list(permutations(range(e.ndim)))[1:]:
-            if same(a.ravel(), e.transpose(order).ravel()):
-                yield f"the expected elements are there, transposed by {order}"
-    for axis in range(e.ndim):
-        if e.shape[axis] > 1 and same(a, np.flip(e, axis)):
-            yield f"the expected elements are there, reversed along axis {axis}"
-    for axis in range(e.ndim):
-        x, y = np.moveaxis(a, axis, 0), np.moveaxis(e, axis, 0)
-        if len(x) >= 4:  # of three, two are left to compare
-            if same(x[1:], y[:-1]):
-                yield f"each is the expected value one index before, along axis {axis}"
-            if same(x[:-1], y[1:]):
-                yield f"each is the expected value one index after, along axis {axis}"
-    if same(np.sort(a.ravel()), np.sort(e.ravel())):
-        yield "the expected values are there, in another order"
+            near = (np.abs(a - x) <= tolerance.atol + tolerance.rtol * np.abs(x)) | (a == x)
+        if (near | (np.isnan(a) & np.isnan(x))).all():
+            return f"the expected elements are there, transposed by {order}"
+    return ""
 
 
 def _nth(number: int) -> str:

@@ -80,16 +80,13 @@ def _contents(name: str, array: Array) -> Iterator[bytes | memoryview]:
     head = numpy_helper.from_array(flat[:0], name)
     head.ClearField("raw_data")  # which is the last field that has a value
     head.dims[:] = array.shape
-    yield head.SerializeToString(deterministic=True) + bytes([_RAW, *_varint(flat.nbytes)])
-    yield raw_bytes(flat)
-
-
-def _varint(number: int) -> Iterator[int]:
-    """Yield the bytes of a number as in a message: https://protobuf.dev/programming-guides/encoding."""
+    # The tag and the length: https://protobuf.dev/programming-guides/encoding.
+    tag, number = bytearray([_RAW]), flat.nbytes
     while number > 127:
-        yield number & 127 | 128
+        tag.append(number & 127 | 128)
         number >>= 7
-    yield number
+    yield head.SerializeToString(deterministic=True) + bytes([*tag, number])
+    yield raw_bytes(flat)
 
 
 def read(folder: Path, *, has_inputs: bool = True, judge: Judge | None = None) -> DataSet:
@@ -164,12 +161,11 @@ class _Place:
     begin: int
 
     def read(self) -> Array:
-        array = np.empty(math.prod(self.shape), self.dtype)
-        with self.path.open("rb") as file:
-            file.seek(self.begin)
-            if file.readinto(array.view(np.uint8).data) != array.nbytes:
-                raise ValueError("it is shorter than its tensor")
-        return array.reshape(self.shape)
+        size = math.prod(self.shape) * self.dtype.itemsize
+        raw = np.fromfile(self.path, np.uint8, size, offset=self.begin)
+        if raw.size != size:
+            raise ValueError("it is shorter than its tensor")
+        return raw.view(self.dtype).reshape(self.shape)
 
 
 def _place(path: Path) -> _Place | None:

@@ -56,14 +56,12 @@ class Reference:
         function = getattr(module, spec.name, None)
         if not callable(function):
             raise DataError(f"{self._shown}: no function named {spec.name}(); the operator's name is expected")
-        self._function = self._watched(function)
 
-    def _watched(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*inputs: Any, **attributes: Any) -> Any:
+        def watched(*inputs: Any, **attributes: Any) -> Any:
             with self._audit.watching():
                 return function(*inputs, **attributes)
 
-        return call
+        self._function = watched
 
     def __call__(
         self,
@@ -84,8 +82,10 @@ class Reference:
 
     def raw(self, inputs: Sequence[Argument], attributes: Mapping[str, AttributeValue]) -> tuple[Array, ...]:
         """Return the outputs in the dtypes that the function gives them."""
+        tensors = {a.name: a for a in self._spec.attributes if a.kind == "tensor" and a.name in attributes}
+        arrays = {name: tensor_array(a, attributes[name]) for name, a in tensors.items()}
         try:
-            result = self._function(*inputs, **dict(attributes) | self._tensors(attributes))
+            result = self._function(*inputs, **dict(attributes) | arrays)
         except DataError:  # of the process that evaluates a reference in torch
             raise
         except Exception as error:  # a user's function may raise anything
@@ -95,32 +95,27 @@ class Reference:
             outputs = flat(result)
             found = len(outputs) - len(self._spec.outputs) + 1
             given = dict(zip((part.name for part in self._spec.inputs), inputs, strict=True))
-            if not count(self._spec, given, attributes):
+            if not (wanted := count(self._spec, given, attributes)):
                 raise DataError(f"output {last.name!r} has no tensor, {reason(self._spec)}; allowed: at least one")
-            if found != (wanted := count(self._spec, given, attributes)):
+            if found != wanted:
                 raise DataError(
                     f"{self._shown}: gives {found} tensors of {last.name!r}, declared: {wanted}, {reason(self._spec)}. "
                     "Return a list of them"
                 )
         elif len(outputs) != len(self._spec.outputs):
             raise DataError(f"{self._shown}: gives {len(outputs)} outputs, declared: {len(self._spec.outputs)}")
-        return tuple(self._without_off([*map(np.asarray, outputs)], inputs, attributes))
-
-    def _tensors(self, attributes: Mapping[str, AttributeValue]) -> dict[str, Any]:
-        """Return the tensors among the attributes as arrays."""
-        declared = {a.name: a for a in self._spec.attributes if a.kind == "tensor"}
-        return {name: tensor_array(a, attributes[name]) for name, a in declared.items() if name in attributes}
+        return self._without_off([*map(np.asarray, outputs)], inputs, attributes)
 
     def _without_off(
         self, outputs: list[Array], inputs: Sequence[Argument], attributes: Mapping[str, AttributeValue]
-    ) -> list[Array]:
+    ) -> tuple[Array, ...]:
         """Return the outputs, an empty one where an attribute says that there is none, whatever the reference gave."""
         widest = max((o.dtype for o in outputs if o.dtype.kind == "f"), key=lambda d: d.itemsize, default=None)
         for index, part in enumerate(self._spec.outputs):
             if is_off(self._spec, part, attributes):
                 declared = dtype_of(part.type, types_of(self._spec, inputs) if part.type in self._spec.types else {})
                 outputs[index] = np.empty(0, (declared in FLOATS and widest) or numpy_dtype(declared))
-        return outputs
+        return tuple(outputs)
 
     def rounded(self, outputs: Sequence[Array], inputs: Sequence[Argument]) -> tuple[Array, ...]:
         """Return the outputs in the dtypes that the declaration gives them for `inputs`."""
@@ -133,7 +128,7 @@ class Reference:
     def require_independent(self) -> None:
         """Raise DataError if it used what it should judge, even if it caught the exception for that."""
         if self._spec.reference == "torch":
-            self._audit.found.extend(torch_reference.traces(self._paths, self._spec))
+            self._audit.found.extend(torch_reference.of(self._paths, self._spec).traces())
         else:
             self._audit.finish()
         if self._audit.found:
@@ -168,18 +163,16 @@ def tensor_array(attribute: Attribute, value: AttributeValue) -> Array:
 
 def widened(inputs: Sequence[Argument], precision: Precision) -> tuple[Argument, ...]:
     """Return the inputs with floating arrays in `precision`: the same values, since each is wider than all dtypes."""
-    return tuple(
-        tuple(_widened(array, precision) for array in argument)
-        if isinstance(argument, tuple)
-        else None
-        if argument is None
-        else _widened(argument, precision)
-        for argument in inputs
-    )
 
+    def wide(array: Array) -> Array:
+        return array.astype(precision) if dtype_name(array) in FLOATS and precision != "declared dtype" else array
 
-def _widened(array: Array, precision: Precision) -> Array:
-    return array.astype(precision) if dtype_name(array) in FLOATS and precision != "declared dtype" else array
+    def of(argument: Argument) -> Argument:
+        if isinstance(argument, tuple):
+            return tuple(map(wide, argument))
+        return None if argument is None else wide(argument)
+
+    return tuple(map(of, inputs))
 
 
 def types_of(spec: OpSpec, inputs: Sequence[Argument]) -> dict[str, DType]:

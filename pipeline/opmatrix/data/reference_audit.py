@@ -1,13 +1,9 @@
-"""What code leaves in this process that no hook of Python sees: libraries, child processes, pipes and shared memory.
-
-A library's own code can load another one, start a process or connect to one. Linux lists all of that in /proc.
-
-Refuse what a reference must not use: the code under test, what the build made of it, and who could run it.
+"""Refuse what a reference must not use: the code under test, what the build made of it, and who could run it.
 
 An audit hook of Python sees every import, every library that ctypes opens, every file, process and connection, however
 it is spelled. A hook stays for the life of the process. While a reference is loaded or called, all that happens is its
-own, in whatever thread; later, what its threads do, and what code of its file does. `opmatrix.data.reference_audit`
-finds what no hook sees.
+own, in whatever thread; later, what its threads do, and what code of its file does. What no hook sees, because a
+library's own code loads another one, starts a process or connects to one, Linux lists in /proc (`Traces`).
 """
 
 from __future__ import annotations
@@ -22,7 +18,7 @@ import threading
 import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
@@ -57,18 +53,13 @@ class Traces:
     @classmethod
     def before(cls) -> Traces:
         """Return what a process has before a reference runs: after `start`, no library and no child of the project."""
-        mapped = _at_start.get("mapped")
-        return cls.now() if mapped is None else cls._of(mapped, frozenset())
+        return replace(cls.now(), mapped=_at_start["mapped"], children=frozenset()) if _at_start else cls.now()
 
     @classmethod
     def now(cls) -> Traces:
-        return cls._of(frozenset(_mapped()), frozenset(children(os.getpid())))
-
-    @classmethod
-    def _of(cls, mapped: frozenset[str], running: frozenset[int]) -> Traces:
         return cls(
-            mapped=mapped,
-            children=running,
+            mapped=frozenset(_mapped()),
+            children=frozenset(children(os.getpid())),
             ended=resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt,
             connections=frozenset(_connections()),
         )
@@ -85,9 +76,7 @@ class Traces:
                 yield f"has loaded {path}, a copy of {made}, which this build made, so it agrees with any fault"
         if self.children - before.children:
             yield "has a child process, which may run the kernel"
-        elif (
-            not waited and self.ended > before.ended and self.children >= before.children
-        ):  # not one that was there before
+        elif not waited and self.ended > before.ended and self.children >= before.children:  # none of before ended
             yield "has waited for a child process, which may have run the kernel"
         for kind in sorted({name.partition(":")[0] for name in self.connections - before.connections}):
             yield f"has a {kind} to another process, which may run the kernel"
@@ -211,7 +200,8 @@ class Audit:
             return f"{self.shown}:{frame.f_lineno}"
         for frame in frames:
             path = Path(frame.f_code.co_filename)
-            if path.is_relative_to(self.root) and not is_installed(path, self.root) and not _is_ours(path):
+            ours = path.is_relative_to(Path(__file__).parents[1])
+            if path.is_relative_to(self.root) and not is_installed(path, self.root) and not ours:
                 return f"{self.shown}, in {path.relative_to(self.root)}:{frame.f_lineno}"
         return self.shown
 
@@ -223,9 +213,10 @@ class Audit:
             return ""
         if event in _STARTS:
             why = f"{_started(event, args)}, which may run the kernel. {_OR_DECLARE}"
-            if _finds_library():
+            if any(frame.f_code.co_filename.endswith(_FINDS_LIBRARIES) for frame in _frames()):
                 self.allowed.append(why)
-            return "" if _finds_library() else why
+                return ""
+            return why
         if event in _ASKS:
             return f"asks another process ({event}), which may run the kernel. {_OR_DECLARE}"
         if event == "ctypes.dlsym":
@@ -235,10 +226,8 @@ class Audit:
             return self._of_path("loads", args[1], library=True) if args[1] else ""
         if event == "ctypes.dlopen":
             return self._of_path("loads", args[0], library=True)
-        for name in args[: 2 if event in _COPIES else 1]:
-            if why := self._of_path("opens", name, library=False):
-                return why
-        return ""
+        names = args[: 2 if event in _COPIES else 1]
+        return next(filter(None, (self._of_path("opens", name, library=False) for name in names)), "")
 
     def _of_path(self, verb: str, name: Any, *, library: bool) -> str:
         if not isinstance(name, str | bytes | os.PathLike):  # a descriptor, or None for the program itself
@@ -249,15 +238,14 @@ class Audit:
         for folder, why in self.under_test.items():
             if inside := next((one for one in seen if one.is_relative_to(folder)), None):
                 return f"{verb} {inside.relative_to(folder.parent)}, {why}, so it agrees with any fault. {_OR_DECLARE}"
-        if library and "/" in given and not is_installed(path, self.root):
-            return f"{verb} {given}, allowed: libraries of the system and of installed packages. {_OR_DECLARE}"
-        if library and "/" in given and (made := copied_from(path, self.root)):
-            return (
-                f"{verb} {given}, a copy of {made}, which this build made, so it agrees with any fault. {_OR_DECLARE}"
-            )
-        if not library and _is_pipe(path):
-            return f"{verb} {given}, a pipe to another process, which may run the kernel. {_OR_DECLARE}"
-        return ""
+        why = ""
+        if not library:
+            why = "a pipe to another process, which may run the kernel" if _is_pipe(path) else ""
+        elif "/" in given and not is_installed(path, self.root):
+            why = "allowed: libraries of the system and of installed packages"
+        elif "/" in given and (made := copied_from(path, self.root)):
+            why = f"a copy of {made}, which this build made, so it agrees with any fault"
+        return f"{verb} {given}, {why}. {_OR_DECLARE}" if why else ""
 
 
 _audits: dict[str, Audit] = {}
@@ -338,20 +326,12 @@ def _frames() -> Iterator[FrameType]:
         frame = frame.f_back
 
 
-def _is_ours(path: Path) -> bool:
-    return path.is_relative_to(Path(__file__).parents[1])
-
-
 def _is_pipe(path: Path) -> bool:
     try:
         mode = path.stat().st_mode
     except (OSError, ValueError):  # the reference finds that out itself
         return False
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
-
-
-def _finds_library() -> bool:
-    return any(frame.f_code.co_filename.endswith(_FINDS_LIBRARIES) for frame in _frames())
 
 
 def _started(event: str, args: tuple[Any, ...]) -> str:

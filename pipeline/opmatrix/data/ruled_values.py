@@ -1,7 +1,4 @@
-"""Random values that obey the `ValueRule` of an input.
-
-Check arrays against the `ValueRule` of an input, as bindings do.
-"""
+"""Random values that obey the `ValueRule` of an input, and the check of others, as bindings do it."""
 
 from __future__ import annotations
 
@@ -11,21 +8,8 @@ from typing import Any
 import numpy as np
 
 from opmatrix.basics.errors import DataError
-from opmatrix.data.arrays import (
-    BLOCK,
-    Array,
-    array,
-    cast,
-    dtype_name,
-    float_limits,
-    integer_limits,
-    kind,
-    numpy_dtype,
-    rounded,
-    slices,
-    standard_normal,
-    with_specials,
-)
+from opmatrix.data import arrays
+from opmatrix.data.arrays import Array, cast, dtype_name, kind, numpy_dtype, rounded, standard_normal
 from opmatrix.signature.signature import FOUR_BITS
 from opmatrix.sizes.values import Limits, described, described_ends, described_order, ends, limits, names
 from opmatrix.spec import DType, Input, OpSpec, Random, ValueRule
@@ -45,7 +29,7 @@ def random_values(tensor: Random, rule: ValueRule, numbers: Numbers, dtype: DTyp
     """
     shape, found = tensor.shape, limits(rule, numbers)
     if dtype == "bool":
-        return array(tensor, dtype, seed_of=seed_of)
+        return arrays.array(tensor, dtype, seed_of=seed_of)
     normal = standard_normal(shape, seed_of)
     normal *= tensor.deviation  # in place, since it may be large
     normal += tensor.mean
@@ -77,15 +61,15 @@ def random_values(tensor: Random, rule: ValueRule, numbers: Numbers, dtype: DTyp
         values = np.take_along_axis(values, order, 1)
     if rule.spans:
         values = with_ends(values, rule, found)
-    return with_specials(np.ascontiguousarray(values).ravel(), tensor, dtype).reshape(shape)
+    return arrays.with_specials(np.ascontiguousarray(values).ravel(), tensor, dtype).reshape(shape)
 
 
 def _by_block(values_of: Callable[[Array], Array], rows: Array, rule: ValueRule, dtype: DType) -> Array:
     """Return the values for rows, which are those of their blocks where no value depends on another one."""
-    if rule.unique or rows.size <= BLOCK:
+    if rule.unique or rows.size <= arrays.BLOCK:
         return values_of(rows)
     values, normal = np.empty(rows.size, numpy_dtype(dtype)), rows.ravel()
-    for block in slices(rows.size):
+    for block in arrays.slices(rows.size):
         values[block] = values_of(normal[block].reshape(1, -1)).ravel()
     return values.reshape(rows.shape)
 
@@ -106,7 +90,7 @@ def with_ends(values: Array, rule: ValueRule, found: Limits) -> Array:
 
 def _range_of_integers(rows: Array, found: Limits, dtype: DType) -> tuple[int, int]:
     """Return the range to draw from: where a limit is missing, as many numbers beyond the other as `rows` spread."""
-    bounds = integer_limits(dtype)
+    bounds = arrays.integer_limits(dtype)
     spread = max(int(np.ceil(max(rows.max(initial=1.0), -rows.min(initial=-1.0)) * 3)), rows.shape[1])
     low = -spread if found.minimum is None else int(found.minimum)
     high = low + 2 * spread if found.maximum is None else int(found.maximum)
@@ -129,7 +113,6 @@ def _whole(rows: Array, low: int, high: int, *, unique: bool) -> Array:
 
 
 def _real(rows: Array, found: Limits, dtype: DType) -> Array:
-    """Return floats within the limits, rounded to `dtype`."""
     low, high = found.minimum, found.maximum
     if low is not None and high is not None:
         shares = _shares(rows)
@@ -149,7 +132,7 @@ def _real(rows: Array, found: Limits, dtype: DType) -> Array:
 
 def _apart(values: Array, found: Limits) -> Array:
     """Return ascending rows of floats in which equal neighbours are moved apart, within the limits."""
-    limits = float_limits(values.dtype)
+    limits = arrays.float_limits(values.dtype)
     upward, downward = limits.max, limits.min  # nextafter leaves these as they are, and not every dtype has infinities
     values = values.copy()
     for column in range(1, values.shape[1]):
@@ -162,7 +145,6 @@ def _apart(values: Array, found: Limits) -> Array:
 
 
 def _shares(normal: Array) -> Array:
-    """Return the part of the normal distribution below each value, from 0 to 1."""
     shares: Array = 1 / (1 + np.exp(np.clip(-SPREAD * normal, -700, 700)))
     return np.where(shares < 1e-12, 0.0, shares)
 
@@ -193,8 +175,7 @@ def problem(spec: OpSpec, part: Input, numbers: Mapping[str, float], array: Arra
 
 
 def _wrong_values(rule: ValueRule, numbers: Mapping[str, float], array: Array) -> Array:
-    found = limits(rule, numbers)
-    wrong = np.zeros(array.shape, bool)
+    found, wrong = limits(rule, numbers), np.zeros(array.shape, bool)
     if found.minimum is not None:
         wrong |= ~(array >= _rounded(found.minimum, array))
     if found.maximum is not None:

@@ -86,17 +86,9 @@ def gradient(paths: Paths, spec: OpSpec) -> Callable[..., Outputs] | None:
         made = Call(function=name, inputs=inputs, attributes=attributes, optional=True)
         return of(paths, spec).outputs(made, [])
 
-    return call if of(paths, spec).has(name) else None  # type: ignore[return-value]  # not None where it exists
-
-
-def traces(paths: Paths, spec: OpSpec) -> tuple[str, ...]:
-    """Return what a reference that was called left in its process although it must not."""
-    return of(paths, spec).traces()
-
-
-def version(paths: Paths, spec: OpSpec) -> str:
-    """Return the version of torch that evaluates the reference."""
-    return of(paths, spec).version
+    source = paths.reference(spec.name)
+    defined = source.is_file() and f"def {name}(" in source.read_text(encoding="utf-8")
+    return call if defined else None  # type: ignore[return-value]  # not None where it exists
 
 
 def of(paths: Paths, spec: OpSpec) -> _Reference:
@@ -113,8 +105,6 @@ def _reference(paths: Paths, operator: str, arguments: tuple[str, ...], process:
 
 
 class _Reference:
-    """The reference of one operator: its process, and what it computed."""
-
     def __init__(self, paths: Paths, operator: str, arguments: tuple[str, ...]) -> None:
         self._paths, self._operator, self._arguments = paths, operator, arguments
         self._shown = str(paths.reference(operator).relative_to(paths.root))
@@ -126,14 +116,10 @@ class _Reference:
 
     @property
     def version(self) -> str:
+        """The version of torch that evaluates it."""
         if not self._version:
             self._start()
         return self._version
-
-    def has(self, name: str) -> bool:
-        """Whether reference.py defines a function."""
-        source = self._paths.reference(self._operator)
-        return source.is_file() and f"def {name}(" in source.read_text(encoding="utf-8")
 
     def outputs(self, call: Call, found: list[str]) -> Outputs | None:
         """Return the outputs of a call. Raises DataError where the reference raises, TooSlow where it is too slow."""
@@ -153,7 +139,7 @@ class _Reference:
         return answer.outputs
 
     def traces(self) -> tuple[str, ...]:
-        """Return what it left in its process, if that was started."""
+        """Return what it left in its process although it must not, if that was started."""
         return self._ask(Call(function="", inputs=(), attributes={}, optional=True)).found if self._process else ()
 
     def record(self) -> None:
@@ -162,17 +148,21 @@ class _Reference:
 
     def write(self, path: Path) -> None:
         """Write what was computed since `record`: a line of JSON, and after it the bytes of all arrays."""
-        head = {key: [_described(array) for array in outputs] for key, outputs in sorted(self._computed.items())}
-        arrays = [array for _, outputs in sorted(self._computed.items()) for array in outputs if array is not None]
+        head, parts = dict[str, list[_Described]](), list[memoryview]()
+        for key, outputs in sorted(self._computed.items()):
+            head[key] = [None if array is None else (dtype_name(array), array.shape) for array in outputs]
+            parts += [raw_bytes(array) for array in outputs if array is not None]
         first = json.dumps({"reference": sha256(self._paths.reference(self._operator)), "calls": head})
-        write_parts(path, [first.encode() + b"\n", *map(raw_bytes, arrays)])
+        write_parts(path, [first.encode() + b"\n", *parts])
 
     def _read_stored(self, key: str) -> Outputs | None:
         """Return the outputs of a call that `data` stored. They are read each time, so that they take memory only
         where they are used."""
         path, reference = self._paths.reference_calls(self._operator), self._paths.reference(self._operator)
         if self._stored is None:
-            self._stored = _stored_calls(path, reference)
+            self._stored = frozenset()  # where the file is missing, or of another reference.py
+            with suppress(FileNotFoundError), path.open("rb") as file:
+                self._stored = frozenset(_calls(file, reference))
         return _read(path, reference, key) if key in self._stored else None
 
     def _ask(self, call: Call) -> Answer:
@@ -234,7 +224,6 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _key(call: Call) -> str:
-    """Return a digest of the function's name and of all arguments."""
     attributes = sorted(
         (name, (dtype_name(value), value.shape, value.tobytes()) if isinstance(value, np.ndarray) else value)
         for name, value in call.attributes.items()
@@ -249,18 +238,6 @@ def _key(call: Call) -> str:
     return digest.hexdigest()
 
 
-def _described(array: Array | None) -> _Described:
-    return None if array is None else (dtype_name(array), array.shape)
-
-
-def _stored_calls(path: Path, reference: Path) -> frozenset[str]:
-    """Return the keys of the calls that `data` stored; none where the file is missing, or of another reference.py."""
-    if not path.is_file():
-        return frozenset()
-    with path.open("rb") as file:
-        return frozenset(_calls(file, reference))
-
-
 def _read(path: Path, reference: Path, key: str) -> Outputs | None:
     with path.open("rb") as file:
         calls = _calls(file, reference)
@@ -268,7 +245,10 @@ def _read(path: Path, reference: Path, key: str) -> Outputs | None:
         for other, described in calls.items():
             if other == key:
                 file.seek(at)
-                return tuple(map(functools.partial(_array, file), described))
+                return tuple(
+                    None if one is None else np.fromfile(file, np.uint8, _size(one)).view(one[0]).reshape(one[1])
+                    for one in described
+                )
             at += sum(map(_size, described))
     return None  # `data` has written another file since
 
@@ -278,14 +258,5 @@ def _calls(file: BinaryIO, reference: Path) -> dict[str, list[_Described]]:
     return dict(head["calls"]) if head["reference"] == sha256(reference) else {}
 
 
-def _array(file: BinaryIO, described: _Described) -> Array | None:
-    """Read an array where the file is at."""
-    if described is None:
-        return None
-    dtype, shape = described
-    return np.fromfile(file, np.uint8, _size(described)).view(dtype).reshape(shape)
-
-
 def _size(described: _Described) -> int:
-    """Return the number of bytes of an array in the file."""
     return math.prod(described[1]) * np.dtype(described[0]).itemsize if described else 0

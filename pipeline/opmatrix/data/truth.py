@@ -107,9 +107,7 @@ def evaluate(
         outputs = reference.rounded(raw, inputs)
     except DataError as error:  # such as numpy.linalg, which has no longdouble
         return Truth(outputs=plain, judge=_narrower(lower, f"in {judge.precision} it raises: {error}"))
-    if why := next(_narrow(spec, raw, judge.precision), "") or next(
-        _differences(spec, outputs, plain, judge.precision), ""
-    ):
+    if why := next(_differences(spec, raw, outputs, plain, judge.precision), ""):
         return Truth(outputs=plain, judge=_narrower(lower, why))
     if judge.precision == "longdouble" and not any(map(_is_longer, raw)):
         judge = Judge(precision="float64")  # it computes in float64 and returns the dtype of its input
@@ -135,17 +133,16 @@ def _narrower(precision: Precision, reason: str) -> Judge:
     return Judge(precision=precision, reason="" if precision == "float64" else reason)
 
 
-def _narrow(spec: OpSpec, raw: Sequence[Array], precision: Precision) -> Iterator[str]:
-    """Yield the outputs that a reference gives in less than `precision`."""
-    wanted = np.dtype(precision).itemsize
-    for part, output in zip(with_outputs(spec, len(raw)).outputs, raw, strict=True):
+def _differences(
+    spec: OpSpec, raw: Sequence[Array], rounded: Sequence[Array], plain: Sequence[Array], precision: Precision
+) -> Iterator[str]:
+    """Yield the outputs that a reference gives in less than `precision`, and those that differ by more than half of the
+    digits of the declared dtype."""
+    declared, wanted = with_outputs(spec, len(plain)).outputs, np.dtype(precision).itemsize
+    for part, output in zip(declared, raw, strict=True):
         if output.dtype.kind != "f" or output.dtype.itemsize < wanted:
             yield f"in {precision} it gives {part.name!r} as {dtype_name(output)}"
-
-
-def _differences(spec: OpSpec, wide: Sequence[Array], plain: Sequence[Array], precision: Precision) -> Iterator[str]:
-    """Yield the outputs that differ by more than half of the digits of the declared dtype."""
-    for part, expected, actual in zip(with_outputs(spec, len(plain)).outputs, wide, plain, strict=True):
+    for part, expected, actual in zip(declared, rounded, plain, strict=True):
         largest = max(map(_largest, parts(expected)), default=0.0)
         half = math.sqrt(float(np.spacing(np.ones((), expected.dtype))))
         found = compare(actual, expected, tolerance=Tolerance(rtol=half, atol=half * largest))
@@ -160,7 +157,6 @@ def _differences(spec: OpSpec, wide: Sequence[Array], plain: Sequence[Array], pr
 
 
 def _largest(array: Array) -> float:
-    """Return the largest absolute value of the finite elements."""
     size = np.abs(array.astype(np.float64))
     return float(np.max(size, initial=0.0, where=np.isfinite(size)))
 

@@ -1,7 +1,5 @@
-"""Read test vectors that were computed elsewhere: an .npz, or a folder of ONNX test data. Runs nothing of the file.
-
-Write the inputs and expected outputs of every case, once for all versions of torch, opset and ONNX Runtime.
-"""
+"""Write the inputs and expected outputs of every case, once for all versions of torch, opset and ONNX Runtime. Outputs
+that were computed elsewhere come from an .npz, or a folder of ONNX test data; nothing of the file is run."""
 
 from __future__ import annotations
 
@@ -10,7 +8,7 @@ import math
 import os
 import shutil
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +19,7 @@ from opmatrix.basics.files import digests_by_path, write_text
 from opmatrix.basics.step_log import LOGGED, Progress, detail
 from opmatrix.data import dataset, torch_reference, truth
 from opmatrix.data.arrays import SMALL, Array, cast, dtype_name, numpy_dtype
-from opmatrix.data.case_arrays import broken_rule, case_array, case_arrays, reference_attributes
+from opmatrix.data.case_arrays import broken_rule, case_array, case_arrays, declared_name, reference_attributes
 from opmatrix.data.dataset import DataSet
 from opmatrix.data.evaluated import as_outputs
 from opmatrix.data.reference import FLOATS, Argument, Reference
@@ -45,25 +43,19 @@ def read_case(spec: OpSpec, model: Model, case: Case, *, folder: Path) -> tuple[
     fed = graph_inputs(spec, model, case)
     taken = [feed for feed in fed if isinstance(feed.tensor, FromVectors)]
     outputs = [(part.name, dtype_of(part.type, model.types)) for part in of_model(spec, model).outputs]
-    inputs = [_name(feed) for feed in taken]
-    path = folder / case.expected.path
-    found = (
-        _folder(path, case.expected, inputs, [n for n, _ in outputs]) if path.is_dir() else _npz(path, case.expected)
-    )
+    path, names = folder / case.expected.path, [declared_name(feed) for feed in taken]
+    of_folder = path.is_dir()
+    found = _folder(path, case.expected, names, [n for n, _ in outputs]) if of_folder else _npz(path, case.expected)
     arrays = {}
-    for feed in taken:
-        array = _array(found, _name(feed), dtype_of(feed.part.type, model.types), case.expected, narrow=False)
+    for feed, name in zip(taken, names, strict=True):
+        array = _array(found, name, dtype_of(feed.part.type, model.types), case.expected, narrow=False)
         if array.shape != (shape := shape_of(feed.tensor)):
-            raise DataError(f"{case.expected.path}: {_name(feed)!r} has the shape {array.shape}, the case has {shape}")
+            raise DataError(f"{case.expected.path}: {name!r} has the shape {array.shape}, the case has {shape}")
         if why := broken_rule(spec, model, case, feed, array):
-            raise DataError(f"{case.expected.path}: input {_name(feed)!r} {why}")
-        arrays[_name(feed)] = array
-    made = [arrays[_name(f)] if f in taken else case_array(spec, model, case, f) for f in fed]
+            raise DataError(f"{case.expected.path}: input {name!r} {why}")
+        arrays[name] = array
+    made = [arrays[declared_name(f)] if f in taken else case_array(spec, model, case, f) for f in fed]
     return made, tuple(_array(found, name, dtype, case.expected, narrow=True) for name, dtype in outputs)
-
-
-def _name(feed: GraphInput) -> str:
-    return f"{feed.part.name}_{feed.index}" if feed.part.variadic else feed.part.name
 
 
 def _npz(path: Path, vectors: Vectors) -> Mapping[str, Array]:
@@ -159,7 +151,15 @@ def run(paths: Paths, operator: Operator) -> None:
     written_in = f"torch {in_torch.version}" if in_torch else "numpy"
     if spec.dependent_reference:
         written_in += ", not independent"
-    _write_manifest(paths.data_manifest(operator.name), made, judges, reference=written_in)
+    # The hash of every file, since the steps of all cells read this one instead of hundreds.
+    manifest = paths.data_manifest(operator.name)
+    files = sorted(file for folder in made for file in folder.iterdir())
+    record = {
+        "files": digests_by_path(files, manifest.parent),
+        "reference": written_in,
+        "judged_in": {str(folder.relative_to(manifest.parent)): vars(judge) for folder, judge in judges.items()},
+    }
+    write_text(manifest, json.dumps(record, indent=1) + "\n")
 
 
 class _ShapeRuleError(DataError):
@@ -172,7 +172,10 @@ class _ShapeRuleError(DataError):
 
 def _shown(name: str, mistakes: Mapping[tuple[str, str], Sequence[str]]) -> Iterator[str]:
     """Yield a line per mistake. The terminal gets the first ones and the names of the other cases, the log all."""
-    lines = [_line(place, text, *names) for (place, text), names in mistakes.items()]
+    lines = []
+    for (place, text), (first, *others) in mistakes.items():  # several cases may have one, such as of the reference
+        also = f". Also {', '.join(others)}" if others else ""
+        lines.append(f"{place}: case {first!r}: {text.rstrip('.') if others else text}{also}")
     if len(lines) <= _FULL + 1 or LOGGED not in os.environ:
         yield from lines
         return
@@ -180,12 +183,6 @@ def _shown(name: str, mistakes: Mapping[tuple[str, str], Sequence[str]]) -> Iter
     yield from lines[:_FULL]
     cases = [case for names in list(mistakes.values())[_FULL:] for case in names]
     yield f"{name}: {len(cases)} more cases are unusable: {', '.join(cases[:_NAMED])}{', ...' * (len(cases) > _NAMED)}"
-
-
-def _line(place: str, text: str, first: str, *others: str) -> str:
-    """Return the line of a mistake, which may be that of several cases, such as one in the reference."""
-    also = f". Also {', '.join(others)}" if others else ""
-    return f"{place}: case {first!r}: {text.rstrip('.') if others else text}{also}"
 
 
 def _data_set(spec: OpSpec, model: Model, case: Case, reference: Reference, folder: Path) -> tuple[DataSet, Judge]:
@@ -250,7 +247,6 @@ def _expected(
 def _check_shapes(
     spec: OpSpec, fed: Sequence[GraphInput], attributes: Mapping[str, AttributeValue], expected: Sequence[Array]
 ) -> None:
-    """Raise DataError for an output whose shape differs from its shape rule."""
     shapes = shapes_by_input((feed.part, shape_of(feed.tensor)) for feed in fed)
     known = Known(spec=spec, shapes=shapes, attributes=attributes)
     decided: dict[str, tuple[int, str]] = {}  # each size that the kernel decides, and the first output that has it
@@ -278,23 +274,13 @@ def _print_fallbacks(paths: Paths, operator: Operator, judges: Mapping[Path, Jud
     """Print why cases are judged in the declared dtype although the declaration allows more, with their names."""
     cases: dict[str, list[str]] = {}
     for model in operator.models:
-        if truth.declared_judge(operator.spec, model.types).reason:
-            continue
+        narrow = truth.declared_judge(operator.spec, model.types).reason
         for index, case in enumerate(model.cases):
             judge = judges[paths.data(operator.name, model.name, index)]
-            if judge.reason:
+            if judge.reason and not narrow:
                 cases.setdefault(str(judge), []).append(case.name)
     for judged, names in cases.items():
         print(f"compared in the {judged}: case {', '.join(names)}")
-
-
-def _write_manifest(path: Path, folders: Iterable[Path], judges: Mapping[Path, Judge], *, reference: str) -> None:
-    """Write the hash of every file, since the steps of all cells read this one instead of hundreds, what the reference
-    is written in, and the precision in which that of each data set was evaluated."""
-    files = sorted(file for folder in folders for file in folder.iterdir())
-    digests = digests_by_path(files, path.parent)
-    judged_in = {str(folder.relative_to(path.parent)): vars(judge) for folder, judge in judges.items()}
-    write_text(path, json.dumps({"files": digests, "reference": reference, "judged_in": judged_in}, indent=1) + "\n")
 
 
 def _remove_surplus(written: Mapping[Path, DataSet]) -> None:

@@ -27,7 +27,6 @@ _MOST_FACTS = 2
 _SIMPLE = (0, 4)  # of `_Property.order`: one value, or a range with one end
 _VALUES = 6  # of a dtype or an attribute, of which some together are a property
 _NAMED = 3  # values that are listed
-_MULTIPLES = (2, 4, 8, 16, 32)  # elements that a kernel may compute at once
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,20 +45,22 @@ def of_case(spec: OpSpec, model: Model, case: Case) -> dict[str, Value]:
     """Return the properties of a case that its description has: no array is made."""
     found: dict[str, Value] = {name: model.types[name] for name in spec.types if name in model.types}
     shapes = {part.name: [shape_of(tensor) for tensor in given(case, part.name)] for part in spec.inputs}
+    unnamed: dict[str, Value] = {}  # which follow the named sizes
     for part in spec.inputs:
         for shape in shapes[part.name][:1]:
-            for axis, dim in axes(part):
-                if is_named(spec, dim) and -len(shape) <= axis < len(shape):
+            declared = [(axis % len(shape), dim) for axis, dim in axes(part) if -len(shape) <= axis < len(shape)]
+            for axis, dim in declared:
+                if is_named(spec, dim):
                     found.setdefault(str(dim), shape[axis])
-    for part in spec.inputs:
-        for shape in shapes[part.name][:1]:
-            declared = {axis % len(shape) for axis, _ in axes(part) if -len(shape) <= axis < len(shape)}
-            open_axes = [axis for axis in range(len(shape)) if axis not in declared]
-            found |= {f"{part.name}.shape[{axis}]": shape[axis] for axis in open_axes}
+            open_axes = [axis for axis in range(len(shape)) if axis not in dict(declared)]
+            unnamed |= {f"{part.name}.shape[{axis}]": shape[axis] for axis in open_axes}
             if len(shape) - 1 in open_axes:
-                found[f"{part.name}.shape[-1]"] = shape[-1]
+                unnamed[f"{part.name}.shape[-1]"] = shape[-1]
+    found |= unnamed
     for name, value in attribute_values(spec, model).items():
-        found[name] = value if isinstance(value, int | float) and not isinstance(value, bool) else _cut(repr(value))
+        text = repr(value)
+        shown = text if len(text) <= 40 else f"{text[:37]}..."
+        found[name] = value if isinstance(value, int | float) and not isinstance(value, bool) else shown
     for part in spec.inputs:
         own = shapes[part.name]
         if part.variadic:
@@ -111,7 +112,8 @@ def in_common(cases: Sequence[Properties], wrong: Sequence[bool]) -> str:
     same cases; "" where no property separates wrong from right cases, or chance may be the reason.
 
     A passing case with an empty input does not count: without elements, none is wrong."""
-    kept = [number for number, case in enumerate(cases) if wrong[number] or not _is_empty(case)]
+    sizes = [[value for name, value in case.items() if name.endswith(".numel()")] for case in cases]
+    kept = [number for number, found in enumerate(sizes) if wrong[number] or 0 not in found]
     cases = [cases[number] for number in kept]
     failing = frozenset(number for number, one in enumerate(kept) if wrong[one])
     count, passing = len(failing), len(cases) - len(failing)
@@ -128,10 +130,6 @@ def in_common(cases: Sequence[Properties], wrong: Sequence[bool]) -> str:
     return said + "".join(f"; the same cases: {other.where}" for other in others[: _MOST_FACTS - 1])
 
 
-def _is_empty(case: Properties) -> bool:
-    return any(value == 0 for name, value in case.items() if name.endswith(".numel()"))
-
-
 def _alike(cases: Sequence[Properties]) -> Iterator[tuple[list[str], tuple[Value, ...]]]:
     """Yield the properties that all cases have and that differ, those with equal values together."""
     by_values: dict[tuple[Value, ...], list[str]] = {}
@@ -146,7 +144,6 @@ def _alike(cases: Sequence[Properties]) -> Iterator[tuple[list[str], tuple[Value
 
 
 def _properties(cases: Sequence[Properties], count: int) -> Iterator[_Property]:
-    """Yield the properties that `count` cases have."""
     for names, values in _alike(cases):
         name = " = ".join(names)
         numbers = [value for value in values if isinstance(value, int | float)]
@@ -154,8 +151,6 @@ def _properties(cases: Sequence[Properties], count: int) -> Iterator[_Property]:
             yield from _of_values(name, list(map(str, values)), count)
             continue
         yield from _ranges(name, numbers, count)
-        if all(isinstance(value, int) for value in numbers):
-            yield from _multiples(name, numbers, count)
 
 
 def _ranges(name: str, values: Sequence[int | float], count: int) -> Iterator[_Property]:
@@ -189,16 +184,6 @@ def _ranges(name: str, values: Sequence[int | float], count: int) -> Iterator[_P
         yield _Property(of=name, where=where, right=right, order=order + more, cases=cases)
 
 
-def _multiples(name: str, values: Sequence[int | float], count: int) -> Iterator[_Property]:
-    for step in _MULTIPLES:
-        multiples = frozenset(number for number, value in enumerate(values) if value % step == 0)
-        others = frozenset(range(len(values))) - multiples
-        for cases, which, right in ((multiples, "a", "where it is not"), (others, "no", "where it is")):
-            if len(cases) == count:
-                where = f"where {name} is {which} multiple of {step}"
-                yield _Property(of=name, where=where, right=right, order=5 if name.endswith(")") else 2, cases=cases)
-
-
 def _of_values(name: str, values: Sequence[str], count: int) -> Iterator[_Property]:
     """Yield the values of a dtype, an attribute or a layout, and some of few together."""
     known = [*dict.fromkeys(values)]
@@ -222,7 +207,3 @@ def _one_of(name: str, values: Sequence[str]) -> str:
 
 def _text(value: int | float) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= 40 else f"{text[:37]}..."

@@ -1,10 +1,8 @@
-"""Find wrong kernels that pass all cases of a dtype: a proof that could not have failed is hollow.
+"""Check that the cases of an operator could fail: find wrong kernels that pass all cases of a dtype.
 
 The kernels are made of the reference: an output is zeros or a copy of an input; an input is read as zeros, as ones or
 as absent; an attribute has a constant value. Each must fail in a case of each declared dtype. What a declaration
-excepts, by `no_effect`, must pass for some dtype.
-
-Check that the cases of an operator could fail: with the reference alone, so that no edit of a kernel repeats it.
+excepts, by `no_effect`, must pass for some dtype. It needs the reference alone, so that no edit of a kernel repeats it.
 """
 
 from __future__ import annotations
@@ -58,12 +56,6 @@ def hollow_problems(spec: OpSpec, cases: Cases) -> list[str]:
     return lines
 
 
-def idle_cases(cases: Cases) -> list[str]:
-    """Return the names of small cases that tell nothing: every expected element is 0 or NaN, or there is none."""
-    small = [one for one in cases if one.elements <= SMALL]
-    return [one.case.name for one in small if not any(numbers_in(array).any() for array in one.expected)]
-
-
 def _key(part: Input | Attribute | Output) -> tuple[str, str]:
     return ("output", part.of) if isinstance(part, Item) else (type(part).__name__.lower(), part.name)
 
@@ -77,22 +69,15 @@ def _groups(spec: OpSpec, cases: Cases) -> Iterator[tuple[str, Cases]]:
         yield "", cases
 
 
-def _outputs(spec: OpSpec, cases: Cases) -> tuple[Output, ...]:
-    """Return the outputs, of a variadic one as many tensors as the case that has most."""
-    if variadic_output(spec) is None:
-        return spec.outputs
-    return with_outputs(spec, max(map(_count, cases))).outputs
-
-
-def _count(one: EvaluatedCase) -> int:
-    """Return how many outputs a case has."""
-    return len(of_model(one.spec, one.model).outputs)
-
-
 def _findings(spec: OpSpec, cases: Cases) -> Iterator[Finding]:
-    blind, outputs = 0, _outputs(spec, cases)
+    counts = [len(of_model(spec, one.model).outputs) for one in cases]  # a variadic one has as many as a case has most
+    blind, outputs = 0, with_outputs(spec, max(counts)).outputs if variadic_output(spec) else spec.outputs
     for index, output in enumerate(outputs):
-        having = [one for one in cases if one.has(output) and (not isinstance(output, Item) or index < _count(one))]
+        having = [
+            one
+            for one, count in zip(cases, counts, strict=True)
+            if one.has(output) and (not isinstance(output, Item) or index < count)
+        ]
         found = [*wrong_kernels.findings(output, index, having)]
         yield from found
         blind += any(finding.part is None for finding in found)
@@ -130,9 +115,11 @@ def run(paths: Paths, operator: Operator) -> None:
     path = paths.cases(spec.name).relative_to(paths.root)
     problems = [f"{path}: {line}" for line in hollow_problems(spec, found)]
     reference.require_independent()
-    idle = idle_cases(found)
+    small = [one for one in found if one.elements <= SMALL]
+    idle = [one.case.name for one in small if not any(numbers_in(array).any() for array in one.expected)]
+    note = "every expected element is 0 or NaN, or there is none"
     if idle:
-        step_log.detail(f"note: every expected element is 0 or NaN, or there is none, in case {', '.join(idle)}")
+        step_log.detail(f"note: {note}, in case {', '.join(idle)}")
     outcome: Outcome = "failed" if problems else "verified"
     marked = source_files.unfinished(paths, spec.name, "spec.py", "cases.py", "reference.py")
     if problems and marked:
@@ -145,8 +132,7 @@ def run(paths: Paths, operator: Operator) -> None:
         detail="\n".join(problems),
         weak=(f"reference: not independent: {why}",) if (why := spec.dependent_reference) else (),
         results=tuple(
-            {"model": one.model.name, "case": one.case.name}
-            | ({"note": "every expected element is 0 or NaN, or there is none"} if one.case.name in idle else {})
+            {"model": one.model.name, "case": one.case.name} | ({"note": note} if one.case.name in idle else {})
             for one in found
         ),
     )

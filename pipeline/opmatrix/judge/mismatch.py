@@ -1,9 +1,8 @@
 """What the report shows of a failing case: where the wrong elements are, how large the errors are, and some values.
 
 The record of an output is a JSON object of at most some 30 kB, whatever the size of the output; docs/report.md
-describes it. Only a case that fails is measured.
-
-The record of a failing case in at most 14 lines for a terminal of 80 columns, in the words of numpy.testing.
+describes it. Only a case that fails is measured. `lines` are at most 14 for a terminal of 80 columns, in the words of
+numpy.testing.
 """
 
 from __future__ import annotations
@@ -101,7 +100,8 @@ def measure(actual: Array, expected: Array, *, tolerance: Tolerance) -> dict[str
     error, used, ulps = elementwise(actual, expected, tolerance=tolerance)
     # Without a tolerance each error uses all of it: the error itself says more.
     of_error = tolerance == EXACT
-    worst_first = np.argsort(-_finite_first(used, error), kind="stable")
+    # By the part of the tolerance, and among equal ones, such as infinities, by the error.
+    worst_first = np.lexsort((error, used))[::-1]
     at = int(worst_first[0])
     return head | {
         "problem": "",
@@ -129,13 +129,6 @@ def _relative(error: Array, expected: Array) -> float | None:
         return _three(float((error[counted] / size[counted]).max())) if counted.any() else None
 
 
-def _finite_first(used: Array, error: Array) -> Array:
-    """Return what orders elements: the part of the tolerance, and among equal ones, such as infinities, the error."""
-    order = np.empty(used.size)
-    order[np.lexsort((error, used))] = np.arange(used.size)
-    return order
-
-
 def _maps(values: Array) -> list[dict[str, Any]]:
     """Return a map for each two axes: the level of the largest value over the other axes, a digit each.
 
@@ -161,7 +154,6 @@ def _maps(values: Array) -> list[dict[str, Any]]:
 
 
 def _digits(values: Array) -> str:
-    """Return the hexadecimal digit of the level of each value."""
     levels = np.searchsorted(LEVELS, values)
     return "".join(_NO_NUMBER if not np.isfinite(v) else f"{n:x}" for v, n in zip(values, levels, strict=True))
 
@@ -173,13 +165,14 @@ def _histogram(ulps: Array, elements: int) -> dict[str, Any]:
     ``counts[i]`` is for errors above ``2**(first + i - 1)`` up to ``2**(first + i)``.
     """
     known = ulps[np.isfinite(ulps)].astype(np.float64)
-    wrong = known[known > 0]
-    found = {"equal": int((known == 0).sum()), "without": elements - int(known.size)}
-    if not wrong.size:
-        return found | {"first": 0, "counts": []}
-    exponents = np.ceil(np.log2(wrong)).astype(int)
-    first = int(exponents.min())
-    return found | {"first": first, "counts": np.bincount(exponents - first).tolist()}
+    exponents = np.ceil(np.log2(known[known > 0])).astype(int)
+    first = int(exponents.min()) if exponents.size else 0
+    return {
+        "equal": int((known == 0).sum()),
+        "without": elements - int(known.size),
+        "first": first,
+        "counts": np.bincount(exponents - first).tolist(),
+    }
 
 
 def _points(worst_first: Array, differing: int, actual: Array, expected: Array, error: Array) -> dict[str, Any]:
@@ -201,9 +194,9 @@ def _around(at: int, actual: Array, expected: Array) -> dict[str, Any]:
     length = expected.shape[-1] if expected.shape else 1
     along = at % length
     low, high = max(0, along - _AROUND), min(length, along + _AROUND + 1)
-    both = {"expected": expected, "actual": actual}
-    rows = {name: array.reshape(-1)[at - along + low : at - along + high] for name, array in both.items()}
-    return {"from": low, **{name: [_value(value) for value in row] for name, row in rows.items()}}
+    row = slice(at - along + low, at - along + high)
+    both = {"expected": expected.reshape(-1)[row], "actual": actual.reshape(-1)[row]}
+    return {"from": low, **{name: list(map(_value, values)) for name, values in both.items()}}
 
 
 def _value(value: Any) -> float | int | bool | str:
@@ -239,14 +232,14 @@ _LABEL = "  difference"
 def lines(record: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines of a record of `opmatrix.judge.mismatch`."""
     limits = f", rtol={record['rtol']:g} atol={record['atol']:g}" if record["rtol"] or record["atol"] else ""
-    yield from _wrapped(f"output {record['output']}: {record['dtype']} {_shape(record['shape'])}{limits}", 1)
+    yield from _wrapped(f"output {record['output']}: {record['dtype']} {tuple(record['shape'])}{limits}", 1)
     yield from _wrapped(f"actual: {record['actual_is']}; expected: {record['expected_is']}", 1)
     if record["problem"]:
         yield from _wrapped(f"Mismatch: {record['problem']}")
     elif "worst" in record:
         yield from _errors(record)
         yield from _around_worst(record)
-    inputs = (f"{one['name']} {one['dtype']} {_shape(one['shape'])}" for one in record["inputs"])
+    inputs = (f"{one['name']} {one['dtype']} {tuple(one['shape'])}" for one in record["inputs"])
     yield from _wrapped(f"inputs: {', '.join(inputs)}")
     if record["attributes"]:
         yield from _wrapped(f"attributes: {', '.join(f'{k}={v}' for k, v in record['attributes'].items())}", 1)
@@ -256,7 +249,7 @@ def _errors(record: Mapping[str, Any]) -> Iterator[str]:
     share = 100 * record["differing"] / record["elements"]
     yield f"Mismatched elements: {record['differing']} / {record['elements']} ({share:.3g}%)"
     worst = record["worst"]
-    at = f" at {_index(worst['at'])}" if worst["at"] else ""
+    at = f" at {worst['at']}" if worst["at"] else ""
     if worst["error"] is None or record["dtype"] in ("string", "bool"):
         strange = "" if record["dtype"] in ("string", "bool") else ", with NaN or an infinity on one side"
         yield f"One of them{at}{strange}"
@@ -270,12 +263,12 @@ def _errors(record: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _around_worst(record: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the neighbours of the worst element along the last axis: expected, actual and difference."""
     around, index = record["around"], record["worst"]["at"]
     at = index[-1] - around["from"] if index else 0
-    columns = [
-        (_number(e), _number(a), _difference(e, a)) for e, a in zip(around["expected"], around["actual"], strict=True)
-    ]
+    columns = []
+    for e, a in zip(around["expected"], around["actual"], strict=True):
+        numbers = not any(isinstance(value, bool | str) for value in (e, a))
+        columns.append((_number(e), _number(a), f"{a - e:.3g}" if numbers else ""))
     width = max(len(text) for column in columns for text in column) + 2
     room = max(1, min(len(columns), (_WIDTH - len(_LABEL)) // width))
     first = max(0, min(at - room // 2, len(columns) - room))
@@ -290,27 +283,9 @@ def _around_worst(record: Mapping[str, Any]) -> Iterator[str]:
 
 def _number(value: Any) -> str:
     if isinstance(value, bool | str):
-        return _cut_lines(value if value in ("NaN", "Infinity", "-Infinity") else repr(value))
+        text = value if value in ("NaN", "Infinity", "-Infinity") else repr(value)
+        return text if len(text) <= 20 else f"{text[:17]}..."
     return f"{value:.9g}" if isinstance(value, float) else str(value)
-
-
-def _difference(expected: Any, actual: Any) -> str:
-    """Return how far the actual value is from the expected one; "" where they are no numbers."""
-    if any(isinstance(value, bool | str) for value in (expected, actual)):
-        return ""
-    return f"{actual - expected:.3g}"
-
-
-def _cut_lines(text: str) -> str:
-    return text if len(text) <= 20 else f"{text[:17]}..."
-
-
-def _shape(shape: Sequence[int]) -> str:
-    return f"({', '.join(map(str, shape))}{',' * (len(shape) == 1)})"
-
-
-def _index(index: Sequence[int]) -> str:
-    return f"[{', '.join(map(str, index))}]"
 
 
 def _wrapped(text: str, most: int = 2) -> list[str]:

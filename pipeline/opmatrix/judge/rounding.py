@@ -1,17 +1,13 @@
-"""Tell a wrong output of a drawn input from one that only rounding of the inputs moves beyond the tolerance.
-
-Which of three voices is alone: the reference, the kernel, or vectors from elsewhere. Of two, neither is blamed.
-"""
+"""Tell a wrong output of a drawn input from one that only rounding of the inputs moves beyond the tolerance."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from opmatrix.data.arrays import Array, is_float
-from opmatrix.data.compare import EXACT, Comparison, compare
+from opmatrix.data.compare import EXACT, compare
 from opmatrix.data.reference import Reference
 from opmatrix.data.truth import declared_judge
 from opmatrix.declaration.models import graph_inputs
@@ -77,15 +73,12 @@ def _movement(spec: OpSpec, reference: Reference, one: DrawnCase, index: int, ex
                 moved, _refusal = drawn.reference_outputs(spec, one.model, reference, arrays, precision=one.precision)
                 if moved is None or moved[index].shape != expected.shape:
                     return np.full(expected.shape, np.inf if pieces > 1 else 0.0)
-                movement = np.maximum(movement, _distance(moved[index], expected))
+                with np.errstate(all="ignore"):
+                    distance = np.abs(moved[index].astype(np.float64) - expected.astype(np.float64))
+                infinite = np.where(np.isnan(distance), np.inf, distance)
+                movement = np.maximum(movement, np.where(_same(moved[index], expected), 0.0, infinite))
             total += movement
     return total if pieces > 1 else np.where(np.isinf(total), 0.0, total)
-
-
-def _distance(a: Array, b: Array) -> Array:
-    with np.errstate(all="ignore"):
-        distance = np.abs(a.astype(np.float64) - b.astype(np.float64))
-    return np.where(_same(a, b), 0.0, np.where(np.isnan(distance), np.inf, distance))
 
 
 def _directions(count: int, random: np.random.Generator, *, each_pair: bool) -> Iterator[Array]:
@@ -124,37 +117,3 @@ def is_rounding(actual: Array, expected: Array, tolerance: Tolerance, movement: 
 def _same(a: Array, b: Array) -> Array:
     same: Array = (a == b) | (np.isnan(a) & np.isnan(b))
     return same
-
-
-@dataclass(frozen=True, kw_only=True)
-class Voices:
-    """How the voices of one case agree, pair by pair: each the comparison of the output that differs most."""
-
-    reference_kernel: Comparison
-    reference_vectors: Comparison
-    kernel_vectors: Comparison
-    source: str  # of the vectors
-
-    def __str__(self) -> str:
-        """Return the worst comparison and who is alone, or "" where all agree."""
-        vectors = f"the vectors ({self.source})"
-        pairs = (
-            (self.reference_kernel, "reference", "kernel", vectors),
-            (self.reference_vectors, "reference", vectors, "kernel"),
-            (self.kernel_vectors, "kernel", vectors, "reference"),
-        )
-        wrong = [pair for pair in pairs if not pair[0].ok]
-        if not wrong:
-            return ""
-        found, first, second, third = wrong[0]
-        if len(wrong) == 3:
-            return f"{found}. Reference, kernel and {vectors} all differ"
-        if len(wrong) == 1:
-            verb = "agree" if third == vectors else "agrees"
-            return f"{found}. {first.capitalize()} and {second} disagree; {third} {verb} with both"
-        ((alone,),) = [{*wrong[0][1:3]} & {*wrong[1][1:3]}]
-        found = wrong[1][0]  # with the vectors, whose value is then the expected one
-        others = " and ".join(sorted({first, second, third} - {alone}, key=lambda voice: (voice == vectors, voice)))
-        if alone == vectors:
-            return f"{found}. The vectors ({self.source}) alone differ: {others} agree"
-        return f"{found}. The {alone} alone differs: {others} agree"

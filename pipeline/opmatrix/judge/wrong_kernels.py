@@ -1,9 +1,5 @@
-"""What `cases` finds, and the words of its messages.
-
-Wrong kernels that read something else than an input's values, or a constant instead of an attribute.
-
-Wrong kernels whose output is zeros or a copy of an input; and outputs with which nothing can be compared.
-"""
+"""Wrong kernels that read something else than an input's values, or a constant instead of an attribute, or whose output
+is zeros or a copy of an input; and outputs with which nothing can be compared: findings of the stage `cases`."""
 
 from __future__ import annotations
 
@@ -61,8 +57,7 @@ def shown_tolerances(*tolerances: Tolerance) -> str:
 
 def known(array: Array) -> Array:
     """Return where an array is not NaN."""
-    where: Array = ~np.isnan(array) if is_float(array.dtype) else np.ones(array.shape, bool)
-    return where
+    return ~np.isnan(array) if is_float(array.dtype) else np.ones(array.shape, bool)
 
 
 def numbers_in(array: Array) -> Array:
@@ -88,10 +83,10 @@ def of_input(part: Input, cases: Cases) -> Iterator[Finding]:
     text = dtype_of(part.type, having[0].model.types) == "string"
     first, second = ("empty strings", "strings of one letter") if text else ("zeros", "ones")
     replacements: dict[str, Callable[[EvaluatedCase], Argument]] = {
-        first: lambda one: _filled(one.arguments[part.name], 0),
-        second: lambda one: _filled(one.arguments[part.name], 1),
+        first: lambda one: _each(one.arguments[part.name], lambda array: _full(array, 0)),
+        second: lambda one: _each(one.arguments[part.name], lambda array: _full(array, 1)),
     }
-    if _may_lack(part):
+    if part.optional or part.variadic:
         replacements["nothing"] = lambda one: () if part.variadic else None
     ignored: list[str] = []
     refused = True
@@ -100,8 +95,9 @@ def of_input(part: Input, cases: Cases) -> Iterator[Finding]:
         refused &= outcome == "raises"
         ignored += [word] * (outcome == "passes")
     if refused:  # nothing shows yet that its values count, and not only that the reference checks them
-        word, several = "its own values in reverse order", [one for one in having if _elements(one, part) > 1]
-        outcome = _outcome(part, word, lambda one: _reversed(one.arguments[part.name]), several)
+        several = [o for o in having if max(math.prod(shape_of(tensor)) for tensor in given(o.case, part.name)) > 1]
+        word = "its own values in reverse order"
+        outcome = _outcome(part, word, lambda one: _each(one.arguments[part.name], _reversed), several)
         ignored += [word] * bool(several and outcome == "passes")
     if ignored:
         tried = tried_with(part, having)
@@ -115,43 +111,33 @@ def of_input(part: Input, cases: Cases) -> Iterator[Finding]:
         )
 
 
-def _may_lack(part: Input) -> bool:
-    return part.optional or part.variadic
-
-
 def _outcome(
     part: Input, word: str, replacement: Callable[[EvaluatedCase], Argument], cases: Cases
 ) -> Literal["fails", "raises", "passes"]:
     """Return whether a kernel with a replaced input fails in a case, else whether the reference raises in one."""
-    raises = False
+    outcome: Literal["raises", "passes"] = "passes"
     for one in tried_with(part, cases):
         try:
             if one.fails_with(f"{word} as input {part.name}", **{part.name: replacement(one)}):
                 return "fails"
         except DataError:
-            raises = True
-    return "raises" if raises else "passes"
+            outcome = "raises"
+    return outcome
 
 
-def _elements(one: EvaluatedCase, part: Input) -> int:
-    """Return the number of elements of the largest tensor of an input."""
-    return max(math.prod(shape_of(tensor)) for tensor in given(one.case, part.name))
-
-
-def _filled(argument: Argument, value: int) -> Argument:
+def _each(argument: Argument, change: Callable[[Array], Array]) -> Argument:
+    """Return an argument with each of its arrays changed."""
     if isinstance(argument, tuple):
-        return tuple(_full(array, value) for array in argument)
-    return None if argument is None else _full(argument, value)
+        return tuple(map(change, argument))
+    return None if argument is None else change(argument)
 
 
 def _full(array: Array, value: int) -> Array:
     return np.full_like(array, "x" * value if array.dtype == np.object_ else value)
 
 
-def _reversed(argument: Argument) -> Argument:
-    if isinstance(argument, tuple):
-        return tuple(np.ascontiguousarray(array.ravel()[::-1]).reshape(array.shape) for array in argument)
-    return None if argument is None else np.ascontiguousarray(argument.ravel()[::-1]).reshape(argument.shape)
+def _reversed(array: Array) -> Array:
+    return np.ascontiguousarray(array.ravel()[::-1]).reshape(array.shape)
 
 
 # Attributes.
@@ -179,16 +165,14 @@ def of_attribute(attribute: Attribute, cases: Cases) -> Iterator[Finding]:
     if not others:
         others, shown, constant = [*cases], another, another
     tried = tried_with(attribute, others)
-    for one in tried:
-        try:
-            if one.fails_with(f"{constant!r} as attribute {name}", **{name: constant}):
-                return
-        except DataError:
+    try:
+        if any(one.fails_with(f"{constant!r} as attribute {name}", **{name: constant}) for one in tried):
             return
+    except DataError:
+        return
     yield Finding(
         what=f"no case distinguishes attribute {name!r} from the value {shown!r}",
-        why=f": with it, the expected values of "
-        f"{names(tried)} change by no more than {limits(tried)}. "
+        why=f": with it, the expected values of {names(tried)} change by no more than {limits(tried)}. "
         f"{remedy(attribute, 'Add a case in which its value counts')}",
         part=attribute,
     )
@@ -203,7 +187,6 @@ def _changed(value: AttributeValue) -> AttributeValue:
 
 
 def _another(attribute: Attribute, value: AttributeValue) -> AttributeValue | None:
-    """Return a legal value that is not `value`, or None."""
     if attribute.allowed is not None:
         return next((one for one in attribute.allowed if one != value), None)
     if value is None:
@@ -239,10 +222,9 @@ def findings(output: Output, index: int, cases: Cases) -> Iterator[Finding]:
         why = f" in {names(small)}. Add a case whose expected values are numbers"
         yield Finding(what=f"{named} is NaN everywhere", why=why)
         return
-    if found := [*_zeros(named, expected, small)]:
-        yield from found
-        return
-    for source in cases[0].spec.inputs:
+    zeros = [*_zeros(named, expected, small)]
+    yield from zeros
+    for source in () if zeros else cases[0].spec.inputs:
         yield from _copy(output, index, source, small)
 
 
@@ -260,7 +242,12 @@ def _zeros(named: str, expected: Sequence[Array], cases: Cases) -> Iterator[Find
         )
         return
     tolerances = [one.tolerances[dtype_name(array)] for one, array in zip(cases, numbers, strict=True)]
-    near = sum(_near_zero(array, tolerance) for array, tolerance in zip(numbers, tolerances, strict=True))
+    near = 0  # numbers for which a 0 in their place is within the tolerance
+    for array, tolerance in zip(numbers, tolerances, strict=True):
+        if array.dtype != np.object_:
+            size = np.abs(array.astype(np.float64))
+            with np.errstate(over="ignore", invalid="ignore"):
+                near += int((np.isfinite(size) & (size <= tolerance.atol + tolerance.rtol * size)).sum())
     if 2 * near > total:
         yield Finding(
             what=f"the tolerance hides {named}",
@@ -268,15 +255,6 @@ def _zeros(named: str, expected: Sequence[Array], cases: Cases) -> Iterator[Find
             f"{shown_tolerances(*tolerances)} allows, in {names(cases)}. A kernel that writes zeros passes there. "
             "Tighten the tolerance, or add cases with larger numbers",
         )
-
-
-def _near_zero(numbers: Array, tolerance: Tolerance) -> int:
-    """Return for how many numbers a 0 in their place is within the tolerance."""
-    if numbers.dtype == np.object_:
-        return 0
-    size = np.abs(numbers.astype(np.float64))
-    with np.errstate(over="ignore", invalid="ignore"):
-        return int((np.isfinite(size) & (size <= tolerance.atol + tolerance.rtol * size)).sum())
 
 
 def _copy(output: Output, index: int, source: Input, cases: Cases) -> Iterator[Finding]:

@@ -1,7 +1,5 @@
-"""Operators that onnx.reference 1.23 computes otherwise than ONNX describes them, or not in memory. No runtime.
-
-Evaluate a model with onnx.reference, and its custom operators with their reference.py.
-"""
+"""Evaluate a model with onnx.reference, its custom operators with their reference.py, and with own classes the
+operators that onnx.reference 1.23 computes otherwise than ONNX describes them, or not in memory. No runtime."""
 
 from __future__ import annotations
 
@@ -168,7 +166,13 @@ class ReferenceRun:
                 for n, v in (node.apart | linked).items()
                 if n in declared and v is not None
             }
-            taken, values = tuple(arguments(spec, _as_in_torch(spec, inputs))), defaults | given
+            # The inputs have the dtypes of the node, the reference takes those of torch.
+            parts = [*spec.inputs, *[spec.inputs[-1]] * (len(inputs) - len(spec.inputs))]
+            in_torch = [
+                array.astype(numpy_dtype(dtype_of(part.type, {}))) if part.onnx_type and array is not None else array
+                for part, array in zip(parts, inputs, strict=False)
+            ]
+            taken, values = tuple(arguments(spec, in_torch)), defaults | given
             if self.precision is None:
                 found = truth.evaluate(reference, spec, types_of(spec, taken), taken, values)
                 self.judge = found.judge
@@ -176,18 +180,8 @@ class ReferenceRun:
             found_here = reference(taken, values, precision=self.precision if own else "declared dtype")
             return _as_in_node(spec, found_here)
 
-        own_methods = {"_run": _run, "_load_attributes": _load_attributes}
-        return type(spec.onnx.op_type, (OpRun,), {"op_domain": spec.onnx.domain, "op_schema": None, **own_methods})
-
-
-def _as_in_torch(spec: OpSpec, inputs: Sequence[Array | None]) -> list[Array | None]:
-    """Return the inputs of a node in the dtypes that the reference takes, which are those of torch."""
-    last = spec.inputs[-1]
-    of = [*spec.inputs, *[last] * (len(inputs) - len(spec.inputs))]
-    return [
-        array.astype(numpy_dtype(dtype_of(part.type, {}))) if part.onnx_type and array is not None else array
-        for part, array in zip(of, inputs, strict=False)
-    ]
+        members = {"op_domain": spec.onnx.domain, "op_schema": None, "_run": _run, "_load_attributes": _load_attributes}
+        return type(spec.onnx.op_type, (OpRun,), members)
 
 
 def _as_in_node(spec: OpSpec, outputs: Sequence[Array]) -> tuple[Array, ...]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +13,8 @@ from onnx import ModelProto, helper
 from opmatrix.basics import step_log
 from opmatrix.basics.errors import DataError
 from opmatrix.data.arrays import Array, cast, dtype_name, numpy_dtype
-from opmatrix.data.compare import first_difference, same_bytes
+from opmatrix.data.case_arrays import case_arrays, described, elements
+from opmatrix.data.compare import Comparison, first_difference, same_bytes
 from opmatrix.data.reference import Reference
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.models import case_arguments
@@ -20,15 +22,25 @@ from opmatrix.export.signature import attributes, model_of
 from opmatrix.judge.message import over_cases
 from opmatrix.judge.rounding import difference
 from opmatrix.ort_checks.cast_edges import CastSession
+from opmatrix.ort_checks.run_case import run_concurrently
 from opmatrix.ort_checks.sessions import OrtSessions, RefusedError, Session, call, call_into
 from opmatrix.project.paths import Paths
 from opmatrix.search.drawn import DrawnCase, keep
 from opmatrix.search.invalid_calls import Call, invalid_calls, missing_calls, valid_call, valid_call_fails
-from opmatrix.signature.signature import dtype_of, has_onnx_types, node_type
+from opmatrix.search.larger_inputs import ENOUGH, large_pair
+from opmatrix.signature.signature import dtype_of, has_kernel, has_onnx_types, node_type
 from opmatrix.sizes.variadic import count, counter, variadic_output, with_count, with_outputs
-from opmatrix.spec import Attribute, Input, OpSpec
+from opmatrix.spec import Attribute, Input, Model, OpSpec
 
 OPSET = 17  # every supported ONNX Runtime reads it
+LONG = 0.03  # seconds that several threads run large inputs for
+FEW = 5  # problems in a message: further ones are mostly equal
+
+
+def first_problems(problems: Sequence[str]) -> str:
+    """Return the first lines of a message, and how many more there are."""
+    more = [f"and {len(problems) - FEW} more"] if len(problems) > FEW else []
+    return "\n".join([*problems[:FEW], *more])
 
 
 class Fuzz:
@@ -109,7 +121,11 @@ class Fuzz:
             return
         yield from missing_calls(self._operator)
         for one in invalid_calls(self._operator):
-            if not _has_node(self._operator.spec, one.call):
+            try:
+                has_node = bool(dict(node_feeds(self._operator.spec, one.call)))
+            except DataError:  # 9 in an int8 of torch is no int4
+                continue
+            if not has_node:
                 continue
             step_log.now_running(f"the invalid call with {one}")
             try:
@@ -159,6 +175,38 @@ class Fuzz:
         return session, feeds
 
 
+def run_enlarged(operator: Operator, model: Model, runtime: OrtSessions) -> dict[str, Comparison | str]:
+    """Run the largest case of an operator in several threads, made larger: calls of small ones hardly overlap.
+
+    Return the difference from a run alone by the name of the case; none for another model than that of the case.
+    """
+    spec = operator.spec
+    if not has_kernel(spec):
+        return {}
+    runs = [(m, c) for m in operator.models if not m.unsupported for c in m.cases if described(c)]
+    of, case = max(runs, key=lambda found: sum(elements(found[1])), default=(None, None))
+    if of is not model or case is None or sum(elements(case)) >= ENOUGH:
+        return {}
+    fuzz, feeds = Fuzz(operator, runtime), dict[str, Mapping[str, Array]]()
+
+    def called(arrays: Sequence[Array]) -> Call:
+        return Call(model=model, inputs=tuple(case_arguments(spec, case, arrays)))
+
+    def compute(arrays: Sequence[Array]) -> Sequence[Array] | None:
+        with suppress(RefusedError):
+            return fuzz.run(called(arrays))
+        return None
+
+    step_log.now_running(f"case {case.name}, its inputs repeated")
+    for arrays in large_pair(spec, model, case, case_arrays(spec, model, case), compute):
+        shown = f"{sum(array.size for array in arrays)} elements"
+        session, feeds[f"{shown} in reversed order" if shown in feeds else shown] = fuzz.session(called(arrays))
+    for shown, found in (run_concurrently(session, feeds, seconds=LONG) if feeds else {}).items():
+        begin = f"its inputs repeated to {shown}: "
+        return {case.name: replace(found, subject=begin) if isinstance(found, Comparison) else begin + found}
+    return {}
+
+
 def node_feeds(spec: OpSpec, given: Call) -> Iterator[tuple[str, Array]]:
     """Yield the name of each input of the node, and its array."""
     for part, argument in zip(spec.inputs, given.inputs, strict=True):
@@ -173,24 +221,6 @@ def _in_node(part: Input, array: Array) -> Array:
     return cast(array, part.onnx_type) if part.onnx_type and dtype_name(array) == part.type else array
 
 
-def _has_node(spec: OpSpec, given: Call) -> bool:
-    """Return whether the node can get these inputs: 9 in an int8 of torch is no int4."""
-    try:
-        return bool(dict(node_feeds(spec, given)))
-    except DataError:
-        return False
-
-
-def _called(spec: OpSpec, given: Call) -> OpSpec:
-    """Return the declaration of a call, which may be an invalid one: a node has at least one output."""
-    if variadic_output(spec) is None:
-        return spec
-    named = dict(zip((part.name for part in spec.inputs), given.inputs, strict=True))
-    part = counter(spec)
-    unknown = isinstance(part, Attribute) and given.model.attributes.get(part.name, part.default) is None
-    return with_count(spec, 1 if unknown else max(1, count(spec, named, given.model.attributes)))
-
-
 def node_model(spec: OpSpec, given: Call) -> ModelProto:
     """Return a model of the operator's node, without shapes."""
     feeds = dict(node_feeds(spec, given))
@@ -199,7 +229,11 @@ def node_model(spec: OpSpec, given: Call) -> ModelProto:
     names += [name for name in feeds if name not in names]
     while not names[-1] and not any(part.variadic for part in spec.inputs):  # as declaration.models.node_inputs
         names.pop()
-    called = _called(spec, given)
+    called = spec
+    if variadic_output(spec):  # also of an invalid call a node has at least one
+        named, part = dict(zip((i.name for i in spec.inputs), given.inputs, strict=True)), counter(spec)
+        unknown = isinstance(part, Attribute) and given.model.attributes.get(part.name, part.default) is None
+        called = with_count(spec, 1 if unknown else max(1, count(spec, named, given.model.attributes)))
     outputs = [output.name for output in called.outputs]
     node = helper.make_node(spec.onnx.op_type, names, outputs, domain=spec.onnx.domain)
     node.attribute.extend(attributes(spec, replace(given.model, domain_version=newest)))

@@ -5,13 +5,11 @@ from __future__ import annotations
 from opmatrix.basics.errors import VerifyError
 from opmatrix.data.reference import Reference
 from opmatrix.declaration.load import Operator
-from opmatrix.ort_checks.fuzz import Fuzz
+from opmatrix.ort_checks.fuzz import Fuzz, first_problems
 from opmatrix.ort_checks.sessions import OrtSessions
 from opmatrix.project.paths import Paths
 from opmatrix.search import drawn as drawn_cases
 from opmatrix.signature.signature import OWN_ORT, is_own
-
-FEW = 5  # problems in the message: further ones are mostly equal
 
 
 def run(paths: Paths, operator: Operator) -> None:
@@ -20,9 +18,8 @@ def run(paths: Paths, operator: Operator) -> None:
     library, levels = paths.ort_library(operator.name), operator.spec.cpu_levels
     fuzz = Fuzz(operator, OrtSessions(library, sanitized=paths.sanitized, cpu_levels=levels))
     tried = drawn_cases.read(paths.drawn_inputs(operator.name), operator.name)
-    drawn = fuzz.smallest_failing(paths, tried, Reference(paths, operator.spec))
+    failing = fuzz.smallest_failing(paths, tried, Reference(paths, operator.spec))
     # A handwritten binding checks only what its author decided.
     forbidden = () if is_own(OWN_ORT, operator.spec, operator.handwritten_files) else fuzz.invalid_call_problems()
-    if found := [*([drawn[1]] if drawn else []), *forbidden]:
-        more = [f"and {len(found) - FEW} more"] if len(found) > FEW else []
-        raise VerifyError("\n".join([*found[:FEW], *more]))
+    if problems := [*([failing[1]] if failing else []), *forbidden]:
+        raise VerifyError(first_problems(problems))

@@ -6,7 +6,7 @@ with unknown sizes. It names no shape of an output, and is loaded, but not run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import onnxruntime
@@ -39,14 +39,9 @@ class Node:
     case: Case
     model: Model
     prefix: str
-    inputs: tuple[ValueInfoProto, ...]
+    inputs: list[ValueInfoProto]
     proto: NodeProto
     known: Known
-
-    @property
-    def has_scalar(self) -> bool:
-        """Whether an input has no axis: a custom op cannot tell this from an input of unknown rank."""
-        return any(not shape for shape in self.known.shapes.values())
 
 
 def problems(operator: Operator, runtime: OrtSessions) -> Iterator[str]:
@@ -61,10 +56,10 @@ def problems(operator: Operator, runtime: OrtSessions) -> Iterator[str]:
     complete = not handwritten and not (
         any(i.optional for i in spec.inputs[:-1]) and older(onnxruntime.__version__, PAST_ABSENT_SINCE)
     )
-    again = (
-        f"Generate and build it again: python -m opmatrix codegen {spec.name}; python -m opmatrix compile {spec.name}"
-    )
-    remedy = f"Correct InferOutputShapeFn in native/{spec.name}/ort.cc" if handwritten else again
+    remedy = f"Correct InferOutputShapeFn in native/{spec.name}/ort.cc"
+    if not handwritten:
+        stages = f"python -m opmatrix codegen {spec.name}; python -m opmatrix compile {spec.name}"
+        remedy = f"Generate and build it again: {stages}"
     nodes = [*_nodes(operator)]
     for version in sorted({node.model.domain_version for node in nodes}):
         asked = [node for node in nodes if node.model.domain_version == version]
@@ -76,8 +71,9 @@ def problems(operator: Operator, runtime: OrtSessions) -> Iterator[str]:
                 found = inferred[node.prefix + output.name]
                 inferable = complete and of_model(spec, node.model).outputs.index(output) <= last_inferred(spec)
                 if what := _difference(node, output, found, complete=inferable):
+                    shapes = [f"{name} {_text(s)}" for name, s in node.known.shapes.items() if "[" not in name]
                     yield (
-                        f"{spec.name}-{node.case.name}: for inputs of the shapes {_shown(node)} ONNX Runtime "
+                        f"{spec.name}-{node.case.name}: for inputs of the shapes {', '.join(shapes)} ONNX Runtime "
                         f"{onnxruntime.__version__} infers {what}. {remedy}"
                     )
 
@@ -101,14 +97,11 @@ def _nodes(operator: Operator) -> Iterator[Node]:
 
 def _node(spec: OpSpec, model: Model, case: Case, shapes: Sequence[Shape], *, prefix: str) -> Node:
     feeds = graph_inputs(spec, model, case)
-    inputs = tuple(
-        helper.make_tensor_value_info(
-            prefix + feed.name,
-            helper.np_dtype_to_tensor_dtype(numpy_dtype(dtype_of(node_type(feed.part), model.types))),
-            shape,
-        )
-        for feed, shape in zip(feeds, shapes, strict=True)
-    )
+    inputs = []
+    for feed, shape in zip(feeds, shapes, strict=True):
+        dtype = numpy_dtype(dtype_of(node_type(feed.part), model.types))
+        element = helper.np_dtype_to_tensor_dtype(dtype)
+        inputs.append(helper.make_tensor_value_info(prefix + feed.name, element, shape))
     proto = helper.make_node(
         spec.onnx.op_type,
         [name and prefix + name for name in node_inputs(spec, model)],
@@ -135,26 +128,20 @@ def _difference(node: Node, output: Output, found: Sequence[Size], *, complete: 
     rule = f"the declared rule, {rule_text(output.shape)}, gives"
     whose = f"of output {output.name!r}"
     if not found:  # for a scalar, too
-        missing = complete and wanted and not node.has_scalar
+        # A custom op cannot tell an input without an axis from one of unknown rank.
+        missing = complete and wanted and all(node.known.shapes.values())
         return f"no shape {whose}; {rule} {_text(wanted or ())}" if missing else ""
     if wanted is None or len(found) != len(wanted):
         shown = "no shape" if wanted is None else _text(wanted)
         return f"the shape {_text(found)} {whose}; {rule} {shown}"
+    names = {size for shape in node.known.shapes.values() for size in shape if isinstance(size, str)}
     for axis, (size, right) in enumerate(zip(found, wanted, strict=True)):
-        new = size is None or (isinstance(size, str) and size not in _names(node.known.shapes))
+        new = size is None or (isinstance(size, str) and size not in names)
         # A new name is right for a size that is not known, and nothing is wrong about one that could be.
         if size != right and not (new and (right is None or not complete)):
             expected = "no number" if right is None else right
             return f"{size} as axis {axis} {whose}, expected {expected}: {_text(found)}; {rule} {_text(wanted)}"
     return ""
-
-
-def _names(shapes: Mapping[str, Shape]) -> set[Size]:
-    return {size for shape in shapes.values() for size in shape if isinstance(size, str)}
-
-
-def _shown(node: Node) -> str:
-    return ", ".join(f"{name} {_text(shape)}" for name, shape in node.known.shapes.items() if "[" not in name)
 
 
 def _text(shape: Sequence[Size]) -> str:

@@ -4,15 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from opmatrix.data.arrays import Array, dtype_name
 from opmatrix.data.compare import EXACT, Comparison, Pair, compare, first_difference, with_pattern
 from opmatrix.data.truth import Judge
-from opmatrix.judge import message as case_message
-from opmatrix.judge.rounding import Voices
+from opmatrix.judge.message import Voices, two_voices
+from opmatrix.records.verdict import percent
 from opmatrix.spec import DType, Tolerance
 
 Outputs = tuple[Array, ...]
+
+# What the reference evaluator shows to be wrong. It runs the model with reference.py in place of custom nodes, so that
+# only where the model has none it is a voice apart from the reference.
+Blamed = Literal["runtime", "kernel or reference", "data", "neither"]
+_BLAMED: Mapping[Blamed, str] = {
+    "runtime": "runs no reference.py here, and agrees with the expected output: ONNX Runtime is wrong",
+    "kernel or reference": "agrees with the expected output: ",
+    "data": "agrees with ONNX Runtime: the test data are stale or the reference has changed (python -m opmatrix data), "
+    "or the model does not have the attributes of the case (python -m opmatrix export)",
+    "neither": "agrees with neither: look at the model first, then at the kernel",
+}
 
 # Settings of opmatrix.ort_checks.sessions that must give equal bytes.
 ONE_THREAD, TWO_THREADS = "optimised", "on two threads"
@@ -66,6 +78,16 @@ class CaseJudgement:
     runs: tuple[Run, ...]
     evaluated: Comparison
     detail: str
+
+    def lines(self) -> Iterator[str]:
+        """Yield the lines that a replayed case prints: per run the comparison, the error and the tolerance used."""
+        for run in self.runs:
+            c = run.comparison
+            used = percent(c.tolerance_used)
+            yield f"  {run.name + ':':<22} {c}; error {c.error:.2g}, {c.ulp:.3g} ULP, {used} of the limit"
+        yield f"  reference evaluator:   {self.evaluated}"
+        if not self.detail:
+            yield "verified"
 
 
 def judge_case(case: CaseRuns) -> CaseJudgement:
@@ -130,13 +152,6 @@ def _worst(case: CaseRuns, actual: Outputs, expected: Outputs) -> Comparison:
     return with_pattern(found[worst], actual[worst], expected[worst])
 
 
-def _blamed(case: CaseRuns, worst: Run, evaluated: Comparison) -> case_message.Blamed:
-    """Return what is wrong where no outputs from elsewhere are known, or where the model computes something else."""
-    if evaluated.ok:
-        return "runtime" if case.independent else "kernel or reference"
-    return "data" if _worst(case, worst.outputs, case.evaluated).ok else "neither"
-
-
 def _voices(case: CaseRuns, run: Run) -> Voices:
     return Voices(
         reference_kernel=run.comparison,
@@ -154,33 +169,63 @@ def _subjects(case: CaseRuns) -> Sequence[str]:
 def _faults(case: CaseRuns, runs: Sequence[Run], evaluated: Comparison) -> Iterator[str]:
     """Yield the message of each fault, a cause before its consequences."""
     if case.overwritten:
-        yield case_message.wrote_input(case.overwritten)
+        yield f"the kernel wrote to its input {', '.join(map(repr, case.overwritten))}"
     if wrong := [r for r in runs if not r.comparison.ok]:
         worst = max(wrong, key=lambda r: (bool(r.comparison.problem), r.comparison.tolerance_used))
         # The reference evaluator runs the same model, with the reference in place of the kernel.
-        only = [] if len(wrong) == len(runs) else [r.name for r in wrong]
+        names = "; ".join(r.name for r in wrong)
+        runs_that_differ = f" (only in these runs: {names})" if len(wrong) < len(runs) else ""
         if case.vectors and (evaluated.ok or case.independent):
-            yield case_message.voices_differ(_voices(case, worst), only=only)
+            yield f"{_voices(case, worst)}{runs_that_differ}"
         else:
-            blamed = _blamed(case, worst, evaluated)
-            yield case_message.differs(
-                worst.comparison, only=only, blamed=blamed, judge=case.judge, ignored=case.ignored
-            )
-    elif case.vectors and (message := case_message.voices_differ(_voices(case, runs[0]))):
-        yield message
+            blamed: Blamed = "runtime" if case.independent else "kernel or reference"
+            if not evaluated.ok:
+                blamed = "data" if _worst(case, worst.outputs, case.evaluated).ok else "neither"
+            why = _BLAMED[blamed] + (two_voices(case.judge) if blamed == "kernel or reference" else "")
+            if case.ignored and blamed == "data":  # that explains why the evaluator agrees with ONNX Runtime
+                why = f"agrees with ONNX Runtime: {case.ignored}"
+            yield f"{worst.comparison}{runs_that_differ}. The reference evaluator {why}"
+    elif case.vectors and (difference := str(_voices(case, runs[0]))):
+        yield difference
     for setting, (first, again) in case.outputs.items():
         if found := first_difference(first, again, _subjects(case)):
-            yield case_message.not_repeatable(setting, found)
-    threads = [case.outputs[setting][0] for setting in (ONE_THREAD, TWO_THREADS) if setting in case.outputs]
-    if len(threads) == 2 and (found := first_difference(threads[0], threads[1], _subjects(case))):
-        yield case_message.threads_differ(found)
+            yield (
+                f"two equal runs of one session ({setting}) give different numbers: {_both(found, ', then {}')}. The "
+                "kernel keeps a state, or reads memory that it has not written"
+            )
+    one = case.outputs[ONE_THREAD][0]
+    if TWO_THREADS in case.outputs and (found := first_difference(one, case.outputs[TWO_THREADS][0], _subjects(case))):
+        yield (
+            f"one thread and two give different numbers: {_both(found, ', then {}')}. The parts into which the kernel "
+            "splits its work depend on each other"
+        )
     for setting, outputs in case.in_place.items():
         if found := first_difference(case.outputs[setting][0], outputs, _subjects(case)):
-            yield case_message.in_place_differs(setting, found)
+            yield (
+                f"wrong where an output has the memory of an input, as its may_inplace allows ({setting}): "
+                f"{_both(found, ', and {} in place')}. The kernel reads an element of the input after it has written "
+                "that of the output; remove may_inplace, or read it before"
+            )
     for kept, outputs in case.alone.items():
-        if found := first_difference(case.outputs[ONE_THREAD][0], outputs, _subjects(case)):
-            yield case_message.alone_differs(kept, found)
-    if case.concurrent:
-        yield case_message.wrong_among_threads(case.concurrent)
+        if found := first_difference(one, outputs, _subjects(case)):
+            yield (
+                f"wrong where the node leaves out all optional outputs but {kept!r}: "
+                f"{_both(found, ', and {} without them')}. The kernel must compute each output that is there, "
+                "whichever others are"
+            )
+    if crowd := case.concurrent:
+        shown = _both(crowd, " alone, {} in a crowd") if isinstance(crowd, Comparison) else crowd
+        yield (
+            f"right alone, and wrong while other threads run the same session: {shown}. The kernel shares a buffer "
+            "between calls; make it local, or let ONNX Runtime allocate it"
+        )
     if not evaluated.ok:
-        yield case_message.evaluator_differs(evaluated)
+        yield (
+            f"ONNX Runtime gives the expected output, the reference evaluator does not: {evaluated}. The model holds "
+            "something that ONNX Runtime overlooks, or the reference has changed since the test data were written"
+        )
+
+
+def _both(found: Comparison, words: str) -> str:
+    """Return the values where two runs differ; `words` have ``{}`` for that of the second."""
+    return found.subject + (found.problem or f"at {found.worst} {found.expected}{words.format(found.actual)}")

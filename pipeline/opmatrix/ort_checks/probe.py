@@ -1,7 +1,5 @@
-"""Send a tensor of each dtype from one custom op of ONNX Runtime to another, and take one as input of a model.
-
-Measure which IR versions and opsets the running ONNX Runtime reads and which dtypes it carries.
-"""
+"""Measure which IR versions and opsets the running ONNX Runtime reads, and which dtypes it carries: from one custom op
+to another, and as input of a model."""
 
 from __future__ import annotations
 
@@ -38,30 +36,31 @@ _BYTES = np.arange(65, 97, dtype=np.uint8)  # a whole number of elements of ever
 def measure() -> dict[str, dict[Column, str]]:
     """Return why the running ONNX Runtime does not carry a dtype, by dtype and column; "" where it does."""
     with TemporaryDirectory() as folder:
-        library = _compiled(Path(folder))
+        library = Path(folder) / "dtype_probe.so"
+        command = [
+            *find_compiler(os.environ), "-std=c++20", "-shared", "-fPIC", "-I", str(find_headers(os.environ).path),
+            str(SOURCE), "-o", str(library),
+        ]  # fmt: skip
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        if done.returncode:
+            raise ProbeError(f"$ {shlex.join(command)}\n{done.stdout}")
         return {dtype: _measure(dtype, library) for dtype in SINCE}
-
-
-def _compiled(folder: Path) -> Path:
-    made = folder / "dtype_probe.so"
-    command = [
-        *find_compiler(os.environ), "-std=c++20", "-shared", "-fPIC", "-I", str(find_headers(os.environ).path),
-        str(SOURCE), "-o", str(made),
-    ]  # fmt: skip
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    if done.returncode:
-        raise ProbeError(f"$ {shlex.join(command)}\n{done.stdout}")
-    return made
 
 
 def _measure(dtype: str, library: Path) -> dict[Column, str]:
     element = TensorProto.DataType.Value(element_name(dtype))
     bits = {"string": 8, "int4": 4, "uint4": 4}.get(dtype) or 8 * helper.tensor_dtype_to_np_dtype(element).itemsize
     os.environ |= {"PROBED_ELEMENT_TYPE": str(element), "PROBED_ELEMENT_BITS": str(bits)}
-    return {
-        "node": _raised(lambda: _taken(element, library)),
-        "ort": _raised(lambda: _carried(library)),
-    }
+
+    def taken() -> str:
+        _session(library, element, "ToBytes")
+        return ""
+
+    def carried() -> str:
+        (found,) = call(_session(library, TensorProto.UINT8, "FromBytes", "ToBytes"), {"x0": _BYTES})
+        return "" if np.array_equal(found, _BYTES) else "the values differ"
+
+    return {"node": _raised(taken), "ort": _raised(carried)}
 
 
 def _raised(attempt: Callable[[], str]) -> str:
@@ -72,18 +71,6 @@ def _raised(attempt: Callable[[], str]) -> str:
     except VerifyError as error:
         (line, *_) = str(error).strip().splitlines() or [""]
         return line
-
-
-def _taken(element: int, library: Path) -> str:
-    """Load a model whose input has the element type."""
-    _session(library, element, "ToBytes")
-    return ""
-
-
-def _carried(library: Path) -> str:
-    session = _session(library, TensorProto.UINT8, "FromBytes", "ToBytes")
-    (found,) = call(session, {"x0": _BYTES})
-    return "" if np.array_equal(found, _BYTES) else "the values differ"
 
 
 def _session(library: Path, element: int, *op_types: str) -> Session:

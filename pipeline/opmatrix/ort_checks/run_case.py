@@ -1,7 +1,4 @@
-"""Run inputs in several threads of one session, and compare each run with the run alone as soon as it has ended.
-
-Run the cases of one model for verify: in ONNX Runtime sessions, in several threads, and in the evaluator.
-"""
+"""Run the cases of one model for verify: in ONNX Runtime sessions, in several threads, and in the evaluator."""
 
 from __future__ import annotations
 
@@ -46,8 +43,9 @@ def run_concurrently(
     """Run each feed alone, then all in several threads; return the difference or the error by the feed's name.
 
     Each thread begins with another feed, so that a buffer which the calls share holds the values of another feed. It
-    keeps no outputs, and of each feed the first difference. A feed that fails alone is left out. Without a difference
-    there are `ROUNDS` rounds, more until `seconds` have passed, and fewer after `SECONDS`.
+    compares each run as soon as it has ended, keeps no outputs, and of each feed the first difference. A feed that
+    fails alone is left out. Without a difference there are `ROUNDS` rounds, more until `seconds` have passed, and fewer
+    after `SECONDS`.
     """
     alone: dict[str, Outputs] = {}
     for name, feed in feeds.items():
@@ -93,9 +91,7 @@ def _threads(size: int) -> int:
 def _difference(session: Session, feed: Feed, alone: Outputs) -> Comparison | str | None:
     """Run a feed once; return the error, or the first difference. The outputs are freed on return."""
     outputs = _outputs_or_error(session, feed)
-    if isinstance(outputs, str):
-        return outputs
-    return first_difference(alone, outputs)
+    return outputs if isinstance(outputs, str) else first_difference(alone, outputs)
 
 
 def _outputs_or_error(session: Session, feed: Feed) -> Outputs | str:
@@ -174,18 +170,17 @@ class ModelRunner:
         fed = {name: array.copy() for name, array in data.inputs.items()}
         different: list[Outputs] = []
 
-        def run(session: Session) -> Outputs:
-            """Run the case; outputs equal to earlier ones are these, so that a large case takes their memory once."""
-            return once(call(session, fed))
-
         def once(outputs: Outputs) -> Outputs:
+            """Return the earlier outputs that these are equal to, so that a large case takes their memory once."""
             same = (e for e in different if all(map(same_bytes, e, outputs)))
             if (earlier := next(same, None)) is not None:
                 return earlier
             different.append(outputs)
             return outputs
 
-        outputs = {setting: (run(s), run(s)) for setting, s in self._at_each_level(sessions.whole)}
+        outputs = {
+            setting: (once(call(s, fed)), once(call(s, fed))) for setting, s in self._at_each_level(sessions.whole)
+        }
         # Of a CastSession the edges are between nodes, where ONNX Runtime gives both the same memory by itself.
         direct = {setting: s for setting, s in sessions.whole.items() if not isinstance(s, CastSession)}
         at_once = self._in_place and all(array.size for array in fed.values())

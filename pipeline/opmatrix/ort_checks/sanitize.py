@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from opmatrix.basics.errors import SanitizeError, UsageError
 from opmatrix.basics.step_log import SAY_DONE, Progress, last_running
@@ -54,25 +55,21 @@ def run(paths: Paths, operator: Operator, *, cell: Cell) -> None:
     except SanitizeError as error:
         detail = str(error)
     outcome: Outcome = "failed" if detail else "verified"
-    rows = Cases(_rows(paths, operator, detail, racing=racing))
+    # A row for each sanitizer that ran, and for ThreadSanitizer where it could not, with its record; it runs last.
+    first: Outcome = "verified" if racing else outcome
+    rows = [CaseResult(case=ADDRESSES, model="", outcome=first, detail="" if racing else detail)]
+    if racing:
+        record = paths.races_record(operator.name)
+        found: dict[str, Any] = (
+            {"outcome": outcome, "detail": detail} if detail else json.loads(record.read_text(encoding="utf-8"))
+        )
+        rows.append(CaseResult(case=THREADS, model="", **found))
     for row in rows:
         print(f"{row.case}: {row.outcome}" + (f": {row.detail}" if row.detail and row.outcome != "failed" else ""))
-    found = Verdict(op=operator.name, lowering="custom", cell=cell, outcome=outcome, detail=detail, cases=rows)
-    verdict.write(paths.sanitized_verdict(operator.name), found)
+    made = Verdict(op=operator.name, lowering="custom", cell=cell, outcome=outcome, detail=detail, cases=Cases(rows))
+    verdict.write(paths.sanitized_verdict(operator.name), made)
     if detail:
         raise SanitizeError(detail)
-
-
-def _rows(paths: Paths, operator: Operator, detail: str, *, racing: bool) -> Iterator[CaseResult]:
-    """Yield a row for each sanitizer that ran, and for ThreadSanitizer where it could not; `racing` is the last one."""
-    first: Outcome = "failed" if detail and not racing else "verified"
-    yield CaseResult(case=ADDRESSES, model="", outcome=first, detail="" if racing else detail)
-    if racing and detail:
-        yield CaseResult(case=THREADS, model="", outcome="failed", detail=detail)
-    elif racing:
-        yield CaseResult(
-            case=THREADS, model="", **json.loads(paths.races_record(operator.name).read_text(encoding="utf-8"))
-        )
 
 
 def commands(operator: Operator, cell: Cell) -> Iterator[tuple[str, ...]]:
@@ -123,15 +120,11 @@ def _message(output: str) -> str:
 
 
 def variables() -> dict[str, str]:
-    """Return the environment variables of a watched process. Raises SanitizeError without the runtimes."""
-    return {"LD_PRELOAD": ":".join(_runtimes()), **OPTIONS}
-
-
-def _runtimes() -> Iterator[str]:
-    """Yield the paths of the compiler's runtimes. Raises SanitizeError where it has none."""
-    compiler = find_toolchain(os.environ).compiler
+    """Return the environment variables of a watched process. Raises SanitizeError without the compiler's runtimes."""
+    compiler, runtimes = find_toolchain(os.environ).compiler, list[str]()
     for name in RUNTIMES:
         found = subprocess.run([*compiler, f"-print-file-name={name}"], capture_output=True, text=True).stdout.strip()
         if not Path(found).is_absolute():
             raise SanitizeError(f"{shlex.join(compiler)} has no {name}. Set CXX to g++ with its sanitizers")
-        yield found
+        runtimes.append(found)
+    return {"LD_PRELOAD": ":".join(runtimes), **OPTIONS}

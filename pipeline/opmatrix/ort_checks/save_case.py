@@ -8,6 +8,7 @@ import shlex
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -31,17 +32,13 @@ from opmatrix.project.cells import Cell
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import installed
 from opmatrix.records import verdict
-from opmatrix.records.verdict import DRAWN_INPUTS, WRONG
+from opmatrix.records.verdict import WRONG, name_case
 from opmatrix.search import drawn as failing_input
 from opmatrix.search.drawn import DrawnCase
 from opmatrix.search.invalid_calls import Call
 from opmatrix.signature.signature import has_kernel
 from opmatrix.sizes.variadic import with_outputs
 from opmatrix.spec import Lowering
-
-FUNCTION = "_function"  # the end of the name of a case that ran through the function body
-GRADIENTS = "gradient_"  # the begin of that of a sample of the gradient check
-PUBLISHED = "published_"  # the begin of that of a published version's model
 
 README = """{title}
 
@@ -97,12 +94,11 @@ def run(
 ) -> None:
     """Write the folder and print its path. Of several `cells`, and without a `lowering` of all, takes one in which the
     case fails, else the first. Raises UsageError for an unknown case, VerifyError without its files."""
-    names = [c.name for m in operator.models for c in m.cases]
-    if case.startswith(GRADIENTS) and case not in names:
+    if fnmatch(case, name_case("gradient", "*")) and case not in _cases(operator):
         _save_gradient(paths, operator, case, into or paths.saved_case(f"{operator.name}-{case}"))
         return
     fails, lowering, cell = _where(paths, operator, lowering, cells, case)
-    if case == DRAWN_INPUTS:
+    if case == name_case("drawn"):
         case = _drawn_name(paths, operator, lowering, cell)
     saved = _saved(paths, operator, lowering, cell, case)
     library = None
@@ -114,19 +110,14 @@ def run(
     folder = into or paths.saved_case(title)
     content, casts = _with_float_edges(ModelProto.FromString(saved.model))
     tolerances = {str(dtype): tolerance for dtype, tolerance in operator.spec.tolerances[lowering].items()}
-    outputs = [
-        {"name": name, "rtol": tolerance.rtol, "atol": tolerance.atol}
-        for name, array in saved.data.outputs.items()
-        for tolerance in [tolerances.get(dtype_name(array), EXACT)]
-    ]
-    made = ModelProto.FromString(content)
+    limits = {name: tolerances.get(dtype_name(array), EXACT) for name, array in saved.data.outputs.items()}
     described = {
         "library": library.name if library else None,
-        "inputs": [value.name for value in made.graph.input],
-        "outputs": outputs,
+        "inputs": [value.name for value in ModelProto.FromString(content).graph.input],
+        "outputs": [{"name": name, "rtol": limit.rtol, "atol": limit.atol} for name, limit in limits.items()],
         "refusal": saved.refusal,
     }
-    _check_folder(folder)
+    _make_folder(folder)
     write_bytes(folder / "model.onnx", content)
     if library:
         shutil.copyfile(library, folder / library.name)
@@ -134,16 +125,16 @@ def run(
     _save(folder / "expected.npz", output=[*saved.data.outputs.values()], allowed=saved.allowed)
     write_text(folder / "case.json", json.dumps(described, indent=1) + "\n")
     write_bytes(folder / "replay.py", Path(replay_case.__file__).read_bytes())
-    own = "its custom-op library, for this operating system and CPU"
-    library_line = f"{library.name}\n                {own}\n" if library else ""
-    allowed = ";\n                allowed_0, ...: what rounding of the inputs adds to the tolerance"
+    indent = "\n                "
+    own = f"{indent}its custom-op library, for this operating system and CPU\n"
+    allowed = f";{indent}allowed_0, ...: what rounding of the inputs adds to the tolerance"
     readme = README.format(
         title=title,
         what=operator.spec.summary,
         ort=cell.ort,
         model=saved.model_is,
         casts=", with casts: NumPy lacks dtypes of its inputs or outputs" if casts else "",
-        library=library_line,
+        library=f"{library.name}{own}" if library else "",
         allowed=allowed if saved.allowed else "",
     )
     write_text(folder / "README.txt", readme)
@@ -154,7 +145,7 @@ def run(
     _print_replay(paths, folder)
 
 
-def _check_folder(folder: Path) -> None:
+def _make_folder(folder: Path) -> None:
     """Make the folder. Raises UsageError where that fails, and for one that has files of others."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -180,12 +171,12 @@ def _save_gradient(paths: Paths, operator: Operator, case: str, folder: Path) ->
             f"Replay: {run}"
         )
     if not kept.is_file():
-        names = sorted(path.stem for path in kept.parent.glob(f"{GRADIENTS}*.pt"))
+        names = sorted(path.stem for path in kept.parent.glob(name_case("gradient", "*.pt")))
         has = f"it has {', '.join(names)}{did_you_mean(case, names)}" if names else f"a failing check keeps one: {run}"
         raise UsageError(f"{operator.name} has no gradient {case!r} that differs; {has}")
     from opmatrix.torch_checks import replay_gradient  # which imports torch
 
-    _check_folder(folder)
+    _make_folder(folder)
     write_bytes(folder / "case.pt", kept.read_bytes())
     write_bytes(folder / "torch_op.py", paths.torch_op(operator.name).read_bytes())
     write_bytes(folder / "replay.py", Path(replay_gradient.__file__).read_bytes())
@@ -197,23 +188,26 @@ def _save_gradient(paths: Paths, operator: Operator, case: str, folder: Path) ->
 def _where(
     paths: Paths, operator: Operator, lowering: Lowering | None, cells: Sequence[Cell], case: str
 ) -> tuple[bool, Lowering, Cell]:
-    """Return whether the case fails in one of the cells, and lowering and cell of that, else the first."""
+    """Return whether the case fails in one of the cells, and lowering and cell of that, else the first, "custom" before
+    others."""
     if lowering and lowering not in operator.spec.lowerings:
         raise UsageError(f"{operator.name} has no lowering {lowering!r}; it has {', '.join(operator.spec.lowerings)}")
-    places = [(one, cell) for one in ([lowering] if lowering else _lowerings(operator, case)) for cell in cells]
-    failing = (place for place in places if _fails(paths.verdict(operator.name, *place), case))
-    found = next(failing, None)
-    return found is not None, *(found or places[0])
+    lowerings = sorted(operator.spec.lowerings, key=lambda one: one != "custom")
+    if case not in _cases(operator):  # a case of one lowering
+        of = "decomposed" if case in _of_functions(operator) else "custom"
+        lowerings = [one for one in lowerings if one == of] or lowerings
+    places = [(one, cell) for one in ([lowering] if lowering else lowerings) for cell in cells]
+    failing = next((place for place in places if _fails(paths.verdict(operator.name, *place), case)), None)
+    return failing is not None, *(failing or places[0])
 
 
-def _lowerings(operator: Operator, case: str) -> list[Lowering]:
-    """Return the lowerings that may have a case, "custom" first."""
-    every = sorted(operator.spec.lowerings, key=lambda one: one != "custom")
-    known = [c.name for m in operator.models for c in m.cases]
-    if case in known:
-        return every
-    of = "decomposed" if case.removesuffix(FUNCTION) in known else "custom"
-    return [one for one in every if one == of] or every
+def _cases(operator: Operator) -> list[str]:
+    return [case.name for model in operator.models for case in model.cases]
+
+
+def _of_functions(operator: Operator) -> dict[str, str]:
+    """Return the cases by the names that they have where they ran through the function body."""
+    return {name_case("function", case): case for case in _cases(operator)}
 
 
 def _fails(path: Path, case: str) -> bool:
@@ -222,18 +216,18 @@ def _fails(path: Path, case: str) -> bool:
         wrong = verdict.read(path).cases.of(*WRONG)
     except (FileNotFoundError, ValueError):
         return False
-    return any(one.case == case or (one.case == DRAWN_INPUTS and f"-{case} " in one.detail) for one in wrong)
+    return any(one.case == case or (one.kind == "drawn" and f"-{case} " in one.detail) for one in wrong)
 
 
 def _drawn_name(paths: Paths, operator: Operator, lowering: Lowering, cell: Cell) -> str:
-    """Return the name of the drawn input that failed in a cell."""
     path = paths.mismatches(paths.verdict(operator.name, lowering, cell))
     try:
         records = json.loads(path.read_text(encoding="utf-8"))["mismatches"]
     except FileNotFoundError:
         records = []
-    if found := [str(record["drawn"]) for record in records if "drawn" in record]:
-        return found[0]
+    for record in records:
+        if "drawn" in record:
+            return str(record["drawn"])
     raise UsageError(
         f"{operator.name}: no drawn input is known to fail in {cell}. Run the search, or give the name of one: "
         "its message has it"
@@ -243,7 +237,7 @@ def _drawn_name(paths: Paths, operator: Operator, lowering: Lowering, cell: Cell
 def _saved(paths: Paths, operator: Operator, lowering: Lowering, cell: Cell, case: str) -> SavedCase:
     """Return what the folder has of a case. Raises UsageError for an unknown one."""
     known = {c.name: (m, index) for m in operator.models for index, c in enumerate(m.cases)}
-    name = case if case in known or lowering == "custom" else case.removesuffix(FUNCTION)
+    name = case if case in known or lowering == "custom" else _of_functions(operator).get(case, case)
     if name in known:
         model, index = known[name]
         path = paths.model(operator.name, lowering, cell, model.name)
@@ -253,7 +247,7 @@ def _saved(paths: Paths, operator: Operator, lowering: Lowering, cell: Cell, cas
             raise VerifyError(missing(path, run=f"python -m opmatrix export {operator.name}"))
         data = dataset.read(paths.data(operator.name, model.name, index))
         return SavedCase(model=path.read_bytes(), model_is="the model that was verified", data=data)
-    versions = {f"{PUBLISHED}{version}": version for version in operator.published}
+    versions = {name_case("published", version): version for version in operator.published}
     custom = lowering == "custom"
     if custom and case in versions:
         path = paths.published_model(operator.name, versions[case])
@@ -273,7 +267,6 @@ def _saved(paths: Paths, operator: Operator, lowering: Lowering, cell: Cell, cas
 
 
 def _drawn(paths: Paths, operator: Operator, one: DrawnCase) -> SavedCase:
-    """Return a drawn case with a model of the node alone."""
     spec = operator.spec
     call = Call(model=one.model, inputs=tuple(case_arguments(spec, one.model.cases[0], one.arrays)), typed=True)
     parts = with_outputs(spec, len(one.expected)).outputs if one.expected is not None else ()
@@ -293,20 +286,17 @@ def _drawn(paths: Paths, operator: Operator, one: DrawnCase) -> SavedCase:
 
 def _with_float_edges(model: ModelProto) -> tuple[bytes, bool]:
     """Return a model whose inputs and outputs NumPy has, and whether that needed casts to and from float32."""
+
+    def type_of(element: int) -> str:  # as ONNX Runtime names it: tensor(bfloat16)
+        return f"tensor({TensorProto.DataType.Name(element).lower()})"
+
     named = {
-        kind: [SimpleNamespace(name=value.name, type=_type(value.type.tensor_type.elem_type)) for value in values]
+        kind: [SimpleNamespace(name=v.name, type=type_of(v.type.tensor_type.elem_type)) for v in values]
         for kind, values in (("inputs", model.graph.input), ("outputs", model.graph.output))
     }
     session = SimpleNamespace(get_inputs=lambda: named["inputs"], get_outputs=lambda: named["outputs"])
-    content: bytes = model.SerializeToString()
-    if not cast_edges.needs_casts(session):
-        return content, False
-    return cast_edges.with_float_edges(content, session), True
-
-
-def _type(element: int) -> str:
-    """Return ONNX Runtime's name of an element type: ``tensor(bfloat16)``."""
-    return f"tensor({TensorProto.DataType.Name(element).lower()})"
+    content, casts = model.SerializeToString(), cast_edges.needs_casts(session)
+    return cast_edges.with_float_edges(content, session) if casts else content, casts
 
 
 def _save(path: Path, **kinds: Sequence[Array]) -> None:
@@ -317,7 +307,7 @@ def _save(path: Path, **kinds: Sequence[Array]) -> None:
 
 
 def _plain(array: Array) -> Array:
-    """Return an array in a dtype that NumPy has by itself, with the same values."""
+    """Return the same values in a dtype that NumPy has by itself."""
     if array.dtype == np.object_:
         return array.astype(str)
     return array.astype(np.float32) if array.dtype.kind == "V" or dtype_name(array).startswith("float8") else array

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,33 +20,28 @@ from opmatrix.basics.errors import DataError, UsageError, VerifyError, did_you_m
 from opmatrix.basics.files import sha256
 from opmatrix.basics.version import minor
 from opmatrix.data import dataset
-from opmatrix.data.arrays import Array, dtype_name
-from opmatrix.data.case_arrays import case_arrays, described, elements
+from opmatrix.data.arrays import dtype_name
 from opmatrix.data.compare import Comparison
 from opmatrix.data.dataset import DataSet
 from opmatrix.data.reference import Reference
 from opmatrix.data.truth import Judge, read_judges, read_reference
 from opmatrix.declaration.checks import refuses_in_onnx_runtime, searches_in_onnx_runtime
 from opmatrix.declaration.load import Operator, load_operator
-from opmatrix.declaration.models import case_arguments
 from opmatrix.judge import message
 from opmatrix.ort_checks import inferred_shapes
-from opmatrix.ort_checks.fuzz import Fuzz
-from opmatrix.ort_checks.judge_case import CaseJudgement, judge_case, pairs
-from opmatrix.ort_checks.run_case import ModelRunner, run_concurrently
+from opmatrix.ort_checks.fuzz import Fuzz, first_problems, run_enlarged
+from opmatrix.ort_checks.judge_case import CaseRuns, judge_case, pairs
+from opmatrix.ort_checks.run_case import ModelRunner
 from opmatrix.ort_checks.sessions import OrtSessions, RefusedError, TooNewError
 from opmatrix.project import cpu_levels
 from opmatrix.project.cells import Cell, is_measured
 from opmatrix.project.paths import Paths
 from opmatrix.records import verdict
-from opmatrix.records.verdict import DRAWN_INPUTS, WRONG, CaseResult, Cases, Outcome, Verdict, finite
+from opmatrix.records.verdict import WRONG, CaseKind, CaseResult, Cases, Outcome, Verdict, finite, name_case
 from opmatrix.search import drawn as drawn_cases
-from opmatrix.search import drawn as failing_input
 from opmatrix.search.drawn import DrawnCase
-from opmatrix.search.invalid_calls import Call
-from opmatrix.search.larger_inputs import ENOUGH, large_pair
 from opmatrix.signature.signature import has_function_body, has_kernel, model_dtypes
-from opmatrix.spec import Case, DType, Lowering, Model, OpSpec, Tolerance
+from opmatrix.spec import DType, Lowering, Model, OpSpec, Tolerance
 
 
 def run(
@@ -71,9 +65,13 @@ def run(
     over = verifier.over_cases(results) if any(result.outcome in WRONG for result in results) else {}
     in_common = str(over.get("in_common", ""))
     outcome, detail = _outcome(results, detail, in_common)
-    found = Verdict(op=operator.name, lowering=lowering, cell=cell, outcome=outcome, detail=detail, cases=results)
-    found = replace(
-        found,
+    found = Verdict(
+        op=operator.name,
+        lowering=lowering,
+        cell=cell,
+        outcome=outcome,
+        detail=detail,
+        cases=results,
         library=loaded,
         exported=exported,
         cpu_levels=verifier.cpu_levels,
@@ -93,13 +91,7 @@ def _digest(path: Path | None) -> str:
     return sha256(path) if path and path.is_file() else ""
 
 
-FEW = 5  # invalid calls, or wrong shapes, in the message
 MEASURED = 3  # failing cases of a cell whose errors the report shows
-LONG = 0.03  # seconds that several threads run large inputs for
-PUBLISHED = "published_"  # prefix of the case name of a published version's model
-FORBIDDEN = "forbidden_inputs"  # the name of the case of all forbidden calls
-INFERENCE = "inferred_shapes"  # the name of the case of all shapes that ONNX Runtime infers
-FUNCTION = "_function"  # suffix of the name of a case that ran through the function body
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,15 +118,14 @@ class CellVerifier:
 
     def __post_init__(self) -> None:
         """Raise UsageError for an unknown case. A case of a function body means the case that it comes from."""
-        known = [c.name for m in self.operator.models for c in m.cases]
-        known += [PUBLISHED + str(v) for v in self._published_versions]
-        known += [FORBIDDEN] if self._refuses else []
-        known += [INFERENCE] if self._infers else []
-        known += [DRAWN_INPUTS] if self._may_search else []
+        cases = [c.name for m in self.operator.models for c in m.cases]
+        known = [*cases, *(name_case("published", version) for version in self._published_versions)]
+        known += map(name_case, self._checks)
         if self.only is None or self.only in known or self._stored:
             return
-        if (case := self.only.removesuffix(FUNCTION)) in known:
-            object.__setattr__(self, "only", case)
+        of_functions = {name_case("function", case): case for case in cases}
+        if self.only in of_functions:
+            object.__setattr__(self, "only", of_functions[self.only])
         else:
             near = did_you_mean(self.only, known)
             raise UsageError(f"{self.operator.name} has no case {self.only!r}; it has {', '.join(known)}{near}")
@@ -148,10 +139,10 @@ class CellVerifier:
         operators = [(used, Reference(paths, used)) for used in self._specs]
         runtime = OrtSessions(self.library, sanitized=paths.sanitized, cpu_levels=self._has_levels)
         own = RunConfig(runtime=runtime, operators=operators, tolerances=spec.tolerances[self.lowering])
-        found = [*self._cases(own)]
-        yield from found
+        cases = [*self._cases(own)]
+        yield from cases
         # A failed case says as much as a failed search.
-        if self._searches and not any(one.outcome in WRONG for one in found):
+        if (self._stored or self._asks("drawn")) and not any(one.outcome in WRONG for one in cases):
             yield from self._search(own)
         # Torch has libraries of its own: a kernel that needs them would pass here and fail elsewhere.
         if "torch" in sys.modules:
@@ -170,14 +161,19 @@ class CellVerifier:
                 yield from self._model(model, paths.model(spec.name, self.lowering, self.cell, model.name), own)
                 if plain:
                     body = paths.function_model(spec.name, self.cell, model.name)
-                    for result in self._model(model, body, plain):
-                        yield replace(result, case=result.case + FUNCTION)
-        if self._refuses and self.only in (None, FORBIDDEN):
-            yield from self._forbidden(runtime)
-        if self._infers and self.only in (None, INFERENCE):
-            yield from self._inference(runtime)
-        published = self._published_versions
-        yield from (self._published(v, own) for v in published if self.only in (None, PUBLISHED + str(v)))
+                    yield from self._model(model, body, plain, "function")
+        if self._asks("forbidden"):
+            yield from _failed("forbidden", Fuzz(self.operator, runtime).invalid_call_problems())
+        if self._asks("inferred"):
+            step_log.now_running("the shapes that ONNX Runtime infers")
+            yield from _failed("inferred", inferred_shapes.problems(self.operator, runtime))
+        for version in self._published_versions:
+            if self.only in (None, name_case("published", version)):
+                yield self._published(version, own)
+
+    def _asks(self, kind: CaseKind) -> bool:
+        """Return whether this cell makes a check, and it, or all, is asked for."""
+        return kind in self._checks and self.only in (None, name_case(kind))
 
     @property
     def library(self) -> Path | None:
@@ -193,67 +189,37 @@ class CellVerifier:
 
     @property
     def _has_levels(self) -> bool:
-        """Whether the library has kernels for several levels of the processor."""
         return self.library is not None and any(spec.cpu_levels for spec in self._specs)
 
     @property
     def cpu_levels(self) -> tuple[str, ...]:
-        """The levels at which the kernels run."""
+        """The levels of the processor at which the kernels of the library run, none where it has one for all."""
         return tuple(map(cpu_levels.name, cpu_levels.of_processor())) if self._has_levels else ()
 
     @property
     def _published_versions(self) -> tuple[int, ...]:
-        """The published versions whose models this cell runs."""
         return self.operator.published if self.lowering == "custom" and self.once else ()
 
-    @property
-    def _refuses(self) -> bool:
-        """Whether this cell makes the calls that the declaration forbids. No model that runs: no call to change."""
-        return self._runs and refuses_in_onnx_runtime(self.operator, self.cell)
-
-    @property
-    def _infers(self) -> bool:
-        """Whether this cell compares the shapes that ONNX Runtime infers: those of the operator's own node."""
-        return self._runs and has_kernel(self.operator.spec)
-
-    @property
-    def _searches(self) -> bool:
-        """Whether this cell compares the kernel with the reference on drawn inputs."""
-        asked = self.only in (None, DRAWN_INPUTS) or self._stored is not None
-        return asked and self._may_search
-
-    @property
-    def _may_search(self) -> bool:
-        # Under sanitizers ort-fuzz does.
-        return self._runs and searches_in_onnx_runtime(self.operator.spec) and not self.paths.sanitized
+    @cached_property
+    def _checks(self) -> tuple[CaseKind, ...]:
+        """The checks besides cases: none without models of the custom node that run, and where they are not needed."""
+        spec, kinds = self.operator.spec, list[CaseKind]()
+        runs = any(not model.unsupported for model in self.operator.models)
+        if not (runs and self.lowering == "custom" and self.once) or self.operator.why_unreadable(self.cell):
+            return ()
+        if refuses_in_onnx_runtime(self.operator, self.cell):
+            kinds.append("forbidden")
+        if has_kernel(spec):  # the shapes of the operator's own node
+            kinds.append("inferred")
+        if searches_in_onnx_runtime(spec) and not self.paths.sanitized:  # under sanitizers ort-fuzz does
+            kinds.append("drawn")
+        return tuple(kinds)
 
     @cached_property
     def _stored(self) -> DrawnCase | None:
         """The drawn input that is asked for by its name."""
-        return failing_input.stored(self.paths, self.operator, self.only) if self.only and self._may_search else None
-
-    @property
-    def _runs(self) -> bool:
-        """Whether this cell has models of the custom node that run, and makes the checks that are needed once."""
-        runs = any(not model.unsupported for model in self.operator.models)
-        return runs and not self.operator.why_unreadable(self.cell) and self.lowering == "custom" and self.once
-
-    def _forbidden(self, runtime: OrtSessions) -> Iterator[CaseResult]:
-        """Yield a failed case where ONNX Runtime computes what the declaration forbids."""
-        try:
-            problems = [*Fuzz(self.operator, runtime).invalid_call_problems()]
-        except DataError as error:
-            problems = [str(error)]
-        yield from _failed(FORBIDDEN, problems)
-
-    def _inference(self, runtime: OrtSessions) -> Iterator[CaseResult]:
-        """Yield a failed case where ONNX Runtime infers another shape than the declaration gives."""
-        step_log.now_running("the shapes that ONNX Runtime infers")
-        try:
-            problems = [*inferred_shapes.problems(self.operator, runtime)]
-        except RefusedError as error:
-            problems = [str(error)]
-        yield from _failed(INFERENCE, problems)
+        searches = self.only and "drawn" in self._checks
+        return drawn_cases.stored(self.paths, self.operator, str(self.only)) if searches else None
 
     def _search(self, config: RunConfig) -> Iterator[CaseResult]:
         """Yield a failed case where the kernel differs from the reference on a drawn input."""
@@ -261,61 +227,56 @@ class CellVerifier:
         if one := self._stored:
             if problem := fuzz.drawn_problem(one, reference):
                 self._measure_drawn(fuzz.measure(one, reference), str(self.only))
-            yield from _failed(str(self.only), [f"{name}-{self.only} in ONNX Runtime: {problem}"] if problem else [])
+            problems = [f"{name}-{self.only} in ONNX Runtime: {problem}"] if problem else []
+            yield from _failed("drawn", problems, name=str(self.only))
             return
         try:
-            drawn = drawn_cases.read(self.paths.drawn_inputs(name), name)
-            spec, ort = self.operator.spec, self.cell.ort
-            drawn = [one for one in drawn if not self.operator.why_not_carried(model_dtypes(spec, one.model), ort)]
+            every, spec, ort = drawn_cases.read(self.paths.drawn_inputs(name), name), self.operator.spec, self.cell.ort
+            drawn = [one for one in every if not self.operator.why_not_carried(model_dtypes(spec, one.model), ort)]
             failing = fuzz.smallest_failing(self.paths, drawn, reference)
         except DataError as error:
-            yield from _failed(DRAWN_INPUTS, [str(error)])
+            yield from _failed("drawn", [str(error)])
             return
         if failing:
             one, problem = failing
-            self._measure_drawn(fuzz.measure(one, reference), DRAWN_INPUTS)
-            yield from _failed(DRAWN_INPUTS, [problem])
+            self._measure_drawn(fuzz.measure(one, reference), name_case("drawn"))
+            yield from _failed("drawn", [problem])
 
-    def _measure_drawn(self, found: Mapping[str, Any] | None, case: str) -> None:
+    def _measure_drawn(self, measured: Mapping[str, Any] | None, case: str) -> None:
         """Keep what the report shows of a drawn input that fails; `case` is the name of its result."""
-        if found:
-            self.mismatches.append({**found, "case": case, "model": case, "drawn": found["case"]})
+        if measured:
+            self.mismatches.append({**measured, "case": case, "model": case, "drawn": measured["case"]})
 
     def _published(self, version: int, config: RunConfig) -> CaseResult:
-        """Return the result of the model of a published version."""
-        name, case = self.operator.name, f"{PUBLISHED}{version}"
+        name = self.operator.name
         path, folder = self.paths.published_model(name, version), self.paths.published_data(name, version)
-        made = Model(name=case, cases=(Case(name=case, inputs={}),))
+        model = Model(name=name_case("published", version), cases=())
         try:
             if not path.is_file() or not folder.is_dir():
                 lost = path.relative_to(self.paths.root)
                 raise VerifyError(f"{lost} or its data are missing. Take them from the history of the project")
             data = dataset.read(folder)
             dtypes = {dtype_name(array) for array in (*data.inputs.values(), *data.outputs.values())}
-            made = replace(made, unsupported=self.operator.why_not_carried(dtypes, self.cell.ort))
-            step_log.now_running(f"case {case}")
+            model = replace(model, unsupported=self.operator.why_not_carried(dtypes, self.cell.ort))
+            step_log.now_running(f"case {model.name}")
             runner = ModelRunner(path, name=name, runtime=config.runtime, operators=config.operators)
             runs = runner.run_case(data, config.tolerances, stored=True)
-            judgement = judge_case(runs)
         except (VerifyError, DataError) as error:
-            return self._not_run(made, made.cases[0], error)
-        if self.only:
-            self._show(path, folder, judgement)
-        self._measure(made, made.cases[0], data, judgement)
-        found = _judged(made, made.cases[0], judgement)
-        detail = found.detail and message.published(version, found.detail)
-        return replace(found, detail=detail, judged_in=str(runs.judge))
+            return self._not_run(model, "published", version, error)
+        result = self._judged(model, "published", version, data=data, runs=runs, files=(path, folder))
+        detail = f"a model of version {version} runs no more: {result.detail}" if result.detail else ""
+        return replace(result, detail=detail)
 
-    def _not_run(self, model: Model, case: Case, error: Exception) -> CaseResult:
+    def _not_run(self, model: Model, kind: CaseKind, of: object, error: Exception) -> CaseResult:
         """Return the result of a case that did not run: unsupported where that is declared and ONNX Runtime rejects
         it."""
         if isinstance(error, TooNewError) and (declared := self.operator.why_unreadable(self.cell)):
-            return _result(model, case, "unsupported", declared)
+            return _result(model, kind, of, "unsupported", declared)
         if model.unsupported and isinstance(error, RefusedError):
-            return _result(model, case, "unsupported", message.unsupported(model, f"ONNX Runtime: {error}"))
-        return _result(model, case, "failed", str(error))
+            return _unsupported(model, kind, of, f"ONNX Runtime: {error}")
+        return _result(model, kind, of, "failed", str(error))
 
-    def _model(self, model: Model, path: Path, config: RunConfig) -> Iterator[CaseResult]:
+    def _model(self, model: Model, path: Path, config: RunConfig, kind: CaseKind = "case") -> Iterator[CaseResult]:
         """Yield the results of a model's cases. Where the model cannot run, all of them fail."""
         name = self.operator.name
         folders = [self.paths.data(name, model.name, index) for index in range(len(model.cases))]
@@ -324,68 +285,103 @@ class CellVerifier:
         if path.is_file():
             dataset.link(path.parent, folders)
         if reason := str(exported.get("refused", "")):  # by the lowering, or torch lacks a dtype
-            detail = message.unsupported(model, reason)
-            yield from (_result(model, case, "unsupported", detail) for case in asked)
+            yield from (_unsupported(model, kind, case.name, reason) for case in asked)
             return
         try:
             step_log.now_running(f"model {model.name}")
             runner = ModelRunner(path, name=name, runtime=config.runtime, operators=config.operators)
         except VerifyError as error:
-            yield from (self._not_run(model, case, error) for case in asked)
+            yield from (self._not_run(model, kind, case.name, error) for case in asked)
             return
         if is_measured(self.cell.ort) and (declared := self.operator.why_unreadable(self.cell)):
-            detail = message.reads_although_unreadable(declared)
-            yield from (_result(model, case, "failed", detail) for case in asked)
+            table = "pipeline/opmatrix/project/cells.py"
+            detail = f"{table} says that {declared}, but it does. Measure it again with `doit probe`"
+            yield from (_result(model, kind, case.name, "failed", detail) for case in asked)
             return
-        found = {case.name: self._read(folder) for case, folder in zip(model.cases, folders, strict=True)}
+        data_of = {case.name: self._read(folder) for case, folder in zip(model.cases, folders, strict=True)}
         concurrent: dict[str, Comparison | str] = {}
         # Without a library there is no kernel whose state threads could share.
         if self.once and config.runtime.library:
-            read = {case: data for case, data in found.items() if isinstance(data, DataSet)}
-            concurrent = self._large_crowd(model, config) | runner.run_concurrently(read)
-        ignored = message.ignored_attributes(name, model, exported.get("dropped", ()))
-        if self.lowering == "decomposed":
-            ignored = ignored or message.decomposition(name)
+            read = {case: data for case, data in data_of.items() if isinstance(data, DataSet)}
+            concurrent = run_enlarged(self.operator, model, config.runtime) | runner.run_concurrently(read)
+        ignored = self._computed_alike(model, exported.get("dropped", ()))
         for case in asked:
-            data = found[case.name]
+            data = data_of[case.name]
             try:
                 if isinstance(data, DataError):
                     raise data
                 step_log.now_running(f"case {case.name}")
                 runs = runner.run_case(data, config.tolerances)
             except (VerifyError, DataError) as error:
-                yield self._not_run(model, case, error)
+                yield self._not_run(model, kind, case.name, error)
                 continue
             source = case.expected.source if case.expected else ""
             runs = replace(runs, concurrent=concurrent.get(case.name), ignored=ignored, source=source)
-            judgement = judge_case(runs)
-            if self.only:
-                self._show(path, folders[model.cases.index(case)], judgement)
-            self._measure(model, case, data, judgement, end="" if config.operators else FUNCTION)
-            yield replace(_judged(model, case, judgement), judged_in=str(data.judge))
+            files = path, folders[model.cases.index(case)]
+            yield self._judged(model, kind, case.name, data=data, runs=runs, files=files)
 
-    def _measure(self, model: Model, case: Case, data: DataSet, judgement: CaseJudgement, *, end: str = "") -> None:
-        """Measure a failing case for its message and the report; `end` is the suffix of its name."""
-        if not judgement.detail or len(self.mismatches) == MEASURED:
-            return
-        from opmatrix.judge import mismatch  # which only a failing case needs
+    def _computed_alike(self, model: Model, dropped: Sequence[str]) -> str:
+        """Return why ONNX Runtime and the reference evaluator may agree on another output than the expected one: the
+        lowering drops attributes, or decomposes."""
+        name = self.operator.name
+        if dropped:
+            set_to = [f"{n!r}, which model {model.name!r} sets to {model.attributes[n]!r}" for n in dropped]
+            return (
+                f"the lowering drops {' and '.join(set_to)}: it emits the nodes of the default. Emit what computes it, "
+                f"or refuse it: g.unsupported() in ops/{name}/lowering.py, and `unsupported` in the model"
+            )
+        if self.lowering != "decomposed":
+            return ""
+        return (
+            f"the nodes that decomposed() in ops/{name}/lowering.py writes compute something else; correct them. Else "
+            "the test data are stale (python -m opmatrix data), or the model does not hold the attributes of the case "
+            "(python -m opmatrix export)"
+        )
 
-        spec, names = self.operator.spec, [*data.outputs]
-        if found := mismatch.of_case(spec, model, case.name + end, data.inputs, names, pairs(judgement)):
-            self.mismatches.append(found)
+    def _judged(
+        self, model: Model, kind: CaseKind, of: object, *, data: DataSet, runs: CaseRuns, files: tuple[Path, Path]
+    ) -> CaseResult:
+        """Return the result of a case that ran. Print the runs of one that is replayed; measure a failing one for its
+        message and the report. `files` are the model and the data."""
+        judgement = judge_case(runs)
+        wrong, found = judgement.detail, [run.comparison for run in judgement.runs]
+        result = _result(model, kind, of, "mismatched" if wrong else "verified", wrong)
+        if self.only:
+            shown, data_shown = (path.relative_to(self.paths.root) for path in files)
+            print(f"model {shown}", f"data  {data_shown}", *judgement.lines(), sep="\n")
+        if wrong and len(self.mismatches) < MEASURED:
+            from opmatrix.judge import mismatch  # which only a failing case needs
+
+            spec, names = self.operator.spec, [*data.outputs]
+            if measured := mismatch.of_case(spec, model, result.case, data.inputs, names, pairs(judgement)):
+                self.mismatches.append(measured)
+        if model.unsupported:
+            detail = f"declared unsupported ({model.unsupported}), but it runs. Remove that from its model"
+            result = _result(model, kind, of, "failed", detail)
+        elif not any(c.problem for c in found):  # another dtype or shape has no error
+            result = replace(
+                result,
+                error=max(c.error for c in found),
+                ulp=finite(max(c.ulp for c in found)),
+                tolerance_used=max(c.tolerance_used for c in found),
+            )
+        return replace(result, judged_in=str(runs.judge))
 
     def over_cases(self, results: Sequence[CaseResult]) -> Mapping[str, Any]:
         """Return what the cases that are wrong as the first wrong one, and the right ones, have and do not have in
         common; nothing for a replay of one case."""
         from opmatrix.judge import case_facts  # which only a failing case needs
 
-        known = {(model.name, case.name): (model, case) for model in self.operator.models for case in model.cases}
-        found = [(end, known.get((r.model, r.case.removesuffix(end))), r) for r in results for end in [_end(r)]]
-        first = next((each for each in found if each[2].outcome in WRONG and each[1]), None)
+        first = next((r for r in results if r.outcome in WRONG and r.kind in ("case", "function")), None)
         if first is None or self.only:
             return {}
-        kinds = (first[2].outcome, "verified")
-        alike = [(one, r) for end, one, r in found if one and end == first[0] and r.outcome in kinds]
+        known = {
+            (model.name, name_case(first.kind, case.name)): (model, case)
+            for model in self.operator.models
+            for case in model.cases
+        }
+        outcomes = (first.outcome, "verified")
+        alike = [(known[r.model, r.case], r) for r in results if r.kind == first.kind and r.outcome in outcomes]
         return case_facts.of_cases(
             self.operator.spec,
             [one for one, _ in alike],
@@ -403,85 +399,32 @@ class CellVerifier:
     def _judges(self) -> Mapping[Path, Judge]:
         return read_judges(self.paths.data_manifest(self.operator.name))
 
-    def _large_crowd(self, model: Model, config: RunConfig) -> dict[str, Comparison | str]:
-        """Run the largest case of the operator in several threads, made larger: calls of small ones hardly overlap.
-
-        Return the difference from a run alone by the name of the case; none for another model than that of the case.
-        """
-        spec = self.operator.spec
-        if not has_kernel(spec):
-            return {}
-        runs = [(m, c) for m in self.operator.models if not m.unsupported for c in m.cases if described(c)]
-        of, case = max(runs, key=lambda found: sum(elements(found[1])), default=(None, None))
-        if of is not model or case is None or sum(elements(case)) >= ENOUGH:
-            return {}
-        fuzz, feeds = Fuzz(self.operator, config.runtime), dict[str, Mapping[str, Array]]()
-
-        def call(arrays: Sequence[Array]) -> Call:
-            return Call(model=model, inputs=tuple(case_arguments(spec, case, arrays)))
-
-        def compute(arrays: Sequence[Array]) -> Sequence[Array] | None:
-            with suppress(RefusedError):
-                return fuzz.run(call(arrays))
-            return None
-
-        step_log.now_running(f"case {case.name}, its inputs repeated")
-        for arrays in large_pair(spec, model, case, case_arrays(spec, model, case), compute):
-            shown = f"{sum(array.size for array in arrays)} elements"
-            session, feeds[f"{shown} in reversed order" if shown in feeds else shown] = fuzz.session(call(arrays))
-        for shown, difference in (run_concurrently(session, feeds, seconds=LONG) if feeds else {}).items():
-            return {case.name: message.enlarged(difference, shown)}
-        return {}
-
     @cached_property
     def _manifest(self) -> Mapping[str, Any]:
         """The export's record of each model, such as why the lowering does not support it."""
-        try:
-            manifest = json.loads(
-                self.paths.manifest(self.operator.name, self.lowering, self.cell).read_text(encoding="utf-8")
-            )
-        except FileNotFoundError:
-            return {}
-        models: Mapping[str, Any] = manifest["models"]
+        path = self.paths.manifest(self.operator.name, self.lowering, self.cell)
+        models: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))["models"] if path.is_file() else {}
         return models
 
-    def _show(self, model: Path, data: Path, judgement: CaseJudgement) -> None:
-        """Print the runs of a replayed case."""
-        model, data = model.relative_to(self.paths.root), data.relative_to(self.paths.root)
-        runs = [(run.name, run.comparison) for run in judgement.runs]
-        verified = not judgement.detail
-        print(*message.replay_lines(model, data, runs, evaluated=judgement.evaluated, verified=verified), sep="\n")
 
-
-def _failed(name: str, problems: Sequence[str]) -> Iterator[CaseResult]:
-    """Yield a failed case with the first problems, if there are any."""
+def _failed(kind: CaseKind, problems: Iterable[str], *, name: str = "") -> Iterator[CaseResult]:
+    """Yield a failed case with the first problems, if there are any. `name`: of one drawn input."""
+    try:
+        problems = [*problems]
+    except (DataError, RefusedError) as error:
+        problems = [str(error)]
     if problems:
-        more = [f"and {len(problems) - FEW} more"] if len(problems) > FEW else []
-        made = Model(name=name, cases=(Case(name=name, inputs={}),))
-        yield _result(made, made.cases[0], "failed", "\n".join([*problems[:FEW], *more]))
+        name = name or name_case(kind)
+        yield CaseResult(case=name, model=name, outcome="failed", detail=first_problems(problems), kind=kind)
 
 
-def _judged(model: Model, case: Case, judgement: CaseJudgement) -> CaseResult:
-    if model.unsupported:
-        return _result(model, case, "failed", message.runs_although_unsupported(model))
-    found = [r.comparison for r in judgement.runs]
-    if any(c.problem for c in found):  # another dtype or shape has no error
-        return _result(model, case, "mismatched", judgement.detail)
-    return replace(
-        _result(model, case, "mismatched" if judgement.detail else "verified", judgement.detail),
-        error=max(c.error for c in found),
-        ulp=finite(max(c.ulp for c in found)),
-        tolerance_used=max(c.tolerance_used for c in found),
-    )
+def _unsupported(model: Model, kind: CaseKind, of: object, reason: str) -> CaseResult:
+    detail = f"{model.unsupported} ({reason})" if model.unsupported else reason
+    return _result(model, kind, of, "unsupported", detail)
 
 
-def _result(model: Model, case: Case, outcome: Outcome, detail: str) -> CaseResult:
-    return CaseResult(case=case.name, model=model.name, outcome=outcome, detail=detail)
-
-
-def _end(result: CaseResult) -> str:
-    """Return the suffix of the name of a case that ran through the function body, else ""."""
-    return FUNCTION if result.case.endswith(FUNCTION) else ""
+def _result(model: Model, kind: CaseKind, of: object, outcome: Outcome, detail: str) -> CaseResult:
+    return CaseResult(case=name_case(kind, of), model=model.name, outcome=outcome, detail=detail, kind=kind)
 
 
 def _outcome(results: Sequence[CaseResult], problem: str, in_common: str) -> tuple[Outcome, str]:

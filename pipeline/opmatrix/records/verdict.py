@@ -22,7 +22,26 @@ CellKey = tuple[str, Lowering, Cell]
 
 Outcome = Literal["verified", "mismatched", "failed", "unsupported"]
 WRONG: tuple[Outcome, ...] = ("mismatched", "failed")
-DRAWN_INPUTS = "drawn_inputs"  # the name of the case of all drawn inputs
+CaseKind = Literal["case", "function", "published", "forbidden", "inferred", "drawn", "gradient"]
+"""What the case of a result or a record is: one of cases.py, one that ran through the function body, the model of a
+published version, all forbidden calls, all shapes that ONNX Runtime infers, drawn inputs, or a sample of the gradient
+check."""
+_NAMES: Mapping[CaseKind, str] = {
+    "case": "{}",
+    "function": "{}_function",
+    "published": "published_{}",
+    "forbidden": "forbidden_inputs",
+    "inferred": "inferred_shapes",
+    "drawn": "drawn_inputs",
+    "gradient": "gradient_{}",
+}
+
+
+def name_case(kind: CaseKind, of: object = "") -> str:
+    """Return the name that is printed and that ``--case`` takes. `of`: the case of cases.py, or the version."""
+    return _NAMES[kind].format(of)
+
+
 _MEASURED = ("error", "tolerance_used")
 
 
@@ -33,12 +52,13 @@ class CaseResult:
     None for a case that did not run. `error` and `tolerance_used` are inf for a mismatch that has none: an error where
     the tolerance is 0, a NaN or an infinity on one side, another dtype or shape. JSON has null for both. `judged_in` is
     the precision in which the reference was evaluated, with the reason where it is the declared dtype; "" for a case
-    that did not run.
+    that did not run. `case` is `name_case` of its `kind`, or the name of one drawn input.
     """
 
     case: str
     model: str
     outcome: Outcome
+    kind: CaseKind = "case"
     error: float | None = None
     ulp: float | None = None
     tolerance_used: float | None = None

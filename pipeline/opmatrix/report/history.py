@@ -58,17 +58,13 @@ def _read(paths: Paths) -> list[dict[str, Any]]:
         try:
             run = json.loads(line)
             json.dumps(run, allow_nan=False)
-            if _is_run(run):
+            counted = all(isinstance(run[name][outcome], int) for name in ("cells", "checks") for outcome in OUTCOMES)
+            operators = all({"wrong", "tolerance_used"} <= one.keys() for one in run["operators"].values())
+            if counted and operators and isinstance(run["time"], str):
                 runs.append(run)
         except (ValueError, LookupError, TypeError, AttributeError):
             continue
     return runs
-
-
-def _is_run(run: Any) -> bool:
-    counted = all(isinstance(run[name][outcome], int) for name in ("cells", "checks") for outcome in OUTCOMES)
-    operators = all({"wrong", "tolerance_used"} <= one.keys() for one in run["operators"].values())
-    return counted and operators and isinstance(run["time"], str)
 
 
 def write_seconds(paths: Paths, durations: Mapping[str, float]) -> None:

@@ -21,12 +21,7 @@ _TAGS: Mapping[Outcome, str] = {"mismatched": "failure", "failed": "error", "uns
 _COUNTS: Mapping[Outcome, str] = {"mismatched": "failures", "failed": "errors", "unsupported": "skipped"}
 
 
-def render(
-    verdicts: Sequence[Verdict],
-    checks: Sequence[CheckRecord] = (),
-    *,
-    root: Path = Path(),
-) -> bytes:
+def render(verdicts: Sequence[Verdict], checks: Sequence[CheckRecord] = (), *, root: Path = Path()) -> bytes:
     """Return the XML document; `root` is the project's, in which commands run.
 
     Written as text: xml.etree takes three times as long, with its import."""
@@ -42,20 +37,22 @@ def render(
 
 
 def _suite(found: Found) -> str:
-    """Return the operator, or the group of a failed step that has none."""
-    return found.op or str(found)
+    return found.op or str(found)  # of a failed step that has no operator, its group
 
 
 def _head(name: str, found: Sequence[Found]) -> str:
-    """Return the attributes of a suite."""
     outcomes = Counter(one.outcome for one in found)
     counts = "".join(f' {count}="{outcomes[outcome]}"' for outcome, count in _COUNTS.items())
     return f' name={_quoted(name)} tests="{len(found)}"{counts}'
 
 
 def _test_case(found: Found, root: Path) -> str:
-    of, name = (found.lowering, str(found.cell)) if isinstance(found, Verdict) else _of_check(found)
-    start = f"<testcase name={_quoted(name)} classname={_quoted('.'.join(filter(None, (_suite(found), of))))}"
+    name = str(found.cell) if isinstance(found, Verdict) else found.check
+    if isinstance(found, CheckRecord) and found.torch:
+        name += f"@torch{found.torch}"
+    start = (
+        f"<testcase name={_quoted(name)} classname={_quoted('.'.join(filter(None, (_suite(found), found.lowering))))}"
+    )
     if tag := _TAGS.get(found.outcome):
         detail = _xml("\n".join(_lines(found, root)))
         message = _quoted(detail.partition("\n")[0])
@@ -65,10 +62,6 @@ def _test_case(found: Found, root: Path) -> str:
         output = _xml("\n".join(f"weak: {why}" for why in found.weak))
         return f"{start}><system-out>{_escaped(output)}</system-out></testcase>"
     return f"{start}/>"
-
-
-def _of_check(found: CheckRecord) -> tuple[str | None, str]:
-    return found.lowering, f"{found.check}@torch{found.torch}" if found.torch else found.check
 
 
 def _lines(found: Found, root: Path) -> Iterator[str]:

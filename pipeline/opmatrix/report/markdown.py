@@ -1,13 +1,11 @@
-"""What differs between two reports: which cells and checks are newly broken, fixed, changed, new or gone.
-
-The report as Markdown for a comment on a pull request: what changed, a table, and what is wrong.
-"""
+"""The report as Markdown for a comment on a pull request: what changed, a table, and what is wrong. What changed
+between two reports is which cells and checks are newly broken, fixed, changed, new or gone."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -159,25 +157,22 @@ def _table(verdicts: Sequence[Verdict]) -> Iterator[str]:
     shown = rows
     if len(rows) > _ROWS:
         shown = {key: row for key, row in rows.items() if any(count[o] for count in row.values() for o in WRONG)}
-    yield "| operator | torch | " + " | ".join(f"ONNX Runtime {ort}" for ort in runtimes) + " |"
-    yield "|---|---|" + "---|" * len(runtimes)
     ordered = sorted(shown.items(), key=lambda item: (*item[0][:2], _version(item[0][2])))
-    for (op, lowering, torch), row in ordered[:_ROWS]:
-        fields = " | ".join(_field(row.get(ort)) for ort in runtimes)
-        yield f"| {_plain(f'{op}-{lowering}')} | {torch} | {fields} |"
-    yield from _left_out(rows)
+    lines = [
+        (_plain(f"{op}-{lowering}"), torch, *(_field(row.get(ort)) for ort in runtimes))
+        for (op, lowering, torch), row in ordered
+    ]
+    yield from _rows(("operator", "torch", *(f"ONNX Runtime {ort}" for ort in runtimes)), lines, of=len(rows))
 
 
 def _compat(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield a row for each operator and torch that `doit compat` ran, then the reasons."""
     names = list(dict.fromkeys(row["name"] for one in found for row in one["rows"]))
     yield "### Beyond eager mode (`doit compat`)\n"
-    yield "| operator | torch | " + " | ".join(names) + " |"
-    yield "|---|---|" + "---|" * len(names)
-    for one in found[:_ROWS]:
+    lines = []
+    for one in found:
         marks = {row["name"]: ROW_MARKS[row["outcome"]][0] for row in one["rows"]}
-        yield f"| {_plain(one['op'])} | {one['torch']} | {' | '.join(marks.get(name, '') for name in names)} |"
-    yield from _left_out(found)
+        lines.append((_plain(one["op"]), one["torch"], *(marks.get(name, "") for name in names)))
+    yield from _rows(("operator", "torch", *names), lines)
     yield ""
     yield from _list(f"{ROW_MARKS[o][0]} {name}: {_plain(_cut(why))} ({', '.join(ops)})"
                      for (name, o, why), ops in compat_reasons(found).items())  # fmt: skip
@@ -189,14 +184,12 @@ def percent(score: float | None) -> str:
 
 
 def _scores(scores: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield a row for each operator with a score of `doit mutate`."""
     yield "### Mutants killed (`doit mutate`)\n"
-    yield "| operator | score | killed | survived | date |\n|---|---|---|---|---|"
-    for one in scores[:_ROWS]:
-        old = "" if one["current"] else ", of an earlier version"
-        share = percent(one["score"])
-        yield f"| {_plain(one['op'])} | {share} | {one['killed']} | {one['survived']} | {_plain(one['date'])}{old} |"
-    yield from _left_out(scores)
+    lines = []
+    for one in scores:
+        date = _plain(one["date"]) + ("" if one["current"] else ", of an earlier version")
+        lines.append((_plain(one["op"]), percent(one["score"]), str(one["killed"]), str(one["survived"]), date))
+    yield from _rows(("operator", "score", "killed", "survived", "date"), lines)
 
 
 def _check_table(checks: Sequence[CheckRecord]) -> Iterator[str]:
@@ -205,14 +198,15 @@ def _check_table(checks: Sequence[CheckRecord]) -> Iterator[str]:
     for check in checks:
         rows.setdefault(check.op or check.check, Counter())[check.outcome] += 1
     shown = rows if len(rows) <= _ROWS else {op: row for op, row in rows.items() if any(row[o] for o in WRONG)}
-    yield "| operator | checks |\n|---|---|"
-    yield from (f"| {_plain(op)} | {_field(row)} |" for op, row in [*shown.items()][:_ROWS])
-    yield from _left_out(rows)
+    yield from _rows(("operator", "checks"), [(_plain(op), _field(row)) for op, row in shown.items()], of=len(rows))
 
 
-def _left_out(rows: Sized) -> Iterator[str]:
-    if len(rows) > _ROWS:
-        yield f"\n{len(rows)} rows; those in which nothing is wrong are left out. index.html has all of them."
+def _rows(titles: Sequence[str], rows: Sequence[Sequence[str]], *, of: int = 0) -> Iterator[str]:
+    """Yield a table of the first rows, and how many there are in all, also those left out before (`of`)."""
+    yield f"| {' | '.join(titles)} |\n|{'---|' * len(titles)}"
+    yield from (f"| {' | '.join(row)} |" for row in rows[:_ROWS])
+    if (count := max(of, len(rows))) > _ROWS:
+        yield f"\n{count} rows; those in which nothing is wrong are left out. index.html has all of them."
 
 
 def _field(count: Counter[Outcome] | None) -> str:

@@ -1,10 +1,7 @@
-"""Code spans, escaped text and tables in GitHub's Markdown, for the generated pages.
-
-The page of a project's operators: one section each, from its declaration, README and models. Pure.
+"""The page of a project's operators: one section each, from its declaration, README and models, and the code spans,
+escaped text and tables of GitHub's Markdown for all generated pages.
 
 The sections follow ONNX's own Operators.md: version, attributes, inputs, outputs, type constraints.
-
-Write a Markdown page about the project's operators.
 """
 
 from __future__ import annotations
@@ -161,12 +158,11 @@ def _inputs(spec: OpSpec) -> str:
 
 def _outputs(spec: OpSpec) -> str:
     def row(o: Output) -> tuple[str, ...]:
-        count = (f"if {code(o.optional)}" if isinstance(o.optional, str) else "may be absent" if o.optional else "",)
-        count = (_count(spec, o),) if o.variadic else count
-        return code(o.name), code(onnx_type(spec, o.type)), _shape(o), *count * counted, plain(o.doc)
+        count = f"if {code(o.optional)}" if isinstance(o.optional, str) else "may be absent" if o.optional else ""
+        count = _count(spec, o) if o.variadic else count
+        return code(o.name), code(onnx_type(spec, o.type)), _shape(o), count, plain(o.doc)
 
-    counted = any(o.optional or o.variadic for o in spec.outputs)
-    return table(("name", "type", "shape", *("how many",) * counted, "meaning"), map(row, spec.outputs))
+    return table(("name", "type", "shape", "how many", "meaning"), map(row, spec.outputs))
 
 
 def _count(spec: OpSpec, output: Output) -> str:

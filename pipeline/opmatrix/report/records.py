@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from opmatrix.basics.terminal import for_shell, in_checkout
 from opmatrix.basics.version import numbers
 from opmatrix.project.cells import EXPORTERS, Cell
 from opmatrix.records.step import CheckKey
-from opmatrix.records.verdict import WRONG, Cases, CheckRecord, Found, Outcome, Verdict, finite
+from opmatrix.records.verdict import WRONG, Cases, CheckRecord, Found, Outcome, Verdict
 from opmatrix.report.read_cache import ReadCache
 from opmatrix.spec import Lowering
 
@@ -24,17 +24,8 @@ SCHEMA = 5
 _LOWERINGS = get_args(Lowering)
 # In the order of the report; others, such as a step's own failure, come first.
 _CHECKS = (
-    "declaration",
-    "cases",
-    "draw-inputs",
-    "schema",
-    "nodes",
-    "kernel",
-    "search",
-    "forbidden",
-    "gradient",
-    "agreement",
-    "compat",
+    *("declaration", "cases", "draw-inputs", "schema", "nodes", "kernel", "search", "forbidden", "gradient"),
+    *("agreement", "compat"),
 )
 
 
@@ -53,8 +44,7 @@ class ReportedPart:
         return f"shard {self.number} of {self.of}"
 
 
-AnyFound = TypeVar("AnyFound", Verdict, CheckRecord)
-_UNKNOWN = "unknown outcome"
+AnyFound = TypeVar("AnyFound", bound=Found)
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 Shown = Outcome | Literal["not run"]
 SHOWN: tuple[Shown, ...] = (*OUTCOMES, "not run")
@@ -64,72 +54,57 @@ SHOWN: tuple[Shown, ...] = (*OUTCOMES, "not run")
 def collect(cache: ReadCache, op: str, lowering: Lowering, cell: Cell) -> Verdict:
     """Return the verdict of a cell; a failed one where it is missing, unreadable or not valid."""
     unknown = Verdict(op=op, lowering=lowering, cell=cell, outcome="failed")
-    try:
-        found = cache.found(path := cache.paths.verdict(op, lowering, cell))
-        if not isinstance(found, Verdict):
-            raise ValueError(f"{path}: not a verdict, but the record of a check")
-    except FileNotFoundError:
-        return replace(unknown, detail="no verdict: nothing has verified this cell. Run: doit verify")
-    except ValueError as error:
-        return replace(unknown, detail=f"no verdict: {error}. Run: doit verify")
-    if found.key != unknown.key:
-        detail = f"the file contains another verdict, {found}. {found.detail}".strip()
-        return replace(found, op=op, lowering=lowering, cell=cell, outcome="failed", detail=detail)
-    return checked(found)
+    path = cache.paths.verdict(op, lowering, cell)
+    found = _read(cache, path, unknown, "verdict", "nothing has verified this cell", "doit verify")
+    if found.key == unknown.key:
+        return checked(found)
+    detail = f"the file contains another verdict, {found}. {found.detail}".strip()
+    return replace(found, op=op, lowering=lowering, cell=cell, outcome="failed", detail=detail)
 
 
 def collect_check(cache: ReadCache, key: CheckKey) -> CheckRecord:
     """Return the record of a check; a failed one where it is missing, unreadable or not valid."""
     unknown = CheckRecord(**key._asdict(), outcome="failed")
+    found = _read(cache, cache.paths.check_record(*key), unknown, "record", "nothing has run this check", "doit")
+    if found.key == key:
+        return checked(found)
+    return replace(unknown, detail=f"the file contains another record, {found}. {found.detail}".strip())
+
+
+def _read(cache: ReadCache, path: Path, unknown: AnyFound, noun: str, why: str, command: str) -> AnyFound:
+    """Return the record in a file, or `unknown` with the reason why there is none of its type."""
     try:
-        found = cache.found(path := cache.paths.check_record(*key))
-        if not isinstance(found, CheckRecord):
-            raise ValueError(f"{path}: not the record of a check, but a verdict")
+        found = cache.found(path)
+        if isinstance(found, type(unknown)):
+            return found
+        kinds = ("a verdict", "the record of a check")
+        wanted, other = kinds if noun == "verdict" else reversed(kinds)
+        why = f"{path}: not {wanted}, but {other}"
     except FileNotFoundError:
-        return replace(unknown, detail="no record: nothing has run this check. Run: doit")
+        pass
     except ValueError as error:
-        return replace(unknown, detail=f"no record: {error}. Run: doit")
-    if found.key != key:
-        return replace(unknown, detail=f"the file contains another record, {found}. {found.detail}".strip())
-    return checked_record(found)
+        why = str(error)
+    return replace(unknown, detail=f"no {noun}: {why}. Run: {command}")
 
 
-def checked(found: Verdict) -> Verdict:
-    """Return a verdict, as a failed one if it is not valid."""
-    if problem := _problem(found):
-        return replace(found, outcome="failed", detail=f"{problem}. {found.detail}".strip())
-    return found
-
-
-def checked_record(found: CheckRecord) -> CheckRecord:
-    """Return a check record, as a failed one if it is not valid."""
+def checked(found: AnyFound) -> AnyFound:
+    """Return a record, as a failed one if it is not valid."""
+    problem, verified = "", found.outcome == "verified"
     if found.outcome not in OUTCOMES:
-        problem = f"{_UNKNOWN} {found.outcome!r}"
+        problem = f"unknown outcome {found.outcome!r}"
     elif found.outcome == "unsupported" and not found.detail:
         problem = "unsupported, but no reason is given"
-    elif found.outcome == "verified" and found.torch and not found.results:
-        problem = "verified, but nothing was checked"
-    else:
-        return found
-    return replace(found, outcome="failed", detail=f"{problem}. {found.detail}".strip())
-
-
-def _problem(found: Verdict) -> str:
-    """Return why a verdict is not valid, or ""."""
-    if found.outcome not in OUTCOMES:
-        return f"{_UNKNOWN} {found.outcome!r}"
-    if found.outcome == "unsupported" and not found.detail:
-        return "unsupported, but no reason is given"
-    if found.outcome == "verified":
-        if not found.cases:
-            return "verified, but no case was run"
-        if found.cases.outcomes.intersection(WRONG):
-            return "verified, but not all of its cases are"
-        if found.cases.outcomes == {"unsupported"}:
-            return "verified, but all of its cases are unsupported"
-    if any(not c.detail for c in found.cases.of("unsupported")):
-        return "a case is unsupported, but no reason is given"
-    return ""
+    elif isinstance(found, CheckRecord):
+        problem = "verified, but nothing was checked" if verified and found.torch and not found.results else ""
+    elif verified and not found.cases:
+        problem = "verified, but no case was run"
+    elif verified and found.cases.outcomes.intersection(WRONG):
+        problem = "verified, but not all of its cases are"
+    elif verified and found.cases.outcomes == {"unsupported"}:
+        problem = "verified, but all of its cases are unsupported"
+    elif any(not c.detail for c in found.cases.of("unsupported")):
+        problem = "a case is unsupported, but no reason is given"
+    return replace(found, outcome="failed", detail=f"{problem}. {found.detail}".strip()) if problem else found
 
 
 def pasteable(records: Iterable[AnyFound], root: Path) -> list[AnyFound]:
@@ -183,11 +158,6 @@ def counts(records: Sequence[Found], name: str = "cells") -> dict[str, int]:
     return {name: len(records)} | {outcome: by_outcome[outcome] for outcome in OUTCOMES}
 
 
-def check_counts(checks: Sequence[CheckRecord]) -> dict[str, int]:
-    """Return the same of checks, and how many of them are weak."""
-    return counts(checks, "checks") | {"weak": len(weak_checks(checks))}
-
-
 def weak_checks(checks: Iterable[CheckRecord]) -> list[CheckRecord]:
     """Return the checks that are verified and prove little, which `doit --strict` refuses."""
     return [found for found in checks if found.weak and found.outcome == "verified"]
@@ -203,69 +173,14 @@ def shown_outcome(found: Found) -> Shown:
 
 def totals(verdicts: Sequence[Verdict], checks: Sequence[CheckRecord] = ()) -> str:
     """Return ``11 cells: 9 verified, 2 not run``, and if there are checks ``; 5 checks: 4 verified, 1 failed``."""
-    kinds: list[tuple[str, Sequence[Found]]] = [("cell", verdicts)]
-    if checks:
-        kinds.append(("check", checks))
-    weak = f" ({len(found)} weak)" if (found := weak_checks(checks)) else ""
-    return "; ".join(f"{many(len(found), noun)}: {_outcomes(found)}" for noun, found in kinds) + weak
-
-
-def part_totals(part: ReportedPart, verdicts: Sequence[Verdict], checks: Sequence[CheckRecord]) -> str:
-    """Return ``shard 2 of 5: 79 of 396 cells, 25 of 127 checks``."""
-    return f"{part}: {len(verdicts)} of {many(part.cells, 'cell')}, {len(checks)} of {many(part.checks, 'check')}"
-
-
-def _outcomes(records: Sequence[Found]) -> str:
-    found = Counter(map(shown_outcome, records))
-    return ", ".join(f"{found[outcome]} {outcome}" for outcome in SHOWN if found[outcome]) or "none asked for"
-
-
-def as_json(found: Verdict, cases: str) -> dict[str, Any]:
-    """Return a verdict as a record of report.json, with the key of its cases; docs/report.md describes each key."""
-    return {
-        "op": found.op,
-        "lowering": found.lowering,
-        **{key: getattr(found.cell, key) for key in ("torch", "exporter", "opset", "ort")},
-        "outcome": found.outcome,
-        "worst_error": finite(found.cases.error),
-        "worst_ulp": found.cases.ulp,
-        "worst_tolerance_used": finite(found.cases.tolerance_used),
-        "detail": found.detail,
-        "reference": found.reference,
-        "cpu_levels": [*found.cpu_levels],
-        "cases": cases,
-    }
-
-
-class CaseLists:
-    """The cases of each cell by a key, ``group_norm-custom-1``; cells of an operator with equal cases share one."""
-
-    def __init__(self) -> None:
-        self.lists: dict[str, Sequence[Mapping[str, Any]]] = {}
-        self._keys: dict[tuple[str, str, Cases], str] = {}
-        self._counts: Counter[str] = Counter()
-
-    def key(self, found: Verdict) -> str:
-        known = self._keys.get(of := (found.op, found.lowering, found.cases))
-        if known is None:
-            name = f"{found.op}-{found.lowering}"
-            self._counts[name] += 1
-            known = self._keys[of] = f"{name}-{self._counts[name]}"
-            self.lists[known] = found.cases.as_json
-        return known
-
-
-def check_as_json(found: CheckRecord) -> dict[str, Any]:
-    """Return a check record as one of report.json. The details of what was checked remain in the file of the record."""
-    return {
-        "op": found.op or None,
-        "check": found.check,
-        "lowering": found.lowering,
-        "torch": found.torch,
-        "outcome": found.outcome,
-        "detail": found.detail,
-        "weak": list(found.weak),
-    }
+    kinds: list[tuple[str, Sequence[Found]]] = [("cell", verdicts), *([("check", checks)] if checks else ())]
+    shown = []
+    for noun, records in kinds:
+        found = Counter(map(shown_outcome, records))
+        outcomes = [f"{found[outcome]} {outcome}" for outcome in SHOWN if found[outcome]]
+        shown.append(f"{many(len(records), noun)}: {', '.join(outcomes) or 'none asked for'}")
+    weak = f" ({len(some)} weak)" if (some := weak_checks(checks)) else ""
+    return "; ".join(shown) + weak
 
 
 def compat_as_json(checks: Iterable[CheckRecord]) -> list[dict[str, Any]]:
@@ -299,16 +214,14 @@ class Skipped:
 
 def skipped_checks(checks: Iterable[CheckRecord]) -> tuple[Skipped, ...]:
     """Return what the parts of register could not check, by torch, oldest first."""
-    records = [found for found in checks if found.torch and any("skipped" in r for r in found.results)]
+    records = [found for found in checks if found.torch]
     records.sort(key=lambda found: (numbers(str(found.torch)), found.op, found.check))
     ops_of: dict[tuple[str, str, str], list[str]] = {}  # by torch, reason and check
     for found in records:
-        for result in found.results:
-            if "skipped" in result:
-                reason = str(result["skipped"]).removeprefix("skipped: ")
-                ops_of.setdefault((str(found.torch), reason, str(result.get("check", found.check))), []).append(
-                    found.op
-                )
+        for result in (result for result in found.results if "skipped" in result):
+            reason = str(result["skipped"]).removeprefix("skipped: ")
+            key = str(found.torch), reason, str(result.get("check", found.check))
+            ops_of.setdefault(key, []).append(found.op)
     checks_of: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}  # by torch, reason and operators
     for (torch, reason, check), ops in ops_of.items():
         checks_of.setdefault((torch, reason, tuple(dict.fromkeys(ops))), []).append(check)

@@ -12,19 +12,8 @@ from typing import Any
 from opmatrix.basics.version import minor, numbers
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import PACKAGES
-from opmatrix.records.verdict import WRONG, CheckRecord, Verdict
-from opmatrix.report.records import (
-    OUTCOMES,
-    SCHEMA,
-    CaseLists,
-    ReportedPart,
-    Skipped,
-    as_json,
-    check_as_json,
-    check_counts,
-    compat_as_json,
-    counts,
-)
+from opmatrix.records.verdict import WRONG, Cases, CheckRecord, Verdict, finite
+from opmatrix.report.records import OUTCOMES, SCHEMA, ReportedPart, Skipped, compat_as_json, counts, weak_checks
 
 Document = Mapping[str, Any]
 """The content of report.json."""
@@ -35,6 +24,7 @@ Environments = Mapping[str, Mapping[str, str]]
 _READABLE = (2, 3, 4, SCHEMA)  # all have the keys of cells that a comparison reads
 _CELL = ("op", "lowering", "torch", "exporter", "opset", "ort")  # the fields that name a cell
 _CHECK = ("op", "check", "lowering", "torch")
+_CHECK_FIELDS = ("check", "lowering", "torch", "outcome", "detail")
 _LISTS = ("cells", "checks")
 _PARTS = (*_LISTS, "cases")
 _HEAD = 4  # lines, up to those of `_COUNTS`
@@ -53,11 +43,11 @@ def document(
     """Return the report, not yet compared with an earlier one. `mutation` has the scores of `doit mutate`, `shared` the
     steps whose results came from a shared cache (`opmatrix.report.history`)."""
     shard = None if part is None else {key: getattr(part, key) for key in ("number", "of", "cells", "checks")}
-    lists = CaseLists()
+    cells, cases = _cells(verdicts)
     return {
         "schema": SCHEMA,
         "counts": counts(verdicts),
-        "check_counts": check_counts(checks),
+        "check_counts": counts(checks, "checks") | {"weak": len(weak_checks(checks))},
         "shard": shard,
         "shared": [*shared],
         "environments": {name: dict(versions) for name, versions in environments.items()},
@@ -65,10 +55,40 @@ def document(
         "skipped": [s.as_json() for s in skipped],
         "mutation": [*mutation],
         "compat": compat_as_json(checks),
-        "checks": [check_as_json(c) for c in checks],
-        "cells": [as_json(v, lists.key(v)) for v in verdicts],
-        "cases": lists.lists,
+        "checks": [  # the details of what was checked remain in the file of the record
+            {"op": c.op or None, **{key: getattr(c, key) for key in _CHECK_FIELDS}, "weak": [*c.weak]} for c in checks
+        ],
+        "cells": cells,
+        "cases": cases,
     }
+
+
+def _cells(verdicts: Sequence[Verdict]) -> tuple[list[dict[str, Any]], dict[str, list[dict[str, Any]]]]:
+    """Return the cells, and the lists of their cases by key, ``group_norm-custom-1``: cells of an operator with equal
+    cases share one. docs/report.md describes each key."""
+    keys: dict[tuple[str, str], dict[Cases, str]] = {}  # of an operator and lowering
+    cells, lists = [], {}
+    for found in verdicts:
+        known = keys.setdefault((found.op, found.lowering), {})
+        if found.cases not in known:
+            key = known[found.cases] = f"{found.op}-{found.lowering}-{len(known) + 1}"
+            lists[key] = found.cases.as_json
+        cells.append(
+            {
+                "op": found.op,
+                "lowering": found.lowering,
+                **{key: getattr(found.cell, key) for key in ("torch", "exporter", "opset", "ort")},
+                "outcome": found.outcome,
+                "worst_error": finite(found.cases.error),
+                "worst_ulp": found.cases.ulp,
+                "worst_tolerance_used": finite(found.cases.tolerance_used),
+                "detail": found.detail,
+                "reference": found.reference,
+                "cpu_levels": [*found.cpu_levels],
+                "cases": known[found.cases],
+            }
+        )
+    return cells, lists
 
 
 def text(report: Document) -> str:
@@ -139,14 +159,9 @@ def _versions(paths: Paths, name: str) -> dict[str, str]:
         with suppress(FileNotFoundError):
             found[package] = paths.installed_version(name, package).read_text(encoding="utf-8").strip()
     found = {package: version for package, version in found.items() if version}
-    return {"python": _python(paths, name), **found} if found else {}
-
-
-def _python(paths: Paths, name: str) -> str:
-    """Return the version that venv recorded when it created the environment."""
-    with suppress(FileNotFoundError):
-        for line in (paths.environment(name) / "pyvenv.cfg").read_text(encoding="utf-8").splitlines():
-            key, _, value = line.partition("=")
-            if key.strip() == "version":
-                return value.strip()
-    return "unknown"
+    python = "unknown"
+    with suppress(FileNotFoundError):  # venv recorded the version when it created the environment
+        lines = (paths.environment(name) / "pyvenv.cfg").read_text(encoding="utf-8").splitlines()
+        settings = {key.strip(): value.strip() for key, _, value in (line.partition("=") for line in lines)}
+        python = settings.get("version", python)
+    return {"python": python, **found} if found else {}

@@ -1,7 +1,5 @@
-"""The table of the report in a terminal: a row for each operator and lowering, more only where something is wrong.
-
-The report in a terminal: what is wrong, then a table, what is unsupported, and the totals.
-"""
+"""The report in a terminal: what is wrong, then a table, what is unsupported, and the totals. The table has a row for
+each operator and lowering, more only where something is wrong."""
 
 from __future__ import annotations
 
@@ -217,18 +215,15 @@ def show_compat(records: Sequence[CheckRecord], console: Console) -> None:
     for outcome in outcomes:
         made.add_column(marked(ROW_MARKS[outcome], console, f" {outcome}"))
     for one in found:
-        names = {o: [_short(row["name"]) for row in one["rows"] if row["outcome"] == o] for o in outcomes}
-        made.add_row(one["op"], one["torch"], *(", ".join(names[outcome]) for outcome in outcomes))
+        by_outcome: dict[str, list[str]] = {outcome: [] for outcome in outcomes}
+        for row in one["rows"]:  # vmap for torch.vmap, grad for torch.func.grad
+            by_outcome[row["outcome"]].append(row["name"].removeprefix("torch.").removeprefix("func."))
+        made.add_row(one["op"], one["torch"], *map(", ".join, by_outcome.values()))
     console.print(made)
     for (name, outcome, detail), ops in compat_reasons(found).items():
         console.print(marked(ROW_MARKS[outcome], console, f" {name} {outcome} ({', '.join(ops)})"), soft_wrap=True)
         console.print(Text(printable(f"  {detail}")), soft_wrap=True)
     console.print()
-
-
-def _short(name: str) -> str:
-    """Return ``vmap`` for ``torch.vmap``, ``grad`` for ``torch.func.grad``."""
-    return name.removeprefix("torch.").removeprefix("func.")
 
 
 def compat_reasons(found: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str, str], list[str]]:
@@ -285,8 +280,7 @@ def faults(verdicts: Sequence[Verdict], checks: Sequence[CheckRecord] = ()) -> d
     cannot check is listed as skipped."""
     found: dict[tuple[Outcome, str], list[Found]] = {}
     listed: list[Found] = [v for v in verdicts if v.outcome != "verified"]
-    listed += [c for c in checks if c.outcome in WRONG]
-    for one in listed:
+    for one in [*listed, *(c for c in checks if c.outcome in WRONG)]:
         found.setdefault((one.outcome, one.detail), []).append(one)
     return found
 

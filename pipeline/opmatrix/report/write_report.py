@@ -21,23 +21,11 @@ from opmatrix.project.paths import Paths
 from opmatrix.project.settings import installed
 from opmatrix.records.step import CheckKey
 from opmatrix.records.verdict import WRONG, CellKey, CheckRecord, Found, Verdict
-from opmatrix.report import details, history, junit, markdown, terminal
+from opmatrix.report import history, junit, markdown, records, terminal
 from opmatrix.report import page as html_page
 from opmatrix.report.markdown import compare
 from opmatrix.report.read_cache import ReadCache
-from opmatrix.report.records import (
-    ReportedPart,
-    checked,
-    checked_record,
-    checks_in_order,
-    collect,
-    collect_check,
-    in_order,
-    part_totals,
-    pasteable,
-    skipped_checks,
-    totals,
-)
+from opmatrix.report.records import ReportedPart
 from opmatrix.report.report_json import Document, document, parse, same, text, used_environments
 
 Exists = Callable[[str, str, Cell], bool]
@@ -58,53 +46,53 @@ def run(
     Raises ReportError unless each expected cell and check is verified, or unsupported with a reason.
     """
     cache = ReadCache(paths)
-    asked = [collect(cache, *key) for key in expected]
-    expected_records = [collect_check(cache, key) for key in expected_checks]
+    asked = [records.collect(cache, *key) for key in expected]
+    expected_records = [records.collect_check(cache, key) for key in expected_checks]
     others = [*_others(cache)]
     earlier = [v for v in others if isinstance(v, Verdict) and exists(*v.key)]
     # The failure of a step that has no other record concerns every choice of cells, as a declaration does.
     elsewhere = part.elsewhere if part else frozenset()
-    earlier_checks: list[CheckRecord] = []
-    checks = [*expected_records]
+    checks, earlier_checks = [*expected_records], list[CheckRecord]()
     for record in (c for c in others if isinstance(c, CheckRecord)):
         of_another = record.torch or (record.key in elsewhere and record.outcome not in WRONG)
         (earlier_checks if of_another else checks).append(record)
     # What is printed has commands as in verdicts: doit prints the log of this stage.
-    verdicts = pasteable(in_order([*asked, *earlier]), paths.root)
-    records = pasteable(checks_in_order([*checks, *earlier_checks]), paths.root)
-    skipped = skipped_checks(records)
+    verdicts = records.pasteable(records.in_order([*asked, *earlier]), paths.root)
+    every_check = records.pasteable(records.checks_in_order([*checks, *earlier_checks]), paths.root)
+    skipped = records.skipped_checks(every_check)
     main = {"python": platform.python_version(), **asdict(installed())}
-    operators = {*(v.op for v in verdicts), *(c.op for c in records)}
+    operators = {*(v.op for v in verdicts), *(c.op for c in every_check)}
     mutation = _section("mutation", paths, operators)
     shared = history.origins_as_json(history.read_origins(paths))
-    report = document(verdicts, used_environments(paths, verdicts, main), skipped, records, mutation, part, shared)
+    report = document(verdicts, used_environments(paths, verdicts, main), skipped, every_check, mutation, part, shared)
     if before := _previous(paths, report):
         report["changes"] = compare(report, before)
     data, xml, summary, html = paths.report_files
     write_text(data, text(report))
-    write_bytes(xml, junit.render(verdicts, records, root=paths.root))
-    write_text(summary, markdown.render(report, verdicts, skipped, records, root=paths.root))
-    backgrounds = [details.read_background(cache, v) for v in verdicts]
+    write_bytes(xml, junit.render(verdicts, every_check, root=paths.root))
+    write_text(summary, markdown.render(report, verdicts, skipped, every_check, root=paths.root))
+    backgrounds = [html_page.read_background(cache, v) for v in verdicts]
     cache.save()
-    failing = details.read_mismatches(paths, verdicts, records)
-    links = details.links(paths)
-    runs, took = history.record(paths, verdicts, records), history.seconds(paths, operators)
+    failing = html_page.read_mismatches(paths, verdicts, every_check)
+    links = html_page.links(paths)
+    runs, took = history.record(paths, verdicts, every_check), history.seconds(paths, operators)
     bench = _section("bench", paths, operators)
-    page = html_page.render(report, verdicts, backgrounds, records, failing, links, runs, took, bench, root=paths.root)
-    write_text(html, page)
+    content = (report, verdicts, backgrounds, every_check, failing, links, runs, took, bench)
+    write_text(html, html_page.render(*content, root=paths.root))
     console = Console()
-    checks = checks_in_order(checks)
+    checks = records.checks_in_order(checks)
     nothing = not part and not asked and not any(c.outcome in WRONG for c in checks)
     if nothing and not checks:
         raise _nothing_asked(paths)
     ran = os.environ[RAN].split(",") if RAN in os.environ else None
-    terminal.show(asked, console, skipped_checks(checks), checks, ran=ran)
+    terminal.show(asked, console, records.skipped_checks(checks), checks, ran=ran)
     if part:
-        console.print(part_totals(part, asked, checks), highlight=False, soft_wrap=True)
+        shown = f"{len(asked)} of {many(part.cells, 'cell')}, {len(checks)} of {many(part.checks, 'check')}"
+        console.print(f"{part}: {shown}", highlight=False, soft_wrap=True)
     if earlier or earlier_checks:
-        found = totals(earlier, earlier_checks)
+        found = records.totals(earlier, earlier_checks)
         console.print(f"from earlier runs, not asked for in this one: {found}", highlight=False, soft_wrap=True)
-    terminal.show_compat(records, console)
+    terminal.show_compat(every_check, console)
     console.print(str(html.relative_to(paths.root)), highlight=False, soft_wrap=True)
     if nothing:
         raise _nothing_asked(paths)
@@ -129,10 +117,10 @@ def _nothing_asked(paths: Paths) -> ReportError:
     return ReportError("no operator in ops/ yet, so there is nothing to verify; `doit new` writes one")
 
 
-def _wrong(records: Sequence[Found], noun: str) -> str:
+def _wrong(found: Sequence[Found], noun: str) -> str:
     """Return ``2 of 82 cells``, or nothing where all are right."""
-    wrong = sum(record.outcome in WRONG for record in records)
-    return f"{wrong} of {many(len(records), noun)}" if wrong else ""
+    wrong = sum(record.outcome in WRONG for record in found)
+    return f"{wrong} of {many(len(found), noun)}" if wrong else ""
 
 
 def _others(cache: ReadCache) -> Iterator[Found]:
@@ -143,7 +131,7 @@ def _others(cache: ReadCache) -> Iterator[Found]:
             if path not in known:
                 with suppress(FileNotFoundError, ValueError):  # removed or being written since the engine looked
                     found = cache.found(Path(path))
-                    yield checked(found) if isinstance(found, Verdict) else checked_record(found)
+                    yield records.checked(found)
 
 
 def _previous(paths: Paths, report: Document) -> Document | None:

@@ -384,13 +384,10 @@ def _dtypes(spec: OpSpec, declared: str) -> Sequence[str]:
     return spec.types.get(declared, (declared,))
 
 
-PREFIX = "gradient_"  # of the name of a sample, which may be that of a case
-
-
 def keep(paths: Paths, check: Check, differing: Differing) -> None:
     """Write the record for the report, and the call for `save-case`, as `torch.load(weights_only=True)` reads it, with
     the strides of the tensors; except that of a gradient by an operator: torch alone does not compute it."""
-    one, name = differing.sample, PREFIX + differing.sample.case.name
+    one, name = differing.sample, verdict.name_case("gradient", differing.sample.case.name)
     pair = Pair(
         differing.actual_is,
         [as_array(differing.actual.detach())],
@@ -433,7 +430,8 @@ def keep_jacobians(paths: Paths, one: CaseCall, numerical: Array, analytical: Ar
     pair = Pair(
         "analytical Jacobian", [analytical], "numerical Jacobian", [numerical], [Tolerance(rtol=1e-3, atol=1e-5)]
     )
-    _write(paths, one, PREFIX + one.case.name, "Jacobian, by [element of the input, of the output]", pair, saved=False)
+    name = verdict.name_case("gradient", one.case.name)
+    _write(paths, one, name, "Jacobian, by [element of the input, of the output]", pair, saved=False)
 
 
 def _write(paths: Paths, one: CaseCall, name: str, output: str, pair: Pair, *, saved: bool) -> None:

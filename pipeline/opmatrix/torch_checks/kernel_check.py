@@ -21,8 +21,8 @@ from opmatrix.data.reference import Reference
 from opmatrix.data.truth import read_judges
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.models import graph_inputs, graph_outputs, present
-from opmatrix.judge.message import mismatch, refused, two_voices
-from opmatrix.judge.rounding import Voices, difference
+from opmatrix.judge.message import Voices, mismatch, refused, two_voices
+from opmatrix.judge.rounding import difference
 from opmatrix.project.cpu_levels import NO_LEVELS, LibraryLevels
 from opmatrix.project.paths import Paths
 from opmatrix.search.drawn import DrawnCase

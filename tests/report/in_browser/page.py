@@ -16,9 +16,9 @@ from selenium.webdriver.remote.webelement import WebElement
 from opmatrix.judge import mismatch
 from opmatrix.project.paths import Paths
 from opmatrix.records.verdict import Verdict
-from opmatrix.report import details, page
-from opmatrix.report.details import Background
+from opmatrix.report import page
 from opmatrix.report.markdown import compare
+from opmatrix.report.page import Background
 from opmatrix.report.report_json import document
 from opmatrix.spec import Tolerance
 from tests.report.many import BACKGROUND, ENVIRONMENTS, GRAPH, checks, records, verdict
@@ -110,7 +110,7 @@ def failing_page(path: Path, *, case: str = "case_1") -> tuple[str, dict[str, An
             "in_common": "wrong from W = 17 on (2 of 2 cases; right up to W = 16 in 3)"}  # fmt: skip
     failing = {"records": [record | {"over": 0}], "shown": {str(r): {f"{case}/static": 0} for r in wrong},
                "failing": len(wrong), "over": [over]}  # fmt: skip
-    links = details.links(Paths(path))
+    links = page.links(Paths(path))
     behind = Background(log="line", pictures={"static": GRAPH, "dynamic": GRAPH})
     (path / "index.html").write_text(
         page.render(document(found, ENVIRONMENTS), found, [behind] * len(found), (), failing, links)

@@ -16,7 +16,7 @@ from selenium.webdriver.support.wait import WebDriverWait
 from opmatrix.judge import mismatch
 from opmatrix.records.verdict import CheckRecord, FailedStep, Verdict
 from opmatrix.report import page as html_page
-from opmatrix.report.details import Background
+from opmatrix.report.page import Background
 from opmatrix.report.report_json import document
 from opmatrix.spec import Tolerance
 from tests.report.in_browser.page import COLOURS, FOUND, Page, count, emulated, failing_page

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from selenium import webdriver
 
-from opmatrix.report.details import Background
+from opmatrix.report.page import Background
 from tests.report.in_browser.page import FOUND, Page, write
 from tests.report.many import GRAPH, verdict
 
