@@ -197,18 +197,14 @@ def _ninja(paths: Paths, name: str, toolchain: Toolchain, folder: Path) -> None:
     jobs = os.environ.get("OPMATRIX_JOBS") or str(os.cpu_count() or 1)
     done = run_ninja(toolchain.ninja, folder, jobs=jobs)
     if done.returncode != 0:
-        message = _message(paths, name, done.stdout)
+        everything = compiler_output.full(done.stdout)
+        message, cause = compiler_output.shortened(done.stdout, paths, name)
+        if without_colours(message) != everything:  # all of it above the message, in a log as details
+            detail(everything) if LOGGED in os.environ else print(everything, end="\n\n", flush=True)
         ended = f"ninja ended with {done.returncode}, and printed nothing"
-        raise CompileError(message or ended, cause=compiler_output.cause(message))
+        shown = message if colours_wanted() else without_colours(message)
+        raise CompileError(shown or ended, cause=cause)
     print(without_colours(done.stdout), end="", flush=True)
-
-
-def _message(paths: Paths, name: str, output: str) -> str:
-    """Return the first error; print everything above it, in a log as details."""
-    everything, first = compiler_output.full(output), compiler_output.shortened(output, paths, name)
-    if without_colours(first) != everything:
-        detail(everything) if LOGGED in os.environ else print(everything, end="\n\n", flush=True)
-    return first if colours_wanted() else without_colours(first)
 
 
 def _list_headers(

@@ -42,7 +42,7 @@ OBJECTS = ("kernel", "ort")  # of an operator, in a library for ONNX Runtime
 
 _LANGUAGE = ("-std=c++20", "-fPIC", "-fvisibility=hidden", "-fvisibility-inlines-hidden")
 # -Wpsabi warns of vectors passed between functions of different ABI; a kernel passes none.
-# Always, so that the flags are the same in a terminal and in a pipe; `compiler_output.plain` takes the colours out.
+# Always, so that the flags are the same in a terminal and in a pipe.
 _COLOURS = "-fdiagnostics-color=always"
 _WARNINGS = ("-Wall", "-Wextra", "-Wshadow", "-Werror", "-Wno-psabi")
 # Kernels: vectorised, fused multiply-add where a processor has it, no errno from <cmath>. Never -ffast-math (it breaks
@@ -139,7 +139,13 @@ def _begin(
     ninja.include(PLACES)
     ninja.newline()
     of_operator = _of_operator(paths, spec, debug=debug, place=_quoted)
-    flags = [_shell(*_LANGUAGE, _COLOURS, *_WARNINGS), *of_operator, *(["$headers"] if spec.headers else [])]
+    # Else each dtype of a template repeats an error, and others follow from it.
+    first_error = "-fmax-errors=1" if toolchain.is_gcc else "-ferror-limit=1"
+    flags = [
+        _shell(*_LANGUAGE, _COLOURS, first_error, *_WARNINGS),
+        *of_operator,
+        *(["$headers"] if spec.headers else []),
+    ]
     ninja.variable("flags", " ".join(flags))
     special = _SANITIZED if paths.sanitized else _DEBUG if debug else None
     kernel = (*_KERNEL, *_KERNEL_OF_GCC) if toolchain.is_gcc else _KERNEL
