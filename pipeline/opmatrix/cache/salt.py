@@ -9,7 +9,7 @@ import json
 import platform
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 from importlib import metadata
@@ -64,26 +64,19 @@ def _reachable(paths: Paths) -> list[str]:
     found: dict[str, str] = {}
     waiting = [*_IMPORTED, *_imported_by_operators(paths)]
     while waiting:
-        if (name := _normal(waiting.pop())) in found:
+        name = re.sub(r"[-_.]+", "-", waiting.pop()).lower()
+        if name in found:
             continue
         try:
             distribution = metadata.distribution(name)
         except metadata.PackageNotFoundError:  # for another Python or system
             continue
         found[name] = distribution.version
-        waiting += _required(distribution.requires or ())
+        for text in distribution.requires or ():
+            condition = text.partition(";")[2]
+            if "extra" not in condition and (required := re.match(r"[\w.-]+", text)):
+                waiting.append(required[0])
     return [f"{name} {version}" for name, version in found.items()]
-
-
-def _required(requirements: Iterable[str]) -> Iterator[str]:
-    for text in requirements:
-        condition = text.partition(";")[2]
-        if "extra" not in condition and (name := re.match(r"[\w.-]+", text)):
-            yield name[0]
-
-
-def _normal(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _imported_by_operators(paths: Paths) -> set[str]:

@@ -1,13 +1,8 @@
-"""The C++ of shape inference in ONNX Runtime: the declared sizes, computed with those that are known of a node.
-
-The expressions are those of compute(); native/binding/ort_shapes.h computes with unknown sizes.
-
-Render the generated C++ of an operator: the kernel's declarations and instances, and both bindings.
-"""
+"""Render the generated C++ of an operator: the kernel's declarations and instances, and both bindings."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from functools import cache
 from typing import Any
 
@@ -15,7 +10,8 @@ import jinja2
 
 from opmatrix.codegen import cpp, generated_files, jinja
 from opmatrix.codegen.checks import shape_attributes, shape_checks, shape_parameters, value_checks
-from opmatrix.codegen.cpp import CPP_TYPES, SizeCode, call, literal, quoted
+from opmatrix.codegen.cpp import CPP_TYPES, call, literal, quoted
+from opmatrix.codegen.size_code import SIZE_FUNCTIONS, SizeCode
 from opmatrix.codegen.variables import (
     AttributePart,
     InputPart,
@@ -54,13 +50,16 @@ from opmatrix.signature.versions import versions
 from opmatrix.sizes.expressions import FURTHER
 from opmatrix.sizes.rules import kernel_dims, kernel_names, last_inferred
 from opmatrix.sizes.variadic import sure_inputs, variadic_output
-from opmatrix.spec import Dims, DType, FromKernel, OpSpec, Output, SameAs
+from opmatrix.spec import Dims, FromKernel, OpSpec, Output, SameAs
 
 UNKNOWN = "ort::Dim()"
 
 
 def statements(spec: OpSpec) -> list[str]:
-    """Return the statements of infer_shapes: they read what the rules of outputs use, and set each output's shape."""
+    """Return the statements of infer_shapes: they read what the rules of outputs use, and set each output's shape.
+
+    The expressions are those of compute(); native/binding/ort_shapes.h computes with unknown sizes.
+    """
     reads: dict[str, None] = {}  # in the order of their first use
     inputs = [i.name for i in spec.inputs]
     attributes = {a.name: a for a in spec.attributes}
@@ -72,8 +71,8 @@ def statements(spec: OpSpec) -> list[str]:
     def attribute(name: str) -> str:
         given = attributes[name]
         kind, getter = ("Numbers", "numbers") if given.kind == "ints" else ("Dim", "number")
-        default = [] if given.default is None else [_literal(given.default)]
-        arguments = ", ".join([quoted(onnx_name(given)), *default])
+        default = _listed(map(literal, given.default)) if isinstance(given.default, tuple) else literal(given.default)
+        arguments = ", ".join([quoted(onnx_name(given)), *([] if given.default is None else [default])])
         reads[f"const ort::{kind} {name}_ = context.{getter}({arguments})"] = None
         return f"{name}_"
 
@@ -84,10 +83,6 @@ def statements(spec: OpSpec) -> list[str]:
         for line in _output(spec, output, index, code)
     ]
     return [*reads, *found]
-
-
-def _literal(value: object) -> str:
-    return f"{{{', '.join(map(literal, value))}}}" if isinstance(value, tuple | list) else literal(value)
 
 
 def _output(spec: OpSpec, output: Output, index: int, code: SizeCode) -> Iterator[str]:
@@ -104,22 +99,18 @@ def _output(spec: OpSpec, output: Output, index: int, code: SizeCode) -> Iterato
             found = _listed(code(dim) for dim in dims)
         case FromKernel() as rule:
             found = _listed(UNKNOWN if dim is None else code(dim) for dim in kernel_dims(spec, rule))
+    element = dtype_name(output.type)
+    if output.type in spec.types:  # that of the first input that has it, required ones first
+        of_type = [(not is_required(part), n) for n, part in enumerate(spec.inputs) if part.type == output.type]
+        element = f"context.type_of({min(of_type)[1]})"
     label = f"{spec.onnx.domain}::{spec.onnx.op_type}.{output.name}."
-    arguments = [str(index), _element_type(spec, output.type), quoted(label), found]
+    arguments = [str(index), element, quoted(label), found]
     if isinstance(output.optional, str):
         arguments.append(code.attribute(output.optional))
     yield call("context.output", arguments)
 
 
-def _element_type(spec: OpSpec, declared: str) -> str:
-    """Return the type of an output's elements, or that of the first input that has it, required ones first."""
-    if declared in spec.types:
-        of_type = sorted((not is_required(part), n) for n, part in enumerate(spec.inputs) if part.type == declared)
-        return f"context.type_of({of_type[0][1]})"
-    return dtype_name(declared)
-
-
-def _listed(sizes: Iterator[str]) -> str:
+def _listed(sizes: Iterable[str]) -> str:
     return f"{{{', '.join(sizes)}}}"
 
 
@@ -199,9 +190,10 @@ def _variables(spec: OpSpec) -> dict[str, Any]:
     attributes = [attribute_part(spec, a) for a in spec.attributes]
     outputs = [output_part(spec, o) for o in spec.outputs]
     checked = list(value_checks(spec))
+    leaders = {i.type: torch_dtype(i) for i in reversed(sure_inputs(spec))}
     # The kernel gets the views whose values were checked; each view of a strided tensor would be another copy.
     kept = {check.input: check.views for check in checked}
-    views = [_kept_view(i, kept[i.name]) if i.name in kept else i.view for i in inputs]
+    views = [f"{kept[i.name]}{'.list()' * (i.kind == 'variadic')}" if i.name in kept else i.view for i in inputs]
     return {
         "spec": spec,
         "levels": [*cpu_levels.NUMBERS],
@@ -214,7 +206,14 @@ def _variables(spec: OpSpec) -> dict[str, Any]:
         "has_optional_outputs": any(o.optional for o in outputs),
         "attributes": attributes,
         "kernels": [kernel_parameters(spec, types) for types in dtype_tuples(spec)],
-        "choices": [_choice(spec, types) for types in dtype_tuples(spec)],
+        # Of each binding of the type variables: template arguments, and the condition on the inputs' dtypes.
+        "choices": [
+            {
+                "arguments": f"<{', '.join(CPP_TYPES[dtype] for dtype in types.values())}>" if types else "",
+                "condition": " && ".join(f"{leaders[v]} == {dtype_name(dtype)}" for v, dtype in types.items()),
+            }
+            for types in dtype_tuples(spec)
+        ],
         "text": has_strings(spec),
         "kernel_header": "kernel.h" if spec.kernel is not None else f"{spec.name}/kernel.h",
         "texts": any(a.is_texts for a in attributes),
@@ -224,13 +223,12 @@ def _variables(spec: OpSpec) -> dict[str, Any]:
         or any(o.variadic for o in outputs),
         "number_headers": cpp.number_headers(dtypes(spec)),
         "listed_shapes": any(i.dims and i.kind != "required" for i in inputs),
-        "kinds": any(i.kind == "variadic" for i in inputs) or any(o.new for o in outputs),
         "computed_sizes": any(o.needs_sizes for o in outputs),
         "decided_sizes": decided_sizes(spec),
         "in_place": in_place(spec),
         "kernel_sizes": any(o.new and o.steps for o in outputs),
         "checks_with_attributes": bool(shape_attributes(spec)),
-        "checks_with_sizes": any(h in " ".join(c.arguments) for c in shape_checks(spec) for h in cpp.SIZE_FUNCTIONS),
+        "checks_with_sizes": any(h in " ".join(c.arguments) for c in shape_checks(spec) for h in SIZE_FUNCTIONS),
         "listed_sizes": any(p.startswith(("List<std", "List<bool")) for p in shape_parameters(spec)),
         "shape_parameters": shape_parameters(spec),
         "shape_checks": list(shape_checks(spec)),
@@ -258,11 +256,6 @@ def _other_names(spec: OpSpec) -> list[list[str]]:
             if other not in taken and not a.torch_only:
                 found.setdefault(other, onnx_name(a))
     return [[quoted(other), quoted(name)] for other, name in found.items()]
-
-
-def _kept_view(given: InputPart, variable: str) -> str:
-    """Return the kernel's argument where `variable` has the view, or all views."""
-    return f"{variable}.list()" if given.kind == "variadic" else variable
 
 
 def _torch(
@@ -344,8 +337,11 @@ def _ort(
     views: Sequence[str],
 ) -> dict[str, Any]:
     checked = shape_attributes(spec)
+    kinds = any(i.kind == "variadic" for i in inputs) or any(o.new for o in outputs)
+    kinds = kinds or any(a.is_tensor for a in attributes)
+    copied = ["ort_int4.h"] * has_four_bits(spec) + ["ort_strings.h"] * has_strings(spec)
     return {
-        "headers": _ort_headers(spec, inputs, attributes, outputs),
+        "headers": copied or ["ort_kinds.h" if kinds else "ort.h"],
         "sizes": [i.ort_sizes for i in inputs if i.dims] + [a.member_value for a in attributes if a.name in checked],
         "inputs": [i.port for i in inputs],
         "outputs": [
@@ -368,23 +364,4 @@ def _ort(
             else o.name
             for o in outputs
         ],
-    }
-
-
-def _ort_headers(
-    spec: OpSpec, inputs: Sequence[InputPart], attributes: Sequence[AttributePart], outputs: Sequence[OutputPart]
-) -> list[str]:
-    """Return the headers of native/binding/ that have the classes of inputs and outputs."""
-    if copied := ["ort_int4.h"] * has_four_bits(spec) + ["ort_strings.h"] * has_strings(spec):
-        return copied
-    kinds = any(i.kind == "variadic" for i in inputs) or any(o.new for o in outputs)
-    return ["ort_kinds.h" if kinds or any(a.is_tensor for a in attributes) else "ort.h"]
-
-
-def _choice(spec: OpSpec, types: Mapping[str, DType]) -> dict[str, str]:
-    """Return one binding of the type variables: its template arguments, and the condition on the inputs' dtypes."""
-    leaders = {i.type: torch_dtype(i) for i in reversed(sure_inputs(spec))}
-    return {
-        "arguments": "<" + ", ".join(CPP_TYPES[dtype] for dtype in types.values()) + ">" if types else "",
-        "condition": " && ".join(f"{leaders[v]} == {dtype_name(dtype)}" for v, dtype in types.items()),
     }

@@ -1,13 +1,13 @@
-"""The Python of the ONNX schema's shape inference for sizes. Each size is a Dimension: a number, a name, or unknown.
+"""The variables of the template of schema.py: the ONNX schema and its shape inference.
 
-The variables of the template of schema.py: the ONNX schema and its shape inference.
+In the inference each size is a Dimension: a number, a name, or unknown.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,36 +23,6 @@ from opmatrix.spec import Attribute, AttributeValue, Dims, FromKernel, Input, Op
 UNKNOWN = "onnx.TensorShapeProto.Dimension()"
 
 
-@dataclass(frozen=True, kw_only=True)
-class OnnxSizes:
-    """The shape of an output: one expression for each of its sizes, or one that has all of them, or None."""
-
-    sizes: tuple[str, ...] = ()
-    all: str | None = None
-
-
-def shape_source(spec: OpSpec, output: Output) -> OnnxSizes:
-    """Return the sizes of an output that has not the shape of an input."""
-    match output.shape:
-        case SameAs(input=str(name), replace=replace) | FromKernel(input=str(name), replace=replace):
-            decided = kernel_names(spec, output.shape)
-            sizes = [
-                "None" if dim is None else UNKNOWN if dim in decided else size(spec, dim) for dim in replace.values()
-            ]
-            changed = [f"({_axis(spec, key)}, {found})" for key, found in zip(replace, sizes, strict=True)]
-            return OnnxSizes(all=f"with_replaced(context, {_index(spec, name)}, {', '.join(changed)})")
-        case Dims(dims=dims) if FURTHER in dims:
-            split = dims.index(FURTHER)
-            before, behind = ([size(spec, dim) for dim in part] for part in (dims[:split], dims[split + 1 :]))
-            return OnnxSizes(all=f"with_further({_further(spec)}, [{', '.join(before)}], [{', '.join(behind)}])")
-        case Dims(dims=dims):
-            return OnnxSizes(sizes=tuple(size(spec, dim) for dim in dims))
-        case FromKernel() as rule:
-            known = kernel_dims(spec, rule)
-            return OnnxSizes(sizes=tuple(UNKNOWN if dim is None else size(spec, dim) for dim in known))
-    raise ValueError(f"output {output.name!r} has no shape rule")
-
-
 def size(spec: OpSpec, dim: str | int) -> str:
     """Return the Python of one size."""
     if isinstance(dim, int):
@@ -62,17 +32,12 @@ def size(spec: OpSpec, dim: str | int) -> str:
     used = terms(dim)
     if len(used) == 1 and used[0].key == dim:
         return _term(spec, used[0])
-    names = {term.key: _variable(term.key) for term in used}
+    # A variable for each term: ``stride_0`` for ``stride[0]``.
+    keys = {t.key: t.key.replace("[-", "[back_").replace("...", "further") for t in used}
+    names = {k: k if k.isidentifier() else re.sub(r"\W+", "_", text).strip("_") + "_" for k, text in keys.items()}
     text = dim if all(name.isidentifier() for name in names) else ast.unparse(replace_names(dim, names))
     values = ", ".join(_term(spec, term) for term in used)
     return f"computed(lambda {', '.join(names.values())}: {text}, {values})"
-
-
-def _variable(key: str) -> str:
-    """Return a variable for a term: ``stride_0`` for ``stride[0]``."""
-    if key.isidentifier():
-        return key
-    return re.sub(r"\W+", "_", key.replace("[-", "[back_").replace("...", "further")).strip("_") + "_"
 
 
 def _term(spec: OpSpec, term: Term) -> str:
@@ -194,56 +159,56 @@ def _parameter(spec: OpSpec, part: Input | Output) -> list[str]:
 
 
 def _attribute_source(attribute: Attribute) -> str:
-    """Return one attribute of the schema."""
-    value = _default(attribute) or f"defs.OpSchema.AttrType.{onnx_kind(attribute.kind)}"
-    arguments = [literal(onnx_name(attribute)), value, literal(attribute.doc)]
-    arguments += ["required=False"] if attribute.optional else []
+    """Return one attribute of the schema. Its default is an attribute of its name; an empty list needs a type."""
+    name, kind = literal(onnx_name(attribute)), onnx_kind(attribute.kind)
+    value = f"defs.OpSchema.AttrType.{kind}"
+    if (default := attribute.default) is not None:
+        default = default if attribute.kind.startswith("float") else onnx_value(attribute, default)
+        typed = f", attr_type=onnx.AttributeProto.{kind}" if default == () else ""
+        value = f"helper.make_attribute({name}, {literal(default)}{typed})"
+    arguments = [name, value, literal(attribute.doc), *(["required=False"] if attribute.optional else [])]
     return bracket("defs.OpSchema.Attribute(", arguments, ")")
 
 
-def _default(attribute: Attribute) -> str | None:
-    """Return the default as an attribute of the same name; an empty list needs its type."""
-    if attribute.default is None:
-        return None
-    value = attribute.default if attribute.kind.startswith("float") else onnx_value(attribute, attribute.default)
-    typed = f", attr_type=onnx.AttributeProto.{onnx_kind(attribute.kind)}" if value == () else ""
-    return f"helper.make_attribute({literal(onnx_name(attribute))}, {literal(value)}{typed})"
-
-
 def _inferred(spec: OpSpec, output: Output) -> Inferred:
-    shape: str | None = None
-    sizes: tuple[str, ...] = ()
-    every: str | None = None
-    own = None
+    sizes: Iterable[str] = ()
+    shape, every, own, off = None, None, None, None
     match output.shape:
         case SameAs(input=name) if output.variadic and has_own_shapes(output):
-            rule, own = f"the shapes of {name}", [i.name for i in spec.inputs].index(name)
+            rule, own = f"the shapes of {name}", _index(spec, name)
             at = f"{own} + at_{output.name}" if own else f"at_{output.name}"
             shape = f"context.get_input_type({at}).tensor_type"
         case SameAs(input=name, replace=replace) if not replace:
             rule = f"the shape of {name}"
-            shape = f"context.get_input_type({[i.name for i in spec.inputs].index(name)}).tensor_type"
-        case SameAs(input=name):
+            shape = f"context.get_input_type({_index(spec, name)}).tensor_type"
+        case SameAs(input=str(name), replace=replace) | FromKernel(input=str(name), replace=replace):
             rule = f"the shape of {name} with other axes"
-        case FromKernel(input=str(name)):
-            rule = f"the shape of {name} with other axes, which the kernel finds in part"
+            rule += ", which the kernel finds in part" if isinstance(output.shape, FromKernel) else ""
+            decided = kernel_names(spec, output.shape)
+            found = [
+                "None" if dim is None else UNKNOWN if dim in decided else size(spec, dim) for dim in replace.values()
+            ]
+            changed = [f"({_axis(spec, key)}, {new})" for key, new in zip(replace, found, strict=True)]
+            every = f"with_replaced(context, {_index(spec, name)}, {', '.join(changed)})"
         case Dims(dims=dims):
             rule = f"the shape ({', '.join(map(str, dims))})"
-        case FromKernel(dims=None):
+            if FURTHER in dims:
+                split = dims.index(FURTHER)
+                before, behind = (", ".join(size(spec, d) for d in part) for part in (dims[:split], dims[split + 1 :]))
+                every = f"with_further({_further(spec)}, [{before}], [{behind}])"
+            else:
+                sizes = (size(spec, dim) for dim in dims)
+        case FromKernel(dims=dims) as kernel:
             rule = "a shape that the kernel finds"
-        case FromKernel(dims=dims):
-            rule = f"the shape ({', '.join(map(str, dims or ()))}), which the kernel finds in part"
-    if shape is None:
-        found = shape_source(spec, output)
-        sizes, every = found.sizes, found.all
-    element = _element(spec, node_type(output))
-    off = None
+            if dims is not None:
+                rule = f"the shape ({', '.join(map(str, dims))}), which the kernel finds in part"
+            sizes = (UNKNOWN if dim is None else size(spec, dim) for dim in kernel_dims(spec, kernel))
     if isinstance(output.optional, str):
         switch = next(a for a in spec.attributes if a.name == output.optional)
         off = f"is_off(context, {literal(onnx_name(switch))}, {literal(switch.default is False)})"
     return Inferred(
-        name=output.name, rule=rule, element=element, shape=shape, sizes=sizes, every=every,
-        optional=bool(output.optional), off=off, variadic=bool(output.variadic), own=own,
+        name=output.name, rule=rule, element=_element(spec, node_type(output)), shape=shape, sizes=tuple(sizes),
+        every=every, optional=bool(output.optional), off=off, variadic=bool(output.variadic), own=own,
     )  # fmt: skip
 
 

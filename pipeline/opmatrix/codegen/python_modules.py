@@ -16,7 +16,7 @@ from typing import Any
 import jinja2
 
 from opmatrix.codegen import generated_files, jinja, onnx_schema
-from opmatrix.codegen.python_sizes import ITEM, Refusal, fault, first_of, new_sizes, output_shape, shape_faults
+from opmatrix.codegen.size_code import ITEM, PythonSizes, size_checks
 from opmatrix.signature import versions
 from opmatrix.signature.python_source import bracket, literal
 from opmatrix.signature.signature import (
@@ -36,6 +36,7 @@ from opmatrix.signature.signature import (
     seed_range,
     seeds,
     torch_arguments,
+    torch_name,
     torch_operator_name,
     torch_overload,
     torch_schema,
@@ -43,10 +44,10 @@ from opmatrix.signature.signature import (
     written_outputs,
     written_schema,
 )
-from opmatrix.sizes.expressions import terms
-from opmatrix.sizes.rules import divisors, expressions, least
+from opmatrix.sizes.expressions import FURTHER, terms
+from opmatrix.sizes.rules import divisors, expressions, kernel_dims, kernel_names, least
 from opmatrix.sizes.variadic import counter, has_own_shapes, sure_inputs, variadic_output
-from opmatrix.spec import Attribute, FromKernel, Input, OpSpec, Output, SameAs
+from opmatrix.spec import Attribute, Dims, FromKernel, Input, OpSpec, Output, SameAs
 
 # The types of the torch schema in Python, without lengths; torch passes lists and accepts tuples.
 _PYTHON_TYPES: Mapping[str, str] = {
@@ -68,6 +69,15 @@ class Result:
     shape: str
     dtype: str | None
     each: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refusal:
+    """The condition of a wrong input and its message; `of` is the variadic input whose tensors it checks, or None."""
+
+    condition: str
+    message: str
+    of: str | None = None
 
 
 def render(spec: OpSpec, written: Set[str] = ONLY_KERNEL) -> dict[str, str]:
@@ -119,9 +129,12 @@ def _variables(spec: OpSpec) -> dict[str, Any]:
         "node_outputs": _node_outputs(spec),
         "casts": [(part, names[part.name], _ELEMENTS[part.onnx_type]) for part in spec.inputs if part.onnx_type],
         "returned": _returned(spec) if any(o.onnx_type for o in spec.outputs) else "",
-        "faults": [*_constant_faults(spec), *_count_faults(spec), *_dtype_faults(spec), *shape_faults(spec)],
+        "faults": [*_argument_faults(spec), *_dtype_faults(spec), *shape_faults(spec)],
         "finds_sizes": any(isinstance(o.shape, FromKernel) for o in spec.outputs),
-        "new_sizes": new_sizes(spec),
+        # The variables of the sizes that the kernel decides.
+        "new_sizes": [
+            *dict.fromkeys(f"new_{name}" for output in spec.outputs for name in kernel_names(spec, output.shape))
+        ],
         "replaces": any(isinstance(o.shape, SameAs | FromKernel) and o.shape.replace for o in spec.outputs),
         "multiplies": any(t.kind == "product" for one in expressions(spec) for t in terms(one)),
         "composed": _composed(spec) if is_composed(spec) else None,
@@ -233,25 +246,53 @@ def _python_type(argument: Argument) -> str:
 
 
 def _result(spec: OpSpec, output: Output) -> Result:
-    sure = sure_inputs(spec)
+    sure, own = sure_inputs(spec), output.variadic is not None and has_own_shapes(output)
     like = sure[0]
     if isinstance(output.shape, SameAs | FromKernel) and output.shape.input is not None:
         like = next(i for i in sure if i.name == output.shape.input)
-    own = output.variadic is not None and has_own_shapes(output)
     shape = f"{ITEM}.shape" if own else output_shape(spec, output, like)
     if isinstance(output.optional, str):
         switch = next(torch_variable(spec, a) for a in spec.attributes if a.name == output.optional)
         shape = f"{shape} if {switch} else (0,)"
-    return Result(
-        name=output.name, like=ITEM if own else first_of(like), shape=shape,
-        dtype=None if like.type == output.type else _dtype(spec, output.type),
-        each=output.variadic and f"for {ITEM} in {output.variadic}" if own else _loop(spec, output),
-    )  # fmt: skip
+    dtype, each = None, None
+    if like.type != output.type:
+        of_type = (first_of(i) for i in sure if output.type in spec.types and i.type == output.type)
+        dtype = next((f"{name}.dtype" for name in of_type), f"torch.{output.type}")
+    if output.variadic:
+        each = f"for {ITEM} in {output.variadic}" if own else f"for _ in range({_count(spec)})"
+    return Result(name=output.name, like=ITEM if own else first_of(like), shape=shape, dtype=dtype, each=each)
 
 
-def _loop(spec: OpSpec, output: Output) -> str | None:
-    """Return the loop over the tensors of a variadic output that all have one shape."""
-    return f"for _ in range({_count(spec)})" if output.variadic else None
+def first_of(part: Input) -> str:
+    """Return the variable of an input that every call has, of the first tensor of a variadic one."""
+    return f"{part.name}[0]" if part.variadic else part.name
+
+
+def output_shape(spec: OpSpec, output: Output, like: Input) -> str:
+    """Return the expression of an output's shape."""
+    python = PythonSizes.of(spec)
+    match output.shape:
+        case SameAs(replace=replace) if not replace:
+            return f"{like.name}.shape"
+        case SameAs(replace=replace) | FromKernel(input=str(), replace=replace):
+            # int() fixes an axis that torch.compile(dynamic=True) takes for a symbol, which no dict can have as a key.
+            axes = [f"int({python.attribute(key)})" if isinstance(key, str) else key for key in replace]
+            decided = {name: f"new_{name}" for name in kernel_names(spec, output.shape)}
+            sizes = [None if dim is None else decided.get(str(dim)) or python(dim) for dim in replace.values()]
+            changed = [f"{axis}: {size}" for axis, size in zip(axes, sizes, strict=True)]
+            return f"with_replaced({like.name}.shape, {{{', '.join(changed)}}})"
+        case Dims(dims=dims):
+            return _tuple([f"*{python.further()}" if dim == FURTHER else python(dim) for dim in dims])
+        case FromKernel(dims=None, rank=rank):
+            return _tuple(["new_size()"] * (rank or 0))
+        case FromKernel(dims=dims) as rule:
+            known = zip(dims or (), kernel_dims(spec, rule), strict=True)
+            return _tuple([f"new_{name}" if dim is None else python(dim) for name, dim in known])
+    raise ValueError(f"output {output.name!r} has no shape rule")
+
+
+def _tuple(parts: Sequence[str]) -> str:
+    return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
 
 
 def _count(spec: OpSpec) -> str:
@@ -284,18 +325,6 @@ def _returned(spec: OpSpec) -> str:
     )
 
 
-def _dtype(spec: OpSpec, declared: str) -> str:
-    """Return the torch expression of a declared type."""
-    of_type = (first_of(i) for i in sure_inputs(spec) if declared in spec.types and i.type == declared)
-    return next((f"{name}.dtype" for name in of_type), f"torch.{declared}")
-
-
-def _constant_faults(spec: OpSpec) -> Iterator[Refusal]:
-    for constant in constants(spec):
-        wrong = f"{constant.name} {'is not' if constant.value is None else '!='} {constant.value!r}"
-        yield Refusal(condition=wrong, message=f"{constant}, got {{{constant.name}!r}}", of=None)
-
-
 def _fixed_fault(argument: Argument) -> tuple[str, str]:
     """Return the condition under which an argument of `TorchOp.fixed` has another value, and the message."""
     name, value = argument.name, argument.source.value if isinstance(argument.source, Constant) else None
@@ -315,18 +344,21 @@ def _torch_constant(name: str) -> str:
     return f'getattr(torch, "{name}", None)' if name.startswith(_NEWER) else f"torch.{name}"
 
 
-def _count_faults(spec: OpSpec) -> Iterator[Refusal]:
-    """Yield the check that there is a tensor of what counts outputs."""
+def _argument_faults(spec: OpSpec) -> Iterator[Refusal]:
+    """Yield the checks of constants, and that there is a tensor of what counts outputs."""
+    for constant in constants(spec):
+        wrong = f"{constant.name} {'is not' if constant.value is None else '!='} {constant.value!r}"
+        yield Refusal(condition=wrong, message=f"{constant}, got {{{constant.name}!r}}")
     part = counter(spec)
     if part is None or part in divisors(spec):
         return
     name = torch_variable(spec, part)
     if isinstance(part, Attribute) and part.kind == "int":
         message = f"{name} must be at least {least(part):g}, got {{{name}}}"
-        yield Refusal(condition=f"{name} < {least(part):g}", message=message, of=None)
+        yield Refusal(condition=f"{name} < {least(part):g}", message=message)
         return
     what = "tensor" if isinstance(part, Input) else "item"
-    yield Refusal(condition=f"len({name}) == 0", message=f"{name} must have at least one {what}, got none", of=None)
+    yield Refusal(condition=f"len({name}) == 0", message=f"{name} must have at least one {what}, got none")
 
 
 def _dtype_faults(spec: OpSpec) -> Iterator[Refusal]:
@@ -337,11 +369,38 @@ def _dtype_faults(spec: OpSpec) -> Iterator[Refusal]:
         if leader and (leader is not part or part.variadic):
             first, shown = first_of(leader), "its first tensor" if leader is part else leader.name
             message = f"{name} must be {{{first}.dtype}} as {shown} is, got {{{found}.dtype}}"
-            yield fault(part, f"{found}.dtype != {first}.dtype", message)
+            yield _fault(part, f"{found}.dtype != {first}.dtype", message)
         if leader and leader is not part:
             continue
         dtypes = spec.types.get(part.type, (part.type,))
         allowed = [f"torch.{dtype}" for dtype in dtypes]
         known = [*map(_torch_constant, dtypes)]
         wrong = f"!= {known[0]}" if len(known) == 1 else f"not in ({', '.join(known)})"
-        yield fault(part, f"{found}.dtype {wrong}", f"{name} must be {' or '.join(allowed)}, got {{{found}.dtype}}")
+        yield _fault(part, f"{found}.dtype {wrong}", f"{name} must be {' or '.join(allowed)}, got {{{found}.dtype}}")
+
+
+def _fault(part: Input, condition: str, message: str, *, among: Sequence[Input] = ()) -> Refusal:
+    """Return the check of an input, with the condition that an optional one is present, and so are those `among`."""
+    if present := dict.fromkeys(i.name for i in (part, *among) if i.optional):
+        bare = " or " not in condition
+        condition = " and ".join(f"{name} is not None" for name in present) + (
+            f" and {condition if bare else f'({condition})'}"
+        )
+    return Refusal(condition=condition, message=message, of=part.name if part.variadic else None)
+
+
+def shape_faults(spec: OpSpec) -> Iterator[Refusal]:
+    """Yield the shape checks of each input, with the messages of the compiled binding."""
+    for attribute in divisors(spec):
+        name, many = torch_name(attribute), attribute.kind == "ints"
+        variable = torch_variable(spec, attribute)
+        wrong = f"min({variable}, default=1)" if many else variable
+        message = f"{name} must {'each ' * many}be at least {least(attribute):g}, got {{{wrong}}}"
+        yield Refusal(condition=f"{wrong} < {least(attribute):g}", message=message)
+    for check in size_checks(spec, PythonSizes.of(spec)):
+        message = "".join(f"{{{part}}}" if n % 2 else part for n, part in enumerate(check.message))
+        condition = " or ".join(check.conditions)
+        if check.given is None:
+            yield Refusal(condition=condition, message=message)
+        else:
+            yield _fault(check.given, condition, message, among=check.among)

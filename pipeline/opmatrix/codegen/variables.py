@@ -1,17 +1,15 @@
-"""The variables of the C++ templates for each input, attribute and output: types, names and expressions.
-
-The variables of the C++ templates for each output: its type, and the code of its sizes in both bindings.
-"""
+"""The variables of the C++ templates for each input, attribute and output: types, names and expressions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal
 
 from opmatrix.codegen.checks import Check, limits
-from opmatrix.codegen.cpp import CPP_TYPES, SIZE_FUNCTIONS, SizeCode, literal, quoted
+from opmatrix.codegen.cpp import CPP_TYPES, literal, quoted
+from opmatrix.codegen.size_code import SIZE_FUNCTIONS, SizeCode
 from opmatrix.signature.signature import dtype_of, is_copied, onnx_name, torch_arguments, torch_name, torch_variable
 from opmatrix.sizes.expressions import FURTHER, subtracts
 from opmatrix.sizes.rules import kernel_dims, kernel_names, known_replaced, resolved, shape_inputs
@@ -35,7 +33,6 @@ class InputPart:
     dims: bool  # whether its shape is checked
     leader: str | None  # the first input with the same type variable that every call has
     leader_dtype: str  # the expression of its dtype
-    counts: str | None  # the output that has as many tensors as this input
     allowed: str
     port: str  # of an OrtCustomOp
     ort_class: str  # holds the tensor during a run
@@ -49,33 +46,33 @@ class InputPart:
 class AttributePart:
     """How a torch argument becomes a kernel argument: converted from the stack, checked, rounded, `passed`.
 
-    In ONNX Runtime `member` keeps the value.
+    In ONNX Runtime `member` keeps the value. A tensor of the node, which torch does not have, becomes a view.
     """
 
     name: str
-    torch_name: str
     onnx_name: str
-    variable: str  # with what torch gives
-    slot: int  # on torch's stack
-    given: str | None  # of an optional one: the variable that tells whether it is there
-    nothing: str  # the variable's value where it is not
-    is_list: bool
-    is_text: bool
-    is_texts: bool  # a list of strings
-    is_tensor: bool
     parameter: str
     kind: str  # the parameter, if it is there
-    torch_type: str
-    convert: str  # from a slot of torch's stack, or an item of its list
-    torch_check: Check | None
-    rounded: str | None
-    passed: str
     member: str
     member_value: str
     read: str  # the statement that gets it from a node
-    default: str | None
-    default_items: str | None
-    ort_check: Check | None
+    is_list: bool = False
+    is_text: bool = False
+    is_texts: bool = False  # a list of strings
+    is_tensor: bool = False
+    torch_name: str = ""
+    variable: str = ""  # with what torch gives
+    slot: int = -1  # on torch's stack
+    given: str | None = None  # of an optional one: the variable that tells whether it is there
+    nothing: str = ""  # the variable's value where it is not
+    torch_type: str = ""
+    convert: str = ""  # from a slot of torch's stack, or an item of its list
+    torch_check: Check | None = None
+    rounded: str | None = None
+    passed: str = ""
+    default: str | None = None
+    default_items: str | None = None
+    ort_check: Check | None = None
 
 
 def cpp_type(spec: OpSpec, declared: str, types: Mapping[str, DType] | None = None) -> str:
@@ -99,6 +96,10 @@ def input_part(spec: OpSpec, given: Input) -> InputPart:
     allowed = spec.types.get(given.type) or (given.type,)
     name, cpp_name = given.name, cpp_type(spec, given.type)
     dtype = dtype_name(given.onnx_type) if given.onnx_type else f"dtype_of<{cpp_name}>"
+    ort_class = "ort::Values" if given.variadic else "ort::Value"
+    if given.onnx_type or is_copied(spec, given.type):  # or a type variable, which may be one that is copied
+        one = f"ort::UnpackedValue<{cpp_name}>" if given.onnx_type else f"ort::ValueOf<{cpp_name}>"
+        ort_class = f"ort::ValuesOf<{one}>" if given.variadic else one
     views = {"required": "view<{}>()", "optional": "optional_view<{}>()", "variadic": "views<{}>().list()"}
     ort_sizes = {"required": "sizes()", "optional": "optional_sizes()", "variadic": "sizes().list()"}
     return InputPart(
@@ -108,10 +109,9 @@ def input_part(spec: OpSpec, given: Input) -> InputPart:
         dims=given.name in shape_inputs(spec),
         leader=leader,
         leader_dtype=torch_dtype(first) if first else "",
-        counts=next((o.name for o in spec.outputs if o.variadic == given.name), None),
         allowed="{" + ", ".join(map(dtype_name, allowed)) + "}",
         port=dtype if kind == "required" else f"ort::Port({dtype}, INPUT_OUTPUT_{kind.upper()})",
-        ort_class=_ort_class(spec, given, cpp_name),
+        ort_class=ort_class,
         torch_class={"required": "Input", "optional": "OptionalInput", "variadic": "Inputs"}[kind],
         torch_sizes=f"{name}.sizes()" + ("" if kind == "required" else ".list()"),
         ort_sizes=f"{name}.{ort_sizes[kind]}",
@@ -130,25 +130,19 @@ def _slot(spec: OpSpec, given: Input | Attribute) -> int:
     return next((n for n, a in enumerate(torch_arguments(spec)) if a.source is given), -1) if spec.torch else -1
 
 
-def _ort_class(spec: OpSpec, given: Input, cpp_name: str) -> str:
-    """Return the class that holds an input of a C++ type, or of a type variable, which may be one that is copied."""
-    if given.onnx_type:
-        one = f"ort::UnpackedValue<{cpp_name}>"
-    elif is_copied(spec, given.type):
-        one = f"ort::ValueOf<{cpp_name}>"
-    else:
-        return "ort::Values" if given.variadic else "ort::Value"
-    return f"ort::ValuesOf<{one}>" if given.variadic else one
-
-
 def attribute_part(spec: OpSpec, given: Attribute) -> AttributePart:
+    kept, onnx = f"{given.name}_", onnx_name(given)
     if given.kind == "tensor":
-        return _tensor_part(given)
+        element = CPP_TYPES[dtype_of(given.type or "", {})]
+        dims = ", ".join("-1" if dim is None else str(dim) for dim in given.dims or ())
+        return AttributePart(
+            name=given.name, onnx_name=onnx, is_tensor=True, parameter=f"TensorView<const {element}>", kind=element,
+            member=f"ort::TensorAttribute<{element}> {kept}", member_value=f"{kept}.view()",
+            read=f"{kept}.read(attributes, {quoted(onnx)}, {{{dims}}})",
+        )  # fmt: skip
     shown, many, text = torch_name(given), given.kind.endswith("s"), given.kind == "string"
-    variable = torch_variable(spec, given)
-    texts, item = given.kind == "strings", _ITEMS[given.kind]
+    variable, texts, item = torch_variable(spec, given), given.kind == "strings", _ITEMS[given.kind]
     handed = _TORCH_ITEMS.get(item, item)
-    kept = f"{given.name}_"
     floats = given.kind.startswith("float")
     rounded = None if not floats else f"{given.name}_float" if variable == given.name else given.name
     passed = rounded or variable
@@ -157,16 +151,18 @@ def attribute_part(spec: OpSpec, given: Attribute) -> AttributePart:
     default, kind = given.default, f"List<{item}>" if many else item
     owner = "Texts" if texts else f"Items<{'char' if text else handed}>"  # of what torch gives
     there = _unused(f"{given.name}_given", spec) if given.optional else None
+    ort_there = there and f"{there}_"
     torch_text, ort_text = (f"{name}.begin()" if text else name for name in (variable, kept))
-    torch_value = f"{passed}.list()" if many else f"{passed}.begin()" if text else passed
-    ort_value = f"{kept}.list()" if many else f"{kept}.begin()" if text else kept
+    torch_value, ort_value = (
+        f"{name}.list()" if many else f"{name}.begin()" if text else name for name in (passed, kept)
+    )
     value = None if default is None or many else literal(float(str(default)) if floats else default, "f")
     get = "ort::get_texts(attributes, " if texts else f"attributes.get_{given.kind}("
     otherwise = value if text and value else "nullptr" if given.optional or default is None else f"&{kept}default"
     return AttributePart(
         name=given.name,
         torch_name=shown,
-        onnx_name=onnx_name(given),
+        onnx_name=onnx,
         variable=variable,
         slot=_slot(spec, given),
         given=there,
@@ -174,7 +170,6 @@ def attribute_part(spec: OpSpec, given: Attribute) -> AttributePart:
         is_list=many,
         is_text=text,
         is_texts=texts,
-        is_tensor=False,
         parameter=f"std::optional<{kind}>" if given.optional else kind,
         kind=kind,
         torch_type=owner if many or text else handed,
@@ -183,28 +178,12 @@ def attribute_part(spec: OpSpec, given: Attribute) -> AttributePart:
         rounded=rounded,
         passed=_optional(torch_value, there),
         member=f"{owner.replace(handed, item) if many or text else item} {kept}",
-        member_value=_optional(ort_value, there and f"{there}_"),
-        read=f"{kept} = {get}{quoted(onnx_name(given))}, {otherwise})",
+        member_value=_optional(ort_value, ort_there),
+        read=f"{kept} = {get}{quoted(onnx)}, {otherwise})",
         default=value,
         default_items=listed,
-        ort_check=limits(
-            spec, given, variable=ort_text, shown=onnx_name(given), suffix="f", there=there and f"{there}_"
-        ),
+        ort_check=limits(spec, given, variable=ort_text, shown=onnx, suffix="f", there=ort_there),
     )
-
-
-def _tensor_part(given: Attribute) -> AttributePart:
-    """Return how a tensor of the node, which torch does not have, becomes a view."""
-    item, kept = CPP_TYPES[dtype_of(given.type or "", {})], f"{given.name}_"
-    dims = ", ".join("-1" if dim is None else str(dim) for dim in given.dims or ())
-    view = f"TensorView<const {item}>"
-    return AttributePart(
-        name=given.name, torch_name="", onnx_name=onnx_name(given), variable="", slot=-1, given=None, nothing="",
-        is_list=False, is_text=False, is_texts=False, is_tensor=True, parameter=view, kind=item, torch_type="",
-        convert="", torch_check=None, rounded=None, passed="", member=f"ort::TensorAttribute<{item}> {kept}",
-        member_value=f"{kept}.view()", read=f"{kept}.read(attributes, {quoted(onnx_name(given))}, {{{dims}}})",
-        default=None, default_items=None, ort_check=None,
-    )  # fmt: skip
 
 
 def _optional(value: str, there: str | None) -> str:
@@ -222,33 +201,16 @@ def _unused(name: str, spec: OpSpec) -> str:
 
 def kernel_parameters(spec: OpSpec, types: Mapping[str, DType]) -> list[str]:
     """Return the parameters of the kernel for one binding of the type variables."""
-    inputs = [_kernel_input(spec, i, types) for i in spec.inputs]
-    attributes = [
-        f"{f'std::optional<{kind}>' if a.optional else kind} {a.name}"
-        for a in spec.attributes
-        for kind in [_kernel_attribute(a)]
-    ]
-    return [*inputs, *attributes, *(f"{_kernel_output(spec, o, types)} {o.name}" for o in spec.outputs)]
-
-
-def _kernel_output(spec: OpSpec, given: Output, types: Mapping[str, DType]) -> str:
-    element = cpp_type(spec, given.type, types)
-    if given.variadic:
-        return f"List<TensorView<{element}>>"
-    view = "NewTensor" if isinstance(given.shape, FromKernel) else "OptionalView" if given.optional else "TensorView"
-    return f"{view}<{element}>"
-
-
-def _kernel_attribute(given: Attribute) -> str:
-    if given.kind == "tensor":
-        return f"TensorView<const {CPP_TYPES[dtype_of(given.type or '', {})]}>"
-    return f"List<{_ITEMS[given.kind]}>" if given.kind.endswith("s") else _ITEMS[given.kind]
-
-
-def _kernel_input(spec: OpSpec, given: Input, types: Mapping[str, DType]) -> str:
-    element = f"const {cpp_type(spec, given.type, types)}"
-    view = f"OptionalView<{element}>" if given.optional else f"TensorView<{element}>"
-    return f"{f'List<{view}>' if given.variadic else view} {given.name}"
+    found = []
+    for i in spec.inputs:
+        view = f"{'OptionalView' if i.optional else 'TensorView'}<const {cpp_type(spec, i.type, types)}>"
+        found.append(f"{f'List<{view}>' if i.variadic else view} {i.name}")
+    found += [f"{attribute_part(spec, a).parameter} {a.name}" for a in spec.attributes]
+    for o in spec.outputs:
+        kind = "NewTensor" if isinstance(o.shape, FromKernel) else "OptionalView" if o.optional else "TensorView"
+        element = cpp_type(spec, o.type, types)
+        found.append(f"{f'List<TensorView<{element}>>' if o.variadic else f'{kind}<{element}>'} {o.name}")
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -304,8 +266,8 @@ def output_part(spec: OpSpec, given: Output) -> OutputPart:
     cpp_name = cpp_type(spec, given.type)
     shape, name = given.shape, given.name
     lists = {a.name for a in spec.attributes if a.kind == "ints"}
-    torch = SizeCode(spec=spec, shape=_sizes_of, attribute=str)
-    ort = SizeCode(spec=spec, shape=_sizes_of, attribute=lambda a: f"{a}_.list()" if a in lists else f"{a}_")
+    torch = SizeCode(spec=spec, shape="{}.sizes()".format, attribute=str)
+    ort = replace(torch, attribute=lambda a: f"{a}_.list()" if a in lists else f"{a}_")
     numbers, ort_numbers, steps, ort_steps, known, known_sizes = None, None, [], [], None, None
     first = sure_inputs(spec)[0]
     sizes, rank, device = "", "0", f"{first.name}.begin()[0]" if first.variadic else first.name
@@ -313,9 +275,9 @@ def output_part(spec: OpSpec, given: Output) -> OutputPart:
     match shape:
         case SameAs() if has_own_shapes(given):
             pass
-        case SameAs(input=owner, replace=replace):
+        case SameAs(input=owner):
             device, sizes = owner, f"{owner}.sizes()"
-            if replace:
+            if shape.replace:
                 dims = known_replaced(spec, shape)
                 steps, ort_steps = ([*replaced(shape, name, code, of=sizes)] for code in (torch, ort))
         case Dims(dims=dims) if FURTHER in dims:
@@ -383,10 +345,6 @@ def _counted(spec: OpSpec, given: Output, steps: Sequence[str], sizes: str, devi
         "ort_count": f"{name}.sizes().list()" if own else f"{of_node}, {sizes}",
         "reason": reason(spec),
     }
-
-
-def _sizes_of(name: str) -> str:
-    return f"{name}.sizes()"
 
 
 def added(rule: Dims, name: str, code: SizeCode, *, made: str = "AnyRank") -> Iterator[str]:

@@ -97,10 +97,9 @@ def invalid_calls(operator: Operator) -> Iterator[InvalidCall]:
     """Yield calls that differ from a valid one in one argument, which the declaration forbids."""
     call = valid_call(operator)
     for index, part in enumerate(operator.spec.inputs):
-        argument = call.inputs[index]
-        array = (argument or (None,))[-1] if isinstance(argument, tuple) else argument  # the last one of a variadic
-        if array is None:
+        if not (arrays := last_array(call, index)):
             continue
+        (array,) = arrays
         for dtype in _wrong_dtypes(operator.spec, part, call.model):
             if "string" in (dtype, dtype_name(array)):
                 changed = np.full(array.shape, "1" if dtype == "string" else 1, numpy_dtype(dtype))
@@ -165,7 +164,8 @@ def _rule_calls(operator: Operator, index: int) -> Iterator[InvalidCall]:
     assert rule is not None
     tried: set[RuleKind] = set()
     for call in valid_calls(operator):
-        numbers = known_numbers(spec, _shapes(spec, call), call.model.attributes)
+        shapes = [(i, array.shape) for n, i in enumerate(spec.inputs) for array in last_array(call, n)]
+        numbers = known_numbers(spec, shapes, call.model.attributes)
         new: set[RuleKind] = set()
         for array in last_array(call, index):
             for kind, found, changed in broken(rule, numbers, array):
@@ -189,11 +189,6 @@ def last_array(call: Call, index: int) -> list[Array]:
     return [] if argument is None else [argument]
 
 
-def _shapes(spec: OpSpec, call: Call) -> Iterator[tuple[Input, tuple[int, ...]]]:
-    for index, part in enumerate(spec.inputs):
-        yield from ((part, array.shape) for array in last_array(call, index))
-
-
 def _emptied(spec: OpSpec, call: Call, index: int, *, last: bool = False) -> Call | None:
     """Return the call with a size of 0 in an input, and in all others that have this size; None if a rule uses it.
 
@@ -210,18 +205,13 @@ def _emptied(spec: OpSpec, call: Call, index: int, *, last: bool = False) -> Cal
     for other, found in enumerate(sized):
         for axis, dim in found:
             if dim == size:
-                call = _emptied_axis(call, other, axis)
+                argument, inputs = call.inputs[other], list(call.inputs)
+                if isinstance(argument, tuple):
+                    inputs[other] = tuple(np.take(array, [], axis=axis) for array in argument)
+                elif argument is not None:
+                    inputs[other] = np.take(argument, [], axis=axis)
+                call = replace(call, inputs=tuple(inputs))
     return call
-
-
-def _emptied_axis(call: Call, index: int, axis: int) -> Call:
-    """Return the call with a size of 0 in an input, in each tensor of a variadic one."""
-    argument, inputs = call.inputs[index], list(call.inputs)
-    if isinstance(argument, tuple):
-        inputs[index] = tuple(np.take(array, [], axis=axis) for array in argument)
-    elif argument is not None:
-        inputs[index] = np.take(argument, [], axis=axis)
-    return replace(call, inputs=tuple(inputs))
 
 
 def _emptied_alone(spec: OpSpec, call: Call, index: int, *, last: bool) -> Call | None:

@@ -12,7 +12,7 @@ from opmatrix.basics.errors import DataError
 from opmatrix.data import ruled_values
 from opmatrix.data.arrays import Array, is_float
 from opmatrix.data.ruled_values import with_ends
-from opmatrix.search.shapes import places, resized_shapes, template_of
+from opmatrix.search.shapes import places, resized_shapes
 from opmatrix.signature.signature import attribute_values
 from opmatrix.sizes.known import Known
 from opmatrix.sizes.rules import axes
@@ -81,17 +81,16 @@ def _obeying(spec: OpSpec, model: Model, case: Case, arrays: Sequence[Array]) ->
         if sum(_elements(known.output(output)) for output in spec.outputs) > _MOST:
             return []
         numbers = known_numbers(spec, shapes, attributes)
-        made = [(part, _with_ends(part, array, numbers)) for part, array in found]
+        made = [
+            (part, with_ends(array, part.values, limits(part.values, numbers)))
+            if part.values and part.values.spans and array.ndim and array.size
+            else (part, array)
+            for part, array in found
+        ]
     except (ValueError, DataError):
         return []
     wrong = any(ruled_values.problem(spec, part, numbers, array) for part, array in made)
     return [] if wrong else [array for _, array in made]
-
-
-def _with_ends(part: Input, array: Array, numbers: Mapping[str, float]) -> Array:
-    if part.values is None or not part.values.spans or not array.ndim or not array.size:
-        return array
-    return with_ends(array, part.values, limits(part.values, numbers))
 
 
 def _by_name(spec: OpSpec, case: Case) -> Iterator[Growth]:
@@ -117,7 +116,7 @@ def _by_size(spec: OpSpec, model: Model, case: Case) -> Iterator[Growth]:
             if grown == size and [array.shape for array in arrays] != before:
                 return []
             grown *= _FACTOR
-            shapes = resized_shapes(spec, template_of(spec, model, case, {size: grown}), attributes) or {}
+            shapes = resized_shapes(spec, model, case, attributes, {size: grown}) or {}
             wanted = [shape for part in spec.inputs for shape in shapes.get(part.name, ())]
             changed = [
                 tuple(axis for axis, (old, new) in enumerate(zip(array.shape, shape, strict=True)) if new != old)

@@ -1,11 +1,7 @@
 """Compute shapes that a declaration allows: from sizes that are chosen, or from those of a case.
 
 Names are chosen first, then the sizes that are computed from them. What the declaration does not tie is chosen for each
-input on its own. The shapes of a case are computed in the same way, from the case's sizes.
-
-Keep the outputs of drawn inputs small: an attribute at its extreme may be the size of an axis.
-
-The sizes of a case that its declaration leaves open, and where they are.
+input on its own. Outputs of drawn inputs are kept small: an attribute at its extreme may be the size of an axis.
 """
 
 from __future__ import annotations
@@ -98,10 +94,16 @@ def template_of(spec: OpSpec, model: Model, case: Case, resized: Mapping[int, in
 
 
 def resized_shapes(
-    spec: OpSpec, template: Template, attributes: Mapping[str, AttributeValue]
+    spec: OpSpec,
+    model: Model,
+    case: Case,
+    attributes: Mapping[str, AttributeValue],
+    resized: Mapping[int, int] | None = None,
 ) -> Mapping[str, list[tuple[int, ...]]] | None:
-    """Return the shapes that follow from a case whose sizes are replaced, or None where the declaration has none."""
-    choice = Choice(pick=None, spec=spec, attributes=dict(attributes), template=template, limited=False)
+    """Return the shapes that follow from a case and these attributes, with some sizes replaced, or None where the
+    declaration has none."""
+    template = template_of(spec, model, case, resized)
+    choice = Choice(pick=None, spec=spec, attributes=dict(attributes), template=template)
     try:
         choice.choose()
     except UnusableError:
@@ -118,7 +120,6 @@ class Choice:
     attributes: dict[str, AttributeValue]
     template: Template | None = None
     choices: Sequence[int] = SIZES
-    limited: bool = True
     sizes: dict[str, int] = field(default_factory=dict)
     shapes: dict[str, list[tuple[int, ...]]] = field(default_factory=dict)
     further: list[tuple[int, ...]] = field(default_factory=list)  # the sizes of each "..." so far
@@ -147,18 +148,15 @@ class Choice:
             if isinstance(at, str) and at not in self.attributes and self.shapes[name]:
                 self._axis(name, at)
         known = self._known()
-        for part in self.spec.inputs:
-            try:
+        try:
+            for part in self.spec.inputs:
                 fixed = known.sizes_at(part)
                 if any(shape[axis] != known.size(dim) for shape in self.shapes[part.name] for axis, dim in fixed):
                     raise UnusableError
-            except ValueError as error:
-                raise UnusableError from error
-        for output in self.spec.outputs:
-            try:
-                self._known().output(output)
-            except ValueError as error:
-                raise UnusableError from error
+            for output in self.spec.outputs:
+                known.output(output)
+        except ValueError as error:
+            raise UnusableError from error
 
     def _pick(self, values: Sequence[Any]) -> Any:
         if self.pick is None:
@@ -176,7 +174,7 @@ class Choice:
         shape: list[int] = []
         for dim in dims:
             shape += self._further(part, len(dims) - 1, at) if dim == FURTHER else [self._size(dim)]
-        if self.limited and math.prod(shape) > most_of_inputs(self.spec):
+        if self.pick and math.prod(shape) > most_of_inputs(self.spec):
             raise UnusableError
         if part.rank and self.sizes.setdefault(part.rank, len(shape)) != len(shape):
             raise UnusableError
@@ -311,25 +309,19 @@ def _elements(spec: OpSpec, given: Shapes, attributes: Mapping[str, AttributeVal
     return found
 
 
-def bounded(
-    spec: OpSpec, shapes: Shapes, attributes: Mapping[str, AttributeValue], *, limit: int | None = None
-) -> dict[str, AttributeValue]:
-    """Return attributes with which no output with declared sizes has more than `limit` elements, if there are any:
-    those that are sizes of outputs alone get the largest drawn value that fits."""
-    found, shapes, limit = dict(attributes), [*shapes], limit or most_of_outputs(spec)
+def bounded(spec: OpSpec, shapes: Shapes, attributes: Mapping[str, AttributeValue]) -> dict[str, AttributeValue]:
+    """Return attributes with which no output with declared sizes has too many elements, if there are any: those that
+    are sizes of outputs alone get the largest drawn value that fits."""
+    found, shapes, limit = dict(attributes), [*shapes], most_of_outputs(spec)
     for attribute in _output_attributes(spec):
         if attribute.name not in found or elements(spec, shapes, found) <= limit:
             continue
         values = candidates(attribute)
         valid = len(_elements(spec, shapes, found))
-        fitting = [v for v in values if _fits(spec, shapes, {**found, attribute.name: v}, valid=valid, limit=limit)]
+        of_outputs = [(v, _elements(spec, shapes, {**found, attribute.name: v})) for v in values]
+        fitting = [v for v, sizes in of_outputs if len(sizes) >= valid and max(sizes, default=0) <= limit]
         found[attribute.name] = max(fitting, default=min(values))
     return found
-
-
-def _fits(spec: OpSpec, shapes: Shapes, attributes: Mapping[str, AttributeValue], *, valid: int, limit: int) -> bool:
-    sizes = _elements(spec, shapes, attributes)
-    return len(sizes) >= valid and max(sizes, default=0) <= limit
 
 
 @once
@@ -351,13 +343,13 @@ def places(spec: OpSpec, model: Model, case: Case) -> Iterator[tuple[int, Place]
         axes_of |= {dim for _, dim in axes(part)}
         for tensor in given(case, part.name):
             shape = shape_of(tensor)
-            yield from ((shape[axis], (part.name, axis)) for axis in open_axes(spec, part, len(shape)))
+            yield from ((shape[axis], (part.name, axis)) for axis in _open_axes(spec, part, len(shape)))
     for name, size in template_of(spec, model, case).sizes.items():
         if name not in axes_of:
             yield size, (name, -1)
 
 
-def open_axes(spec: OpSpec, part: Input, rank: int) -> Iterator[int]:
+def _open_axes(spec: OpSpec, part: Input, rank: int) -> Iterator[int]:
     """Yield the axes whose size is no number and not computed in the declaration."""
     dims = part.dims or ()
     attributes = size_attributes(spec)
@@ -367,3 +359,16 @@ def open_axes(spec: OpSpec, part: Input, rank: int) -> Iterator[int]:
         declared = dims[axis] if axis < before else dims[axis - rank] if axis - rank > -after else None
         if declared is None or (isinstance(declared, str) and declared.isidentifier() and declared not in attributes):
             yield axis
+
+
+FORMATTED = ((2, 3, 4, 5), (2, 3, 2, 4, 5))  # no two of channels, height and width are equal
+"""Shapes in which torch's memory formats channels_last and channels_last_3d have another order of elements."""
+
+
+def reorders(shape: tuple[int, ...]) -> bool:
+    """Return whether the format for a shape has another order of elements than a contiguous tensor."""
+    return len(shape) in (4, 5) and shape[1] > 1 and math.prod(shape[2:]) > 1 and shape[0] > 0
+
+
+def takes_any_shape(spec: OpSpec) -> bool:
+    return spec.inputs[0].dims in (None, (FURTHER,)) and not spec.inputs[0].rank

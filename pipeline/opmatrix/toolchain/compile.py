@@ -1,6 +1,7 @@
-"""Which names the folders of the compiler's search path lack: one of them would come before a header that was read.
+"""Compile an operator's libraries with ninja, and check their symbols.
 
-Compile an operator's libraries with ninja, and check their symbols.
+Also lists the names that the folders of the compiler's search path lack: one of them would come before a header that
+was read.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from opmatrix.basics.errors import CompileError, colours_wanted, missing, without_colours
-from opmatrix.basics.files import LACKS, lacking, present, sha256, write_list, write_text
+from opmatrix.basics.files import LACKS, lacking, mark, present, sha256, write_list, write_text
 from opmatrix.basics.step_log import LOGGED, detail
 from opmatrix.declaration.load import Operator
 from opmatrix.project.paths import Paths
@@ -35,7 +36,7 @@ from opmatrix.toolchain import compiler_output, ninja_file, ort_headers, symbols
 from opmatrix.toolchain import headers as third_party_headers
 from opmatrix.toolchain.find import Toolchain, find_objcopy, find_toolchain
 from opmatrix.toolchain.headers import TorchBuild, find_torch_build
-from opmatrix.toolchain.run_ninja import run_ninja
+from opmatrix.toolchain.ninja_file import run_ninja
 
 _SKIPPED = re.compile(r'^ignoring nonexistent directory "(?P<folder>.*)"$', re.MULTILINE)
 _LIST = re.compile(r"^#include <\.\.\.> search starts here:\n(?P<folders>(?: .*\n)*)", re.MULTILINE)
@@ -183,7 +184,8 @@ def _remove_stale_objects(paths: Paths, spec: OpSpec, folder: Path) -> None:
     changed = [p for p, digest in now.items() if before.get(p) != digest]
     unseen = any(p not in before or Path(p).stat().st_mtime_ns <= built for p in changed)
     shadowed = any(present(path) != names for path, names in others.items() if LACKS in path)
-    replaced = [folder / name for name, mark in others.items() if LACKS not in name and _mark(folder / name) != mark]
+    marks = {name: kept and (*kept,) for name, kept in others.items() if LACKS not in name}
+    replaced = [folder / name for name, kept in marks.items() if mark(str(folder / name)) != kept]
     outdated = (
         unseen or shadowed or any(p.parent != folder for p in replaced)
     )  # outside the folder are the system's headers
@@ -226,7 +228,7 @@ def _list_headers(
     own = tuple(f"{folder}/" for folder in folders)
     others = sorted(path for path in read if not path.startswith(own))
     # With the marks of what ninja built: files from a shared cache, put in their place, are newer than ninja's records.
-    built = {path.name: _mark(path) for pattern in ("*.o", "*.so") for path in folder.glob(pattern)}
+    built = {path.name: mark(str(path)) for pattern in ("*.o", "*.so") for path in folder.glob(pattern)}
     system = [
         *map(str, third_party),
         ort,
@@ -237,18 +239,9 @@ def _list_headers(
                            paths.binding / "classic")))  # fmt: skip
     search = list(dict.fromkeys([*known, str(paths.native), *system]))
     absent = [*lacked(read, search, known=[*known, ort, *(map(str, torch.includes) if torch else ())])]
-    marks = {path: _mark(Path(path)) for path in others} | {path: present(path) for path in absent}
+    marks = {path: mark(path) for path in others} | {path: present(path) for path in absent}
     write_text(folder / OTHERS, json.dumps(marks | built))
     write_list(folder / HEADERS, [*others, *absent], root=paths.root)
-
-
-def _mark(path: Path) -> list[int] | None:
-    """Return what changes when a file is written or replaced: an upgrade may set any time stamp but ctime."""
-    try:
-        status = path.stat()
-    except FileNotFoundError:
-        return None
-    return [status.st_mtime_ns, status.st_ctime_ns, status.st_size]
 
 
 def _write_compile_commands(paths: Paths, toolchain: Toolchain, folder: Path) -> None:

@@ -21,7 +21,7 @@ from opmatrix.data.arrays import Array
 from opmatrix.data.case_arrays import case_arrays, described, elements, obeys
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.models import graph_inputs
-from opmatrix.search.shapes import resized_shapes, template_of
+from opmatrix.search.shapes import resized_shapes
 from opmatrix.signature.signature import attribute_values, dtype_of, dtype_tuples
 from opmatrix.spec import (
     Attribute,
@@ -123,7 +123,7 @@ def _attributes(operator: Operator, base: Model) -> Iterator[Model]:
 def _of_declared_shapes(spec: OpSpec, base: Model, changed: Model) -> Model | None:
     """Return the model with the shapes that follow from its attributes, or None where values of other shapes are
     listed, or the declaration has no such shapes."""
-    shapes = resized_shapes(spec, template_of(spec, base, base.cases[0]), attribute_values(spec, changed))
+    shapes = resized_shapes(spec, base, base.cases[0], attribute_values(spec, changed))
     return None if shapes is None else reshaped(spec, changed, shapes)
 
 

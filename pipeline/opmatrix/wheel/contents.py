@@ -1,11 +1,4 @@
-"""The files of a wheel and its licences: the project's, opmatrix's, and those of headers compiled into it.
-
-The oldest manylinux platform that libraries run on, by the policy of PyPA's auditwheel.
-
-manylinux.json is that policy (auditwheel 6.8.2, MIT, manylinux-policy.json), reduced to x86-64 and to the libraries
-that a compiler links by itself; each platform adds to those before it. We do not run auditwheel, because it searches
-the machine for the libraries, and libtorch need not be there.
-"""
+"""The files of a wheel, its licences (the project's, opmatrix's, those of headers compiled into it), and its platform."""
 
 from __future__ import annotations
 
@@ -53,8 +46,12 @@ def files(paths: Paths, dist: Dist, operators: Sequence[Operator], *, opmatrix: 
     texts = {f"{name}/{path}": text for path, text in vendored.items()}
     modules: dict[str, list[str]] = {}
     for operator in operators:
-        made = _operator_files(paths, operator, name, vendored)
-        modules[operator.name] = [Path(file).stem for file in made if file != "__init__.py"]
+        summary = escaped(operator.spec.summary)
+        made = {"__init__.py": f'"""{summary}"""\n', "declaration.py": declaration(operator.spec, name)}
+        for file, path in settings.of_operator(paths, operator).items():
+            text, shown = path.read_text(encoding="utf-8"), str(path.relative_to(paths.root))
+            made[file] = sources.rewrite_handwritten(text, name, shown=shown, vendored=vendored)
+        modules[operator.name] = [Path(file).stem for file in sorted(made) if file != "__init__.py"]
         texts |= {f"{name}/_operators/{operator.name}/{file}": text for file, text in made.items()}
     found_variables = variables(dist, [o.spec for o in operators], modules)
     for path, template in _RENDERED.items():
@@ -65,18 +62,6 @@ def files(paths: Paths, dist: Dist, operators: Sequence[Operator], *, opmatrix: 
         library = paths.linked_library(name, side)
         found[f"{name}/{library.name}"] = library.read_bytes()
     return found
-
-
-def _operator_files(paths: Paths, operator: Operator, name: str, vendored: Mapping[str, str]) -> dict[str, str]:
-    made = {
-        file: sources.rewrite_handwritten(
-            path.read_text(encoding="utf-8"), name, shown=str(path.relative_to(paths.root)), vendored=vendored
-        )
-        for file, path in settings.of_operator(paths, operator).items()
-    }
-    made["declaration.py"] = declaration(operator.spec, name)
-    made["__init__.py"] = f'"""{escaped(operator.spec.summary)}"""\n'
-    return dict(sorted(made.items()))
 
 
 def declaration(spec: OpSpec, package: str) -> str:
@@ -187,7 +172,12 @@ _EXTERNAL = ("libtorch_cpu.so",)
 
 
 def platform(libraries: Sequence[Symbols]) -> str:
-    """Return the platform tag, such as ``manylinux_2_17_x86_64``. Raises DistError if no platform fits."""
+    """Return the tag of the oldest manylinux platform that libraries run on, such as ``manylinux_2_17_x86_64``.
+
+    manylinux.json is the policy of PyPA's auditwheel (6.8.2, MIT, manylinux-policy.json), reduced to x86-64 and to the
+    libraries that a compiler links by itself; each platform adds to those before it. We do not run auditwheel, because
+    it searches the machine for the libraries, and libtorch need not be there. Raises DistError if no platform fits.
+    """
     needed = {name for found in libraries for name in found.needed} - {*_EXTERNAL}
     versions = {version for found in libraries for version in found.versions}
     symbols = {symbol for found in libraries for symbol in found.undefined | found.weak | found.versioned}

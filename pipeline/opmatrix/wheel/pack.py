@@ -1,9 +1,4 @@
-"""Pack files as a wheel, reproducibly: equal contents give equal bytes on every machine. Pure.
-
-Format: "Binary distribution format" of the Python Packaging User Guide. Entries are sorted,
-have one time stamp, and are not compressed, because compressed bytes depend on the version of zlib.
-
-Check that a wheel is linked from verified objects, only by files: objects, libraries, records and verdicts.
+"""Check that a wheel is linked from verified objects, and pack its files reproducibly: equal contents give equal bytes.
 
 compile writes the digests of its objects and of the libraries that it linked from them, link-wheel those of the objects
 that it linked. verify and register write the digest of the library that they loaded. Imports no framework.
@@ -42,7 +37,11 @@ def file_name(dist: Dist, platform: str) -> str:
 def pack(
     dist: Dist, platform: str, files: Mapping[str, bytes], licenses: Mapping[str, bytes], *, opmatrix: str
 ) -> bytes:
-    """Return the bytes of the wheel; `licenses` are the files below `.dist-info/licenses`."""
+    """Return the bytes of the wheel; `licenses` are the files below `.dist-info/licenses`.
+
+    Format: "Binary distribution format" of the Python Packaging User Guide. Entries are sorted, have one time stamp,
+    and are not compressed, because compressed bytes depend on the version of zlib.
+    """
     info = f"{dist.name}-{dist.version}.dist-info"
     whole = {
         **dict(sorted(files.items())),
@@ -54,7 +53,8 @@ def pack(
         f"{info}/top_level.txt": f"{dist.name}\n{dist.name}_onnxruntime\n".encode(),
     }
     record = f"{info}/RECORD"
-    rows = [f"{name},sha256={_digest(content)},{len(content)}" for name, content in whole.items()]
+    digests = {name: base64.urlsafe_b64encode(hashlib.sha256(content).digest()) for name, content in whole.items()}
+    rows = [f"{name},sha256={digests[name].rstrip(b'=').decode()},{len(whole[name])}" for name in whole]
     whole[record] = "".join(f"{row}\n" for row in [*rows, f"{record},,"]).encode()
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_STORED) as archive:
@@ -64,10 +64,6 @@ def pack(
             entry.external_attr = (0o100755 if name.endswith(".so") else 0o100644) << 16
             archive.writestr(entry, content)
     return made.getvalue()
-
-
-def _digest(content: bytes) -> str:
-    return base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
 
 
 def _metadata(dist: Dist, licenses: list[str]) -> str:

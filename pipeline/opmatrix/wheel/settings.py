@@ -1,7 +1,4 @@
-"""The inputs of a wheel, for its steps in `opmatrix.plan` and for `opmatrix.wheel.dist`. Imports no jinja2.
-
-The wheel's settings, [tool.opmatrix.dist] in pyproject.toml. All mistakes are reported at once.
-"""
+"""The wheel's settings, [tool.opmatrix.dist] in pyproject.toml, and its inputs. Imports no jinja2."""
 
 from __future__ import annotations
 
