@@ -18,7 +18,7 @@ from opmatrix.declaration.load import load_operator
 from opmatrix.project.paths import Paths
 from opmatrix.toolchain import compile, ninja_file, symbols
 from opmatrix.toolchain.find import find_toolchain
-from opmatrix.toolchain.run_ninja import MADE
+from opmatrix.toolchain.ninja_file import MADE
 from tests.support.building import build, compile_program, copy_project
 from tests.support.projects import replace_in
 

@@ -28,24 +28,8 @@ from opmatrix.codegen.variables import (
     torch_dtype,
 )
 from opmatrix.project import cpu_levels
+from opmatrix.signature import signature
 from opmatrix.signature.python_source import bracket
-from opmatrix.signature.signature import (
-    KERNEL,
-    ONLY_KERNEL,
-    Constant,
-    dtype_tuples,
-    dtypes,
-    has_four_bits,
-    has_kernel_object,
-    has_strings,
-    has_torch_library,
-    is_required,
-    onnx_name,
-    torch_arguments,
-    torch_name,
-    torch_qualified,
-    torch_schema,
-)
 from opmatrix.signature.versions import versions
 from opmatrix.sizes.expressions import FURTHER
 from opmatrix.sizes.rules import kernel_dims, kernel_names, last_inferred
@@ -72,7 +56,7 @@ def statements(spec: OpSpec) -> list[str]:
         given = attributes[name]
         kind, getter = ("Numbers", "numbers") if given.kind == "ints" else ("Dim", "number")
         default = _listed(map(literal, given.default)) if isinstance(given.default, tuple) else literal(given.default)
-        arguments = ", ".join([quoted(onnx_name(given)), *([] if given.default is None else [default])])
+        arguments = ", ".join([quoted(signature.onnx_name(given)), *([] if given.default is None else [default])])
         reads[f"const ort::{kind} {name}_ = context.{getter}({arguments})"] = None
         return f"{name}_"
 
@@ -101,7 +85,9 @@ def _output(spec: OpSpec, output: Output, index: int, code: SizeCode) -> Iterato
             found = _listed(UNKNOWN if dim is None else code(dim) for dim in kernel_dims(spec, rule))
     element = dtype_name(output.type)
     if output.type in spec.types:  # that of the first input that has it, required ones first
-        of_type = [(not is_required(part), n) for n, part in enumerate(spec.inputs) if part.type == output.type]
+        of_type = [
+            (not signature.is_required(part), n) for n, part in enumerate(spec.inputs) if part.type == output.type
+        ]
         element = f"context.type_of({min(of_type)[1]})"
     label = f"{spec.onnx.domain}::{spec.onnx.op_type}.{output.name}."
     arguments = [str(index), element, quoted(label), found]
@@ -114,12 +100,12 @@ def _listed(sizes: Iterable[str]) -> str:
     return f"{{{', '.join(sizes)}}}"
 
 
-def render(spec: OpSpec, written: Set[str] = ONLY_KERNEL) -> dict[str, str]:
+def render(spec: OpSpec, written: Set[str] = signature.ONLY_KERNEL) -> dict[str, str]:
     """Return every generated C++ file that is not `written` by hand, by name. `spec` is a validated one."""
-    variables = _variables(spec) if has_kernel_object(spec, written) else {}
+    variables = _variables(spec) if signature.has_kernel_object(spec, written) else {}
 
     def text(file: str) -> str:
-        if file == KERNEL:
+        if file == signature.KERNEL:
             return spec.kernel or ""
         if file == f"{spec.name}.h":
             return '#include "compute.h"\n'
@@ -205,23 +191,23 @@ def _variables(spec: OpSpec) -> dict[str, Any]:
         "outputs": outputs,
         "has_optional_outputs": any(o.optional for o in outputs),
         "attributes": attributes,
-        "kernels": [kernel_parameters(spec, types) for types in dtype_tuples(spec)],
+        "kernels": [kernel_parameters(spec, types) for types in signature.dtype_tuples(spec)],
         # Of each binding of the type variables: template arguments, and the condition on the inputs' dtypes.
         "choices": [
             {
                 "arguments": f"<{', '.join(CPP_TYPES[dtype] for dtype in types.values())}>" if types else "",
                 "condition": " && ".join(f"{leaders[v]} == {dtype_name(dtype)}" for v, dtype in types.items()),
             }
-            for types in dtype_tuples(spec)
+            for types in signature.dtype_tuples(spec)
         ],
-        "text": has_strings(spec),
+        "text": signature.has_strings(spec),
         "kernel_header": "kernel.h" if spec.kernel is not None else f"{spec.name}/kernel.h",
         "texts": any(a.is_texts for a in attributes),
         "optional": any(a.given for a in attributes),
         "lists": any(a.is_list for a in attributes)
         or any(i.kind == "variadic" for i in inputs)
         or any(o.variadic for o in outputs),
-        "number_headers": cpp.number_headers(dtypes(spec)),
+        "number_headers": cpp.number_headers(signature.dtypes(spec)),
         "listed_shapes": any(i.dims and i.kind != "required" for i in inputs),
         "computed_sizes": any(o.needs_sizes for o in outputs),
         "decided_sizes": decided_sizes(spec),
@@ -234,7 +220,7 @@ def _variables(spec: OpSpec) -> dict[str, Any]:
         "shape_checks": list(shape_checks(spec)),
         "value_checks": checked,
         "own_views": {i.name: i.view.removesuffix(".list()") for i in inputs},
-        "torch": _torch(spec, inputs, attributes, outputs, views) if has_torch_library(spec) else {},
+        "torch": _torch(spec, inputs, attributes, outputs, views) if signature.has_torch_library(spec) else {},
         "other_names": _other_names(spec),
         "ort": _ort(spec, inputs, attributes, outputs, views),
     }
@@ -248,13 +234,13 @@ def in_place(spec: OpSpec) -> list[tuple[int, int]]:
 
 def _other_names(spec: OpSpec) -> list[list[str]]:
     """Return names that no attribute of a node has, though users may take them for one, each with the right name."""
-    taken = {onnx_name(a) for a in spec.attributes if not a.torch_only}
+    taken = {signature.onnx_name(a) for a in spec.attributes if not a.torch_only}
     found: dict[str, str] = {}
     for a in spec.attributes:
-        first, *words = onnx_name(a).split("_")
-        for other in (a.name, torch_name(a), first + "".join(map(str.capitalize, words))):
+        first, *words = signature.onnx_name(a).split("_")
+        for other in (a.name, signature.torch_name(a), first + "".join(map(str.capitalize, words))):
             if other not in taken and not a.torch_only:
-                found.setdefault(other, onnx_name(a))
+                found.setdefault(other, signature.onnx_name(a))
     return [[quoted(other), quoted(name)] for other, name in found.items()]
 
 
@@ -276,14 +262,14 @@ def _torch(
     checked, in_memory = shape_attributes(spec), spec.elementwise
     return {
         "namespace": namespace,
-        "schema": torch_schema(spec).removeprefix(f"{namespace}::"),
+        "schema": signature.torch_schema(spec).removeprefix(f"{namespace}::"),
         "header": "torch_outputs.h" if variadic_output(spec) else "torch_kinds.h" if more else "torch.h",
         "constants": fixed,
         "sizes": [i.torch_sizes for i in inputs if i.dims]
         + [f"{a.variable}.list()" if a.is_list else a.variable for a in attributes if a.name in checked],
         "registration": [
             quoted(namespace),
-            quoted(torch_qualified(spec).partition("::")[2]),
+            quoted(signature.torch_qualified(spec).partition("::")[2]),
             "kSchema",
             "torch::call<torch::Value, from_stack, false>",
             "torch::call<torch::Value, from_stack, true>",
@@ -317,8 +303,8 @@ def _torch_output(output: OutputPart, sizes: str) -> str:
 
 def _constants(spec: OpSpec) -> Iterator[tuple[str, list[str]]]:
     """Yield the checks of arguments with one legal value: the function and its arguments."""
-    for slot, argument in enumerate(torch_arguments(spec)):
-        if not isinstance(constant := argument.source, Constant):
+    for slot, argument in enumerate(signature.torch_arguments(spec)):
+        if not isinstance(constant := argument.source, signature.Constant):
             continue
         given, value = f"stack[{slot}]", constant.value
         if value is None:
@@ -339,7 +325,7 @@ def _ort(
     checked = shape_attributes(spec)
     kinds = any(i.kind == "variadic" for i in inputs) or any(o.new for o in outputs)
     kinds = kinds or any(a.is_tensor for a in attributes)
-    copied = ["ort_int4.h"] * has_four_bits(spec) + ["ort_strings.h"] * has_strings(spec)
+    copied = ["ort_int4.h"] * signature.has_four_bits(spec) + ["ort_strings.h"] * signature.has_strings(spec)
     return {
         "headers": copied or ["ort_kinds.h" if kinds else "ort.h"],
         "sizes": [i.ort_sizes for i in inputs if i.dims] + [a.member_value for a in attributes if a.name in checked],

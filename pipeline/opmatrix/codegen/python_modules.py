@@ -17,33 +17,8 @@ import jinja2
 
 from opmatrix.codegen import generated_files, jinja, onnx_schema
 from opmatrix.codegen.size_code import ITEM, PythonSizes, size_checks
-from opmatrix.signature import versions
+from opmatrix.signature import signature, versions
 from opmatrix.signature.python_source import bracket, literal
-from opmatrix.signature.signature import (
-    ONLY_KERNEL,
-    OWN_TORCH,
-    Argument,
-    Constant,
-    callers_schema,
-    constants,
-    fixed,
-    is_composed,
-    is_own,
-    is_written,
-    onnx_kind,
-    onnx_name,
-    scalars,
-    seed_range,
-    seeds,
-    torch_arguments,
-    torch_name,
-    torch_operator_name,
-    torch_overload,
-    torch_schema,
-    torch_variable,
-    written_outputs,
-    written_schema,
-)
 from opmatrix.sizes.expressions import FURTHER, terms
 from opmatrix.sizes.rules import divisors, expressions, kernel_dims, kernel_names, least
 from opmatrix.sizes.variadic import counter, has_own_shapes, sure_inputs, variadic_output
@@ -80,10 +55,10 @@ class Refusal:
     of: str | None = None
 
 
-def render(spec: OpSpec, written: Set[str] = ONLY_KERNEL) -> dict[str, str]:
+def render(spec: OpSpec, written: Set[str] = signature.ONLY_KERNEL) -> dict[str, str]:
     """Return the content of every generated Python file, by name. `spec` is a validated one."""
     variables = onnx_schema.variables(spec) | (_variables(spec) if spec.torch else {})
-    variables["own_torch"] = is_own(OWN_TORCH, spec, written)
+    variables["own_torch"] = signature.is_own(signature.OWN_TORCH, spec, written)
     return {
         name: environment().get_template(f"{name}.j2").render(variables) for name in generated_files.python_files(spec)
     }
@@ -100,33 +75,40 @@ def environment() -> jinja2.Environment:
 
 def _variables(spec: OpSpec) -> dict[str, Any]:
     assert spec.torch is not None
-    namespace, _, function = torch_operator_name(spec).partition("::")
-    arguments = torch_arguments(spec)
-    names = {a.source.name: torch_variable(spec, a.source) for a in arguments}
+    namespace, _, function = signature.torch_operator_name(spec).partition("::")
+    arguments = signature.torch_arguments(spec)
+    names = {a.source.name: signature.torch_variable(spec, a.source) for a in arguments}
     attributes = [a for a in spec.attributes if a.name in names and not a.torch_only]
     _, *later = versions.versions(spec)
+    node_outputs = str(len(spec.outputs)) if len(spec.outputs) > 1 else ""
+    if variadic_output(spec):
+        node_outputs = " + ".join([*([str(len(spec.outputs) - 1)] if len(spec.outputs) > 1 else []), _count(spec)])
     return {
         "spec": spec,
         "namespace": namespace,
         "function": function,
-        "overload": torch_overload(spec),
-        "torch_schema": torch_schema(spec).removeprefix(f"{namespace}::"),
-        "names": [names[a.source.name] for a in arguments if not isinstance(a.source, Constant)],
+        "overload": signature.torch_overload(spec),
+        "torch_schema": signature.torch_schema(spec).removeprefix(f"{namespace}::"),
+        "names": [names[a.source.name] for a in arguments if not isinstance(a.source, signature.Constant)],
         "tensors": [f"*{i.name}" if i.variadic else i.name for i in spec.inputs],
         "sequences": any("Sequence" in _python_type(a) for a in arguments),
         "typed": _parameters(arguments, [a.name if a.keyword else names[a.source.name] for a in arguments]),
         "renamed": [(names[a.source.name], a.name) for a in arguments if a.keyword and names[a.source.name] != a.name],
-        "passed": [(onnx_name(a), _letter(a), names[a.name]) for a in attributes if a.since is None],
+        "passed": [(signature.onnx_name(a), _letter(a), names[a.name]) for a in attributes if a.since is None],
         "later": [
             (
                 version,
                 [f'"{versions.MARK}_i": {version}']
-                + [f'"{onnx_name(a)}_{_letter(a)}": {names[a.name]}' for a in attributes if a.since == version],
+                + [
+                    f'"{signature.onnx_name(a)}_{_letter(a)}": {names[a.name]}'
+                    for a in attributes
+                    if a.since == version
+                ],
             )
             for version in later
         ],
         "results": [_result(spec, o) for o in spec.outputs],
-        "node_outputs": _node_outputs(spec),
+        "node_outputs": node_outputs,  # the expression of how many outputs a node has, "" for one
         "casts": [(part, names[part.name], _ELEMENTS[part.onnx_type]) for part in spec.inputs if part.onnx_type],
         "returned": _returned(spec) if any(o.onnx_type for o in spec.outputs) else "",
         "faults": [*_argument_faults(spec), *_dtype_faults(spec), *shape_faults(spec)],
@@ -137,56 +119,54 @@ def _variables(spec: OpSpec) -> dict[str, Any]:
         ],
         "replaces": any(isinstance(o.shape, SameAs | FromKernel) and o.shape.replace for o in spec.outputs),
         "multiplies": any(t.kind == "product" for one in expressions(spec) for t in terms(one)),
-        "composed": _composed(spec) if is_composed(spec) else None,
+        "composed": _composed(spec) if signature.is_composed(spec) else None,
     }
 
 
 def _composed(spec: OpSpec) -> dict[str, Any]:
     """Return how the operator that others call calls the one in the library."""
-    schema, outputs = written_schema(spec), written_outputs(spec)
+    schema, outputs = signature.written_schema(spec), signature.written_outputs(spec)
     assert schema is not None
     arguments, names = _callers_arguments(spec), {}
     for a in arguments:
         usable = a.name.isidentifier() and not keyword.iskeyword(a.name)
-        names[a.name] = a.name if usable else torch_variable(spec, a.source)
-    called = torch_arguments(spec)
-    aliases = {a.type.alias: names[a.name] for a in schema.arguments if is_written(a)}
+        names[a.name] = a.name if usable else signature.torch_variable(spec, a.source)
+    called = signature.torch_arguments(spec)
+    aliases = {a.type.alias: names[a.name] for a in schema.arguments if signature.is_written(a)}
     fresh = (n for n, o in enumerate(spec.outputs) if o not in outputs.values())
     tensors = ", ".join(names[a.name] for a in called if isinstance(a.source, Input))
     given = names | {name: f"_before({names[name]}, {tensors})" for name in outputs}
-    numbers = {a.name: a.type.removesuffix("?") for a in called if a.name in scalars(spec)}
+    numbers = {a.name: a.type.removesuffix("?") for a in called if a.name in signature.scalars(spec)}
     given |= {name: f"_number({names[name]}, {kind}, {name!r})" for name, kind in numbers.items()}
-    given |= {name: _seed(names[name], attribute) for name, attribute in seeds(spec).items()}
+    for name, attribute in signature.seeds(spec).items():
+        given[name] = f"next_seed({names[name]}, {', '.join(map(repr, signature.seed_range(attribute)))})"
+        if attribute.default is not None or attribute.optional:  # else torch's default generator gives the seed of None
+            given[name] = f"{attribute.default} if {names[name]} is None else {given[name]}"
     overload = f".{schema.overload}" if schema.overload else ""
     return {
         "function": schema.name,
         "overload": schema.overload,
         "name": schema.name + overload,
-        "schema": callers_schema(spec).partition("::")[2],
+        "schema": signature.callers_schema(spec).partition("::")[2],
         "typed": _parameters(arguments, [names[a.name] for a in arguments]),
         "passed": [f"{a.name}={given[a.name]}" if a.keyword else given[a.name] for a in called],
         "numbers": bool(numbers),
-        "fixed": [*map(_fixed_fault, fixed(spec))],
-        "seeds": bool(seeds(spec)),
+        "fixed": [*map(_fixed_fault, signature.fixed(spec))],
+        "seeds": bool(signature.seeds(spec)),
         "written": [(names[name], spec.outputs.index(output), output.writes) for name, output in outputs.items()],
-        "returned": [aliases[r.type.alias] if is_written(r) else f"results[{next(fresh)}]" for r in schema.results],
+        "returned": [
+            aliases[r.type.alias] if signature.is_written(r) else f"results[{next(fresh)}]" for r in schema.results
+        ],
     }
 
 
-def _seed(name: str, attribute: Attribute) -> str:
-    """Return the expression of the seed that a generator gives, and of that which None gives."""
-    drawn = f"next_seed({name}, {', '.join(map(repr, seed_range(attribute)))})"
-    none = attribute.default is None and not attribute.optional  # torch's default generator gives it
-    return drawn if none else f"{attribute.default} if {name} is None else {drawn}"
-
-
-def _callers_arguments(spec: OpSpec) -> tuple[Argument, ...]:
+def _callers_arguments(spec: OpSpec) -> tuple[signature.Argument, ...]:
     """Return the arguments of the operator that others call: also those of ``out=``, and generators."""
-    schema = written_schema(spec)
-    known = {a.name: a for a in (*torch_arguments(spec), *fixed(spec))}
-    if schema is None or not is_composed(spec):
+    schema = signature.written_schema(spec)
+    known = {a.name: a for a in (*signature.torch_arguments(spec), *signature.fixed(spec))}
+    if schema is None or not signature.is_composed(spec):
         return tuple(known.values())
-    if generators := seeds(spec):
+    if generators := signature.seeds(spec):
         given = {a.name: a for a in schema.arguments}
         known |= {
             name: replace(known[name], type=given[name].type.name, default=None, has_default=given[name].has_default)
@@ -194,19 +174,21 @@ def _callers_arguments(spec: OpSpec) -> tuple[Argument, ...]:
         }
     return tuple(
         known.get(a.name)
-        or Argument(name=a.name, type="Tensor", default=None, source=Input(name=a.name, type=""), keyword=a.keyword)
+        or signature.Argument(
+            name=a.name, type="Tensor", default=None, source=Input(name=a.name, type=""), keyword=a.keyword
+        )
         for a in schema.arguments
     )
 
 
 def _letter(attribute: Attribute) -> str:
     """Return the suffix of an attribute's name in `g.op(...)`: f, i, s or t."""
-    return onnx_kind(attribute.kind)[0].lower()
+    return signature.onnx_kind(attribute.kind)[0].lower()
 
 
 def function(spec: OpSpec) -> dict[str, Any]:
     """Return how the operator is called in Python: typed parameters, what is passed on, and what it returns."""
-    arguments, schema = _callers_arguments(spec), written_schema(spec)
+    arguments, schema = _callers_arguments(spec), signature.written_schema(spec)
     results = spec.outputs if schema is None else schema.results
     kinds = ["list[torch.Tensor]" if output.variadic else "torch.Tensor" for output in spec.outputs]
     tensors = ", ".join(kinds if schema is None or len(kinds) == len(results) else ["torch.Tensor"] * len(results))
@@ -216,7 +198,7 @@ def function(spec: OpSpec) -> dict[str, Any]:
     return {"typed": _parameters(arguments, names, called=True), "passed": passed, "returns": returns}
 
 
-def _parameters(arguments: Sequence[Argument], names: Sequence[str], *, called: bool = False) -> list[str]:
+def _parameters(arguments: Sequence[signature.Argument], names: Sequence[str], *, called: bool = False) -> list[str]:
     """Return the Python parameters, with the defaults of the schema.
 
     In a function that is `called`, an optional input has the default None if no required argument follows.
@@ -235,7 +217,7 @@ def _parameters(arguments: Sequence[Argument], names: Sequence[str], *, called: 
     return found
 
 
-def _python_type(argument: Argument) -> str:
+def _python_type(argument: signature.Argument) -> str:
     may_be_none = isinstance(argument.source, Attribute) and argument.source.optional
     kind = argument.type.removesuffix("?") if may_be_none else argument.type
     found = _PYTHON_TYPES.get(re.sub(r"\[\d+\]$", "[]", kind).replace("SymInt", "int"), "object")
@@ -252,7 +234,7 @@ def _result(spec: OpSpec, output: Output) -> Result:
         like = next(i for i in sure if i.name == output.shape.input)
     shape = f"{ITEM}.shape" if own else output_shape(spec, output, like)
     if isinstance(output.optional, str):
-        switch = next(torch_variable(spec, a) for a in spec.attributes if a.name == output.optional)
+        switch = next(signature.torch_variable(spec, a) for a in spec.attributes if a.name == output.optional)
         shape = f"{shape} if {switch} else (0,)"
     dtype, each = None, None
     if like.type != output.type:
@@ -299,16 +281,8 @@ def _count(spec: OpSpec) -> str:
     """Return the expression of how many tensors the variadic output has."""
     part = counter(spec)
     assert part is not None
-    name = torch_variable(spec, part)
+    name = signature.torch_variable(spec, part)
     return name if isinstance(part, Attribute) and part.kind == "int" else f"len({name})"
-
-
-def _node_outputs(spec: OpSpec) -> str:
-    """Return the expression of how many outputs a node has, "" for one."""
-    if variadic_output(spec):
-        fixed = len(spec.outputs) - 1
-        return f"{fixed} + {_count(spec)}" if fixed else _count(spec)
-    return str(len(spec.outputs)) if len(spec.outputs) > 1 else ""
 
 
 # The numbers of the element types in ONNX (onnx.TensorProto), which this process does not import.
@@ -325,9 +299,9 @@ def _returned(spec: OpSpec) -> str:
     )
 
 
-def _fixed_fault(argument: Argument) -> tuple[str, str]:
+def _fixed_fault(argument: signature.Argument) -> tuple[str, str]:
     """Return the condition under which an argument of `TorchOp.fixed` has another value, and the message."""
-    name, value = argument.name, argument.source.value if isinstance(argument.source, Constant) else None
+    name, value = argument.name, argument.source.value if isinstance(argument.source, signature.Constant) else None
     if value is None:
         return f"{name} is not None", f"{name} must be None, got {{{name}}}"
     if not argument.type.startswith("Device"):
@@ -346,13 +320,13 @@ def _torch_constant(name: str) -> str:
 
 def _argument_faults(spec: OpSpec) -> Iterator[Refusal]:
     """Yield the checks of constants, and that there is a tensor of what counts outputs."""
-    for constant in constants(spec):
+    for constant in signature.constants(spec):
         wrong = f"{constant.name} {'is not' if constant.value is None else '!='} {constant.value!r}"
         yield Refusal(condition=wrong, message=f"{constant}, got {{{constant.name}!r}}")
     part = counter(spec)
     if part is None or part in divisors(spec):
         return
-    name = torch_variable(spec, part)
+    name = signature.torch_variable(spec, part)
     if isinstance(part, Attribute) and part.kind == "int":
         message = f"{name} must be at least {least(part):g}, got {{{name}}}"
         yield Refusal(condition=f"{name} < {least(part):g}", message=message)
@@ -392,8 +366,8 @@ def _fault(part: Input, condition: str, message: str, *, among: Sequence[Input] 
 def shape_faults(spec: OpSpec) -> Iterator[Refusal]:
     """Yield the shape checks of each input, with the messages of the compiled binding."""
     for attribute in divisors(spec):
-        name, many = torch_name(attribute), attribute.kind == "ints"
-        variable = torch_variable(spec, attribute)
+        name, many = signature.torch_name(attribute), attribute.kind == "ints"
+        variable = signature.torch_variable(spec, attribute)
         wrong = f"min({variable}, default=1)" if many else variable
         message = f"{name} must {'each ' * many}be at least {least(attribute):g}, got {{{wrong}}}"
         yield Refusal(condition=f"{wrong} < {least(attribute):g}", message=message)

@@ -18,18 +18,9 @@ from opmatrix.declaration.models import case_arguments
 from opmatrix.search.broken_rules import RuleKind, broken, kinds
 from opmatrix.search.shapes import most_of_inputs
 from opmatrix.signature.signature import DTYPES, FOUR_BITS, attribute_values, dtype_of, is_required
+from opmatrix.sizes import rules
 from opmatrix.sizes.expressions import terms
 from opmatrix.sizes.known import Known
-from opmatrix.sizes.rules import (
-    around,
-    axes,
-    checked_axes,
-    definitions,
-    has_further,
-    is_named,
-    list_lengths,
-    size_items,
-)
 from opmatrix.sizes.values import known_numbers, names, ruled_inputs
 from opmatrix.spec import Attribute, AttributeValue, DType, Input, Model, OpSpec, ValueRule, given
 
@@ -195,11 +186,11 @@ def _emptied(spec: OpSpec, call: Call, index: int, *, last: bool = False) -> Cal
     `last` is for the size of the last axis.
     """
     parts = {part.name: part for part in spec.inputs}
-    sized = [axes(parts[part.same_as] if part.same_as else part) for part in spec.inputs]
+    sized = [rules.axes(parts[part.same_as] if part.same_as else part) for part in spec.inputs]
     used = {name.name for _, rule in ruled_inputs(spec) for name in names(spec, rule)}
     behind = [array.ndim - 1 for array in last_array(call, index)]
     own = [dim for at, dim in sized[index] if not last or at in (-1, *behind)]
-    size = next((dim for dim in own if is_named(spec, dim) and dim not in used), None)
+    size = next((dim for dim in own if rules.is_named(spec, dim) and dim not in used), None)
     if size is None:
         return _emptied_alone(spec, call, index, last=last)
     for other, found in enumerate(sized):
@@ -218,9 +209,9 @@ def _emptied_alone(spec: OpSpec, call: Call, index: int, *, last: bool) -> Call 
     """Return the call with a size of 0 in an axis of an input that the declaration leaves free; None without one."""
     part = spec.inputs[index]
     tied = part.same_as or part.further_as or any(part.name in (o.same_as, o.further_as) for o in spec.inputs)
-    if tied or not has_further(part):
+    if tied or not rules.has_further(part):
         return None
-    front, back = around(part)
+    front, back = rules.around(part)
     for array in last_array(call, index):
         if array.ndim > front + back and not (last and back):
             return _changed(call, index, np.take(array, [], axis=-1 if last else front))
@@ -252,20 +243,20 @@ def _wrong_shapes(
         yield "size", (shape[0] + 1, *shape[1:])
     if part.dims is None:
         return
-    fixed = axes(part)
+    fixed = rules.axes(part)
     if part.further_as is not None:
-        front, back = around(part)
+        front, back = rules.around(part)
         yield "rank", (*shape[:front], 1, *shape[front:])
         if len(shape) > front + back:
             yield "size", (*shape[:front], shape[front] + 1, *shape[front + 1 :])
-    if not has_further(part):
+    if not rules.has_further(part):
         yield "rank", (*shape, 1)
     if fixed:
         yield "rank", shape[: len(fixed) - 1]
-    known = definitions(spec)
+    known = rules.definitions(spec)
     values = attribute_values(spec, call.model)
     for at, dim in (*fixed, *Known(spec=spec, shapes={part.name: shape}, attributes=values).sizes_at(part)):
-        if is_named(spec, dim) and known[str(dim)][0] == f"{part.name}.shape[{at}]":
+        if rules.is_named(spec, dim) and known[str(dim)][0] == f"{part.name}.shape[{at}]":
             continue  # every size is right, and another input or no input has to follow
         axis = at % len(shape)
         for size in (shape[axis] + 1, 0):
@@ -284,10 +275,10 @@ def _is_forbidden(spec: OpSpec, part: Input, shape: tuple[int, ...], call: Call)
         shapes[part.name] = shape
     known = Known(spec=spec, shapes=shapes, attributes=attribute_values(spec, call.model))
     try:
-        follow = [term.key for _, dim in axes(part) for term in terms(dim) if term.kind == "name"]
+        follow = [term.key for _, dim in rules.axes(part) for term in terms(dim) if term.kind == "name"]
         for name in follow:
             known.size(name)  # raises for one below 0
-        return any(known.size(dim) not in (None, shape[at]) for at, dim in (*axes(part), *known.sizes_at(part)))
+        return any(known.size(dim) not in (None, shape[at]) for at, dim in (*rules.axes(part), *known.sizes_at(part)))
     except ValueError:
         return True
 
@@ -295,13 +286,13 @@ def _is_forbidden(spec: OpSpec, part: Input, shape: tuple[int, ...], call: Call)
 def _wrong_for_sizes(spec: OpSpec, attribute: Attribute, call: Call) -> Iterator[tuple[Any, AttributeValue]]:
     """Yield an axis that an input lacks, and a list with fewer elements than sizes are computed from."""
     shapes = {i.name: a.shape for i, a in zip(spec.inputs, call.inputs, strict=True) if isinstance(a, np.ndarray)}
-    for name, axis in checked_axes(spec):
+    for name, axis in rules.checked_axes(spec):
         if axis == attribute.name:
             yield len(shapes[name]), len(shapes[name])
     value = attribute_values(spec, call.model).get(attribute.name)
-    if isinstance(value, tuple) and (count := size_items(spec).get(attribute.name)):
+    if isinstance(value, tuple) and (count := rules.size_items(spec).get(attribute.name)):
         yield value[: count - 1], value[: count - 1]
-        if attribute.name in list_lengths(spec):
+        if attribute.name in rules.list_lengths(spec):
             yield (*value, value[0]), (*value, value[0])
 
 

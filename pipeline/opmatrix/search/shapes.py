@@ -14,19 +14,9 @@ from typing import Any
 from opmatrix.declaration.validation.attribute_values import value_mistake
 from opmatrix.search.attribute_candidates import candidates
 from opmatrix.signature.signature import attribute_values
+from opmatrix.sizes import rules
 from opmatrix.sizes.expressions import FURTHER, Size, Term, evaluate, parse, solve, terms
 from opmatrix.sizes.known import Known
-from opmatrix.sizes.rules import (
-    axes,
-    checked_axes,
-    definitions,
-    expressions,
-    further,
-    is_positive,
-    once,
-    size_attributes,
-    sizes_at,
-)
 from opmatrix.sizes.variadic import count, counter
 from opmatrix.spec import Attribute, AttributeValue, Case, Dims, FromKernel, Input, Model, OpSpec, given, shape_of
 
@@ -56,7 +46,7 @@ def most_elements(usual: int, least: int) -> int:
     return max(usual, min(MORE * least, max(least, LARGE))) if least <= LARGEST else usual
 
 
-@once
+@rules.once
 def most_of_inputs(spec: OpSpec) -> int:
     """Return how many elements a drawn input may have."""
     return most_elements(ELEMENTS, max(least_elements(part.dims) for part in spec.inputs))
@@ -86,7 +76,7 @@ def template_of(spec: OpSpec, model: Model, case: Case, resized: Mapping[int, in
     known = Known(spec=spec, shapes=first, attributes=attribute_values(spec, model))
     changes, ranks = resized or {}, {part.rank for part in spec.inputs}
     sizes = {}
-    for name in definitions(spec):
+    for name in rules.definitions(spec):
         size = None if name in ranks else known.size(name)
         if isinstance(size, int):
             sizes[name] = changes.get(size, size)
@@ -122,7 +112,7 @@ class Choice:
     choices: Sequence[int] = SIZES
     sizes: dict[str, int] = field(default_factory=dict)
     shapes: dict[str, list[tuple[int, ...]]] = field(default_factory=dict)
-    further: list[tuple[int, ...]] = field(default_factory=list)  # the sizes of each "..." so far
+    drawn_further: list[tuple[int, ...]] = field(default_factory=list)  # the sizes of each "..." so far
 
     def choose(self) -> None:
         waiting = list(self.spec.inputs)
@@ -144,7 +134,7 @@ class Choice:
             if len(later) == len(waiting):
                 raise UnusableError
             waiting = later
-        for name, at in checked_axes(self.spec):
+        for name, at in rules.checked_axes(self.spec):
             if isinstance(at, str) and at not in self.attributes and self.shapes[name]:
                 self._axis(name, at)
         known = self._known()
@@ -169,7 +159,7 @@ class Choice:
                 raise _LaterError
             return self.shapes[part.same_as][0]
         dims = part.dims if part.dims is not None else (FURTHER,)
-        for attribute, size in sizes_at(part):
+        for attribute, size in rules.sizes_at(part):
             self._fix(part, attribute, self._size(size))
         shape: list[int] = []
         for dim in dims:
@@ -192,34 +182,36 @@ class Choice:
             raise UnusableError
         dim = str(dims[axis])
         names = [
-            t.key for t in terms(dim) if t.kind == "name" and t.key not in (*self.sizes, *size_attributes(self.spec))
+            t.key
+            for t in terms(dim)
+            if t.kind == "name" and t.key not in (*self.sizes, *rules.size_attributes(self.spec))
         ]
         if names:
             *others, last = names
             for name in others:
                 self._size(name)
-            self.sizes[last] = self._size(solve(dim, last, str(size), is_positive(self.spec)) or last)
+            self.sizes[last] = self._size(solve(dim, last, str(size), rules.is_positive(self.spec)) or last)
 
     def _further(self, part: Input, fixed: int, at: int) -> Sequence[int]:
         """Return the sizes of a "...": those of the template, or in one of three draws those of an input before."""
         if self.template:
-            sizes = further(part, self.template.shapes[part.name][at])
+            sizes = rules.further(part, self.template.shapes[part.name][at])
             return [self.template.resized.get(size, size) for size in sizes]
         if part.further_as is not None:
             if part.further_as not in self.shapes:
                 raise _LaterError
             other = next(one for one in self.spec.inputs if one.name == part.further_as)
-            return further(other, self.shapes[other.name][0])
+            return rules.further(other, self.shapes[other.name][0])
         if part.rank in self.sizes:
             count = self.sizes[part.rank] - fixed
             if count < 0:
                 raise UnusableError
             return tuple(self._pick(FURTHER_SIZES) for _ in range(count))
-        if self.further and self._pick((False, False, True)):
-            return self.further[-1]
+        if self.drawn_further and self._pick((False, False, True)):
+            return self.drawn_further[-1]
         count = self._pick(FURTHER_COUNTS)
-        self.further.append(tuple(self._pick(FURTHER_SIZES) for _ in range(count)))
-        return self.further[-1]
+        self.drawn_further.append(tuple(self._pick(FURTHER_SIZES) for _ in range(count)))
+        return self.drawn_further[-1]
 
     def _size(self, dim: str | int) -> int:
         found = evaluate(parse(dim), self._term)
@@ -228,7 +220,7 @@ class Choice:
         return found
 
     def _term(self, term: Term) -> Size:
-        if term.kind == "name" and term.key not in size_attributes(self.spec):
+        if term.kind == "name" and term.key not in rules.size_attributes(self.spec):
             if term.key not in self.sizes:
                 if any(part.rank == term.key for part in self.spec.inputs):
                     raise _LaterError
@@ -252,7 +244,7 @@ class Choice:
             raise UnusableError
         shape = self.shapes[name][0]
         part = next(part for part in self.spec.inputs if part.name == name)
-        wanted = [self._size(dim) for at, dim in sizes_at(part) if at == attribute]
+        wanted = [self._size(dim) for at, dim in rules.sizes_at(part) if at == attribute]
         allowed = [axis for axis in self._axes(attribute, len(shape)) if all(shape[axis] == size for size in wanted)]
         if not allowed:
             raise UnusableError
@@ -275,11 +267,10 @@ OUTPUT = 256  # that each tensor of a variadic output counts as, at least
 Shapes = Iterable[tuple[Input, tuple[int, ...]]]
 
 
-@once
+@rules.once
 def most_of_outputs(spec: OpSpec) -> int:
     """Return how many elements an output of drawn inputs may have."""
-    rules = [output.shape for output in spec.outputs]
-    dims = [rule.dims for rule in rules if isinstance(rule, Dims | FromKernel)]
+    dims = [o.shape.dims for o in spec.outputs if isinstance(o.shape, Dims | FromKernel)]
     dims += [part.dims for part in spec.inputs]
     least = max(least_elements(sizes) for sizes in dims)
     return most_elements(OUTPUT_ELEMENTS, least)
@@ -324,13 +315,13 @@ def bounded(spec: OpSpec, shapes: Shapes, attributes: Mapping[str, AttributeValu
     return found
 
 
-@once
+@rules.once
 def _output_attributes(spec: OpSpec) -> list[Attribute]:
     """Return the ints in sizes of outputs that no size of an input is computed from."""
-    inputs = {t.of for part in spec.inputs for _, dim in axes(part) for t in terms(dim)}
-    used = {t.of for one in expressions(spec) for t in terms(one)} - inputs
+    inputs = {t.of for part in spec.inputs for _, dim in rules.axes(part) for t in terms(dim)}
+    used = {t.of for one in rules.expressions(spec) for t in terms(one)} - inputs
     used |= {part.name for part in [counter(spec)] if part is not None}
-    return [a for name, a in size_attributes(spec).items() if name in used and a.kind == "int"]
+    return [a for name, a in rules.size_attributes(spec).items() if name in used and a.kind == "int"]
 
 
 Place = tuple[str, int]  # an input and an axis, or the name of a size that is no whole axis, and -1
@@ -340,7 +331,7 @@ def places(spec: OpSpec, model: Model, case: Case) -> Iterator[tuple[int, Place]
     """Yield the sizes of a case that its declaration leaves open, each with the axes that it has."""
     axes_of: set[str | int] = set()
     for part in spec.inputs:
-        axes_of |= {dim for _, dim in axes(part)}
+        axes_of |= {dim for _, dim in rules.axes(part)}
         for tensor in given(case, part.name):
             shape = shape_of(tensor)
             yield from ((shape[axis], (part.name, axis)) for axis in _open_axes(spec, part, len(shape)))
@@ -352,7 +343,7 @@ def places(spec: OpSpec, model: Model, case: Case) -> Iterator[tuple[int, Place]
 def _open_axes(spec: OpSpec, part: Input, rank: int) -> Iterator[int]:
     """Yield the axes whose size is no number and not computed in the declaration."""
     dims = part.dims or ()
-    attributes = size_attributes(spec)
+    attributes = rules.size_attributes(spec)
     before = dims.index("...") if "..." in dims else len(dims)
     after = len(dims) - before
     for axis in range(rank):

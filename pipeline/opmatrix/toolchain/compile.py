@@ -21,16 +21,7 @@ from opmatrix.basics.files import LACKS, lacking, mark, present, sha256, write_l
 from opmatrix.basics.step_log import LOGGED, detail
 from opmatrix.declaration.load import Operator
 from opmatrix.project.paths import Paths
-from opmatrix.signature.signature import (
-    OWN_TORCH,
-    has_kernel,
-    has_kernel_object,
-    has_ort_library,
-    has_torch_library,
-    is_classic,
-    is_own,
-    stable_abi_since,
-)
+from opmatrix.signature import signature
 from opmatrix.spec import OpSpec
 from opmatrix.toolchain import compiler_output, ninja_file, ort_headers, symbols
 from opmatrix.toolchain import headers as third_party_headers
@@ -90,7 +81,7 @@ def run(paths: Paths, operator: Operator, *, debug: bool = False, torch: Path | 
         return
     name, spec = operator.name, operator.spec
     folder = paths.compile_folder(name, debug=debug)
-    own = is_own(OWN_TORCH, spec, operator.handwritten_files)
+    own = signature.is_own(signature.OWN_TORCH, spec, operator.handwritten_files)
     installed = find_torch_build(toolchain.torch_include.parent) if own else None
     text = ninja_file.build_ninja(paths, spec, toolchain=toolchain, written=operator.handwritten_files, debug=debug)
     rewritten = _build(paths, spec, folder, text, toolchain=toolchain, torch=installed)
@@ -98,9 +89,9 @@ def run(paths: Paths, operator: Operator, *, debug: bool = False, torch: Path | 
         return
     if own:
         symbols.check_handwritten_torch_library(paths.torch_library(name, debug=debug))
-    elif has_torch_library(spec):
+    elif signature.has_torch_library(spec):
         symbols.check_torch_library(paths.torch_library(name, debug=debug), target=ninja_file.TORCH_TARGET)
-    if has_ort_library(spec):
+    if signature.has_ort_library(spec):
         symbols.check_ort_library(paths.ort_library(name, debug=debug))
     if not debug:
         _record(paths, operator)
@@ -112,25 +103,27 @@ def _record(paths: Paths, operator: Operator) -> None:
     """Also write the digests of the libraries and of the objects from which a wheel's libraries are linked."""
     name, spec = operator.name, operator.spec
     objects = [path for used in spec.uses for path in paths.objects(used, *ninja_file.OBJECTS)]
-    if not spec.uses and has_kernel(spec):
+    if not spec.uses and signature.has_kernel(spec):
         stems = ninja_file.shared_objects(spec, operator.handwritten_files)
         objects += [path for path in paths.objects(name, *stems) if path.is_file()]
-    libraries = [paths.torch_library(name)] if has_torch_library(spec) else []
-    libraries += [paths.ort_library(name)] if has_ort_library(spec) else []
+    libraries = [paths.torch_library(name)] if signature.has_torch_library(spec) else []
+    libraries += [paths.ort_library(name)] if signature.has_ort_library(spec) else []
     symbols.write(paths.compiled_record(name), paths.root, objects=objects, libraries=libraries)
 
 
 def _for_one_torch(paths: Paths, operator: Operator, *, toolchain: Toolchain, torch: TorchBuild, debug: bool) -> None:
     """Compile the binding for one torch, and link it to the kernel that all libraries of the operator share."""
     name, spec = operator.name, operator.spec
-    own = is_own(OWN_TORCH, spec, operator.handwritten_files)
-    if not own and not is_classic(spec, torch.minor):
+    own = signature.is_own(signature.OWN_TORCH, spec, operator.handwritten_files)
+    if not own and not signature.is_classic(spec, torch.minor):
         why = "it has no library"
-        if has_torch_library(spec):
-            why = f"one library serves torch {stable_abi_since(spec)} and newer"
+        if signature.has_torch_library(spec):
+            why = f"one library serves torch {signature.stable_abi_since(spec)} and newer"
         raise CompileError(f"{name} needs no library for torch {torch.version} alone: {why}. Leave out --torch-root")
     shared = [paths.compile_folder(name, debug=debug) / file for file in ninja_file.KERNEL_OBJECTS]
-    if has_kernel_object(spec, operator.handwritten_files) and (lost := [p for p in shared if not p.is_file()]):
+    if signature.has_kernel_object(spec, operator.handwritten_files) and (
+        lost := [p for p in shared if not p.is_file()]
+    ):
         raise CompileError(missing(lost[0], run=f"python -m opmatrix compile {name}"))
     text = ninja_file.cpp_abi_ninja(paths, spec, toolchain=toolchain, written=operator.handwritten_files, debug=debug)
     folder = paths.compile_folder(name, debug=debug, torch=torch.minor)

@@ -147,7 +147,7 @@ def find_torch_build(place: Path) -> TorchBuild:
     old, new = has_symbol_prefix(c10, _OLD_STRING, _NEW_STRING)
     if old == new:
         raise ToolchainError(
-            f"'{c10}' does not show which C++ ABI torch {found[1]} was built with. Is it torch's own library? Reinstall "
-            "torch."
+            f"'{c10}' does not show which C++ ABI torch {found[1]} was built with. Is it torch's own library? "
+            "Reinstall torch."
         )
     return TorchBuild(version=found[1], include=include, openmp=openmp, cxx11_abi=new)

@@ -22,15 +22,7 @@ from opmatrix.basics.step_log import LOGGED, detail
 from opmatrix.codegen import generated_files
 from opmatrix.project import cpu_levels
 from opmatrix.project.paths import Paths
-from opmatrix.signature.signature import (
-    ONLY_KERNEL,
-    OWN_ORT,
-    OWN_TORCH,
-    has_kernel_object,
-    has_ort_library,
-    has_torch_library,
-    is_own,
-)
+from opmatrix.signature import signature
 from opmatrix.spec import OpSpec
 from opmatrix.toolchain.find import Toolchain
 from opmatrix.toolchain.headers import TorchBuild
@@ -74,14 +66,14 @@ _SANITIZED = ("-O1", "-g", "-fno-omit-frame-pointer", *_ARITHMETIC, *_SANITIZERS
 _RACES = ("-w", "-O1", "-g", "-fno-omit-frame-pointer", *_ARITHMETIC, "-Dtarget_clones(...)=unused", "-pthread",
           "-fsanitize=thread")  # fmt: skip
 # The flags of handwritten bindings.
-_OWN_FLAGS = {OWN_TORCH: "$own $torch", OWN_ORT: "$own $ort"}
+_OWN_FLAGS = {signature.OWN_TORCH: "$own $torch", signature.OWN_ORT: "$own $ort"}
 _COMPLETE = "-Wl,-z,defs"  # the linker reports each undefined symbol
 # Replace an output at once, and only if it differs: with restat, ninja then stops after an edited comment.
 _KEEP = "if cmp -s $out.new $out; then rm $out.new; else mv $out.new $out; fi"
 
 
 def build_ninja(
-    paths: Paths, spec: OpSpec, *, toolchain: Toolchain, written: Set[str] = ONLY_KERNEL, debug: bool = False
+    paths: Paths, spec: OpSpec, *, toolchain: Toolchain, written: Set[str] = signature.ONLY_KERNEL, debug: bool = False
 ) -> str:
     """Return the text of the operator's build.ninja; `written` are the names of its handwritten files.
 
@@ -94,15 +86,15 @@ def build_ninja(
     comment = f"How the libraries of {name} are compiled. Written by `python -m opmatrix compile {name}`."
     text, ninja = _begin(comment, paths, spec, toolchain=toolchain, debug=debug)
     _objects(ninja, paths, spec, written, toolchain=toolchain)
-    kernel = KERNEL_OBJECTS if has_kernel_object(spec, written) else ()
-    if is_own(OWN_TORCH, spec, written):
+    kernel = KERNEL_OBJECTS if signature.has_kernel_object(spec, written) else ()
+    if signature.is_own(signature.OWN_TORCH, spec, written):
         _installed_torch_library(ninja, paths, name, kernel, script="own_torch.map")
-    elif has_torch_library(spec):
+    elif signature.has_torch_library(spec):
         stable = paths.torch_library(name).name
         _torch_library(ninja, paths, stable, objects=("kernel.o", "torch.o", "runtime.o"))
-    if is_own(OWN_ORT, spec, written):
+    if signature.is_own(signature.OWN_ORT, spec, written):
         _library(ninja, paths, paths.ort_library(name).name, objects=("ort.o", *kernel), script="ort.map")
-    elif has_ort_library(spec):
+    elif signature.has_ort_library(spec):
         # Paths are relative so that a library has equal bytes in any folder. Other steps compile these objects.
         folders = [f"../{used}/" for used in spec.uses] or [""]
         objects = (*(f"{folder}{stem}.o" for folder in folders for stem in OBJECTS), "ort_library.o", "runtime.o")
@@ -111,7 +103,7 @@ def build_ninja(
 
 
 def cpp_abi_ninja(
-    paths: Paths, spec: OpSpec, *, toolchain: Toolchain, written: Set[str] = ONLY_KERNEL, debug: bool = False
+    paths: Paths, spec: OpSpec, *, toolchain: Toolchain, written: Set[str] = signature.ONLY_KERNEL, debug: bool = False
 ) -> str:
     """Return the text of build.ninja for the torch library of one version of torch.
 
@@ -119,15 +111,15 @@ def cpp_abi_ninja(
     kernel's objects from the parent folder. The binding and the kernel pass each other no class of the standard
     library, whose symbol names would depend on the ABI.
     """
-    name, own = spec.name, is_own(OWN_TORCH, spec, written)
+    name, own = spec.name, signature.is_own(signature.OWN_TORCH, spec, written)
     comment = f"How {name} is compiled for one torch: `python -m opmatrix compile {name} --torch-root PLACE`."
     text, ninja = _begin(comment, paths, spec, toolchain=toolchain, debug=debug)
-    source = paths.handwritten(name, OWN_TORCH) if own else paths.generated(name) / OWN_TORCH
+    source = paths.handwritten(name, signature.OWN_TORCH) if own else paths.generated(name) / signature.OWN_TORCH
     includes = "-I" + _quoted(paths, paths.binding / "classic")
     flags = "$own $torch" if own else f"$binding $classic {_shell(*_QUIET)} {includes} $torch"
     ninja.build(["torch.o"], "object", [_path(paths, source)], implicit=[IDENTITY, TORCH], variables={"more": flags})
     ninja.newline()
-    kernel = tuple(f"../{file}" for file in KERNEL_OBJECTS) if has_kernel_object(spec, written) else ()
+    kernel = tuple(f"../{file}" for file in KERNEL_OBJECTS) if signature.has_kernel_object(spec, written) else ()
     _installed_torch_library(ninja, paths, name, kernel, script="own_torch.map" if own else "torch.map")
     return text.getvalue()
 
@@ -247,7 +239,7 @@ def _objects(
     sources = {generated / file: more[file] for file in generated_files.cpp_files(spec, written) if file in more}
     if sources:
         sources[paths.binding / "runtime.cc"] = "$binding"
-    own = {file: flags for file, flags in _OWN_FLAGS.items() if is_own(file, spec, written)}
+    own = {file: flags for file, flags in _OWN_FLAGS.items() if signature.is_own(file, spec, written)}
     sources |= {paths.handwritten(spec.name, file): flags for file, flags in own.items()}
     if spec.cpu_levels and (kernel := generated / "kernel.cc") in sources:
         del sources[kernel]
@@ -281,9 +273,9 @@ def _installed_torch_library(
     )
 
 
-def shared_objects(spec: OpSpec, written: Set[str] = ONLY_KERNEL) -> tuple[str, ...]:
+def shared_objects(spec: OpSpec, written: Set[str] = signature.ONLY_KERNEL) -> tuple[str, ...]:
     """Return the objects of an operator with a kernel that libraries of other operators are linked from."""
-    torch = has_torch_library(spec) and not is_own(OWN_TORCH, spec, written)
+    torch = signature.has_torch_library(spec) and not signature.is_own(signature.OWN_TORCH, spec, written)
     return ("kernel", "ort", "runtime", *(["torch"] if torch else []))
 
 
@@ -305,7 +297,7 @@ def linked_ninja(paths: Paths, specs: Sequence[OpSpec], libraries: Mapping[str, 
         return tuple(os.path.relpath(paths.compile_folder(spec.name) / f"{stem}.o", folder) for spec, stem in made)
 
     if "torch" in libraries:
-        of = [spec for spec in specs if has_torch_library(spec)]
+        of = [spec for spec in specs if signature.has_torch_library(spec)]
         _torch_library(ninja, paths, libraries["torch"].name, objects=objects(of, "torch"))
     of_ort = (*objects(specs, "ort"), "ort_library.o")
     _library(ninja, paths, libraries["ort"].name, objects=of_ort, script="ort.map", more=_COMPLETE)

@@ -1,4 +1,4 @@
-"""The files of a wheel, its licences (the project's, opmatrix's, those of headers compiled into it), and its platform."""
+"""The files of a wheel, its licences (the project's, opmatrix's, those of headers compiled into it), its platform."""
 
 from __future__ import annotations
 
