@@ -83,19 +83,14 @@ def _imported_by_operators(paths: Paths) -> set[str]:
     """Return the distributions whose modules the Python files in ops/ import."""
     modules: set[str] = set()
     for path in paths.ops.glob("*/*.py"):
-        modules |= _imports(path.read_bytes())
-    unknown = modules - {*_IMPORTED, "opmatrix", *sys.stdlib_module_names}
+        try:
+            nodes = [*ast.walk(ast.parse(path.read_bytes()))]
+        except (SyntaxError, ValueError):  # then its operator cannot be used
+            continue
+        modules |= {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+        modules |= {n.module for n in nodes if isinstance(n, ast.ImportFrom) and n.module and not n.level}
+    unknown = {name.partition(".")[0] for name in modules} - {*_IMPORTED, "opmatrix", *sys.stdlib_module_names}
     return {name for module in unknown for name in _distributions().get(module, ())} if unknown else set()
-
-
-def _imports(source: bytes) -> set[str]:
-    try:
-        nodes = [*ast.walk(ast.parse(source))]
-    except (SyntaxError, ValueError):  # then its operator cannot be used
-        return set()
-    named = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
-    named |= {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module and not node.level}
-    return {name.partition(".")[0] for name in named}
 
 
 @cache

@@ -8,7 +8,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from opmatrix.signature import versions
@@ -94,27 +93,11 @@ _ONNX_NAMES: Mapping[str, str] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, kw_only=True)
-class Inferred:
-    """One output: its element type, and its shape or, in `sizes`, each of its sizes."""
-
-    name: str
-    rule: str  # the comment above it
-    element: str
-    shape: str | None
-    sizes: tuple[str, ...]
-    every: str | None  # the expression of all sizes, where the rank depends on an input
-    optional: bool
-    off: str | None  # the condition under which an attribute says that there is none
-    variadic: bool
-    own: int | None  # the input whose tensors give the tensors of a variadic one their shapes
-
-
 def variables(spec: OpSpec) -> dict[str, Any]:
     """Return the variables of schema.py's template."""
     outputs = [_inferred(spec, output) for output in spec.outputs]
     attributes = [a for a in spec.attributes if not a.torch_only]
-    called = " ".join(text for output in outputs for text in (*output.sizes, output.every or ""))
+    called = " ".join(text for output in outputs for text in (*output["sizes"], output["every"] or ""))
     _, *later = versions.versions(spec)
     return {
         "spec": spec,
@@ -127,8 +110,8 @@ def variables(spec: OpSpec) -> dict[str, Any]:
         "mark": versions.MARK,
         "defaults": later or any(a.default is not None for a in attributes),
         "inferred": outputs,
-        "reads_switches": any(output.off for output in outputs),
-        "reads_elements": any(output.element.startswith("element(") for output in outputs),
+        "reads_switches": any(output["off"] for output in outputs),
+        "reads_elements": any(output["element"].startswith("element(") for output in outputs),
         **{f"reads_{name}": f"{name}_of(" in called for name in ("axis", "item", "rank", "further", "product")},
         **{f"reads_{name}": f"{name}(" in called for name in ("with_replaced", "with_further")},
         "reads_sizes": "size(context" in called,
@@ -170,7 +153,8 @@ def _attribute_source(attribute: Attribute) -> str:
     return bracket("defs.OpSchema.Attribute(", arguments, ")")
 
 
-def _inferred(spec: OpSpec, output: Output) -> Inferred:
+def _inferred(spec: OpSpec, output: Output) -> dict[str, Any]:
+    """Return the template's variables for one output: its element type, and its shape."""
     sizes: Iterable[str] = ()
     shape, every, own, off = None, None, None, None
     match output.shape:
@@ -206,10 +190,18 @@ def _inferred(spec: OpSpec, output: Output) -> Inferred:
     if isinstance(output.optional, str):
         switch = next(a for a in spec.attributes if a.name == output.optional)
         off = f"is_off(context, {literal(onnx_name(switch))}, {literal(switch.default is False)})"
-    return Inferred(
-        name=output.name, rule=rule, element=_element(spec, node_type(output)), shape=shape, sizes=tuple(sizes),
-        every=every, optional=bool(output.optional), off=off, variadic=bool(output.variadic), own=own,
-    )  # fmt: skip
+    return {
+        "name": output.name,
+        "rule": rule,  # the comment above it
+        "element": _element(spec, node_type(output)),
+        "shape": shape,  # or `sizes`, each of its sizes
+        "sizes": tuple(sizes),
+        "every": every,  # the expression of all sizes, where the rank depends on an input
+        "optional": bool(output.optional),
+        "off": off,  # the condition under which an attribute says that there is none
+        "variadic": bool(output.variadic),
+        "own": own,  # the input whose tensors give the tensors of a variadic one their shapes
+    }
 
 
 def _element(spec: OpSpec, declared: str) -> str:

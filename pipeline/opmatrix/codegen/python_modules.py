@@ -35,18 +35,6 @@ _PYTHON_TYPES: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Result:
-    """One output. `shape` is an expression, `dtype` too, or None for the dtype of the input `like`; `each` is the loop
-    over the tensors of a variadic one."""
-
-    name: str
-    like: str
-    shape: str
-    dtype: str | None
-    each: str | None
-
-
-@dataclass(frozen=True, kw_only=True)
 class Refusal:
     """The condition of a wrong input and its message; `of` is the variadic input whose tensors it checks, or None."""
 
@@ -227,7 +215,9 @@ def _python_type(argument: signature.Argument) -> str:
 # The fake kernel's error checks and outputs.
 
 
-def _result(spec: OpSpec, output: Output) -> Result:
+def _result(spec: OpSpec, output: Output) -> dict[str, str | None]:
+    """Return the expression of an output's shape, of its dtype, or None for that of the input `like`, and in `each` the
+    loop over the tensors of a variadic one."""
     sure, own = sure_inputs(spec), output.variadic is not None and has_own_shapes(output)
     like = sure[0]
     if isinstance(output.shape, SameAs | FromKernel) and output.shape.input is not None:
@@ -242,7 +232,8 @@ def _result(spec: OpSpec, output: Output) -> Result:
         dtype = next((f"{name}.dtype" for name in of_type), f"torch.{output.type}")
     if output.variadic:
         each = f"for {ITEM} in {output.variadic}" if own else f"for _ in range({_count(spec)})"
-    return Result(name=output.name, like=ITEM if own else first_of(like), shape=shape, dtype=dtype, each=each)
+    like_name = ITEM if own else first_of(like)
+    return {"name": output.name, "like": like_name, "shape": shape, "dtype": dtype, "each": each}
 
 
 def first_of(part: Input) -> str:

@@ -161,7 +161,12 @@ def _ruled(draw: DrawFn, frame: Frame, part: Input, rule: ValueRule, dtype: DTyp
         count = draw(strategies.integers(0, min(SPECIALS, math.prod(shape))))
         drawn = ((draw(strategies.integers(0, math.prod(shape) - 1)), pick(draw, found)) for _ in range(count))
         # In a sorted row an infinity is at an end.
-        specials = {_end(at, special, rule, shape) if rule.sorted else at: special for at, special in drawn}
+        length = shape[-1] if shape else 1
+        for at, special in drawn:
+            if rule.sorted:
+                at -= at % length if shape else 0
+                at += 0 if (special < 0) == (rule.sorted == "ascending") else length - 1
+            specials[at] = special
     return Random(shape=shape, mean=mean, deviation=deviation, specials=specials, layout=layout)
 
 
@@ -174,11 +179,6 @@ def _allowed_specials(rule: ValueRule, dtype: DType) -> list[float]:
     if low is None and high is None:
         return [special for special in found if math.isinf(special)] if rule.sorted else found
     return [special for special in found if special == (math.inf if high is None else -math.inf)]
-
-
-def _end(at: int, special: float, rule: ValueRule, shape: tuple[int, ...]) -> int:
-    first = at - at % shape[-1] if shape else 0
-    return first if (special < 0) == (rule.sorted == "ascending") else first + (shape[-1] if shape else 1) - 1
 
 
 def _parameter(draw: DrawFn, frame: Frame, part: Input, dtype: DType, shape: tuple[int, ...]) -> Tensor:

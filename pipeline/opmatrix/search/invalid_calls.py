@@ -119,7 +119,10 @@ def missing_calls(operator: Operator) -> Iterator[str]:
             continue
         found = {one.kind for one in _rule_calls(operator, index)}
         possible = {k for call in valid_calls(operator) for a in last_array(call, index) for k in kinds(rule, a)}
-        impossible = _impossible(part, rule)
+        impossible: set[RuleKind] = set()
+        if rule.spans and part.dims and isinstance(last := part.dims[-1], int):  # too few elements between the ends
+            fewest: Mapping[RuleKind, int] = {"unordered": 4, "repeated": 3, "starting late": 2, "ending early": 2}
+            impossible = {kind for kind, number in fewest.items() if last < number}
         if missing := [kind for kind in RULE_KINDS if kind in possible - found - impossible]:
             yield (
                 f"{operator.name}: no case with 1 to {most} elements in each input can be changed to one whose "
@@ -136,15 +139,6 @@ def _needed(rule: ValueRule, missing: Sequence[RuleKind]) -> str:
     number = "four" if "unordered" in missing else "three" if "repeated" in missing else "two"
     apart = ", and no other is next to them in value" if rule.unique else ""
     return f"{number} elements along its last axis, of which the first and the last differ{apart}"
-
-
-def _impossible(part: Input, rule: ValueRule) -> set[RuleKind]:
-    """Return the ways that no tensor of the declared last axis allows: it has too few elements between the ends."""
-    last = part.dims[-1] if part.dims else None
-    if not rule.spans or not isinstance(last, int):
-        return set()
-    fewest: Mapping[RuleKind, int] = {"unordered": 4, "repeated": 3, "starting late": 2, "ending early": 2}
-    return {kind for kind, number in fewest.items() if last < number}
 
 
 def _rule_calls(operator: Operator, index: int) -> Iterator[InvalidCall]:

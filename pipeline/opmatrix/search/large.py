@@ -57,19 +57,17 @@ class Large:
 
     def fitting(self, operator: Operator, elements: int) -> int:
         """Return the largest new size with at most `elements` elements in inputs and in outputs with declared sizes."""
+        spec, values = operator.spec, attribute_values(operator.spec, self.template[0])
         low, high = self.size, 2 * elements
         while low < high:
             middle = (low + high + 1) // 2
-            low, high = (middle, high) if self._elements(operator, middle) <= elements else (low, middle - 1)
+            found = math.inf
+            if (shapes := self.shapes(operator, middle)) is not None:
+                drawn = [(part, shape) for part in spec.inputs for shape in shapes[part.name]]
+                made = output_sizes.elements(spec, drawn, values)
+                found = max(made, sum(math.prod(shape) for _, shape in drawn))
+            low, high = (middle, high) if found <= elements else (low, middle - 1)
         return low
-
-    def _elements(self, operator: Operator, new: int) -> float:
-        spec, shapes = operator.spec, self.shapes(operator, new)
-        if shapes is None:
-            return math.inf
-        drawn = [(part, shape) for part in spec.inputs for shape in shapes[part.name]]
-        made = output_sizes.elements(spec, drawn, attribute_values(spec, self.template[0]))
-        return max(made, sum(math.prod(shape) for _, shape in drawn))
 
 
 def choices(operator: Operator) -> list[Large]:

@@ -78,7 +78,9 @@ def _obeying(spec: OpSpec, model: Model, case: Case, arrays: Sequence[Array]) ->
     try:
         if any(known.size(dim) != shape[axis] for part, shape in shapes for axis, dim in axes(part)):
             return []
-        if sum(_elements(known.output(output)) for output in spec.outputs) > _MOST:
+        shapes_of_outputs = [known.output(output) or [] for output in spec.outputs]
+        declared = [s for s in shapes_of_outputs if s and all(isinstance(size, int) for size in s)]
+        if sum(math.prod(map(int, sizes)) for sizes in declared) > _MOST:
             return []
         numbers = known_numbers(spec, shapes, attributes)
         made = [
@@ -161,9 +163,3 @@ def _before_the_rest(part: Input) -> tuple[str | int, ...]:
 def _with_equal_shapes(spec: OpSpec, grown: Axes) -> Axes:
     """Return the axes with those of inputs that have the shape of one of these."""
     return dict(grown) | {i.name: grown[i.same_as] for i in spec.inputs if i.same_as is not None and i.same_as in grown}
-
-
-def _elements(shape: Sequence[object] | None) -> int:
-    """Return the number of elements of a shape, 0 where a size is not known."""
-    sizes = [size for size in shape or () if isinstance(size, int)]
-    return math.prod(sizes) if shape and len(sizes) == len(shape) else 0

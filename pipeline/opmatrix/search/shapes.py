@@ -330,26 +330,22 @@ Place = tuple[str, int]  # an input and an axis, or the name of a size that is n
 def places(spec: OpSpec, model: Model, case: Case) -> Iterator[tuple[int, Place]]:
     """Yield the sizes of a case that its declaration leaves open, each with the axes that it has."""
     axes_of: set[str | int] = set()
+    attributes = rules.size_attributes(spec)
     for part in spec.inputs:
+        dims = part.dims or ()
+        before = dims.index("...") if "..." in dims else len(dims)
+        after = len(dims) - before
         axes_of |= {dim for _, dim in rules.axes(part)}
         for tensor in given(case, part.name):
             shape = shape_of(tensor)
-            yield from ((shape[axis], (part.name, axis)) for axis in _open_axes(spec, part, len(shape)))
+            for axis, size in enumerate(shape):
+                back = axis - len(shape)
+                dim = dims[axis] if axis < before else dims[back] if back > -after else None
+                if dim is None or (isinstance(dim, str) and dim.isidentifier() and dim not in attributes):
+                    yield size, (part.name, axis)
     for name, size in template_of(spec, model, case).sizes.items():
         if name not in axes_of:
             yield size, (name, -1)
-
-
-def _open_axes(spec: OpSpec, part: Input, rank: int) -> Iterator[int]:
-    """Yield the axes whose size is no number and not computed in the declaration."""
-    dims = part.dims or ()
-    attributes = rules.size_attributes(spec)
-    before = dims.index("...") if "..." in dims else len(dims)
-    after = len(dims) - before
-    for axis in range(rank):
-        declared = dims[axis] if axis < before else dims[axis - rank] if axis - rank > -after else None
-        if declared is None or (isinstance(declared, str) and declared.isidentifier() and declared not in attributes):
-            yield axis
 
 
 FORMATTED = ((2, 3, 4, 5), (2, 3, 2, 4, 5))  # no two of channels, height and width are equal

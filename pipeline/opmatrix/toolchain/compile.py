@@ -93,22 +93,16 @@ def run(paths: Paths, operator: Operator, *, debug: bool = False, torch: Path | 
         symbols.check_torch_library(paths.torch_library(name, debug=debug), target=ninja_file.TORCH_TARGET)
     if signature.has_ort_library(spec):
         symbols.check_ort_library(paths.ort_library(name, debug=debug))
-    if not debug:
-        _record(paths, operator)
+    if not debug:  # also of the objects from which a wheel's libraries are linked
+        objects = [path for used in spec.uses for path in paths.objects(used, *ninja_file.OBJECTS)]
+        if not spec.uses and signature.has_kernel(spec):
+            stems = ninja_file.shared_objects(spec, operator.handwritten_files)
+            objects += [path for path in paths.objects(name, *stems) if path.is_file()]
+        libraries = [paths.torch_library(name)] if signature.has_torch_library(spec) else []
+        libraries += [paths.ort_library(name)] if signature.has_ort_library(spec) else []
+        symbols.write(paths.compiled_record(name), paths.root, objects=objects, libraries=libraries)
     if not debug and (rewritten or not (folder / COMMANDS).exists()):
         _write_compile_commands(paths, toolchain, folder)
-
-
-def _record(paths: Paths, operator: Operator) -> None:
-    """Also write the digests of the libraries and of the objects from which a wheel's libraries are linked."""
-    name, spec = operator.name, operator.spec
-    objects = [path for used in spec.uses for path in paths.objects(used, *ninja_file.OBJECTS)]
-    if not spec.uses and signature.has_kernel(spec):
-        stems = ninja_file.shared_objects(spec, operator.handwritten_files)
-        objects += [path for path in paths.objects(name, *stems) if path.is_file()]
-    libraries = [paths.torch_library(name)] if signature.has_torch_library(spec) else []
-    libraries += [paths.ort_library(name)] if signature.has_ort_library(spec) else []
-    symbols.write(paths.compiled_record(name), paths.root, objects=objects, libraries=libraries)
 
 
 def _for_one_torch(paths: Paths, operator: Operator, *, toolchain: Toolchain, torch: TorchBuild, debug: bool) -> None:

@@ -1,7 +1,4 @@
-"""Link libraries of several operators from the objects of their compile steps: for link-together and link-wheel.
-
-`check_one_definition` finds two operators that define one name differently.
-"""
+"""Link libraries of several operators from the objects of their compile steps: for link-together and link-wheel."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The symbols that a library exports and needs, and the symbol gate, which compile and link run.
-
-The digests of objects and of the libraries that are linked of them. `opmatrix.wheel.pack` compares them.
-"""
+"""The symbols that a library exports and needs, and the symbol gate, which compile and link run."""
 
 from __future__ import annotations
 
@@ -220,6 +217,6 @@ def _list(names: list[str]) -> str:
 
 
 def write(into: Path, root: Path, *, objects: Iterable[Path], libraries: Iterable[Path]) -> None:
-    """Write the digest of each file by its path in the project `root`."""
+    """Write the digest of each file by its path in the project `root`; `opmatrix.wheel.pack` compares them."""
     found = {"objects": digests_by_path(objects, root), "libraries": digests_by_path(libraries, root)}
     write_text(into, json.dumps(found, indent=1) + "\n")

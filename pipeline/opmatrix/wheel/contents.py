@@ -20,7 +20,7 @@ from opmatrix.project.paths import Paths
 from opmatrix.signature.python_source import names, source
 from opmatrix.signature.signature import callers_name, callers_schema, has_torch_library
 from opmatrix.signature.versions import versions
-from opmatrix.spec import Headers, OpSpec
+from opmatrix.spec import OpSpec
 from opmatrix.toolchain.symbols import Symbols, newest_versions, version_text
 from opmatrix.wheel import settings, sources
 from opmatrix.wheel.settings import TABLE, Dist
@@ -142,7 +142,13 @@ def licenses(root: Path, dist: Dist, operators: Sequence[Operator]) -> dict[str,
         if files is not None:
             found |= {f"{owner}/{Path(file).name}": (root / file).read_bytes() for file in files}
             continue
-        carried = _carried(headers, root)
+        if headers.distribution is None:  # in the folder of the project that holds the headers
+            folder = (root / headers.folder).glob("*")
+            carried = sorted(p for p in folder if p.is_file() and _LICENSE_NAME.match(p.name))
+        else:  # in the package's metadata
+            listed = metadata.distribution(headers.distribution).files or ()
+            found_files = [f for f in listed if _LICENSE_NAME.match(f.name) and ".dist-info" in f.parts[0]]
+            carried = [Path(str(f.locate())) for f in found_files]
         if not carried and headers.distribution:
             raise DistError(
                 f"the package {owner!r}, with whose headers operators are compiled, carries no licence. Keep its text "
@@ -157,14 +163,6 @@ def header_packages(operators: Sequence[Operator]) -> dict[str, str]:
     """Return the version of each package whose headers the operators are compiled with."""
     named = {h.distribution for o in operators for h in o.spec.headers if h.distribution}
     return {name: metadata.version(name) for name in sorted(named)}
-
-
-def _carried(headers: Headers, root: Path) -> list[Path]:
-    """Return the licence files in the package's metadata, or in the folder of the project that holds the headers."""
-    if headers.distribution is None:
-        return sorted(p for p in (root / headers.folder).glob("*") if p.is_file() and _LICENSE_NAME.match(p.name))
-    files = metadata.distribution(headers.distribution).files or ()
-    return [Path(str(f.locate())) for f in files if _LICENSE_NAME.match(f.name) and ".dist-info" in f.parts[0]]
 
 
 # Comes from another package that the user installs, and is no part of a platform.

@@ -1,7 +1,4 @@
-"""Build the wheel of the chosen operators, with the libraries of the stage link-wheel, and run it before it is written.
-
-`opmatrix.wheel.pack` compares its objects with the verified ones, `opmatrix.wheel.run_unpacked` runs it.
-"""
+"""Build the wheel of the chosen operators, from the libraries of the stage link-wheel, and run it before writing it."""
 
 from __future__ import annotations
 

@@ -295,7 +295,12 @@ def _start(side: str, path: Path, what: str = "the wheel", *, runs: Sequence[str
     if said.done and process.returncode == 0:
         return
     step_log.detail("\n".join(said.others))
-    raise DistError(f"{what} does not work in {where}: {said.failed or _death(process.returncode, said)}")
+    ended = f"its process ended with exit code {process.returncode}{'' if said.done else ' before it was done'}, at "
+    if process.returncode < 0:
+        ended = f"its process died of {signal_name(-process.returncode)}, at {said.at}"
+    else:
+        ended += said.at + (f": {said.others[-1]}" if said.others else "")
+    raise DistError(f"{what} does not work in {where}: {said.failed or ended}")
 
 
 def _listen(lines: Iterable[str], where: str, *, runs: Sequence[str] = (), begin: str = "") -> _Said:
@@ -321,14 +326,6 @@ def _listen(lines: Iterable[str], where: str, *, runs: Sequence[str] = (), begin
         elif line:
             said.others.append(line)
     return said
-
-
-def _death(status: int, said: _Said) -> str:
-    if status < 0:
-        return f"its process died of {signal_name(-status)}, at {said.at}"
-    early = "" if said.done else " before it was done"
-    last = f": {said.others[-1]}" if said.others else ""
-    return f"its process ended with exit code {status}{early}, at {said.at}{last}"
 
 
 def _inputs_of_operator(run: _CaseRun, reference: Reference) -> dict[str, Array]:
