@@ -55,9 +55,10 @@ def statements(spec: OpSpec) -> list[str]:
     def attribute(name: str) -> str:
         given = attributes[name]
         kind, getter = ("Numbers", "numbers") if given.kind == "ints" else ("Dim", "number")
-        default = _listed(map(literal, given.default)) if isinstance(given.default, tuple) else literal(given.default)
-        arguments = ", ".join([quoted(signature.onnx_name(given)), *([] if given.default is None else [default])])
-        reads[f"const ort::{kind} {name}_ = context.{getter}({arguments})"] = None
+        arguments = [quoted(signature.onnx_name(given))]
+        if (value := given.default) is not None:
+            arguments.append(_listed(map(literal, value)) if isinstance(value, tuple) else literal(value))
+        reads[f"const ort::{kind} {name}_ = context.{getter}({', '.join(arguments)})"] = None
         return f"{name}_"
 
     code = SizeCode(spec=spec, shape=shape, attribute=attribute)

@@ -84,22 +84,21 @@ def build_ninja(
     """
     name = spec.name
     comment = f"How the libraries of {name} are compiled. Written by `python -m opmatrix compile {name}`."
-    text, ninja = _begin(comment, paths, spec, toolchain=toolchain, debug=debug)
-    _objects(ninja, paths, spec, written, toolchain=toolchain)
+    ninja = _BuildFile(comment, paths, spec, toolchain=toolchain, debug=debug)
+    ninja.objects(written)
     kernel = KERNEL_OBJECTS if signature.has_kernel_object(spec, written) else ()
     if signature.is_own(signature.OWN_TORCH, spec, written):
-        _installed_torch_library(ninja, paths, name, kernel, script="own_torch.map")
+        ninja.installed_torch_library(kernel, script="own_torch.map")
     elif signature.has_torch_library(spec):
-        stable = paths.torch_library(name).name
-        _torch_library(ninja, paths, stable, objects=("kernel.o", "torch.o", "runtime.o"))
+        ninja.torch_library(paths.torch_library(name).name, ("kernel.o", "torch.o", "runtime.o"))
     if signature.is_own(signature.OWN_ORT, spec, written):
-        _library(ninja, paths, paths.ort_library(name).name, objects=("ort.o", *kernel), script="ort.map")
+        ninja.library(paths.ort_library(name).name, ("ort.o", *kernel), script="ort.map")
     elif signature.has_ort_library(spec):
         # Paths are relative so that a library has equal bytes in any folder. Other steps compile these objects.
         folders = [f"../{used}/" for used in spec.uses] or [""]
         objects = (*(f"{folder}{stem}.o" for folder in folders for stem in OBJECTS), "ort_library.o", "runtime.o")
-        _library(ninja, paths, paths.ort_library(name).name, objects=objects, script="ort.map", more=_COMPLETE)
-    return text.getvalue()
+        ninja.library(paths.ort_library(name).name, objects, script="ort.map", more=_COMPLETE)
+    return ninja.text.getvalue()
 
 
 def cpp_abi_ninja(
@@ -113,60 +112,161 @@ def cpp_abi_ninja(
     """
     name, own = spec.name, signature.is_own(signature.OWN_TORCH, spec, written)
     comment = f"How {name} is compiled for one torch: `python -m opmatrix compile {name} --torch-root PLACE`."
-    text, ninja = _begin(comment, paths, spec, toolchain=toolchain, debug=debug)
+    ninja = _BuildFile(comment, paths, spec, toolchain=toolchain, debug=debug)
     source = paths.handwritten(name, signature.OWN_TORCH) if own else paths.generated(name) / signature.OWN_TORCH
     includes = "-I" + _quoted(paths, paths.binding / "classic")
-    flags = "$own $torch" if own else f"$binding $classic {_shell(*_QUIET)} {includes} $torch"
-    ninja.build(["torch.o"], "object", [_path(paths, source)], implicit=[IDENTITY, TORCH], variables={"more": flags})
+    ninja.object(source, "$own $torch" if own else f"$binding $classic {_shell(*_QUIET)} {includes} $torch")
     ninja.newline()
     kernel = tuple(f"../{file}" for file in KERNEL_OBJECTS) if signature.has_kernel_object(spec, written) else ()
-    _installed_torch_library(ninja, paths, name, kernel, script="own_torch.map" if own else "torch.map")
-    return text.getvalue()
+    ninja.installed_torch_library(kernel, script="own_torch.map" if own else "torch.map")
+    return ninja.text.getvalue()
 
 
-def _begin(
-    comment: str, paths: Paths, spec: OpSpec, *, toolchain: Toolchain, debug: bool
-) -> tuple[io.StringIO, ninja_syntax.Writer]:
-    """Return the beginning of every build.ninja, variables and rules, and its writer."""
-    text = io.StringIO()
-    ninja = ninja_syntax.Writer(text, width=120)  # type: ignore[arg-type]  # typed as str, used as a file
-    ninja.comment(comment)
-    ninja.variable("ninja_required_version", "1.5")
-    ninja.variable("builddir", ".")
-    ninja.include(PLACES)
+def linked_ninja(paths: Paths, specs: Sequence[OpSpec], libraries: Mapping[str, Path], *, toolchain: Toolchain) -> str:
+    """Return the text of build.ninja that links several operators into one library per side.
+
+    `libraries` are paths in one folder, by side: ``torch`` and ``ort``. All `specs` have kernels; their compile steps
+    have made the objects.
+    """
+    folder = libraries["ort"].parent
+    comment = f"How {', '.join(s.name for s in specs)} are linked together."
+    ninja = _BuildFile(comment, paths, specs[0], toolchain=toolchain, debug=False)
+    ninja.build(["ort_library.o"], "object", [ORT_LIBRARY], implicit=[IDENTITY], variables={"more": "$binding $ort"})
     ninja.newline()
-    of_operator = _of_operator(paths, spec, debug=debug, place=_quoted)
-    # Else each dtype of a template repeats an error, and others follow from it.
-    first_error = "-fmax-errors=1" if toolchain.is_gcc else "-ferror-limit=1"
-    flags = [
-        _shell(*_LANGUAGE, _COLOURS, first_error, *_WARNINGS),
-        *of_operator,
-        *(["$headers"] if spec.headers else []),
-    ]
-    ninja.variable("flags", " ".join(flags))
-    special = _SANITIZED if paths.sanitized else _DEBUG if debug else None
-    kernel = (*_KERNEL, *_KERNEL_OF_GCC) if toolchain.is_gcc else _KERNEL
-    ninja.variable("kernel", _shell(*(special or kernel)))
-    ninja.variable("binding", _shell(*(special or _BINDING)))
-    ninja.variable("own", _shell(*_OWN, *(special or ())))
-    ninja.variable("ort", "-isystem $ort_include")
-    linker = [f"-fuse-ld={toolchain.linker}"] if toolchain.linker else []
-    runtime = _SANITIZERS if paths.sanitized else ()
-    ninja.variable("link", _shell("-shared", *linker, *runtime, *([] if special else ["-Wl,-s"])))
-    ninja.newline()
-    ninja.rule(
-        "object",
+
+    def objects(of: Sequence[OpSpec], binding: str) -> tuple[str, ...]:
+        made = [(spec, stem) for spec in of for stem in ("kernel", binding)]
+        made.append((specs[0], "runtime"))  # the same for all
+        return tuple(os.path.relpath(paths.compile_folder(spec.name) / f"{stem}.o", folder) for spec, stem in made)
+
+    if "torch" in libraries:
+        of = [spec for spec in specs if signature.has_torch_library(spec)]
+        ninja.torch_library(libraries["torch"].name, objects(of, "torch"))
+    ninja.library(libraries["ort"].name, (*objects(specs, "ort"), "ort_library.o"), script="ort.map", more=_COMPLETE)
+    return ninja.text.getvalue()
+
+
+class _BuildFile(ninja_syntax.Writer):
+    """A build.ninja of an operator, which begins with variables and rules."""
+
+    def __init__(self, comment: str, paths: Paths, spec: OpSpec, *, toolchain: Toolchain, debug: bool) -> None:
+        self.text = io.StringIO()
+        super().__init__(self.text, width=120)  # type: ignore[arg-type]  # typed as str, used as a file
+        self._paths, self._spec, self._is_gcc = paths, spec, toolchain.is_gcc
+        self.comment(comment)
+        self.variable("ninja_required_version", "1.5")
+        self.variable("builddir", ".")
+        self.include(PLACES)
+        self.newline()
+        of_operator = _of_operator(paths, spec, debug=debug, place=_quoted)
+        # Else each dtype of a template repeats an error, and others follow from it.
+        first_error = "-fmax-errors=1" if toolchain.is_gcc else "-ferror-limit=1"
+        flags = [_shell(*_LANGUAGE, _COLOURS, first_error, *_WARNINGS), *of_operator]
+        self.variable("flags", " ".join([*flags, *(["$headers"] if spec.headers else [])]))
+        special = _SANITIZED if paths.sanitized else _DEBUG if debug else None
+        kernel = (*_KERNEL, *_KERNEL_OF_GCC) if toolchain.is_gcc else _KERNEL
+        self.variable("kernel", _shell(*(special or kernel)))
+        self.variable("binding", _shell(*(special or _BINDING)))
+        self.variable("own", _shell(*_OWN, *(special or ())))
+        self.variable("ort", "-isystem $ort_include")
+        linker = [f"-fuse-ld={toolchain.linker}"] if toolchain.linker else []
+        runtime = _SANITIZERS if paths.sanitized else ()
+        self.variable("link", _shell("-shared", *linker, *runtime, *([] if special else ["-Wl,-s"])))
+        self.newline()
         # -MD, not -MMD, which would leave out headers found through -isystem: ONNX Runtime's.
-        command=f"$cxx $flags $more -MD -MF $out.d -MQ $out -c $in -o $out.new && {_KEEP}",
-        depfile="$out.d",
-        deps="gcc",
-        restat=True,
-    )
-    ninja.rule(
-        "library", command=f"$cxx $link $more -Wl,-soname,$soname -o $out.new $in $libraries && {_KEEP}", restat=True
-    )
-    ninja.newline()
-    return text, ninja
+        compiled = f"$cxx $flags $more -MD -MF $out.d -MQ $out -c $in -o $out.new && {_KEEP}"
+        self.rule("object", command=compiled, depfile="$out.d", deps="gcc", restat=True)
+        linked = f"$cxx $link $more -Wl,-soname,$soname -o $out.new $in $libraries && {_KEEP}"
+        self.rule("library", command=linked, restat=True)
+        self.newline()
+
+    def objects(self, written: Set[str]) -> None:
+        """Compile the operator's sources, of which some are `written` by hand."""
+        paths, spec = self._paths, self._spec
+        generated = paths.generated(spec.name)
+        more = {
+            "kernel.cc": "$kernel",
+            "torch.cc": f"$binding -I{_quoted(paths, paths.binding / 'stable')}",
+            "ort.cc": "$binding $ort",
+            "ort_library.cc": "$binding $ort",
+        }
+        sources = {generated / file: more[file] for file in generated_files.cpp_files(spec, written) if file in more}
+        if sources:
+            sources[paths.binding / "runtime.cc"] = "$binding"
+        own = {file: flags for file, flags in _OWN_FLAGS.items() if signature.is_own(file, spec, written)}
+        sources |= {paths.handwritten(spec.name, file): flags for file, flags in own.items()}
+        if spec.cpu_levels and (kernel := generated / "kernel.cc") in sources:
+            del sources[kernel]
+            self._level_objects(kernel)
+        for source, flags in sources.items():
+            self.object(source, flags)
+        self.newline()
+
+    def object(self, source: Path, flags: str) -> None:
+        implicit = [IDENTITY, *([TORCH] if "$torch" in flags else [])]
+        inputs, variables = [_path(self._paths, source)], {"more": flags}
+        self.build([f"{source.stem}.o"], "object", inputs, implicit=implicit, variables=variables)
+
+    def _level_objects(self, source: Path) -> None:
+        """Compile the kernel once for each level of x86-64, and join the objects.
+
+        In the object of a level only `compute` is global. A linker keeps one copy of an inline function for all
+        objects: of the standard library, too, which would be that of any level.
+        """
+        relocatable = f"$cxx {_shell(*_RELOCATABLE)}"
+        command = (
+            "$cxx $flags $more -MD -MF $out.d -MQ $out -c $in -o $out.whole && "
+            f"{relocatable} -Wl,--force-group-allocation -o $out.new $out.whole && "
+            f"$objcopy --wildcard $global $out.new && rm $out.whole && {_KEEP}"
+        )
+        self.rule("level", command=command, depfile="$out.d", deps="gcc", restat=True)
+        self.rule("join", command=f"{relocatable} -o $out.new $in && {_KEEP}", restat=True)
+        name = self._spec.name
+        space = f"_ZN8opmatrix{len(name)}{name}"  # the mangled beginning of opmatrix::<name>::
+        objects = []
+        for level in cpu_levels.NUMBERS:
+            kept = [f"{space}7level_{level}7computeE*"]
+            kept += [f"{space}7computeE*"] if level == cpu_levels.NUMBERS[0] else []
+            flags = [f"-march={cpu_levels.name(level)}", f"-DOPMATRIX_CPU_LEVEL={level}"]
+            flags += _LEVEL_OF_GCC if self._is_gcc else ()
+            symbols = _shell(*(f"--keep-global-symbol={k}" for k in kept))
+            variables = {"more": f"$kernel {_shell(*flags)}", "global": symbols}
+            objects.append(f"kernel_v{level}.o")
+            inputs = [_path(self._paths, source)]
+            self.build(objects[-1:], "level", inputs, implicit=[IDENTITY], variables=variables)
+        self.build(["kernel.o"], "join", objects, implicit=[IDENTITY])
+
+    def torch_library(self, path: str, objects: Sequence[str]) -> None:
+        self.comment(
+            "An empty library in libtorch_cpu.so's name: ours then asks for that name, whatever torch is there."
+        )
+        self.library(STUB, (), more="-nostdlib -x c /dev/null")
+        self.library(path, objects, script="torch.map", libraries=f"-Wl,--no-as-needed {STUB}", implicit=(STUB,))
+
+    def installed_torch_library(self, kernel: Sequence[str], *, script: str) -> None:
+        """Link with an installed torch, so that the linker reports each symbol which that torch lacks."""
+        path = self._paths.torch_library(self._spec.name).name
+        more = "" if self._paths.sanitized else _COMPLETE  # the process defines the sanitizer's functions
+        objects = ("torch.o", *kernel)
+        self.library(path, objects, script=script, more=more, libraries="$torch_libraries", implicit=(TORCH,))
+
+    def library(
+        self,
+        path: str,
+        objects: Sequence[str],
+        *,
+        script: str = "",
+        more: str = "",
+        libraries: str = "",
+        implicit: Sequence[str] = (),
+    ) -> None:
+        scripts = [self._paths.binding / script] if script else []
+        # -Wl would split a path at its commas.
+        options = [f"-Xlinker --version-script={_quoted(self._paths, script)}" for script in scripts]
+        needed = [*(_path(self._paths, script) for script in scripts), *implicit, IDENTITY]
+        flags = " ".join(filter(None, [*options, more]))
+        variables = {"soname": Path(path).name, "more": flags, "libraries": libraries}
+        self.build([path], "library", [*objects], implicit=needed, variables=variables)
 
 
 def _of_operator(paths: Paths, spec: OpSpec, *, debug: bool, place: Callable[[Paths, Path], str]) -> list[str]:
@@ -195,136 +295,10 @@ def race_flags(paths: Paths, spec: OpSpec, headers: Sequence[Path]) -> list[str]
     return [*_LANGUAGE, *_RACES, *of_operator, *_system(headers)]
 
 
-def _level_objects(ninja: ninja_syntax.Writer, paths: Paths, spec: OpSpec, source: Path, toolchain: Toolchain) -> None:
-    """Compile the kernel once for each level of x86-64, and join the objects.
-
-    In the object of a level only `compute` is global. A linker keeps one copy of an inline function for all objects: of
-    the standard library, too, which would be that of any level.
-    """
-    ninja.rule(
-        "level",
-        command=f"$cxx $flags $more -MD -MF $out.d -MQ $out -c $in -o $out.whole && "
-        f"$cxx {_shell(*_RELOCATABLE)} -Wl,--force-group-allocation -o $out.new $out.whole && "
-        f"$objcopy --wildcard $global $out.new && rm $out.whole && {_KEEP}",
-        depfile="$out.d",
-        deps="gcc",
-        restat=True,
-    )
-    ninja.rule("join", command=f"$cxx {_shell(*_RELOCATABLE)} -o $out.new $in && {_KEEP}", restat=True)
-    space = f"_ZN8opmatrix{len(spec.name)}{spec.name}"  # the mangled beginning of opmatrix::<name>::
-    objects = []
-    for level in cpu_levels.NUMBERS:
-        kept = [f"{space}7level_{level}7computeE*", *([f"{space}7computeE*"] if level == cpu_levels.NUMBERS[0] else [])]
-        flags = [f"-march={cpu_levels.name(level)}", f"-DOPMATRIX_CPU_LEVEL={level}"]
-        flags += _LEVEL_OF_GCC if toolchain.is_gcc else ()
-        variables = {
-            "more": f"$kernel {_shell(*flags)}",
-            "global": _shell(*(f"--keep-global-symbol={k}" for k in kept)),
-        }
-        objects.append(f"kernel_v{level}.o")
-        ninja.build(objects[-1:], "level", [_path(paths, source)], implicit=[IDENTITY], variables=variables)
-    ninja.build(["kernel.o"], "join", objects, implicit=[IDENTITY])
-
-
-def _objects(
-    ninja: ninja_syntax.Writer, paths: Paths, spec: OpSpec, written: Set[str], *, toolchain: Toolchain
-) -> None:
-    generated = paths.generated(spec.name)
-    more = {
-        "kernel.cc": "$kernel",
-        "torch.cc": f"$binding -I{_quoted(paths, paths.binding / 'stable')}",
-        "ort.cc": "$binding $ort",
-        "ort_library.cc": "$binding $ort",
-    }
-    sources = {generated / file: more[file] for file in generated_files.cpp_files(spec, written) if file in more}
-    if sources:
-        sources[paths.binding / "runtime.cc"] = "$binding"
-    own = {file: flags for file, flags in _OWN_FLAGS.items() if signature.is_own(file, spec, written)}
-    sources |= {paths.handwritten(spec.name, file): flags for file, flags in own.items()}
-    if spec.cpu_levels and (kernel := generated / "kernel.cc") in sources:
-        del sources[kernel]
-        _level_objects(ninja, paths, spec, kernel, toolchain)
-    for source, flags in sources.items():
-        known = [IDENTITY, *([TORCH] if "$torch" in flags else [])]
-        ninja.build([f"{source.stem}.o"], "object", [_path(paths, source)], implicit=known, variables={"more": flags})
-    ninja.newline()
-
-
-def _torch_library(ninja: ninja_syntax.Writer, paths: Paths, path: str, *, objects: Sequence[str]) -> None:
-    ninja.comment("An empty library in libtorch_cpu.so's name: ours then asks for that name, whatever torch is there.")
-    _library(ninja, paths, STUB, objects=(), more="-nostdlib -x c /dev/null")
-    libraries = f"-Wl,--no-as-needed {STUB}"
-    _library(ninja, paths, path, objects=objects, script="torch.map", libraries=libraries, implicit=(STUB,))
-
-
-def _installed_torch_library(
-    ninja: ninja_syntax.Writer, paths: Paths, name: str, kernel: Sequence[str], *, script: str
-) -> None:
-    """Link with an installed torch, so that the linker reports each symbol which that torch lacks."""
-    _library(
-        ninja,
-        paths,
-        paths.torch_library(name).name,
-        objects=("torch.o", *kernel),
-        script=script,
-        more="" if paths.sanitized else _COMPLETE,  # the process defines the sanitizer's functions
-        libraries="$torch_libraries",
-        implicit=(TORCH,),
-    )
-
-
 def shared_objects(spec: OpSpec, written: Set[str] = signature.ONLY_KERNEL) -> tuple[str, ...]:
     """Return the objects of an operator with a kernel that libraries of other operators are linked from."""
     torch = signature.has_torch_library(spec) and not signature.is_own(signature.OWN_TORCH, spec, written)
     return ("kernel", "ort", "runtime", *(["torch"] if torch else []))
-
-
-def linked_ninja(paths: Paths, specs: Sequence[OpSpec], libraries: Mapping[str, Path], *, toolchain: Toolchain) -> str:
-    """Return the text of build.ninja that links several operators into one library per side.
-
-    `libraries` are paths in one folder, by side: ``torch`` and ``ort``. All `specs` have kernels; their compile steps
-    have made the objects.
-    """
-    folder = libraries["ort"].parent
-    comment = f"How {', '.join(s.name for s in specs)} are linked together."
-    text, ninja = _begin(comment, paths, specs[0], toolchain=toolchain, debug=False)
-    ninja.build(["ort_library.o"], "object", [ORT_LIBRARY], implicit=[IDENTITY], variables={"more": "$binding $ort"})
-    ninja.newline()
-
-    def objects(of: Sequence[OpSpec], binding: str) -> tuple[str, ...]:
-        made = [(spec, stem) for spec in of for stem in ("kernel", binding)]
-        made.append((specs[0], "runtime"))  # the same for all
-        return tuple(os.path.relpath(paths.compile_folder(spec.name) / f"{stem}.o", folder) for spec, stem in made)
-
-    if "torch" in libraries:
-        of = [spec for spec in specs if signature.has_torch_library(spec)]
-        _torch_library(ninja, paths, libraries["torch"].name, objects=objects(of, "torch"))
-    of_ort = (*objects(specs, "ort"), "ort_library.o")
-    _library(ninja, paths, libraries["ort"].name, objects=of_ort, script="ort.map", more=_COMPLETE)
-    return text.getvalue()
-
-
-def _library(
-    ninja: ninja_syntax.Writer,
-    paths: Paths,
-    path: str,
-    *,
-    objects: Sequence[str],
-    script: str = "",
-    more: str = "",
-    libraries: str = "",
-    implicit: Sequence[str] = (),
-) -> None:
-    scripts = [paths.binding / script] if script else []
-    # -Wl would split a path at its commas.
-    options = [f"-Xlinker --version-script={_quoted(paths, script)}" for script in scripts]
-    ninja.build(
-        [path],
-        "library",
-        list(objects),
-        implicit=[*(_path(paths, script) for script in scripts), *implicit, IDENTITY],
-        variables={"soname": Path(path).name, "more": " ".join(filter(None, [*options, more])), "libraries": libraries},
-    )
 
 
 def places_ninja(
