@@ -234,20 +234,15 @@ def collect(operator: Operator, *, examples: int, home: Path, seed: str = "") ->
     Another `seed` gives others. A model may violate a constraint that is not declared: then reference and kernel
     must both raise. Raises DataError where the declaration allows none.
     """
-    found: dict[str, Model] = {}
-
-    def keep(model: Model) -> bool:
-        found[model.name] = model
-        return False
-
-    search(models(operator), keep, seed=f"{operator.name}{seed}", examples=examples, home=home)
-    if not found:
+    drawn: list[Model] = []
+    search(models(operator), drawn.append, seed=f"{operator.name}{seed}", examples=examples, home=home)
+    if not drawn:
         raise DataError(
             f"{operator.name}: the declaration allows no input that the search can draw, with at most "
             f"{most_of_inputs(operator.spec)} elements in each. Correct sizes (dims) and rules (values) that "
             "contradict each other; where numbers in dims need more elements, declare names in their place"
         )
-    return [*found.values()]
+    return [*{model.name: model for model in drawn}.values()]
 
 
 def find(operator: Operator, wanted: Callable[[Model], bool], *, examples: int, home: Path) -> Model | None:
@@ -257,25 +252,21 @@ def find(operator: Operator, wanted: Callable[[Model], bool], *, examples: int, 
 
 def one(strategy: SearchStrategy[Model], *, seed: str, home: Path) -> Model | None:
     """Return one model that a strategy draws, mostly of the simplest values, or None where all are refused."""
-    found: list[Model] = []
-
-    def keep(model: Model) -> bool:
-        found.append(model)
-        return False
-
-    search(strategy, keep, seed=seed, examples=1, home=home, simple=0.8)
-    return found[-1] if found else None
+    drawn: list[Model] = []
+    search(strategy, drawn.append, seed=seed, examples=1, home=home, simple=0.8)
+    return drawn[-1] if drawn else None
 
 
 def search(
     strategy: SearchStrategy[Model],
-    wanted: Callable[[Model], bool],
+    wanted: Callable[[Model], object],
     *,
     seed: str,
     examples: int,
     home: Path,
     simple: float = 0.0,
 ) -> Model | None:
+    """Return the smallest model for which `wanted` is true, or None: `list.append` gets all and wants none."""
     set_hypothesis_home_dir(home)
     _Independent.random, _Independent.simple = Generator(seed), simple
     AVAILABLE_PROVIDERS["independent"] = _Independent
@@ -287,7 +278,7 @@ def search(
         backend="independent",
     )
     try:
-        return hypothesis.find(strategy, wanted, settings=settings, random=Generator(seed))
+        return hypothesis.find(strategy, lambda model: bool(wanted(model)), settings=settings, random=Generator(seed))
     except (hypothesis.errors.NoSuchExample, hypothesis.errors.Unsatisfiable):  # none wanted, or none allowed
         return None
 

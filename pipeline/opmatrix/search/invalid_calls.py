@@ -17,7 +17,7 @@ from opmatrix.declaration.load import Operator
 from opmatrix.declaration.models import case_arguments
 from opmatrix.search.broken_rules import RuleKind, broken, kinds
 from opmatrix.search.shapes import most_of_inputs
-from opmatrix.signature.signature import DTYPES, FOUR_BITS, attribute_values, dtype_of, is_required
+from opmatrix.signature.signature import FOUR_BITS, attribute_values, dtype_of, is_required
 from opmatrix.sizes import rules
 from opmatrix.sizes.expressions import terms
 from opmatrix.sizes.known import Known
@@ -157,12 +157,11 @@ def _rule_calls(operator: Operator, index: int) -> Iterator[InvalidCall]:
                 if kind not in tried:
                     new.add(kind)
                     yield InvalidCall(kind=kind, part=part, found=found, call=_changed(call, index, changed))
-            if rule.non_empty and "empty" not in tried and (emptied := _emptied(spec, call, index)):
-                new.add("empty")
-                yield InvalidCall(kind="empty", part=part, found="no elements", call=emptied)
-            if rule.spans and "empty" not in tried and (emptied := _emptied(spec, call, index, last=True)):
-                new.add("empty")
-                yield InvalidCall(kind="empty", part=part, found="no elements along the last axis", call=emptied)
+            ways = ((rule.non_empty, False, "no elements"), (rule.spans, True, "no elements along the last axis"))
+            for ruled, last, found in ways:
+                if ruled and "empty" not in tried and (emptied := _emptied(spec, call, index, last=last)):
+                    new.add("empty")
+                    yield InvalidCall(kind="empty", part=part, found=found, call=emptied)
         tried |= new
 
 
@@ -174,7 +173,7 @@ def last_array(call: Call, index: int) -> list[Array]:
     return [] if argument is None else [argument]
 
 
-def _emptied(spec: OpSpec, call: Call, index: int, *, last: bool = False) -> Call | None:
+def _emptied(spec: OpSpec, call: Call, index: int, *, last: bool) -> Call | None:
     """Return the call with a size of 0 in an input, and in all others that have this size; None if a rule uses it.
 
     `last` is for the size of the last axis.
@@ -225,7 +224,6 @@ def _wrong_dtypes(spec: OpSpec, part: Input, model: Model) -> list[DType]:
     leader = next((i for i in spec.inputs if is_required(i) and i.type == part.type), part)
     if part.type in spec.types and leader is not part:
         wrong += [dtype for dtype in allowed if dtype != model.types[part.type]][:1]
-    assert set(wrong) <= set(DTYPES)
     return wrong
 
 
