@@ -8,25 +8,10 @@ from typing import Any
 
 import jinja2
 
-from opmatrix.codegen import cpp, generated_files, jinja
+from opmatrix.codegen import cpp, generated_files, jinja, variables
 from opmatrix.codegen.checks import shape_attributes, shape_checks, shape_parameters, value_checks
 from opmatrix.codegen.cpp import CPP_TYPES, call, literal, quoted
 from opmatrix.codegen.size_code import SIZE_FUNCTIONS, SizeCode
-from opmatrix.codegen.variables import (
-    AttributePart,
-    InputPart,
-    OutputPart,
-    added,
-    attribute_part,
-    cpp_type,
-    decided_sizes,
-    dtype_name,
-    input_part,
-    kernel_parameters,
-    output_part,
-    replaced,
-    torch_dtype,
-)
 from opmatrix.project import cpu_levels
 from opmatrix.signature import signature
 from opmatrix.signature.python_source import bracket
@@ -77,14 +62,16 @@ def _output(spec: OpSpec, output: Output, index: int, code: SizeCode) -> Iterato
             found = code.shape(name)
         case SameAs(input=str(name)) | FromKernel(input=str(name)) as rule:
             decided = dict.fromkeys(kernel_names(spec, rule), UNKNOWN)
-            yield from replaced(rule, output.name, code, made="ort::Shape", of=code.shape(name), decided=decided)
+            yield from variables.replaced(
+                rule, output.name, code, made="ort::Shape", of=code.shape(name), decided=decided
+            )
         case Dims(dims=dims) as rule if FURTHER in dims:
-            yield from added(rule, output.name, code, made="ort::Shape")
+            yield from variables.added(rule, output.name, code, made="ort::Shape")
         case Dims(dims=dims):
             found = _listed(code(dim) for dim in dims)
         case FromKernel() as rule:
             found = _listed(UNKNOWN if dim is None else code(dim) for dim in kernel_dims(spec, rule))
-    element = dtype_name(output.type)
+    element = variables.dtype_name(output.type)
     if output.type in spec.types:  # that of the first input that has it, required ones first
         of_type = [
             (not signature.is_required(part), n) for n, part in enumerate(spec.inputs) if part.type == output.type
@@ -103,7 +90,7 @@ def _listed(sizes: Iterable[str]) -> str:
 
 def render(spec: OpSpec, written: Set[str] = signature.ONLY_KERNEL) -> dict[str, str]:
     """Return every generated C++ file that is not `written` by hand, by name. `spec` is a validated one."""
-    variables = _variables(spec) if signature.has_kernel_object(spec, written) else {}
+    values = _variables(spec) if signature.has_kernel_object(spec, written) else {}
 
     def text(file: str) -> str:
         if file == signature.KERNEL:
@@ -112,7 +99,7 @@ def render(spec: OpSpec, written: Set[str] = signature.ONLY_KERNEL) -> dict[str,
             return '#include "compute.h"\n'
         if file == "ort_library.cc":
             return ort_library(spec.uses or [spec.name])
-        return _environment().get_template(f"{file}.j2").render(variables)
+        return _environment().get_template(f"{file}.j2").render(values)
 
     return {file: text(file) for file in generated_files.cpp_files(spec, written)}
 
@@ -125,16 +112,16 @@ def ort_library(operators: Sequence[str], *, called: str = "") -> str:
 
 def races(spec: OpSpec) -> str:
     """Return the program that calls the kernel from several threads (native/binding/race_driver.h)."""
-    variables = _variables(spec)
-    inputs = [f"call.inputs.at({n}){i.view.removeprefix(i.name)}" for n, i in enumerate(variables["inputs"])]
+    values = _variables(spec)
+    inputs = [f"call.inputs.at({n}){i.view.removeprefix(i.name)}" for n, i in enumerate(values["inputs"])]
     attributes = [
         f"{at}.given() ? std::optional({at}.inner().{_read(a)}) : std::nullopt" if a.given else f"{at}.{_read(a)}"
-        for n, a in enumerate(variables["attributes"])
+        for n, a in enumerate(values["attributes"])
         for at in [f"call.attributes.at({n})"]
     ]
-    switches = {a.name: a for a in variables["attributes"]}
+    switches = {a.name: a for a in values["attributes"]}
     outputs = []
-    for n, o in enumerate(variables["outputs"]):
+    for n, o in enumerate(values["outputs"]):
         index = [*switches].index(o.switch) if o.switch else 0
         wanted = f"call.attributes.at({index}).{_read(switches[o.switch])}" if o.switch else "true"
         view = f"outputs.at({n}).allocate<{o.type}>(call.shapes.at({n}))"
@@ -149,10 +136,10 @@ def races(spec: OpSpec) -> str:
         made.append(f"const auto shared_{n} = {outputs[n]}")
         inputs[given], outputs[n] = f"race_driver::in_place({inputs[given]}, shared_{n})", f"shared_{n}"
     template = _environment().get_template("races.cc.j2")
-    return template.render(variables, made=made, arguments=[*inputs, *attributes, *outputs], output_names=names)
+    return template.render(values, made=made, arguments=[*inputs, *attributes, *outputs], output_names=names)
 
 
-def _read(attribute: AttributePart) -> str:
+def _read(attribute: variables.AttributePart) -> str:
     """Return how the program reads a stored attribute, `attribute` of the call."""
     if attribute.is_tensor:
         return f"view<{attribute.kind}>()"
@@ -173,11 +160,11 @@ def _environment() -> jinja2.Environment:
 
 
 def _variables(spec: OpSpec) -> dict[str, Any]:
-    inputs = [input_part(spec, i) for i in spec.inputs]
-    attributes = [attribute_part(spec, a) for a in spec.attributes]
-    outputs = [output_part(spec, o) for o in spec.outputs]
+    inputs = [variables.input_part(spec, i) for i in spec.inputs]
+    attributes = [variables.attribute_part(spec, a) for a in spec.attributes]
+    outputs = [variables.output_part(spec, o) for o in spec.outputs]
     checked = list(value_checks(spec))
-    leaders = {i.type: torch_dtype(i) for i in reversed(sure_inputs(spec))}
+    leaders = {i.type: variables.torch_dtype(i) for i in reversed(sure_inputs(spec))}
     # The kernel gets the views whose values were checked; each view of a strided tensor would be another copy.
     kept = {check.input: check.views for check in checked}
     views = [f"{kept[i.name]}{'.list()' * (i.kind == 'variadic')}" if i.name in kept else i.view for i in inputs]
@@ -192,12 +179,14 @@ def _variables(spec: OpSpec) -> dict[str, Any]:
         "outputs": outputs,
         "has_optional_outputs": any(o.optional for o in outputs),
         "attributes": attributes,
-        "kernels": [kernel_parameters(spec, types) for types in signature.dtype_tuples(spec)],
+        "kernels": [variables.kernel_parameters(spec, types) for types in signature.dtype_tuples(spec)],
         # Of each binding of the type variables: template arguments, and the condition on the inputs' dtypes.
         "choices": [
             {
                 "arguments": f"<{', '.join(CPP_TYPES[dtype] for dtype in types.values())}>" if types else "",
-                "condition": " && ".join(f"{leaders[v]} == {dtype_name(dtype)}" for v, dtype in types.items()),
+                "condition": " && ".join(
+                    f"{leaders[v]} == {variables.dtype_name(dtype)}" for v, dtype in types.items()
+                ),
             }
             for types in signature.dtype_tuples(spec)
         ],
@@ -211,7 +200,7 @@ def _variables(spec: OpSpec) -> dict[str, Any]:
         "number_headers": cpp.number_headers(signature.dtypes(spec)),
         "listed_shapes": any(i.dims and i.kind != "required" for i in inputs),
         "computed_sizes": any(o.needs_sizes for o in outputs),
-        "decided_sizes": decided_sizes(spec),
+        "decided_sizes": variables.decided_sizes(spec),
         "in_place": in_place(spec),
         "kernel_sizes": any(o.new and o.steps for o in outputs),
         "checks_with_attributes": bool(shape_attributes(spec)),
@@ -247,9 +236,9 @@ def _other_names(spec: OpSpec) -> list[list[str]]:
 
 def _torch(
     spec: OpSpec,
-    inputs: Sequence[InputPart],
-    attributes: Sequence[AttributePart],
-    outputs: Sequence[OutputPart],
+    inputs: Sequence[variables.InputPart],
+    attributes: Sequence[variables.AttributePart],
+    outputs: Sequence[variables.OutputPart],
     views: Sequence[str],
 ) -> dict[str, Any]:
     assert spec.torch is not None
@@ -283,14 +272,18 @@ def _torch(
         "run_arguments": [i.name for i in inputs] + [a.passed for a in attributes] + ["stack"],
         "inputs": f"{{{', '.join(f'&{i.name}' for i in inputs)}}}",
         "compute_arguments": [
-            *([f"common_format.view<{cpp_type(spec, i.type)}>({i.name})" for i in spec.inputs] if in_memory else views),
+            *(
+                [f"common_format.view<{variables.cpp_type(spec, i.type)}>({i.name})" for i in spec.inputs]
+                if in_memory
+                else views
+            ),
             *(a.name for a in attributes),
             *(_torch_output(o, "common_format.sizes()" if in_memory else o.sizes) for o in outputs),
         ],
     }
 
 
-def _torch_output(output: OutputPart, sizes: str) -> str:
+def _torch_output(output: variables.OutputPart, sizes: str) -> str:
     """Return the kernel's argument for an output."""
     if output.variadic:
         return f"{output.name}.list()"
@@ -318,9 +311,9 @@ def _constants(spec: OpSpec) -> Iterator[tuple[str, list[str]]]:
 
 def _ort(
     spec: OpSpec,
-    inputs: Sequence[InputPart],
-    attributes: Sequence[AttributePart],
-    outputs: Sequence[OutputPart],
+    inputs: Sequence[variables.InputPart],
+    attributes: Sequence[variables.AttributePart],
+    outputs: Sequence[variables.OutputPart],
     views: Sequence[str],
 ) -> dict[str, Any]:
     checked = shape_attributes(spec)

@@ -8,17 +8,8 @@ from dataclasses import dataclass
 from opmatrix.codegen.cpp import literal, quoted
 from opmatrix.codegen.size_code import SIZE_FUNCTIONS, SizeCode, size_checks
 from opmatrix.signature.signature import is_required
+from opmatrix.sizes import values
 from opmatrix.sizes.rules import axes, checked_axes, resolved_terms, shape_inputs, size_items, sizes_at, sources
-from opmatrix.sizes.values import (
-    Limit,
-    Name,
-    described,
-    described_ends,
-    described_order,
-    ends,
-    limit_expressions,
-    names,
-)
 from opmatrix.spec import Attribute, AttributeKind, Input, OpSpec, ValueRule
 
 
@@ -44,8 +35,8 @@ def limits(
     words = [f"{words} {bound:g}" for _, words, bound in found]
     if given.allowed is not None:
         strings = given.kind.startswith("string")
-        values = (float(v) if given.kind == "float" else v for v in given.allowed)
-        equal = [f"equal({item}, {quoted(v)})" if strings else f"{item} == {literal(v, suffix)}" for v in values]
+        items = (float(v) if given.kind == "float" else v for v in given.allowed)
+        equal = [f"equal({item}, {quoted(v)})" if strings else f"{item} == {literal(v, suffix)}" for v in items]
         choice = " || ".join(equal)
         conditions.append(f"({choice})" if found else choice)
         words.append("one of " + ", ".join(map(str, given.allowed)))
@@ -124,7 +115,12 @@ def _check(spec: OpSpec, part: Input, rule: ValueRule) -> ValueCheck:
     code = SizeCode(
         spec=spec, shape=lambda name: f"{name}.sizes" if name == part.name else name, attribute=lambda name: name
     )
-    used = [term for limit in limit_expressions(rule) if isinstance(limit, str) for term in resolved_terms(spec, limit)]
+    used = [
+        term
+        for limit in values.limit_expressions(rule)
+        if isinstance(limit, str)
+        for term in resolved_terms(spec, limit)
+    ]
     owners = list(dict.fromkeys(name for term in used for name in sources(spec, term) if name != part.name))
     attributes = [a for a in spec.attributes if a.name in {name for term in used for name in (term.of, term.at)}]
     view = {True: f"{part.name}_values", False: f"*{part.name}_values"}[is_required(part)]
@@ -133,7 +129,7 @@ def _check(spec: OpSpec, part: Input, rule: ValueRule) -> ValueCheck:
     wrong = "wrong"
     while wrong in {part.name, *owners, *(a.name for a in attributes)}:
         wrong += "_"
-    low, high = (_limit(limit, code) for limit in limit_expressions(rule))
+    low, high = (_limit(limit, code) for limit in values.limit_expressions(rule))
     tensors = [view, *(f"{owner}.sizes()" for owner in owners)]
     return ValueCheck(
         input=part.name,
@@ -167,7 +163,7 @@ def _find(name: str, rule: ValueRule, limits: tuple[str, str]) -> list[str] | No
     if rule.sorted is not None:
         order = f"{'Strictly' if rule.unique else ''}{rule.sorted.capitalize()}{{}}"
     if rule.spans:
-        return [name, allowed, order, f"Ends{{{', '.join(ends(rule, limits))}}}"]
+        return [name, allowed, order, f"Ends{{{', '.join(values.ends(rule, limits))}}}"]
     return [name, allowed, order] if (allowed, order) != ("any_value()", "AnyOrder{}") else None
 
 
@@ -179,20 +175,24 @@ def _checks(spec: OpSpec, part: Input, rule: ValueRule, code: SizeCode, wrong: s
     if rule.spans:
         text = quoted(f"{start}have at least one element along its last axis, got shape ")
         yield [f"has_ends({part.name})", text, f"{part.name}.sizes"]
-    if words := described(rule):
+    if words := values.described(rule):
         got = [f"{wrong}.value()", quoted(" at "), f"{wrong}.place()"]
-        yield [f"{wrong}.value_is_right()", *_with_names(f"{start}be {words}", names(spec, rule), part, code), *got]
+        yield [
+            f"{wrong}.value_is_right()",
+            *_with_names(f"{start}be {words}", values.names(spec, rule), part, code),
+            *got,
+        ]
     if rule.sorted is not None:
-        text = f"{start}be {described_order(rule)} along its last axis, got "
+        text = f"{start}be {values.described_order(rule)} along its last axis, got "
         yield [f"{wrong}.order_is_right()", quoted(text), f"{wrong}.value()", quoted(" after "), f"{wrong}.before()",
                quoted(" at "), f"{wrong}.place()"]  # fmt: skip
-    if words := described_ends(rule):
+    if words := values.described_ends(rule):
         text = f"{start}{words} along its last axis"
-        yield [f"{wrong}.end_is_right()", *_with_names(text, names(spec, rule), part, code), f"{wrong}.value()",
+        yield [f"{wrong}.end_is_right()", *_with_names(text, values.names(spec, rule), part, code), f"{wrong}.value()",
                quoted(" at "), f"{wrong}.place()"]  # fmt: skip
 
 
-def _with_names(text: str, used: Sequence[Name], part: Input, code: SizeCode) -> list[str]:
+def _with_names(text: str, used: Sequence[values.Name], part: Input, code: SizeCode) -> list[str]:
     """Return the parts of a message: the text, and the number for each name in it."""
     parts: list[str] = []
     separator = " with "
@@ -203,7 +203,7 @@ def _with_names(text: str, used: Sequence[Name], part: Input, code: SizeCode) ->
     return [*parts, quoted(f"{text}, got ")]
 
 
-def _limit(limit: Limit, code: SizeCode) -> str:
+def _limit(limit: values.Limit, code: SizeCode) -> str:
     if limit is None:
         return "NoLimit{}"
     if not isinstance(limit, str):
