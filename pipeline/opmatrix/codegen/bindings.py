@@ -163,7 +163,7 @@ def _variables(spec: OpSpec) -> dict[str, Any]:
     inputs = [variables.InputPart(spec, i) for i in spec.inputs]
     attributes = [variables.AttributePart(spec, a) for a in spec.attributes]
     outputs = [variables.OutputPart(spec, o) for o in spec.outputs]
-    checked = list(value_checks(spec))
+    checked = value_checks(spec)
     leaders = {i.type: variables.torch_dtype(i) for i in reversed(sure_inputs(spec))}
     # The kernel gets the views whose values were checked; each view of a strided tensor would be another copy.
     kept = {check.input: check.views for check in checked}
