@@ -90,7 +90,7 @@ def _listed(sizes: Iterable[str]) -> str:
 
 def render(spec: OpSpec, written: Set[str] = signature.ONLY_KERNEL) -> dict[str, str]:
     """Return every generated C++ file that is not `written` by hand, by name. `spec` is a validated one."""
-    values = _variables(spec) if signature.has_kernel_object(spec, written) else {}
+    values = _Bindings(spec).variables() if signature.has_kernel_object(spec, written) else {}
 
     def text(file: str) -> str:
         if file == signature.KERNEL:
@@ -112,18 +112,18 @@ def ort_library(operators: Sequence[str], *, called: str = "") -> str:
 
 def races(spec: OpSpec) -> str:
     """Return the program that calls the kernel from several threads (native/binding/race_driver.h)."""
-    values = _variables(spec)
-    inputs = [f"call.inputs.at({n}){i.view.removeprefix(i.name)}" for n, i in enumerate(values["inputs"])]
+    parts = _Bindings(spec)
+    inputs = [f"call.inputs.at({n}){i.view.removeprefix(i.name)}" for n, i in enumerate(parts.inputs)]
     attributes = [
-        f"{at}.given() ? std::optional({at}.inner().{_read(a)}) : std::nullopt" if a.given else f"{at}.{_read(a)}"
-        for n, a in enumerate(values["attributes"])
+        f"{at}.given() ? std::optional({at}.inner().{a.stored}) : std::nullopt" if a.given else f"{at}.{a.stored}"
+        for n, a in enumerate(parts.attributes)
         for at in [f"call.attributes.at({n})"]
     ]
-    switches = {a.name: a for a in values["attributes"]}
+    switches = {a.name: a for a in parts.attributes}
     outputs = []
-    for n, o in enumerate(values["outputs"]):
+    for n, o in enumerate(parts.outputs):
         index = [*switches].index(o.switch) if o.switch else 0
-        wanted = f"call.attributes.at({index}).{_read(switches[o.switch])}" if o.switch else "true"
+        wanted = f"call.attributes.at({index}).{switches[o.switch].stored}" if o.switch else "true"
         view = f"outputs.at({n}).allocate<{o.type}>(call.shapes.at({n}))"
         if o.variadic:
             outputs.append(f"race_driver::Variadic<{o.type}>(outputs, {n}, call.shapes).list()")
@@ -135,21 +135,9 @@ def races(spec: OpSpec) -> str:
     for given, n in in_place(spec):
         made.append(f"const auto shared_{n} = {outputs[n]}")
         inputs[given], outputs[n] = f"race_driver::in_place({inputs[given]}, shared_{n})", f"shared_{n}"
+    arguments = [*inputs, *attributes, *outputs]
     template = _environment().get_template("races.cc.j2")
-    return template.render(values, made=made, arguments=[*inputs, *attributes, *outputs], output_names=names)
-
-
-def _read(attribute: variables.AttributePart) -> str:
-    """Return how the program reads a stored attribute, `attribute` of the call."""
-    if attribute.is_tensor:
-        return f"view<{attribute.kind}>()"
-    if attribute.is_text:
-        return "text()"
-    if attribute.is_texts:
-        return "texts().list()"
-    if attribute.is_list:
-        return f"items<{attribute.kind.removeprefix('List<').removesuffix('>')}>().list()"
-    return f"value<{attribute.kind}>()"
+    return template.render(parts.variables(), made=made, arguments=arguments, output_names=names)
 
 
 @cache
@@ -159,61 +147,125 @@ def _environment() -> jinja2.Environment:
     return environment
 
 
-def _variables(spec: OpSpec) -> dict[str, Any]:
-    inputs = [variables.InputPart(spec, i) for i in spec.inputs]
-    attributes = [variables.AttributePart(spec, a) for a in spec.attributes]
-    outputs = [variables.OutputPart(spec, o) for o in spec.outputs]
-    checked = value_checks(spec)
-    leaders = {i.type: variables.torch_dtype(i) for i in reversed(sure_inputs(spec))}
-    # The kernel gets the views whose values were checked; each view of a strided tensor would be another copy.
-    kept = {check.input: check.views for check in checked}
-    views = [f"{kept[i.name]}{'.list()' * (i.kind == 'variadic')}" if i.name in kept else i.view for i in inputs]
-    return {
-        "spec": spec,
-        "levels": [*cpu_levels.NUMBERS],
-        "newest_schema": versions(spec)[-1],
-        "origin": f"Generated from ops/{spec.name}/spec.py, so do not edit.",
-        "typenames": ", ".join(f"typename {variable}" for variable in spec.types),
-        "names": [*(i.name for i in inputs), *(a.name for a in attributes), *(o.name for o in outputs)],
-        "inputs": inputs,
-        "outputs": outputs,
-        "has_optional_outputs": any(o.optional for o in outputs),
-        "attributes": attributes,
-        "kernels": [variables.kernel_parameters(spec, types) for types in signature.dtype_tuples(spec)],
-        # Of each binding of the type variables: template arguments, and the condition on the inputs' dtypes.
-        "choices": [
-            {
-                "arguments": f"<{', '.join(CPP_TYPES[dtype] for dtype in types.values())}>" if types else "",
-                "condition": " && ".join(
-                    f"{leaders[v]} == {variables.dtype_name(dtype)}" for v, dtype in types.items()
-                ),
-            }
-            for types in signature.dtype_tuples(spec)
-        ],
-        "text": signature.has_strings(spec),
-        "kernel_header": "kernel.h" if spec.kernel is not None else f"{spec.name}/kernel.h",
-        "texts": any(a.is_texts for a in attributes),
-        "optional": any(a.given for a in attributes),
-        "lists": any(a.is_list for a in attributes)
-        or any(i.kind == "variadic" for i in inputs)
-        or any(o.variadic for o in outputs),
-        "number_headers": cpp.number_headers(signature.dtypes(spec)),
-        "listed_shapes": any(i.dims and i.kind != "required" for i in inputs),
-        "computed_sizes": any(o.needs_sizes for o in outputs),
-        "decided_sizes": variables.decided_sizes(spec),
-        "in_place": in_place(spec),
-        "kernel_sizes": any(o.new and o.steps for o in outputs),
-        "checks_with_attributes": bool(shape_attributes(spec)),
-        "checks_with_sizes": any(h in " ".join(c.arguments) for c in shape_checks(spec) for h in SIZE_FUNCTIONS),
-        "listed_sizes": any(p.startswith(("List<std", "List<bool")) for p in shape_parameters(spec)),
-        "shape_parameters": shape_parameters(spec),
-        "shape_checks": list(shape_checks(spec)),
-        "value_checks": checked,
-        "own_views": {i.name: i.view.removesuffix(".list()") for i in inputs},
-        "torch": _torch(spec, inputs, attributes, outputs, views) if signature.has_torch_library(spec) else {},
-        "other_names": _other_names(spec),
-        "ort": _ort(spec, inputs, attributes, outputs, views),
-    }
+class _Bindings:
+    """The variables of the templates for an operator."""
+
+    def __init__(self, spec: OpSpec) -> None:
+        self.spec = spec
+        self.inputs = [variables.InputPart(spec, i) for i in spec.inputs]
+        self.attributes = [variables.AttributePart(spec, a) for a in spec.attributes]
+        self.outputs = [variables.OutputPart(spec, o) for o in spec.outputs]
+        self.is_variadic = any(i.variadic for i in spec.inputs) or any(o.variadic for o in spec.outputs)
+        # The kernel gets the views whose values were checked; each view of a strided tensor would be another copy.
+        self.checked = value_checks(spec)
+        kept = {check.input: check.views for check in self.checked}
+        self.views = [
+            f"{kept[i.name]}{'.list()' * (i.kind == 'variadic')}" if i.name in kept else i.view for i in self.inputs
+        ]
+
+    def variables(self) -> dict[str, Any]:
+        spec, inputs, attributes, outputs = self.spec, self.inputs, self.attributes, self.outputs
+        leaders = {i.type: variables.torch_dtype(i) for i in reversed(sure_inputs(spec))}
+        return {
+            "spec": spec,
+            "levels": [*cpu_levels.NUMBERS],
+            "newest_schema": versions(spec)[-1],
+            "origin": f"Generated from ops/{spec.name}/spec.py, so do not edit.",
+            "typenames": ", ".join(f"typename {variable}" for variable in spec.types),
+            "names": [*(i.name for i in inputs), *(a.name for a in attributes), *(o.name for o in outputs)],
+            "inputs": inputs,
+            "outputs": outputs,
+            "has_optional_outputs": any(o.optional for o in outputs),
+            "attributes": attributes,
+            "kernels": [variables.kernel_parameters(spec, types) for types in signature.dtype_tuples(spec)],
+            # Of each binding of the type variables: template arguments, and the condition on the inputs' dtypes.
+            "choices": [
+                {
+                    "arguments": f"<{', '.join(CPP_TYPES[dtype] for dtype in types.values())}>" if types else "",
+                    "condition": " && ".join(
+                        f"{leaders[v]} == {variables.dtype_name(dtype)}" for v, dtype in types.items()
+                    ),
+                }
+                for types in signature.dtype_tuples(spec)
+            ],
+            "text": signature.has_strings(spec),
+            "kernel_header": "kernel.h" if spec.kernel is not None else f"{spec.name}/kernel.h",
+            "texts": any(a.is_texts for a in attributes),
+            "optional": any(a.given for a in attributes),
+            "lists": any(a.is_list for a in attributes) or self.is_variadic,
+            "number_headers": cpp.number_headers(signature.dtypes(spec)),
+            "listed_shapes": any(i.dims and i.kind != "required" for i in inputs),
+            "computed_sizes": any(o.needs_sizes for o in outputs),
+            "decided_sizes": variables.decided_sizes(spec),
+            "in_place": in_place(spec),
+            "kernel_sizes": any(o.new and o.steps for o in outputs),
+            "checks_with_attributes": bool(shape_attributes(spec)),
+            "checks_with_sizes": any(h in " ".join(c.arguments) for c in shape_checks(spec) for h in SIZE_FUNCTIONS),
+            "listed_sizes": any(p.startswith(("List<std", "List<bool")) for p in shape_parameters(spec)),
+            "shape_parameters": shape_parameters(spec),
+            "shape_checks": list(shape_checks(spec)),
+            "value_checks": self.checked,
+            "own_views": {i.name: i.view.removesuffix(".list()") for i in inputs},
+            "torch": self._torch() if signature.has_torch_library(spec) else {},
+            "other_names": _other_names(spec),
+            "ort": self._ort(),
+        }
+
+    def _torch(self) -> dict[str, Any]:
+        spec, inputs, attributes, outputs = self.spec, self.inputs, self.attributes, self.outputs
+        assert spec.torch is not None
+        namespace = spec.torch.name.partition("::")[0]
+        newer = self.is_variadic or any(a.is_list or a.is_text for a in attributes)
+        fixed = [*_constants(spec)]
+        more = newer or any(i.kind == "optional" for i in inputs) or any(o.new for o in outputs)
+        more = more or any(a.given for a in attributes) or any(function == "torch::check_none" for function, _ in fixed)
+        since = ["torch::Since::torch_2_10"] if newer else []
+        checked = shape_attributes(spec)
+        views = [f"common_format.view<{variables.cpp_type(spec, i.type)}>({i.name})" for i in spec.inputs]
+        return {
+            "namespace": namespace,
+            "schema": signature.torch_schema(spec).removeprefix(f"{namespace}::"),
+            "header": "torch_outputs.h" if variadic_output(spec) else "torch_kinds.h" if more else "torch.h",
+            "constants": fixed,
+            "sizes": [i.torch_sizes for i in inputs if i.dims]
+            + [f"{a.variable}.list()" if a.is_list else a.variable for a in attributes if a.name in checked],
+            "registration": [
+                quoted(namespace),
+                quoted(signature.torch_qualified(spec).partition("::")[2]),
+                "kSchema",
+                "torch::call<torch::Value, from_stack, false>",
+                "torch::call<torch::Value, from_stack, true>",
+                quoted(f"ops/{spec.name}/spec.py"),
+                *since,
+            ],
+            "run_parameters": [f"torch::{i.torch_class}& {i.name}" for i in inputs]
+            + [f"{a.parameter} {a.name}" for a in attributes]
+            + ["torch::Value* results"],
+            "run_arguments": [i.name for i in inputs] + [a.passed for a in attributes] + ["stack"],
+            "inputs": f"{{{', '.join(f'&{i.name}' for i in inputs)}}}",
+            "compute_arguments": [
+                *(views if spec.elementwise else self.views),
+                *(a.name for a in attributes),
+                *(o.torch_value for o in outputs),
+            ],
+        }
+
+    def _ort(self) -> dict[str, Any]:
+        spec, inputs, attributes, outputs = self.spec, self.inputs, self.attributes, self.outputs
+        checked = shape_attributes(spec)
+        kinds = any(i.kind == "variadic" for i in inputs) or any(o.new for o in outputs)
+        kinds = kinds or any(a.is_tensor for a in attributes)
+        copied = ["ort_int4.h"] * signature.has_four_bits(spec) + ["ort_strings.h"] * signature.has_strings(spec)
+        return {
+            "headers": copied or ["ort_kinds.h" if kinds else "ort.h"],
+            "sizes": [i.ort_sizes for i in inputs if i.dims]
+            + [a.member_value for a in attributes if a.name in checked],
+            "inputs": [i.port for i in inputs],
+            "outputs": [o.port for o in outputs],
+            "variadic": variadic_output(spec) is not None,
+            "inference": statements(spec),
+            "compute_arguments": [*self.views, *(a.member_value for a in attributes), *(o.ort_value for o in outputs)],
+        }
 
 
 def in_place(spec: OpSpec) -> list[tuple[int, int]]:
@@ -234,67 +286,6 @@ def _other_names(spec: OpSpec) -> list[list[str]]:
     return [[quoted(other), quoted(name)] for other, name in found.items()]
 
 
-def _torch(
-    spec: OpSpec,
-    inputs: Sequence[variables.InputPart],
-    attributes: Sequence[variables.AttributePart],
-    outputs: Sequence[variables.OutputPart],
-    views: Sequence[str],
-) -> dict[str, Any]:
-    assert spec.torch is not None
-    namespace = spec.torch.name.partition("::")[0]
-    newer = any(i.kind == "variadic" for i in inputs) or any(o.variadic for o in outputs)
-    newer = newer or any(a.is_list or a.is_text for a in attributes)
-    fixed = [*_constants(spec)]
-    more = newer or any(i.kind == "optional" for i in inputs) or any(o.new for o in outputs)
-    more = more or any(a.given for a in attributes) or any(function == "torch::check_none" for function, _ in fixed)
-    since = ["torch::Since::torch_2_10"] if newer else []
-    checked, in_memory = shape_attributes(spec), spec.elementwise
-    return {
-        "namespace": namespace,
-        "schema": signature.torch_schema(spec).removeprefix(f"{namespace}::"),
-        "header": "torch_outputs.h" if variadic_output(spec) else "torch_kinds.h" if more else "torch.h",
-        "constants": fixed,
-        "sizes": [i.torch_sizes for i in inputs if i.dims]
-        + [f"{a.variable}.list()" if a.is_list else a.variable for a in attributes if a.name in checked],
-        "registration": [
-            quoted(namespace),
-            quoted(signature.torch_qualified(spec).partition("::")[2]),
-            "kSchema",
-            "torch::call<torch::Value, from_stack, false>",
-            "torch::call<torch::Value, from_stack, true>",
-            quoted(f"ops/{spec.name}/spec.py"),
-            *since,
-        ],
-        "run_parameters": [f"torch::{i.torch_class}& {i.name}" for i in inputs]
-        + [f"{a.parameter} {a.name}" for a in attributes]
-        + ["torch::Value* results"],
-        "run_arguments": [i.name for i in inputs] + [a.passed for a in attributes] + ["stack"],
-        "inputs": f"{{{', '.join(f'&{i.name}' for i in inputs)}}}",
-        "compute_arguments": [
-            *(
-                [f"common_format.view<{variables.cpp_type(spec, i.type)}>({i.name})" for i in spec.inputs]
-                if in_memory
-                else views
-            ),
-            *(a.name for a in attributes),
-            *(_torch_output(o, "common_format.sizes()" if in_memory else o.sizes) for o in outputs),
-        ],
-    }
-
-
-def _torch_output(output: variables.OutputPart, sizes: str) -> str:
-    """Return the kernel's argument for an output."""
-    if output.variadic:
-        return f"{output.name}.list()"
-    view = f"{{{output.name}.data<{output.type}>(), {sizes}}}"
-    if output.new:
-        return f"{output.name}.tensor()"
-    if output.optional:
-        return f"OptionalView<{output.type}>{{{output.wanted if output.switch else 'true'}, {view}}}"
-    return f"TensorView<{output.type}>{view}"
-
-
 def _constants(spec: OpSpec) -> Iterator[tuple[str, list[str]]]:
     """Yield the checks of arguments with one legal value: the function and its arguments."""
     for slot, argument in enumerate(signature.torch_arguments(spec)):
@@ -307,41 +298,3 @@ def _constants(spec: OpSpec) -> Iterator[tuple[str, list[str]]]:
         kind = "bool" if isinstance(value, bool) else "double" if isinstance(value, float) else "int"
         condition = f"torch::to_{kind}({given}) == {literal(value)}"
         yield "KERNEL_CHECK", [condition, quoted(f"{spec.name}: {constant}, got another value")]
-
-
-def _ort(
-    spec: OpSpec,
-    inputs: Sequence[variables.InputPart],
-    attributes: Sequence[variables.AttributePart],
-    outputs: Sequence[variables.OutputPart],
-    views: Sequence[str],
-) -> dict[str, Any]:
-    checked = shape_attributes(spec)
-    kinds = any(i.kind == "variadic" for i in inputs) or any(o.new for o in outputs)
-    kinds = kinds or any(a.is_tensor for a in attributes)
-    copied = ["ort_int4.h"] * signature.has_four_bits(spec) + ["ort_strings.h"] * signature.has_strings(spec)
-    return {
-        "headers": copied or ["ort_kinds.h" if kinds else "ort.h"],
-        "sizes": [i.ort_sizes for i in inputs if i.dims] + [a.member_value for a in attributes if a.name in checked],
-        "inputs": [i.port for i in inputs],
-        "outputs": [
-            f"ort::Port({o.ort_dtype}, INPUT_OUTPUT_{'VARIADIC' if o.variadic else 'OPTIONAL'})"
-            if o.optional or o.variadic
-            else o.ort_dtype
-            for o in outputs
-        ],
-        "variadic": variadic_output(spec) is not None,
-        "inference": statements(spec),
-        "compute_arguments": [*views]
-        + [a.member_value for a in attributes]
-        + [
-            f"{o.name}.tensor()"
-            if o.new
-            else f"{o.name}.list()"
-            if o.variadic
-            else f"{o.name}.{'optional_' if o.optional else ''}view()"
-            if o.copied
-            else o.name
-            for o in outputs
-        ],
-    }

@@ -113,6 +113,17 @@ class AttributePart:
             spec, attribute, variable=f"{kept}{text}", shown=self.onnx_name, suffix="f", there=ort_given
         )
 
+    @property
+    def stored(self) -> str:
+        """How the program of `bindings.races` reads it from a stored call."""
+        if self.is_tensor:
+            return f"view<{self.kind}>()"
+        if self.is_text or self.is_texts:
+            return "text()" if self.is_text else "texts().list()"
+        if self.is_list:
+            return f"items<{self.kind.removeprefix('List<').removesuffix('>')}>().list()"
+        return f"value<{self.kind}>()"
+
     def _of_tensor(self, attribute: Attribute) -> None:
         self.kind = CPP_TYPES[dtype_of(attribute.type or "", {})]
         self.parameter = f"TensorView<const {self.kind}>"
@@ -214,6 +225,19 @@ class OutputPart:
             self.sizes = f"{self.name}_sizes.sizes()"
         if given.variadic:
             self._set_count(spec, given)
+        kind = "VARIADIC" if given.variadic else "OPTIONAL"
+        is_one = not given.variadic and not given.optional
+        self.port = self.ort_dtype if is_one else f"ort::Port({self.ort_dtype}, INPUT_OUTPUT_{kind})"
+        # The kernel's arguments.
+        sizes = "common_format.sizes()" if spec.elementwise else self.sizes
+        view = f"{{{self.name}.data<{self.type}>(), {sizes}}}"
+        self.torch_value, self.ort_value = f"TensorView<{self.type}>{view}", self.name
+        if self.copied:
+            self.ort_value = f"{self.name}.{'optional_' if self.optional else ''}view()"
+        if self.optional:
+            self.torch_value = f"OptionalView<{self.type}>{{{self.wanted if self.switch else 'true'}, {view}}}"
+        if given.variadic or self.new:
+            self.torch_value = self.ort_value = f"{self.name}.{'list' if given.variadic else 'tensor'}()"
 
     def _set_sizes(self, spec: OpSpec, given: Output) -> Sequence[str | int]:
         """Set the code of the sizes; return those that are computed."""
