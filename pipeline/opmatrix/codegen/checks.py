@@ -75,7 +75,7 @@ def shape_checks(spec: OpSpec) -> Iterator[Check]:
     """Yield the checks of `opmatrix.sizes.checks`."""
     loops = {i.name: f"for (const Sizes {i.name}_sizes : {i.name})" for i in spec.inputs if not is_required(i)}
     shown = {i.name: f"{i.name}_sizes" if i.name in loops else i.name for i in spec.inputs}
-    for check in size_checks(spec, SizeCode(spec=spec, shape=shown.__getitem__, attribute=str)):
+    for check in size_checks(SizeCode(spec=spec, shape=shown.__getitem__, attribute=str)):
         texts = [f"{spec.name}: {check.message[0]}", *check.message[1:]]
         message = [part if n % 2 else quoted(part) for n, part in enumerate(texts)]
         joined = " && ".join(check.conditions)

@@ -17,73 +17,63 @@ from opmatrix.sizes.expressions import FURTHER, Term, terms
 from opmatrix.sizes.rules import around, definitions, divisors, further_input, kernel_dims, kernel_names, replace_names
 from opmatrix.sizes.values import summary
 from opmatrix.sizes.variadic import counter, has_own_shapes, sure_inputs
-from opmatrix.spec import Attribute, AttributeValue, Dims, FromKernel, Input, OpSpec, Output, SameAs
+from opmatrix.spec import Attribute, Dims, FromKernel, Input, OpSpec, Output, SameAs
 
 UNKNOWN = "onnx.TensorShapeProto.Dimension()"
 
 
-def size(spec: OpSpec, dim: str | int) -> str:
-    """Return the Python of one size."""
-    if isinstance(dim, int):
-        return f"onnx.TensorShapeProto.Dimension(dim_value={dim})"
-    if dim.isidentifier():
-        return _name(spec, dim)
-    used = terms(dim)
-    if len(used) == 1 and used[0].key == dim:
-        return _term(spec, used[0])
-    # A variable for each term: ``stride_0`` for ``stride[0]``.
-    keys = {t.key: t.key.replace("[-", "[back_").replace("...", "further") for t in used}
-    names = {k: k if k.isidentifier() else re.sub(r"\W+", "_", text).strip("_") + "_" for k, text in keys.items()}
-    text = dim if all(name.isidentifier() for name in names) else ast.unparse(replace_names(dim, names))
-    values = ", ".join(_term(spec, term) for term in used)
-    return f"computed(lambda {', '.join(names.values())}: {text}, {values})"
+class OnnxSizes:
+    """The Python of sizes in the shape inference."""
 
+    def __init__(self, spec: OpSpec) -> None:
+        self._spec = spec
+        self.index = {part.name: n for n, part in enumerate(spec.inputs)}
+        # Of each attribute: the Python of its name in the node, and its default.
+        self._attributes = {a.name: (literal(onnx_name(a)), a.default) for a in spec.attributes}
 
-def _term(spec: OpSpec, term: Term) -> str:
-    match term.kind:
-        case "product":
-            return f"product_of({_further(spec)})"
-        case "rank":
-            return f"rank_of(context, {_index(spec, term.of)})"
-        case "size":
-            return f"size(context, {_index(spec, term.of)}, {_axis(spec, term.at)})"
-        case "item":
-            name, default = _attribute(spec, term.of)
-            return f"item_of(context, {name}, {term.at}, {literal(default)})"
-    return _name(spec, term.key)
+    def __call__(self, dim: str | int) -> str:
+        """Return the Python of one size."""
+        if isinstance(dim, int):
+            return f"onnx.TensorShapeProto.Dimension(dim_value={dim})"
+        if dim.isidentifier():
+            return self._name(dim)
+        used = terms(dim)
+        if len(used) == 1 and used[0].key == dim:
+            return self._term(used[0])
+        # A variable for each term: ``stride_0`` for ``stride[0]``.
+        keys = {t.key: t.key.replace("[-", "[back_").replace("...", "further") for t in used}
+        names = {k: k if k.isidentifier() else re.sub(r"\W+", "_", text).strip("_") + "_" for k, text in keys.items()}
+        text = dim if all(name.isidentifier() for name in names) else ast.unparse(replace_names(dim, names))
+        return f"computed(lambda {', '.join(names.values())}: {text}, {', '.join(map(self._term, used))})"
 
+    def _term(self, term: Term) -> str:
+        match term.kind:
+            case "product":
+                return f"product_of({self.further()})"
+            case "rank":
+                return f"rank_of(context, {self.index[term.of]})"
+            case "size":
+                return f"size(context, {self.index[term.of]}, {self.axis(term.at)})"
+            case "item":
+                name, default = self._attributes[term.of]
+                return f"item_of(context, {name}, {term.at}, {literal(default)})"
+        return self._name(term.key)
 
-def _name(spec: OpSpec, name: str) -> str:
-    """Return a size of an input, required ones first, or the value of an attribute."""
-    if (known := definitions(spec).get(name)) is not None:
-        return size(spec, known[0])
-    attribute, default = _attribute(spec, name)
-    return f"attribute(context, {attribute}, {default})"
+    def _name(self, name: str) -> str:
+        """Return a size of an input, required ones first, or the value of an attribute."""
+        if (known := definitions(self._spec).get(name)) is not None:
+            return self(known[0])
+        return "attribute(context, {}, {})".format(*self._attributes[name])
 
+    def axis(self, at: int | str) -> str:
+        """Return the Python of an axis: a number, or the value of the attribute that names it, or None."""
+        return str(at) if isinstance(at, int) else "axis_of(context, {}, {})".format(*self._attributes[at])
 
-def _axis(spec: OpSpec, at: int | str) -> str:
-    """Return the Python of an axis: a number, or the value of the attribute that names it, or None."""
-    if isinstance(at, int):
-        return str(at)
-    attribute, default = _attribute(spec, at)
-    return f"axis_of(context, {attribute}, {default})"
-
-
-def _attribute(spec: OpSpec, name: str) -> tuple[str, AttributeValue | None]:
-    """Return the Python of an attribute's name in the node, and its default."""
-    found = next(a for a in spec.attributes if a.name == name)
-    return literal(onnx_name(found)), found.default
-
-
-def _index(spec: OpSpec, name: str) -> int:
-    return [i.name for i in spec.inputs].index(name)
-
-
-def _further(spec: OpSpec) -> str:
-    part = further_input(spec)
-    assert part is not None
-    front, back = around(part)
-    return f"further_of(context, {_index(spec, part.name)}, {front}, {back})"
+    def further(self) -> str:
+        part = further_input(self._spec)
+        assert part is not None
+        front, back = around(part)
+        return f"further_of(context, {self.index[part.name]}, {front}, {back})"
 
 
 _ONNX_NAMES: Mapping[str, str] = {
@@ -155,38 +145,37 @@ def _attribute_source(attribute: Attribute) -> str:
 
 def _inferred(spec: OpSpec, output: Output) -> dict[str, Any]:
     """Return the template's variables for one output: its element type, and its shape."""
+    size = OnnxSizes(spec)
     sizes: Iterable[str] = ()
     shape, every, own, off = None, None, None, None
     match output.shape:
         case SameAs(input=name) if output.variadic and has_own_shapes(output):
-            rule, own = f"the shapes of {name}", _index(spec, name)
+            rule, own = f"the shapes of {name}", size.index[name]
             at = f"{own} + at_{output.name}" if own else f"at_{output.name}"
             shape = f"context.get_input_type({at}).tensor_type"
         case SameAs(input=name, replace=replace) if not replace:
             rule = f"the shape of {name}"
-            shape = f"context.get_input_type({_index(spec, name)}).tensor_type"
+            shape = f"context.get_input_type({size.index[name]}).tensor_type"
         case SameAs(input=str(name), replace=replace) | FromKernel(input=str(name), replace=replace):
             rule = f"the shape of {name} with other axes"
             rule += ", which the kernel finds in part" if isinstance(output.shape, FromKernel) else ""
             decided = kernel_names(spec, output.shape)
-            found = [
-                "None" if dim is None else UNKNOWN if dim in decided else size(spec, dim) for dim in replace.values()
-            ]
-            changed = [f"({_axis(spec, key)}, {new})" for key, new in zip(replace, found, strict=True)]
-            every = f"with_replaced(context, {_index(spec, name)}, {', '.join(changed)})"
+            found = ["None" if dim is None else UNKNOWN if dim in decided else size(dim) for dim in replace.values()]
+            changed = [f"({size.axis(key)}, {new})" for key, new in zip(replace, found, strict=True)]
+            every = f"with_replaced(context, {size.index[name]}, {', '.join(changed)})"
         case Dims(dims=dims):
             rule = f"the shape ({', '.join(map(str, dims))})"
             if FURTHER in dims:
                 split = dims.index(FURTHER)
-                before, behind = (", ".join(size(spec, d) for d in part) for part in (dims[:split], dims[split + 1 :]))
-                every = f"with_further({_further(spec)}, [{before}], [{behind}])"
+                before, behind = (", ".join(size(d) for d in part) for part in (dims[:split], dims[split + 1 :]))
+                every = f"with_further({size.further()}, [{before}], [{behind}])"
             else:
-                sizes = (size(spec, dim) for dim in dims)
+                sizes = (size(dim) for dim in dims)
         case FromKernel(dims=dims) as kernel:
             rule = "a shape that the kernel finds"
             if dims is not None:
                 rule = f"the shape ({', '.join(map(str, dims))}), which the kernel finds in part"
-            sizes = (UNKNOWN if dim is None else size(spec, dim) for dim in kernel_dims(spec, kernel))
+            sizes = (UNKNOWN if dim is None else size(dim) for dim in kernel_dims(spec, kernel))
     if isinstance(output.optional, str):
         switch = next(a for a in spec.attributes if a.name == output.optional)
         off = f"is_off(context, {literal(onnx_name(switch))}, {literal(switch.default is False)})"

@@ -362,7 +362,7 @@ def shape_faults(spec: OpSpec) -> Iterator[Refusal]:
         wrong = f"min({variable}, default=1)" if many else variable
         message = f"{name} must {'each ' * many}be at least {least(attribute):g}, got {{{wrong}}}"
         yield Refusal(condition=f"{wrong} < {least(attribute):g}", message=message)
-    for check in size_checks(spec, PythonSizes.of(spec)):
+    for check in size_checks(PythonSizes.of(spec)):
         message = "".join(f"{{{part}}}" if n % 2 else part for n, part in enumerate(check.message))
         condition = " or ".join(check.conditions)
         if check.given is None:

@@ -154,48 +154,46 @@ class SizeCheck:
     among: tuple[Input, ...] = ()
 
 
-def size_checks(spec: OpSpec, code: SizeCode) -> Iterator[SizeCheck]:
+def size_checks(code: SizeCode) -> Iterator[SizeCheck]:
     """Yield the checks of a call's sizes."""
-    for check in checks.size_checks(spec):
+    for check in checks.size_checks(code.spec):
+        given = None if isinstance(check, checks.ItemCheck | checks.AxisCheck) else check.given
+        among: tuple[Input, ...] = (given,) if given else ()
         match check:
-            case checks.ItemCheck(attribute=name, count=count, exactly=exactly):
+            case checks.ItemCheck(attribute=name):
                 length = code.length(name)
-                condition = code.compared(length, "==" if exactly else ">=", count)
-                yield SizeCheck(conditions=[condition], message=[f"{name} must have {check}, got ", length])
-            case checks.AxisCheck(given=given, at=str(at)):
-                rank, axis = code.rank(given.name), code.attribute(at)
-                text = f"{at} must be an axis of {given.name}, which has "
-                yield SizeCheck(conditions=[code.is_axis(axis, rank)], message=[text, rank, " axes, got ", axis])
-            case checks.AxisCheck(given=given, at=int(at)):
-                condition = code.compared(code.rank(given.name), *((">", at) if at >= 0 else (">=", -at)))
-                message = [f"{given.name} must have an axis {at}, got ", code.shown(code.sizes(given.name))]
-                yield SizeCheck(conditions=[condition], message=message)
-            case checks.SameShape(given=given, other=other):
-                own, there = code.sizes(given.name), code.sizes(other)
-                text = f"{given.name} must have the shape of {other}, "
+                conditions = [code.compared(length, "==" if check.exactly else ">=", check.count)]
+                message = [f"{name} must have {check}, got ", length]
+            case checks.AxisCheck(given=part, at=str(name)):
+                rank, axis = code.rank(part.name), code.attribute(name)
+                conditions = [code.is_axis(axis, rank)]
+                message = [f"{name} must be an axis of {part.name}, which has ", rank, " axes, got ", axis]
+            case checks.AxisCheck(given=part, at=int(at)):
+                conditions = [code.compared(code.rank(part.name), *((">", at) if at >= 0 else (">=", -at)))]
+                message = [f"{part.name} must have an axis {at}, got ", code.shown(code.sizes(part.name))]
+            case checks.SameShape(given=part, other=name):
+                own, there = code.sizes(part.name), code.sizes(name)
+                conditions = [code.compared(own, "==", there)]
+                text = f"{part.name} must have the shape of {name}, "
                 message = [text, code.shown(there), ", got ", code.shown(own)]
-                condition = code.compared(own, "==", there)
-                yield SizeCheck(conditions=[condition], message=message, given=given, among=(given,))
-            case checks.SameFurther(given=given, other=other_part):
-                there = code.further_of(other_part)
-                conditions = [code.compared(code.further_of(given), "==", there)]
-                message = _message(code, given, [("...", code.shown(there), other_part.name)])
-                yield SizeCheck(conditions=conditions, message=message, given=given, among=(given,))
-            case checks.ShapeCheck(given=given):
-                message = _message(code, given, _origins(code, given, check.others))
+            case checks.SameFurther(given=part, other=other):
+                there = code.further_of(other)
+                conditions = [code.compared(code.further_of(part), "==", there)]
+                message = _message(code, part, [("...", code.shown(there), other.name)])
+            case checks.ShapeCheck(given=part):
                 conditions = [*_conditions(check, code)]
-                yield SizeCheck(conditions=conditions, message=message, given=given, among=(given,))
-            case checks.OptionalCheck(given=given, at=at, dim=dim, names=names, others=others):
-                conditions = [code.compared(code.axis(code.shape(given.name), at), "==", code(dim))]
-                message = _message(code, given, _origins(code, given, names))
-                yield SizeCheck(conditions=conditions, message=message, given=given, among=(*others, given))
-            case checks.TieCheck(given=given, at=at, name=name, other=other_part):
-                own = other_part is given
-                there = code.axis(f"{given.name}[0]" if own else code.shape(other_part.name), check.axis)
-                conditions = [code.compared(code.axis(code.shape(given.name), at), "==", there)]
-                among = (given,) if own else (given, other_part)
-                message = _message(code, given, [(name, there, other_part.name)])
-                yield SizeCheck(conditions=conditions, message=message, given=given, among=among)
+                message = _message(code, part, _origins(code, part, check.others))
+            case checks.OptionalCheck(given=part):
+                conditions = [code.compared(code.axis(code.shape(part.name), check.at), "==", code(check.dim))]
+                message = _message(code, part, _origins(code, part, check.names))
+                among = (*check.others, part)
+            case checks.TieCheck(given=part, other=other):
+                is_own = other is part
+                there = code.axis(f"{part.name}[0]" if is_own else code.shape(other.name), check.axis)
+                conditions = [code.compared(code.axis(code.shape(part.name), check.at), "==", there)]
+                message = _message(code, part, [(check.name, there, other.name)])
+                among = (part,) if is_own else (part, other)
+        yield SizeCheck(conditions=conditions, message=message, given=given, among=among)
 
 
 def _conditions(check: checks.ShapeCheck, code: SizeCode) -> Iterator[str]:
