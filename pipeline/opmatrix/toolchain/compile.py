@@ -114,11 +114,10 @@ def _for_one_torch(paths: Paths, operator: Operator, *, toolchain: Toolchain, to
         if signature.has_torch_library(spec):
             why = f"one library serves torch {signature.stable_abi_since(spec)} and newer"
         raise CompileError(f"{name} needs no library for torch {torch.version} alone: {why}. Leave out --torch-root")
-    shared = [paths.compile_folder(name, debug=debug) / file for file in ninja_file.KERNEL_OBJECTS]
-    if signature.has_kernel_object(spec, operator.handwritten_files) and (
-        lost := [p for p in shared if not p.is_file()]
-    ):
-        raise CompileError(missing(lost[0], run=f"python -m opmatrix compile {name}"))
+    if signature.has_kernel_object(spec, operator.handwritten_files):
+        shared = (paths.compile_folder(name, debug=debug) / file for file in ninja_file.KERNEL_OBJECTS)
+        if lost := next((path for path in shared if not path.is_file()), None):
+            raise CompileError(missing(lost, run=f"python -m opmatrix compile {name}"))
     text = ninja_file.cpp_abi_ninja(paths, spec, toolchain=toolchain, written=operator.handwritten_files, debug=debug)
     folder = paths.compile_folder(name, debug=debug, torch=torch.minor)
     _build(paths, spec, folder, text, toolchain=toolchain, torch=torch)
@@ -145,7 +144,8 @@ def _build(
     write_text(path, text)
     _remove_stale_objects(paths, spec, folder)
     _ninja(paths, spec.name, toolchain, folder)
-    _list_headers(paths, spec.name, folder, toolchain=toolchain, torch=torch, ort=str(found.path), third_party=headers)
+    versioned = [str(path) for path in (found.path, *(torch.includes if torch else ()))]
+    _list_headers(paths, spec.name, folder, toolchain=toolchain, third_party=headers, versioned=versioned)
     return rewritten
 
 
@@ -173,9 +173,8 @@ def _remove_stale_objects(paths: Paths, spec: OpSpec, folder: Path) -> None:
     shadowed = any(present(path) != names for path, names in others.items() if LACKS in path)
     marks = {name: kept and (*kept,) for name, kept in others.items() if LACKS not in name}
     replaced = [folder / name for name, kept in marks.items() if mark(str(folder / name)) != kept]
-    outdated = (
-        unseen or shadowed or any(p.parent != folder for p in replaced)
-    )  # outside the folder are the system's headers
+    # Outside the folder are the system's headers.
+    outdated = unseen or shadowed or any(p.parent != folder for p in replaced)
     for output in {*(objects if outdated else ()), *(p for p in replaced if p.parent == folder)}:
         output.unlink(missing_ok=True)
     write_text(path, json.dumps(now, indent=1))
@@ -202,30 +201,23 @@ def _list_headers(
     folder: Path,
     *,
     toolchain: Toolchain,
-    torch: TorchBuild | None,
-    ort: str,
     third_party: Sequence[Path],
+    versioned: Sequence[str],
 ) -> None:
     """Record the system's headers that the compiler read, and the names that would come before one, for doit. The
-    headers of torch and of ONNX Runtime may be anywhere: their versions and digests are inputs."""
+    `versioned` ones, of torch and of ONNX Runtime, may be anywhere: their versions and digests are inputs."""
     command = [toolchain.ninja, "-C", str(folder), "-t", "deps"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     read = {os.path.normpath(folder / line.strip()) for line in done.stdout.splitlines() if line.startswith("    ")}
-    folders = (paths.native, paths.include, paths.binding, paths.build, ort, *([torch.include] if torch else ()))
-    own = tuple(f"{folder}/" for folder in folders)
+    own = tuple(f"{path}/" for path in (paths.native, paths.include, paths.binding, paths.build, *versioned))
     others = sorted(path for path in read if not path.startswith(own))
     # With the marks of what ninja built: files from a shared cache, put in their place, are newer than ninja's records.
     built = {path.name: mark(str(path)) for pattern in ("*.o", "*.so") for path in folder.glob(pattern)}
-    system = [
-        *map(str, third_party),
-        ort,
-        *(map(str, torch.includes) if torch else ()),
-        *of_compiler(toolchain.compiler),
-    ]
-    known = list(map(str, (paths.generated(name), paths.include, paths.binding, paths.binding / "stable",
-                           paths.binding / "classic")))  # fmt: skip
+    bindings = (paths.binding, paths.binding / "stable", paths.binding / "classic")
+    known = [*map(str, (paths.generated(name), paths.include, *bindings))]
+    system = [*map(str, third_party), *versioned, *of_compiler(toolchain.compiler)]
     search = list(dict.fromkeys([*known, str(paths.native), *system]))
-    absent = [*lacked(read, search, known=[*known, ort, *(map(str, torch.includes) if torch else ())])]
+    absent = [*lacked(read, search, known=[*known, *versioned])]
     marks = {path: mark(path) for path in others} | {path: present(path) for path in absent}
     write_text(folder / OTHERS, json.dumps(marks | built))
     write_list(folder / HEADERS, [*others, *absent], root=paths.root)
