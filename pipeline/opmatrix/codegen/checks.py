@@ -22,24 +22,24 @@ class Check:
 
 
 def limits(
-    spec: OpSpec, given: Attribute, *, variable: str, shown: str, suffix: str, there: str | None = None
+    spec: OpSpec, attribute: Attribute, *, variable: str, shown: str, suffix: str, there: str | None = None
 ) -> Check | None:
     """Return the check of a value, which NaN fails; `shown` is its name in the message, `suffix` a float literal's.
     `there` is the bool that tells whether it is there, if it is optional."""
-    many = given.kind.endswith("s")
+    many = attribute.kind.endswith("s")
     item = "item" if many else variable
-    bounds = [(">=", "at least", given.minimum), ("<=", "at most", given.maximum)]
+    bounds = [(">=", "at least", attribute.minimum), ("<=", "at most", attribute.maximum)]
     found = [(sign, words, bound) for sign, words, bound in bounds if bound is not None]
-    number = int if given.kind.startswith("int") else float
+    number = int if attribute.kind.startswith("int") else float
     conditions = [f"{item} {sign} {literal(number(bound), suffix)}" for sign, _, bound in found]
     words = [f"{words} {bound:g}" for _, words, bound in found]
-    if given.allowed is not None:
-        strings = given.kind.startswith("string")
-        items = (float(v) if given.kind == "float" else v for v in given.allowed)
+    if attribute.allowed is not None:
+        strings = attribute.kind.startswith("string")
+        items = (float(v) if attribute.kind == "float" else v for v in attribute.allowed)
         equal = [f"equal({item}, {quoted(v)})" if strings else f"{item} == {literal(v, suffix)}" for v in items]
         choice = " || ".join(equal)
         conditions.append(f"({choice})" if found else choice)
-        words.append("one of " + ", ".join(map(str, given.allowed)))
+        words.append("one of " + ", ".join(map(str, attribute.allowed)))
     if not conditions:
         return None
     text = f"{spec.name}: {shown} must {'each be ' if many else 'be '}{' and '.join(words)}, got "

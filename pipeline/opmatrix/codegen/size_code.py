@@ -207,24 +207,24 @@ def _conditions(check: checks.ShapeCheck, code: SizeCode) -> Iterator[str]:
     yield from (code.compared(code.axis(shape, at), "==", code(dim)) for at, dim in check.sizes)
 
 
-def _origins(code: SizeCode, given: Input, used: Sequence[Term]) -> list[tuple[str, str, str]]:
+def _origins(code: SizeCode, part: Input, used: Sequence[Term]) -> list[tuple[str, str, str]]:
     """Return name, value and input of what sizes are computed from, without what is shown anyway."""
     found = [(term.key, code(term.key), checks.owner(code.spec, term)) for term in used]
-    return [origin for origin in found if origin[2] != given.name]
+    return [origin for origin in found if origin[2] != part.name]
 
 
-def _message(code: SizeCode, given: Input, origins: Sequence[tuple[str, str, str]]) -> list[str]:
-    text, separator = f"{given.name} must have {shape_text(given)}", " with "
+def _message(code: SizeCode, part: Input, origins: Sequence[tuple[str, str, str]]) -> list[str]:
+    text, separator = f"{part.name} must have {shape_text(part)}", " with "
     parts: list[str] = []
     for name, expression, source in origins:
         parts += [f"{text}{separator}{name} = ", expression]
         text, separator = f" as in {source}" if source else "", " and "
-    return [*parts, f"{text}, got ", code.shown(code.sizes(given.name))]
+    return [*parts, f"{text}, got ", code.shown(code.sizes(part.name))]
 
 
-def shape_text(given: Input) -> str:
+def shape_text(part: Input) -> str:
     """Return the declared shape as messages show it: ``shape (N, 2*C) and rank R``."""
-    dims = given.dims if given.dims is not None else ("...",)
+    dims = part.dims if part.dims is not None else ("...",)
     shape = ", ".join(map(str, dims)) + ("," if len(dims) == 1 else "")
-    at = "".join(f" and {dim} along {attribute}" for attribute, dim in sizes_at(given))
-    return f"shape ({shape})" + (f" and rank {given.rank}" if given.rank else "") + at
+    at = "".join(f" and {dim} along {attribute}" for attribute, dim in sizes_at(part))
+    return f"shape ({shape})" + (f" and rank {part.rank}" if part.rank else "") + at

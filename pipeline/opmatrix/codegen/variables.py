@@ -25,32 +25,32 @@ _TORCH_ITEMS: Mapping[str, str] = {"float": "double"}
 
 
 class InputPart:
-    def __init__(self, spec: OpSpec, given: Input) -> None:
-        self.name, cpp_name = given.name, cpp_type(spec, given.type)
-        self.kind = "variadic" if given.variadic else "optional" if given.optional else "required"
-        required, copied = self.kind == "required", is_copied(spec, given.type)
-        self.slot = _slot(spec, given)  # on torch's stack
-        self.dims = given.name in shape_inputs(spec)  # whether its shape is checked
+    def __init__(self, spec: OpSpec, part: Input) -> None:
+        self.name, cpp_name = part.name, cpp_type(spec, part.type)
+        self.kind = "variadic" if part.variadic else "optional" if part.optional else "required"
+        required, copied = self.kind == "required", is_copied(spec, part.type)
+        self.slot = _slot(spec, part)  # on torch's stack
+        self.dims = part.name in shape_inputs(spec)  # whether its shape is checked
         # The first input with the same type variable that every call has, and the expression of its dtype.
-        leaders = [i for i in sure_inputs(spec) if i.type == given.type]
-        first = leaders[0] if leaders and given.type in spec.types else None
-        self.leader = first.name if first and (first is not given or given.variadic) else None
+        leaders = [i for i in sure_inputs(spec) if i.type == part.type]
+        first = leaders[0] if leaders and part.type in spec.types else None
+        self.leader = first.name if first and (first is not part or part.variadic) else None
         self.leader_dtype = torch_dtype(first) if first else ""
-        self.allowed = "{" + ", ".join(map(dtype_name, spec.types.get(given.type) or (given.type,))) + "}"
-        dtype = dtype_name(given.onnx_type) if given.onnx_type else f"dtype_of<{cpp_name}>"
+        self.allowed = "{" + ", ".join(map(dtype_name, spec.types.get(part.type) or (part.type,))) + "}"
+        dtype = dtype_name(part.onnx_type) if part.onnx_type else f"dtype_of<{cpp_name}>"
         # Of an OrtCustomOp.
         self.port = dtype if required else f"ort::Port({dtype}, INPUT_OUTPUT_{self.kind.upper()})"
-        self.ort_class = "ort::Values" if given.variadic else "ort::Value"  # holds the tensor during a run
-        if given.onnx_type or copied:  # or a type variable, which may be one that is copied
-            one = f"ort::UnpackedValue<{cpp_name}>" if given.onnx_type else f"ort::ValueOf<{cpp_name}>"
-            self.ort_class = f"ort::ValuesOf<{one}>" if given.variadic else one
+        self.ort_class = "ort::Values" if part.variadic else "ort::Value"  # holds the tensor during a run
+        if part.onnx_type or copied:  # or a type variable, which may be one that is copied
+            one = f"ort::UnpackedValue<{cpp_name}>" if part.onnx_type else f"ort::ValueOf<{cpp_name}>"
+            self.ort_class = f"ort::ValuesOf<{one}>" if part.variadic else one
         self.torch_class = {"required": "Input", "optional": "OptionalInput", "variadic": "Inputs"}[self.kind]
-        self.torch_sizes = f"{given.name}.sizes()" + ("" if required else ".list()")
+        self.torch_sizes = f"{part.name}.sizes()" + ("" if required else ".list()")
         sizes = {"required": "sizes()", "optional": "optional_sizes()", "variadic": "sizes().list()"}
-        self.ort_sizes = f"{given.name}.{sizes[self.kind]}"
+        self.ort_sizes = f"{part.name}.{sizes[self.kind]}"
         views = {"required": "view<{}>()", "optional": "optional_view<{}>()", "variadic": "views<{}>().list()"}
         # The class of an input whose type variable may be copied depends on the variable.
-        self.view = f"{given.name}.{'template ' if copied else ''}{views[self.kind].format(cpp_name)}"
+        self.view = f"{part.name}.{'template ' if copied else ''}{views[self.kind].format(cpp_name)}"
 
 
 class AttributePart:
@@ -148,9 +148,9 @@ def torch_dtype(part: Input) -> str:
     return f"{part.name}.begin()->dtype()" if part.variadic else f"{part.name}.dtype()"
 
 
-def _slot(spec: OpSpec, given: Input | Attribute) -> int:
+def _slot(spec: OpSpec, part: Input | Attribute) -> int:
     """Return where torch passes an argument, -1 if it does not."""
-    return next((n for n, a in enumerate(torch_arguments(spec)) if a.source is given), -1) if spec.torch else -1
+    return next((n for n, a in enumerate(torch_arguments(spec)) if a.source is part), -1) if spec.torch else -1
 
 
 def _optional(value: str, there: str | None) -> str:
@@ -199,34 +199,34 @@ class OutputPart:
     variadic: str | None = None  # the input or the attribute that says how many tensors it has
     filled = ""  # the condition that there is one of them, where no limit of an attribute says so
 
-    def __init__(self, spec: OpSpec, given: Output) -> None:
-        self.name, shape = given.name, given.shape
-        self.type = cpp_type(spec, given.type)
+    def __init__(self, spec: OpSpec, output: Output) -> None:
+        self.name, shape = output.name, output.shape
+        self.type = cpp_type(spec, output.type)
         self.dtype = f"dtype_of<{self.type}>"
-        packed = given.onnx_type is not None
-        self.ort_dtype = dtype_name(given.onnx_type) if given.onnx_type else self.dtype
+        packed = output.onnx_type is not None
+        self.ort_dtype = dtype_name(output.onnx_type) if output.onnx_type else self.dtype
         self.new = isinstance(shape, FromKernel)  # whether the kernel allocates it
         # Whether the binding copies what the kernel wrote: strings, int4 and uint4.
-        self.copied = packed or is_copied(spec, given.type)
+        self.copied = packed or is_copied(spec, output.type)
         self.ort_class = f"ort::{'Packed' if packed else ''}Output<{self.type}>"  # that of a copied one
         self.made = (
             f"{self.type}, {self.ort_class}" if packed else self.type
         )  # the template arguments of ort::NewOutput
-        self.optional = bool(given.optional)
-        self.switch = given.optional if isinstance(given.optional, str) else None  # says whether there is one
+        self.optional = bool(output.optional)
+        self.switch = output.optional if isinstance(output.optional, str) else None  # says whether there is one
         self.wanted = f"wants_{self.name}"  # the variable that says whether the kernel computes it
         first = sure_inputs(spec)[0]
         self.device = f"{first.name}.begin()[0]" if first.variadic else first.name  # the input on whose device it is
-        dims = self._set_sizes(spec, given)
+        dims = self._set_sizes(spec, output)
         self.falls = any(subtracts(resolved(spec, dim)) for dim in dims)  # whether one of them can be negative
         code = " ".join([*(self.numbers or ()), *self.steps])
         self.needs_sizes = self.falls or any(function in code for function in SIZE_FUNCTIONS)  # of sizes.h
         if self.steps:
             self.sizes = f"{self.name}_sizes.sizes()"
-        if given.variadic:
-            self._set_count(spec, given)
-        kind = "VARIADIC" if given.variadic else "OPTIONAL"
-        is_one = not given.variadic and not given.optional
+        if output.variadic:
+            self._set_count(spec, output)
+        kind = "VARIADIC" if output.variadic else "OPTIONAL"
+        is_one = not output.variadic and not output.optional
         self.port = self.ort_dtype if is_one else f"ort::Port({self.ort_dtype}, INPUT_OUTPUT_{kind})"
         # The kernel's arguments.
         sizes = "common_format.sizes()" if spec.elementwise else self.sizes
@@ -236,18 +236,18 @@ class OutputPart:
             self.ort_value = f"{self.name}.{'optional_' if self.optional else ''}view()"
         if self.optional:
             self.torch_value = f"OptionalView<{self.type}>{{{self.wanted if self.switch else 'true'}, {view}}}"
-        if given.variadic or self.new:
-            self.torch_value = self.ort_value = f"{self.name}.{'list' if given.variadic else 'tensor'}()"
+        if output.variadic or self.new:
+            self.torch_value = self.ort_value = f"{self.name}.{'list' if output.variadic else 'tensor'}()"
 
-    def _set_sizes(self, spec: OpSpec, given: Output) -> Sequence[str | int]:
+    def _set_sizes(self, spec: OpSpec, output: Output) -> Sequence[str | int]:
         """Set the code of the sizes; return those that are computed."""
-        name, shape = given.name, given.shape
+        name, shape = output.name, output.shape
         lists = {a.name for a in spec.attributes if a.kind == "ints"}
         torch = SizeCode(spec=spec, shape="{}.sizes()".format, attribute=str)
         ort = replace(torch, attribute=lambda a: f"{a}_.list()" if a in lists else f"{a}_")
         dims: Sequence[str | int] = ()
         match shape:
-            case SameAs() if has_own_shapes(given):
+            case SameAs() if has_own_shapes(output):
                 pass
             case SameAs(input=owner):
                 self.device, self.sizes = owner, f"{owner}.sizes()"
@@ -288,7 +288,7 @@ class OutputPart:
                     self.sizes = f"Sizes{{{name}_sizes, {self.rank}}}"
         return dims
 
-    def _set_count(self, spec: OpSpec, given: Output) -> None:
+    def _set_count(self, spec: OpSpec, output: Output) -> None:
         """Set what says how many tensors a variadic output has."""
         part = counter(spec)
         assert part is not None
@@ -303,7 +303,7 @@ class OutputPart:
         else:
             count, self.ort_wanted = name, f"{name}_"  # their number when a session is made
         of_node = f"{name}.sizes().list().size()" if isinstance(part, Input) else self.ort_wanted
-        own = has_own_shapes(given)
+        own = has_own_shapes(output)
         # In torch and in ONNX Runtime: the sizes of each of them, or their number and the sizes of all.
         self.count = name if own else f"{self.device}, {count}, {self.sizes}"
         self.ort_count = f"{name}.sizes().list()" if own else f"{of_node}, {self.sizes}"

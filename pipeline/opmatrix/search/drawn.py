@@ -93,7 +93,7 @@ def reference_outputs(
 
 def write(
     path: Path,
-    found: Sequence[DrawnCase],
+    evaluated: Sequence[DrawnCase],
     *,
     operator: str = "",
     ruled: Collection[str] = (),
@@ -112,7 +112,7 @@ def write(
             "large": one.large,
             "precision": one.precision,
         }
-        for one in found
+        for one in evaluated
     ]
     head = {"dropped": dict(dropped or {}), "too_slow": [*map(_as_json, too_slow)], "cases": cases}
     write_bytes(path, b"".join([json.dumps(head, separators=(",", ":")).encode(), b"\n", *content]))
@@ -220,13 +220,13 @@ def _from_json(data: Any) -> Any:
     return type.__call__(_CLASSES[kind], **found) if kind else found
 
 
-def keep(paths: Paths, operator: Operator, found: DrawnCase, problem: str, *, where: str, which: str) -> str:
+def keep(paths: Paths, operator: Operator, failing: DrawnCase, problem: str, *, where: str, which: str) -> str:
     """Write a failing case to files, for adopt-case and for `stored`; return the message."""
-    model = found.model
+    model = failing.model
     parts = (model.types, model.attributes, model.cases[0].inputs)  # values, or how they are drawn
     described = " ".join(source(dict(part), width=120) for part in parts if part)
     write_text(paths.failing_case(operator.name, model.name), f"{one_line(problem)}\n{source(model)}\n")
-    write(_file(paths, operator, model.name), [found], operator=operator.name)
+    write(_file(paths, operator, model.name), [failing], operator=operator.name)
     return (
         f"{operator.name}-{model.name} in {where}: {problem}. {which}: {described}. "
         f"Keep it as a case with: python -m opmatrix adopt-case {operator.name} {model.name}"

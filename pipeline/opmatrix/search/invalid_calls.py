@@ -40,17 +40,17 @@ class Call:
 
 @dataclass(frozen=True, kw_only=True)
 class InvalidCall:
-    """A call in which `part` is wrong; `found` is its dtype, shape or value as printed."""
+    """A call in which `part` is wrong; `shown` is its dtype, shape or value."""
 
     kind: Literal["dtype", "rank", "size", "value"] | RuleKind
     part: Input | Attribute
-    found: str
+    shown: str
     call: Call
 
     def __str__(self) -> str:
         if self.kind in RULE_KINDS:
-            return f"{self.part.name} {self.kind}: {self.found}"
-        return f"{self.kind} of {self.part.name}: {self.found}"
+            return f"{self.part.name} {self.kind}: {self.shown}"
+        return f"{self.kind} of {self.part.name}: {self.shown}"
 
 
 def valid_call(operator: Operator) -> Call:
@@ -97,15 +97,15 @@ def invalid_calls(operator: Operator) -> Iterator[InvalidCall]:
             else:
                 with np.errstate(all="ignore"):  # ml_dtypes has no cast from int4 to uint4
                     changed = (array.astype(np.int8) if dtype_name(array) in FOUR_BITS else array).astype(dtype)
-            yield InvalidCall(kind="dtype", part=part, found=dtype, call=_changed(call, index, changed))
+            yield InvalidCall(kind="dtype", part=part, shown=dtype, call=_changed(call, index, changed))
         for kind, shape in _wrong_shapes(operator.spec, part, array.shape, call):
             changed = np.resize(array, shape)
-            yield InvalidCall(kind=kind, part=part, found=str(shape), call=_changed(call, index, changed))
+            yield InvalidCall(kind=kind, part=part, shown=str(shape), call=_changed(call, index, changed))
     for attribute in operator.spec.attributes:
         for item, value in (*_wrong_values(attribute), *_wrong_for_sizes(operator.spec, attribute, call)):
             model = replace(call.model, attributes={**call.model.attributes, attribute.name: value})
             found = f"{item:g}" if isinstance(item, float) else str(item)
-            yield InvalidCall(kind="value", part=attribute, found=found, call=replace(call, model=model))
+            yield InvalidCall(kind="value", part=attribute, shown=found, call=replace(call, model=model))
     for index, part in enumerate(operator.spec.inputs):
         if part.values is not None:
             yield from _rule_calls(operator, index)
@@ -156,12 +156,12 @@ def _rule_calls(operator: Operator, index: int) -> Iterator[InvalidCall]:
             for kind, found, changed in broken(rule, numbers, array):
                 if kind not in tried:
                     new.add(kind)
-                    yield InvalidCall(kind=kind, part=part, found=found, call=_changed(call, index, changed))
+                    yield InvalidCall(kind=kind, part=part, shown=found, call=_changed(call, index, changed))
             ways = ((rule.non_empty, False, "no elements"), (rule.spans, True, "no elements along the last axis"))
             for ruled, last, found in ways:
                 if ruled and "empty" not in tried and (emptied := _emptied(spec, call, index, last=last)):
                     new.add("empty")
-                    yield InvalidCall(kind="empty", part=part, found=found, call=emptied)
+                    yield InvalidCall(kind="empty", part=part, shown=found, call=emptied)
         tried |= new
 
 

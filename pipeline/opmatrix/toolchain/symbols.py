@@ -189,9 +189,9 @@ def check_ort_library(path: Path) -> None:
     _check_symbol_versions(path, found)
 
 
-def _check_symbol_versions(path: Path, found: Symbols) -> None:
+def _check_symbol_versions(path: Path, symbols: Symbols) -> None:
     """Raise CompileError if the library needs a symbol version newer than NEWEST_SYMBOL_VERSIONS."""
-    asked = newest_versions(found.versions)
+    asked = newest_versions(symbols.versions)
     for kind, newest in NEWEST_SYMBOL_VERSIONS.items():
         if (needed := asked.get(kind, ())) > newest:
             raise CompileError(
@@ -201,10 +201,10 @@ def _check_symbol_versions(path: Path, found: Symbols) -> None:
             )
 
 
-def _check_exports(path: Path, found: Symbols, *, allowed: str) -> None:
-    if found.defined - {LEVEL} == {allowed}:
+def _check_exports(path: Path, symbols: Symbols, *, allowed: str) -> None:
+    if symbols.defined - {LEVEL} == {allowed}:
         return
-    if extra := sorted(found.defined - {allowed, LEVEL}):
+    if extra := sorted(symbols.defined - {allowed, LEVEL}):
         raise CompileError(
             f"{path.name} shows {_list(extra)}; it may show {allowed!r} alone. Check its version script."
         )

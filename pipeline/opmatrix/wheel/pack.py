@@ -151,15 +151,15 @@ def _verdicts(
             yield found
 
 
-def _require_same(paths: Paths, library: Path, known: Mapping[str, str], loaded: str, *, by: str) -> None:
+def _require_same(paths: Paths, library: Path, compiled: Mapping[str, str], loaded: str, *, by: str) -> None:
     shown = _shown(paths, library)
-    if known.get(shown) != loaded:
+    if compiled.get(shown) != loaded:
         raise DistError(f"{shown} is another library than the one that `{by}` verified. {RUN}")
 
 
-def _compare(paths: Paths, known: Mapping[str, str], what: str, since: str) -> None:
+def _compare(paths: Paths, digests: Mapping[str, str], what: str, since: str) -> None:
     """Raise DistError for a file that is missing, or has another digest than the `known` one."""
-    for shown, expected in known.items():
+    for shown, expected in digests.items():
         path = paths.root / shown
         if not path.is_file() or sha256(path) != expected:
             problem = "changed" if path.is_file() else "is missing"
