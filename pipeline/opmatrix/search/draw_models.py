@@ -22,20 +22,9 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 from opmatrix.basics.errors import DataError
 from opmatrix.data.case_arrays import described, elements, obeys
 from opmatrix.declaration.load import Operator
-from opmatrix.search import shapes as output_sizes
+from opmatrix.search import shapes as allowed
 from opmatrix.search.draw_attributes import Frame, attributes, before_shapes, comparable, pick, smaller
 from opmatrix.search.draw_values import tensor
-from opmatrix.search.shapes import (
-    FORMATTED,
-    SIZES,
-    SMALL,
-    Choice,
-    UnusableError,
-    most_of_inputs,
-    places,
-    takes_any_shape,
-    template_of,
-)
 from opmatrix.signature.signature import attribute_values, dtype_of, dtype_tuples, is_parameter
 from opmatrix.sizes.rules import once
 from opmatrix.spec import (
@@ -62,32 +51,30 @@ VARIED = 4  # of them, with any sizes: where many multiply, only small ones fit
 SMALLER = (8, 4, 2, 1)  # limits of attributes that sizes are computed from, where the sizes of a case do not fit
 
 
-def _chosen(draw: DrawFn, frame: Frame, attributes: Mapping[str, AttributeValue]) -> Choice:
+def _chosen(draw: DrawFn, frame: Frame, attributes: Mapping[str, AttributeValue]) -> allowed.Choice:
     """Return shapes that the declaration allows with these attributes, and these with those that name an axis."""
     spec, template = frame.operator.spec, None
     if frame.template:
-        template = template_of(spec, *frame.template, frame.resized)
+        template = allowed.Template(spec, *frame.template, frame.resized)
     for attempt in range(1 + len(SMALLER) if template else ATTEMPTS):
         if template and attempt:
             attributes = smaller(draw, frame, attributes, SMALLER[attempt - 1])
-        choice = Choice(
+        choice = allowed.Choice(
             pick=lambda values: pick(draw, values),
             spec=spec,
             attributes=dict(attributes),
             template=template,
-            choices=SIZES if attempt < VARIED else SMALL,
+            choices=allowed.SIZES if attempt < VARIED else allowed.SMALL,
         )
         try:
             choice.choose()
-        except UnusableError:
+        except allowed.UnusableError:
             continue
         frame.sizes.update(choice.sizes)
         return choice
     assume(False)
     raise AssertionError("assume raises")
 
-
-Template = tuple[Model, Case]
 
 # hypothesis shrinks towards the first. Where the declaration says all, each kind has shapes of its own.
 _KINDS = ("free", "resized", "template", "resized")
@@ -103,28 +90,28 @@ def _frame(draw: DrawFn, operator: Operator) -> Frame:
     lists_values = any(isinstance(t, Values) for part in parts for t in given(template[1], part.name))
     found = Frame(operator, template, kept=lists_values and pick(draw, (True, False, True, True)))
     if kind == "resized" and (sizes := open_sizes(operator, template)):
-        found.resized[pick(draw, sizes)] = pick(draw, SIZES)
+        found.resized[pick(draw, sizes)] = pick(draw, allowed.SIZES)
     return found
 
 
 @once
-def templates(operator: Operator) -> list[Template]:
+def templates(operator: Operator) -> list[tuple[Model, Case]]:
     """Return the cases that are small enough to be drawn from."""
     cases = [(m, c) for m in operator.models for c in m.cases if described(c)]
-    return [(m, c) for m, c in cases if all(n <= most_of_inputs(operator.spec) for n in elements(c))]
+    return [(m, c) for m, c in cases if all(n <= allowed.most_of_inputs(operator.spec) for n in elements(c))]
 
 
-def open_sizes(operator: Operator, template: Template) -> list[int]:
+def open_sizes(operator: Operator, template: tuple[Model, Case]) -> list[int]:
     """Return the sizes of a case that its declaration leaves open. Those that not every case has come six times: any
     other may be a number that the operator requires."""
     everywhere = _in_all_cases(operator)
-    own = dict.fromkeys(size for size, _ in places(operator.spec, *template))
+    own = dict.fromkeys(size for size, _ in allowed.places(operator.spec, *template))
     return [size for size in own for _ in range(1 if size in everywhere else 6)]
 
 
 @once
 def _in_all_cases(operator: Operator) -> set[int]:
-    found = [{size for size, _ in places(operator.spec, *one)} for one in templates(operator)]
+    found = [{size for size, _ in allowed.places(operator.spec, *one)} for one in templates(operator)]
     return set.intersection(*found)
 
 
@@ -171,8 +158,8 @@ def models(operator: Operator) -> SearchStrategy[Model]:
         types = frame.template[0].types if frame.template and frame.kept else pick(draw, dtype_tuples(spec))
         chosen = _chosen(draw, frame, before_shapes(draw, frame, attributes(draw, frame)))
         drawn = [(part, shape) for part in spec.inputs for shape in chosen.shapes[part.name]]
-        values = output_sizes.bounded(spec, drawn, chosen.attributes)
-        assume(output_sizes.elements(spec, drawn, values) <= output_sizes.most_of_outputs(spec))
+        values = allowed.bounded(spec, drawn, chosen.attributes)
+        assume(allowed.elements(spec, drawn, values) <= allowed.most_of_outputs(spec))
         return drawn_model(draw, frame, types, values, chosen.shapes)
 
     return model()
@@ -201,8 +188,8 @@ def in_other_formats(operator: Operator) -> Iterator[Model]:
     """Yield models with four and with five axes for each choice of dtypes, of an operator that takes any shape: most
     drawn inputs have fewer axes. Others are drawn with the axes that they declare."""
     spec = operator.spec
-    for types in dtype_tuples(spec) if takes_any_shape(spec) else ():
-        for shape in FORMATTED:
+    for types in dtype_tuples(spec) if allowed.takes_any_shape(spec) else ():
+        for shape in allowed.FORMATTED:
             inputs = {part.name: [Random(shape=shape)] for part in spec.inputs}
             yield named(spec, types, attribute_values(spec, operator.models[0]), inputs)
 
@@ -239,7 +226,7 @@ def collect(operator: Operator, *, examples: int, home: Path, seed: str = "") ->
     if not drawn:
         raise DataError(
             f"{operator.name}: the declaration allows no input that the search can draw, with at most "
-            f"{most_of_inputs(operator.spec)} elements in each. Correct sizes (dims) and rules (values) that "
+            f"{allowed.most_of_inputs(operator.spec)} elements in each. Correct sizes (dims) and rules (values) that "
             "contradict each other; where numbers in dims need more elements, declare names in their place"
         )
     return [*{model.name: model for model in drawn}.values()]

@@ -60,27 +60,20 @@ class _LaterError(Exception):
     """A size is computed from an input whose shape is not chosen yet."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Template:
-    """The shapes of a case, its sizes by their names, and the sizes to replace, by the new ones."""
+    """What the shapes of a case are computed from."""
 
-    shapes: Mapping[str, list[tuple[int, ...]]]
-    sizes: Mapping[str, int]
-    resized: Mapping[int, int]
-
-
-def template_of(spec: OpSpec, model: Model, case: Case, resized: Mapping[int, int] | None = None) -> Template:
-    """Return what the shapes of a case are computed from, without ranks among the sizes."""
-    found = {part.name: [shape_of(tensor) for tensor in given(case, part.name)] for part in spec.inputs}
-    first = {name: own[0] for name, own in found.items() if own}
-    known = Known(spec=spec, shapes=first, attributes=attribute_values(spec, model))
-    changes, ranks = resized or {}, {part.rank for part in spec.inputs}
-    sizes = {}
-    for name in rules.definitions(spec):
-        size = None if name in ranks else known.size(name)
-        if isinstance(size, int):
-            sizes[name] = changes.get(size, size)
-    return Template(shapes=found, sizes=sizes, resized=changes)
+    def __init__(self, spec: OpSpec, model: Model, case: Case, resized: Mapping[int, int] | None = None) -> None:
+        self.resized = resized or {}  # the sizes to replace, by the new ones
+        self.shapes = {part.name: [shape_of(tensor) for tensor in given(case, part.name)] for part in spec.inputs}
+        first = {name: own[0] for name, own in self.shapes.items() if own}
+        known = Known(spec=spec, shapes=first, attributes=attribute_values(spec, model))
+        ranks = {part.rank for part in spec.inputs}
+        self.sizes: dict[str, int] = {}  # by their names, without ranks
+        for name in rules.definitions(spec):
+            size = None if name in ranks else known.size(name)
+            if isinstance(size, int):
+                self.sizes[name] = self.resized.get(size, size)
 
 
 def resized_shapes(
@@ -92,7 +85,7 @@ def resized_shapes(
 ) -> Mapping[str, list[tuple[int, ...]]] | None:
     """Return the shapes that follow from a case and these attributes, with some sizes replaced, or None where the
     declaration has none."""
-    template = template_of(spec, model, case, resized)
+    template = Template(spec, model, case, resized)
     choice = Choice(pick=None, spec=spec, attributes=dict(attributes), template=template)
     try:
         choice.choose()
@@ -343,7 +336,7 @@ def places(spec: OpSpec, model: Model, case: Case) -> Iterator[tuple[int, Place]
                 dim = dims[axis] if axis < before else dims[back] if back > -after else None
                 if dim is None or (isinstance(dim, str) and dim.isidentifier() and dim not in attributes):
                     yield size, (part.name, axis)
-    for name, size in template_of(spec, model, case).sizes.items():
+    for name, size in Template(spec, model, case).sizes.items():
         if name not in axes_of:
             yield size, (name, -1)
 
