@@ -11,9 +11,9 @@ import hashlib
 import io
 import json
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from opmatrix.basics.errors import DistError
 from opmatrix.basics.files import sha256
@@ -91,7 +91,7 @@ def _metadata(dist: Dist, licenses: list[str]) -> str:
 
 RUN = "Run: doit dist"
 _OF_LIBRARY = ("kernel", "search")  # the parts of register that an edit of the kernel repeats
-_DONE = ("verified", "unsupported")
+_Proof = TypeVar("_Proof", verdict.Verdict, verdict.CheckRecord)
 
 
 def check(paths: Paths, operators: Sequence[Operator], cells: Sequence[Cell]) -> dict[str, Any]:
@@ -105,50 +105,40 @@ def check(paths: Paths, operators: Sequence[Operator], cells: Sequence[Cell]) ->
     compiled: dict[str, str] = {}
     verdicts = records = 0
     for operator in operators:
-        built = _read(paths, paths.compiled_record(operator.name))
-        _compare(paths, {**built["objects"], **built["libraries"]}, operator.name, "was compiled")
+        name, spec = operator.name, operator.spec
+        built = _read(paths, paths.compiled_record(name))
+        libraries = built["libraries"]
+        _compare(paths, {**built["objects"], **libraries}, name, "was compiled")
         compiled |= built["objects"]
-        records += sum(1 for _ in _checks(paths, operator, built["libraries"], cells))
-        verdicts += sum(1 for _ in _verdicts(paths, operator, built["libraries"], cells))
-    for path, found in linked["objects"].items():
-        if compiled.get(path) != found:
+        for key in checks(paths, [operator], cells):
+            record = _proven(verdict.read_check, paths.check_record(*key), key)
+            records += 1
+            if has_torch_library(spec) and key.check in _OF_LIBRARY:
+                loaded = next((result["library"] for result in record.results if "library" in result), "")
+                by = f"register {name} --part {key.check}"
+                _require_same(paths, paths.torch_library(name), libraries, loaded, by=by)
+        for lowering in spec.lowerings:
+            for cell in operator.cells(cells):
+                found = _proven(verdict.read, paths.verdict(name, lowering, cell), f"{name}-{lowering}@{cell}")
+                verdicts += 1
+                if lowering == "custom" and has_ort_library(spec):
+                    by = f"verify {name} --cell {cell}"
+                    _require_same(paths, paths.ort_library(name), libraries, found.library, by=by)
+    for path, digest in linked["objects"].items():
+        if compiled.get(path) != digest:
             raise DistError(f"the wheel's libraries are linked of another {path} than the verified one. {RUN}")
     return {"cells": verdicts, "checks": records, "objects": dict(sorted(linked["objects"].items()))}
 
 
-def _checks(
-    paths: Paths, operator: Operator, libraries: Mapping[str, str], cells: Sequence[Cell]
-) -> Iterator[verdict.CheckRecord]:
-    library = paths.torch_library(operator.name)
-    for key in checks(paths, [operator], cells):
-        try:
-            found = verdict.read_check(paths.check_record(*key))
-        except (OSError, ValueError) as error:
-            raise DistError(f"{key} is not verified: {error}. {RUN}") from error
-        if found.outcome not in _DONE:
-            raise DistError(f"{key} {found.outcome}: {found.detail} {RUN}")
-        if has_torch_library(operator.spec) and key.check in _OF_LIBRARY:
-            loaded = next((result["library"] for result in found.results if "library" in result), "")
-            _require_same(paths, library, libraries, loaded, by=f"register {operator.name} --part {key.check}")
-        yield found
-
-
-def _verdicts(
-    paths: Paths, operator: Operator, libraries: Mapping[str, str], cells: Sequence[Cell]
-) -> Iterator[verdict.Verdict]:
-    library = paths.ort_library(operator.name)
-    for lowering in operator.spec.lowerings:
-        for cell in operator.cells(cells):
-            path = paths.verdict(operator.name, lowering, cell)
-            try:
-                found = verdict.read(path)
-            except (OSError, ValueError) as error:
-                raise DistError(f"{operator.name}-{lowering}@{cell} is not verified: {error}. {RUN}") from error
-            if found.outcome not in _DONE:
-                raise DistError(f"{found} {found.outcome}: {found.detail} {RUN}")
-            if lowering == "custom" and has_ort_library(operator.spec):
-                _require_same(paths, library, libraries, found.library, by=f"verify {operator.name} --cell {cell}")
-            yield found
+def _proven(read: Callable[[Path], _Proof], path: Path, shown: object) -> _Proof:
+    """Return a verdict, or the record of a check. Raises DistError unless it is verified."""
+    try:
+        found = read(path)
+    except (OSError, ValueError) as error:
+        raise DistError(f"{shown} is not verified: {error}. {RUN}") from error
+    if found.outcome not in ("verified", "unsupported"):
+        raise DistError(f"{shown} {found.outcome}: {found.detail} {RUN}")
+    return found
 
 
 def _require_same(paths: Paths, library: Path, compiled: Mapping[str, str], loaded: str, *, by: str) -> None:
@@ -158,7 +148,7 @@ def _require_same(paths: Paths, library: Path, compiled: Mapping[str, str], load
 
 
 def _compare(paths: Paths, digests: Mapping[str, str], what: str, since: str) -> None:
-    """Raise DistError for a file that is missing, or has another digest than the `known` one."""
+    """Raise DistError for a file that is missing, or has another digest than it had."""
     for shown, expected in digests.items():
         path = paths.root / shown
         if not path.is_file() or sha256(path) != expected:

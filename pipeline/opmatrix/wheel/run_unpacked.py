@@ -295,11 +295,11 @@ def _start(side: str, path: Path, what: str = "the wheel", *, runs: Sequence[str
     if said.done and process.returncode == 0:
         return
     step_log.detail("\n".join(said.others))
-    ended = f"its process ended with exit code {process.returncode}{'' if said.done else ' before it was done'}, at "
     if process.returncode < 0:
         ended = f"its process died of {signal_name(-process.returncode)}, at {said.at}"
     else:
-        ended += said.at + (f": {said.others[-1]}" if said.others else "")
+        early, last = "" if said.done else " before it was done", f": {said.others[-1]}" if said.others else ""
+        ended = f"its process ended with exit code {process.returncode}{early}, at {said.at}{last}"
     raise DistError(f"{what} does not work in {where}: {said.failed or ended}")
 
 
