@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from opmatrix.codegen.cpp import literal, quoted
 from opmatrix.codegen.size_code import SIZE_FUNCTIONS, SizeCode, size_checks
@@ -34,9 +35,12 @@ def limits(
     conditions = [f"{item} {sign} {literal(number(bound), suffix)}" for sign, _, bound in found]
     words = [f"{words} {bound:g}" for _, words, bound in found]
     if attribute.allowed is not None:
-        strings = attribute.kind.startswith("string")
-        items = (float(v) if attribute.kind == "float" else v for v in attribute.allowed)
-        equal = [f"equal({item}, {quoted(v)})" if strings else f"{item} == {literal(v, suffix)}" for v in items]
+        allowed: Iterable[Any] = attribute.allowed
+        if attribute.kind.startswith("string"):
+            equal = [f"equal({item}, {quoted(value)})" for value in allowed]
+        else:
+            allowed = map(float, allowed) if attribute.kind == "float" else allowed
+            equal = [f"{item} == {literal(value, suffix)}" for value in allowed]
         choice = " || ".join(equal)
         conditions.append(f"({choice})" if found else choice)
         words.append("one of " + ", ".join(map(str, attribute.allowed)))

@@ -75,12 +75,15 @@ def _obeying(spec: OpSpec, model: Model, case: Case, arrays: Sequence[Array]) ->
     shapes = [(part, array.shape) for part, array in found]
     attributes = attribute_values(spec, model)
     known = Known(spec=spec, shapes={part.name: shape for part, shape in reversed(shapes)}, attributes=attributes)
+    elements = 0  # of the outputs
     try:
         if any(known.size(dim) != shape[axis] for part, shape in shapes for axis, dim in axes(part)):
             return []
-        shapes_of_outputs = [known.output(output) or [] for output in spec.outputs]
-        declared = [s for s in shapes_of_outputs if s and all(isinstance(size, int) for size in s)]
-        if sum(math.prod(map(int, sizes)) for sizes in declared) > _MOST:
+        for output in spec.outputs:
+            declared = known.output(output) or []
+            sizes = [size for size in declared if isinstance(size, int)]
+            elements += math.prod(sizes) if declared and len(sizes) == len(declared) else 0
+        if elements > _MOST:
             return []
         numbers = known_numbers(spec, shapes, attributes)
         made = [

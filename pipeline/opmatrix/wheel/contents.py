@@ -48,8 +48,8 @@ def files(paths: Paths, dist: Dist, operators: Sequence[Operator], *, opmatrix: 
     for operator in operators:
         summary = escaped(operator.spec.summary)
         made = {"__init__.py": f'"""{summary}"""\n', "declaration.py": declaration(operator.spec, name)}
-        for file, path in settings.of_operator(paths, operator).items():
-            text, shown = path.read_text(encoding="utf-8"), str(path.relative_to(paths.root))
+        for file, source_path in settings.of_operator(paths, operator).items():
+            text, shown = source_path.read_text(encoding="utf-8"), str(source_path.relative_to(paths.root))
             made[file] = sources.rewrite_handwritten(text, name, shown=shown, vendored=vendored)
         modules[operator.name] = [Path(file).stem for file in sorted(made) if file != "__init__.py"]
         texts |= {f"{name}/_operators/{operator.name}/{file}": text for file, text in made.items()}
