@@ -22,6 +22,7 @@ from opmatrix.basics.step_log import LOGGED, detail
 from opmatrix.declaration.load import Operator
 from opmatrix.project.paths import Paths
 from opmatrix.signature import signature
+from opmatrix.signature.signature import is_classic
 from opmatrix.spec import OpSpec
 from opmatrix.toolchain import compiler_output, ninja_file, ort_headers, symbols
 from opmatrix.toolchain import headers as third_party_headers
@@ -109,7 +110,7 @@ def _for_one_torch(paths: Paths, operator: Operator, *, toolchain: Toolchain, to
     """Compile the binding for one torch, and link it to the kernel that all libraries of the operator share."""
     name, spec = operator.name, operator.spec
     own = signature.is_own(signature.OWN_TORCH, spec, operator.handwritten_files)
-    if not own and not signature.is_classic(spec, torch.minor):
+    if not own and not is_classic(spec, torch.minor):
         why = "it has no library"
         if signature.has_torch_library(spec):
             why = f"one library serves torch {signature.stable_abi_since(spec)} and newer"
