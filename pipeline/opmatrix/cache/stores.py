@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, wait
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import SplitResult, unquote, urlsplit
@@ -78,18 +79,26 @@ class _Limited:
         self._store.close()
 
     def _in_time(self, operation: Callable[[], _T]) -> _T:
-        result: Future[_T] = Future()
+        results: queue.SimpleQueue[_T | _Raised] = queue.SimpleQueue()
 
         def run() -> None:
             try:
-                result.set_result(operation())
+                results.put(operation())
             except BaseException as error:  # the caller's thread raises it
-                result.set_exception(error)
+                results.put(_Raised(error=error))
 
         try:
             threading.Thread(target=run, daemon=True, name="shared-cache").start()
+            result = results.get(timeout=self._timeout)
+        except queue.Empty:
+            raise StoreError(f"{self.url}: no answer within {self._timeout:g} s") from None
         except RuntimeError as error:  # the limit of threads, or Python ends
             raise StoreError(f"{self.url}: {error}") from error
-        if wait([result], self._timeout).not_done:
-            raise StoreError(f"{self.url}: no answer within {self._timeout:g} s")
-        return result.result()
+        if isinstance(result, _Raised):
+            raise result.error
+        return result
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Raised:
+    error: BaseException
