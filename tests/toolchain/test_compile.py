@@ -219,7 +219,7 @@ def test_in_the_log_of_a_step_the_full_output_is_a_detail(
     with pytest.raises(CompileError):
         build(broken)
     log = capsys.readouterr().out
-    assert "# $ " in log and log.count("# ") > 10 and "error: " not in step_log.visible_lines(log)
+    assert "# $ " in log and log.count("# ") > 5 and "error: " not in step_log.visible_lines(log)
 
 
 def test_a_warning_is_an_error(broken: Paths) -> None:
