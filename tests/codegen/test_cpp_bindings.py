@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from opmatrix.codegen import bindings, cpp
+from opmatrix.codegen.size_code import SizeCode
 from opmatrix.declaration.load import load_operator
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Attribute, Dims, FromKernel, Input, OnnxOp, OpSpec, Output, SameAs, TorchOp
@@ -219,7 +220,7 @@ def test_sizes_of_any_rank_have_their_header(shape: SameAs | Dims | FromKernel) 
 
 
 def test_expressions_of_sizes_become_cpp() -> None:
-    size = cpp.SizeCode(spec=windows(), shape=lambda name: f"{name}.sizes()", attribute=str)
+    size = SizeCode(spec=windows(), shape=lambda name: f"{name}.sizes()", attribute=str)
     assert size("2*(N+1)") == "2 * (x.sizes()[0] + 1)"
     assert size("N // 2") == "x.sizes()[0] / 2"
     assert size("(N - 3) // 2") == "floor_divide(x.sizes()[0] - 3, 2)"

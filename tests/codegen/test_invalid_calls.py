@@ -135,7 +135,7 @@ def beyond(operator: Operator) -> Iterator[tuple[Call, str, str | None]]:
 def names_all(operator: Operator, one: InvalidCall, text: str, *, argument: str) -> bool:
     """Return whether a message is one sentence of opmatrix about operator, argument and value."""
     _, _, rest = text.partition(f"{operator.name}: {argument}")
-    return bool(rest) and one.found in rest
+    return bool(rest) and one.shown in rest
 
 
 def argument(one: InvalidCall) -> str:
@@ -276,8 +276,8 @@ def test_in_onnx_runtime(name: str, made: Callable[[str], Operator], paths: Path
     for one in wrong:
         text = found[str(one)]
         if one.kind == "dtype":  # ONNX Runtime refuses it while it loads the model, and knows only the node's name
-            together = one.found in spec.types.get(one.part.type, ())
-            what = "inputs of these dtypes together" if together else f"a tensor({one.found}) as {one.part.name}"
+            together = one.shown in spec.types.get(one.part.type, ())
+            what = "inputs of these dtypes together" if together else f"a tensor({one.shown}) as {one.part.name}"
             own = not has_kernel(spec) and not text  # ONNX Runtime's own kernels accept more than the declaration
             assert own or f"no kernel of {spec.onnx.op_type} takes {what}" in text, (one, text)
         else:

@@ -33,6 +33,6 @@ def test_a_large_input_is_drawn_at_once(kind: str, tmp_path: Path) -> None:
     types = {variable: dtypes[0] for variable, dtypes in spec.types.items()}
     operator = Operator(spec=spec, models=(Model(name="static", types=types, cases=(case,)),))
     choice = large.choices(operator)[0]
-    with mock.patch.object(large, "_model", wraps=large._model) as drawn:
+    with mock.patch.object(large, "drawn_model", wraps=large.drawn_model) as drawn:
         model = draw_models.one(choice.model(operator, 1000), seed="mixed", home=tmp_path)
     assert model is not None and drawn.call_count <= 2  # hypothesis begins with the smallest

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from opmatrix.declaration.load import Operator
-from opmatrix.search.draw import kept, open_sizes
 from opmatrix.search.draw_attributes import Frame
-from opmatrix.search.shapes import resized_shapes, template_of
+from opmatrix.search.draw_models import kept, open_sizes
+from opmatrix.search.shapes import resized_shapes
 from opmatrix.spec import (
     Attribute,
     Case,
@@ -55,8 +55,7 @@ def test_a_size_is_replaced_in_all_inputs_but_not_a_declared_number() -> None:
 
 
 def shapes(spec: OpSpec, model: Model, resized: Mapping[int, int], **attributes: int) -> Mapping[str, Any] | None:
-    template = template_of(spec, model, model.cases[0], resized)
-    found = resized_shapes(spec, template, {**model.attributes, **attributes})
+    found = resized_shapes(spec, model, model.cases[0], {**model.attributes, **attributes}, resized)
     return found and {name: own[0] for name, own in found.items()}
 
 

@@ -12,8 +12,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from opmatrix.codegen import python_modules, python_sizes
-from opmatrix.codegen.cpp import SizeCode
+from opmatrix.codegen import python_modules
+from opmatrix.codegen.size_code import SizeCode
 from opmatrix.declaration.models import DynamicAxis, dynamic_axes
 from opmatrix.declaration.validation.operator import declaration
 from opmatrix.declaration.validation.sizes import sizes
@@ -116,7 +116,7 @@ def test_cpp(expression: str) -> None:
 @pytest.mark.parametrize("expression", EXPRESSIONS)
 def test_python(expression: str) -> None:
     spec = returning(expression)
-    text = python_sizes.output_shape(spec, spec.outputs[0], spec.inputs[0])
+    text = python_modules.output_shape(spec, spec.outputs[0], spec.inputs[0])
     tensors = {name: SimpleNamespace(shape=shape, dim=lambda shape=shape: len(shape)) for name, shape in SHAPES.items()}
     assert eval(text, {**tensors, **VALUES, "math": math}) == (expected(expression),)
 
@@ -177,7 +177,7 @@ def test_shapes_whose_rank_depends_on_an_input(
             after[axis] = size
         return tuple(size for size in after if size is not None)
 
-    text = python_sizes.output_shape(spec, output, spec.inputs[0])
+    text = python_modules.output_shape(spec, output, spec.inputs[0])
     assert list(eval(text, {**tensors, **VALUES, "with_replaced": with_replaced})) == shape
 
 
@@ -430,7 +430,7 @@ def test_shared_sizes_and_names_of_optional_inputs(changed: dict[str, tuple[int,
         name: None if shape is None else SimpleNamespace(shape=shape, dim=lambda shape=shape: len(shape))
         for name, shape in shapes.items()
     }
-    faults = [*python_sizes.shape_faults(SHARING)]
+    faults = [*python_modules.shape_faults(SHARING)]
     found = [eval(f"f{fault.message!r}", dict(tensors)) for fault in faults if eval(fault.condition, dict(tensors))]
     assert found == ([message] if message else [])
 

@@ -69,7 +69,7 @@ class Client:
     """The shared cache of a run. Any thread may call it. `warn` takes one message about the store, at most."""
 
     def __init__(self, settings: CacheSettings, store: Store, *, root: Path, warn: Callable[[str], None]) -> None:
-        self._settings, self._store, self._root, self._say = settings, store, root, warn
+        self._settings, self._store, self._root, self._warn = settings, store, root, warn
         self._guard = threading.Lock()
         self._patience = PATIENCE
         self._late_until = 0.0  # up to when waits have used it
@@ -109,10 +109,14 @@ class Client:
                     return  # asked before its turn
                 del self._queued[key]
             record = self._ask(lambda: self._record(key))
-            if record and self._reserve(record.size):
-                coming = self._fetch_blob(key, record, order=_BLOB)
-                with self._guard:
-                    self._blobs[key] = coming
+            if record:
+                with self._guard:  # a blob ahead of need, if there is room
+                    if has_room := self._held + record.size <= _MOST_HELD:
+                        self._held += record.size
+                if has_room:
+                    coming = self._asked(lambda: self._blob(key, record), order=_BLOB)
+                    with self._guard:
+                        self._blobs[key] = coming
             _answer(found, record)
             if then:
                 then(record)
@@ -132,7 +136,7 @@ class Client:
             coming = self._blobs.pop(key, None)
             if coming is None:
                 self._held += record.size
-        coming = coming or self._fetch_blob(key, record)
+        coming = coming or self._asked(lambda: self._blob(key, record))
         blob = self._wait(coming, worth=min(record.seconds, step.seconds))
         with self._guard:
             self._held -= record.size
@@ -208,7 +212,7 @@ class Client:
         if self._damaged:
             more = f", and {len(self._damaged) - 1} more" if len(self._damaged) > 1 else ""
             first = next(iter(self._damaged.values()))
-            self._warn(f"damaged in the shared cache, so it was computed: {first}{more}")
+            self._warn(_line(f"damaged in the shared cache, so it was computed: {first}{more}"))
         if not self._lost:
             self._store.close()
 
@@ -252,9 +256,6 @@ class Client:
         self._store.put("cas", digest, blob)  # first: servers refuse an action whose blob they do not have
         self._store.put("ac", key, action_result.encode(digest, len(blob), json.dumps(told).encode()))
 
-    def _fetch_blob(self, key: Key, record: Record, *, order: int = _NEEDED) -> Future[bytes | None]:
-        return self._asked(lambda: self._blob(key, record), order=order)
-
     def _asked(self, function: Callable[[], T | None], *, order: int = _NEEDED) -> Future[T | None]:
         """Call a function that asks the store in the background."""
         coming: Future[T | None] = Future()
@@ -271,14 +272,6 @@ class Client:
             self._damaged[key] = f"{record.step}: the blob has another digest than its name"
             return None
         return blob
-
-    def _reserve(self, size: int) -> bool:
-        """Return whether there is room for a blob ahead of need."""
-        with self._guard:
-            if self._held + size > _MOST_HELD:
-                return False
-            self._held += size
-            return True
 
     def _wait(self, coming: Future[T | None], *, worth: float = 0.0) -> T | None:
         """Return what comes; None once the patience is spent. An entry that saves `worth` seconds may take as long."""
@@ -310,9 +303,6 @@ class Client:
             self._give_up(f"{self._store.url}: {type(error).__name__}: {error}")
         return None
 
-    def _warn(self, text: str) -> None:
-        self._say(_line(text))
-
     def _give_up(self, why: str) -> None:
         with self._guard:
             if self._lost:
@@ -320,7 +310,7 @@ class Client:
             self._lost = why
             records, blobs = [*self._records.values()], [*self._blobs.values()]
             self._stored.notify_all()
-        self._warn(f"the shared cache is left out from here on: {why}")
+        self._warn(_line(f"the shared cache is left out from here on: {why}"))
         for record in records:
             _answer(record, None)
         for blob in blobs:

@@ -1,15 +1,8 @@
-"""An entry of the shared cache: what a step wrote, as one blob of bytes.
+"""An entry of the shared cache: what a step wrote, as one blob of bytes, and its name in `/ac`.
 
 A blob is a line of JSON and the contents of the files, one after another. The line names the files, each with its size
 and whether it is executable, the symbolic links, the digests of the inputs that the step found while it ran, and what
 it printed. Nothing of it is executed or unpickled; a file is written only where the step itself would write it.
-
-The entry of a step in `/ac`: an ActionResult of Bazel's Remote Execution API, which servers may check.
-
-build.bazel.remote.execution.v2 (remote_execution.proto): ActionResult has output_files = 2 and stdout_raw = 5;
-OutputFile has path = 1 and digest = 2; Digest has hash = 1 and size_bytes = 2. Fields that a server adds, such as
-execution_metadata, are skipped. Written by hand, because a library for protobuf takes longer to import than all
-entries of a build take to read.
 """
 
 from __future__ import annotations
@@ -196,6 +189,9 @@ def _text(value: Any) -> str:
     return value
 
 
+# Under `/ac` is an ActionResult of Bazel's Remote Execution API (build.bazel.remote.execution.v2), which servers may
+# check: output_files = 2, stdout_raw = 5; OutputFile: path = 1, digest = 2; Digest: hash = 1, size_bytes = 2. Fields
+# that a server adds are skipped. By hand, since importing a library for protobuf takes longer than reading all entries.
 _PATH = b"outputs"
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # wire types
 _DIGEST = re.compile(rb"[0-9a-f]{64}", re.ASCII)
@@ -203,7 +199,8 @@ _DIGEST = re.compile(rb"[0-9a-f]{64}", re.ASCII)
 
 def encode(digest: str, size: int, stdout: bytes) -> bytes:
     """Return an ActionResult with one output file: the blob in `/cas` with this SHA-256 and number of bytes."""
-    file = _bytes(1, _PATH) + _bytes(2, _bytes(1, digest.encode()) + _number(2, size))
+    number = _varint(2 << 3 | _VARINT) + _varint(size)
+    file = _bytes(1, _PATH) + _bytes(2, _bytes(1, digest.encode()) + number)
     return _bytes(2, file) + _bytes(5, stdout)
 
 
@@ -248,10 +245,6 @@ def _varint(value: int) -> bytes:
         value >>= 7
     out.append(value)
     return bytes(out)
-
-
-def _number(field: int, value: int) -> bytes:
-    return _varint(field << 3 | _VARINT) + _varint(value)
 
 
 def _bytes(field: int, value: bytes) -> bytes:

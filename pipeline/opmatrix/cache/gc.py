@@ -11,7 +11,7 @@ import os
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -105,25 +105,21 @@ def collect_garbage(folder: Path, *, limit: int | None) -> Removed:
 
 
 def _files(folder: Path, kind: Kind) -> tuple[dict[str, File], list[File]]:
-    complete, partial = {}, []
-    for file in _each(folder / kind):
-        if _NAME.fullmatch(file.path.name):
-            complete[file.path.name] = file
-        elif file.path.name.startswith(PARTIAL):
-            partial.append(file)
-    return complete, partial
-
-
-def _each(folder: Path) -> Iterator[File]:
     def listed() -> list[os.DirEntry[str]]:
-        with os.scandir(folder) as found:
+        with os.scandir(folder / kind) as found:
             return list(found)
 
-    for entry in _tried(listed, folder) or ():
-        status = _tried(entry.stat, folder)  # None: removed meanwhile
+    complete, partial = {}, []
+    for entry in _tried(listed, folder / kind) or ():
+        status = _tried(entry.stat, folder / kind)  # None: removed meanwhile
         if status and entry.is_file():
             used = max(status.st_mtime, status.st_atime)
-            yield File(path=Path(entry.path), size=status.st_size, written=status.st_mtime, used=used)
+            file = File(path=Path(entry.path), size=status.st_size, written=status.st_mtime, used=used)
+            if _NAME.fullmatch(entry.name):
+                complete[entry.name] = file
+            elif entry.name.startswith(PARTIAL):
+                partial.append(file)
+    return complete, partial
 
 
 def _blob(path: Path) -> str | None:

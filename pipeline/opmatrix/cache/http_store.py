@@ -37,18 +37,15 @@ def open_http(parts: SplitResult, *, timeout: float) -> HttpStore:
         raise UsageError(
             f"the shared cache's url is {shown!r}, without a host; such as https://cache.example.com/opmatrix"
         )
-    return HttpStore(shown.rstrip("/"), parts, timeout=timeout, authorization=_authorization(parts))
-
-
-def _authorization(parts: SplitResult) -> str:
-    """Return the header of this name, or "". What the url has goes before the environment's token."""
-    if parts.username is not None:
-        both = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-        return f"Basic {base64.b64encode(both.encode()).decode()}"
     token = os.environ.get(TOKEN, "").strip()
-    if not (token.isascii() and token.isprintable()):
+    if parts.username is not None:  # before the environment's token
+        both = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        authorization = f"Basic {base64.b64encode(both.encode()).decode()}"
+    elif not (token.isascii() and token.isprintable()):
         raise UsageError(f"{TOKEN} has a character that no HTTP header can have, such as a line break")
-    return f"Bearer {token}" if token else ""
+    else:
+        authorization = f"Bearer {token}" if token else ""
+    return HttpStore(shown.rstrip("/"), parts, timeout=timeout, authorization=authorization)
 
 
 class HttpStore:
@@ -94,7 +91,10 @@ class HttpStore:
             connections = [*self._idle, *self._busy]
             self._idle.clear()
         for connection in connections:
-            _end(connection)
+            with suppress(OSError):  # the server has closed it
+                if connection.sock:
+                    connection.sock.shutdown(socket.SHUT_RDWR)  # another thread that reads from it stops
+            connection.close()
 
     def _request(
         self, method: str, kind: Kind, digest: str, content: bytes | None, largest: int | None = None
@@ -103,7 +103,10 @@ class HttpStore:
             connection, kept = self._take()
             keep = False
             try:
-                with self._send(connection, method, f"{self._prefix}/{kind}/{digest}", content) as answer:
+                with suppress(BrokenPipeError, ConnectionResetError):  # a refused upload is answered before all is sent
+                    path = f"{self._prefix}/{kind}/{digest}"
+                    connection.request(method, path, body=content, headers=self._headers)
+                with connection.getresponse() as answer:
                     read = _read(answer, LARGEST[kind] if largest is None else largest)
                     keep = not answer.will_close
                     return answer, read
@@ -118,13 +121,6 @@ class HttpStore:
                 raise StoreError(f"{self.url}: {error}") from error
             finally:
                 self._give_back(connection, keep)
-
-    def _send(
-        self, connection: http.client.HTTPConnection, method: str, path: str, content: bytes | None
-    ) -> http.client.HTTPResponse:
-        with suppress(BrokenPipeError, ConnectionResetError):  # a refused upload has an answer before all of it is sent
-            connection.request(method, path, body=content, headers=self._headers)
-        return connection.getresponse()
 
     def _take(self) -> tuple[http.client.HTTPConnection, bool]:
         """Return a connection, and whether it was used before."""
@@ -190,11 +186,3 @@ def _what(error: Exception) -> str:
     if isinstance(error, http.client.HTTPException):
         return f"the answer is not HTTP ({printable(one_line(error)[:_ANSWER]) or type(error).__name__})"
     return one_line(getattr(error, "strerror", None) or error) or type(error).__name__
-
-
-def _end(connection: http.client.HTTPConnection) -> None:
-    """Close a connection that another thread may read from, which then stops."""
-    with suppress(OSError):  # the server has closed it
-        if connection.sock:
-            connection.sock.shutdown(socket.SHUT_RDWR)
-    connection.close()

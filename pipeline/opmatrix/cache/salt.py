@@ -9,7 +9,7 @@ import json
 import platform
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 from importlib import metadata
@@ -64,45 +64,33 @@ def _reachable(paths: Paths) -> list[str]:
     found: dict[str, str] = {}
     waiting = [*_IMPORTED, *_imported_by_operators(paths)]
     while waiting:
-        if (name := _normal(waiting.pop())) in found:
+        name = re.sub(r"[-_.]+", "-", waiting.pop()).lower()
+        if name in found:
             continue
         try:
             distribution = metadata.distribution(name)
         except metadata.PackageNotFoundError:  # for another Python or system
             continue
         found[name] = distribution.version
-        waiting += _required(distribution.requires or ())
+        for text in distribution.requires or ():
+            condition = text.partition(";")[2]
+            if "extra" not in condition and (required := re.match(r"[\w.-]+", text)):
+                waiting.append(required[0])
     return [f"{name} {version}" for name, version in found.items()]
-
-
-def _required(requirements: Iterable[str]) -> Iterator[str]:
-    for text in requirements:
-        condition = text.partition(";")[2]
-        if "extra" not in condition and (name := re.match(r"[\w.-]+", text)):
-            yield name[0]
-
-
-def _normal(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _imported_by_operators(paths: Paths) -> set[str]:
     """Return the distributions whose modules the Python files in ops/ import."""
     modules: set[str] = set()
     for path in paths.ops.glob("*/*.py"):
-        modules |= _imports(path.read_bytes())
-    unknown = modules - {*_IMPORTED, "opmatrix", *sys.stdlib_module_names}
+        try:
+            nodes = [*ast.walk(ast.parse(path.read_bytes()))]
+        except (SyntaxError, ValueError):  # then its operator cannot be used
+            continue
+        modules |= {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+        modules |= {n.module for n in nodes if isinstance(n, ast.ImportFrom) and n.module and not n.level}
+    unknown = {name.partition(".")[0] for name in modules} - {*_IMPORTED, "opmatrix", *sys.stdlib_module_names}
     return {name for module in unknown for name in _distributions().get(module, ())} if unknown else set()
-
-
-def _imports(source: bytes) -> set[str]:
-    try:
-        nodes = [*ast.walk(ast.parse(source))]
-    except (SyntaxError, ValueError):  # then its operator cannot be used
-        return set()
-    named = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
-    named |= {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module and not node.level}
-    return {name.partition(".")[0] for name in named}
 
 
 @cache

@@ -1,11 +1,8 @@
 """Where shared results are: two name spaces of bytes, `/ac` (entries by key) and `/cas` (blobs by SHA-256).
 
-A store may be slow, gone, or answer nonsense. Each operation then raises StoreError, within a time limit that the
-operating system's own limits do not extend: a name server, an NFS mount or a server that sends a byte a second.
-
-A folder, on a disk or a network file system, has a file `ac/<digest>` or `cas/<digest>` per entry. nginx serves the
-same folder over HTTP, because Bazel's protocol has the same paths. What fsspec reaches, such as S3 by the package s3fs,
-has objects of these names. Servers: `http_store`; `stores` opens them all.
+A store may be slow, gone, or answer nonsense: each operation then raises StoreError, within a time limit that limits of
+the operating system, such as those of an NFS mount, do not extend. A folder has a file `ac/<digest>` or `cas/<digest>`
+per entry, as nginx serves it over HTTP, and what fsspec reaches has objects of these names. `stores` opens them all.
 """
 
 from __future__ import annotations
@@ -89,7 +86,8 @@ class FolderStore:
                 return None
             raise StoreError(f"cannot read '{path}' of the shared cache: {error.strerror}") from error
         if time.time() - max(status.st_mtime, status.st_atime) > USED_EVERY:
-            _mark_used(path)
+            with suppress(OSError):  # of a folder that may only be read
+                os.utime(path)  # which `opmatrix cache --gc` reads
         return content
 
     def put(self, kind: Kind, digest: str, content: bytes) -> None:
@@ -103,7 +101,8 @@ class FolderStore:
                 _write(partial, content)
             partial.replace(path)
         except OSError as error:
-            _remove(partial)
+            with suppress(OSError):  # of the disk that could not be written; gc removes the file later
+                partial.unlink(missing_ok=True)
             why = disk_fault(error) or f"cannot write '{path.parent}': {error.strerror}"
             raise StoreError(f"{why}. It is the folder of the shared cache") from error
 
@@ -123,17 +122,6 @@ def read(path: Path, most: int) -> tuple[bytes, os.stat_result]:
 def _write(path: Path, content: bytes) -> None:
     with path.open("xb") as file:
         file.write(content)
-
-
-def _remove(path: Path) -> None:
-    with suppress(OSError):  # of the disk that could not be written; gc removes the file later
-        path.unlink(missing_ok=True)
-
-
-def _mark_used(path: Path) -> None:
-    """Set the times of a file to now, which `opmatrix cache --gc` reads."""
-    with suppress(OSError):  # of a folder that may only be read
-        os.utime(path)
 
 
 def open_fsspec(url: str, scheme: str) -> FsspecStore:

@@ -5,15 +5,7 @@ from __future__ import annotations
 from collections.abc import Set
 from pathlib import Path
 
-from opmatrix.signature.signature import (
-    OWN_ORT,
-    OWN_TORCH,
-    has_kernel,
-    has_kernel_object,
-    has_ort_library,
-    has_torch_library,
-    is_own,
-)
+from opmatrix.signature import signature
 from opmatrix.spec import OpSpec
 
 TEMPLATES = tuple(sorted((Path(__file__).parent / "templates").glob("*.j2")))
@@ -30,13 +22,13 @@ def python_files(spec: OpSpec) -> tuple[str, ...]:
 def cpp_files(spec: OpSpec, written: Set[str]) -> tuple[str, ...]:
     """Return the generated C++ files; the libraries are compiled from these and those that are `written` by hand."""
     inline = ("kernel.h",) if spec.kernel is not None else ()
-    kernel = ("compute.h", "kernel.cc", "checks.h", *inline) if has_kernel_object(spec, written) else ()
-    own_ort, own_torch = (is_own(own, spec, written) for own in (OWN_ORT, OWN_TORCH))
+    kernel = ("compute.h", "kernel.cc", "checks.h", *inline) if signature.has_kernel_object(spec, written) else ()
+    own_ort, own_torch = (signature.is_own(own, spec, written) for own in (signature.OWN_ORT, signature.OWN_TORCH))
     if kernel and (own_ort or own_torch):
         kernel = (*kernel, f"{spec.name}.h")  # for them: what it was before `compute.h`
-    ort = ("ort.cc",) if has_kernel(spec) and not own_ort else ()
-    torch = ("torch.cc",) if has_torch_library(spec) and not own_torch else ()
-    return (*kernel, *ort, *torch, *(("ort_library.cc",) if has_ort_library(spec) and not own_ort else ()))
+    ort = ("ort.cc",) if signature.has_kernel(spec) and not own_ort else ()
+    torch = ("torch.cc",) if signature.has_torch_library(spec) and not own_torch else ()
+    return (*kernel, *ort, *torch, *(("ort_library.cc",) if signature.has_ort_library(spec) and not own_ort else ()))
 
 
 def generated(spec: OpSpec, written: Set[str]) -> tuple[str, ...]:

@@ -1,14 +1,13 @@
-"""The Python of the ONNX schema's shape inference for sizes. Each size is a Dimension: a number, a name, or unknown.
+"""The variables of the template of schema.py: the ONNX schema and its shape inference.
 
-The variables of the template of schema.py: the ONNX schema and its shape inference.
+In the inference each size is a Dimension: a number, a name, or unknown.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from opmatrix.signature import versions
@@ -18,108 +17,63 @@ from opmatrix.sizes.expressions import FURTHER, Term, terms
 from opmatrix.sizes.rules import around, definitions, divisors, further_input, kernel_dims, kernel_names, replace_names
 from opmatrix.sizes.values import summary
 from opmatrix.sizes.variadic import counter, has_own_shapes, sure_inputs
-from opmatrix.spec import Attribute, AttributeValue, Dims, FromKernel, Input, OpSpec, Output, SameAs
+from opmatrix.spec import Attribute, Dims, FromKernel, Input, OpSpec, Output, SameAs
 
 UNKNOWN = "onnx.TensorShapeProto.Dimension()"
 
 
-@dataclass(frozen=True, kw_only=True)
 class OnnxSizes:
-    """The shape of an output: one expression for each of its sizes, or one that has all of them, or None."""
+    """The Python of sizes in the shape inference."""
 
-    sizes: tuple[str, ...] = ()
-    all: str | None = None
+    def __init__(self, spec: OpSpec) -> None:
+        self._spec = spec
+        self.index = {part.name: n for n, part in enumerate(spec.inputs)}
+        # Of each attribute: the Python of its name in the node, and its default.
+        self._attributes = {a.name: (literal(onnx_name(a)), a.default) for a in spec.attributes}
 
+    def __call__(self, dim: str | int) -> str:
+        """Return the Python of one size."""
+        if isinstance(dim, int):
+            return f"onnx.TensorShapeProto.Dimension(dim_value={dim})"
+        if dim.isidentifier():
+            return self._name(dim)
+        used = terms(dim)
+        if len(used) == 1 and used[0].key == dim:
+            return self._term(used[0])
+        # A variable for each term: ``stride_0`` for ``stride[0]``.
+        keys = {t.key: t.key.replace("[-", "[back_").replace("...", "further") for t in used}
+        names = {k: k if k.isidentifier() else re.sub(r"\W+", "_", text).strip("_") + "_" for k, text in keys.items()}
+        text = dim if all(name.isidentifier() for name in names) else ast.unparse(replace_names(dim, names))
+        return f"computed(lambda {', '.join(names.values())}: {text}, {', '.join(map(self._term, used))})"
 
-def shape_source(spec: OpSpec, output: Output) -> OnnxSizes:
-    """Return the sizes of an output that has not the shape of an input."""
-    match output.shape:
-        case SameAs(input=str(name), replace=replace) | FromKernel(input=str(name), replace=replace):
-            decided = kernel_names(spec, output.shape)
-            sizes = [
-                "None" if dim is None else UNKNOWN if dim in decided else size(spec, dim) for dim in replace.values()
-            ]
-            changed = [f"({_axis(spec, key)}, {found})" for key, found in zip(replace, sizes, strict=True)]
-            return OnnxSizes(all=f"with_replaced(context, {_index(spec, name)}, {', '.join(changed)})")
-        case Dims(dims=dims) if FURTHER in dims:
-            split = dims.index(FURTHER)
-            before, behind = ([size(spec, dim) for dim in part] for part in (dims[:split], dims[split + 1 :]))
-            return OnnxSizes(all=f"with_further({_further(spec)}, [{', '.join(before)}], [{', '.join(behind)}])")
-        case Dims(dims=dims):
-            return OnnxSizes(sizes=tuple(size(spec, dim) for dim in dims))
-        case FromKernel() as rule:
-            known = kernel_dims(spec, rule)
-            return OnnxSizes(sizes=tuple(UNKNOWN if dim is None else size(spec, dim) for dim in known))
-    raise ValueError(f"output {output.name!r} has no shape rule")
+    def _term(self, term: Term) -> str:
+        match term.kind:
+            case "product":
+                return f"product_of({self.further()})"
+            case "rank":
+                return f"rank_of(context, {self.index[term.of]})"
+            case "size":
+                return f"size(context, {self.index[term.of]}, {self.axis(term.at)})"
+            case "item":
+                name, default = self._attributes[term.of]
+                return f"item_of(context, {name}, {term.at}, {literal(default)})"
+        return self._name(term.key)
 
+    def _name(self, name: str) -> str:
+        """Return a size of an input, required ones first, or the value of an attribute."""
+        if (known := definitions(self._spec).get(name)) is not None:
+            return self(known[0])
+        return "attribute(context, {}, {})".format(*self._attributes[name])
 
-def size(spec: OpSpec, dim: str | int) -> str:
-    """Return the Python of one size."""
-    if isinstance(dim, int):
-        return f"onnx.TensorShapeProto.Dimension(dim_value={dim})"
-    if dim.isidentifier():
-        return _name(spec, dim)
-    used = terms(dim)
-    if len(used) == 1 and used[0].key == dim:
-        return _term(spec, used[0])
-    names = {term.key: _variable(term.key) for term in used}
-    text = dim if all(name.isidentifier() for name in names) else ast.unparse(replace_names(dim, names))
-    values = ", ".join(_term(spec, term) for term in used)
-    return f"computed(lambda {', '.join(names.values())}: {text}, {values})"
+    def axis(self, at: int | str) -> str:
+        """Return the Python of an axis: a number, or the value of the attribute that names it, or None."""
+        return str(at) if isinstance(at, int) else "axis_of(context, {}, {})".format(*self._attributes[at])
 
-
-def _variable(key: str) -> str:
-    """Return a variable for a term: ``stride_0`` for ``stride[0]``."""
-    if key.isidentifier():
-        return key
-    return re.sub(r"\W+", "_", key.replace("[-", "[back_").replace("...", "further")).strip("_") + "_"
-
-
-def _term(spec: OpSpec, term: Term) -> str:
-    match term.kind:
-        case "product":
-            return f"product_of({_further(spec)})"
-        case "rank":
-            return f"rank_of(context, {_index(spec, term.of)})"
-        case "size":
-            return f"size(context, {_index(spec, term.of)}, {_axis(spec, term.at)})"
-        case "item":
-            name, default = _attribute(spec, term.of)
-            return f"item_of(context, {name}, {term.at}, {literal(default)})"
-    return _name(spec, term.key)
-
-
-def _name(spec: OpSpec, name: str) -> str:
-    """Return a size of an input, required ones first, or the value of an attribute."""
-    if (known := definitions(spec).get(name)) is not None:
-        return size(spec, known[0])
-    attribute, default = _attribute(spec, name)
-    return f"attribute(context, {attribute}, {default})"
-
-
-def _axis(spec: OpSpec, at: int | str) -> str:
-    """Return the Python of an axis: a number, or the value of the attribute that names it, or None."""
-    if isinstance(at, int):
-        return str(at)
-    attribute, default = _attribute(spec, at)
-    return f"axis_of(context, {attribute}, {default})"
-
-
-def _attribute(spec: OpSpec, name: str) -> tuple[str, AttributeValue | None]:
-    """Return the Python of an attribute's name in the node, and its default."""
-    found = next(a for a in spec.attributes if a.name == name)
-    return literal(onnx_name(found)), found.default
-
-
-def _index(spec: OpSpec, name: str) -> int:
-    return [i.name for i in spec.inputs].index(name)
-
-
-def _further(spec: OpSpec) -> str:
-    part = further_input(spec)
-    assert part is not None
-    front, back = around(part)
-    return f"further_of(context, {_index(spec, part.name)}, {front}, {back})"
+    def further(self) -> str:
+        part = further_input(self._spec)
+        assert part is not None
+        front, back = around(part)
+        return f"further_of(context, {self.index[part.name]}, {front}, {back})"
 
 
 _ONNX_NAMES: Mapping[str, str] = {
@@ -129,27 +83,11 @@ _ONNX_NAMES: Mapping[str, str] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, kw_only=True)
-class Inferred:
-    """One output: its element type, and its shape or, in `sizes`, each of its sizes."""
-
-    name: str
-    rule: str  # the comment above it
-    element: str
-    shape: str | None
-    sizes: tuple[str, ...]
-    every: str | None  # the expression of all sizes, where the rank depends on an input
-    optional: bool
-    off: str | None  # the condition under which an attribute says that there is none
-    variadic: bool
-    own: int | None  # the input whose tensors give the tensors of a variadic one their shapes
-
-
 def variables(spec: OpSpec) -> dict[str, Any]:
     """Return the variables of schema.py's template."""
     outputs = [_inferred(spec, output) for output in spec.outputs]
     attributes = [a for a in spec.attributes if not a.torch_only]
-    called = " ".join(text for output in outputs for text in (*output.sizes, output.every or ""))
+    called = " ".join(text for output in outputs for text in (*output["sizes"], output["every"] or ""))
     _, *later = versions.versions(spec)
     return {
         "spec": spec,
@@ -162,8 +100,8 @@ def variables(spec: OpSpec) -> dict[str, Any]:
         "mark": versions.MARK,
         "defaults": later or any(a.default is not None for a in attributes),
         "inferred": outputs,
-        "reads_switches": any(output.off for output in outputs),
-        "reads_elements": any(output.element.startswith("element(") for output in outputs),
+        "reads_switches": any(output["off"] for output in outputs),
+        "reads_elements": any(output["element"].startswith("element(") for output in outputs),
         **{f"reads_{name}": f"{name}_of(" in called for name in ("axis", "item", "rank", "further", "product")},
         **{f"reads_{name}": f"{name}(" in called for name in ("with_replaced", "with_further")},
         "reads_sizes": "size(context" in called,
@@ -194,57 +132,65 @@ def _parameter(spec: OpSpec, part: Input | Output) -> list[str]:
 
 
 def _attribute_source(attribute: Attribute) -> str:
-    """Return one attribute of the schema."""
-    value = _default(attribute) or f"defs.OpSchema.AttrType.{onnx_kind(attribute.kind)}"
-    arguments = [literal(onnx_name(attribute)), value, literal(attribute.doc)]
-    arguments += ["required=False"] if attribute.optional else []
+    """Return one attribute of the schema. Its default is an attribute of its name; an empty list needs a type."""
+    name, kind = literal(onnx_name(attribute)), onnx_kind(attribute.kind)
+    value = f"defs.OpSchema.AttrType.{kind}"
+    if (default := attribute.default) is not None:
+        default = default if attribute.kind.startswith("float") else onnx_value(attribute, default)
+        typed = f", attr_type=onnx.AttributeProto.{kind}" if default == () else ""
+        value = f"helper.make_attribute({name}, {literal(default)}{typed})"
+    arguments = [name, value, literal(attribute.doc), *(["required=False"] if attribute.optional else [])]
     return bracket("defs.OpSchema.Attribute(", arguments, ")")
 
 
-def _default(attribute: Attribute) -> str | None:
-    """Return the default as an attribute of the same name; an empty list needs its type."""
-    if attribute.default is None:
-        return None
-    value = attribute.default if attribute.kind.startswith("float") else onnx_value(attribute, attribute.default)
-    typed = f", attr_type=onnx.AttributeProto.{onnx_kind(attribute.kind)}" if value == () else ""
-    return f"helper.make_attribute({literal(onnx_name(attribute))}, {literal(value)}{typed})"
-
-
-def _inferred(spec: OpSpec, output: Output) -> Inferred:
-    shape: str | None = None
-    sizes: tuple[str, ...] = ()
-    every: str | None = None
-    own = None
+def _inferred(spec: OpSpec, output: Output) -> dict[str, Any]:
+    """Return the template's variables for one output: its element type, and its shape."""
+    size = OnnxSizes(spec)
+    sizes: Iterable[str] = ()
+    shape, every, own, off = None, None, None, None
     match output.shape:
         case SameAs(input=name) if output.variadic and has_own_shapes(output):
-            rule, own = f"the shapes of {name}", [i.name for i in spec.inputs].index(name)
+            rule, own = f"the shapes of {name}", size.index[name]
             at = f"{own} + at_{output.name}" if own else f"at_{output.name}"
             shape = f"context.get_input_type({at}).tensor_type"
         case SameAs(input=name, replace=replace) if not replace:
             rule = f"the shape of {name}"
-            shape = f"context.get_input_type({[i.name for i in spec.inputs].index(name)}).tensor_type"
-        case SameAs(input=name):
+            shape = f"context.get_input_type({size.index[name]}).tensor_type"
+        case SameAs(input=str(name), replace=replace) | FromKernel(input=str(name), replace=replace):
             rule = f"the shape of {name} with other axes"
-        case FromKernel(input=str(name)):
-            rule = f"the shape of {name} with other axes, which the kernel finds in part"
+            rule += ", which the kernel finds in part" if isinstance(output.shape, FromKernel) else ""
+            decided = kernel_names(spec, output.shape)
+            found = ["None" if dim is None else UNKNOWN if dim in decided else size(dim) for dim in replace.values()]
+            changed = [f"({size.axis(key)}, {new})" for key, new in zip(replace, found, strict=True)]
+            every = f"with_replaced(context, {size.index[name]}, {', '.join(changed)})"
         case Dims(dims=dims):
             rule = f"the shape ({', '.join(map(str, dims))})"
-        case FromKernel(dims=None):
+            if FURTHER in dims:
+                split = dims.index(FURTHER)
+                before, behind = (", ".join(size(d) for d in part) for part in (dims[:split], dims[split + 1 :]))
+                every = f"with_further({size.further()}, [{before}], [{behind}])"
+            else:
+                sizes = (size(dim) for dim in dims)
+        case FromKernel(dims=dims) as kernel:
             rule = "a shape that the kernel finds"
-        case FromKernel(dims=dims):
-            rule = f"the shape ({', '.join(map(str, dims or ()))}), which the kernel finds in part"
-    if shape is None:
-        found = shape_source(spec, output)
-        sizes, every = found.sizes, found.all
-    element = _element(spec, node_type(output))
-    off = None
+            if dims is not None:
+                rule = f"the shape ({', '.join(map(str, dims))}), which the kernel finds in part"
+            sizes = (UNKNOWN if dim is None else size(dim) for dim in kernel_dims(spec, kernel))
     if isinstance(output.optional, str):
         switch = next(a for a in spec.attributes if a.name == output.optional)
         off = f"is_off(context, {literal(onnx_name(switch))}, {literal(switch.default is False)})"
-    return Inferred(
-        name=output.name, rule=rule, element=element, shape=shape, sizes=sizes, every=every,
-        optional=bool(output.optional), off=off, variadic=bool(output.variadic), own=own,
-    )  # fmt: skip
+    return {
+        "name": output.name,
+        "rule": rule,  # the comment above it
+        "element": _element(spec, node_type(output)),
+        "shape": shape,  # or `sizes`, each of its sizes
+        "sizes": tuple(sizes),
+        "every": every,  # the expression of all sizes, where the rank depends on an input
+        "optional": bool(output.optional),
+        "off": off,  # the condition under which an attribute says that there is none
+        "variadic": bool(output.variadic),
+        "own": own,  # the input whose tensors give the tensors of a variadic one their shapes
+    }
 
 
 def _element(spec: OpSpec, declared: str) -> str:

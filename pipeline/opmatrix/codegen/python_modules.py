@@ -16,37 +16,13 @@ from typing import Any
 import jinja2
 
 from opmatrix.codegen import generated_files, jinja, onnx_schema
-from opmatrix.codegen.python_sizes import ITEM, Refusal, fault, first_of, new_sizes, output_shape, shape_faults
-from opmatrix.signature import versions
+from opmatrix.codegen.size_code import ITEM, PythonSizes, size_checks
+from opmatrix.signature import signature, versions
 from opmatrix.signature.python_source import bracket, literal
-from opmatrix.signature.signature import (
-    ONLY_KERNEL,
-    OWN_TORCH,
-    Argument,
-    Constant,
-    callers_schema,
-    constants,
-    fixed,
-    is_composed,
-    is_own,
-    is_written,
-    onnx_kind,
-    onnx_name,
-    scalars,
-    seed_range,
-    seeds,
-    torch_arguments,
-    torch_operator_name,
-    torch_overload,
-    torch_schema,
-    torch_variable,
-    written_outputs,
-    written_schema,
-)
-from opmatrix.sizes.expressions import terms
-from opmatrix.sizes.rules import divisors, expressions, least
+from opmatrix.sizes.expressions import FURTHER, terms
+from opmatrix.sizes.rules import divisors, expressions, kernel_dims, kernel_names, least
 from opmatrix.sizes.variadic import counter, has_own_shapes, sure_inputs, variadic_output
-from opmatrix.spec import Attribute, FromKernel, Input, OpSpec, Output, SameAs
+from opmatrix.spec import Attribute, Dims, FromKernel, Input, OpSpec, Output, SameAs
 
 # The types of the torch schema in Python, without lengths; torch passes lists and accepts tuples.
 _PYTHON_TYPES: Mapping[str, str] = {
@@ -59,21 +35,18 @@ _PYTHON_TYPES: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Result:
-    """One output. `shape` is an expression, `dtype` too, or None for the dtype of the input `like`; `each` is the loop
-    over the tensors of a variadic one."""
+class Refusal:
+    """The condition of a wrong input and its message; `of` is the variadic input whose tensors it checks, or None."""
 
-    name: str
-    like: str
-    shape: str
-    dtype: str | None
-    each: str | None
+    condition: str
+    message: str
+    of: str | None = None
 
 
-def render(spec: OpSpec, written: Set[str] = ONLY_KERNEL) -> dict[str, str]:
+def render(spec: OpSpec, written: Set[str] = signature.ONLY_KERNEL) -> dict[str, str]:
     """Return the content of every generated Python file, by name. `spec` is a validated one."""
     variables = onnx_schema.variables(spec) | (_variables(spec) if spec.torch else {})
-    variables["own_torch"] = is_own(OWN_TORCH, spec, written)
+    variables["own_torch"] = signature.is_own(signature.OWN_TORCH, spec, written)
     return {
         name: environment().get_template(f"{name}.j2").render(variables) for name in generated_files.python_files(spec)
     }
@@ -90,90 +63,98 @@ def environment() -> jinja2.Environment:
 
 def _variables(spec: OpSpec) -> dict[str, Any]:
     assert spec.torch is not None
-    namespace, _, function = torch_operator_name(spec).partition("::")
-    arguments = torch_arguments(spec)
-    names = {a.source.name: torch_variable(spec, a.source) for a in arguments}
+    namespace, _, function = signature.torch_operator_name(spec).partition("::")
+    arguments = signature.torch_arguments(spec)
+    names = {a.source.name: signature.torch_variable(spec, a.source) for a in arguments}
     attributes = [a for a in spec.attributes if a.name in names and not a.torch_only]
     _, *later = versions.versions(spec)
+    node_outputs = str(len(spec.outputs)) if len(spec.outputs) > 1 else ""
+    if variadic_output(spec):
+        node_outputs = " + ".join([*([str(len(spec.outputs) - 1)] if len(spec.outputs) > 1 else []), _count(spec)])
     return {
         "spec": spec,
         "namespace": namespace,
         "function": function,
-        "overload": torch_overload(spec),
-        "torch_schema": torch_schema(spec).removeprefix(f"{namespace}::"),
-        "names": [names[a.source.name] for a in arguments if not isinstance(a.source, Constant)],
+        "overload": signature.torch_overload(spec),
+        "torch_schema": signature.torch_schema(spec).removeprefix(f"{namespace}::"),
+        "names": [names[a.source.name] for a in arguments if not isinstance(a.source, signature.Constant)],
         "tensors": [f"*{i.name}" if i.variadic else i.name for i in spec.inputs],
         "sequences": any("Sequence" in _python_type(a) for a in arguments),
         "typed": _parameters(arguments, [a.name if a.keyword else names[a.source.name] for a in arguments]),
         "renamed": [(names[a.source.name], a.name) for a in arguments if a.keyword and names[a.source.name] != a.name],
-        "passed": [(onnx_name(a), _letter(a), names[a.name]) for a in attributes if a.since is None],
+        "passed": [(signature.onnx_name(a), _letter(a), names[a.name]) for a in attributes if a.since is None],
         "later": [
             (
                 version,
                 [f'"{versions.MARK}_i": {version}']
-                + [f'"{onnx_name(a)}_{_letter(a)}": {names[a.name]}' for a in attributes if a.since == version],
+                + [
+                    f'"{signature.onnx_name(a)}_{_letter(a)}": {names[a.name]}'
+                    for a in attributes
+                    if a.since == version
+                ],
             )
             for version in later
         ],
         "results": [_result(spec, o) for o in spec.outputs],
-        "node_outputs": _node_outputs(spec),
+        "node_outputs": node_outputs,  # the expression of how many outputs a node has, "" for one
         "casts": [(part, names[part.name], _ELEMENTS[part.onnx_type]) for part in spec.inputs if part.onnx_type],
         "returned": _returned(spec) if any(o.onnx_type for o in spec.outputs) else "",
-        "faults": [*_constant_faults(spec), *_count_faults(spec), *_dtype_faults(spec), *shape_faults(spec)],
+        "faults": [*_argument_faults(spec), *_dtype_faults(spec), *shape_faults(spec)],
         "finds_sizes": any(isinstance(o.shape, FromKernel) for o in spec.outputs),
-        "new_sizes": new_sizes(spec),
+        # The variables of the sizes that the kernel decides.
+        "new_sizes": [
+            *dict.fromkeys(f"new_{name}" for output in spec.outputs for name in kernel_names(spec, output.shape))
+        ],
         "replaces": any(isinstance(o.shape, SameAs | FromKernel) and o.shape.replace for o in spec.outputs),
         "multiplies": any(t.kind == "product" for one in expressions(spec) for t in terms(one)),
-        "composed": _composed(spec) if is_composed(spec) else None,
+        "composed": _composed(spec) if signature.is_composed(spec) else None,
     }
 
 
 def _composed(spec: OpSpec) -> dict[str, Any]:
     """Return how the operator that others call calls the one in the library."""
-    schema, outputs = written_schema(spec), written_outputs(spec)
+    schema, outputs = signature.written_schema(spec), signature.written_outputs(spec)
     assert schema is not None
     arguments, names = _callers_arguments(spec), {}
     for a in arguments:
         usable = a.name.isidentifier() and not keyword.iskeyword(a.name)
-        names[a.name] = a.name if usable else torch_variable(spec, a.source)
-    called = torch_arguments(spec)
-    aliases = {a.type.alias: names[a.name] for a in schema.arguments if is_written(a)}
+        names[a.name] = a.name if usable else signature.torch_variable(spec, a.source)
+    called = signature.torch_arguments(spec)
+    aliases = {a.type.alias: names[a.name] for a in schema.arguments if signature.is_written(a)}
     fresh = (n for n, o in enumerate(spec.outputs) if o not in outputs.values())
     tensors = ", ".join(names[a.name] for a in called if isinstance(a.source, Input))
     given = names | {name: f"_before({names[name]}, {tensors})" for name in outputs}
-    numbers = {a.name: a.type.removesuffix("?") for a in called if a.name in scalars(spec)}
+    numbers = {a.name: a.type.removesuffix("?") for a in called if a.name in signature.scalars(spec)}
     given |= {name: f"_number({names[name]}, {kind}, {name!r})" for name, kind in numbers.items()}
-    given |= {name: _seed(names[name], attribute) for name, attribute in seeds(spec).items()}
+    for name, attribute in signature.seeds(spec).items():
+        given[name] = f"next_seed({names[name]}, {', '.join(map(repr, signature.seed_range(attribute)))})"
+        if attribute.default is not None or attribute.optional:  # else torch's default generator gives the seed of None
+            given[name] = f"{attribute.default} if {names[name]} is None else {given[name]}"
     overload = f".{schema.overload}" if schema.overload else ""
     return {
         "function": schema.name,
         "overload": schema.overload,
         "name": schema.name + overload,
-        "schema": callers_schema(spec).partition("::")[2],
+        "schema": signature.callers_schema(spec).partition("::")[2],
         "typed": _parameters(arguments, [names[a.name] for a in arguments]),
         "passed": [f"{a.name}={given[a.name]}" if a.keyword else given[a.name] for a in called],
         "numbers": bool(numbers),
-        "fixed": [*map(_fixed_fault, fixed(spec))],
-        "seeds": bool(seeds(spec)),
+        "fixed": [*map(_fixed_fault, signature.fixed(spec))],
+        "seeds": bool(signature.seeds(spec)),
         "written": [(names[name], spec.outputs.index(output), output.writes) for name, output in outputs.items()],
-        "returned": [aliases[r.type.alias] if is_written(r) else f"results[{next(fresh)}]" for r in schema.results],
+        "returned": [
+            aliases[r.type.alias] if signature.is_written(r) else f"results[{next(fresh)}]" for r in schema.results
+        ],
     }
 
 
-def _seed(name: str, attribute: Attribute) -> str:
-    """Return the expression of the seed that a generator gives, and of that which None gives."""
-    drawn = f"next_seed({name}, {', '.join(map(repr, seed_range(attribute)))})"
-    none = attribute.default is None and not attribute.optional  # torch's default generator gives it
-    return drawn if none else f"{attribute.default} if {name} is None else {drawn}"
-
-
-def _callers_arguments(spec: OpSpec) -> tuple[Argument, ...]:
+def _callers_arguments(spec: OpSpec) -> tuple[signature.Argument, ...]:
     """Return the arguments of the operator that others call: also those of ``out=``, and generators."""
-    schema = written_schema(spec)
-    known = {a.name: a for a in (*torch_arguments(spec), *fixed(spec))}
-    if schema is None or not is_composed(spec):
+    schema = signature.written_schema(spec)
+    known = {a.name: a for a in (*signature.torch_arguments(spec), *signature.fixed(spec))}
+    if schema is None or not signature.is_composed(spec):
         return tuple(known.values())
-    if generators := seeds(spec):
+    if generators := signature.seeds(spec):
         given = {a.name: a for a in schema.arguments}
         known |= {
             name: replace(known[name], type=given[name].type.name, default=None, has_default=given[name].has_default)
@@ -181,19 +162,21 @@ def _callers_arguments(spec: OpSpec) -> tuple[Argument, ...]:
         }
     return tuple(
         known.get(a.name)
-        or Argument(name=a.name, type="Tensor", default=None, source=Input(name=a.name, type=""), keyword=a.keyword)
+        or signature.Argument(
+            name=a.name, type="Tensor", default=None, source=Input(name=a.name, type=""), keyword=a.keyword
+        )
         for a in schema.arguments
     )
 
 
 def _letter(attribute: Attribute) -> str:
     """Return the suffix of an attribute's name in `g.op(...)`: f, i, s or t."""
-    return onnx_kind(attribute.kind)[0].lower()
+    return signature.onnx_kind(attribute.kind)[0].lower()
 
 
 def function(spec: OpSpec) -> dict[str, Any]:
     """Return how the operator is called in Python: typed parameters, what is passed on, and what it returns."""
-    arguments, schema = _callers_arguments(spec), written_schema(spec)
+    arguments, schema = _callers_arguments(spec), signature.written_schema(spec)
     results = spec.outputs if schema is None else schema.results
     kinds = ["list[torch.Tensor]" if output.variadic else "torch.Tensor" for output in spec.outputs]
     tensors = ", ".join(kinds if schema is None or len(kinds) == len(results) else ["torch.Tensor"] * len(results))
@@ -203,7 +186,7 @@ def function(spec: OpSpec) -> dict[str, Any]:
     return {"typed": _parameters(arguments, names, called=True), "passed": passed, "returns": returns}
 
 
-def _parameters(arguments: Sequence[Argument], names: Sequence[str], *, called: bool = False) -> list[str]:
+def _parameters(arguments: Sequence[signature.Argument], names: Sequence[str], *, called: bool = False) -> list[str]:
     """Return the Python parameters, with the defaults of the schema.
 
     In a function that is `called`, an optional input has the default None if no required argument follows.
@@ -222,7 +205,7 @@ def _parameters(arguments: Sequence[Argument], names: Sequence[str], *, called: 
     return found
 
 
-def _python_type(argument: Argument) -> str:
+def _python_type(argument: signature.Argument) -> str:
     may_be_none = isinstance(argument.source, Attribute) and argument.source.optional
     kind = argument.type.removesuffix("?") if may_be_none else argument.type
     found = _PYTHON_TYPES.get(re.sub(r"\[\d+\]$", "[]", kind).replace("SymInt", "int"), "object")
@@ -232,42 +215,65 @@ def _python_type(argument: Argument) -> str:
 # The fake kernel's error checks and outputs.
 
 
-def _result(spec: OpSpec, output: Output) -> Result:
-    sure = sure_inputs(spec)
+def _result(spec: OpSpec, output: Output) -> dict[str, str | None]:
+    """Return the expression of an output's shape, of its dtype, or None for that of the input `like`, and in `each` the
+    loop over the tensors of a variadic one."""
+    sure, own = sure_inputs(spec), output.variadic is not None and has_own_shapes(output)
     like = sure[0]
     if isinstance(output.shape, SameAs | FromKernel) and output.shape.input is not None:
         like = next(i for i in sure if i.name == output.shape.input)
-    own = output.variadic is not None and has_own_shapes(output)
     shape = f"{ITEM}.shape" if own else output_shape(spec, output, like)
     if isinstance(output.optional, str):
-        switch = next(torch_variable(spec, a) for a in spec.attributes if a.name == output.optional)
+        switch = next(signature.torch_variable(spec, a) for a in spec.attributes if a.name == output.optional)
         shape = f"{shape} if {switch} else (0,)"
-    return Result(
-        name=output.name, like=ITEM if own else first_of(like), shape=shape,
-        dtype=None if like.type == output.type else _dtype(spec, output.type),
-        each=output.variadic and f"for {ITEM} in {output.variadic}" if own else _loop(spec, output),
-    )  # fmt: skip
+    dtype, each = None, None
+    if like.type != output.type:
+        of_type = (first_of(i) for i in sure if output.type in spec.types and i.type == output.type)
+        dtype = next((f"{name}.dtype" for name in of_type), f"torch.{output.type}")
+    if output.variadic:
+        each = f"for {ITEM} in {output.variadic}" if own else f"for _ in range({_count(spec)})"
+    like_name = ITEM if own else first_of(like)
+    return {"name": output.name, "like": like_name, "shape": shape, "dtype": dtype, "each": each}
 
 
-def _loop(spec: OpSpec, output: Output) -> str | None:
-    """Return the loop over the tensors of a variadic output that all have one shape."""
-    return f"for _ in range({_count(spec)})" if output.variadic else None
+def first_of(part: Input) -> str:
+    """Return the variable of an input that every call has, of the first tensor of a variadic one."""
+    return f"{part.name}[0]" if part.variadic else part.name
+
+
+def output_shape(spec: OpSpec, output: Output, like: Input) -> str:
+    """Return the expression of an output's shape."""
+    python = PythonSizes.of(spec)
+    match output.shape:
+        case SameAs(replace=replace) if not replace:
+            return f"{like.name}.shape"
+        case SameAs(replace=replace) | FromKernel(input=str(), replace=replace):
+            # int() fixes an axis that torch.compile(dynamic=True) takes for a symbol, which no dict can have as a key.
+            axes = [f"int({python.attribute(key)})" if isinstance(key, str) else key for key in replace]
+            decided = {name: f"new_{name}" for name in kernel_names(spec, output.shape)}
+            sizes = [None if dim is None else decided.get(str(dim)) or python(dim) for dim in replace.values()]
+            changed = [f"{axis}: {size}" for axis, size in zip(axes, sizes, strict=True)]
+            return f"with_replaced({like.name}.shape, {{{', '.join(changed)}}})"
+        case Dims(dims=dims):
+            return _tuple([f"*{python.further()}" if dim == FURTHER else python(dim) for dim in dims])
+        case FromKernel(dims=None, rank=rank):
+            return _tuple(["new_size()"] * (rank or 0))
+        case FromKernel(dims=dims) as rule:
+            known = zip(dims or (), kernel_dims(spec, rule), strict=True)
+            return _tuple([f"new_{name}" if dim is None else python(dim) for name, dim in known])
+    raise ValueError(f"output {output.name!r} has no shape rule")
+
+
+def _tuple(parts: Sequence[str]) -> str:
+    return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
 
 
 def _count(spec: OpSpec) -> str:
     """Return the expression of how many tensors the variadic output has."""
     part = counter(spec)
     assert part is not None
-    name = torch_variable(spec, part)
+    name = signature.torch_variable(spec, part)
     return name if isinstance(part, Attribute) and part.kind == "int" else f"len({name})"
-
-
-def _node_outputs(spec: OpSpec) -> str:
-    """Return the expression of how many outputs a node has, "" for one."""
-    if variadic_output(spec):
-        fixed = len(spec.outputs) - 1
-        return f"{fixed} + {_count(spec)}" if fixed else _count(spec)
-    return str(len(spec.outputs)) if len(spec.outputs) > 1 else ""
 
 
 # The numbers of the element types in ONNX (onnx.TensorProto), which this process does not import.
@@ -284,21 +290,9 @@ def _returned(spec: OpSpec) -> str:
     )
 
 
-def _dtype(spec: OpSpec, declared: str) -> str:
-    """Return the torch expression of a declared type."""
-    of_type = (first_of(i) for i in sure_inputs(spec) if declared in spec.types and i.type == declared)
-    return next((f"{name}.dtype" for name in of_type), f"torch.{declared}")
-
-
-def _constant_faults(spec: OpSpec) -> Iterator[Refusal]:
-    for constant in constants(spec):
-        wrong = f"{constant.name} {'is not' if constant.value is None else '!='} {constant.value!r}"
-        yield Refusal(condition=wrong, message=f"{constant}, got {{{constant.name}!r}}", of=None)
-
-
-def _fixed_fault(argument: Argument) -> tuple[str, str]:
+def _fixed_fault(argument: signature.Argument) -> tuple[str, str]:
     """Return the condition under which an argument of `TorchOp.fixed` has another value, and the message."""
-    name, value = argument.name, argument.source.value if isinstance(argument.source, Constant) else None
+    name, value = argument.name, argument.source.value if isinstance(argument.source, signature.Constant) else None
     if value is None:
         return f"{name} is not None", f"{name} must be None, got {{{name}}}"
     if not argument.type.startswith("Device"):
@@ -315,18 +309,21 @@ def _torch_constant(name: str) -> str:
     return f'getattr(torch, "{name}", None)' if name.startswith(_NEWER) else f"torch.{name}"
 
 
-def _count_faults(spec: OpSpec) -> Iterator[Refusal]:
-    """Yield the check that there is a tensor of what counts outputs."""
+def _argument_faults(spec: OpSpec) -> Iterator[Refusal]:
+    """Yield the checks of constants, and that there is a tensor of what counts outputs."""
+    for constant in signature.constants(spec):
+        wrong = f"{constant.name} {'is not' if constant.value is None else '!='} {constant.value!r}"
+        yield Refusal(condition=wrong, message=f"{constant}, got {{{constant.name}!r}}")
     part = counter(spec)
     if part is None or part in divisors(spec):
         return
-    name = torch_variable(spec, part)
+    name = signature.torch_variable(spec, part)
     if isinstance(part, Attribute) and part.kind == "int":
         message = f"{name} must be at least {least(part):g}, got {{{name}}}"
-        yield Refusal(condition=f"{name} < {least(part):g}", message=message, of=None)
+        yield Refusal(condition=f"{name} < {least(part):g}", message=message)
         return
     what = "tensor" if isinstance(part, Input) else "item"
-    yield Refusal(condition=f"len({name}) == 0", message=f"{name} must have at least one {what}, got none", of=None)
+    yield Refusal(condition=f"len({name}) == 0", message=f"{name} must have at least one {what}, got none")
 
 
 def _dtype_faults(spec: OpSpec) -> Iterator[Refusal]:
@@ -337,11 +334,38 @@ def _dtype_faults(spec: OpSpec) -> Iterator[Refusal]:
         if leader and (leader is not part or part.variadic):
             first, shown = first_of(leader), "its first tensor" if leader is part else leader.name
             message = f"{name} must be {{{first}.dtype}} as {shown} is, got {{{found}.dtype}}"
-            yield fault(part, f"{found}.dtype != {first}.dtype", message)
+            yield _fault(part, f"{found}.dtype != {first}.dtype", message)
         if leader and leader is not part:
             continue
         dtypes = spec.types.get(part.type, (part.type,))
         allowed = [f"torch.{dtype}" for dtype in dtypes]
         known = [*map(_torch_constant, dtypes)]
         wrong = f"!= {known[0]}" if len(known) == 1 else f"not in ({', '.join(known)})"
-        yield fault(part, f"{found}.dtype {wrong}", f"{name} must be {' or '.join(allowed)}, got {{{found}.dtype}}")
+        yield _fault(part, f"{found}.dtype {wrong}", f"{name} must be {' or '.join(allowed)}, got {{{found}.dtype}}")
+
+
+def _fault(part: Input, condition: str, message: str, *, among: Sequence[Input] = ()) -> Refusal:
+    """Return the check of an input, with the condition that an optional one is present, and so are those `among`."""
+    if present := dict.fromkeys(i.name for i in (part, *among) if i.optional):
+        bare = " or " not in condition
+        condition = " and ".join(f"{name} is not None" for name in present) + (
+            f" and {condition if bare else f'({condition})'}"
+        )
+    return Refusal(condition=condition, message=message, of=part.name if part.variadic else None)
+
+
+def shape_faults(spec: OpSpec) -> Iterator[Refusal]:
+    """Yield the shape checks of each input, with the messages of the compiled binding."""
+    for attribute in divisors(spec):
+        name, many = signature.torch_name(attribute), attribute.kind == "ints"
+        variable = signature.torch_variable(spec, attribute)
+        wrong = f"min({variable}, default=1)" if many else variable
+        message = f"{name} must {'each ' * many}be at least {least(attribute):g}, got {{{wrong}}}"
+        yield Refusal(condition=f"{wrong} < {least(attribute):g}", message=message)
+    for check in size_checks(PythonSizes.of(spec)):
+        message = "".join(f"{{{part}}}" if n % 2 else part for n, part in enumerate(check.message))
+        condition = " or ".join(check.conditions)
+        if check.given is None:
+            yield Refusal(condition=condition, message=message)
+        else:
+            yield _fault(check.given, condition, message, among=check.among)

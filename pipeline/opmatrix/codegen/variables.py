@@ -1,17 +1,14 @@
-"""The variables of the C++ templates for each input, attribute and output: types, names and expressions.
-
-The variables of the C++ templates for each output: its type, and the code of its sizes in both bindings.
-"""
+"""The variables of the C++ templates for each input, attribute and output: types, names and expressions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from types import MappingProxyType
-from typing import Literal
 
 from opmatrix.codegen.checks import Check, limits
-from opmatrix.codegen.cpp import CPP_TYPES, SIZE_FUNCTIONS, SizeCode, literal, quoted
+from opmatrix.codegen.cpp import CPP_TYPES, literal, quoted
+from opmatrix.codegen.size_code import SIZE_FUNCTIONS, SizeCode
 from opmatrix.signature.signature import dtype_of, is_copied, onnx_name, torch_arguments, torch_name, torch_variable
 from opmatrix.sizes.expressions import FURTHER, subtracts
 from opmatrix.sizes.rules import kernel_dims, kernel_names, known_replaced, resolved, shape_inputs
@@ -27,55 +24,112 @@ _ITEMS: Mapping[AttributeKind, str] = {
 _TORCH_ITEMS: Mapping[str, str] = {"float": "double"}
 
 
-@dataclass(frozen=True, kw_only=True)
 class InputPart:
-    name: str
-    slot: int  # on torch's stack
-    kind: Literal["required", "optional", "variadic"]
-    dims: bool  # whether its shape is checked
-    leader: str | None  # the first input with the same type variable that every call has
-    leader_dtype: str  # the expression of its dtype
-    counts: str | None  # the output that has as many tensors as this input
-    allowed: str
-    port: str  # of an OrtCustomOp
-    ort_class: str  # holds the tensor during a run
-    torch_class: str
-    torch_sizes: str
-    ort_sizes: str
-    view: str
+    def __init__(self, spec: OpSpec, part: Input) -> None:
+        self.name, cpp_name = part.name, cpp_type(spec, part.type)
+        self.kind = "variadic" if part.variadic else "optional" if part.optional else "required"
+        required, copied = self.kind == "required", is_copied(spec, part.type)
+        self.slot = _slot(spec, part)  # on torch's stack
+        self.dims = part.name in shape_inputs(spec)  # whether its shape is checked
+        # The first input with the same type variable that every call has, and the expression of its dtype.
+        leaders = [i for i in sure_inputs(spec) if i.type == part.type]
+        first = leaders[0] if leaders and part.type in spec.types else None
+        self.leader = first.name if first and (first is not part or part.variadic) else None
+        self.leader_dtype = torch_dtype(first) if first else ""
+        self.allowed = "{" + ", ".join(map(dtype_name, spec.types.get(part.type) or (part.type,))) + "}"
+        dtype = dtype_name(part.onnx_type) if part.onnx_type else f"dtype_of<{cpp_name}>"
+        # Of an OrtCustomOp.
+        self.port = dtype if required else f"ort::Port({dtype}, INPUT_OUTPUT_{self.kind.upper()})"
+        self.ort_class = "ort::Values" if part.variadic else "ort::Value"  # holds the tensor during a run
+        if part.onnx_type or copied:  # or a type variable, which may be one that is copied
+            one = f"ort::UnpackedValue<{cpp_name}>" if part.onnx_type else f"ort::ValueOf<{cpp_name}>"
+            self.ort_class = f"ort::ValuesOf<{one}>" if part.variadic else one
+        self.torch_class = {"required": "Input", "optional": "OptionalInput", "variadic": "Inputs"}[self.kind]
+        self.torch_sizes = f"{part.name}.sizes()" + ("" if required else ".list()")
+        sizes = {"required": "sizes()", "optional": "optional_sizes()", "variadic": "sizes().list()"}
+        self.ort_sizes = f"{part.name}.{sizes[self.kind]}"
+        views = {"required": "view<{}>()", "optional": "optional_view<{}>()", "variadic": "views<{}>().list()"}
+        # The class of an input whose type variable may be copied depends on the variable.
+        self.view = f"{part.name}.{'template ' if copied else ''}{views[self.kind].format(cpp_name)}"
 
 
-@dataclass(frozen=True, kw_only=True)
 class AttributePart:
     """How a torch argument becomes a kernel argument: converted from the stack, checked, rounded, `passed`.
 
-    In ONNX Runtime `member` keeps the value.
+    In ONNX Runtime `member` keeps the value. A tensor of the node, which torch does not have, becomes a view: it has
+    neither a variable in torch nor a check.
     """
 
-    name: str
-    torch_name: str
-    onnx_name: str
-    variable: str  # with what torch gives
-    slot: int  # on torch's stack
-    given: str | None  # of an optional one: the variable that tells whether it is there
-    nothing: str  # the variable's value where it is not
-    is_list: bool
-    is_text: bool
-    is_texts: bool  # a list of strings
-    is_tensor: bool
-    parameter: str
-    kind: str  # the parameter, if it is there
-    torch_type: str
-    convert: str  # from a slot of torch's stack, or an item of its list
-    torch_check: Check | None
-    rounded: str | None
-    passed: str
-    member: str
-    member_value: str
-    read: str  # the statement that gets it from a node
-    default: str | None
-    default_items: str | None
-    ort_check: Check | None
+    given: str | None = None  # of an optional one: the variable that tells whether it is there
+    default: str | None = None
+    default_items: str | None = None
+    ort_check: Check | None = None
+
+    def __init__(self, spec: OpSpec, attribute: Attribute) -> None:
+        self.name, self.onnx_name, kind = attribute.name, onnx_name(attribute), attribute.kind
+        self.is_list, self.is_text, self.is_texts = kind.endswith("s"), kind == "string", kind == "strings"
+        self.is_tensor = kind == "tensor"
+        if self.is_tensor:
+            self._of_tensor(attribute)
+            return
+        kept, floats, item, default = f"{self.name}_", kind.startswith("float"), _ITEMS[kind], attribute.default
+        handed = _TORCH_ITEMS.get(item, item)
+        is_owned = self.is_list or self.is_text
+        self.kind = f"List<{item}>" if self.is_list else item  # the parameter, if it is there
+        self.parameter = f"std::optional<{self.kind}>" if attribute.optional else self.kind
+        if attribute.optional:
+            self.given = _unused(f"{self.name}_given", spec)
+        ort_given = self.given and f"{self.given}_"
+        # In torch.
+        self.torch_name = torch_name(attribute)
+        self.slot = _slot(spec, attribute)  # on torch's stack
+        self.variable = torch_variable(spec, attribute)  # with what torch gives
+        self.rounded = None
+        if floats:
+            self.rounded = f"{self.name}_float" if self.variable == self.name else self.name
+        owner = "Texts" if self.is_texts else f"Items<{'char' if self.is_text else handed}>"  # of what torch gives
+        self.torch_type = owner if is_owned else handed
+        self.nothing = f"{owner}()" if is_owned else f"{handed}()"  # the variable's value where it is not there
+        # From a slot of torch's stack, or an item of its list.
+        self.convert = f"to_{'double' if floats else kind.removesuffix('s')}"
+        text = ".begin()" if self.is_text else ""
+        inner = ".list()" if self.is_list else text
+        self.passed = _optional(f"{self.rounded or self.variable}{inner}", self.given)
+        self.torch_check = limits(
+            spec, attribute, variable=f"{self.variable}{text}", shown=self.torch_name, suffix="", there=self.given
+        )
+        # In ONNX Runtime.
+        self.member = f"{owner.replace(handed, item) if is_owned else item} {kept}"
+        self.member_value = _optional(f"{kept}{inner}", ort_given)
+        if isinstance(default, tuple):
+            self.default_items = ", ".join(literal(float(v) if floats else v, "f") for v in default)  # type: ignore[arg-type]  # of floats
+        if default is not None and not self.is_list:
+            self.default = literal(float(str(default)) if floats else default, "f")
+        get = "ort::get_texts(attributes, " if self.is_texts else f"attributes.get_{kind}("
+        otherwise = "nullptr" if attribute.optional or default is None else f"&{kept}default"
+        otherwise = self.default if self.is_text and self.default else otherwise
+        self.read = f"{kept} = {get}{quoted(self.onnx_name)}, {otherwise})"  # the statement that gets it from a node
+        self.ort_check = limits(
+            spec, attribute, variable=f"{kept}{text}", shown=self.onnx_name, suffix="f", there=ort_given
+        )
+
+    @property
+    def stored(self) -> str:
+        """How the program of `bindings.races` reads it from a stored call."""
+        if self.is_tensor:
+            return f"view<{self.kind}>()"
+        if self.is_text or self.is_texts:
+            return "text()" if self.is_text else "texts().list()"
+        if self.is_list:
+            return f"items<{self.kind.removeprefix('List<').removesuffix('>')}>().list()"
+        return f"value<{self.kind}>()"
+
+    def _of_tensor(self, attribute: Attribute) -> None:
+        self.kind = CPP_TYPES[dtype_of(attribute.type or "", {})]
+        self.parameter = f"TensorView<const {self.kind}>"
+        self.member, self.member_value = f"ort::TensorAttribute<{self.kind}> {self.name}_", f"{self.name}_.view()"
+        dims = ", ".join("-1" if dim is None else str(dim) for dim in attribute.dims or ())
+        self.read = f"{self.name}_.read(attributes, {quoted(self.onnx_name)}, {{{dims}}})"
 
 
 def cpp_type(spec: OpSpec, declared: str, types: Mapping[str, DType] | None = None) -> str:
@@ -89,122 +143,14 @@ def dtype_name(name: str) -> str:
     return f"DType::{'boolean' if name == 'bool' else name}"
 
 
-def input_part(spec: OpSpec, given: Input) -> InputPart:
-    kind: Literal["required", "optional", "variadic"] = (
-        "variadic" if given.variadic else "optional" if given.optional else "required"
-    )
-    leaders = [i for i in sure_inputs(spec) if i.type == given.type]
-    first = leaders[0] if leaders and given.type in spec.types else None
-    leader = first.name if first and (first is not given or given.variadic) else None
-    allowed = spec.types.get(given.type) or (given.type,)
-    name, cpp_name = given.name, cpp_type(spec, given.type)
-    dtype = dtype_name(given.onnx_type) if given.onnx_type else f"dtype_of<{cpp_name}>"
-    views = {"required": "view<{}>()", "optional": "optional_view<{}>()", "variadic": "views<{}>().list()"}
-    ort_sizes = {"required": "sizes()", "optional": "optional_sizes()", "variadic": "sizes().list()"}
-    return InputPart(
-        name=name,
-        slot=_slot(spec, given),
-        kind=kind,
-        dims=given.name in shape_inputs(spec),
-        leader=leader,
-        leader_dtype=torch_dtype(first) if first else "",
-        counts=next((o.name for o in spec.outputs if o.variadic == given.name), None),
-        allowed="{" + ", ".join(map(dtype_name, allowed)) + "}",
-        port=dtype if kind == "required" else f"ort::Port({dtype}, INPUT_OUTPUT_{kind.upper()})",
-        ort_class=_ort_class(spec, given, cpp_name),
-        torch_class={"required": "Input", "optional": "OptionalInput", "variadic": "Inputs"}[kind],
-        torch_sizes=f"{name}.sizes()" + ("" if kind == "required" else ".list()"),
-        ort_sizes=f"{name}.{ort_sizes[kind]}",
-        # The class of an input whose type variable may be copied depends on the variable.
-        view=f"{name}.{'template ' if is_copied(spec, given.type) else ''}{views[kind].format(cpp_name)}",
-    )
-
-
 def torch_dtype(part: Input) -> str:
     """Return the expression of the dtype of an input that every call has, of the first tensor of a variadic one."""
     return f"{part.name}.begin()->dtype()" if part.variadic else f"{part.name}.dtype()"
 
 
-def _slot(spec: OpSpec, given: Input | Attribute) -> int:
+def _slot(spec: OpSpec, part: Input | Attribute) -> int:
     """Return where torch passes an argument, -1 if it does not."""
-    return next((n for n, a in enumerate(torch_arguments(spec)) if a.source is given), -1) if spec.torch else -1
-
-
-def _ort_class(spec: OpSpec, given: Input, cpp_name: str) -> str:
-    """Return the class that holds an input of a C++ type, or of a type variable, which may be one that is copied."""
-    if given.onnx_type:
-        one = f"ort::UnpackedValue<{cpp_name}>"
-    elif is_copied(spec, given.type):
-        one = f"ort::ValueOf<{cpp_name}>"
-    else:
-        return "ort::Values" if given.variadic else "ort::Value"
-    return f"ort::ValuesOf<{one}>" if given.variadic else one
-
-
-def attribute_part(spec: OpSpec, given: Attribute) -> AttributePart:
-    if given.kind == "tensor":
-        return _tensor_part(given)
-    shown, many, text = torch_name(given), given.kind.endswith("s"), given.kind == "string"
-    variable = torch_variable(spec, given)
-    texts, item = given.kind == "strings", _ITEMS[given.kind]
-    handed = _TORCH_ITEMS.get(item, item)
-    kept = f"{given.name}_"
-    floats = given.kind.startswith("float")
-    rounded = None if not floats else f"{given.name}_float" if variable == given.name else given.name
-    passed = rounded or variable
-    values = given.default if isinstance(given.default, tuple) else None
-    listed = None if values is None else ", ".join(literal(float(v) if floats else v, "f") for v in values)  # type: ignore[arg-type]  # of floats
-    default, kind = given.default, f"List<{item}>" if many else item
-    owner = "Texts" if texts else f"Items<{'char' if text else handed}>"  # of what torch gives
-    there = _unused(f"{given.name}_given", spec) if given.optional else None
-    torch_text, ort_text = (f"{name}.begin()" if text else name for name in (variable, kept))
-    torch_value = f"{passed}.list()" if many else f"{passed}.begin()" if text else passed
-    ort_value = f"{kept}.list()" if many else f"{kept}.begin()" if text else kept
-    value = None if default is None or many else literal(float(str(default)) if floats else default, "f")
-    get = "ort::get_texts(attributes, " if texts else f"attributes.get_{given.kind}("
-    otherwise = value if text and value else "nullptr" if given.optional or default is None else f"&{kept}default"
-    return AttributePart(
-        name=given.name,
-        torch_name=shown,
-        onnx_name=onnx_name(given),
-        variable=variable,
-        slot=_slot(spec, given),
-        given=there,
-        nothing=f"{owner}()" if many or text else f"{handed}()",
-        is_list=many,
-        is_text=text,
-        is_texts=texts,
-        is_tensor=False,
-        parameter=f"std::optional<{kind}>" if given.optional else kind,
-        kind=kind,
-        torch_type=owner if many or text else handed,
-        convert=f"to_{'double' if floats else given.kind.removesuffix('s')}",
-        torch_check=limits(spec, given, variable=torch_text, shown=shown, suffix="", there=there),
-        rounded=rounded,
-        passed=_optional(torch_value, there),
-        member=f"{owner.replace(handed, item) if many or text else item} {kept}",
-        member_value=_optional(ort_value, there and f"{there}_"),
-        read=f"{kept} = {get}{quoted(onnx_name(given))}, {otherwise})",
-        default=value,
-        default_items=listed,
-        ort_check=limits(
-            spec, given, variable=ort_text, shown=onnx_name(given), suffix="f", there=there and f"{there}_"
-        ),
-    )
-
-
-def _tensor_part(given: Attribute) -> AttributePart:
-    """Return how a tensor of the node, which torch does not have, becomes a view."""
-    item, kept = CPP_TYPES[dtype_of(given.type or "", {})], f"{given.name}_"
-    dims = ", ".join("-1" if dim is None else str(dim) for dim in given.dims or ())
-    view = f"TensorView<const {item}>"
-    return AttributePart(
-        name=given.name, torch_name="", onnx_name=onnx_name(given), variable="", slot=-1, given=None, nothing="",
-        is_list=False, is_text=False, is_texts=False, is_tensor=True, parameter=view, kind=item, torch_type="",
-        convert="", torch_check=None, rounded=None, passed="", member=f"ort::TensorAttribute<{item}> {kept}",
-        member_value=f"{kept}.view()", read=f"{kept}.read(attributes, {quoted(onnx_name(given))}, {{{dims}}})",
-        default=None, default_items=None, ort_check=None,
-    )  # fmt: skip
+    return next((n for n, a in enumerate(torch_arguments(spec)) if a.source is part), -1) if spec.torch else -1
 
 
 def _optional(value: str, there: str | None) -> str:
@@ -222,171 +168,145 @@ def _unused(name: str, spec: OpSpec) -> str:
 
 def kernel_parameters(spec: OpSpec, types: Mapping[str, DType]) -> list[str]:
     """Return the parameters of the kernel for one binding of the type variables."""
-    inputs = [_kernel_input(spec, i, types) for i in spec.inputs]
-    attributes = [
-        f"{f'std::optional<{kind}>' if a.optional else kind} {a.name}"
-        for a in spec.attributes
-        for kind in [_kernel_attribute(a)]
-    ]
-    return [*inputs, *attributes, *(f"{_kernel_output(spec, o, types)} {o.name}" for o in spec.outputs)]
+    found = []
+    for i in spec.inputs:
+        view = f"{'OptionalView' if i.optional else 'TensorView'}<const {cpp_type(spec, i.type, types)}>"
+        found.append(f"{f'List<{view}>' if i.variadic else view} {i.name}")
+    found += [f"{AttributePart(spec, a).parameter} {a.name}" for a in spec.attributes]
+    for o in spec.outputs:
+        kind = "NewTensor" if isinstance(o.shape, FromKernel) else "OptionalView" if o.optional else "TensorView"
+        element = cpp_type(spec, o.type, types)
+        found.append(f"{f'List<TensorView<{element}>>' if o.variadic else f'{kind}<{element}>'} {o.name}")
+    return found
 
 
-def _kernel_output(spec: OpSpec, given: Output, types: Mapping[str, DType]) -> str:
-    element = cpp_type(spec, given.type, types)
-    if given.variadic:
-        return f"List<TensorView<{element}>>"
-    view = "NewTensor" if isinstance(given.shape, FromKernel) else "OptionalView" if given.optional else "TensorView"
-    return f"{view}<{element}>"
-
-
-def _kernel_attribute(given: Attribute) -> str:
-    if given.kind == "tensor":
-        return f"TensorView<const {CPP_TYPES[dtype_of(given.type or '', {})]}>"
-    return f"List<{_ITEMS[given.kind]}>" if given.kind.endswith("s") else _ITEMS[given.kind]
-
-
-def _kernel_input(spec: OpSpec, given: Input, types: Mapping[str, DType]) -> str:
-    element = f"const {cpp_type(spec, given.type, types)}"
-    view = f"OptionalView<{element}>" if given.optional else f"TensorView<{element}>"
-    return f"{f'List<{view}>' if given.variadic else view} {given.name}"
-
-
-@dataclass(frozen=True, kw_only=True)
 class OutputPart:
-    """`new` is whether the kernel allocates it; otherwise `sizes` is the expression of its sizes.
+    """An output, and the code of its sizes in both bindings.
 
     These are made of `numbers`, or by `steps`, statements, where only a call knows its rank. Of an output that the
     kernel allocates, `known_sizes` has a pointer to each size that the binding compares: an array of the pointers
     `known`, or what the steps made.
     """
 
-    name: str
-    type: str
-    dtype: str
-    device: str  # the input on whose device torch allocates it
-    new: bool
-    ort_dtype: str
-    copied: bool  # whether the binding copies what the kernel wrote: strings, int4 and uint4
-    ort_class: str  # that of a copied one in ONNX Runtime's binding
-    made: str  # the template arguments of ort::NewOutput
-    rank: str
-    sizes: str
-    numbers: list[str] | None
-    ort_numbers: list[str] | None  # the same, with attributes as members of the node's class
-    steps: list[str]
-    ort_steps: list[str]
-    known: list[str] | None
-    known_sizes: str | None
-    falls: bool  # whether one of them can be negative
-    optional: bool
-    switch: str | None  # the attribute that says whether there is one
+    sizes = ""  # the expression of its sizes, unless the kernel allocates it
+    rank = "0"
+    numbers: list[str] | None = None
+    ort_numbers: list[str] | None = None  # the same, with attributes as members of the node's class
+    steps: Sequence[str] = ()
+    ort_steps: Sequence[str] = ()
+    known: list[str] | None = None
+    known_sizes: str | None = None
     variadic: str | None = None  # the input or the attribute that says how many tensors it has
-    count: str = ""  # in torch: the sizes of each of them, or their number and the sizes of all
-    ort_count: str = ""  # the same in a run of ONNX Runtime
-    ort_wanted: str = ""  # their number when a session is made
-    reason: str = ""  # what says how many there are, in words
-    filled: str = ""  # the condition that there is one, where no limit of an attribute says so
-    what: str = ""  # of what there must be one
+    filled = ""  # the condition that there is one of them, where no limit of an attribute says so
 
-    @property
-    def wanted(self) -> str:
-        """The variable that says whether the kernel computes it."""
-        return f"wants_{self.name}"
-
-    @property
-    def needs_sizes(self) -> bool:
-        """Whether its code uses sizes.h."""
+    def __init__(self, spec: OpSpec, output: Output) -> None:
+        self.name, shape = output.name, output.shape
+        self.type = cpp_type(spec, output.type)
+        self.dtype = f"dtype_of<{self.type}>"
+        packed = output.onnx_type is not None
+        self.ort_dtype = dtype_name(output.onnx_type) if output.onnx_type else self.dtype
+        self.new = isinstance(shape, FromKernel)  # whether the kernel allocates it
+        # Whether the binding copies what the kernel wrote: strings, int4 and uint4.
+        self.copied = packed or is_copied(spec, output.type)
+        self.ort_class = f"ort::{'Packed' if packed else ''}Output<{self.type}>"  # that of a copied one
+        self.made = (
+            f"{self.type}, {self.ort_class}" if packed else self.type
+        )  # the template arguments of ort::NewOutput
+        self.optional = bool(output.optional)
+        self.switch = output.optional if isinstance(output.optional, str) else None  # says whether there is one
+        self.wanted = f"wants_{self.name}"  # the variable that says whether the kernel computes it
+        first = sure_inputs(spec)[0]
+        self.device = f"{first.name}.begin()[0]" if first.variadic else first.name  # the input on whose device it is
+        dims = self._set_sizes(spec, output)
+        self.falls = any(subtracts(resolved(spec, dim)) for dim in dims)  # whether one of them can be negative
         code = " ".join([*(self.numbers or ()), *self.steps])
-        return self.falls or any(function in code for function in SIZE_FUNCTIONS)
+        self.needs_sizes = self.falls or any(function in code for function in SIZE_FUNCTIONS)  # of sizes.h
+        if self.steps:
+            self.sizes = f"{self.name}_sizes.sizes()"
+        if output.variadic:
+            self._set_count(spec, output)
+        kind = "VARIADIC" if output.variadic else "OPTIONAL"
+        is_one = not output.variadic and not output.optional
+        self.port = self.ort_dtype if is_one else f"ort::Port({self.ort_dtype}, INPUT_OUTPUT_{kind})"
+        # The kernel's arguments.
+        sizes = "common_format.sizes()" if spec.elementwise else self.sizes
+        view = f"{{{self.name}.data<{self.type}>(), {sizes}}}"
+        self.torch_value, self.ort_value = f"TensorView<{self.type}>{view}", self.name
+        if self.copied:
+            self.ort_value = f"{self.name}.{'optional_' if self.optional else ''}view()"
+        if self.optional:
+            self.torch_value = f"OptionalView<{self.type}>{{{self.wanted if self.switch else 'true'}, {view}}}"
+        if output.variadic or self.new:
+            self.torch_value = self.ort_value = f"{self.name}.{'list' if output.variadic else 'tensor'}()"
 
-
-def output_part(spec: OpSpec, given: Output) -> OutputPart:
-    cpp_name = cpp_type(spec, given.type)
-    shape, name = given.shape, given.name
-    lists = {a.name for a in spec.attributes if a.kind == "ints"}
-    torch = SizeCode(spec=spec, shape=_sizes_of, attribute=str)
-    ort = SizeCode(spec=spec, shape=_sizes_of, attribute=lambda a: f"{a}_.list()" if a in lists else f"{a}_")
-    numbers, ort_numbers, steps, ort_steps, known, known_sizes = None, None, [], [], None, None
-    first = sure_inputs(spec)[0]
-    sizes, rank, device = "", "0", f"{first.name}.begin()[0]" if first.variadic else first.name
-    dims: Sequence[str | int] = ()
-    match shape:
-        case SameAs() if has_own_shapes(given):
-            pass
-        case SameAs(input=owner, replace=replace):
-            device, sizes = owner, f"{owner}.sizes()"
-            if replace:
+    def _set_sizes(self, spec: OpSpec, output: Output) -> Sequence[str | int]:
+        """Set the code of the sizes; return those that are computed."""
+        name, shape = output.name, output.shape
+        lists = {a.name for a in spec.attributes if a.kind == "ints"}
+        torch = SizeCode(spec=spec, shape="{}.sizes()".format, attribute=str)
+        ort = replace(torch, attribute=lambda a: f"{a}_.list()" if a in lists else f"{a}_")
+        dims: Sequence[str | int] = ()
+        match shape:
+            case SameAs() if has_own_shapes(output):
+                pass
+            case SameAs(input=owner):
+                self.device, self.sizes = owner, f"{owner}.sizes()"
+                if shape.replace:
+                    dims = known_replaced(spec, shape)
+                    self.steps, self.ort_steps = (
+                        [*replaced(shape, name, code, of=self.sizes)] for code in (torch, ort)
+                    )
+            case Dims(dims=dims) if FURTHER in dims:
+                dims = [dim for dim in dims if dim != FURTHER]
+                self.steps, self.ort_steps = ([*added(shape, name, code)] for code in (torch, ort))
+            case Dims(dims=dims):
+                self.numbers, self.ort_numbers = ([code(dim) for dim in dims] for code in (torch, ort))
+                self.sizes = f"Sizes{{{name}_sizes, {len(dims)}}}" if dims else "Sizes{}"
+            case FromKernel(input=str(owner)):
+                self.device = owner
                 dims = known_replaced(spec, shape)
-                steps, ort_steps = ([*replaced(shape, name, code, of=sizes)] for code in (torch, ort))
-        case Dims(dims=dims) if FURTHER in dims:
-            dims = [dim for dim in dims if dim != FURTHER]
-            steps, ort_steps = ([*added(shape, name, code)] for code in (torch, ort))
-        case Dims(dims=dims):
-            numbers, ort_numbers = ([code(dim) for dim in dims] for code in (torch, ort))
-            sizes = f"Sizes{{{name}_sizes, {len(numbers)}}}" if numbers else "Sizes{}"
-        case FromKernel(input=str(owner)):
-            device, of, made = owner, f"{owner}.sizes()", "KernelSizes"
-            dims = known_replaced(spec, shape)
-            decided = {size: f"Decided{{&kernel_{size}}}" for size in kernel_names(spec, shape)}
-            steps, ort_steps = (
-                [*replaced(shape, name, code, of=of, made=made, decided=decided)] for code in (torch, ort)
-            )
-            rank, known_sizes = f"{name}_sizes.rank()", f"{name}_sizes.known()"
-        case FromKernel(dims=None, rank=rank_only):
-            rank, dims = str(rank_only), []
-        case FromKernel(dims=given_dims):
-            of_call = kernel_dims(spec, shape)
-            rank, dims = str(len(of_call)), [dim for dim in of_call if dim is not None]
-            known_sizes = f"{name}_known" if of_call else None
-            known = [
-                f"&kernel_{declared}" if dim is None else f"&{name}_sizes[{n}]"
-                for n, (dim, declared) in enumerate(zip(of_call, given_dims or (), strict=True))
-            ]
-            if dims:
-                numbers, ort_numbers = (["0" if dim is None else code(dim) for dim in of_call] for code in (torch, ort))
-                sizes = f"Sizes{{{name}_sizes, {rank}}}"
-    dtype, packed = f"dtype_of<{cpp_name}>", given.onnx_type is not None
-    ort_class = f"ort::{'Packed' if packed else ''}Output<{cpp_name}>"
-    return OutputPart(
-        name=name, type=cpp_name, dtype=dtype, device=device,
-        ort_dtype=dtype_name(given.onnx_type) if given.onnx_type else dtype,
-        new=isinstance(shape, FromKernel), copied=packed or is_copied(spec, given.type),
-        ort_class=ort_class, made=f"{cpp_name}, {ort_class}" if packed else cpp_name,
-        rank=rank, sizes=f"{name}_sizes.sizes()" if steps else sizes,
-        numbers=numbers, ort_numbers=ort_numbers, steps=steps, ort_steps=ort_steps, known=known,
-        known_sizes=known_sizes,
-        optional=bool(given.optional), switch=given.optional if isinstance(given.optional, str) else None,
-        falls=any(subtracts(resolved(spec, dim)) for dim in dims), **_counted(spec, given, steps, sizes, device),
-    )  # fmt: skip
+                decided = {size: f"Decided{{&kernel_{size}}}" for size in kernel_names(spec, shape)}
+                self.steps, self.ort_steps = (
+                    [*replaced(shape, name, code, of=f"{owner}.sizes()", made="KernelSizes", decided=decided)]
+                    for code in (torch, ort)
+                )
+                self.rank, self.known_sizes = f"{name}_sizes.rank()", f"{name}_sizes.known()"
+            case FromKernel(dims=None, rank=rank):
+                self.rank = str(rank)
+            case FromKernel(dims=declared):
+                of_call = kernel_dims(spec, shape)
+                dims = [dim for dim in of_call if dim is not None]
+                self.rank, self.known_sizes = str(len(of_call)), f"{name}_known" if of_call else None
+                self.known = [
+                    f"&kernel_{decided_name}" if dim is None else f"&{name}_sizes[{n}]"
+                    for n, (dim, decided_name) in enumerate(zip(of_call, declared or (), strict=True))
+                ]
+                if dims:
+                    self.numbers, self.ort_numbers = (
+                        ["0" if dim is None else code(dim) for dim in of_call] for code in (torch, ort)
+                    )
+                    self.sizes = f"Sizes{{{name}_sizes, {self.rank}}}"
+        return dims
 
-
-def _counted(spec: OpSpec, given: Output, steps: Sequence[str], sizes: str, device: str) -> dict[str, str]:
-    """Return the fields of an output that has any number of tensors."""
-    part = counter(spec)
-    if part is None or not given.variadic:
-        return {}
-    name, sizes = part.name, f"{given.name}_sizes.sizes()" if steps else sizes
-    if isinstance(part, Input):
-        count = f"{name}.count()"
-        found = {"ort_wanted": f"ort::count_variadic(attributes, {spec.inputs.index(part)})"}
-        found |= {"filled": f"{name}.count() > 0", "what": "tensor"}
-    elif part.kind == "ints":
-        count = f"{name}.size()"
-        found = {"ort_wanted": f"{name}_.list().size()", "filled": f"{name}.size() > 0", "what": "item"}
-    else:
-        found, count = {"ort_wanted": f"{name}_"}, name
-    own = has_own_shapes(given)
-    of_node = f"{name}.sizes().list().size()" if isinstance(part, Input) else found["ort_wanted"]
-    return found | {
-        "variadic": name,
-        "count": name if own else f"{device}, {count}, {sizes}",
-        "ort_count": f"{name}.sizes().list()" if own else f"{of_node}, {sizes}",
-        "reason": reason(spec),
-    }
-
-
-def _sizes_of(name: str) -> str:
-    return f"{name}.sizes()"
+    def _set_count(self, spec: OpSpec, output: Output) -> None:
+        """Set what says how many tensors a variadic output has."""
+        part = counter(spec)
+        assert part is not None
+        self.variadic = name = part.name
+        self.reason = reason(spec)  # in words
+        if isinstance(part, Input):
+            count, self.filled, self.what = f"{name}.count()", f"{name}.count() > 0", "tensor"
+            self.ort_wanted = f"ort::count_variadic(attributes, {spec.inputs.index(part)})"
+        elif part.kind == "ints":
+            count, self.filled, self.what = f"{name}.size()", f"{name}.size() > 0", "item"
+            self.ort_wanted = f"{name}_.list().size()"
+        else:
+            count, self.ort_wanted = name, f"{name}_"  # their number when a session is made
+        of_node = f"{name}.sizes().list().size()" if isinstance(part, Input) else self.ort_wanted
+        own = has_own_shapes(output)
+        # In torch and in ONNX Runtime: the sizes of each of them, or their number and the sizes of all.
+        self.count = name if own else f"{self.device}, {count}, {self.sizes}"
+        self.ort_count = f"{name}.sizes().list()" if own else f"{of_node}, {self.sizes}"
 
 
 def added(rule: Dims, name: str, code: SizeCode, *, made: str = "AnyRank") -> Iterator[str]:

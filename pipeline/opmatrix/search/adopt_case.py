@@ -54,7 +54,13 @@ def insert_into_models(cases: str, model: str, comment: str) -> str:
     else:
         body = f"\n    *{before},"
     added = textwrap.indent("\n".join([*textwrap.wrap(f"# {comment}", 112, subsequent_indent="# "), model]), "    ")
-    return _with_imports(f"{cases[:start]}({body}\n{added},\n){cases[end:]}", model)
+    cases = f"{cases[:start]}({body}\n{added},\n){cases[end:]}"
+    imports = [node for node in ast.parse(cases).body if isinstance(node, ast.Import | ast.ImportFrom)]
+    known = {alias.asname or alias.name for node in imports for alias in node.names}
+    if not (missing := [name for name in names(model) if name not in known]):
+        return cases
+    lines, at = cases.splitlines(keepends=True), imports[-1].end_lineno if imports else 0
+    return "".join((*lines[:at], f"from opmatrix.spec import {', '.join(missing)}\n", *lines[at:]))
 
 
 def _offset(text: str, line: int | None, column: int | None) -> int:
@@ -62,14 +68,3 @@ def _offset(text: str, line: int | None, column: int | None) -> int:
     assert line is not None and column is not None
     lines = text.splitlines(keepends=True)
     return sum(map(len, lines[: line - 1])) + len(lines[line - 1].encode()[:column].decode())
-
-
-def _with_imports(cases: str, model: str) -> str:
-    """Add an import of the classes that `model` uses and `cases` does not import."""
-    imports = [node for node in ast.parse(cases).body if isinstance(node, ast.Import | ast.ImportFrom)]
-    known = {alias.asname or alias.name for node in imports for alias in node.names}
-    if not (missing := [name for name in names(model) if name not in known]):
-        return cases
-    lines = cases.splitlines(keepends=True)
-    at = imports[-1].end_lineno if imports else 0
-    return "".join((*lines[:at], f"from opmatrix.spec import {', '.join(missing)}\n", *lines[at:]))

@@ -72,18 +72,14 @@ def _wrong_ends(rule: ValueRule, array: Array) -> Iterator[tuple[RuleKind, str, 
     )  # fmt: skip
     for kind, begin, end, neighbour, other in ways:
         row = array.ravel()[begin : begin + length]
-        value = _next(row[end], row[other])
+        if kind_of(row.dtype) in "iu":
+            value = row.dtype.type(int(row[end]) + (1 if row[other] > row[end] else -1))
+        else:
+            value = np.nextafter(row[end], row[other])
         if rule.unique and value == row[neighbour]:
             continue
         made = _with(array, {begin + int(at): value for at in np.flatnonzero(row == row[end])})
         yield kind, f"{value!s} at {_place(array, begin + end % length)}", made
-
-
-def _next(value: Any, towards: Any) -> Any:
-    """Return the next value of the same dtype."""
-    if kind_of(value.dtype) in "iu":
-        return value.dtype.type(int(value) + (1 if towards > value else -1))
-    return np.nextafter(value, towards)
 
 
 def _wrong_values(rule: ValueRule, numbers: Mapping[str, float], array: Array) -> Iterator[tuple[RuleKind, int, Any]]:
@@ -97,8 +93,9 @@ def _wrong_values(rule: ValueRule, numbers: Mapping[str, float], array: Array) -
         if limit is None:
             continue
         if is_float(dtype):
-            yield kind, at, _beyond(limit, step, dtype)
-            yield kind, at, dtype.type(step * math.inf)
+            endless = dtype.type(step * math.inf)
+            yield kind, at, np.nextafter(rounded(np.array(limit, np.float64), dtype), endless)
+            yield kind, at, endless
             continue
         ends = integer_limits(dtype)
         end = int(ends.min if step < 0 else ends.max)
@@ -114,11 +111,6 @@ def _wrong_values(rule: ValueRule, numbers: Mapping[str, float], array: Array) -
         ends = None if is_float(dtype) else integer_limits(dtype)
         possible = (n for n in others if n not in rule.allowed and (ends is None or ends.min <= n <= ends.max))
         yield from (("not allowed", last, dtype.type(n)) for n in list(possible)[:3])
-
-
-def _beyond(limit: float, step: float, dtype: np.dtype[Any]) -> Any:
-    """Return the neighbour of a limit, rounded to the dtype, on the wrong side."""
-    return np.nextafter(rounded(np.array(limit, np.float64), dtype), dtype.type(step * math.inf))
 
 
 def _with(array: Array, values: Mapping[int, Any]) -> Array:

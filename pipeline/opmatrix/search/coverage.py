@@ -10,12 +10,11 @@ from typing import Any
 
 from opmatrix.basics.errors import many
 from opmatrix.declaration.load import Operator
-from opmatrix.search.draw_formats import reorders
 from opmatrix.search.drawn import Drawn, DrawnCase
-from opmatrix.search.shapes import FURTHER_AXES, SIZES
+from opmatrix.search.shapes import FURTHER_AXES, SIZES, reorders
 from opmatrix.sizes.expressions import terms
 from opmatrix.sizes.rules import axes, checked_axes, has_further, size_items
-from opmatrix.spec import Attribute, AttributeValue, Case, Input, OpSpec, given, shape_of
+from opmatrix.spec import Attribute, AttributeValue, Case, OpSpec, given, shape_of
 
 NEW_SHAPES = 30
 REFUSED = 0.5
@@ -31,7 +30,10 @@ def measure(operator: Operator, drawn: Drawn) -> dict[str, Any]:
     accepted = [one for one in tried if one.expected is not None]
     shapes = {_shapes(operator, one.model.cases[0]) for one in accepted}
     new = shapes - _known_shapes(operator)
-    attributes = {a.name: len(_new_values(operator, a, accepted)) for a in operator.spec.attributes}
+    attributes = {}  # how many values that no case has
+    for a in operator.spec.attributes:
+        values = {one.model.attributes.get(a.name) for one in accepted}
+        attributes[a.name] = len(values - _seen(operator, a) - {None})
     return {
         "check": "search",
         "examples": len(tried),
@@ -115,16 +117,12 @@ def _known_shapes(operator: Operator) -> set[Any]:
 def _possible(operator: Operator) -> int:
     """Return how many combinations of shapes the search can draw."""
     parts = operator.spec.inputs
-    if any(_any_rank(part) for part in parts):
+    if any("..." in part.dims if part.dims is not None else part.same_as is None for part in parts):  # of any rank
         return 10**6
     names = {t.key for part in parts for dim in part.dims or () for t in terms(dim) if t.kind in ("name", "item")}
     given_or_not: int = math.prod(2 if part.optional else 3 if part.variadic else 1 for part in parts)
     combinations: int = len({*SIZES}) ** len(names)
     return min(10**6, combinations * given_or_not)
-
-
-def _any_rank(part: Input) -> bool:
-    return "..." in part.dims if part.dims is not None else part.same_as is None
 
 
 def _most_axes(spec: OpSpec, name: str) -> int:
@@ -138,10 +136,6 @@ def _most_axes(spec: OpSpec, name: str) -> int:
 def _seen(operator: Operator, attribute: Attribute) -> set[Any]:
     values = [attribute.default, *(model.attributes.get(attribute.name) for model in operator.models)]
     return {value for value in values if value is not None or attribute.optional}
-
-
-def _new_values(operator: Operator, attribute: Attribute, accepted: list[DrawnCase]) -> set[Any]:
-    return {one.model.attributes.get(attribute.name) for one in accepted} - _seen(operator, attribute) - {None}
 
 
 def _range(spec: OpSpec, attribute: Attribute) -> int:

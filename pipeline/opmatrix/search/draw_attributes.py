@@ -1,6 +1,6 @@
-"""What all parts of one draw use: the sizes chosen so far, and how to draw one of several values.
+"""Draw the values of attributes over all that the declaration allows: alone, the others as in a case, and together.
 
-Draw the values of attributes over all that the declaration allows: alone, the others as in a case, and together.
+Also what all parts of one draw use: the sizes chosen so far, and how to draw one of several values.
 """
 
 from __future__ import annotations
@@ -64,7 +64,9 @@ def attributes(draw: DrawFn, frame: Frame) -> dict[str, AttributeValue]:
     """Return a value for each attribute: those of a model, but in most draws other values of one attribute or
     of all. hypothesis shrinks towards those of the model."""
     spec, models = frame.operator.spec, frame.operator.models
-    base = attribute_values(spec, frame.template[0] if frame.template else pick(draw, models or (_defaults(spec),)))
+    base = attribute_values(
+        spec, frame.template[0] if frame.template else pick(draw, models or (Model(name="defaults", cases=()),))
+    )
     found = {a.name: base[a.name] if a.name in base else candidates(a)[0] for a in spec.attributes}
     if not spec.attributes:
         return found
@@ -82,16 +84,12 @@ def attributes(draw: DrawFn, frame: Frame) -> dict[str, AttributeValue]:
             found[attribute.name] = None
             continue
         found[attribute.name] = _value(draw, attribute, now, frame.operator.models, fixed=fixed)
-    if (far := [a.name for a in changed if _is_unlimited(spec, a)]) and pick(draw, range(8)) == 7:
+    used = {at for _, at in checked_axes(spec)} | {*size_attributes(spec)}  # an axis, or in a size
+    ints = [a for a in changed if a.kind == "int" and a.name not in used]
+    far = [a.name for a in ints if a.allowed is None and a.minimum is None and a.maximum is None]
+    if far and pick(draw, range(8)) == 7:
         found[pick(draw, far)] = pick(draw, FAR)
     return found
-
-
-def _is_unlimited(spec: OpSpec, attribute: Attribute) -> bool:
-    """Return whether any int64 is a value: no limit is declared, and it is neither an axis nor in a size."""
-    limited = attribute.allowed is not None or attribute.minimum is not None or attribute.maximum is not None
-    used = {at for _, at in checked_axes(spec)} | {*size_attributes(spec)}
-    return attribute.kind == "int" and not limited and attribute.name not in used
 
 
 def before_shapes(draw: DrawFn, frame: Frame, values: Mapping[str, AttributeValue]) -> dict[str, AttributeValue]:
@@ -120,11 +118,16 @@ def _limited(
 ) -> dict[str, AttributeValue]:
     found: dict[str, AttributeValue] = {}
     for attribute in limited:
-        value, seen = values[attribute.name], _seen(attribute, models)
-        if isinstance(value, tuple):
-            found[attribute.name] = tuple(_small(draw, attribute, item, seen, most) for item in value)
-        else:
-            found[attribute.name] = _small(draw, attribute, value, seen, most)
+        value = values[attribute.name]
+        cases = [v for m in models if (v := m.attributes.get(attribute.name)) is not None]
+        seen = tuple(item for v in cases for item in (v if isinstance(v, tuple) else (v,)))
+        small = [
+            item
+            if item <= most or item in seen
+            else pick(draw, [v for v in candidates(attribute, seen) if v <= most or v in seen] or [item])
+            for item in (value if isinstance(value, tuple) else (value,))
+        ]
+        found[attribute.name] = tuple(small) if isinstance(value, tuple) else small[0]
     return found
 
 
@@ -134,18 +137,6 @@ def shape_attributes(spec: OpSpec) -> list[Attribute]:
     inputs = [dim for part in spec.inputs for _, dim in axes(part)]
     used = {t.of for one in expressions(spec) if one in inputs or subtracts(parse(one)) for t in terms(one)}
     return [attribute for name, attribute in size_attributes(spec).items() if name in used]
-
-
-def _small(draw: DrawFn, attribute: Attribute, value: Any, seen: tuple[Any, ...], most: int) -> Any:
-    if value <= most or value in seen:
-        return value
-    return pick(draw, [v for v in candidates(attribute, seen) if v <= most or v in seen] or [value])
-
-
-def _seen(attribute: Attribute, models: Sequence[Model]) -> tuple[Any, ...]:
-    """Return the values, or the items of lists, that the models have."""
-    found = [v for m in models if (v := m.attributes.get(attribute.name)) is not None]
-    return tuple(item for value in found for item in (value if isinstance(value, tuple) else (value,)))
 
 
 def comparable(spec: OpSpec, values: Mapping[str, AttributeValue]) -> list[float]:
@@ -159,10 +150,6 @@ def comparable(spec: OpSpec, values: Mapping[str, AttributeValue]) -> list[float
         if attribute.kind in ("float", "int") and value is not None and math.isfinite(number := float(value)):  # type: ignore[arg-type]  # of these kinds
             numbers.append(float(as_float32(attribute, number)) if attribute.kind == "float" else number)  # type: ignore[arg-type]  # a number gives a number
     return numbers
-
-
-def _defaults(spec: OpSpec) -> Model:
-    return Model(name="defaults", cases=())
 
 
 def _value(

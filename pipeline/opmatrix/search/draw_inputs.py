@@ -15,7 +15,7 @@ from opmatrix.declaration.load import Operator
 from opmatrix.project.paths import Paths
 from opmatrix.records import verdict
 from opmatrix.records.verdict import CheckRecord
-from opmatrix.search import coverage, draw_formats, draw_models, drawn
+from opmatrix.search import coverage, draw_models, drawn
 from opmatrix.search import large as draw_large
 from opmatrix.search.drawn import Drawn, DrawnCase
 from opmatrix.search.shapes import most_of_inputs
@@ -45,7 +45,7 @@ def run(paths: Paths, operator: Operator, *, seed: str = "") -> None:
     with memory_limit(MEGABYTES):
         cases = drawing.small(paths, seed)
         if operator.spec.elementwise:
-            cases += filter(None, map(drawing.evaluate, draw_formats.in_other_formats(operator)))
+            cases += filter(None, map(drawing.evaluate, draw_models.in_other_formats(operator)))
         if coverage.measure(operator, Drawn(cases=cases, dropped={}))["weak"]:  # once more, maybe by bad luck
             cases += drawing.small(paths, f"{seed} more")
         cases += drawing.large(paths, seed)
@@ -72,17 +72,14 @@ class _Drawing:
         self._progress = Progress()
 
     def small(self, paths: Paths, seed: str) -> list[DrawnCase]:
-        models = draw_models.collect(self._operator, examples=self._examples(), home=paths.hypothesis, seed=seed)
+        spec = self._operator.spec  # fewer inputs where constant sizes make each large
+        examples = max(FEWEST, min(draw_models.enough(spec), DRAWN_ELEMENTS // most_of_inputs(spec)))
+        models = draw_models.collect(self._operator, examples=examples, home=paths.hypothesis, seed=seed)
         found = []
         for done, model in enumerate(models):
             self._progress.show(f"{done} of {len(models)} small inputs in the reference")
             found.append(self.evaluate(model))
         return [one for one in found if one]
-
-    def _examples(self) -> int:
-        """Return how many inputs to draw: fewer where constant sizes make each large."""
-        spec = self._operator.spec
-        return max(FEWEST, min(draw_models.enough(spec), DRAWN_ELEMENTS // most_of_inputs(spec)))
 
     def evaluate(self, model: Model) -> DrawnCase | None:
         """Evaluate a small input. Each gets a share of the time that is left, so that slow ones leave time for all."""
@@ -123,7 +120,9 @@ class _Drawing:
             else:
                 self.dropped[SLOW_LARGE] += 1
         if not reached:  # a smaller one is better than none
-            yield from sorted((one.largest for one in growing if one.largest), key=_elements)[-1:]
+            yield from sorted(
+                (one.largest for one in growing if one.largest), key=lambda one: sum(a.size for a in one.arrays)
+            )[-1:]
 
     def _grown(self, paths: Paths, one: _Growing, elements: int, seed: str, limit: float) -> DrawnCase | None:
         """Return an input of so many elements, or None. Smaller ones come first: where work or memory grow with the
@@ -165,7 +164,3 @@ class _Growing:
     seconds: float = 0.0
     largest: DrawnCase | None = None
     stopped: bool = False
-
-
-def _elements(one: DrawnCase) -> int:
-    return sum(array.size for array in one.arrays)

@@ -1,8 +1,7 @@
-"""Draw tensors with ties: few different values, equal to values of attributes and of other inputs, at the same places.
+"""Draw the values of inputs: every memory layout, NaN, infinities, denormals, tiny and huge numbers.
 
+Some tensors have ties: few different values, equal to values of attributes and of other inputs, at the same places.
 Sorts, maxima, thresholds and comparisons of two inputs have their faults there: ``>=`` in place of ``>``.
-
-Draw the values of inputs: every memory layout, NaN, infinities, denormals, tiny and huge numbers.
 """
 
 from __future__ import annotations
@@ -20,9 +19,8 @@ from opmatrix.search.attribute_candidates import STRINGS
 from opmatrix.search.draw_attributes import FAR, Frame, nested, pick
 from opmatrix.signature.signature import is_parameter
 from opmatrix.sizes.values import limit_expressions, names
-from opmatrix.spec import DType, Input, MemoryLayout, Nested, OpSpec, Random, Tensor, ValueRule, Values, given
+from opmatrix.spec import Case, DType, Input, MemoryLayout, Nested, Random, Tensor, ValueRule, Values, given
 
-LAYOUTS_WITH_TIES: tuple[MemoryLayout, ...] = ("contiguous", "transposed", "sliced", "flipped")
 LISTED = 24  # a tensor of at most so many elements has only tied values
 TIED = 12  # elements of a larger one
 _PATTERNS = 15
@@ -36,7 +34,7 @@ def tied(draw: DrawFn, frame: Frame, dtype: DType, shape: tuple[int, ...]) -> Te
     values = few(frame, dtype)
     first = draw(strategies.integers(0, len(values) - 1))
     distinct = [values[(first + n) % len(values)] for n in range(pick(draw, (2, 3, 1)))]
-    layout = pick(draw, LAYOUTS_WITH_TIES)
+    layout = pick(draw, _NOT_EXPANDED)
     random = Generator(pick(draw, range(_PATTERNS)))  # few patterns, so that inputs of one shape have the same
     if count <= LISTED:
         return Values(values=nested([random.choice(distinct) for _ in range(count)], shape), layout=layout)
@@ -58,6 +56,7 @@ def few(frame: Frame, dtype: DType) -> list[Any]:
 
 
 LAYOUTS: tuple[MemoryLayout, ...] = ("contiguous", "transposed", "sliced", "expanded", "flipped")
+_NOT_EXPANDED: tuple[MemoryLayout, ...] = ("contiguous", "transposed", "sliced", "flipped")
 SPECIALS = 5  # per tensor, at most
 
 
@@ -70,8 +69,7 @@ def tensor(draw: DrawFn, frame: Frame, part: Input, dtype: DType, shape: tuple[i
     if is_parameter(part):
         return _parameter(draw, frame, part, dtype, shape)
     if dtype == "bool":
-        layouts = [layout for layout in LAYOUTS if layout != "expanded"]
-        return Random(shape=shape, layout=pick(draw, layouts))
+        return Random(shape=shape, layout=pick(draw, _NOT_EXPANDED))
     if (equal := tied(draw, frame, dtype, shape)) is not None:
         return equal
     unsigned = ((8.0, 4.0),) if dtype == "uint4" else ((20.0, 3.0),)  # of four bits, each of the 16 values
@@ -90,18 +88,15 @@ def tensor(draw: DrawFn, frame: Frame, part: Input, dtype: DType, shape: tuple[i
 _DISTINCT = 256  # drawn strings of all tensors of an example together; in each tensor they repeat
 
 
-def _distinct(spec: OpSpec) -> int:
-    """Return the share of one input: hypothesis drops an example of more than 8 kB of choices, and draws another."""
-    return max(1, _DISTINCT // sum("string" in spec.types.get(i.type, (i.type,)) for i in spec.inputs))
-
-
 def _strings(draw: DrawFn, frame: Frame, shape: tuple[int, ...]) -> Tensor:
     """Return strings: those of the cases, unusual ones, and such that are put together of both."""
-    count, distinct = math.prod(shape), _distinct(frame.operator.spec)
+    # hypothesis drops an example of more than 8 kB of choices, and draws another.
+    inputs, types = frame.operator.spec.inputs, frame.operator.spec.types
+    distinct = max(1, _DISTINCT // sum("string" in types.get(i.type, (i.type,)) for i in inputs))
+    count = math.prod(shape)
     if not count or pick(draw, (False, False, False, True)):
         return Random(shape=shape)
-    cases = [frame.template[1]] if frame.template else [c for m in frame.operator.models for c in m.cases]
-    tensors = [t for case in cases for name in case.inputs for t in given(case, name) if isinstance(t, Values)]
+    tensors = [t for case in _cases(frame) for name in case.inputs for t in given(case, name) if isinstance(t, Values)]
     seen = [*dict.fromkeys(text for tensor in tensors for text in _texts(tensor.values))][:_DISTINCT]
     words = (*STRINGS, *seen)
     sources = [words, seen, seen] if seen else [words]
@@ -113,9 +108,14 @@ def _strings(draw: DrawFn, frame: Frame, shape: tuple[int, ...]) -> Tensor:
     return Values(values=nested([drawn[n % len(drawn)] for n in range(count)], shape))
 
 
-def _of_numbers(tensor: Tensor) -> bool:
-    """Return whether a case lists the values of a tensor, and they are no strings."""
-    return isinstance(tensor, Values) and not any(True for _ in _texts(tensor.values))
+def _cases(frame: Frame) -> list[Case]:
+    return [frame.template[1]] if frame.template else [c for m in frame.operator.models for c in m.cases]
+
+
+def _numbers(frame: Frame, part: Input) -> list[Tensor]:
+    """Return the tensors of an input whose values the cases list, where these are no strings."""
+    found = (t for case in _cases(frame) for t in given(case, part.name) if isinstance(t, Values))
+    return [t for t in found if not any(True for _ in _texts(t.values))]
 
 
 def _texts(values: Nested) -> Iterator[str]:
@@ -141,14 +141,13 @@ def _ruled(draw: DrawFn, frame: Frame, part: Input, rule: ValueRule, dtype: DTyp
     if dtype == "string":
         return _strings(draw, frame, shape)
     if dtype == "bool":
-        return Random(shape=shape, layout=pick(draw, [layout for layout in LAYOUTS if layout != "expanded"]))
+        return Random(shape=shape, layout=pick(draw, _NOT_EXPANDED))
     if is_parameter(part) and not names(frame.operator.spec, rule):  # a value of a case is right for all sizes
-        cases = [frame.template[1]] if frame.template else [c for m in frame.operator.models for c in m.cases]
-        seen = [*dict.fromkeys(t for c in cases for t in given(c, part.name) if _of_numbers(t))]
+        seen = [*dict.fromkeys(_numbers(frame, part))]
         if seen and pick(draw, (True, False)):
             kept: Tensor = pick(draw, seen)
             return kept
-    layout = pick(draw, [found for found in LAYOUTS if found != "expanded" or not (rule.unique or rule.spans)])
+    layout = pick(draw, _NOT_EXPANDED if rule.unique or rule.spans else LAYOUTS)
     low, high = limit_expressions(rule)
     between = rule.allowed is not None or (low is not None and high is not None)
     scales = () if between else _float_scales(frame, dtype)
@@ -162,7 +161,12 @@ def _ruled(draw: DrawFn, frame: Frame, part: Input, rule: ValueRule, dtype: DTyp
         count = draw(strategies.integers(0, min(SPECIALS, math.prod(shape))))
         drawn = ((draw(strategies.integers(0, math.prod(shape) - 1)), pick(draw, found)) for _ in range(count))
         # In a sorted row an infinity is at an end.
-        specials = {_end(at, special, rule, shape) if rule.sorted else at: special for at, special in drawn}
+        length = shape[-1] if shape else 1
+        for at, special in drawn:
+            if rule.sorted:
+                at -= at % length if shape else 0
+                at += 0 if (special < 0) == (rule.sorted == "ascending") else length - 1
+            specials[at] = special
     return Random(shape=shape, mean=mean, deviation=deviation, specials=specials, layout=layout)
 
 
@@ -177,20 +181,13 @@ def _allowed_specials(rule: ValueRule, dtype: DType) -> list[float]:
     return [special for special in found if special == (math.inf if high is None else -math.inf)]
 
 
-def _end(at: int, special: float, rule: ValueRule, shape: tuple[int, ...]) -> int:
-    first = at - at % shape[-1] if shape else 0
-    return first if (special < 0) == (rule.sorted == "ascending") else first + (shape[-1] if shape else 1) - 1
-
-
 def _parameter(draw: DrawFn, frame: Frame, part: Input, dtype: DType, shape: tuple[int, ...]) -> Tensor:
     """Return a tensor of one element: one of the cases, 1 or a size, or in one of ten draws a special value."""
-    cases = [frame.template[1]] if frame.template else [c for m in frame.operator.models for c in m.cases]
-    seen = [t for c in cases for t in given(c, part.name) if _of_numbers(t)]
     number = dtype not in ("bool", "string")
     real = is_float(dtype)
     likely = [Values(values=nested([float(n) if real else n], shape)) for n in (1, *frame.sizes.values()) if number]
     unlikely = [Values(values=nested([n], shape)) for n in _specials(dtype)] if number else []
-    usual: list[Tensor] = [*dict.fromkeys((*seen, *likely))] or [Random(shape=shape)]
+    usual: list[Tensor] = [*dict.fromkeys((*_numbers(frame, part), *likely))] or [Random(shape=shape)]
     chosen: Tensor = pick(draw, unlikely if unlikely and draw(strategies.integers(0, 9)) == 9 else usual)
     return chosen
 

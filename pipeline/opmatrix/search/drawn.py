@@ -1,9 +1,7 @@
 """Drawn cases with the reference's outputs: written by draw-inputs, read by the property test and ort-fuzz.
 
 The file is one line of JSON, and after it the bytes of all arrays in the same order. Reading it runs no code from it.
-Of a large input drawn at random it has the seed alone.
-
-Keep a drawn input on which a kernel fails: in the message of the failure, for adopt-case, and for --case.
+Of a large input drawn at random it has the seed alone. An input on which a kernel fails has a file of its own.
 """
 
 from __future__ import annotations
@@ -95,7 +93,7 @@ def reference_outputs(
 
 def write(
     path: Path,
-    found: Sequence[DrawnCase],
+    evaluated: Sequence[DrawnCase],
     *,
     operator: str = "",
     ruled: Collection[str] = (),
@@ -114,7 +112,7 @@ def write(
             "large": one.large,
             "precision": one.precision,
         }
-        for one in found
+        for one in evaluated
     ]
     head = {"dropped": dict(dropped or {}), "too_slow": [*map(_as_json, too_slow)], "cases": cases}
     write_bytes(path, b"".join([json.dumps(head, separators=(",", ":")).encode(), b"\n", *content]))
@@ -222,13 +220,15 @@ def _from_json(data: Any) -> Any:
     return type.__call__(_CLASSES[kind], **found) if kind else found
 
 
-def keep(paths: Paths, operator: Operator, found: DrawnCase, problem: str, *, where: str, which: str) -> str:
+def keep(paths: Paths, operator: Operator, failing: DrawnCase, problem: str, *, where: str, which: str) -> str:
     """Write a failing case to files, for adopt-case and for `stored`; return the message."""
-    model = found.model
+    model = failing.model
+    parts = (model.types, model.attributes, model.cases[0].inputs)  # values, or how they are drawn
+    described = " ".join(source(dict(part), width=120) for part in parts if part)
     write_text(paths.failing_case(operator.name, model.name), f"{one_line(problem)}\n{source(model)}\n")
-    write(_file(paths, operator, model.name), [found], operator=operator.name)
+    write(_file(paths, operator, model.name), [failing], operator=operator.name)
     return (
-        f"{operator.name}-{model.name} in {where}: {problem}. {which}: {_described_input(model)}. "
+        f"{operator.name}-{model.name} in {where}: {problem}. {which}: {described}. "
         f"Keep it as a case with: python -m opmatrix adopt-case {operator.name} {model.name}"
     )
 
@@ -238,12 +238,6 @@ def stored(paths: Paths, operator: Operator, case: str) -> DrawnCase | None:
     kept = _file(paths, operator, case)
     path = kept if kept.exists() else paths.drawn_inputs(operator.name)
     return next((one for one in read(path, operator.name) if one.model.name == case), None)
-
-
-def _described_input(model: Model) -> str:
-    """Return dtypes, attributes, and the inputs: their values, or how they are drawn."""
-    parts = (model.types, model.attributes, model.cases[0].inputs)
-    return " ".join(source(dict(part), width=120) for part in parts if part)
 
 
 def _file(paths: Paths, operator: Operator, case: str) -> Path:

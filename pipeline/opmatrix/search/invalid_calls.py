@@ -17,19 +17,10 @@ from opmatrix.declaration.load import Operator
 from opmatrix.declaration.models import case_arguments
 from opmatrix.search.broken_rules import RuleKind, broken, kinds
 from opmatrix.search.shapes import most_of_inputs
-from opmatrix.signature.signature import DTYPES, FOUR_BITS, attribute_values, dtype_of, is_required
+from opmatrix.signature.signature import FOUR_BITS, attribute_values, dtype_of, is_required
+from opmatrix.sizes import rules
 from opmatrix.sizes.expressions import terms
 from opmatrix.sizes.known import Known
-from opmatrix.sizes.rules import (
-    around,
-    axes,
-    checked_axes,
-    definitions,
-    has_further,
-    is_named,
-    list_lengths,
-    size_items,
-)
 from opmatrix.sizes.values import known_numbers, names, ruled_inputs
 from opmatrix.spec import Attribute, AttributeValue, DType, Input, Model, OpSpec, ValueRule, given
 
@@ -49,17 +40,17 @@ class Call:
 
 @dataclass(frozen=True, kw_only=True)
 class InvalidCall:
-    """A call in which `part` is wrong; `found` is its dtype, shape or value as printed."""
+    """A call in which `part` is wrong; `shown` is its dtype, shape or value."""
 
     kind: Literal["dtype", "rank", "size", "value"] | RuleKind
     part: Input | Attribute
-    found: str
+    shown: str
     call: Call
 
     def __str__(self) -> str:
         if self.kind in RULE_KINDS:
-            return f"{self.part.name} {self.kind}: {self.found}"
-        return f"{self.kind} of {self.part.name}: {self.found}"
+            return f"{self.part.name} {self.kind}: {self.shown}"
+        return f"{self.kind} of {self.part.name}: {self.shown}"
 
 
 def valid_call(operator: Operator) -> Call:
@@ -97,25 +88,24 @@ def invalid_calls(operator: Operator) -> Iterator[InvalidCall]:
     """Yield calls that differ from a valid one in one argument, which the declaration forbids."""
     call = valid_call(operator)
     for index, part in enumerate(operator.spec.inputs):
-        argument = call.inputs[index]
-        array = (argument or (None,))[-1] if isinstance(argument, tuple) else argument  # the last one of a variadic
-        if array is None:
+        if not (arrays := last_array(call, index)):
             continue
+        (array,) = arrays
         for dtype in _wrong_dtypes(operator.spec, part, call.model):
             if "string" in (dtype, dtype_name(array)):
                 changed = np.full(array.shape, "1" if dtype == "string" else 1, numpy_dtype(dtype))
             else:
                 with np.errstate(all="ignore"):  # ml_dtypes has no cast from int4 to uint4
                     changed = (array.astype(np.int8) if dtype_name(array) in FOUR_BITS else array).astype(dtype)
-            yield InvalidCall(kind="dtype", part=part, found=dtype, call=_changed(call, index, changed))
+            yield InvalidCall(kind="dtype", part=part, shown=dtype, call=_changed(call, index, changed))
         for kind, shape in _wrong_shapes(operator.spec, part, array.shape, call):
             changed = np.resize(array, shape)
-            yield InvalidCall(kind=kind, part=part, found=str(shape), call=_changed(call, index, changed))
+            yield InvalidCall(kind=kind, part=part, shown=str(shape), call=_changed(call, index, changed))
     for attribute in operator.spec.attributes:
         for item, value in (*_wrong_values(attribute), *_wrong_for_sizes(operator.spec, attribute, call)):
             model = replace(call.model, attributes={**call.model.attributes, attribute.name: value})
             found = f"{item:g}" if isinstance(item, float) else str(item)
-            yield InvalidCall(kind="value", part=attribute, found=found, call=replace(call, model=model))
+            yield InvalidCall(kind="value", part=attribute, shown=found, call=replace(call, model=model))
     for index, part in enumerate(operator.spec.inputs):
         if part.values is not None:
             yield from _rule_calls(operator, index)
@@ -129,7 +119,10 @@ def missing_calls(operator: Operator) -> Iterator[str]:
             continue
         found = {one.kind for one in _rule_calls(operator, index)}
         possible = {k for call in valid_calls(operator) for a in last_array(call, index) for k in kinds(rule, a)}
-        impossible = _impossible(part, rule)
+        impossible: set[RuleKind] = set()
+        if rule.spans and part.dims and isinstance(last := part.dims[-1], int):  # too few elements between the ends
+            fewest: Mapping[RuleKind, int] = {"unordered": 4, "repeated": 3, "starting late": 2, "ending early": 2}
+            impossible = {kind for kind, number in fewest.items() if last < number}
         if missing := [kind for kind in RULE_KINDS if kind in possible - found - impossible]:
             yield (
                 f"{operator.name}: no case with 1 to {most} elements in each input can be changed to one whose "
@@ -148,15 +141,6 @@ def _needed(rule: ValueRule, missing: Sequence[RuleKind]) -> str:
     return f"{number} elements along its last axis, of which the first and the last differ{apart}"
 
 
-def _impossible(part: Input, rule: ValueRule) -> set[RuleKind]:
-    """Return the ways that no tensor of the declared last axis allows: it has too few elements between the ends."""
-    last = part.dims[-1] if part.dims else None
-    if not rule.spans or not isinstance(last, int):
-        return set()
-    fewest: Mapping[RuleKind, int] = {"unordered": 4, "repeated": 3, "starting late": 2, "ending early": 2}
-    return {kind for kind, number in fewest.items() if last < number}
-
-
 def _rule_calls(operator: Operator, index: int) -> Iterator[InvalidCall]:
     """Yield calls that break the rule of an input: in each way, with the first small case in which it can be broken."""
     spec = operator.spec
@@ -165,19 +149,19 @@ def _rule_calls(operator: Operator, index: int) -> Iterator[InvalidCall]:
     assert rule is not None
     tried: set[RuleKind] = set()
     for call in valid_calls(operator):
-        numbers = known_numbers(spec, _shapes(spec, call), call.model.attributes)
+        shapes = [(i, array.shape) for n, i in enumerate(spec.inputs) for array in last_array(call, n)]
+        numbers = known_numbers(spec, shapes, call.model.attributes)
         new: set[RuleKind] = set()
         for array in last_array(call, index):
             for kind, found, changed in broken(rule, numbers, array):
                 if kind not in tried:
                     new.add(kind)
-                    yield InvalidCall(kind=kind, part=part, found=found, call=_changed(call, index, changed))
-            if rule.non_empty and "empty" not in tried and (emptied := _emptied(spec, call, index)):
-                new.add("empty")
-                yield InvalidCall(kind="empty", part=part, found="no elements", call=emptied)
-            if rule.spans and "empty" not in tried and (emptied := _emptied(spec, call, index, last=True)):
-                new.add("empty")
-                yield InvalidCall(kind="empty", part=part, found="no elements along the last axis", call=emptied)
+                    yield InvalidCall(kind=kind, part=part, shown=found, call=_changed(call, index, changed))
+            ways = ((rule.non_empty, False, "no elements"), (rule.spans, True, "no elements along the last axis"))
+            for ruled, last, found in ways:
+                if ruled and "empty" not in tried and (emptied := _emptied(spec, call, index, last=last)):
+                    new.add("empty")
+                    yield InvalidCall(kind="empty", part=part, shown=found, call=emptied)
         tried |= new
 
 
@@ -189,48 +173,38 @@ def last_array(call: Call, index: int) -> list[Array]:
     return [] if argument is None else [argument]
 
 
-def _shapes(spec: OpSpec, call: Call) -> Iterator[tuple[Input, tuple[int, ...]]]:
-    for index, part in enumerate(spec.inputs):
-        yield from ((part, array.shape) for array in last_array(call, index))
-
-
-def _emptied(spec: OpSpec, call: Call, index: int, *, last: bool = False) -> Call | None:
+def _emptied(spec: OpSpec, call: Call, index: int, *, last: bool) -> Call | None:
     """Return the call with a size of 0 in an input, and in all others that have this size; None if a rule uses it.
 
     `last` is for the size of the last axis.
     """
     parts = {part.name: part for part in spec.inputs}
-    sized = [axes(parts[part.same_as] if part.same_as else part) for part in spec.inputs]
+    sized = [rules.axes(parts[part.same_as] if part.same_as else part) for part in spec.inputs]
     used = {name.name for _, rule in ruled_inputs(spec) for name in names(spec, rule)}
     behind = [array.ndim - 1 for array in last_array(call, index)]
     own = [dim for at, dim in sized[index] if not last or at in (-1, *behind)]
-    size = next((dim for dim in own if is_named(spec, dim) and dim not in used), None)
+    size = next((dim for dim in own if rules.is_named(spec, dim) and dim not in used), None)
     if size is None:
         return _emptied_alone(spec, call, index, last=last)
     for other, found in enumerate(sized):
         for axis, dim in found:
             if dim == size:
-                call = _emptied_axis(call, other, axis)
+                argument, inputs = call.inputs[other], list(call.inputs)
+                if isinstance(argument, tuple):
+                    inputs[other] = tuple(np.take(array, [], axis=axis) for array in argument)
+                elif argument is not None:
+                    inputs[other] = np.take(argument, [], axis=axis)
+                call = replace(call, inputs=tuple(inputs))
     return call
-
-
-def _emptied_axis(call: Call, index: int, axis: int) -> Call:
-    """Return the call with a size of 0 in an input, in each tensor of a variadic one."""
-    argument, inputs = call.inputs[index], list(call.inputs)
-    if isinstance(argument, tuple):
-        inputs[index] = tuple(np.take(array, [], axis=axis) for array in argument)
-    elif argument is not None:
-        inputs[index] = np.take(argument, [], axis=axis)
-    return replace(call, inputs=tuple(inputs))
 
 
 def _emptied_alone(spec: OpSpec, call: Call, index: int, *, last: bool) -> Call | None:
     """Return the call with a size of 0 in an axis of an input that the declaration leaves free; None without one."""
     part = spec.inputs[index]
     tied = part.same_as or part.further_as or any(part.name in (o.same_as, o.further_as) for o in spec.inputs)
-    if tied or not has_further(part):
+    if tied or not rules.has_further(part):
         return None
-    front, back = around(part)
+    front, back = rules.around(part)
     for array in last_array(call, index):
         if array.ndim > front + back and not (last and back):
             return _changed(call, index, np.take(array, [], axis=-1 if last else front))
@@ -250,7 +224,6 @@ def _wrong_dtypes(spec: OpSpec, part: Input, model: Model) -> list[DType]:
     leader = next((i for i in spec.inputs if is_required(i) and i.type == part.type), part)
     if part.type in spec.types and leader is not part:
         wrong += [dtype for dtype in allowed if dtype != model.types[part.type]][:1]
-    assert set(wrong) <= set(DTYPES)
     return wrong
 
 
@@ -262,20 +235,20 @@ def _wrong_shapes(
         yield "size", (shape[0] + 1, *shape[1:])
     if part.dims is None:
         return
-    fixed = axes(part)
+    fixed = rules.axes(part)
     if part.further_as is not None:
-        front, back = around(part)
+        front, back = rules.around(part)
         yield "rank", (*shape[:front], 1, *shape[front:])
         if len(shape) > front + back:
             yield "size", (*shape[:front], shape[front] + 1, *shape[front + 1 :])
-    if not has_further(part):
+    if not rules.has_further(part):
         yield "rank", (*shape, 1)
     if fixed:
         yield "rank", shape[: len(fixed) - 1]
-    known = definitions(spec)
+    known = rules.definitions(spec)
     values = attribute_values(spec, call.model)
     for at, dim in (*fixed, *Known(spec=spec, shapes={part.name: shape}, attributes=values).sizes_at(part)):
-        if is_named(spec, dim) and known[str(dim)][0] == f"{part.name}.shape[{at}]":
+        if rules.is_named(spec, dim) and known[str(dim)][0] == f"{part.name}.shape[{at}]":
             continue  # every size is right, and another input or no input has to follow
         axis = at % len(shape)
         for size in (shape[axis] + 1, 0):
@@ -294,10 +267,10 @@ def _is_forbidden(spec: OpSpec, part: Input, shape: tuple[int, ...], call: Call)
         shapes[part.name] = shape
     known = Known(spec=spec, shapes=shapes, attributes=attribute_values(spec, call.model))
     try:
-        follow = [term.key for _, dim in axes(part) for term in terms(dim) if term.kind == "name"]
+        follow = [term.key for _, dim in rules.axes(part) for term in terms(dim) if term.kind == "name"]
         for name in follow:
             known.size(name)  # raises for one below 0
-        return any(known.size(dim) not in (None, shape[at]) for at, dim in (*axes(part), *known.sizes_at(part)))
+        return any(known.size(dim) not in (None, shape[at]) for at, dim in (*rules.axes(part), *known.sizes_at(part)))
     except ValueError:
         return True
 
@@ -305,13 +278,13 @@ def _is_forbidden(spec: OpSpec, part: Input, shape: tuple[int, ...], call: Call)
 def _wrong_for_sizes(spec: OpSpec, attribute: Attribute, call: Call) -> Iterator[tuple[Any, AttributeValue]]:
     """Yield an axis that an input lacks, and a list with fewer elements than sizes are computed from."""
     shapes = {i.name: a.shape for i, a in zip(spec.inputs, call.inputs, strict=True) if isinstance(a, np.ndarray)}
-    for name, axis in checked_axes(spec):
+    for name, axis in rules.checked_axes(spec):
         if axis == attribute.name:
             yield len(shapes[name]), len(shapes[name])
     value = attribute_values(spec, call.model).get(attribute.name)
-    if isinstance(value, tuple) and (count := size_items(spec).get(attribute.name)):
+    if isinstance(value, tuple) and (count := rules.size_items(spec).get(attribute.name)):
         yield value[: count - 1], value[: count - 1]
-        if attribute.name in list_lengths(spec):
+        if attribute.name in rules.list_lengths(spec):
             yield (*value, value[0]), (*value, value[0])
 
 

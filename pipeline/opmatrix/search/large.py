@@ -15,11 +15,10 @@ from hypothesis.strategies import DrawFn, SearchStrategy, composite
 from opmatrix.data.case_arrays import obeys
 from opmatrix.declaration.load import Operator
 from opmatrix.search import shapes as output_sizes
-from opmatrix.search.draw import kept, layout_of, named, templates
-from opmatrix.search.draw_attributes import Frame, comparable, pick
-from opmatrix.search.draw_values import tensor
-from opmatrix.search.shapes import Place, places, resized_shapes, template_of
-from opmatrix.signature.signature import attribute_values, dtype_of, dtype_tuples
+from opmatrix.search.draw_attributes import Frame, pick
+from opmatrix.search.draw_models import drawn_model, kept, layout_of, named, templates
+from opmatrix.search.shapes import Place, places, resized_shapes
+from opmatrix.signature.signature import attribute_values, dtype_tuples
 from opmatrix.spec import Case, Model, Random, Tensor, given, shape_of
 
 # Elements of all inputs together. The largest comes last: it may be too slow for the reference.
@@ -36,19 +35,38 @@ class Large:
 
     def model(self, operator: Operator, new: int) -> SearchStrategy[Model]:
         """Return a strategy for models in which the size is `new`."""
+        spec, model = operator.spec, self.template[0]
 
         @composite
         def drawn(draw: DrawFn) -> Model:
-            return _model(draw, operator, self, new)
+            shapes = self.shapes(operator, new)
+            assume(shapes is not None)
+            assert shapes is not None
+            small = all(math.prod(shape) <= LISTED for own in shapes.values() for shape in own)
+            listed = small or any(part.type == "string" for part in spec.inputs)
+            frame = Frame(operator, self.template, kept=listed, resized={self.size: new})
+            types = model.types if listed else pick(draw, dtype_tuples(spec))
+            return drawn_model(draw, frame, types, attribute_values(spec, model), shapes)
 
         return drawn()
 
+    def shapes(self, operator: Operator, new: int) -> Mapping[str, list[tuple[int, ...]]] | None:
+        """Return the shapes with a new size, or None where the declaration has none."""
+        model, case = self.template
+        return resized_shapes(operator.spec, model, case, attribute_values(operator.spec, model), {self.size: new})
+
     def fitting(self, operator: Operator, elements: int) -> int:
         """Return the largest new size with at most `elements` elements in inputs and in outputs with declared sizes."""
+        spec, values = operator.spec, attribute_values(operator.spec, self.template[0])
         low, high = self.size, 2 * elements
         while low < high:
             middle = (low + high + 1) // 2
-            low, high = (middle, high) if _elements(operator, self, middle) <= elements else (low, middle - 1)
+            found = math.inf
+            if (shapes := self.shapes(operator, middle)) is not None:
+                drawn = [(part, shape) for part in spec.inputs for shape in shapes[part.name]]
+                made = output_sizes.elements(spec, drawn, values)
+                found = max(made, sum(math.prod(shape) for _, shape in drawn))
+            low, high = (middle, high) if found <= elements else (low, middle - 1)
         return low
 
 
@@ -74,48 +92,11 @@ def choices(operator: Operator) -> list[Large]:
     return chosen
 
 
-def _elements(operator: Operator, large: Large, new: int) -> float:
-    spec, shapes = operator.spec, _shapes(operator, large, new)
-    if shapes is None:
-        return math.inf
-    drawn = [(part, shape) for part in spec.inputs for shape in shapes[part.name]]
-    made = output_sizes.elements(spec, drawn, attribute_values(spec, large.template[0]))
-    return max(made, sum(math.prod(shape) for _, shape in drawn))
-
-
 def _places(operator: Operator, model: Model, case: Case) -> Mapping[int, frozenset[Place]]:
     found: dict[int, set[Place]] = {}
     for size, place in places(operator.spec, model, case):
         found.setdefault(size, set()).add(place)
     return {size: frozenset(own) for size, own in found.items()}
-
-
-def _shapes(operator: Operator, large: Large, new: int) -> Mapping[str, list[tuple[int, ...]]] | None:
-    """Return the shapes with a new size, or None where the declaration has none."""
-    model, case = large.template
-    template = template_of(operator.spec, model, case, {large.size: new})
-    return resized_shapes(operator.spec, template, attribute_values(operator.spec, model))
-
-
-def _model(draw: DrawFn, operator: Operator, large: Large, new: int) -> Model:
-    spec, model = operator.spec, large.template[0]
-    shapes = _shapes(operator, large, new)
-    assume(shapes is not None)
-    assert shapes is not None
-    small = all(math.prod(shape) <= LISTED for own in shapes.values() for shape in own)
-    listed = small or any(part.type == "string" for part in spec.inputs)
-    frame = Frame(operator, large.template, kept=listed, resized={large.size: new})
-    types = model.types if listed else pick(draw, dtype_tuples(spec))
-    values = attribute_values(spec, model)
-    frame.numbers.extend(comparable(spec, values))
-    inputs: dict[str, Tensor | tuple[Tensor, ...] | None] = {}
-    for part in spec.inputs:
-        own, dtype = shapes[part.name], dtype_of(part.type, types)
-        tensors = tuple(kept(frame, part, own) or [tensor(draw, frame, part, dtype, shape) for shape in own])
-        inputs[part.name] = tensors if part.variadic else tensors[0] if tensors else None
-    made = named(spec, types, values, inputs)
-    assume(obeys(spec, made))
-    return made
 
 
 def sizes_of(operator: Operator, large: Large, elements: int) -> Iterator[int]:
@@ -136,17 +117,16 @@ def with_size(operator: Operator, model: Model, old: int, new: int) -> Model | N
     """Return a drawn model in which a size is replaced wherever the declaration leaves it open, or None where the
     declaration allows no such model."""
     (case,) = model.cases
-    shapes = _shapes(operator, Large(template=(model, case), size=old), new)
+    shapes = Large(template=(model, case), size=old).shapes(operator, new)
     if shapes is None:
         return None
     frame = Frame(operator, (model, case), kept=True, resized={old: new})
-    inputs: dict[str, Tensor | tuple[Tensor, ...] | None] = {}
+    tensors = {}
     for part in operator.spec.inputs:
         own = shapes[part.name]
         resized = (_resized(one, shape) for one, shape in zip(given(case, part.name), own, strict=True))
-        tensors = tuple(kept(frame, part, own) or resized)
-        inputs[part.name] = tensors if part.variadic else tensors[0] if tensors else None
-    made = named(operator.spec, model.types, model.attributes, inputs)
+        tensors[part.name] = kept(frame, part, own) or [*resized]
+    made = named(operator.spec, model.types, model.attributes, tensors)
     return made if obeys(operator.spec, made) else None
 
 

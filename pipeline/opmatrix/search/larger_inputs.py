@@ -12,7 +12,7 @@ from opmatrix.basics.interrupts import cpu_time
 from opmatrix.data import ruled_values
 from opmatrix.data.arrays import Array, is_float
 from opmatrix.data.ruled_values import with_ends
-from opmatrix.search.shapes import places, resized_shapes, template_of
+from opmatrix.search.shapes import places, resized_shapes
 from opmatrix.signature.signature import attribute_values
 from opmatrix.sizes.known import Known
 from opmatrix.sizes.rules import axes
@@ -75,23 +75,27 @@ def _obeying(spec: OpSpec, model: Model, case: Case, arrays: Sequence[Array]) ->
     shapes = [(part, array.shape) for part, array in found]
     attributes = attribute_values(spec, model)
     known = Known(spec=spec, shapes={part.name: shape for part, shape in reversed(shapes)}, attributes=attributes)
+    elements = 0  # of the outputs
     try:
         if any(known.size(dim) != shape[axis] for part, shape in shapes for axis, dim in axes(part)):
             return []
-        if sum(_elements(known.output(output)) for output in spec.outputs) > _MOST:
+        for output in spec.outputs:
+            declared = known.output(output) or []
+            sizes = [size for size in declared if isinstance(size, int)]
+            elements += math.prod(sizes) if declared and len(sizes) == len(declared) else 0
+        if elements > _MOST:
             return []
         numbers = known_numbers(spec, shapes, attributes)
-        made = [(part, _with_ends(part, array, numbers)) for part, array in found]
+        made = [
+            (part, with_ends(array, part.values, limits(part.values, numbers)))
+            if part.values and part.values.spans and array.ndim and array.size
+            else (part, array)
+            for part, array in found
+        ]
     except (ValueError, DataError):
         return []
     wrong = any(ruled_values.problem(spec, part, numbers, array) for part, array in made)
     return [] if wrong else [array for _, array in made]
-
-
-def _with_ends(part: Input, array: Array, numbers: Mapping[str, float]) -> Array:
-    if part.values is None or not part.values.spans or not array.ndim or not array.size:
-        return array
-    return with_ends(array, part.values, limits(part.values, numbers))
 
 
 def _by_name(spec: OpSpec, case: Case) -> Iterator[Growth]:
@@ -117,7 +121,7 @@ def _by_size(spec: OpSpec, model: Model, case: Case) -> Iterator[Growth]:
             if grown == size and [array.shape for array in arrays] != before:
                 return []
             grown *= _FACTOR
-            shapes = resized_shapes(spec, template_of(spec, model, case, {size: grown}), attributes) or {}
+            shapes = resized_shapes(spec, model, case, attributes, {size: grown}) or {}
             wanted = [shape for part in spec.inputs for shape in shapes.get(part.name, ())]
             changed = [
                 tuple(axis for axis, (old, new) in enumerate(zip(array.shape, shape, strict=True)) if new != old)
@@ -162,9 +166,3 @@ def _before_the_rest(part: Input) -> tuple[str | int, ...]:
 def _with_equal_shapes(spec: OpSpec, grown: Axes) -> Axes:
     """Return the axes with those of inputs that have the shape of one of these."""
     return dict(grown) | {i.name: grown[i.same_as] for i in spec.inputs if i.same_as is not None and i.same_as in grown}
-
-
-def _elements(shape: Sequence[object] | None) -> int:
-    """Return the number of elements of a shape, 0 where a size is not known."""
-    sizes = [size for size in shape or () if isinstance(size, int)]
-    return math.prod(sizes) if shape and len(sizes) == len(shape) else 0

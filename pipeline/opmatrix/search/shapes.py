@@ -1,11 +1,7 @@
 """Compute shapes that a declaration allows: from sizes that are chosen, or from those of a case.
 
 Names are chosen first, then the sizes that are computed from them. What the declaration does not tie is chosen for each
-input on its own. The shapes of a case are computed in the same way, from the case's sizes.
-
-Keep the outputs of drawn inputs small: an attribute at its extreme may be the size of an axis.
-
-The sizes of a case that its declaration leaves open, and where they are.
+input on its own. Outputs of drawn inputs are kept small: an attribute at its extreme may be the size of an axis.
 """
 
 from __future__ import annotations
@@ -18,19 +14,9 @@ from typing import Any
 from opmatrix.declaration.validation.attribute_values import value_mistake
 from opmatrix.search.attribute_candidates import candidates
 from opmatrix.signature.signature import attribute_values
+from opmatrix.sizes import rules
 from opmatrix.sizes.expressions import FURTHER, Size, Term, evaluate, parse, solve, terms
 from opmatrix.sizes.known import Known
-from opmatrix.sizes.rules import (
-    axes,
-    checked_axes,
-    definitions,
-    expressions,
-    further,
-    is_positive,
-    once,
-    size_attributes,
-    sizes_at,
-)
 from opmatrix.sizes.variadic import count, counter
 from opmatrix.spec import Attribute, AttributeValue, Case, Dims, FromKernel, Input, Model, OpSpec, given, shape_of
 
@@ -60,7 +46,7 @@ def most_elements(usual: int, least: int) -> int:
     return max(usual, min(MORE * least, max(least, LARGE))) if least <= LARGEST else usual
 
 
-@once
+@rules.once
 def most_of_inputs(spec: OpSpec) -> int:
     """Return how many elements a drawn input may have."""
     return most_elements(ELEMENTS, max(least_elements(part.dims) for part in spec.inputs))
@@ -74,34 +60,33 @@ class _LaterError(Exception):
     """A size is computed from an input whose shape is not chosen yet."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Template:
-    """The shapes of a case, its sizes by their names, and the sizes to replace, by the new ones."""
+    """What the shapes of a case are computed from."""
 
-    shapes: Mapping[str, list[tuple[int, ...]]]
-    sizes: Mapping[str, int]
-    resized: Mapping[int, int]
-
-
-def template_of(spec: OpSpec, model: Model, case: Case, resized: Mapping[int, int] | None = None) -> Template:
-    """Return what the shapes of a case are computed from, without ranks among the sizes."""
-    found = {part.name: [shape_of(tensor) for tensor in given(case, part.name)] for part in spec.inputs}
-    first = {name: own[0] for name, own in found.items() if own}
-    known = Known(spec=spec, shapes=first, attributes=attribute_values(spec, model))
-    changes, ranks = resized or {}, {part.rank for part in spec.inputs}
-    sizes = {}
-    for name in definitions(spec):
-        size = None if name in ranks else known.size(name)
-        if isinstance(size, int):
-            sizes[name] = changes.get(size, size)
-    return Template(shapes=found, sizes=sizes, resized=changes)
+    def __init__(self, spec: OpSpec, model: Model, case: Case, resized: Mapping[int, int] | None = None) -> None:
+        self.resized = resized or {}  # the sizes to replace, by the new ones
+        self.shapes = {part.name: [shape_of(tensor) for tensor in given(case, part.name)] for part in spec.inputs}
+        first = {name: own[0] for name, own in self.shapes.items() if own}
+        known = Known(spec=spec, shapes=first, attributes=attribute_values(spec, model))
+        ranks = {part.rank for part in spec.inputs}
+        self.sizes: dict[str, int] = {}  # by their names, without ranks
+        for name in rules.definitions(spec):
+            size = None if name in ranks else known.size(name)
+            if isinstance(size, int):
+                self.sizes[name] = self.resized.get(size, size)
 
 
 def resized_shapes(
-    spec: OpSpec, template: Template, attributes: Mapping[str, AttributeValue]
+    spec: OpSpec,
+    model: Model,
+    case: Case,
+    attributes: Mapping[str, AttributeValue],
+    resized: Mapping[int, int] | None = None,
 ) -> Mapping[str, list[tuple[int, ...]]] | None:
-    """Return the shapes that follow from a case whose sizes are replaced, or None where the declaration has none."""
-    choice = Choice(pick=None, spec=spec, attributes=dict(attributes), template=template, limited=False)
+    """Return the shapes that follow from a case and these attributes, with some sizes replaced, or None where the
+    declaration has none."""
+    template = Template(spec, model, case, resized)
+    choice = Choice(pick=None, spec=spec, attributes=dict(attributes), template=template)
     try:
         choice.choose()
     except UnusableError:
@@ -118,10 +103,9 @@ class Choice:
     attributes: dict[str, AttributeValue]
     template: Template | None = None
     choices: Sequence[int] = SIZES
-    limited: bool = True
     sizes: dict[str, int] = field(default_factory=dict)
     shapes: dict[str, list[tuple[int, ...]]] = field(default_factory=dict)
-    further: list[tuple[int, ...]] = field(default_factory=list)  # the sizes of each "..." so far
+    drawn_further: list[tuple[int, ...]] = field(default_factory=list)  # the sizes of each "..." so far
 
     def choose(self) -> None:
         waiting = list(self.spec.inputs)
@@ -143,22 +127,19 @@ class Choice:
             if len(later) == len(waiting):
                 raise UnusableError
             waiting = later
-        for name, at in checked_axes(self.spec):
+        for name, at in rules.checked_axes(self.spec):
             if isinstance(at, str) and at not in self.attributes and self.shapes[name]:
                 self._axis(name, at)
         known = self._known()
-        for part in self.spec.inputs:
-            try:
+        try:
+            for part in self.spec.inputs:
                 fixed = known.sizes_at(part)
                 if any(shape[axis] != known.size(dim) for shape in self.shapes[part.name] for axis, dim in fixed):
                     raise UnusableError
-            except ValueError as error:
-                raise UnusableError from error
-        for output in self.spec.outputs:
-            try:
-                self._known().output(output)
-            except ValueError as error:
-                raise UnusableError from error
+            for output in self.spec.outputs:
+                known.output(output)
+        except ValueError as error:
+            raise UnusableError from error
 
     def _pick(self, values: Sequence[Any]) -> Any:
         if self.pick is None:
@@ -171,12 +152,12 @@ class Choice:
                 raise _LaterError
             return self.shapes[part.same_as][0]
         dims = part.dims if part.dims is not None else (FURTHER,)
-        for attribute, size in sizes_at(part):
+        for attribute, size in rules.sizes_at(part):
             self._fix(part, attribute, self._size(size))
         shape: list[int] = []
         for dim in dims:
             shape += self._further(part, len(dims) - 1, at) if dim == FURTHER else [self._size(dim)]
-        if self.limited and math.prod(shape) > most_of_inputs(self.spec):
+        if self.pick and math.prod(shape) > most_of_inputs(self.spec):
             raise UnusableError
         if part.rank and self.sizes.setdefault(part.rank, len(shape)) != len(shape):
             raise UnusableError
@@ -194,34 +175,36 @@ class Choice:
             raise UnusableError
         dim = str(dims[axis])
         names = [
-            t.key for t in terms(dim) if t.kind == "name" and t.key not in (*self.sizes, *size_attributes(self.spec))
+            t.key
+            for t in terms(dim)
+            if t.kind == "name" and t.key not in (*self.sizes, *rules.size_attributes(self.spec))
         ]
         if names:
             *others, last = names
             for name in others:
                 self._size(name)
-            self.sizes[last] = self._size(solve(dim, last, str(size), is_positive(self.spec)) or last)
+            self.sizes[last] = self._size(solve(dim, last, str(size), rules.is_positive(self.spec)) or last)
 
     def _further(self, part: Input, fixed: int, at: int) -> Sequence[int]:
         """Return the sizes of a "...": those of the template, or in one of three draws those of an input before."""
         if self.template:
-            sizes = further(part, self.template.shapes[part.name][at])
+            sizes = rules.further(part, self.template.shapes[part.name][at])
             return [self.template.resized.get(size, size) for size in sizes]
         if part.further_as is not None:
             if part.further_as not in self.shapes:
                 raise _LaterError
             other = next(one for one in self.spec.inputs if one.name == part.further_as)
-            return further(other, self.shapes[other.name][0])
+            return rules.further(other, self.shapes[other.name][0])
         if part.rank in self.sizes:
             count = self.sizes[part.rank] - fixed
             if count < 0:
                 raise UnusableError
             return tuple(self._pick(FURTHER_SIZES) for _ in range(count))
-        if self.further and self._pick((False, False, True)):
-            return self.further[-1]
+        if self.drawn_further and self._pick((False, False, True)):
+            return self.drawn_further[-1]
         count = self._pick(FURTHER_COUNTS)
-        self.further.append(tuple(self._pick(FURTHER_SIZES) for _ in range(count)))
-        return self.further[-1]
+        self.drawn_further.append(tuple(self._pick(FURTHER_SIZES) for _ in range(count)))
+        return self.drawn_further[-1]
 
     def _size(self, dim: str | int) -> int:
         found = evaluate(parse(dim), self._term)
@@ -230,7 +213,7 @@ class Choice:
         return found
 
     def _term(self, term: Term) -> Size:
-        if term.kind == "name" and term.key not in size_attributes(self.spec):
+        if term.kind == "name" and term.key not in rules.size_attributes(self.spec):
             if term.key not in self.sizes:
                 if any(part.rank == term.key for part in self.spec.inputs):
                     raise _LaterError
@@ -254,7 +237,7 @@ class Choice:
             raise UnusableError
         shape = self.shapes[name][0]
         part = next(part for part in self.spec.inputs if part.name == name)
-        wanted = [self._size(dim) for at, dim in sizes_at(part) if at == attribute]
+        wanted = [self._size(dim) for at, dim in rules.sizes_at(part) if at == attribute]
         allowed = [axis for axis in self._axes(attribute, len(shape)) if all(shape[axis] == size for size in wanted)]
         if not allowed:
             raise UnusableError
@@ -277,11 +260,10 @@ OUTPUT = 256  # that each tensor of a variadic output counts as, at least
 Shapes = Iterable[tuple[Input, tuple[int, ...]]]
 
 
-@once
+@rules.once
 def most_of_outputs(spec: OpSpec) -> int:
     """Return how many elements an output of drawn inputs may have."""
-    rules = [output.shape for output in spec.outputs]
-    dims = [rule.dims for rule in rules if isinstance(rule, Dims | FromKernel)]
+    dims = [o.shape.dims for o in spec.outputs if isinstance(o.shape, Dims | FromKernel)]
     dims += [part.dims for part in spec.inputs]
     least = max(least_elements(sizes) for sizes in dims)
     return most_elements(OUTPUT_ELEMENTS, least)
@@ -311,34 +293,28 @@ def _elements(spec: OpSpec, given: Shapes, attributes: Mapping[str, AttributeVal
     return found
 
 
-def bounded(
-    spec: OpSpec, shapes: Shapes, attributes: Mapping[str, AttributeValue], *, limit: int | None = None
-) -> dict[str, AttributeValue]:
-    """Return attributes with which no output with declared sizes has more than `limit` elements, if there are any:
-    those that are sizes of outputs alone get the largest drawn value that fits."""
-    found, shapes, limit = dict(attributes), [*shapes], limit or most_of_outputs(spec)
+def bounded(spec: OpSpec, shapes: Shapes, attributes: Mapping[str, AttributeValue]) -> dict[str, AttributeValue]:
+    """Return attributes with which no output with declared sizes has too many elements, if there are any: those that
+    are sizes of outputs alone get the largest drawn value that fits."""
+    found, shapes, limit = dict(attributes), [*shapes], most_of_outputs(spec)
     for attribute in _output_attributes(spec):
         if attribute.name not in found or elements(spec, shapes, found) <= limit:
             continue
         values = candidates(attribute)
         valid = len(_elements(spec, shapes, found))
-        fitting = [v for v in values if _fits(spec, shapes, {**found, attribute.name: v}, valid=valid, limit=limit)]
+        of_outputs = [(v, _elements(spec, shapes, {**found, attribute.name: v})) for v in values]
+        fitting = [v for v, sizes in of_outputs if len(sizes) >= valid and max(sizes, default=0) <= limit]
         found[attribute.name] = max(fitting, default=min(values))
     return found
 
 
-def _fits(spec: OpSpec, shapes: Shapes, attributes: Mapping[str, AttributeValue], *, valid: int, limit: int) -> bool:
-    sizes = _elements(spec, shapes, attributes)
-    return len(sizes) >= valid and max(sizes, default=0) <= limit
-
-
-@once
+@rules.once
 def _output_attributes(spec: OpSpec) -> list[Attribute]:
     """Return the ints in sizes of outputs that no size of an input is computed from."""
-    inputs = {t.of for part in spec.inputs for _, dim in axes(part) for t in terms(dim)}
-    used = {t.of for one in expressions(spec) for t in terms(one)} - inputs
+    inputs = {t.of for part in spec.inputs for _, dim in rules.axes(part) for t in terms(dim)}
+    used = {t.of for one in rules.expressions(spec) for t in terms(one)} - inputs
     used |= {part.name for part in [counter(spec)] if part is not None}
-    return [a for name, a in size_attributes(spec).items() if name in used and a.kind == "int"]
+    return [a for name, a in rules.size_attributes(spec).items() if name in used and a.kind == "int"]
 
 
 Place = tuple[str, int]  # an input and an axis, or the name of a size that is no whole axis, and -1
@@ -347,23 +323,32 @@ Place = tuple[str, int]  # an input and an axis, or the name of a size that is n
 def places(spec: OpSpec, model: Model, case: Case) -> Iterator[tuple[int, Place]]:
     """Yield the sizes of a case that its declaration leaves open, each with the axes that it has."""
     axes_of: set[str | int] = set()
+    attributes = rules.size_attributes(spec)
     for part in spec.inputs:
-        axes_of |= {dim for _, dim in axes(part)}
+        dims = part.dims or ()
+        before = dims.index("...") if "..." in dims else len(dims)
+        after = len(dims) - before
+        axes_of |= {dim for _, dim in rules.axes(part)}
         for tensor in given(case, part.name):
             shape = shape_of(tensor)
-            yield from ((shape[axis], (part.name, axis)) for axis in open_axes(spec, part, len(shape)))
-    for name, size in template_of(spec, model, case).sizes.items():
+            for axis, size in enumerate(shape):
+                back = axis - len(shape)
+                dim = dims[axis] if axis < before else dims[back] if back > -after else None
+                if dim is None or (isinstance(dim, str) and dim.isidentifier() and dim not in attributes):
+                    yield size, (part.name, axis)
+    for name, size in Template(spec, model, case).sizes.items():
         if name not in axes_of:
             yield size, (name, -1)
 
 
-def open_axes(spec: OpSpec, part: Input, rank: int) -> Iterator[int]:
-    """Yield the axes whose size is no number and not computed in the declaration."""
-    dims = part.dims or ()
-    attributes = size_attributes(spec)
-    before = dims.index("...") if "..." in dims else len(dims)
-    after = len(dims) - before
-    for axis in range(rank):
-        declared = dims[axis] if axis < before else dims[axis - rank] if axis - rank > -after else None
-        if declared is None or (isinstance(declared, str) and declared.isidentifier() and declared not in attributes):
-            yield axis
+FORMATTED = ((2, 3, 4, 5), (2, 3, 2, 4, 5))  # no two of channels, height and width are equal
+"""Shapes in which torch's memory formats channels_last and channels_last_3d have another order of elements."""
+
+
+def reorders(shape: tuple[int, ...]) -> bool:
+    """Return whether the format for a shape has another order of elements than a contiguous tensor."""
+    return len(shape) in (4, 5) and shape[1] > 1 and math.prod(shape[2:]) > 1 and shape[0] > 0
+
+
+def takes_any_shape(spec: OpSpec) -> bool:
+    return spec.inputs[0].dims in (None, (FURTHER,)) and not spec.inputs[0].rank

@@ -1,6 +1,7 @@
-"""Which names the folders of the compiler's search path lack: one of them would come before a header that was read.
+"""Compile an operator's libraries with ninja, and check their symbols.
 
-Compile an operator's libraries with ninja, and check their symbols.
+Also lists the names that the folders of the compiler's search path lack: one of them would come before a header that
+was read.
 """
 
 from __future__ import annotations
@@ -16,26 +17,18 @@ from pathlib import Path
 from typing import Any
 
 from opmatrix.basics.errors import CompileError, colours_wanted, missing, without_colours
-from opmatrix.basics.files import LACKS, lacking, present, sha256, write_list, write_text
+from opmatrix.basics.files import LACKS, lacking, mark, present, sha256, write_list, write_text
 from opmatrix.basics.step_log import LOGGED, detail
 from opmatrix.declaration.load import Operator
 from opmatrix.project.paths import Paths
-from opmatrix.signature.signature import (
-    OWN_TORCH,
-    has_kernel,
-    has_kernel_object,
-    has_ort_library,
-    has_torch_library,
-    is_classic,
-    is_own,
-    stable_abi_since,
-)
+from opmatrix.signature import signature
+from opmatrix.signature.signature import is_classic
 from opmatrix.spec import OpSpec
 from opmatrix.toolchain import compiler_output, ninja_file, ort_headers, symbols
 from opmatrix.toolchain import headers as third_party_headers
 from opmatrix.toolchain.find import Toolchain, find_objcopy, find_toolchain
 from opmatrix.toolchain.headers import TorchBuild, find_torch_build
-from opmatrix.toolchain.run_ninja import run_ninja
+from opmatrix.toolchain.ninja_file import run_ninja
 
 _SKIPPED = re.compile(r'^ignoring nonexistent directory "(?P<folder>.*)"$', re.MULTILINE)
 _LIST = re.compile(r"^#include <\.\.\.> search starts here:\n(?P<folders>(?: .*\n)*)", re.MULTILINE)
@@ -89,7 +82,7 @@ def run(paths: Paths, operator: Operator, *, debug: bool = False, torch: Path | 
         return
     name, spec = operator.name, operator.spec
     folder = paths.compile_folder(name, debug=debug)
-    own = is_own(OWN_TORCH, spec, operator.handwritten_files)
+    own = signature.is_own(signature.OWN_TORCH, spec, operator.handwritten_files)
     installed = find_torch_build(toolchain.torch_include.parent) if own else None
     text = ninja_file.build_ninja(paths, spec, toolchain=toolchain, written=operator.handwritten_files, debug=debug)
     rewritten = _build(paths, spec, folder, text, toolchain=toolchain, torch=installed)
@@ -97,40 +90,35 @@ def run(paths: Paths, operator: Operator, *, debug: bool = False, torch: Path | 
         return
     if own:
         symbols.check_handwritten_torch_library(paths.torch_library(name, debug=debug))
-    elif has_torch_library(spec):
+    elif signature.has_torch_library(spec):
         symbols.check_torch_library(paths.torch_library(name, debug=debug), target=ninja_file.TORCH_TARGET)
-    if has_ort_library(spec):
+    if signature.has_ort_library(spec):
         symbols.check_ort_library(paths.ort_library(name, debug=debug))
-    if not debug:
-        _record(paths, operator)
+    if not debug:  # also of the objects from which a wheel's libraries are linked
+        objects = [path for used in spec.uses for path in paths.objects(used, *ninja_file.OBJECTS)]
+        if not spec.uses and signature.has_kernel(spec):
+            stems = ninja_file.shared_objects(spec, operator.handwritten_files)
+            objects += [path for path in paths.objects(name, *stems) if path.is_file()]
+        libraries = [paths.torch_library(name)] if signature.has_torch_library(spec) else []
+        libraries += [paths.ort_library(name)] if signature.has_ort_library(spec) else []
+        symbols.write(paths.compiled_record(name), paths.root, objects=objects, libraries=libraries)
     if not debug and (rewritten or not (folder / COMMANDS).exists()):
         _write_compile_commands(paths, toolchain, folder)
-
-
-def _record(paths: Paths, operator: Operator) -> None:
-    """Also write the digests of the libraries and of the objects from which a wheel's libraries are linked."""
-    name, spec = operator.name, operator.spec
-    objects = [path for used in spec.uses for path in paths.objects(used, *ninja_file.OBJECTS)]
-    if not spec.uses and has_kernel(spec):
-        stems = ninja_file.shared_objects(spec, operator.handwritten_files)
-        objects += [path for path in paths.objects(name, *stems) if path.is_file()]
-    libraries = [paths.torch_library(name)] if has_torch_library(spec) else []
-    libraries += [paths.ort_library(name)] if has_ort_library(spec) else []
-    symbols.write(paths.compiled_record(name), paths.root, objects=objects, libraries=libraries)
 
 
 def _for_one_torch(paths: Paths, operator: Operator, *, toolchain: Toolchain, torch: TorchBuild, debug: bool) -> None:
     """Compile the binding for one torch, and link it to the kernel that all libraries of the operator share."""
     name, spec = operator.name, operator.spec
-    own = is_own(OWN_TORCH, spec, operator.handwritten_files)
+    own = signature.is_own(signature.OWN_TORCH, spec, operator.handwritten_files)
     if not own and not is_classic(spec, torch.minor):
         why = "it has no library"
-        if has_torch_library(spec):
-            why = f"one library serves torch {stable_abi_since(spec)} and newer"
+        if signature.has_torch_library(spec):
+            why = f"one library serves torch {signature.stable_abi_since(spec)} and newer"
         raise CompileError(f"{name} needs no library for torch {torch.version} alone: {why}. Leave out --torch-root")
-    shared = [paths.compile_folder(name, debug=debug) / file for file in ninja_file.KERNEL_OBJECTS]
-    if has_kernel_object(spec, operator.handwritten_files) and (lost := [p for p in shared if not p.is_file()]):
-        raise CompileError(missing(lost[0], run=f"python -m opmatrix compile {name}"))
+    if signature.has_kernel_object(spec, operator.handwritten_files):
+        shared = (paths.compile_folder(name, debug=debug) / file for file in ninja_file.KERNEL_OBJECTS)
+        if lost := next((path for path in shared if not path.is_file()), None):
+            raise CompileError(missing(lost, run=f"python -m opmatrix compile {name}"))
     text = ninja_file.cpp_abi_ninja(paths, spec, toolchain=toolchain, written=operator.handwritten_files, debug=debug)
     folder = paths.compile_folder(name, debug=debug, torch=torch.minor)
     _build(paths, spec, folder, text, toolchain=toolchain, torch=torch)
@@ -157,7 +145,8 @@ def _build(
     write_text(path, text)
     _remove_stale_objects(paths, spec, folder)
     _ninja(paths, spec.name, toolchain, folder)
-    _list_headers(paths, spec.name, folder, toolchain=toolchain, torch=torch, ort=str(found.path), third_party=headers)
+    versioned = [str(path) for path in (found.path, *(torch.includes if torch else ()))]
+    _list_headers(paths, spec.name, folder, toolchain=toolchain, third_party=headers, versioned=versioned)
     return rewritten
 
 
@@ -183,10 +172,10 @@ def _remove_stale_objects(paths: Paths, spec: OpSpec, folder: Path) -> None:
     changed = [p for p, digest in now.items() if before.get(p) != digest]
     unseen = any(p not in before or Path(p).stat().st_mtime_ns <= built for p in changed)
     shadowed = any(present(path) != names for path, names in others.items() if LACKS in path)
-    replaced = [folder / name for name, mark in others.items() if LACKS not in name and _mark(folder / name) != mark]
-    outdated = (
-        unseen or shadowed or any(p.parent != folder for p in replaced)
-    )  # outside the folder are the system's headers
+    marks = {name: kept and (*kept,) for name, kept in others.items() if LACKS not in name}
+    replaced = [folder / name for name, kept in marks.items() if mark(str(folder / name)) != kept]
+    # Outside the folder are the system's headers.
+    outdated = unseen or shadowed or any(p.parent != folder for p in replaced)
     for output in {*(objects if outdated else ()), *(p for p in replaced if p.parent == folder)}:
         output.unlink(missing_ok=True)
     write_text(path, json.dumps(now, indent=1))
@@ -197,18 +186,14 @@ def _ninja(paths: Paths, name: str, toolchain: Toolchain, folder: Path) -> None:
     jobs = os.environ.get("OPMATRIX_JOBS") or str(os.cpu_count() or 1)
     done = run_ninja(toolchain.ninja, folder, jobs=jobs)
     if done.returncode != 0:
-        message = _message(paths, name, done.stdout)
+        everything = compiler_output.full(done.stdout)
+        message, cause = compiler_output.shortened(done.stdout, paths, name)
+        if without_colours(message) != everything:  # all of it above the message, in a log as details
+            detail(everything) if LOGGED in os.environ else print(everything, end="\n\n", flush=True)
         ended = f"ninja ended with {done.returncode}, and printed nothing"
-        raise CompileError(message or ended, cause=compiler_output.cause(message))
+        shown = message if colours_wanted() else without_colours(message)
+        raise CompileError(shown or ended, cause=cause)
     print(without_colours(done.stdout), end="", flush=True)
-
-
-def _message(paths: Paths, name: str, output: str) -> str:
-    """Return the first error; print everything above it, in a log as details."""
-    everything, first = compiler_output.full(output), compiler_output.shortened(output, paths, name)
-    if without_colours(first) != everything:
-        detail(everything) if LOGGED in os.environ else print(everything, end="\n\n", flush=True)
-    return first if colours_wanted() else without_colours(first)
 
 
 def _list_headers(
@@ -217,42 +202,26 @@ def _list_headers(
     folder: Path,
     *,
     toolchain: Toolchain,
-    torch: TorchBuild | None,
-    ort: str,
     third_party: Sequence[Path],
+    versioned: Sequence[str],
 ) -> None:
     """Record the system's headers that the compiler read, and the names that would come before one, for doit. The
-    headers of torch and of ONNX Runtime may be anywhere: their versions and digests are inputs."""
+    `versioned` ones, of torch and of ONNX Runtime, may be anywhere: their versions and digests are inputs."""
     command = [toolchain.ninja, "-C", str(folder), "-t", "deps"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     read = {os.path.normpath(folder / line.strip()) for line in done.stdout.splitlines() if line.startswith("    ")}
-    folders = (paths.native, paths.include, paths.binding, paths.build, ort, *([torch.include] if torch else ()))
-    own = tuple(f"{folder}/" for folder in folders)
+    own = tuple(f"{path}/" for path in (paths.native, paths.include, paths.binding, paths.build, *versioned))
     others = sorted(path for path in read if not path.startswith(own))
     # With the marks of what ninja built: files from a shared cache, put in their place, are newer than ninja's records.
-    built = {path.name: _mark(path) for pattern in ("*.o", "*.so") for path in folder.glob(pattern)}
-    system = [
-        *map(str, third_party),
-        ort,
-        *(map(str, torch.includes) if torch else ()),
-        *of_compiler(toolchain.compiler),
-    ]
-    known = list(map(str, (paths.generated(name), paths.include, paths.binding, paths.binding / "stable",
-                           paths.binding / "classic")))  # fmt: skip
+    built = {path.name: mark(str(path)) for pattern in ("*.o", "*.so") for path in folder.glob(pattern)}
+    bindings = (paths.binding, paths.binding / "stable", paths.binding / "classic")
+    known = [*map(str, (paths.generated(name), paths.include, *bindings))]
+    system = [*map(str, third_party), *versioned, *of_compiler(toolchain.compiler)]
     search = list(dict.fromkeys([*known, str(paths.native), *system]))
-    absent = [*lacked(read, search, known=[*known, ort, *(map(str, torch.includes) if torch else ())])]
-    marks = {path: _mark(Path(path)) for path in others} | {path: present(path) for path in absent}
+    absent = [*lacked(read, search, known=[*known, *versioned])]
+    marks = {path: mark(path) for path in others} | {path: present(path) for path in absent}
     write_text(folder / OTHERS, json.dumps(marks | built))
     write_list(folder / HEADERS, [*others, *absent], root=paths.root)
-
-
-def _mark(path: Path) -> list[int] | None:
-    """Return what changes when a file is written or replaced: an upgrade may set any time stamp but ctime."""
-    try:
-        status = path.stat()
-    except FileNotFoundError:
-        return None
-    return [status.st_mtime_ns, status.st_ctime_ns, status.st_size]
 
 
 def _write_compile_commands(paths: Paths, toolchain: Toolchain, folder: Path) -> None:

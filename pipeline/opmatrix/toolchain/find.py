@@ -1,10 +1,7 @@
-"""A digest of the programs that a compiler's command runs, such as cc1plus, as and ld: an upgrade of one in place can
-change objects and libraries, and the command itself is only a driver of 1 MB.
+"""Find compiler, linker, ninja, torch headers for every doit command: milliseconds, no framework import.
 
-Every doit command asks for the digest. So it is kept with the marks of the programs, which take 30 MB to read and a
-process each to find.
-
-Find compiler, linker, ninja, torch headers for every doit command: milliseconds, no framework import, no process.
+A digest of the programs that a compiler's command runs, such as cc1plus, as and ld, is kept with their marks, since
+they take 30 MB to read and a process each to find. An upgrade of one in place can change objects and libraries.
 """
 
 from __future__ import annotations
@@ -17,14 +14,14 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
 from opmatrix.basics.errors import ToolchainError
-from opmatrix.basics.files import Mark, mark, sha256, write_text
+from opmatrix.basics.files import mark, sha256, write_text
 from opmatrix.basics.version import older
 from opmatrix.project.paths import cache_folder
 
@@ -44,35 +41,26 @@ def digest(compiler: Sequence[str], *, linker: str | None, environ: Mapping[str,
     path = cache / f"{hashlib.sha256(asked.encode()).hexdigest()[:16]}.json"
     with suppress(OSError, ValueError, TypeError, KeyError):  # none yet, or a damaged one
         known = json.loads(path.read_text(encoding="utf-8"))
-        if {*command} <= known["marks"].keys() and all(mark(p) == _mark(m) for p, m in known["marks"].items()):
+        if {*command} <= known["marks"].keys() and all(mark(p) == (*m,) for p, m in known["marks"].items()):
             return str(known["digest"])
-    files = [*command, *_found(compiler, linker, environ)]
-    marks = {file: mark(file) for file in files}  # before they are read
-    read = {Path(file).name: sha256(Path(file)) for file in files}
-    result = hashlib.sha256(json.dumps(read, sort_keys=True).encode()).hexdigest()[:16]
-    with suppress(OSError):  # a home folder that is not writable: the next command reads them again
-        write_text(path, json.dumps({"marks": marks, "digest": result}))
-    return result
-
-
-def _found(compiler: Sequence[str], linker: str | None, environ: Mapping[str, str]) -> Iterator[str]:
-    """Yield the files that the compiler runs and links with, as it finds them."""
+    # As the compiler finds them. What cannot run fails in the compile step, with its message.
+    files = [*command]
     names = [f"-print-prog-name={name}" for name in (*_PROGRAMS, *([f"ld.{linker}"] if linker else []))]
-    names += [f"-print-file-name={name}" for name in _LIBRARIES]
-    for name in names:
-        with suppress(OSError):  # what cannot run fails in the compile step, with its message
+    for name in (*names, *(f"-print-file-name={name}" for name in _LIBRARIES)):
+        with suppress(OSError):
             done = subprocess.run(
                 [*compiler, name], env=dict(environ), capture_output=True, text=True, stdin=subprocess.DEVNULL
             )
             answer = done.stdout.strip()  # without a path where the compiler itself searches PATH, or has no such file
             file = answer if Path(answer).is_absolute() else shutil.which(answer or "?", path=environ.get("PATH", ""))
             if file and Path(file).is_file():
-                yield str(Path(file).resolve())
-
-
-def _mark(stored: Sequence[int]) -> Mark:
-    mtime, ctime, size, inode = stored
-    return mtime, ctime, size, inode
+                files.append(str(Path(file).resolve()))
+    marks = {file: mark(file) for file in files}  # before they are read
+    read = {Path(file).name: sha256(Path(file)) for file in files}
+    result = hashlib.sha256(json.dumps(read, sort_keys=True).encode()).hexdigest()[:16]
+    with suppress(OSError):  # a home folder that is not writable: the next command reads them again
+        write_text(path, json.dumps({"marks": marks, "digest": result}))
+    return result
 
 
 COMPILERS = ("g++", "clang++")

@@ -1,9 +1,7 @@
-"""Find third-party headers in folders of the project, or in packages of PyPI by their metadata, without an import.
+"""Find third parties' headers, in folders of the project or packages of PyPI, and those of a torch in any environment.
 
-Find the C++ headers and libraries of a torch in any environment, without importing it.
-
-A library over the C++ ABI fits one build of torch: its version, and the ABI of its std::string, which differs between
-builds of one version (torch 2.6.0 has both).
+Nothing is imported. A library over torch's C++ ABI fits one build of torch: its version, and the ABI of its
+std::string, which differs between builds of one version (torch 2.6.0 has both).
 """
 
 from __future__ import annotations
@@ -146,14 +144,10 @@ def find_torch_build(place: Path) -> TorchBuild:
     # The libgomp of the torch package: a second one in the process would have its own threads.
     names = (name for name in needed_libraries(cpu) if name.startswith("libgomp"))
     openmp = next((path for name in names if (path := cpu.with_name(name)).is_file()), None)
-    return TorchBuild(version=found[1], include=include, openmp=openmp, cxx11_abi=_cxx11_abi(c10, version=found[1]))
-
-
-def _cxx11_abi(c10: Path, *, version: str) -> bool:
     old, new = has_symbol_prefix(c10, _OLD_STRING, _NEW_STRING)
     if old == new:
         raise ToolchainError(
-            f"'{c10}' does not show which C++ ABI torch {version} was built with. Is it torch's own library? Reinstall "
-            "torch."
+            f"'{c10}' does not show which C++ ABI torch {found[1]} was built with. Is it torch's own library? "
+            "Reinstall torch."
         )
-    return new
+    return TorchBuild(version=found[1], include=include, openmp=openmp, cxx11_abi=new)

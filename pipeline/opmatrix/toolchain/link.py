@@ -1,7 +1,4 @@
-"""Link libraries of several operators from the objects of their compile steps: for link-together and link-wheel.
-
-`check_one_definition` finds two operators that define one name differently.
-"""
+"""Link libraries of several operators from the objects of their compile steps: for link-together and link-wheel."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ from opmatrix.project.paths import Paths
 from opmatrix.spec import OpSpec
 from opmatrix.toolchain import ninja_file, ort_headers, symbols
 from opmatrix.toolchain.find import find_toolchain
-from opmatrix.toolchain.run_ninja import run_ninja
+from opmatrix.toolchain.ninja_file import run_ninja
 
 # Bindings of symbols that several objects may define; pyelftools calls GNU's STB_GNU_UNIQUE STB_LOOS.
 _REPEATED = ("STB_WEAK", "STB_LOOS")
@@ -60,8 +57,11 @@ def check_one_definition(kernels: Mapping[str, Path]) -> None:
         for name, digest in _shared(path):
             other, known = first.setdefault(name, (operator, digest))
             if known != digest:
+                shown = name
+                if program := shutil.which("c++filt"):
+                    shown = subprocess.run([program, name], capture_output=True, text=True).stdout.strip()
                 raise CompileError(
-                    f"native/{other}/ and native/{operator}/ both define {_demangled(name)}, and not the same: linked "
+                    f"native/{other}/ and native/{operator}/ both define {shown!r}, and not the same: linked "
                     "together, both would use one of them. Give one another name, or put it where its operator alone "
                     f"looks: namespace opmatrix::{operator}"
                 )
@@ -106,9 +106,3 @@ def _target(elf: Any, symbol: Any) -> object:
     if section["sh_flags"] & _STRINGS:
         return data[value : data.find(b"\0", value)]
     return data[value : value + (symbol["st_size"] or section["sh_entsize"])]  # a constant has the size of an entry
-
-
-def _demangled(name: str) -> str:
-    if not (program := shutil.which("c++filt")):
-        return repr(name)
-    return repr(subprocess.run([program, name], capture_output=True, text=True).stdout.strip())

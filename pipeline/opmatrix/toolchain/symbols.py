@@ -1,7 +1,4 @@
-"""The symbols that a library exports and needs, and the symbol gate, which compile and link run.
-
-The digests of objects and of the libraries that are linked of them. `opmatrix.wheel.pack` compares them.
-"""
+"""The symbols that a library exports and needs, and the symbol gate, which compile and link run."""
 
 from __future__ import annotations
 
@@ -192,9 +189,9 @@ def check_ort_library(path: Path) -> None:
     _check_symbol_versions(path, found)
 
 
-def _check_symbol_versions(path: Path, found: Symbols) -> None:
+def _check_symbol_versions(path: Path, symbols: Symbols) -> None:
     """Raise CompileError if the library needs a symbol version newer than NEWEST_SYMBOL_VERSIONS."""
-    asked = newest_versions(found.versions)
+    asked = newest_versions(symbols.versions)
     for kind, newest in NEWEST_SYMBOL_VERSIONS.items():
         if (needed := asked.get(kind, ())) > newest:
             raise CompileError(
@@ -204,10 +201,10 @@ def _check_symbol_versions(path: Path, found: Symbols) -> None:
             )
 
 
-def _check_exports(path: Path, found: Symbols, *, allowed: str) -> None:
-    if found.defined - {LEVEL} == {allowed}:
+def _check_exports(path: Path, symbols: Symbols, *, allowed: str) -> None:
+    if symbols.defined - {LEVEL} == {allowed}:
         return
-    if extra := sorted(found.defined - {allowed, LEVEL}):
+    if extra := sorted(symbols.defined - {allowed, LEVEL}):
         raise CompileError(
             f"{path.name} shows {_list(extra)}; it may show {allowed!r} alone. Check its version script."
         )
@@ -220,6 +217,6 @@ def _list(names: list[str]) -> str:
 
 
 def write(into: Path, root: Path, *, objects: Iterable[Path], libraries: Iterable[Path]) -> None:
-    """Write the digest of each file by its path in the project `root`."""
+    """Write the digest of each file by its path in the project `root`; `opmatrix.wheel.pack` compares them."""
     found = {"objects": digests_by_path(objects, root), "libraries": digests_by_path(libraries, root)}
     write_text(into, json.dumps(found, indent=1) + "\n")

@@ -17,7 +17,7 @@ from opmatrix.data.case_arrays import described, elements
 from opmatrix.data.compare import EXACT, compare
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.models import graph_inputs
-from opmatrix.search.shapes import resized_shapes, template_of
+from opmatrix.search.shapes import resized_shapes
 from opmatrix.signature.signature import attribute_values, dtype_of, is_composed, is_mutable, seeds
 from opmatrix.sizes.variadic import with_outputs
 from opmatrix.spec import Case, MemoryLayout, Model, OpSpec, Values, given, shape_of
@@ -117,7 +117,7 @@ def resized(base: CaseCall) -> Iterator[CaseCall]:
     for more in _LARGER:
         for sizes in ([n] for n in own) if len(own) == 1 else ([[n] for n in own] + [[*own]]):
             changes = {n: n + more * (1 + index) for index, n in enumerate(sizes)}
-            shapes = resized_shapes(spec, template_of(spec, model, case, changes), attribute_values(spec, model))
+            shapes = resized_shapes(spec, model, case, attribute_values(spec, model), changes)
             made = None if shapes is None else reshaped(spec, model, shapes)
             if made is None or not _is_small(made.cases[0]) or _layouts(spec, made) != _layouts(spec, model):
                 continue

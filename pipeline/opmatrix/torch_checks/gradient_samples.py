@@ -18,7 +18,7 @@ from opmatrix.data.arrays import Array
 from opmatrix.data.case_arrays import described, elements, obeys
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.models import graph_inputs
-from opmatrix.search.shapes import resized_shapes, template_of
+from opmatrix.search.shapes import resized_shapes
 from opmatrix.signature.signature import attribute_values, dtype_of, dtype_tuples
 from opmatrix.spec import (
     Attribute,
@@ -103,7 +103,7 @@ def _attributes(operator: Operator, base: Model) -> Iterator[Model]:
         for name, value in filter(None, turn):
             changed = replace(base, attributes={**base.attributes, name: value})
             attributes = attribute_values(operator.spec, changed)
-            shapes = resized_shapes(operator.spec, template_of(operator.spec, base, base.cases[0]), attributes)
+            shapes = resized_shapes(operator.spec, base, base.cases[0], attributes)
             if shapes is not None and (fitting := reshaped(operator.spec, changed, shapes)) is not None:
                 yield fitting
 

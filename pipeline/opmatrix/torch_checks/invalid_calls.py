@@ -19,9 +19,9 @@ from opmatrix.data.reference import Reference
 from opmatrix.declaration.load import Operator
 from opmatrix.export.generated_modules import GeneratedModules
 from opmatrix.judge.rounding import difference
-from opmatrix.search.draw_formats import SHAPES, reorders, takes_any_shape
 from opmatrix.search.drawn import DrawnCase
 from opmatrix.search.invalid_calls import Call, invalid_calls, missing_calls, valid_call, valid_call_fails
+from opmatrix.search.shapes import FORMATTED, reorders, takes_any_shape
 from opmatrix.spec import OpSpec
 from opmatrix.torch_checks.case_calls import CaseCall
 from opmatrix.torch_ops.call import CALL_ERRORS, as_tuple, torch_call, with_attributes
@@ -86,7 +86,7 @@ def format_results(
     are in it. Raises RegisterError for the first one that differs."""
     for sample in samples:
         arrays = [as_array(tensor.detach()) for tensor in sample.tensors]
-        shapes = SHAPES if takes_any_shape(spec) else (arrays[0].shape,)
+        shapes = FORMATTED if takes_any_shape(spec) else (arrays[0].shape,)
         for shape in shapes:
             for shown, inputs in _in_formats(spec, [np.resize(array, shape) for array in arrays]):
                 given, named = torch_call(spec, sample.model, inputs)

@@ -1,11 +1,4 @@
-"""The files of a wheel and its licences: the project's, opmatrix's, and those of headers compiled into it.
-
-The oldest manylinux platform that libraries run on, by the policy of PyPA's auditwheel.
-
-manylinux.json is that policy (auditwheel 6.8.2, MIT, manylinux-policy.json), reduced to x86-64 and to the libraries
-that a compiler links by itself; each platform adds to those before it. We do not run auditwheel, because it searches
-the machine for the libraries, and libtorch need not be there.
-"""
+"""The files of a wheel, its licences (the project's, opmatrix's, those of headers compiled into it), its platform."""
 
 from __future__ import annotations
 
@@ -27,7 +20,7 @@ from opmatrix.project.paths import Paths
 from opmatrix.signature.python_source import names, source
 from opmatrix.signature.signature import callers_name, callers_schema, has_torch_library
 from opmatrix.signature.versions import versions
-from opmatrix.spec import Headers, OpSpec
+from opmatrix.spec import OpSpec
 from opmatrix.toolchain.symbols import Symbols, newest_versions, version_text
 from opmatrix.wheel import settings, sources
 from opmatrix.wheel.settings import TABLE, Dist
@@ -53,8 +46,12 @@ def files(paths: Paths, dist: Dist, operators: Sequence[Operator], *, opmatrix: 
     texts = {f"{name}/{path}": text for path, text in vendored.items()}
     modules: dict[str, list[str]] = {}
     for operator in operators:
-        made = _operator_files(paths, operator, name, vendored)
-        modules[operator.name] = [Path(file).stem for file in made if file != "__init__.py"]
+        summary = escaped(operator.spec.summary)
+        made = {"__init__.py": f'"""{summary}"""\n', "declaration.py": declaration(operator.spec, name)}
+        for file, source_path in settings.of_operator(paths, operator).items():
+            text, shown = source_path.read_text(encoding="utf-8"), str(source_path.relative_to(paths.root))
+            made[file] = sources.rewrite_handwritten(text, name, shown=shown, vendored=vendored)
+        modules[operator.name] = [Path(file).stem for file in sorted(made) if file != "__init__.py"]
         texts |= {f"{name}/_operators/{operator.name}/{file}": text for file, text in made.items()}
     found_variables = variables(dist, [o.spec for o in operators], modules)
     for path, template in _RENDERED.items():
@@ -65,18 +62,6 @@ def files(paths: Paths, dist: Dist, operators: Sequence[Operator], *, opmatrix: 
         library = paths.linked_library(name, side)
         found[f"{name}/{library.name}"] = library.read_bytes()
     return found
-
-
-def _operator_files(paths: Paths, operator: Operator, name: str, vendored: Mapping[str, str]) -> dict[str, str]:
-    made = {
-        file: sources.rewrite_handwritten(
-            path.read_text(encoding="utf-8"), name, shown=str(path.relative_to(paths.root)), vendored=vendored
-        )
-        for file, path in settings.of_operator(paths, operator).items()
-    }
-    made["declaration.py"] = declaration(operator.spec, name)
-    made["__init__.py"] = f'"""{escaped(operator.spec.summary)}"""\n'
-    return dict(sorted(made.items()))
 
 
 def declaration(spec: OpSpec, package: str) -> str:
@@ -157,7 +142,13 @@ def licenses(root: Path, dist: Dist, operators: Sequence[Operator]) -> dict[str,
         if files is not None:
             found |= {f"{owner}/{Path(file).name}": (root / file).read_bytes() for file in files}
             continue
-        carried = _carried(headers, root)
+        if headers.distribution is None:  # in the folder of the project that holds the headers
+            folder = (root / headers.folder).glob("*")
+            carried = sorted(p for p in folder if p.is_file() and _LICENSE_NAME.match(p.name))
+        else:  # in the package's metadata
+            listed = metadata.distribution(headers.distribution).files or ()
+            found_files = [f for f in listed if _LICENSE_NAME.match(f.name) and ".dist-info" in f.parts[0]]
+            carried = [Path(str(f.locate())) for f in found_files]
         if not carried and headers.distribution:
             raise DistError(
                 f"the package {owner!r}, with whose headers operators are compiled, carries no licence. Keep its text "
@@ -174,20 +165,17 @@ def header_packages(operators: Sequence[Operator]) -> dict[str, str]:
     return {name: metadata.version(name) for name in sorted(named)}
 
 
-def _carried(headers: Headers, root: Path) -> list[Path]:
-    """Return the licence files in the package's metadata, or in the folder of the project that holds the headers."""
-    if headers.distribution is None:
-        return sorted(p for p in (root / headers.folder).glob("*") if p.is_file() and _LICENSE_NAME.match(p.name))
-    files = metadata.distribution(headers.distribution).files or ()
-    return [Path(str(f.locate())) for f in files if _LICENSE_NAME.match(f.name) and ".dist-info" in f.parts[0]]
-
-
 # Comes from another package that the user installs, and is no part of a platform.
 _EXTERNAL = ("libtorch_cpu.so",)
 
 
 def platform(libraries: Sequence[Symbols]) -> str:
-    """Return the platform tag, such as ``manylinux_2_17_x86_64``. Raises DistError if no platform fits."""
+    """Return the tag of the oldest manylinux platform that libraries run on, such as ``manylinux_2_17_x86_64``.
+
+    manylinux.json is the policy of PyPA's auditwheel (6.8.2, MIT, manylinux-policy.json), reduced to x86-64 and to the
+    libraries that a compiler links by itself; each platform adds to those before it. We do not run auditwheel, because
+    it searches the machine for the libraries, and libtorch need not be there. Raises DistError if no platform fits.
+    """
     needed = {name for found in libraries for name in found.needed} - {*_EXTERNAL}
     versions = {version for found in libraries for version in found.versions}
     symbols = {symbol for found in libraries for symbol in found.undefined | found.weak | found.versioned}

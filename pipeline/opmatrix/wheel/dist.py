@@ -1,7 +1,4 @@
-"""Build the wheel of the chosen operators, with the libraries of the stage link-wheel, and run it before it is written.
-
-`opmatrix.wheel.pack` compares its objects with the verified ones, `opmatrix.wheel.run_unpacked` runs it.
-"""
+"""Build the wheel of the chosen operators, from the libraries of the stage link-wheel, and run it before writing it."""
 
 from __future__ import annotations
 
@@ -44,11 +41,17 @@ def run(paths: Paths, dist: Dist, operators: Sequence[Operator], *, unverified: 
     if unverified:
         dist = replace(dist, version=f"{dist.version}{'.' if '+' in dist.version else '+'}unverified")
     else:
-        proof = _verified(paths, operators, cells)
+        used = installed()
+        proof = {"torch": used.torch, "onnxruntime": used.onnxruntime, **pack.check(paths, operators, cells)}
     opmatrix = metadata.version("opmatrix")
-    needs = [symbols.read_symbols(_library(paths, dist, side)) for side in settings.sides(operators)]
+    libraries = [paths.linked_library(dist.name, side) for side in settings.sides(operators)]
+    if lost := next((path for path in libraries if not path.is_file()), None):
+        raise DistError(missing(lost, run="python -m opmatrix link-wheel"))
+    needs = [symbols.read_symbols(path) for path in libraries]
     platform = contents.platform(needs)
     files = contents.files(paths, dist, operators, opmatrix=opmatrix)
+    command = [*find_toolchain(os.environ).compiler, "--version"]
+    version = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL).stdout
     about = {
         "name": dist.name,
         "version": dist.version,
@@ -61,7 +64,7 @@ def run(paths: Paths, dist: Dist, operators: Sequence[Operator], *, unverified: 
         "libraries": {name: _digest(c) for name, c in sorted(files.items()) if name.endswith(".so")},
         "made_with": {
             "opmatrix": opmatrix,
-            "compiler": _compiler(),
+            "compiler": version.partition("\n")[0].strip(),  # without its path
             "onnxruntime headers": ort_headers.find_headers(os.environ).version,
             **contents.header_packages(operators),
         },
@@ -83,13 +86,6 @@ def run(paths: Paths, dist: Dist, operators: Sequence[Operator], *, unverified: 
     print(f"{path.relative_to(paths.root)}: {len(packed):,} bytes, sha256 {_digest(packed)}")
 
 
-def _verified(paths: Paths, operators: Sequence[Operator], cells: Sequence[Cell]) -> dict[str, Any]:
-    """Return the field "verified" of dist.json: the versions, and the result of `verified.check`."""
-    found = installed()
-    proof = pack.check(paths, operators, cells)
-    return {"torch": found.torch, "onnxruntime": found.onnxruntime, **proof}
-
-
 def _run(paths: Paths, dist: Dist, operators: Sequence[Operator], cells: Sequence[Cell], wheel: bytes) -> str:
     """Run the wheel, and return what ran. Raises DistError."""
     from opmatrix.wheel import run_unpacked  # imports numpy and onnx, which an unverified wheel does not need
@@ -108,13 +104,6 @@ def _run(paths: Paths, dist: Dist, operators: Sequence[Operator], cells: Sequenc
                 folder=Path(folder),
             ),
         )
-
-
-def _library(paths: Paths, dist: Dist, side: str) -> Path:
-    path = paths.linked_library(dist.name, side)
-    if not path.is_file():
-        raise DistError(missing(path, run="python -m opmatrix link-wheel"))
-    return path
 
 
 def _about(paths: Paths, operator: Operator) -> dict[str, Any]:
@@ -152,13 +141,6 @@ def _source(paths: Paths, operators: Sequence[Operator]) -> dict[str, Any]:
         "dirty": sources.dirty(paths.root, files) if commit else None,
         "files": {str(p.relative_to(paths.root)): _digest(p.read_bytes()) for p in files},
     }
-
-
-def _compiler() -> str:
-    """Return the compiler's name and version, without its path."""
-    command = find_toolchain(os.environ).compiler
-    done = subprocess.run([*command, "--version"], capture_output=True, text=True, stdin=subprocess.DEVNULL)
-    return done.stdout.partition("\n")[0].strip()
 
 
 def _digest(content: bytes) -> str:

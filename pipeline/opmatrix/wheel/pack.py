@@ -1,9 +1,4 @@
-"""Pack files as a wheel, reproducibly: equal contents give equal bytes on every machine. Pure.
-
-Format: "Binary distribution format" of the Python Packaging User Guide. Entries are sorted,
-have one time stamp, and are not compressed, because compressed bytes depend on the version of zlib.
-
-Check that a wheel is linked from verified objects, only by files: objects, libraries, records and verdicts.
+"""Check that a wheel is linked from verified objects, and pack its files reproducibly: equal contents give equal bytes.
 
 compile writes the digests of its objects and of the libraries that it linked from them, link-wheel those of the objects
 that it linked. verify and register write the digest of the library that they loaded. Imports no framework.
@@ -16,9 +11,9 @@ import hashlib
 import io
 import json
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from opmatrix.basics.errors import DistError
 from opmatrix.basics.files import sha256
@@ -42,7 +37,11 @@ def file_name(dist: Dist, platform: str) -> str:
 def pack(
     dist: Dist, platform: str, files: Mapping[str, bytes], licenses: Mapping[str, bytes], *, opmatrix: str
 ) -> bytes:
-    """Return the bytes of the wheel; `licenses` are the files below `.dist-info/licenses`."""
+    """Return the bytes of the wheel; `licenses` are the files below `.dist-info/licenses`.
+
+    Format: "Binary distribution format" of the Python Packaging User Guide. Entries are sorted, have one time stamp,
+    and are not compressed, because compressed bytes depend on the version of zlib.
+    """
     info = f"{dist.name}-{dist.version}.dist-info"
     whole = {
         **dict(sorted(files.items())),
@@ -54,7 +53,8 @@ def pack(
         f"{info}/top_level.txt": f"{dist.name}\n{dist.name}_onnxruntime\n".encode(),
     }
     record = f"{info}/RECORD"
-    rows = [f"{name},sha256={_digest(content)},{len(content)}" for name, content in whole.items()]
+    digests = {name: base64.urlsafe_b64encode(hashlib.sha256(content).digest()) for name, content in whole.items()}
+    rows = [f"{name},sha256={digests[name].rstrip(b'=').decode()},{len(whole[name])}" for name in whole]
     whole[record] = "".join(f"{row}\n" for row in [*rows, f"{record},,"]).encode()
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_STORED) as archive:
@@ -64,10 +64,6 @@ def pack(
             entry.external_attr = (0o100755 if name.endswith(".so") else 0o100644) << 16
             archive.writestr(entry, content)
     return made.getvalue()
-
-
-def _digest(content: bytes) -> str:
-    return base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
 
 
 def _metadata(dist: Dist, licenses: list[str]) -> str:
@@ -95,7 +91,7 @@ def _metadata(dist: Dist, licenses: list[str]) -> str:
 
 RUN = "Run: doit dist"
 _OF_LIBRARY = ("kernel", "search")  # the parts of register that an edit of the kernel repeats
-_DONE = ("verified", "unsupported")
+_Proof = TypeVar("_Proof", verdict.Verdict, verdict.CheckRecord)
 
 
 def check(paths: Paths, operators: Sequence[Operator], cells: Sequence[Cell]) -> dict[str, Any]:
@@ -109,61 +105,51 @@ def check(paths: Paths, operators: Sequence[Operator], cells: Sequence[Cell]) ->
     compiled: dict[str, str] = {}
     verdicts = records = 0
     for operator in operators:
-        built = _read(paths, paths.compiled_record(operator.name))
-        _compare(paths, {**built["objects"], **built["libraries"]}, operator.name, "was compiled")
+        name, spec = operator.name, operator.spec
+        built = _read(paths, paths.compiled_record(name))
+        libraries = built["libraries"]
+        _compare(paths, {**built["objects"], **libraries}, name, "was compiled")
         compiled |= built["objects"]
-        records += sum(1 for _ in _checks(paths, operator, built["libraries"], cells))
-        verdicts += sum(1 for _ in _verdicts(paths, operator, built["libraries"], cells))
-    for path, found in linked["objects"].items():
-        if compiled.get(path) != found:
+        for key in checks(paths, [operator], cells):
+            record = _proven(verdict.read_check, paths.check_record(*key), key)
+            records += 1
+            if has_torch_library(spec) and key.check in _OF_LIBRARY:
+                loaded = next((result["library"] for result in record.results if "library" in result), "")
+                by = f"register {name} --part {key.check}"
+                _require_same(paths, paths.torch_library(name), libraries, loaded, by=by)
+        for lowering in spec.lowerings:
+            for cell in operator.cells(cells):
+                found = _proven(verdict.read, paths.verdict(name, lowering, cell), f"{name}-{lowering}@{cell}")
+                verdicts += 1
+                if lowering == "custom" and has_ort_library(spec):
+                    by = f"verify {name} --cell {cell}"
+                    _require_same(paths, paths.ort_library(name), libraries, found.library, by=by)
+    for path, digest in linked["objects"].items():
+        if compiled.get(path) != digest:
             raise DistError(f"the wheel's libraries are linked of another {path} than the verified one. {RUN}")
     return {"cells": verdicts, "checks": records, "objects": dict(sorted(linked["objects"].items()))}
 
 
-def _checks(
-    paths: Paths, operator: Operator, libraries: Mapping[str, str], cells: Sequence[Cell]
-) -> Iterator[verdict.CheckRecord]:
-    library = paths.torch_library(operator.name)
-    for key in checks(paths, [operator], cells):
-        try:
-            found = verdict.read_check(paths.check_record(*key))
-        except (OSError, ValueError) as error:
-            raise DistError(f"{key} is not verified: {error}. {RUN}") from error
-        if found.outcome not in _DONE:
-            raise DistError(f"{key} {found.outcome}: {found.detail} {RUN}")
-        if has_torch_library(operator.spec) and key.check in _OF_LIBRARY:
-            loaded = next((result["library"] for result in found.results if "library" in result), "")
-            _require_same(paths, library, libraries, loaded, by=f"register {operator.name} --part {key.check}")
-        yield found
+def _proven(read: Callable[[Path], _Proof], path: Path, shown: object) -> _Proof:
+    """Return a verdict, or the record of a check. Raises DistError unless it is verified."""
+    try:
+        found = read(path)
+    except (OSError, ValueError) as error:
+        raise DistError(f"{shown} is not verified: {error}. {RUN}") from error
+    if found.outcome not in ("verified", "unsupported"):
+        raise DistError(f"{shown} {found.outcome}: {found.detail} {RUN}")
+    return found
 
 
-def _verdicts(
-    paths: Paths, operator: Operator, libraries: Mapping[str, str], cells: Sequence[Cell]
-) -> Iterator[verdict.Verdict]:
-    library = paths.ort_library(operator.name)
-    for lowering in operator.spec.lowerings:
-        for cell in operator.cells(cells):
-            path = paths.verdict(operator.name, lowering, cell)
-            try:
-                found = verdict.read(path)
-            except (OSError, ValueError) as error:
-                raise DistError(f"{operator.name}-{lowering}@{cell} is not verified: {error}. {RUN}") from error
-            if found.outcome not in _DONE:
-                raise DistError(f"{found} {found.outcome}: {found.detail} {RUN}")
-            if lowering == "custom" and has_ort_library(operator.spec):
-                _require_same(paths, library, libraries, found.library, by=f"verify {operator.name} --cell {cell}")
-            yield found
-
-
-def _require_same(paths: Paths, library: Path, known: Mapping[str, str], loaded: str, *, by: str) -> None:
+def _require_same(paths: Paths, library: Path, compiled: Mapping[str, str], loaded: str, *, by: str) -> None:
     shown = _shown(paths, library)
-    if known.get(shown) != loaded:
+    if compiled.get(shown) != loaded:
         raise DistError(f"{shown} is another library than the one that `{by}` verified. {RUN}")
 
 
-def _compare(paths: Paths, known: Mapping[str, str], what: str, since: str) -> None:
-    """Raise DistError for a file that is missing, or has another digest than the `known` one."""
-    for shown, expected in known.items():
+def _compare(paths: Paths, digests: Mapping[str, str], what: str, since: str) -> None:
+    """Raise DistError for a file that is missing, or has another digest than it had."""
+    for shown, expected in digests.items():
         path = paths.root / shown
         if not path.is_file() or sha256(path) != expected:
             problem = "changed" if path.is_file() else "is missing"

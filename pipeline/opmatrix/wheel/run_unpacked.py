@@ -39,20 +39,7 @@ from opmatrix.declaration.models import case_arguments, dynamic_axes, graph_inpu
 from opmatrix.project.cells import TORCH_EXPORTERS, Cell, Exporter
 from opmatrix.project.dtypes import why_not_written
 from opmatrix.project.paths import Paths
-from opmatrix.signature.signature import (
-    attribute_values,
-    call_of,
-    callers_name,
-    dtype_of,
-    is_mutable,
-    model_dtypes,
-    seed_range,
-    seeds,
-    stable_abi_since,
-    torch_name,
-    torch_qualified,
-    written_call,
-)
+from opmatrix.signature import signature
 from opmatrix.sizes.variadic import nested, of_model, variadic_output
 from opmatrix.spec import Case, Lowering, Model, OpSpec
 from opmatrix.wheel import settings
@@ -86,7 +73,7 @@ class _CaseRun:
             made = _around(self, found)
             made = made if len(made) == len(kept) else present(self.spec, self.model, made)
             for part, actual, expected in zip(kept, made, self.data.outputs.values(), strict=True):
-                tolerance = self.spec.tolerances[lowering][dtype_of(part.type, self.model.types)]
+                tolerance = self.spec.tolerances[lowering][signature.dtype_of(part.type, self.model.types)]
                 if not (compared := compare(actual, expected, tolerance=tolerance)).ok:
                     yield f"{where}: {part.name}: {compared}"
 
@@ -117,12 +104,12 @@ class WheelRun:
 
     def _operator(self, operator: Operator, numbers: Iterator[int]) -> dict[str, Any]:
         spec, path = operator.spec, self.paths.torch_op(operator.name)
-        served = spec.torch is not None and not older(self.torch, stable_abi_since(spec))
+        served = spec.torch is not None and not older(self.torch, signature.stable_abi_since(spec))
         called = next((o.spec for o in self.operators if o.name == backward_of(spec)), None)
         return {
             "name": spec.name,
-            "torch": torch_qualified(spec) if served else None,
-            "composed": callers_name(spec) if served and _is_called(spec) else None,
+            "torch": signature.torch_qualified(spec) if served else None,
+            "composed": signature.callers_name(spec) if served and _is_called(spec) else None,
             "fake": bool(spec.torch and not spec.torch.overrides),
             "gradient": served
             and bool(called or (path.is_file() and "\ndef backward(" in path.read_text(encoding="utf-8"))),
@@ -149,9 +136,11 @@ class WheelRun:
                      for n in case_arguments(spec, model.cases[0], range(len(fed)))]  # fmt: skip
         dynamic = [model.dynamic.get(item.part.name, ()) for item in fed]
         dims = {name: f"d{next(numbers)}" for names in dynamic for name in names if name}
-        values = attribute_values(spec, model)
-        passed = {torch_name(a): values[a.name] for a in spec.attributes if a.name in values and a.kind != "tensor"}
-        call = call_of(spec, passed)
+        values = signature.attribute_values(spec, model)
+        passed = {
+            signature.torch_name(a): values[a.name] for a in spec.attributes if a.name in values and a.kind != "tensor"
+        }
+        call = signature.call_of(spec, passed)
         return {
             "name": model.name,
             "cases": cases,
@@ -159,9 +148,12 @@ class WheelRun:
             "inputs": [item.part.name for item in fed],
             "by_position": call.by_position,
             "by_name": call.by_name,
-            "composed": asdict(written_call(spec, passed)) if _is_called(spec) else None,
-            "generators": {name: generator_state(int(number), *seed_range(seed)).hex()
-                           for name, seed in seeds(spec).items() if isinstance(number := passed.get(name), int)},
+            "composed": asdict(signature.written_call(spec, passed)) if _is_called(spec) else None,
+            "generators": {
+                name: generator_state(int(number), *signature.seed_range(seed)).hex()
+                for name, seed in signature.seeds(spec).items()
+                if isinstance(number := passed.get(name), int)
+            },
             "axes": [{axis: dims[name] for axis, name in enumerate(names) if name} for names in dynamic],
             "related": {dims[name]: asdict(axis) | {"of": dims.get(axis.of or "")}
                         for name, axis in dynamic_axes(spec, model).items()},
@@ -194,7 +186,9 @@ class WheelRun:
                 torch = cells[0].torch or ""
                 for lowering in operator.spec.lowerings:
                     for model in operator.at(lowering, opset).models:
-                        if model.unsupported or why_not_written(exporter, model_dtypes(operator.spec, model), torch):
+                        if model.unsupported or why_not_written(
+                            exporter, signature.model_dtypes(operator.spec, model), torch
+                        ):
                             continue
                         version = model.domain_version if lowering == "custom" else 1
                         group = groups.setdefault((exporter, opset, lowering, version), {})
@@ -215,7 +209,7 @@ class WheelRun:
 
 def _is_called(spec: OpSpec) -> bool:
     """Return whether the composed operator is called as well: it writes arguments, or takes a generator."""
-    return is_mutable(spec) or bool(seeds(spec))
+    return signature.is_mutable(spec) or bool(signature.seeds(spec))
 
 
 def run(wheel: bytes, use: WheelRun) -> str:
@@ -300,7 +294,12 @@ def _start(side: str, path: Path, what: str = "the wheel", *, runs: Sequence[str
     if said.done and process.returncode == 0:
         return
     step_log.detail("\n".join(said.others))
-    raise DistError(f"{what} does not work in {where}: {said.failed or _death(process.returncode, said)}")
+    if process.returncode < 0:
+        ended = f"its process died of {signal_name(-process.returncode)}, at {said.at}"
+    else:
+        early, last = "" if said.done else " before it was done", f": {said.others[-1]}" if said.others else ""
+        ended = f"its process ended with exit code {process.returncode}{early}, at {said.at}{last}"
+    raise DistError(f"{what} does not work in {where}: {said.failed or ended}")
 
 
 def _listen(lines: Iterable[str], where: str, *, runs: Sequence[str] = (), begin: str = "") -> _Said:
@@ -326,14 +325,6 @@ def _listen(lines: Iterable[str], where: str, *, runs: Sequence[str] = (), begin
         elif line:
             said.others.append(line)
     return said
-
-
-def _death(status: int, said: _Said) -> str:
-    if status < 0:
-        return f"its process died of {signal_name(-status)}, at {said.at}"
-    early = "" if said.done else " before it was done"
-    last = f": {said.others[-1]}" if said.others else ""
-    return f"its process ended with exit code {status}{early}, at {said.at}{last}"
 
 
 def _inputs_of_operator(run: _CaseRun, reference: Reference) -> dict[str, Array]:

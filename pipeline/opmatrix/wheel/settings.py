@@ -1,7 +1,4 @@
-"""The inputs of a wheel, for its steps in `opmatrix.plan` and for `opmatrix.wheel.dist`. Imports no jinja2.
-
-The wheel's settings, [tool.opmatrix.dist] in pyproject.toml. All mistakes are reported at once.
-"""
+"""The wheel's settings, [tool.opmatrix.dist] in pyproject.toml, and its inputs. Imports no jinja2."""
 
 from __future__ import annotations
 
@@ -158,17 +155,17 @@ def _missing(field: str, files: Any, root: Path) -> Iterator[str]:
             yield f"{field}: found {file!r}, allowed: a file of the project"
 
 
-def _wrong_operators(asked: Any, known: Mapping[str, Operator]) -> Iterator[str]:
-    there = ", ".join(known) or "none; make ops/<name>/spec.py"
+def _wrong_operators(asked: Any, declared: Mapping[str, Operator]) -> Iterator[str]:
+    there = ", ".join(declared) or "none; make ops/<name>/spec.py"
     if not isinstance(asked, list) or not asked or not all(isinstance(name, str) for name in asked):
         yield f"operators: found {asked!r}, allowed: a list of folders of ops/: {there}"
         return
     for name in asked:
-        if name not in known:
-            yield f"operators: no operator {name!r} in ops/, there is: {there}{did_you_mean(name, known)}"
+        if name not in declared:
+            yield f"operators: no operator {name!r} in ops/, there is: {there}{did_you_mean(name, declared)}"
     if len(set(asked)) != len(asked):
         yield f"operators: found {asked!r}, allowed: each once"
-    found = [known[name] for name in _with_used([name for name in asked if name in known], known)]
+    found = [declared[name] for name in _with_used([name for name in asked if name in declared], declared)]
     if found and not sides(found):
         yield f"operators: none of {', '.join(asked)} has a library that opmatrix builds, so there is nothing to link"
     for operator in found:
@@ -188,7 +185,7 @@ def _ships(operator: Operator) -> bool:
     return bool(sides([operator])) and not _handwritten_bindings(operator)
 
 
-def _with_used(asked: Sequence[str], known: Mapping[str, Operator]) -> tuple[str, ...]:
-    specs = [known[name].spec for name in asked]
-    used = {other for spec in specs for other in (*spec.uses, backward_of(spec)) if other in known}
+def _with_used(asked: Sequence[str], declared: Mapping[str, Operator]) -> tuple[str, ...]:
+    specs = [declared[name].spec for name in asked]
+    used = {other for spec in specs for other in (*spec.uses, backward_of(spec)) if other in declared}
     return tuple(sorted({*asked, *used}))

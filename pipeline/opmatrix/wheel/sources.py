@@ -1,9 +1,7 @@
-"""The commit of a project, and whether files differ from it.
+"""The modules of opmatrix that a wheel needs at run time: copied to `_opmatrix` in it, their imports rewritten.
 
-The commit is read from git's own files (format: gitrepository-layout(5)), because every doit command needs it and
-starting git takes too long. Only `dirty`, when a wheel is built, runs git.
-
-The modules of opmatrix that a wheel needs at run time: copied to `_opmatrix` in it, their imports rewritten.
+Also the commit of a project, and whether files differ from it. It is read from git's own files (format:
+gitrepository-layout(5)), because every doit command needs it and starting git takes too long; only `dirty` runs git.
 """
 
 from __future__ import annotations

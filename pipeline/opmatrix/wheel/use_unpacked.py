@@ -151,19 +151,15 @@ def composed(operator: Job, model: Job, tensors: Sequence[Any], outputs: Sequenc
     return tuple(results[n] if name is None else given[name] for name, n in made["outputs"])
 
 
-def load_kernel(name: str, folder: str) -> Any:
-    """Import a folder under a name, as `kernels` 0.17 does."""
-    spec = spec_from_file_location(name, Path(folder, "__init__.py"))
-    assert spec and spec.loader
-    module = sys.modules[name] = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def use_in_torch(job: Job) -> None:
-
     now(f"import {job['name']}")
-    wheel = load_kernel(job["name"], job["kernel"]) if job["kernel"] else import_module(job["name"])
+    if job["kernel"]:  # the folder of a kernel, which is imported under a name as `kernels` 0.17 does
+        spec = spec_from_file_location(job["name"], Path(job["kernel"], "__init__.py"))
+        assert spec and spec.loader
+        wheel = sys.modules[job["name"]] = module_from_spec(spec)
+        spec.loader.exec_module(wheel)
+    else:
+        wheel = import_module(job["name"])
     for operator in job["operators"]:
         if operator["torch"] and (why := wheel.unavailable.get(operator["name"])):
             fail(f"{operator['name']} is not available in torch: {why}")

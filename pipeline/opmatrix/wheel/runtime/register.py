@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -87,12 +88,9 @@ def _complete(shipped: WheelOperator, backward: OpSpec | None) -> None:
 
 def _registered(specs: Iterable[OpSpec]) -> list[str]:
     """Return the torch names of the operators that are registered."""
-    return [name for spec in specs if spec.torch and _is_registered(name := torch_qualified(spec))]
-
-
-def _is_registered(name: str) -> bool:
-    try:
-        aten_overloads.registered_operator(name)
-    except AttributeError:
-        return False
-    return True
+    found = []
+    for name in [torch_qualified(spec) for spec in specs if spec.torch]:
+        with suppress(AttributeError):
+            aten_overloads.registered_operator(name)
+            found.append(name)
+    return found
