@@ -11,15 +11,14 @@ import os
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 from opmatrix.cache.entry import decode
 from opmatrix.cache.store import LARGEST, PARTIAL, Kind, StoreError, TooLargeError, read
 
-_T = TypeVar("_T")
 SETTLED = 3600
 _NAME = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
@@ -105,14 +104,14 @@ def collect_garbage(folder: Path, *, limit: int | None) -> Removed:
 
 
 def _files(folder: Path, kind: Kind) -> tuple[dict[str, File], list[File]]:
-    def listed() -> list[os.DirEntry[str]]:
-        with os.scandir(folder / kind) as found:
-            return list(found)
-
-    complete, partial = {}, []
-    for entry in _tried(listed, folder / kind) or ():
-        status = _tried(entry.stat, folder / kind)  # None: removed meanwhile
-        if status and entry.is_file():
+    complete, partial, entries = {}, [], list[os.DirEntry[str]]()
+    with _only_missing(folder / kind), os.scandir(folder / kind) as found:
+        entries += found
+    for entry in entries:
+        with _only_missing(folder / kind):  # removed meanwhile
+            status = entry.stat()
+            if not entry.is_file():
+                continue
             used = max(status.st_mtime, status.st_atime)
             file = File(path=Path(entry.path), size=status.st_size, written=status.st_mtime, used=used)
             if _NAME.fullmatch(entry.name):
@@ -124,33 +123,27 @@ def _files(folder: Path, kind: Kind) -> tuple[dict[str, File], list[File]]:
 
 def _blob(path: Path) -> str | None:
     """Return the digest of the blob that an entry names, or None for an entry that cannot be read."""
-    try:
-        found = _tried(lambda: read(path, LARGEST["ac"]), path)
-        return decode(found[0])[0] if found else None
-    except (ValueError, TooLargeError):
-        return None
+    with suppress(ValueError, TooLargeError), _only_missing(path):
+        return decode(read(path, LARGEST["ac"])[0])[0]
+    return None
 
 
 def _remove(file: File, removed: Removed) -> bool:
     """Remove a file unless it was used or written since it was listed."""
-    status = _tried(file.path.stat, file.path)
-    if not status or status.st_mtime != file.written:
-        return False
-
-    def remove() -> bool:
-        file.path.unlink()
-        return True
-
-    gone = bool(_tried(remove, file.path))
-    removed.size += file.size * gone
-    return gone
+    with _only_missing(file.path):
+        if file.path.stat().st_mtime == file.written:
+            file.path.unlink()
+            removed.size += file.size
+            return True
+    return False
 
 
-def _tried(operation: Callable[[], _T], path: Path) -> _T | None:
-    """Return the result of an operation on a file, or None if the file or folder is not there."""
+@contextmanager
+def _only_missing(path: Path) -> Iterator[None]:
+    """Ignore that a file or folder is not there. Raises StoreError for any other error of the disk."""
     try:
-        return operation()
+        yield
     except FileNotFoundError:
-        return None
+        pass
     except OSError as error:
         raise StoreError(f"'{path}' of the shared cache: {error.strerror}") from error

@@ -107,7 +107,7 @@ class HttpStore:
                     path = f"{self._prefix}/{kind}/{digest}"
                     connection.request(method, path, body=content, headers=self._headers)
                 with connection.getresponse() as answer:
-                    read = _read(answer, LARGEST[kind] if largest is None else largest)
+                    read = self._body(answer, LARGEST[kind] if largest is None else largest)
                     keep = not answer.will_close
                     return answer, read
             except _CLOSED as error:
@@ -115,12 +115,25 @@ class HttpStore:
                     raise StoreError(f"{self.url}: the server closed the connection without an answer") from error
             except (OSError, http.client.HTTPException) as error:
                 raise StoreError(f"{self.url}: {_what(error)}") from error
-            except _TooLongError as error:
-                raise TooLargeError(f"{self.url}: {error}") from error
             except ValueError as error:
                 raise StoreError(f"{self.url}: {error}") from error
             finally:
                 self._give_back(connection, keep)
+
+    def _body(self, answer: http.client.HTTPResponse, largest: int) -> bytes:
+        """Return the whole body. Raises TooLargeError, and StoreError for another length than announced."""
+        announced = answer.length
+        if announced is not None and announced > largest:
+            raise TooLargeError(f"{self.url}: the answer has {announced:,} bytes, allowed: {largest:,}")
+        pieces, size = [], 0
+        while piece := answer.read(_PIECE):
+            pieces.append(piece)
+            size += len(piece)
+            if size > largest:
+                raise TooLargeError(f"{self.url}: the answer has more than {largest:,} bytes")
+        if announced is not None and size != announced:
+            raise StoreError(f"{self.url}: the answer is cut off: {size:,} of {announced:,} bytes")
+        return b"".join(pieces)
 
     def _take(self) -> tuple[http.client.HTTPConnection, bool]:
         """Return a connection, and whether it was used before."""
@@ -139,26 +152,6 @@ class HttpStore:
                 self._idle.append(connection)
                 return
         connection.close()
-
-
-class _TooLongError(ValueError):
-    """An answer that is longer than allowed."""
-
-
-def _read(answer: http.client.HTTPResponse, largest: int) -> bytes:
-    """Return the whole body. Raises ValueError if it is too large or has another length than announced."""
-    announced = answer.length
-    if announced is not None and announced > largest:
-        raise _TooLongError(f"the answer has {announced:,} bytes, allowed: {largest:,}")
-    pieces, size = [], 0
-    while piece := answer.read(_PIECE):
-        pieces.append(piece)
-        size += len(piece)
-        if size > largest:
-            raise _TooLongError(f"the answer has more than {largest:,} bytes")
-    if announced is not None and size != announced:
-        raise ValueError(f"the answer is cut off: {size:,} of {announced:,} bytes")
-    return b"".join(pieces)
 
 
 def _is_page(answer: http.client.HTTPResponse) -> bool:

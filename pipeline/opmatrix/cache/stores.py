@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import queue
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import SplitResult, unquote, urlsplit
@@ -79,26 +77,23 @@ class _Limited:
         self._store.close()
 
     def _in_time(self, operation: Callable[[], _T]) -> _T:
-        results: queue.SimpleQueue[_T | _Raised] = queue.SimpleQueue()
+        results: list[_T] = []
+        errors: list[BaseException] = []
 
         def run() -> None:
             try:
-                results.put(operation())
+                results.append(operation())
             except BaseException as error:  # the caller's thread raises it
-                results.put(_Raised(error=error))
+                errors.append(error)
 
+        thread = threading.Thread(target=run, daemon=True, name="shared-cache")
         try:
-            threading.Thread(target=run, daemon=True, name="shared-cache").start()
-            result = results.get(timeout=self._timeout)
-        except queue.Empty:
-            raise StoreError(f"{self.url}: no answer within {self._timeout:g} s") from None
+            thread.start()
         except RuntimeError as error:  # the limit of threads, or Python ends
             raise StoreError(f"{self.url}: {error}") from error
-        if isinstance(result, _Raised):
-            raise result.error
-        return result
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Raised:
-    error: BaseException
+        thread.join(self._timeout)
+        if errors:
+            raise errors[0]
+        if not results:
+            raise StoreError(f"{self.url}: no answer within {self._timeout:g} s")
+        return results[0]

@@ -81,8 +81,6 @@ class Journal:
             self._database.execute(f"pragma user_version = {VERSION}")
         self._database.executescript("pragma journal_mode = wal; pragma synchronous = normal;" + _TABLES)
         self._keys: dict[str, str | None] = dict(self._database.execute("select name, key from step"))
-        rows = self._database.execute("select * from origin")
-        self._origins: dict[str, tuple[str, str | None]] = {name: (url, signer) for name, url, signer in rows}
         self._notes: dict[str, dict[str, Any]] = {}
         for task, field, value in self._database.execute("select task, field, value from note"):
             self._notes.setdefault(task, {})[field] = json.loads(value)
@@ -160,13 +158,12 @@ class Journal:
         """Record from which shared cache a step's result came, and who signed it; None if it was computed here."""
         if origin:
             self._database.execute("insert or replace into origin values (?, ?, ?)", (step, *origin))
-            self._origins[step] = origin
-        elif self._origins.pop(step, None):
+        else:
             self._database.execute("delete from origin where name = ?", (step,))
 
     def origins(self) -> dict[str, tuple[str, str | None]]:
         """Return the steps whose result came from a shared cache: its address, and who signed it."""
-        return dict(self._origins)
+        return {name: (url, signer) for name, url, signer in self._database.execute("select * from origin")}
 
     def durations(self) -> dict[str, float]:
         """Return the seconds that each step last took."""

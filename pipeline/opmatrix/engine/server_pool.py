@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -95,7 +96,7 @@ class Pool:
         self._paths, self._entry, self._lock, self._started, self._kept = paths, entry, lock, started, kept
         self._variables: Mapping[str, str] = variables or {}
         self._clients: dict[str, Client] = {}
-        self._starting: dict[str, threading.Lock] = {}
+        self._starting: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         self._importing: set[int] = set()
         self._prepared = False
 
@@ -114,16 +115,13 @@ class Pool:
         name = server or LIGHT
         with ExitStack() as held:
             taken: list[_T] = []
-            with self._starting.setdefault(name, threading.Lock()):
-                if name not in self._clients:
-                    taken.append(held.enter_context(core()))
-                    self._clients[name] = self._start(name)
+            self._client(name, begins=lambda: taken.append(held.enter_context(core())))
             yield taken[0] if taken else held.enter_context(core())
 
     def is_starting(self, server: str | None) -> bool:
         """Return whether a step of a server would wait until it has started."""
         name = server or LIGHT
-        return name not in self._clients and name in self._starting and self._starting[name].locked()
+        return name not in self._clients and self._starting[name].locked()
 
     def run(
         self,
@@ -141,10 +139,7 @@ class Pool:
         log.parent.mkdir(parents=True, exist_ok=True)
         log.open("wb").close()
         name = server or LIGHT
-        with self._starting.setdefault(name, threading.Lock()):
-            if name not in self._clients:
-                self._clients[name] = self._start(name)
-            client = self._clients[name]
+        client = self._client(name)
         limits = {"seconds": seconds, "megabytes": megabytes, "written": written}
         request = {"arguments": arguments, "log": str(log), "environment": environment or {}} | limits
         reading, writing = os.pipe()
@@ -182,6 +177,14 @@ class Pool:
         _await_end([*self._importing, *own])
         self._clients.clear()
 
+    def _client(self, name: str, begins: Callable[[], object] = lambda: None) -> Client:
+        """Return a server, which is started after a call of `begins` if it does not run."""
+        with self._starting[name]:
+            if name not in self._clients:
+                begins()
+                self._clients[name] = self._start(name)
+            return self._clients[name]
+
     def _start(self, server: str) -> Client:
         began = time.monotonic()
         if self._kept:
@@ -205,15 +208,13 @@ class Pool:
         log.parent.mkdir(parents=True, exist_ok=True)
         client_end, server_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         entry: Entry = find_function(self._entry)
-        output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-        sys.stdout.flush()
-        sys.stderr.flush()
-        process = os.fork()
-        if process == 0:
-            client_end.close()
-            _serve_forked(server_end, entry, output)
-        os.close(output)
-        server_end.close()
+        with server_end, log.open("wb") as output:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            process = os.fork()
+            if process == 0:
+                client_end.close()
+                _serve_forked(server_end, entry, output.fileno())
         return Client(process=process, requests=client_end, log=log)
 
 

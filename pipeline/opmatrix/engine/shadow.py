@@ -66,9 +66,8 @@ class Shadow:
         """Give the file `path`, relative to the root, this content, also where it is the original one: a link would be
         older than the objects of the mutant before, which ninja would keep."""
         target = self.root / path
-        folders = (self.paths.kernel(self.name).parent, self.paths.generated(self.name))
-        for other in [path for folder in folders if folder.is_dir() for path in folder.iterdir()]:
-            if _is_compiled(other) and other != target:  # of another mutant
+        for other in self._compiled_files():
+            if other != target:  # of another mutant
                 original = self.real.root / other.relative_to(self.root)
                 if original.is_file():
                     write_text(other, original.read_text(encoding="utf-8"))

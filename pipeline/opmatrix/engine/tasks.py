@@ -137,6 +137,8 @@ def ranks(tasks: Mapping[str, Task], durations: Mapping[str, float]) -> dict[str
 
     The first step of each server is longer by the server's start, so that what comes before it is early.
     """
+    from graphlib import TopologicalSorter  # imported here: a run with nothing to do does without
+
     seconds = estimated(durations, usual=_USUAL, least=_LEAST)
     first: dict[str | None, Step] = {}
     for task in tasks.values():
@@ -148,13 +150,7 @@ def ranks(tasks: Mapping[str, Task], durations: Mapping[str, float]) -> dict[str
         for dependency in task.task_dep:
             users[dependency].append(name)
     lengths: dict[str, float] = {}
-    left = [*tasks]
-    while left:  # not recursive: a project may have long chains
-        name = left[-1]
-        if waiting := [user for user in users[name] if user not in lengths]:
-            left += waiting
-            continue
-        left.pop()
+    for name in TopologicalSorter(users).static_order():
         own = 0.0 if tasks[name].has_subtask else seconds(name) + starts.get(name, 0.0)
         lengths[name] = own + max((lengths[user] for user in users[name]), default=0.0)
     return {name: rank for rank, name in enumerate(sorted(tasks, key=lambda name: -lengths[name]))}

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from opmatrix.basics.files import write_text
 from opmatrix.project import judging_code
@@ -75,21 +75,20 @@ class CaseResult:
         return vars(self) | {name: finite(getattr(self, name)) for name in _MEASURED}
 
 
+def _largest(measure: str) -> cached_property[float | None]:
+    """Return a property of cases: the largest value of a measure."""
+    return cached_property(
+        lambda cases: max((n for case in cases if (n := getattr(case, measure)) is not None), default=None)
+    )
+
+
 class Cases(tuple[CaseResult, ...]):
     """The cases of a verdict, with the largest value of each measure, maybe of different cases. Cells in which the same
     was measured may share one object, which sums them up once."""
 
-    @cached_property
-    def error(self) -> float | None:
-        return _largest(c.error for c in self)
-
-    @cached_property
-    def ulp(self) -> float | None:
-        return _largest(c.ulp for c in self)
-
-    @cached_property
-    def tolerance_used(self) -> float | None:
-        return _largest(c.tolerance_used for c in self)
+    error = _largest("error")
+    ulp = _largest("ulp")
+    tolerance_used = _largest("tolerance_used")
 
     @cached_property
     def as_json(self) -> list[dict[str, Any]]:
@@ -206,10 +205,7 @@ class CheckRecord:
 
 
 Found = Verdict | CheckRecord
-
-
-def _largest(numbers: Iterable[float | None]) -> float | None:
-    return max((n for n in numbers if n is not None), default=None)
+AnyFound = TypeVar("AnyFound", bound=Found)
 
 
 _CASES = '"cases": [\n'  # ends the first line of a verdict; a line for each case follows
@@ -246,17 +242,19 @@ def write_mismatches(
 
 def read(path: Path) -> Verdict:
     """Read the verdict that `write` wrote. Raises FileNotFoundError, or ValueError for anything but a verdict."""
-    found = read_any(path)
-    if not isinstance(found, Verdict):
-        raise ValueError(f"{path}: not a verdict, but the record of a check")
-    return found
+    return of_type(Verdict, read_any(path), path)
 
 
 def read_check(path: Path) -> CheckRecord:
     """Read the record that `write` wrote. Raises FileNotFoundError, or ValueError for anything but a check record."""
-    found = read_any(path)
-    if not isinstance(found, CheckRecord):
-        raise ValueError(f"{path}: not the record of a check, but a verdict")
+    return of_type(CheckRecord, read_any(path), path)
+
+
+def of_type(kind: type[AnyFound], found: Found, path: Path) -> AnyFound:
+    """Return a record of this type. Raises ValueError for one of the other type."""
+    if not isinstance(found, kind):
+        names = {Verdict: "a verdict", CheckRecord: "the record of a check"}
+        raise ValueError(f"{path}: not {names[kind]}, but {names[type(found)]}")
     return found
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from html import escape
 from itertools import groupby
 from pathlib import Path
 
@@ -56,11 +57,11 @@ def _test_case(found: Found, root: Path) -> str:
     if tag := _TAGS.get(found.outcome):
         detail = _xml("\n".join(_lines(found, root)))
         message = _quoted(detail.partition("\n")[0])
-        return f"{start}><{tag} message={message}>{_escaped(detail)}</{tag}></testcase>"
+        return f"{start}><{tag} message={message}>{escape(detail, quote=False)}</{tag}></testcase>"
     if isinstance(found, CheckRecord) and weak_checks([found]):
         # A weak check is no failure: CI servers show the output of a test that passed.
         output = _xml("\n".join(f"weak: {why}" for why in found.weak))
-        return f"{start}><system-out>{_escaped(output)}</system-out></testcase>"
+        return f"{start}><system-out>{escape(output, quote=False)}</system-out></testcase>"
     return f"{start}/>"
 
 
@@ -77,11 +78,7 @@ def _lines(found: Found, root: Path) -> Iterator[str]:
 
 
 def _quoted(text: str) -> str:
-    return '"' + _escaped(text).replace('"', "&quot;") + '"'
-
-
-def _escaped(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return '"' + escape(text, quote=False).replace('"', "&quot;") + '"'
 
 
 def _xml(text: str) -> str:

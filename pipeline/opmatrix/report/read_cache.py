@@ -14,55 +14,38 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from opmatrix.basics.files import mark, settled, write_text
+from opmatrix.basics.files import Mark, mark, settled, write_text
 from opmatrix.project.paths import Paths
 from opmatrix.records import verdict
 from opmatrix.records.verdict import CaseResult, Cases, CheckRecord, Found, Verdict
 
 _FORM = [[field.name for field in fields(one)] for one in (CaseResult, Verdict, CheckRecord)]
 _DIGESTS = ("library", "exported")  # of a verdict, which no report shows
-
-
-class _Texts:
-    """Texts by number, each once, with what each holds."""
-
-    def __init__(self, texts: list[str]) -> None:
-        self.texts, self._indices = texts, {text: n for n, text in enumerate(texts)}
-        self._held: dict[int, Any] = {}
-
-    def number(self, text: str) -> int:
-        found = self._indices.setdefault(text, len(self.texts))
-        if found == len(self.texts):
-            self.texts.append(text)
-        return found
-
-    def held(self, number: int, read: Callable[[str], Any]) -> Any:
-        if number not in self._held:
-            self._held[number] = read(self.texts[number])
-        return self._held[number]
+_Entry = tuple[Mark, Any, str]
 
 
 class ReadCache:
-    """Reads verdicts, check records and graph drawings. `save` keeps what was read."""
+    """Reads verdicts, check records and graph drawings. `save` keeps what was read: of each file its mark, the fields
+    of its record, and the text of its cases or its drawings, which many files share."""
 
     def __init__(self, paths: Paths) -> None:
         self.paths, self._root = paths, f"{paths.root}/"
-        self._before: dict[str, list[Any]] = {}
-        texts: list[str] = []
+        self._before: dict[str, _Entry] = {}
         with suppress(OSError, ValueError, LookupError, TypeError):
             data = json.loads(paths.report_cache.read_text(encoding="utf-8"))
             if data["form"] == _FORM:
-                self._before, texts = data["files"], data["texts"]
-        self._texts = _Texts(texts)
-        self._now: dict[str, list[Any]] = {}
+                texts = data["texts"]
+                self._before = {path: (tuple(m), fields, texts[n]) for path, (m, fields, n) in data["files"].items()}
+        self._now: dict[str, _Entry] = {}
+        self._content: dict[str, Any] = {}  # of each text
         self.asked: set[str] = set()
         """The paths that were to be read."""
         self._changed = False
 
     def found(self, path: Path) -> Found:
         """Return what `verdict.write` wrote to a file. Raises FileNotFoundError, or ValueError for anything else."""
-        data, number = self._read(str(path), _split)
-        cases: Cases = self._texts.held(number, verdict.read_cases)
+        data, text = self._read(str(path), _split)
+        cases: Cases = self._content_of(text, verdict.read_cases)
         try:
             return verdict.made_of(data, cases)
         except ValueError as error:
@@ -70,35 +53,38 @@ class ReadCache:
 
     def drawings(self, path: Path) -> Any:
         """Return the JSON in a file. Raises FileNotFoundError or ValueError."""
-        _none, number = self._read(str(path), lambda text: (None, text))
-        return self._texts.held(number, json.loads)
+        _, text = self._read(str(path), lambda text: (None, text))
+        return self._content_of(text, json.loads)
 
     def save(self) -> None:
         """Write what was read, if it differs from what the cache had."""
         if self._changed or self._now.keys() != self._before.keys():
-            used = sorted({entry[2] for entry in self._now.values()})
-            numbers = {old: new for new, old in enumerate(used)}
-            files = {path: [*entry[:2], numbers[entry[2]]] for path, entry in self._now.items()}
-            content = {"form": _FORM, "texts": [self._texts.texts[n] for n in used], "files": files}
+            numbers: dict[str, int] = {}
+            files = {p: [m, data, numbers.setdefault(text, len(numbers))] for p, (m, data, text) in self._now.items()}
+            content = {"form": _FORM, "texts": [*numbers], "files": files}
             write_text(self.paths.report_cache, json.dumps(content, separators=(",", ":")) + "\n")
 
-    def _read(self, path: str, split: Callable[[str], tuple[Any, str]]) -> tuple[Any, int]:
+    def _content_of(self, text: str, read: Callable[[str], Any]) -> Any:
+        if text not in self._content:
+            self._content[text] = read(text)
+        return self._content[text]
+
+    def _read(self, path: str, split: Callable[[str], tuple[Any, str]]) -> tuple[Any, str]:
         self.asked.add(path)
         name = path.removeprefix(self._root)
         if found := self._now.get(name):  # as a drawing, which several cells have
-            return found[1], found[2]
+            return found[1:]
         now = mark(path)
         known = self._before.get(name)
-        if known and now and tuple(known[0]) == now:
+        if known and known[0] == now:
             self._now[name] = known
-            return known[1], known[2]
+            return known[1:]
         read_at = time.time_ns()
         data, text = split(Path(path).read_text(encoding="utf-8"))
-        number = self._texts.number(text)
         self._changed = True
         if now and settled(now, read_at):
-            self._now[name] = [now, data, number]
-        return data, number
+            self._now[name] = now, data, text
+        return data, text
 
 
 def _split(text: str) -> tuple[Any, str]:

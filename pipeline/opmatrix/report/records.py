@@ -7,14 +7,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, get_args
 
 from opmatrix.basics.errors import many
 from opmatrix.basics.terminal import for_shell, in_checkout
 from opmatrix.basics.version import numbers
 from opmatrix.project.cells import EXPORTERS, Cell
 from opmatrix.records.step import CheckKey
-from opmatrix.records.verdict import WRONG, Cases, CheckRecord, Found, Outcome, Verdict
+from opmatrix.records.verdict import WRONG, AnyFound, Cases, CheckRecord, Found, Outcome, Verdict, of_type
 from opmatrix.report.read_cache import ReadCache
 from opmatrix.spec import Lowering
 
@@ -44,7 +44,6 @@ class ReportedPart:
         return f"shard {self.number} of {self.of}"
 
 
-AnyFound = TypeVar("AnyFound", bound=Found)
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 Shown = Outcome | Literal["not run"]
 SHOWN: tuple[Shown, ...] = (*OUTCOMES, "not run")
@@ -74,12 +73,7 @@ def collect_check(cache: ReadCache, key: CheckKey) -> CheckRecord:
 def _read(cache: ReadCache, path: Path, unknown: AnyFound, noun: str, why: str, command: str) -> AnyFound:
     """Return the record in a file, or `unknown` with the reason why there is none of its type."""
     try:
-        found = cache.found(path)
-        if isinstance(found, type(unknown)):
-            return found
-        kinds = ("a verdict", "the record of a check")
-        wanted, other = kinds if noun == "verdict" else reversed(kinds)
-        why = f"{path}: not {wanted}, but {other}"
+        return of_type(type(unknown), cache.found(path), path)
     except FileNotFoundError:
         pass
     except ValueError as error:
