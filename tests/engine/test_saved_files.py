@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.engine.saved_files import changed, is_ignored, of_paths, of_program, of_project, unsettled
+from opmatrix.engine.saved_files import changed, is_ignored, marks_of, of_program, of_project, unsettled
 from opmatrix.project.paths import PACKAGE, Paths
 
 
@@ -19,26 +19,26 @@ def project(tmp_path: Path) -> Paths:
 
 
 def test_what_was_written_made_or_removed(project: Paths) -> None:
-    before = of_project(project).marks()
+    before = marks_of(of_project(project))
     (project.root / "ops/a/spec.py").write_text("two")
     (project.root / "native/a/kernel.h").unlink()
     (project.root / "ops/b").mkdir()
     (project.root / "ops/b/cases.py").write_text("")
-    after = of_project(project).marks()
+    after = marks_of(of_project(project))
     names = [str(Path(path).relative_to(project.root)) for path in changed(before, after)]
     assert names == ["native/a/kernel.h", "ops/a/spec.py", "ops/b/cases.py"]
-    assert changed(after, of_project(project).marks()) == []
+    assert changed(after, marks_of(of_project(project))) == []
 
 
 def test_what_is_written_for_a_moment_is_no_change(project: Paths) -> None:
-    before = of_project(project).marks()
+    before = marks_of(of_project(project))
     for name in ("ops/a/.spec.py.swp", "ops/a/spec.py~", "native/a/#kernel.h#", "ops/a/__pycache__/spec.pyc"):
         (project.root / name).parent.mkdir(exist_ok=True)
         (project.root / name).write_text("")
     temporary = project.root / "native/a/temporary"
     temporary.write_text("")
     temporary.unlink()
-    assert changed(before, of_project(project).marks()) == []
+    assert changed(before, marks_of(of_project(project))) == []
 
 
 @pytest.mark.parametrize("name", ["kernel.h", "spec.py", "data.bin", "README.md", "torch2.9.txt"])
@@ -60,13 +60,12 @@ def test_what_steps_read_elsewhere(project: Paths) -> None:
     (project.root / "third_party/x.h").write_text("")
     more = [str(project.root / name) for name in ("third_party", "LICENSE", "ops/a")]
     found = of_project(project, more)
-    assert more[0] in found.folders and more[1] in found.files and more[2] not in found.folders
-    assert {str(project.root / "third_party/inner/x.h")} < found.marks().keys()
-    assert of_paths(more).files == (more[1],)
+    assert more[0] in found and more[1] in found and more[2] not in found
+    assert {str(project.root / "third_party/inner/x.h")} < marks_of(found).keys()
 
 
 def test_pins_settings_and_opmatrix_itself(project: Paths) -> None:
     named = {str(project.root / name) for name in ("pyproject.toml", "requirements/torch2.9.txt")}
-    assert named < of_project(project).marks().keys()
-    assert str(PACKAGE / "engine/saved_files.py") in of_program(project).marks()
-    assert str(project.root / "dodo.py") in of_program(project).files
+    assert named < marks_of(of_project(project)).keys()
+    assert str(PACKAGE / "engine/saved_files.py") in marks_of(of_program(project))
+    assert str(project.root / "dodo.py") in of_program(project)

@@ -75,7 +75,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 
 def files(paths: Paths) -> dict[str, bytes]:
-    root = paths.export_folder("group_norm", "custom", LEGACY).parent
+    root = paths.manifest("group_norm", "custom", LEGACY).parent.parent
     return {str(p.relative_to(root)): p.read_bytes() for p in sorted(root.rglob("*")) if p.is_file()}
 
 

@@ -47,7 +47,7 @@ def test_models_have_the_same_bytes(name: str, lowering: Lowering, tmp_path: Pat
                     write_models.run(made.paths, operator, lowering=each, cell=CELL)
 
         assert forked(work, tmp_path / "output") == ""
-        folder = made.paths.export_folder(name, lowering, CELL)
+        folder = made.paths.manifest(name, lowering, CELL).parent
         written.append({path.name + path.parent.name: path.read_bytes() for path in folder.rglob("*.onnx")})
     assert written[0] == written[1] != {}
 

@@ -6,6 +6,7 @@ import errno
 import hashlib
 import io
 import os
+import shutil
 import stat
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -62,6 +63,25 @@ def _has(path: Path, contents: Sequence[bytes | memoryview]) -> bool:
 def write_text(path: Path, text: str) -> None:
     """Call `write_bytes` with the text in UTF-8."""
     write_bytes(path, text.encode())
+
+
+def write_link(link: Path, target: str) -> None:
+    """Let a symbolic link point to `target`, at once; one that does so already stays untouched."""
+    if not (link.is_symlink() and str(link.readlink()) == target):
+        import secrets  # imported here: every command imports this module
+
+        link.parent.mkdir(parents=True, exist_ok=True)
+        made = link.with_name(f".{link.name}.{secrets.token_hex(8)}")
+        made.symlink_to(target)
+        made.replace(link)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, a link or a whole folder, if it exists."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def write_list(path: Path, listed: Iterable[Path | str], *, root: Path) -> None:

@@ -73,7 +73,7 @@ class Client:
         self._guard = threading.Lock()
         self._patience = PATIENCE
         self._late_until = 0.0  # up to when waits have used it
-        self._lost = ""  # why the store is no longer asked
+        self.lost = ""  # why the store is no longer asked
         self._work: queue.PriorityQueue[tuple[int, int, Callable[[], None] | None]] = queue.PriorityQueue()
         self._asked_for = itertools.count()
         self._threads = 0
@@ -85,21 +85,12 @@ class Client:
         self._stored_at = time.monotonic()
         self._stored = threading.Condition(self._guard)
         self._refused = 0
-        self._damaged: dict[Key, str] = {}  # what is wrong with an entry
-
-    @property
-    def lost(self) -> bool:
-        """Return whether the store is no longer asked."""
-        return bool(self._lost)
-
-    def damage(self, key: Key) -> str:
-        """Return what is wrong with an entry that was fetched in vain, or ""."""
-        return self._damaged.get(key, "")
+        self.damaged: dict[Key, str] = {}  # what is wrong with an entry that was fetched in vain
 
     def look_up(self, key: Key, then: Callable[[Record | None], None] | None = None) -> None:
         """Look a key up in the background, once, and its blob after it; `then` gets what was found."""
         with self._guard:
-            if key in self._records or self._lost:
+            if key in self._records or self.lost:
                 return
             found = self._records[key] = Future()
 
@@ -145,7 +136,7 @@ class Client:
         try:
             return Hit(record=record, entry=unpack(blob, step, self._root))
         except EntryError as error:
-            self._damaged[key] = f"{step.task}: {error}"
+            self.damaged[key] = f"{step.task}: {error}"
             return None
 
     def fetch_again(self, key: Key, step: Step) -> Hit | None:
@@ -160,7 +151,7 @@ class Client:
 
     def store(self, key: Key, step: Step, entry: Entry, *, seconds: float) -> None:
         """Store an entry in the background."""
-        if self._lost:
+        if self.lost:
             return
         with self._guard:
             self._unstored += 1
@@ -193,12 +184,12 @@ class Client:
         PATIENCE."""
         with self._guard:
             patience = self._patience if patience is None else patience
-            while self._unstored and not self._lost:
+            while self._unstored and not self.lost:
                 if (left := self._stored_at + patience - time.monotonic()) <= 0:
                     break
                 self._stored.wait(left)
             unstored = self._unstored
-        if unstored and not self._lost:
+        if unstored and not self.lost:
             self._give_up(f"it stored nothing for {patience:.1f} s; {unstored} results are not in it")
 
     def close(self) -> None:
@@ -209,11 +200,11 @@ class Client:
         if self._refused:
             why = "no signer in pyproject.toml signed them"
             self._warn(f"{self._refused} results of the shared cache were not taken: {why}")
-        if self._damaged:
-            more = f", and {len(self._damaged) - 1} more" if len(self._damaged) > 1 else ""
-            first = next(iter(self._damaged.values()))
+        if self.damaged:
+            more = f", and {len(self.damaged) - 1} more" if len(self.damaged) > 1 else ""
+            first = next(iter(self.damaged.values()))
             self._warn(_line(f"damaged in the shared cache, so it was computed: {first}{more}"))
-        if not self._lost:
+        if not self.lost:
             self._store.close()
 
     def _record(self, key: Key) -> Record | None:
@@ -266,10 +257,10 @@ class Client:
         try:
             blob = self._store.get("cas", record.blob, record.size)
         except TooLargeError:
-            self._damaged[key] = f"{record.step}: the blob is larger than its entry says"
+            self.damaged[key] = f"{record.step}: the blob is larger than its entry says"
             return None
         if blob is not None and hashlib.sha256(blob).hexdigest() != record.blob:
-            self._damaged[key] = f"{record.step}: the blob has another digest than its name"
+            self.damaged[key] = f"{record.step}: the blob has another digest than its name"
             return None
         return blob
 
@@ -277,7 +268,7 @@ class Client:
         """Return what comes; None once the patience is spent. An entry that saves `worth` seconds may take as long."""
         began = time.monotonic()
         try:
-            return None if self._lost else coming.result(max(_USUAL, self._patience) + worth)
+            return None if self.lost else coming.result(max(_USUAL, self._patience) + worth)
         except FutureTimeout:
             self._give_up("it is slow")
             return None
@@ -292,7 +283,7 @@ class Client:
 
     def _ask(self, function: Callable[[], T]) -> T | None:
         """Call a function that asks the store; None if it fails, and the store is asked no more."""
-        return None if self._lost else self._tried(function)
+        return None if self.lost else self._tried(function)
 
     def _tried(self, function: Callable[[], T]) -> T | None:
         try:
@@ -305,9 +296,9 @@ class Client:
 
     def _give_up(self, why: str) -> None:
         with self._guard:
-            if self._lost:
+            if self.lost:
                 return
-            self._lost = why
+            self.lost = why
             records, blobs = [*self._records.values()], [*self._blobs.values()]
             self._stored.notify_all()
         self._warn(_line(f"the shared cache is left out from here on: {why}"))

@@ -12,7 +12,6 @@ import json
 import os
 import posixpath
 import re
-import secrets
 import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -20,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from opmatrix.basics.files import write_bytes
+from opmatrix.basics.files import write_bytes, write_link
 from opmatrix.records.step import Step
 
 _PACKAGES = sysconfig.get_path("purelib")
@@ -119,12 +118,7 @@ def write(entry: Entry, step: Step, root: Path) -> None:
         if os.access(there, os.X_OK) != (path in entry.executable):
             there.chmod(0o755 if path in entry.executable else 0o644)
     for path, target in entry.links.items():
-        link = root / path
-        if not (link.is_symlink() and str(link.readlink()) == target):
-            link.parent.mkdir(parents=True, exist_ok=True)
-            made = link.with_name(f".{link.name}.{secrets.token_hex(8)}")
-            made.symlink_to(target)
-            made.replace(link)  # at once: a step of another ONNX Runtime has the same links
+        write_link(root / path, target)  # at once: a step of another ONNX Runtime has the same links
 
 
 def pack(entry: Entry) -> bytes:

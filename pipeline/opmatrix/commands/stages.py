@@ -8,8 +8,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -93,7 +93,7 @@ def run_stage(arguments: Sequence[str]) -> None:
 
 def _run_watched(name: str, paths: Paths, names: Sequence[str], options: dict[str, Any]) -> None:
     """Run a stage. Raises SpecError where code of its operators changes what judges them."""
-    if name in (_ONLY_WRITE if name in STAGES else _of_features()[2]):
+    if name in _table(name).ONLY_WRITE:
         with work_folder.inside(paths.root):
             _load(paths, options)
             _call(name, paths, options)
@@ -123,12 +123,11 @@ def _load(paths: Paths, options: dict[str, Any]) -> None:
 
 
 # What these stages write, other ones judge.
-_ONLY_WRITE = frozenset({"codegen", "adopt-case", "save-case"})
+ONLY_WRITE = frozenset({"codegen", "adopt-case", "save-case"})
 
 
 def _call(stage: str, paths: Paths, options: Mapping[str, Any]) -> None:
-    special = _SPECIAL if stage in STAGES else _of_features()[1]
-    run = special.get(stage) or _module(stage).run
+    run = _table(stage).SPECIAL.get(stage) or _module(stage).run
     run(paths, **options)
 
 
@@ -136,16 +135,14 @@ def _module(stage: str) -> ModuleType:
     return import_module(STAGE_MODULES.get(stage) or features.added("stages")[stage])
 
 
-@cache
-def _of_features() -> tuple[Mapping[str, Stage], Mapping[str, Callable[..., None]], frozenset[str]]:
-    """Return the stages of features: their arguments, calls of their own, and those that only write."""
-    tables = [features.load(one.stage_table) for one in features.features().values() if one.stage_table]
-    only_write = frozenset(name for table in tables for name in table.ONLY_WRITE)
-    return (
-        {name: stage for table in tables for name, stage in table.STAGES.items()},
-        {name: call for table in tables for name, call in table.SPECIAL.items()},
-        only_write,
-    )
+def _tables() -> Iterator[Any]:
+    """Yield the modules with the tables STAGES, SPECIAL and ONLY_WRITE: this one, then those of features."""
+    yield sys.modules[__name__]
+    yield from (features.load(one.stage_table) for one in features.features().values() if one.stage_table)
+
+
+def _table(stage: str) -> Any:
+    return next(table for table in _tables() if stage in table.STAGES)
 
 
 def _requested_version(stage: str, options: Mapping[str, Any]) -> tuple[matrix_env.Factor, str | None]:
@@ -164,7 +161,9 @@ def _parser(given: Sequence[str] = ()) -> argparse.ArgumentParser:
     """Return the parser of all stages, or, in a tenth of the time, of the one that is `given`."""
     parser = argparse.ArgumentParser(prog="python -m opmatrix", description="Run one stage of the pipeline by hand.")
     stages = parser.add_subparsers(title="stages", required=True, metavar="STAGE", dest="stage")
-    known = STAGES if given and given[0] in STAGES else {**STAGES, **_of_features()[0]}
+    known = STAGES
+    if not given or given[0] not in STAGES:
+        known = {name: stage for table in _tables() for name, stage in table.STAGES.items()}
     for name in [name for name in given[:1] if name in known] or known:
         purpose, *arguments = known[name]
         stage = stages.add_parser(name, help=purpose, description=purpose)
@@ -266,7 +265,7 @@ def _report(paths: Paths, *, found: Sequence[Operator], shard: str, **choice: st
     _module("report").run(paths, expected, checks, exists=exists, part=part)
 
 
-_SPECIAL: Mapping[str, Callable[..., None]] = {
+SPECIAL: Mapping[str, Callable[..., None]] = {
     "compile": _compile, "register": _register, "export": _export, "verify": _verify, "sanitize": _sanitize,
     "probe": _probe, "link-wheel": partial(wheel_stage, "link-wheel"), "dist": partial(wheel_stage, "dist"),
     "report": _report, "save-case": _save_case,

@@ -5,7 +5,6 @@ The outputs of operators whose folder in ops/ was deleted: each run removes them
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +21,7 @@ from doit.control import TaskControl
 from doit.task import Task
 
 from opmatrix.basics.errors import many, printable
+from opmatrix.basics.files import remove
 from opmatrix.commands.base import CommandBase, LockedCommand, select
 from opmatrix.engine.database import Journal
 from opmatrix.engine.tasks import DIST, ENVIRONMENT, StepTask
@@ -212,11 +212,3 @@ def removed_operators(paths: Paths, tasks: Sequence[Task], journal: Journal) -> 
         if name.group not in _NO_OPERATORS and name.operator not in present and not paths.op(name.operator).exists():
             gone.setdefault(name.operator, []).append(task)
     return gone
-
-
-def remove(path: Path) -> None:
-    """Remove a file or a whole folder, if it exists."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)

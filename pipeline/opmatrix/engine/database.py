@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sqlite3
 import sys
 import time
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from opmatrix.basics.errors import REMEDY, OpmatrixError
-from opmatrix.basics.files import LACKS, NONE, Mark, mark, present, settled, sha256
+from opmatrix.basics.files import LACKS, NONE, Mark, mark, present, remove, settled, sha256
 from opmatrix.records.step import Fingerprint
 
 _TABLES = """
@@ -71,10 +70,8 @@ class Journal:
             if self._database.execute("select count(*) from sqlite_master").fetchone()[0]:
                 self._database.close()
                 for made in path.parent.iterdir():  # the lock is held by this doit; wheels/ holds downloads (.ci/run)
-                    if made.is_dir() and not made.is_symlink() and made.name != "wheels":
-                        shutil.rmtree(made)
-                    elif made.name not in ("wheels", "lock"):
-                        made.unlink()
+                    if made.name not in ("wheels", "lock"):
+                        remove(made)
                 print(f"{path.parent} was made by an older opmatrix, whose steps have other names: it was removed, and "
                       "every step runs once", file=sys.stderr)  # fmt: skip
                 self._database = sqlite3.connect(path, isolation_level=None, timeout=10)

@@ -220,9 +220,8 @@ class Server:
             "memory": usage.ru_maxrss * 1024,
             "stopped": step.stopped,
             "processes": step.processes,
+            "last_cpu": step.last_cpu,
         }
-        if step.last_cpu:
-            ending["last_cpu"] = step.last_cpu
         with suppress(BrokenPipeError):
             os.write(step.answer, json.dumps(ending).encode())
         os.close(step.answer)

@@ -25,7 +25,7 @@ from opmatrix.project.cells import MADE, Cell, Choice
 from opmatrix.project.measured import use_rows
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import Versions, installed, with_environment
-from opmatrix.records.step import Step
+from opmatrix.records.step import CheckKey, Step
 from opmatrix.toolchain import ort_headers
 from opmatrix.toolchain.find import Toolchain, find_toolchain
 from opmatrix.wheel.sources import commit
@@ -84,10 +84,12 @@ def _as_json(step: Step) -> dict[str, Any]:
 
 def _from_json(stored: dict[str, Any]) -> Step:
     for name, value in stored.items():
-        if isinstance(value, list):
-            stored[name] = tuple(value)
+        if name == "check":
+            stored[name] = CheckKey(*value)
         elif name == "cell":
             stored[name] = Cell(**value)
+        elif isinstance(value, list):
+            stored[name] = tuple(value)
     return Step(**stored)
 
 

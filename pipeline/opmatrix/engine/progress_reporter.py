@@ -305,7 +305,7 @@ def live_line(stream: IO[str], total: int, *, long_steps: Callable[[], Sequence[
 def describe(running: Sequence[str], *, left: float, failed: int = 0) -> str:
     """Return what follows the elapsed time: ``at most 1:20 left  2 failed  compile:group_norm and 1 more``. `left` is
     at most how many seconds remain, 0 if unknown."""
-    time = f"at most {int(left) // 60}:{int(left) % 60:02} left  " if left >= 1 else ""
+    time = f"at most {spent(left)} left  " if left >= 1 else ""
     wrong = f"{failed} failed  " if failed else ""
     more = f" and {len(running) - 1} more" if len(running) > 1 else ""
     return time + wrong + (f"{running[0]}{more}" if running else "")

@@ -23,7 +23,7 @@ from opmatrix.basics.errors import OpmatrixError, UsageError
 from opmatrix.basics.files import mark
 from opmatrix.basics.interrupts import code_of, ending_signals, exit_code
 from opmatrix.basics.processes import die_with_parent
-from opmatrix.engine.saved_files import GONE, Marks, Watcher, changed, of_paths, of_program, of_project, unsettled
+from opmatrix.engine.saved_files import GONE, Marks, Watcher, changed, marks_of, of_program, of_project, unsettled
 from opmatrix.engine.server_pool import KeptServers, Resident
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import PACKAGES
@@ -55,7 +55,7 @@ class Loop:
         self._requests: socket.socket | None = None  # its messages
         self._signals: list[int] = []  # those that ask this process to end
         self._woken = -1
-        self._imported = of_program(paths).marks()
+        self._imported = marks_of(of_program(paths))
         self._installed = installed_packages(paths.root)
         self._waits = ""  # why this process, which is out of date, is not replaced yet
         self._seen: Marks = {}
@@ -133,8 +133,8 @@ class Loop:
         self._watch()
 
     def _existing(self) -> list[str]:
-        every = dict.fromkeys((*of_project(self._paths, self._reads).folders, *of_program(self._paths).folders))
-        return [folder for folder in every if Path(folder).is_dir()]
+        every = dict.fromkeys((*of_project(self._paths, self._reads), *of_program(self._paths)))
+        return [path for path in every if Path(path).is_dir()]
 
     def _polls(self) -> None:
         if not self._said_polls:
@@ -149,7 +149,7 @@ class Loop:
             return
         deadline = time.monotonic() + GONE  # a file that is gone, or empty, gets a moment to come back
         sources = of_project(self._paths, self._reads)
-        while unsettled(self._seen, now := sources.marks()) and time.monotonic() < deadline:
+        while unsettled(self._seen, now := marks_of(sources)) and time.monotonic() < deadline:
             time.sleep(0.01)
         if saved := changed(self._seen, now):
             self._stop_turn()
@@ -169,7 +169,7 @@ class Loop:
     def _stale(self) -> bool:
         """Return whether what is imported here is out of date and cannot be replaced yet. Replace it if it can."""
         found = installed_packages(self._paths.root)
-        edited = changed(self._imported, of_program(self._paths).marks())
+        edited = changed(self._imported, marks_of(of_program(self._paths)))
         if found == self._installed and not edited:
             return False
         why = next(filter(None, map(_syntax_error, edited)), "")
@@ -198,7 +198,7 @@ class Loop:
 
     def _begin(self) -> None:
         """Begin a turn with the files as they are now."""
-        self._seen = self._seen or of_project(self._paths, self._reads).marks()
+        self._seen = self._seen or marks_of(of_project(self._paths, self._reads))
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         sys.stdout.flush()
         sys.stderr.flush()
@@ -252,7 +252,7 @@ class Loop:
             self._servers.start(self._ahead)
             if new := set(reads).difference(self._reads):
                 self._reads = reads
-                self._seen = {**self._seen, **of_paths(new).marks()}
+                self._seen = {**self._seen, **marks_of(new)}
                 self._watch_anew()
 
     def _ended(self) -> int | None:

@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
@@ -32,42 +31,28 @@ _POLLING = b"p"  # what the process that watches writes when it has to poll
 _EVENT = b"."
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sources:
-    """Where files are that matter: folders with all that is in them, and single files."""
-
-    folders: tuple[str, ...]
-    files: tuple[str, ...]
-
-    def marks(self) -> dict[str, Mark]:
-        """Return every file with its mark."""
-        found = {}
-        inside = (path for folder in self.folders for path in files_below(folder, ignored=is_ignored))
-        for path in (*self.files, *inside):
+def marks_of(paths: Iterable[str]) -> dict[str, Mark]:
+    """Return the mark of every file in `paths`, which are folders and single files."""
+    found = {}
+    for path in paths:
+        for file in files_below(path, ignored=is_ignored) if Path(path).is_dir() else (path,):
             with suppress(OSError):
-                if of_file := mark(path):
-                    found[path] = of_file
-        return found
+                if of_file := mark(file):
+                    found[file] = of_file
+    return found
 
 
-def of_project(paths: Paths, more: Iterable[str] = ()) -> Sources:
-    """Return what a project's steps read, with `more` folders and files."""
+def of_project(paths: Paths, more: Iterable[str] = ()) -> list[str]:
+    """Return the folders and files that a project's steps read, with `more` of them."""
     of_pins = (str(folder) for folder in paths.requirements)
     known = dict.fromkeys((str(paths.ops), str(paths.native), str(paths.include), str(paths.binding), *of_pins))
-    others = of_paths(path for path in more if not any(f"{path}/".startswith(f"{k}/") for k in known))
-    return Sources(folders=(*known, *others.folders), files=(str(paths.root / "pyproject.toml"), *others.files))
+    others = (path for path in more if not any(f"{path}/".startswith(f"{k}/") for k in known))
+    return [*known, str(paths.root / "pyproject.toml"), *others]
 
 
-def of_paths(paths: Iterable[str]) -> Sources:
-    """Return folders and files by their names alone."""
-    listed = list(paths)
-    folders = tuple(path for path in listed if Path(path).is_dir())
-    return Sources(folders=folders, files=tuple(path for path in listed if path not in folders))
-
-
-def of_program(paths: Paths) -> Sources:
-    """Return what this process and its servers have imported from files that are edited."""
-    return Sources(folders=(str(PACKAGE),), files=(str(paths.root / "dodo.py"),))
+def of_program(paths: Paths) -> list[str]:
+    """Return the folder and the file from which this process and its servers have imported what is edited."""
+    return [str(PACKAGE), str(paths.root / "dodo.py")]
 
 
 def changed(before: Marks, after: Marks) -> list[str]:

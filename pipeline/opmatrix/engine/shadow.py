@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from opmatrix.basics.files import write_text
+from opmatrix.basics.files import remove, write_text
 from opmatrix.project.paths import Paths
 
 COMPILED = ("compile", "sanitize", "generated")
@@ -107,10 +107,7 @@ def _link(link: Path, target: Path) -> None:
     """Let `link` point to `target`, whatever was there; where there is no target, remove it."""
     if link.is_symlink() and link.readlink() == target and target.exists():
         return
-    if link.is_symlink() or link.is_file():
-        link.unlink()
-    elif link.is_dir():
-        shutil.rmtree(link)
+    remove(link)
     if target.exists():
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(target)

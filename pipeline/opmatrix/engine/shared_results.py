@@ -94,6 +94,7 @@ class SharedResults:
         if settings.key and settings.mode == "write":
             provided("signing").check_key(settings.key, settings.signers)
         self._client = Client(settings, store, root=paths.root, warn=warn)
+        self.address = settings.url  # of the store, as it was set
         self._url, self._settings, self._paths, self._state, self._warn = store.url, settings, paths, state, warn
         self._equal, self._unknown = 0, 0  # steps that mode "check" compared, and those without an entry
         self._around = cache(lambda environment: parts(paths, environment))
@@ -151,11 +152,6 @@ class SharedResults:
         return failure
 
     # For the workers of a run (opmatrix.addons.team), which share nothing with it but the store.
-
-    @property
-    def address(self) -> str:
-        """The url of the store, as it was set."""
-        return self._settings.url
 
     def travels(self, step: Step) -> bool:
         """Return whether a step may run on a worker."""
@@ -247,7 +243,7 @@ class SharedResults:
     def _compare(self, step: Step, key: Key, here: Entry) -> StepFailed | None:
         """Return the failure of a step whose entry in the store is damaged, or has other files."""
         hit = self._client.fetch(key, step)
-        if damage := self._client.damage(key):
+        if damage := self._client.damaged.get(key):
             lines, summary = [damage], f"its entry in the shared cache {self._url} is damaged: {damage}"
         elif hit is None or not self._has(hit.entry, step):
             with self._guard:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Literal, NoReturn
 
 from opmatrix.basics.errors import Cause, NoEnvironmentError, UsageError, missing, one_line
-from opmatrix.basics.files import write_text
+from opmatrix.basics.files import write_link, write_text
 from opmatrix.basics.version import minor
 from opmatrix.environments import bootstrap, pip_install
 from opmatrix.environments.pip_install import SetupError, VenvPaths, say
@@ -171,11 +171,7 @@ def python_path(paths: Paths, environment: str) -> dict[str, str]:
     link to it, because the package's own folder may contain all packages of the main environment. And the Python of the
     main environment, whose torch evaluates a reference in torch."""
     link = paths.package_link(environment)
-    if not link.is_symlink() or link.readlink() != PACKAGE:
-        link.parent.mkdir(exist_ok=True)
-        temporary = link.with_name(f".{link.name}.{os.getpid()}")
-        temporary.symlink_to(PACKAGE)
-        temporary.replace(link)
+    write_link(link, str(PACKAGE))
     return {
         "PYTHONPATH": os.pathsep.join([str(link.parent), *filter(None, [os.environ.get("PYTHONPATH")])]),
         MAIN_PYTHON: os.environ.get(MAIN_PYTHON, sys.executable),

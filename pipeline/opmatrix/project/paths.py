@@ -269,9 +269,6 @@ class Paths:
         """A case for which the property test failed: the error, then the source of the case for cases.py."""
         return self.build / "register" / name / "found" / f"{case}.txt"
 
-    def export_folder(self, name: str, lowering: str, cell: Cell) -> Path:
-        return self.build / f"export/{name}/{lowering}/{cell.export_name}"
-
     def manifest(self, name: str, lowering: str, cell: Cell) -> Path:
         return self.build / f"export/{name}/{lowering}/{cell.export_name}/export.json"
 

@@ -96,10 +96,6 @@ class Step:
     megabytes: float = 8000
     written: float = WRITTEN
 
-    def __post_init__(self) -> None:
-        if self.check is not None:  # a tuple in a step that was read from JSON
-            object.__setattr__(self, "check", CheckKey(*self.check))
-
     @property
     def server_name(self) -> str | None:
         """The server of the environment: ``export@torch2.9``, or ``export`` of the main one."""

@@ -14,6 +14,7 @@ import os
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -79,7 +80,6 @@ def data(
     changes = [changed.get(str(v), ("", None)) for v in verdicts]
     lists = [*dict.fromkeys(v.cases for v in verdicts)]
     cases = [case for one in lists for case in one]
-    rounded = _Rounded()
     graphs, models = _graphs(backgrounds)
     return {
         "schema": report["schema"],
@@ -103,7 +103,7 @@ def data(
             "before": _column(before for _, before in changes),
             "pictures": _column(models),
             "cases": _column(v.cases for v in verdicts)["rows"],
-            **_errors([v.cases for v in verdicts], rounded),
+            **_errors([v.cases for v in verdicts]),
         },
         "checks": [
             {
@@ -122,7 +122,7 @@ def data(
         "cases": {
             "ends": list(accumulate(map(len, lists))),
             **_columns(cases, "case", "model", "outcome", "detail", "judged_in"),
-            **_errors(cases, rounded),
+            **_errors(cases),
         },
         "graphs": graphs,
     }
@@ -138,12 +138,10 @@ _SEARCH = ("examples", "refused", "new_shapes", "attributes", "dtypes", "large",
 _MOST = 1e300  # instead of infinity, which JSON does not have: the page shows all above 999 % alike
 
 
-class _Rounded(dict[float | None, float | None]):
-    """Numbers with three digits, by the number: most are in many cells."""
-
-    def __missing__(self, number: float | None) -> float | None:
-        found = self[number] = None if number is None else float(f"{min(number, _MOST):.3g}")
-        return found
+@cache  # most numbers are in many cells
+def _rounded(number: float | None) -> float | None:
+    """Return a number with three digits."""
+    return None if number is None else float(f"{min(number, _MOST):.3g}")
 
 
 def _graphs(backgrounds: Sequence[Background]) -> tuple[list[Any], list[tuple[tuple[str, int], ...]]]:
@@ -173,11 +171,11 @@ def _columns(records: Sequence[object], *fields: str) -> dict[str, Any]:
     return {field: _column(getattr(record, field) for record in records) for field in fields}
 
 
-def _errors(results: Sequence[Cases | CaseResult], rounded: _Rounded) -> dict[str, list[float | None]]:
+def _errors(results: Sequence[Cases | CaseResult]) -> dict[str, list[float | None]]:
     return {
-        "error": [rounded[finite(r.error)] for r in results],
-        "ulp": [rounded[r.ulp] for r in results],
-        "tolerance_used": [rounded[r.tolerance_used] for r in results],
+        "error": [_rounded(finite(r.error)) for r in results],
+        "ulp": [_rounded(r.ulp) for r in results],
+        "tolerance_used": [_rounded(r.tolerance_used) for r in results],
     }
 
 

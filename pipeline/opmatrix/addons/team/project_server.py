@@ -31,7 +31,7 @@ from opmatrix.engine.database import Fingerprints
 from opmatrix.engine.forecast import differences
 from opmatrix.engine.fork_server import find_function
 from opmatrix.engine.lock import hold
-from opmatrix.engine.saved_files import Marks, of_program
+from opmatrix.engine.saved_files import Marks, marks_of, of_program
 from opmatrix.engine.server_pool import Ending, Pool
 from opmatrix.engine.shared_results import key_of
 from opmatrix.engine.step_failure import read_output
@@ -234,8 +234,8 @@ class ProjectServer:
     def _fetch(self, step: Step, key: str, client: Client) -> None:
         root = self._paths.root
         if (hit := client.fetch_again(key, step)) is None:
-            why = client.damage(key) or f"{step.task} is not in the shared cache"
-            raise RefusedError(why, broken=client.lost)
+            why = client.damaged.get(key) or f"{step.task} is not in the shared cache"
+            raise RefusedError(why, broken=bool(client.lost))
         for path, digest in hit.entry.found.items():
             if self._digest(entries.here(path)) != digest:
                 raise RefusedError(f"{step.task} was made with another {path}")
@@ -277,7 +277,7 @@ class ProjectServer:
 
 def _program(paths: Paths) -> tuple[Marks, Sequence[str]]:
     """Return the files of opmatrix, and the packages that steps import, as they are now."""
-    return of_program(paths).marks(), salt.parts(paths, None)
+    return marks_of(of_program(paths)), salt.parts(paths, None)
 
 
 def _link(link: Path, target: Path) -> bool:
