@@ -94,11 +94,8 @@ class FolderStore:
         path = self._root / kind / digest
         partial = path.with_name(f"{PARTIAL}{digest}.{secrets.token_hex(8)}")
         try:
-            try:
-                _write(partial, content)
-            except FileNotFoundError:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                _write(partial, content)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _write(partial, content)
             partial.replace(path)
         except OSError as error:
             with suppress(OSError):  # of the disk that could not be written; gc removes the file later

@@ -17,7 +17,7 @@ from opmatrix.basics.features import provided
 from opmatrix.basics.finding import Finding, note, ok, wrong
 from opmatrix.cache import settings as cache_settings
 from opmatrix.cache.settings import CacheSettings
-from opmatrix.engine.lock import held_by, kill_command, left_over, shown_holders
+from opmatrix.engine.lock import held_by, kill_command, left_over, shown_holders, wait_or_stop
 from opmatrix.environments import bootstrap
 from opmatrix.environments.pip_install import VenvPaths
 from opmatrix.project import measured, settings
@@ -53,8 +53,7 @@ def main_environment(root: Path, environ: Mapping[str, str]) -> Iterator[Finding
     """Is the environment of a checkout, which ./run makes, complete?"""
     venv = VenvPaths(root=root)
     if holders := held_by(venv.lock):
-        who, stop = shown_holders(holders), kill_command(holders, venv.lock)
-        yield note(".venv", f"is being made by {who}. Wait for it, or stop it with: {stop}")
+        yield note(".venv", f"is being made by {wait_or_stop(holders, venv.lock)}")
     elif not venv.environment.exists():
         yield note(".venv", "is not made yet; the next ./run makes it")
     elif not (found := bootstrap.read_stamp(venv)):
@@ -109,8 +108,7 @@ def environments(paths: Paths) -> Iterator[Finding]:
         if name not in names:
             yield note("matrix", f"{shown} is of no version in the matrix. Remove it: rm -r {shlex.quote(shown)}")
         elif holders := held_by(lock := VenvPaths(root=paths.root, name=str(folder.relative_to(paths.root))).lock):
-            yield note("matrix", f"{shown} is being made by {shown_holders(holders)}. Wait for it, or stop it with: "
-                                 f"{kill_command(holders, lock)}")  # fmt: skip
+            yield note("matrix", f"{shown} is being made by {wait_or_stop(holders, lock)}")
         elif why := _incomplete(paths, name):
             yield note("matrix", f"{shown} {why}; the next run that needs it makes it again, or now: "
                                  f"python -m opmatrix environment {name}")  # fmt: skip

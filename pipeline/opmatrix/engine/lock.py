@@ -73,10 +73,7 @@ def _message(path: Path, recorded: str) -> str:
     if not holders:
         return f"another run is at work in {path.parent}. Run again"
     if [*map(str, holders)] == [recorded]:
-        stop = kill_command(holders, path)
-        return (
-            f"another run is at work in {path.parent}: {shown_holders(holders)}. Wait for it, or stop it with: {stop}"
-        )
+        return f"another run is at work in {path.parent}: {wait_or_stop(holders, path)}"
     return f"{left_over(recorded, path, holders)}.\n{remedy(holders, path)}"
 
 
@@ -118,6 +115,11 @@ def remedy(holders: Mapping[int, str], path: Path) -> str:
         f"The lock frees itself when {ends}. Wait, or stop {it}: {kill_command(holders, path)}\n"
         "That is safe: a step that did not end runs again. Then repeat your command, which ran nothing."
     )
+
+
+def wait_or_stop(holders: Mapping[int, str], path: Path) -> str:
+    """Return the processes of one run, and what to do about them."""
+    return f"{shown_holders(holders)}. Wait for it, or stop it with: {kill_command(holders, path)}"
 
 
 def shown_holders(holders: Mapping[int, str]) -> str:

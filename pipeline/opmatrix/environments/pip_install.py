@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import IO
@@ -43,6 +44,11 @@ class SetupError(Exception):
         self.brief = brief or message.partition("\n")[0]
 
 
+def _named(path: str) -> cached_property[Path]:
+    """Return a property: the path with the environment's name for ``{}``."""
+    return cached_property(lambda paths: Path(paths.root, path.format(paths.name)))
+
+
 @dataclass(frozen=True, kw_only=True)
 class VenvPaths:
     """The paths of one environment, which all begin with .venv."""
@@ -52,25 +58,11 @@ class VenvPaths:
     needed: int = NEEDED_BYTES
     pins: tuple[Path, ...] = (LOCK, TORCH)
 
-    @property
-    def environment(self) -> Path:
-        return self.root / self.name
-
-    @property
-    def stamp(self) -> Path:
-        return self.environment / "stamp"  # which `./run` compares
-
-    @property
-    def python(self) -> Path:
-        return self.environment / "bin" / "python"
-
-    @property
-    def lock(self) -> Path:
-        return self.root / f"{self.name}.lock"
-
-    @property
-    def log(self) -> Path:
-        return self.root / f"{self.name}.log"
+    environment = _named("{}")
+    stamp = _named("{}/stamp")  # which `./run` compares
+    python = _named("{}/bin/python")
+    lock = _named("{}.lock")
+    log = _named("{}.log")
 
 
 def say(text: str) -> None:

@@ -31,11 +31,13 @@ class ReadCache:
     def __init__(self, paths: Paths) -> None:
         self.paths, self._root = paths, f"{paths.root}/"
         self._before: dict[str, _Entry] = {}
+        self._texts: dict[str, str] = {}  # each once in memory
         with suppress(OSError, ValueError, LookupError, TypeError):
             data = json.loads(paths.report_cache.read_text(encoding="utf-8"))
             if data["form"] == _FORM:
                 texts = data["texts"]
                 self._before = {path: (tuple(m), fields, texts[n]) for path, (m, fields, n) in data["files"].items()}
+                self._texts = {text: text for text in texts}
         self._now: dict[str, _Entry] = {}
         self._content: dict[str, Any] = {}  # of each text
         self.asked: set[str] = set()
@@ -81,6 +83,7 @@ class ReadCache:
             return known[1:]
         read_at = time.time_ns()
         data, text = split(Path(path).read_text(encoding="utf-8"))
+        text = self._texts.setdefault(text, text)
         self._changed = True
         if now and settled(now, read_at):
             self._now[name] = now, data, text
