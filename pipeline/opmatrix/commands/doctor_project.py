@@ -196,14 +196,11 @@ def size_of(folder: Path, *, until: float) -> str:
     """Return ``1.3 GB``, or ``more than 1.3 GB`` where time.monotonic() reaches `until` before all is counted."""
     blocks, waiting = 0, [str(folder)]
     while waiting and time.monotonic() <= until:
-        try:
-            with os.scandir(waiting.pop()) as entries:
-                for entry in entries:
-                    blocks += entry.stat(follow_symlinks=False).st_blocks
-                    if entry.is_dir(follow_symlinks=False):
-                        waiting.append(entry.path)
-        except OSError:  # it went meanwhile, or may not be read
-            continue
+        with suppress(OSError), os.scandir(waiting.pop()) as entries:  # it went meanwhile, or may not be read
+            for entry in entries:
+                blocks += entry.stat(follow_symlinks=False).st_blocks
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
     more, size = "more than " if waiting else "", blocks * 512
     return f"{more}{size / 1e9:.1f} GB" if size > 1e9 else f"{more}{size / 1e6:.0f} MB"
 

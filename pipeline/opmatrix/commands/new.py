@@ -64,7 +64,6 @@ class New(CommandBase):
 
 
 def _operator(given: Mapping[str, str]) -> int:
-    """Write operators into the project."""
     # Imported here: they import jinja2, which no other command needs.
     from opmatrix.scaffold import new_operator, render
 

@@ -7,7 +7,7 @@ import os
 import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from opmatrix.basics.errors import REMEDY, OpmatrixError
@@ -93,11 +93,9 @@ def held_by(path: Path) -> dict[int, str]:
         os.close(descriptor)
     found = {}
     for process in Path("/proc").glob("[0-9]*"):
-        try:
+        with suppress(OSError):  # it has ended, or belongs to another user
             if any(link.samefile(path) for link in (process / "fd").iterdir()):
                 found[int(process.name)] = (process / "cmdline").read_text(encoding="utf-8").replace("\0", " ").strip()
-        except OSError:  # it has ended, or belongs to another user
-            continue
     return found or {0: "a process of another user"}
 
 

@@ -96,7 +96,6 @@ def _from_json(stored: dict[str, Any]) -> Step:
 def _plan(
     paths: Paths, *, choice: Choice, environ: Mapping[str, str], versions: Versions, toolchain: Toolchain
 ) -> tuple[Sequence[Step], Sequence[Headers]]:
-    """Return the steps and the declared third-party headers."""
     # Imported here: a cached plan saves the time of these imports too.
     from opmatrix.declaration.isolated import start_reading
 

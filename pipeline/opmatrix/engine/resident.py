@@ -197,7 +197,6 @@ class Loop:
     # The turn.
 
     def _begin(self) -> None:
-        """Begin a turn with the files as they are now."""
         self._seen = self._seen or marks_of(of_project(self._paths, self._reads))
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         sys.stdout.flush()

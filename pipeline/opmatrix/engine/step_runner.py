@@ -137,8 +137,10 @@ class StepRunner(Runner):
         chosen = bool(super().select_task(node, tasks_dict))
         if not isinstance(node.task, StepTask):
             return chosen
-        if node.run_status == "up-to-date":
-            self.dep_manager.remove_failure(node.task)
+        verdict = node.task.step.verdict
+        if node.run_status == "up-to-date" and verdict and verdict not in node.task.step.writes:
+            # Of a failure: it lacked an input that is there again, or was blocked, and did not run.
+            Path(verdict).unlink(missing_ok=True)
         if chosen:
             self._step_reporter.step_begins()
             self.dep_manager.begin(node.task)

@@ -119,15 +119,6 @@ class State(Dependency):
         outputs: _Digests = (self.journal.detail(task.name) or {}).get("outputs", {})
         return outputs
 
-    def remove_failure(self, task: StepTask) -> None:
-        """Remove the record of a failure of a step that is up to date.
-
-        A step that lacked an input, or was blocked, has such a record and did not run. It is up to date again when the
-        input is restored.
-        """
-        if task.step.verdict and task.step.verdict not in task.step.writes:
-            Path(task.step.verdict).unlink(missing_ok=True)
-
     def remove_success(self, task: Task) -> None:
         """Do nothing: `begin` forgot a step that ran, and a step that was blocked may be up to date later."""
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence, Set
+from contextlib import suppress
 from typing import Any
 
 from opmatrix.basics.files import write_text
@@ -49,21 +50,17 @@ def _results(verdicts: Sequence[Verdict], checks: Sequence[CheckRecord]) -> dict
 
 
 def _read(paths: Paths) -> list[dict[str, Any]]:
-    try:
+    lines, runs = list[str](), []
+    with suppress(FileNotFoundError):
         lines = paths.report_history.read_text(errors="replace", encoding="utf-8").splitlines()
-    except FileNotFoundError:
-        return []
-    runs = []
     for line in lines:
-        try:
+        with suppress(ValueError, LookupError, TypeError, AttributeError):
             run = json.loads(line)
             json.dumps(run, allow_nan=False)
             counted = all(isinstance(run[name][outcome], int) for name in ("cells", "checks") for outcome in OUTCOMES)
             operators = all({"wrong", "tolerance_used"} <= one.keys() for one in run["operators"].values())
             if counted and operators and isinstance(run["time"], str):
                 runs.append(run)
-        except (ValueError, LookupError, TypeError, AttributeError):
-            continue
     return runs
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -104,13 +104,11 @@ def checked(found: AnyFound) -> AnyFound:
 def pasteable(records: Iterable[AnyFound], root: Path) -> list[AnyFound]:
     """Return records whose messages have commands as they run in the project's root."""
     change = partial(for_shell, root=root)
-    known: dict[int, Cases] = {}  # cells share their cases
 
+    @cache  # cells share their cases
     def of_cases(cases: Cases) -> Cases:
-        if id(cases) not in known:
-            changed = any(case.detail for case in cases)
-            known[id(cases)] = Cases(replace(c, detail=change(c.detail)) for c in cases) if changed else cases
-        return known[id(cases)]
+        changed = any(case.detail for case in cases)
+        return Cases(replace(c, detail=change(c.detail)) for c in cases) if changed else cases
 
     def of(found: AnyFound) -> AnyFound:
         more: dict[str, Any] = {"detail": change(found.detail)} if found.detail else {}
