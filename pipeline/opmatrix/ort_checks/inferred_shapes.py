@@ -22,7 +22,7 @@ from opmatrix.ort_checks.sessions import OrtSessions
 from opmatrix.project.cells import ir_version
 from opmatrix.signature.signature import OWN_ORT, attribute_values, dtype_of, is_own, node_type
 from opmatrix.sizes.expressions import Size
-from opmatrix.sizes.known import Known, Shape, rule_text
+from opmatrix.sizes.known import Known, Shape, rule_text, shape_text
 from opmatrix.sizes.rules import last_inferred
 from opmatrix.sizes.variadic import of_model, shapes_by_input
 from opmatrix.spec import Case, Model, OpSpec, Output, shape_of
@@ -71,7 +71,7 @@ def problems(operator: Operator, runtime: OrtSessions) -> Iterator[str]:
                 found = inferred[node.prefix + output.name]
                 inferable = complete and of_model(spec, node.model).outputs.index(output) <= last_inferred(spec)
                 if what := _difference(node, output, found, complete=inferable):
-                    shapes = [f"{name} {_text(s)}" for name, s in node.known.shapes.items() if "[" not in name]
+                    shapes = [f"{name} {shape_text(s)}" for name, s in node.known.shapes.items() if "[" not in name]
                     yield (
                         f"{spec.name}-{node.case.name}: for inputs of the shapes {', '.join(shapes)} ONNX Runtime "
                         f"{onnxruntime.__version__} infers {what}. {remedy}"
@@ -130,20 +130,17 @@ def _difference(node: Node, output: Output, found: Sequence[Size], *, complete: 
     if not found:  # for a scalar, too
         # A custom op cannot tell an input without an axis from one of unknown rank.
         missing = complete and wanted and all(node.known.shapes.values())
-        return f"no shape {whose}; {rule} {_text(wanted or ())}" if missing else ""
+        return f"no shape {whose}; {rule} {shape_text(wanted or ())}" if missing else ""
     if wanted is None or len(found) != len(wanted):
-        shown = "no shape" if wanted is None else _text(wanted)
-        return f"the shape {_text(found)} {whose}; {rule} {shown}"
+        shown = "no shape" if wanted is None else shape_text(wanted)
+        return f"the shape {shape_text(found)} {whose}; {rule} {shown}"
     names = {size for shape in node.known.shapes.values() for size in shape if isinstance(size, str)}
     for axis, (size, right) in enumerate(zip(found, wanted, strict=True)):
         new = size is None or (isinstance(size, str) and size not in names)
         # A new name is right for a size that is not known, and nothing is wrong about one that could be.
         if size != right and not (new and (right is None or not complete)):
             expected = "no number" if right is None else right
-            return f"{size} as axis {axis} {whose}, expected {expected}: {_text(found)}; {rule} {_text(wanted)}"
+            return (
+                f"{size} as axis {axis} {whose}, expected {expected}: {shape_text(found)}; {rule} {shape_text(wanted)}"
+            )
     return ""
-
-
-def _text(shape: Sequence[Size]) -> str:
-    """Return a shape with ? for a size that is not known."""
-    return f"({', '.join('?' if s is None else str(s) for s in shape)}{',' * (len(shape) == 1)})"

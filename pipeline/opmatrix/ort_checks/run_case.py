@@ -54,7 +54,11 @@ def run_concurrently(
             alone[name] = outputs
     if not alone:
         return {}
-    threads = _threads(max(_bytes(session, feeds[name], outputs) for name, outputs in alone.items()))
+    # A run takes the memory of its outputs, and of what casts make of its inputs.
+    cast = isinstance(session, CastSession)
+    arrays = [(*outputs, *(feeds[name].values() if cast else ())) for name, outputs in alone.items()]
+    largest = max(sum(array.nbytes for array in of_run) for of_run in arrays)
+    threads = max(2, min(THREADS, MOST_BYTES // max(largest, 1)))
     step_log.now_running(f"{', '.join(alone)} in {threads} threads at once")
     names, start = list(alone), Barrier(threads)
 
@@ -75,17 +79,6 @@ def run_concurrently(
     with ThreadPoolExecutor(threads) as pool:
         by_thread = [*pool.map(run, range(threads))]
     return {name: difference for found in reversed(by_thread) for name, difference in found.items()}
-
-
-def _bytes(session: Session, feed: Feed, outputs: Outputs) -> int:
-    """Return how much memory a run takes: its outputs, and what casts make of its inputs."""
-    made = [*outputs, *(feed.values() if isinstance(session, CastSession) else ())]
-    return sum(array.nbytes for array in made)
-
-
-def _threads(size: int) -> int:
-    """Return the number of threads for runs that take up to `size` bytes."""
-    return max(2, min(THREADS, MOST_BYTES // max(size, 1)))
 
 
 def _difference(session: Session, feed: Feed, alone: Outputs) -> Comparison | str | None:

@@ -10,7 +10,7 @@ import numpy as np
 from opmatrix.basics.errors import DataError
 from opmatrix.basics.interrupts import cpu_time
 from opmatrix.data import ruled_values
-from opmatrix.data.arrays import Array, is_float
+from opmatrix.data.arrays import Array, is_float, reversed_copy
 from opmatrix.data.ruled_values import with_ends
 from opmatrix.search.shapes import places, resized_shapes
 from opmatrix.signature.signature import attribute_values
@@ -58,7 +58,7 @@ def large_pair(spec: OpSpec, model: Model, case: Case, arrays: Sequence[Array], 
     *_, smaller, largest = (None, None, *enlarge(spec, model, case, arrays, compute))
     if largest is None:
         return []
-    other = [np.ascontiguousarray(a.ravel()[::-1]).reshape(a.shape) if is_float(a.dtype) else a for a in largest]
+    other = [reversed_copy(array) if is_float(array.dtype) else array for array in largest]
     if not _obeying(spec, model, case, other) or compute(other) is None:
         return [largest, smaller or list(arrays)]
     return [largest, other]
@@ -99,7 +99,6 @@ def _obeying(spec: OpSpec, model: Model, case: Case, arrays: Sequence[Array]) ->
 
 
 def _by_name(spec: OpSpec, case: Case) -> Iterator[Growth]:
-    """Yield functions of which each makes the axes of one name larger."""
     names = [part.name for part in spec.inputs for _ in given(case, part.name)]
     for grown in growing(spec):
         yield lambda arrays, own=grown: [  # type: ignore[misc]  # mypy infers no type for a default value
