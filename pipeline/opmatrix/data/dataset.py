@@ -9,7 +9,7 @@ import math
 import os
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import IO, Any
@@ -22,7 +22,7 @@ from onnx import numpy_helper
 from opmatrix.basics.errors import DataError, missing
 from opmatrix.basics.files import write_parts
 from opmatrix.data.arrays import Array, dtype_name, raw_bytes
-from opmatrix.data.truth import Judge
+from opmatrix.data.truth import DECLARED, Judge
 from opmatrix.project.paths import DATA_SET
 from opmatrix.signature.signature import FOUR_BITS
 
@@ -43,7 +43,7 @@ class DataSet:
     inputs: Mapping[str, Array]
     outputs: Mapping[str, Array]
     vectors: Mapping[str, Array] = field(default_factory=dict)
-    judge: Judge = Judge(precision="declared dtype")  # noqa: RUF009 - it is frozen
+    judge: Judge = DECLARED
 
     @property
     def large(self) -> bool:
@@ -94,8 +94,8 @@ def read(folder: Path, *, has_inputs: bool = True, judge: Judge | None = None) -
     found = {p.name for p in folder.iterdir()} if folder.is_dir() else set()
     inputs = _read(folder, "input", found) if has_inputs else {}
     vectors = _read(folder, "vectors", found) if "vectors_0.pb" in found else {}
-    made = DataSet(inputs=inputs, outputs=_read(folder, "output", found), vectors=vectors)
-    return replace(made, judge=judge) if judge else made
+    outputs = _read(folder, "output", found)
+    return DataSet(inputs=inputs, outputs=outputs, vectors=vectors, judge=judge or DECLARED)
 
 
 class _Stored(Mapping[str, Array]):

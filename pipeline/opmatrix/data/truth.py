@@ -38,6 +38,9 @@ class Judge:
         return f"{self.precision}: {self.reason}" if self.reason else self.precision
 
 
+DECLARED = Judge(precision="declared dtype")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Truth:
     """The outputs of a reference in their declared dtypes, and the precision in which they were evaluated."""
@@ -74,7 +77,7 @@ def declared_judge(spec: OpSpec, types: Mapping[str, DType]) -> Judge:
     """
     inputs = {dtype_of(part.type, types) for part in spec.inputs}.intersection(FLOATS)
     if not inputs:
-        return Judge(precision="declared dtype")
+        return DECLARED
     if spec.discontinuous:
         return Judge(precision="declared dtype", reason=f"declared discontinuous: {spec.discontinuous}")
     for part in spec.outputs:

@@ -15,7 +15,7 @@ from onnx import NodeProto, ValueInfoProto, helper
 from opmatrix.basics.version import older
 from opmatrix.data.arrays import numpy_dtype
 from opmatrix.declaration.load import Operator
-from opmatrix.declaration.models import graph_inputs, graph_outputs, node_inputs, node_outputs
+from opmatrix.declaration.models import GraphInput, graph_inputs, graph_outputs, node_inputs, node_outputs
 from opmatrix.export.signature import attributes
 from opmatrix.ort_checks.cast_edges import CastSession
 from opmatrix.ort_checks.sessions import OrtSessions
@@ -92,13 +92,12 @@ def _nodes(operator: Operator) -> Iterator[Node]:
             key = f"{attribute_values(spec, model)} {model.types} {node_inputs(spec, model)} {model.absent} {shapes}"
             if key not in seen:
                 seen.add(key)
-                yield _node(spec, model, case, shapes, prefix=f"n{len(seen)}.")
+                yield _node(spec, model, case, [*zip(feeds, shapes, strict=True)], prefix=f"n{len(seen)}.")
 
 
-def _node(spec: OpSpec, model: Model, case: Case, shapes: Sequence[Shape], *, prefix: str) -> Node:
-    feeds = graph_inputs(spec, model, case)
+def _node(spec: OpSpec, model: Model, case: Case, fed: Sequence[tuple[GraphInput, Shape]], *, prefix: str) -> Node:
     inputs = []
-    for feed, shape in zip(feeds, shapes, strict=True):
+    for feed, shape in fed:
         dtype = numpy_dtype(dtype_of(node_type(feed.part), model.types))
         element = helper.np_dtype_to_tensor_dtype(dtype)
         inputs.append(helper.make_tensor_value_info(prefix + feed.name, element, shape))
@@ -109,8 +108,8 @@ def _node(spec: OpSpec, model: Model, case: Case, shapes: Sequence[Shape], *, pr
         domain=spec.onnx.domain,
     )
     proto.attribute.extend(attributes(spec, model))
-    by_name = shapes_by_input((feed.part, shape) for feed, shape in zip(feeds, shapes, strict=True))
-    known = Known(spec=spec, shapes=by_name, attributes=attribute_values(spec, model))
+    shapes = shapes_by_input((feed.part, shape) for feed, shape in fed)
+    known = Known(spec=spec, shapes=shapes, attributes=attribute_values(spec, model))
     return Node(case=case, model=model, prefix=prefix, inputs=inputs, proto=proto, known=known)
 
 

@@ -268,12 +268,11 @@ def _drawn(paths: Paths, operator: Operator, one: DrawnCase) -> SavedCase:
         part.name: cast(array, part.onnx_type) if part.onnx_type else array
         for part, array in zip(parts, one.expected or (), strict=True)
     }
-    allowed = [] if one.expected is None else rounding.allowed(spec, one, Reference(paths, spec))
     return SavedCase(
         model=fuzz.node_model(spec, call).SerializeToString(),
         model_is="the operator's node alone",
         data=DataSet(inputs=dict(fuzz.node_feeds(spec, call)), outputs=outputs),
-        allowed=allowed,
+        allowed=rounding.allowed(spec, one, Reference(paths, spec)),
         refusal=one.refusal,
     )
 
