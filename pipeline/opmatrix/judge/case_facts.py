@@ -179,7 +179,6 @@ def _ranges(name: str, values: Sequence[int | float], count: int) -> Iterator[_P
 
 
 def _of_values(name: str, values: Sequence[str], count: int) -> Iterator[_Property]:
-    """Yield the values of a dtype, an attribute or a layout, and some of few together."""
     known = [*dict.fromkeys(values)]
     most = len(known) - 1 if len(known) <= _VALUES else 1
     for some in chain.from_iterable(combinations(known, size) for size in range(1, most + 1)):

@@ -75,7 +75,6 @@ class Fuzz:
         return ""
 
     def _drawn_problem(self, one: DrawnCase, reference: Reference) -> str:
-        """Return how the kernel fails on a drawn input at the level that is set, or ""."""
         spec, given = self._operator.spec, [array.copy() for array in one.arrays]
         try:
             actual, again = self._run_twice(drawn_call(spec, one.model, given))

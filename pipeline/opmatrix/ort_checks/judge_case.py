@@ -141,7 +141,6 @@ def _runs(case: CaseRuns) -> Iterator[Run]:
 
 
 def _worst(case: CaseRuns, actual: Outputs, expected: Outputs) -> Comparison:
-    """Return the comparison of the output with the largest error."""
     if len(actual) != len(expected):
         return Comparison(tolerance=EXACT, problem=f"{len(actual)} outputs, expected {len(expected)}")
     found = [

@@ -64,7 +64,6 @@ def _measure(dtype: str, library: Path) -> dict[Column, str]:
 
 
 def _raised(attempt: Callable[[], str]) -> str:
-    """Return what an attempt returns or raises, in a line."""
     try:
         with redirect_stdout(io.StringIO()):  # ONNX Runtime's Python prints that it tries again
             return attempt()

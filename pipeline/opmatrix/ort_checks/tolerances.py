@@ -65,8 +65,6 @@ class _CaseData(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class _Data:
-    """The cases of an operator with their data, and what follows from them for each output and dtype."""
-
     paths: Paths
     operator: Operator
 
@@ -206,7 +204,6 @@ def _cells(data: _Data, lowering: Lowering) -> list[Cell]:
 
 
 def _table(data: _Data) -> Iterator[str]:
-    """Yield the lines: per lowering, dtype and output the errors, then what they call for."""
     operator = data.operator
     judged = sorted({one.data.judge.precision for one in data.cases})
     yield f"{operator.name}: {len(data.cases)} cases, compared in {', '.join(judged)}"

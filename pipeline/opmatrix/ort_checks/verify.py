@@ -217,12 +217,10 @@ class CellVerifier:
 
     @cached_property
     def _stored(self) -> DrawnCase | None:
-        """The drawn input that is asked for by its name."""
         searches = self.only and "drawn" in self._checks
         return drawn_cases.stored(self.paths, self.operator, str(self.only)) if searches else None
 
     def _search(self, config: RunConfig) -> Iterator[CaseResult]:
-        """Yield a failed case where the kernel differs from the reference on a drawn input."""
         operator, reference, case = self.operator, config.operators[0][1], name_case("drawn")
         fuzz, name = Fuzz(operator, config.runtime), operator.name
         if one := self._stored:

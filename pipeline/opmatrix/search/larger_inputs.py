@@ -157,7 +157,6 @@ def growing(spec: OpSpec) -> Iterator[Axes]:
 
 
 def _before_the_rest(part: Input) -> tuple[str | int, ...]:
-    """Return the declared sizes before "...", whose axes are known."""
     dims = part.dims or ()
     return dims[: dims.index("...")] if "..." in dims else dims
 

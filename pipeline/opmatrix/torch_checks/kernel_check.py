@@ -21,7 +21,7 @@ from opmatrix.data.reference import Reference
 from opmatrix.data.truth import read_judges
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.models import graph_inputs, graph_outputs, present
-from opmatrix.judge.message import Voices, mismatch, refused, two_voices
+from opmatrix.judge.message import Voices, mismatch, two_voices
 from opmatrix.judge.rounding import difference
 from opmatrix.project.cpu_levels import NO_LEVELS, LibraryLevels
 from opmatrix.project.paths import Paths
@@ -103,7 +103,7 @@ def _check_case(check: CaseCheck, mismatches: list[dict[str, Any]] | None) -> tu
         with threads(THREADS):
             third = _call_again(check, inputs, first)
     except (RuntimeError, ValueError, TypeError) as error:
-        return [refused(str(check), error, replay=check.replay)], {}
+        return [mismatch(str(check), f"the kernel rejects it: {error}", replay=check.replay)], {}
     comparisons = _compared(check, first, [*check.data.outputs.values()])
     problems = _disagreeing(check, first, comparisons)
     problems += _differing(check, "the second call", second, first)
