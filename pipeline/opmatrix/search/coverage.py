@@ -12,8 +12,8 @@ from opmatrix.basics.errors import many
 from opmatrix.declaration.load import Operator
 from opmatrix.search.drawn import Drawn
 from opmatrix.search.shapes import FURTHER_AXES, SIZES, reorders
-from opmatrix.sizes.expressions import terms
-from opmatrix.sizes.rules import axes, checked_axes, has_further, size_items
+from opmatrix.sizes.expressions import FURTHER, terms
+from opmatrix.sizes.rules import checked_axes, declared_sizes, input_of, size_items
 from opmatrix.spec import Attribute, Case, OpSpec, given, shape_of
 
 NEW_SHAPES = 30
@@ -116,10 +116,8 @@ def _possible(operator: Operator) -> int:
 
 
 def _most_axes(spec: OpSpec, name: str) -> int:
-    part = next(part for part in spec.inputs if part.name == name)
-    if part.same_as is not None:
-        return _most_axes(spec, part.same_as)
-    return len(axes(part)) + (FURTHER_AXES if has_further(part) else 0)
+    dims = declared_sizes(spec, input_of(spec, name))
+    return sum(FURTHER_AXES if dim == FURTHER else 1 for dim in dims)
 
 
 def _seen(operator: Operator, attribute: Attribute) -> set[Any]:

@@ -176,8 +176,7 @@ def _emptied(spec: OpSpec, call: Call, index: int, *, last: bool) -> Call | None
 
     `last` is for the size of the last axis.
     """
-    parts = {part.name: part for part in spec.inputs}
-    sized = [rules.axes(parts[part.same_as] if part.same_as else part) for part in spec.inputs]
+    sized = [rules.axes(rules.input_of(spec, part.same_as or part.name)) for part in spec.inputs]
     used = {name.name for _, rule in ruled_inputs(spec) for name in names(spec, rule)}
     behind = [array.ndim - 1 for array in last_array(call, index)]
     own = [dim for at, dim in sized[index] if not last or at in (-1, *behind)]
