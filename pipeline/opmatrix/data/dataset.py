@@ -227,13 +227,12 @@ def link(model: Path, data_sets: Sequence[Path]) -> None:
     """Link test_data_set_<N> to the N-th data set of all cells, relatively: folders move. Remove other links."""
     wanted = {d.name: os.path.relpath(d, model) for d in data_sets}
     with os.scandir(model) as entries:
-        links = {
-            e.name: str(Path(e).readlink()) if e.is_symlink() else "" for e in entries if e.name.startswith(DATA_SET)
-        }
-    right = {name for name, target in links.items() if wanted.get(name) == target}
-    for name in links.keys() - right:
-        (model / name).unlink(missing_ok=True)
+        links = [Path(entry) for entry in entries if entry.name.startswith(DATA_SET)]
+    for link in links:
+        if link.is_symlink() and str(link.readlink()) == wanted.get(link.name):
+            del wanted[link.name]
+        else:
+            link.unlink(missing_ok=True)
     for name, target in wanted.items():
-        if name not in right:
-            with suppress(FileExistsError):  # a concurrent step made the same link
-                (model / name).symlink_to(target)
+        with suppress(FileExistsError):  # a concurrent step made the same link
+            (model / name).symlink_to(target)

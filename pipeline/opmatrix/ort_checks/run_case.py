@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # protobuf has no stubs here
-from onnx import helper
+from onnx import parser
 
 from opmatrix.basics import step_log
 from opmatrix.basics.errors import VerifyError, missing
@@ -271,10 +271,8 @@ def _alone(model: onnx.ModelProto, declared: Mapping[tuple[str, str], OpSpec]) -
 
 def warm_up() -> None:
     """Build what a process's first session and evaluator build, 10 ms, before it forks. Starts no thread."""
-    node = helper.make_node("Identity", ["x"], ["y"])
-    x, y = (helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1]) for name in ("x", "y"))
-    opset = helper.make_opsetid("", OPSET)
-    model = helper.make_model(helper.make_graph([node], "warm_up", [x], [y]), opset_imports=[opset], ir_version=IR)
+    header = f'<ir_version: {IR}, opset_import: ["": {OPSET}]>'
+    model = parser.parse_model(f"{header} warm_up (float[1] x) => (float[1] y) {{ y = Identity(x) }}")
     feed = {"x": np.zeros(1, np.float32)}
     sessions = OrtSessions(None).sessions(model.SerializeToString(), settings=[ONE_THREAD])
     for session in (*sessions.values(), ReferenceRun(model, ())):
