@@ -115,6 +115,11 @@ def raw_bytes(array: Array) -> memoryview:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
+def reversed_copy(array: Array) -> Array:
+    """Return an array whose values have the reverse order."""
+    return np.ascontiguousarray(array.ravel()[::-1]).reshape(array.shape)
+
+
 def seed_of(operator: str, case: str, input: str) -> str:
     """Return the seed of one input; so a new case or input does not change the values of the others."""
     return f"{operator}/{case}/{input}"
@@ -133,7 +138,14 @@ def array(tensor: Tensor, dtype: DType, *, seed_of: str) -> Array:
         raise DataError("its values are in the file of the case's `expected`, which only the stage data reads")
     if not isinstance(tensor, Random):
         return _fit(list(_flatten(tensor.values, shape)), dtype).reshape(shape)
-    return with_specials(_draw(tensor, dtype, seed_of), tensor, dtype).reshape(shape)
+    size = math.prod(shape)
+    if dtype == "string":
+        made = _words(size, seed_of)
+    else:
+        made, random = np.empty(size, numpy_dtype(dtype)), _generator(seed_of)
+        for block in slices(size):  # numbers of a generator are the same, however many it gives at once
+            made[block] = _from_normal(random.standard_normal(block.stop - block.start), tensor, dtype)
+    return with_specials(made, tensor, dtype).reshape(shape)
 
 
 def with_specials(values: Array, tensor: Random, dtype: DType) -> Array:
@@ -154,18 +166,6 @@ def standard_normal(shape: tuple[int, ...], seed_of: str) -> Array:
 
 def _generator(seed_of: str) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(int.from_bytes(hashlib.sha256(seed_of.encode()).digest())))
-
-
-def _draw(tensor: Random, dtype: DType, seed_of: str) -> Array:
-    if dtype == "string":
-        return _words(math.prod(tensor.shape), seed_of)
-    random, size = _generator(seed_of), math.prod(tensor.shape)
-    if size <= BLOCK:
-        return _from_normal(random.standard_normal(size), tensor, dtype)
-    made = np.empty(size, numpy_dtype(dtype))
-    for block in slices(size):  # numbers of a generator are the same, however many it gives at once
-        made[block] = _from_normal(random.standard_normal(block.stop - block.start), tensor, dtype)
-    return made
 
 
 def _from_normal(normal: Array, tensor: Random, dtype: DType) -> Array:
@@ -190,7 +190,6 @@ def _cast_drawn(values: Array, tensor: Random, dtype: DType) -> Array:
 
 
 def _words(count: int, seed_of: str) -> Array:
-    """Return random strings of up to eight characters."""
     random = _generator(seed_of)
     letters, ends = random.choice(list(_LETTERS), 8 * count), np.cumsum(random.integers(0, 9, count))
     joined = "".join(letters)

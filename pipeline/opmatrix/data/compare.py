@@ -54,7 +54,7 @@ class Comparison:
         """Return ``3 of 64 elements differ beyond rtol=0.001 atol=1e-05; worst at (0, 17): ...``."""
         if self.problem:
             return f"{self.subject}{self.problem}"
-        limits = f"rtol={self.tolerance.rtol:g} atol={self.tolerance.atol:g}"
+        limits = shown_tolerance(self.tolerance)
         if self.ok:
             return f"{self.subject}{self.elements} elements agree within {limits}"
         differ = "differs" if self.differing == 1 else "differ"
@@ -63,6 +63,10 @@ class Comparison:
             f"worst at {self.worst}: expected {self.expected}, got {self.actual}"
             f"{'; ' if self.pattern else ''}{self.pattern}"
         )
+
+
+def shown_tolerance(tolerance: Tolerance) -> str:
+    return f"rtol={tolerance.rtol:g} atol={tolerance.atol:g}"
 
 
 class Pair(NamedTuple):
@@ -158,8 +162,6 @@ def same_bytes(first: Array, second: Array) -> bool:
         return False
     if first.dtype == np.object_:  # whose bytes are addresses
         return bool((first == second).all())
-    if first.size <= BLOCK:
-        return first.tobytes() == second.tobytes()
     return all(a.tobytes() == b.tobytes() for _, a, b in blocks_of(first, second))
 
 

@@ -9,7 +9,7 @@ import math
 import os
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import IO, Any
@@ -22,7 +22,7 @@ from onnx import numpy_helper
 from opmatrix.basics.errors import DataError, missing
 from opmatrix.basics.files import write_parts
 from opmatrix.data.arrays import Array, dtype_name, raw_bytes
-from opmatrix.data.truth import Judge
+from opmatrix.data.truth import DECLARED, Judge
 from opmatrix.project.paths import DATA_SET
 from opmatrix.signature.signature import FOUR_BITS
 
@@ -43,7 +43,7 @@ class DataSet:
     inputs: Mapping[str, Array]
     outputs: Mapping[str, Array]
     vectors: Mapping[str, Array] = field(default_factory=dict)
-    judge: Judge = Judge(precision="declared dtype")  # noqa: RUF009 - it is frozen
+    judge: Judge = DECLARED
 
     @property
     def large(self) -> bool:
@@ -94,8 +94,8 @@ def read(folder: Path, *, has_inputs: bool = True, judge: Judge | None = None) -
     found = {p.name for p in folder.iterdir()} if folder.is_dir() else set()
     inputs = _read(folder, "input", found) if has_inputs else {}
     vectors = _read(folder, "vectors", found) if "vectors_0.pb" in found else {}
-    made = DataSet(inputs=inputs, outputs=_read(folder, "output", found), vectors=vectors)
-    return replace(made, judge=judge) if judge else made
+    outputs = _read(folder, "output", found)
+    return DataSet(inputs=inputs, outputs=outputs, vectors=vectors, judge=judge or DECLARED)
 
 
 class _Stored(Mapping[str, Array]):
@@ -227,13 +227,12 @@ def link(model: Path, data_sets: Sequence[Path]) -> None:
     """Link test_data_set_<N> to the N-th data set of all cells, relatively: folders move. Remove other links."""
     wanted = {d.name: os.path.relpath(d, model) for d in data_sets}
     with os.scandir(model) as entries:
-        links = {
-            e.name: str(Path(e).readlink()) if e.is_symlink() else "" for e in entries if e.name.startswith(DATA_SET)
-        }
-    right = {name for name, target in links.items() if wanted.get(name) == target}
-    for name in links.keys() - right:
-        (model / name).unlink(missing_ok=True)
+        links = [Path(entry) for entry in entries if entry.name.startswith(DATA_SET)]
+    for link in links:
+        if link.is_symlink() and str(link.readlink()) == wanted.get(link.name):
+            del wanted[link.name]
+        else:
+            link.unlink(missing_ok=True)
     for name, target in wanted.items():
-        if name not in right:
-            with suppress(FileExistsError):  # a concurrent step made the same link
-                (model / name).symlink_to(target)
+        with suppress(FileExistsError):  # a concurrent step made the same link
+            (model / name).symlink_to(target)

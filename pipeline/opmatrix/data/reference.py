@@ -161,25 +161,32 @@ def tensor_array(attribute: Attribute, value: AttributeValue) -> Array:
     return found if found.size else found.reshape(found.shape + sizes[found.ndim :])
 
 
+def tensors(argument: Argument) -> tuple[Array, ...]:
+    """Return the arrays of an argument."""
+    return argument if isinstance(argument, tuple) else () if argument is None else (argument,)
+
+
+def with_each(argument: Argument, change: Callable[[Array], Array]) -> Argument:
+    """Return an argument with each of its arrays changed."""
+    if isinstance(argument, tuple):
+        return tuple(map(change, argument))
+    return None if argument is None else change(argument)
+
+
 def widened(inputs: Sequence[Argument], precision: Precision) -> tuple[Argument, ...]:
     """Return the inputs with floating arrays in `precision`: the same values, since each is wider than all dtypes."""
 
     def wide(array: Array) -> Array:
         return array.astype(precision) if dtype_name(array) in FLOATS and precision != "declared dtype" else array
 
-    def of(argument: Argument) -> Argument:
-        if isinstance(argument, tuple):
-            return tuple(map(wide, argument))
-        return None if argument is None else wide(argument)
-
-    return tuple(map(of, inputs))
+    return tuple(with_each(argument, wide) for argument in inputs)
 
 
 def types_of(spec: OpSpec, inputs: Sequence[Argument]) -> dict[str, DType]:
     """Return the dtype of each type variable that a given input has."""
     names: dict[str, str] = {}
     for part, argument in zip(spec.inputs, inputs, strict=True):
-        for array in argument if isinstance(argument, tuple) else () if argument is None else (argument,):
+        for array in tensors(argument):
             names.setdefault(part.type, dtype_name(array))
     return {variable: names[variable] for variable in spec.types if variable in names}  # type: ignore[misc]  # a dtype_name is a DType
 

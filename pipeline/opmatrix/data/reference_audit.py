@@ -12,7 +12,6 @@ import functools
 import os
 import resource
 import shlex
-import stat
 import sys
 import threading
 import weakref
@@ -240,7 +239,9 @@ class Audit:
                 return f"{verb} {inside.relative_to(folder.parent)}, {why}, so it agrees with any fault. {_OR_DECLARE}"
         why = ""
         if not library:
-            why = "a pipe to another process, which may run the kernel" if _is_pipe(path) else ""
+            with suppress(OSError, ValueError):  # the reference finds that out itself
+                if path.is_fifo() or path.is_socket():
+                    why = "a pipe to another process, which may run the kernel"
         elif "/" in given and not is_installed(path, self.root):
             why = "allowed: libraries of the system and of installed packages"
         elif "/" in given and (made := copied_from(path, self.root)):
@@ -324,14 +325,6 @@ def _frames() -> Iterator[FrameType]:
     while frame:
         yield frame
         frame = frame.f_back
-
-
-def _is_pipe(path: Path) -> bool:
-    try:
-        mode = path.stat().st_mode
-    except (OSError, ValueError):  # the reference finds that out itself
-        return False
-    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
 
 
 def _started(event: str, args: tuple[Any, ...]) -> str:

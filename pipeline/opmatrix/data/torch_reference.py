@@ -110,8 +110,7 @@ class _Reference:
         self._shown = str(paths.reference(operator).relative_to(paths.root))
         self._process: subprocess.Popen[bytes] | None = None
         self._version = ""
-        self._keeps = False
-        self._computed: dict[str, Outputs] = {}
+        self._computed: dict[str, Outputs] | None = None  # since `record`
         self._stored: frozenset[str] | None = None
 
     @property
@@ -124,8 +123,7 @@ class _Reference:
     def outputs(self, call: Call, found: list[str]) -> Outputs | None:
         """Return the outputs of a call. Raises DataError where the reference raises, TooSlow where it is too slow."""
         key = _key(call)
-        known = self._read_stored(key) or self._computed.get(key)
-        if known is not None:
+        if known := self._read_stored(key) or (self._computed or {}).get(key):
             return known
         answer = self._ask(call)
         interrupts.spend(answer.cpu)
@@ -134,7 +132,7 @@ class _Reference:
             raise interrupts.TooSlow
         if answer.error:
             raise DataError(answer.error) from (MemoryError() if answer.kind == "memory" else None)
-        if self._keeps and answer.outputs is not None:
+        if self._computed is not None and answer.outputs is not None:
             self._computed[key] = answer.outputs
         return answer.outputs
 
@@ -144,12 +142,12 @@ class _Reference:
 
     def record(self) -> None:
         """Keep from now on what is computed, for `write`, and compute all anew."""
-        self._keeps, self._stored = True, frozenset()
+        self._computed, self._stored = {}, frozenset()
 
     def write(self, path: Path) -> None:
         """Write what was computed since `record`: a line of JSON, and after it the bytes of all arrays."""
         head, parts = dict[str, list[_Described]](), list[memoryview]()
-        for key, outputs in sorted(self._computed.items()):
+        for key, outputs in sorted((self._computed or {}).items()):
             head[key] = [None if array is None else (dtype_name(array), array.shape) for array in outputs]
             parts += [raw_bytes(array) for array in outputs if array is not None]
         first = json.dumps({"reference": sha256(self._paths.reference(self._operator)), "calls": head})

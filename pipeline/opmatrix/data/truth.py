@@ -38,6 +38,9 @@ class Judge:
         return f"{self.precision}: {self.reason}" if self.reason else self.precision
 
 
+DECLARED = Judge(precision="declared dtype")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Truth:
     """The outputs of a reference in their declared dtypes, and the precision in which they were evaluated."""
@@ -74,7 +77,7 @@ def declared_judge(spec: OpSpec, types: Mapping[str, DType]) -> Judge:
     """
     inputs = {dtype_of(part.type, types) for part in spec.inputs}.intersection(FLOATS)
     if not inputs:
-        return Judge(precision="declared dtype")
+        return DECLARED
     if spec.discontinuous:
         return Judge(precision="declared dtype", reason=f"declared discontinuous: {spec.discontinuous}")
     for part in spec.outputs:
@@ -100,15 +103,17 @@ def evaluate(
     judge = declared_judge(spec, types)
     if judge.precision == "declared dtype":
         return Truth(outputs=plain, judge=judge)
-    lower: Precision = "float64" if judge.precision == "longdouble" else "declared dtype"
     try:
         with np.errstate(all="ignore"):
             raw = reference.raw(widened(inputs, judge.precision), attributes)
         outputs = reference.rounded(raw, inputs)
+        why = next(_differences(spec, raw, outputs, plain, judge.precision), "")
     except DataError as error:  # such as numpy.linalg, which has no longdouble
-        return Truth(outputs=plain, judge=_narrower(lower, f"in {judge.precision} it raises: {error}"))
-    if why := next(_differences(spec, raw, outputs, plain, judge.precision), ""):
-        return Truth(outputs=plain, judge=_narrower(lower, why))
+        why = f"in {judge.precision} it raises: {error}"
+    if why and judge.precision == "longdouble":  # that a float64 operator is judged in float64 needs no reason
+        return Truth(outputs=plain, judge=Judge(precision="float64"))
+    if why:
+        return Truth(outputs=plain, judge=Judge(precision="declared dtype", reason=why))
     if judge.precision == "longdouble" and not any(map(_is_longer, raw)):
         judge = Judge(precision="float64")  # it computes in float64 and returns the dtype of its input
     for three in zip(raw, outputs, plain, strict=True):
@@ -126,11 +131,6 @@ def _round_once(raw: Array, rounded: Array, plain: Array) -> None:
             half = np.spacing(np.abs(made)).astype(raw.dtype) / 2 + np.spacing(np.abs(exact))
             nearest = np.abs(other.astype(raw.dtype) - exact) <= half
         right[block] = np.where(nearest, other, made)
-
-
-def _narrower(precision: Precision, reason: str) -> Judge:
-    """Return the judge that remains. That a float64 operator is judged in float64 needs no reason."""
-    return Judge(precision=precision, reason="" if precision == "float64" else reason)
 
 
 def _differences(

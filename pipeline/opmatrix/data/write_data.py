@@ -28,7 +28,7 @@ from opmatrix.declaration.load import Operator
 from opmatrix.declaration.models import GraphInput, case_arguments, graph_inputs, graph_outputs, output_name, present
 from opmatrix.project.paths import Paths
 from opmatrix.signature.signature import FOUR_BITS, attribute_values, dtype_of
-from opmatrix.sizes.known import Known, rule_text
+from opmatrix.sizes.known import Known, rule_text, shape_text
 from opmatrix.sizes.variadic import nested, of_model, shapes_by_input
 from opmatrix.spec import AttributeValue, Case, DType, FromVectors, Model, OpSpec, Vectors, shape_of
 
@@ -144,7 +144,11 @@ def run(paths: Paths, operator: Operator) -> None:
         raise DataError("\n".join(_shown(spec.name, mistakes)))
     for folder, data in made.items():
         dataset.write(folder, data)
-    _remove_surplus(made)
+    written = next(iter(made)).parent.parent
+    for folder in {*written.glob("*/test_data_set_*")} - {*made}:
+        shutil.rmtree(folder)
+    for empty in (one for one in written.iterdir() if one.is_dir() and not any(one.iterdir())):
+        empty.rmdir()
     _print_fallbacks(paths, operator, judges)
     if in_torch:
         in_torch.write(paths.reference_calls(operator.name))
@@ -258,11 +262,10 @@ def _check_shapes(
             raise DataError(f"output {part.name!r}: the shape rule {rule} gives no shape: {error}") from error
         if wanted is None or (output.ndim != len(wanted) and None in wanted):
             raise DataError(f"the reference gives {part.name!r} the shape {output.shape}, declared: {rule}")
-        shown = "(" + ", ".join("?" if w is None else str(w) for w in wanted) + "," * (len(wanted) == 1) + ")"
         if output.ndim != len(wanted) or any(w not in (None, s) for w, s in zip(wanted, output.shape, strict=True)):
             raise _ShapeRuleError(f"outputs[{part.name!r}].shape", f"the reference gives {part.name!r} the shape "
-                                  f"{output.shape}; the shape rule, {rule}, gives {shown}. Correct this rule, or the "
-                                  "reference")  # fmt: skip
+                                  f"{output.shape}; the shape rule, {rule}, gives {shape_text(wanted)}. Correct this "
+                                  "rule, or the reference")  # fmt: skip
         for axis, name in known.kernel_axes(part):
             size, first = decided.setdefault(name, (output.shape[axis], part.name))
             if size != output.shape[axis]:
@@ -281,13 +284,3 @@ def _print_fallbacks(paths: Paths, operator: Operator, judges: Mapping[Path, Jud
                 cases.setdefault(str(judge), []).append(case.name)
     for judged, names in cases.items():
         print(f"compared in the {judged}: case {', '.join(names)}")
-
-
-def _remove_surplus(written: Mapping[Path, DataSet]) -> None:
-    operator = next(iter(written)).parent.parent
-    for folder in operator.glob("*/test_data_set_*"):
-        if folder not in written:
-            shutil.rmtree(folder)
-    for model in operator.iterdir():
-        if model.is_dir() and not any(model.iterdir()):
-            model.rmdir()

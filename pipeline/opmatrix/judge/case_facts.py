@@ -119,7 +119,7 @@ def in_common(cases: Sequence[Properties], wrong: Sequence[bool]) -> str:
     count, passing = len(failing), len(cases) - len(failing)
     if min(count, passing) < _LEAST:
         return ""
-    every = [*_properties(cases, count)]
+    every = [one for names, values in _alike(cases) for one in _properties(" = ".join(names), values, count)]
     found = sorted((one for one in every if one.cases == failing), key=lambda one: one.order)
     as_simple = {one.cases for one in every if found and one.order <= found[0].order}
     if not found or len(as_simple) > _CHANCE * math.comb(len(cases), count):
@@ -143,14 +143,11 @@ def _alike(cases: Sequence[Properties]) -> Iterator[tuple[list[str], tuple[Value
         yield sizes or names[:1], values
 
 
-def _properties(cases: Sequence[Properties], count: int) -> Iterator[_Property]:
-    for names, values in _alike(cases):
-        name = " = ".join(names)
-        numbers = [value for value in values if isinstance(value, int | float)]
-        if len(numbers) < len(values) or any(value != value for value in numbers):
-            yield from _of_values(name, list(map(str, values)), count)
-            continue
-        yield from _ranges(name, numbers, count)
+def _properties(name: str, values: Sequence[Value], count: int) -> Iterator[_Property]:
+    numbers = [value for value in values if isinstance(value, int | float) and value == value]
+    return (
+        _ranges(name, numbers, count) if len(numbers) == len(values) else _of_values(name, [*map(str, values)], count)
+    )
 
 
 def _ranges(name: str, values: Sequence[int | float], count: int) -> Iterator[_Property]:
@@ -167,11 +164,8 @@ def _ranges(name: str, values: Sequence[int | float], count: int) -> Iterator[_P
             tensor = name.removesuffix(".numel()")
             where, right, more = f"where {tensor} is empty", "where it is not", -order - 1  # before its sizes
         elif len(known) == 2:
-            where, right, more = (
-                f"where {begin}",
-                f"where {name} = {_text(*(value for value in known if value != low))}",
-                0,
-            )
+            (other,) = {*known} - {low}
+            where, right, more = f"where {begin}", f"where {name} = {_text(other)}", 0
         elif high == known[-1]:
             where, right, more = f"from {begin} on", f"up to {name} = {_text(known[first - 1])}", 0
         elif first == 0:
@@ -185,7 +179,6 @@ def _ranges(name: str, values: Sequence[int | float], count: int) -> Iterator[_P
 
 
 def _of_values(name: str, values: Sequence[str], count: int) -> Iterator[_Property]:
-    """Yield the values of a dtype, an attribute or a layout, and some of few together."""
     known = [*dict.fromkeys(values)]
     most = len(known) - 1 if len(known) <= _VALUES else 1
     for some in chain.from_iterable(combinations(known, size) for size in range(1, most + 1)):

@@ -65,11 +65,6 @@ def mismatch(subject: str, comparison: Comparison | str, *, replay: str) -> str:
     return f"{subject}: {comparison}. Replay: {replay}"
 
 
-def refused(subject: str, error: Exception, *, replay: str) -> str:
-    """Return the message of a kernel that raises for a case."""
-    return f"{subject}: the kernel rejects it: {error}. Replay: {replay}"
-
-
 # A verdict.
 
 

@@ -21,35 +21,38 @@ PIECES = 16  # of each input, moved one after the other by one unit in the last 
 MARGIN = 8  # times the movement of the exact outputs is still rounding
 
 
-def difference(
-    spec: OpSpec, one: DrawnCase, actual: Sequence[Array], expected: Sequence[Array], reference: Reference
-) -> str:
-    """Return how an output differs by more than the tolerance and the rounding of the inputs, or ""."""
-    for index, declared in enumerate(with_outputs(spec, len(expected)).outputs):
-        tolerance = spec.tolerances["custom"][dtype_of(declared.type, one.model.types)]
-        found = compare(actual[index], expected[index], tolerance=tolerance)
+def difference(spec: OpSpec, one: DrawnCase, actual: Sequence[Array], reference: Reference) -> str:
+    """Return how an output differs by more than the tolerance and the rounding of the inputs, or "" also where the
+    reference rejects the inputs."""
+    for index, name, tolerance, expected in _outputs(spec, one):
+        found = compare(actual[index], expected, tolerance=tolerance)
         if found.ok:
             continue
         if found.problem or tolerance == EXACT:
-            return f"{declared.name}: {found}"
-        movements = (_movement(spec, reference, one, index, expected[index], pieces=n) for n in (1, PIECES))
-        if not any(is_rounding(actual[index], expected[index], tolerance, m) for m in movements):
+            return f"{name}: {found}"
+        movements = (_movement(spec, reference, one, index, expected, pieces=n) for n in (1, PIECES))
+        if not any(is_rounding(actual[index], expected, tolerance, m) for m in movements):
             narrow = one.precision == "declared dtype" and declared_judge(spec, one.model.types).precision == "float64"
             judged = ". Compared in the declared dtype; the message of the adopted case says why" if narrow else ""
-            return f"{declared.name}: {found}, and rounding of the inputs does not explain it{judged}"
+            return f"{name}: {found}, and rounding of the inputs does not explain it{judged}"
     return ""
 
 
 def allowed(spec: OpSpec, one: DrawnCase, reference: Reference) -> list[Array]:
-    """Return what rounding of the inputs adds to the tolerance of each output, for a drawn case with outputs."""
-    found = []
-    for index, expected in enumerate(one.expected or ()):
-        declared = with_outputs(spec, len(one.expected or ())).outputs[index]
-        if spec.tolerances["custom"][dtype_of(declared.type, one.model.types)] == EXACT:
-            found.append(np.zeros(expected.shape))
-        else:
-            found.append(MARGIN * _movement(spec, reference, one, index, expected, pieces=PIECES))
-    return found
+    """Return what rounding of the inputs adds to the tolerance of each output."""
+    return [
+        np.zeros(expected.shape)
+        if tolerance == EXACT
+        else MARGIN * _movement(spec, reference, one, index, expected, pieces=PIECES)
+        for index, _, tolerance, expected in _outputs(spec, one)
+    ]
+
+
+def _outputs(spec: OpSpec, one: DrawnCase) -> Iterator[tuple[int, str, Tolerance, Array]]:
+    if one.expected is not None:
+        parts = with_outputs(spec, len(one.expected)).outputs
+        for index, (part, expected) in enumerate(zip(parts, one.expected, strict=True)):
+            yield index, part.name, spec.tolerances["custom"][dtype_of(part.type, one.model.types)], expected
 
 
 def _movement(spec: OpSpec, reference: Reference, one: DrawnCase, index: int, expected: Array, *, pieces: int) -> Array:

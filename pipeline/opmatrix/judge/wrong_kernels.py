@@ -4,17 +4,17 @@ is zeros or a copy of an input; and outputs with which nothing can be compared: 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from opmatrix.basics.errors import DataError
-from opmatrix.data.arrays import Array, dtype_name, is_float
-from opmatrix.data.compare import compare
+from opmatrix.data.arrays import Array, dtype_name, is_float, reversed_copy
+from opmatrix.data.compare import compare, shown_tolerance
 from opmatrix.data.evaluated import EvaluatedCase, names
-from opmatrix.data.reference import Argument
+from opmatrix.data.reference import Argument, with_each
 from opmatrix.search.attribute_candidates import candidates
 from opmatrix.signature.signature import as_float32, dtype_of
 from opmatrix.spec import Attribute, AttributeValue, Input, Output, Tolerance, given, shape_of
@@ -48,11 +48,11 @@ def remedy(part: Input | Attribute | Output, add: str) -> str:
 
 def limits(cases: Cases) -> str:
     """Return the tolerances of all outputs of cases."""
-    return shown_tolerances(*(one.tolerances[dtype_name(array)] for one in cases for array in one.right))
+    return shown_tolerances(one.tolerances[dtype_name(array)] for one in cases for array in one.right)
 
 
-def shown_tolerances(*tolerances: Tolerance) -> str:
-    return " and ".join(dict.fromkeys(f"rtol={one.rtol:g} atol={one.atol:g}" for one in tolerances))
+def shown_tolerances(tolerances: Iterable[Tolerance]) -> str:
+    return " and ".join(dict.fromkeys(map(shown_tolerance, tolerances)))
 
 
 def known(array: Array) -> Array:
@@ -83,8 +83,8 @@ def of_input(part: Input, cases: Cases) -> Iterator[Finding]:
     text = dtype_of(part.type, having[0].model.types) == "string"
     first, second = ("empty strings", "strings of one letter") if text else ("zeros", "ones")
     replacements: dict[str, Callable[[EvaluatedCase], Argument]] = {
-        first: lambda one: _each(one.arguments[part.name], lambda array: _full(array, 0)),
-        second: lambda one: _each(one.arguments[part.name], lambda array: _full(array, 1)),
+        first: lambda one: with_each(one.arguments[part.name], lambda array: _full(array, 0)),
+        second: lambda one: with_each(one.arguments[part.name], lambda array: _full(array, 1)),
     }
     if part.optional or part.variadic:
         replacements["nothing"] = lambda one: () if part.variadic else None
@@ -97,7 +97,7 @@ def of_input(part: Input, cases: Cases) -> Iterator[Finding]:
     if refused:  # nothing shows yet that its values count, and not only that the reference checks them
         several = [o for o in having if max(math.prod(shape_of(tensor)) for tensor in given(o.case, part.name)) > 1]
         word = "its own values in reverse order"
-        outcome = _outcome(part, word, lambda one: _each(one.arguments[part.name], _reversed), several)
+        outcome = _outcome(part, word, lambda one: with_each(one.arguments[part.name], reversed_copy), several)
         ignored += [word] * bool(several and outcome == "passes")
     if ignored:
         tried = tried_with(part, having)
@@ -125,19 +125,8 @@ def _outcome(
     return outcome
 
 
-def _each(argument: Argument, change: Callable[[Array], Array]) -> Argument:
-    """Return an argument with each of its arrays changed."""
-    if isinstance(argument, tuple):
-        return tuple(map(change, argument))
-    return None if argument is None else change(argument)
-
-
 def _full(array: Array, value: int) -> Array:
     return np.full_like(array, "x" * value if array.dtype == np.object_ else value)
-
-
-def _reversed(array: Array) -> Array:
-    return np.ascontiguousarray(array.ravel()[::-1]).reshape(array.shape)
 
 
 # Attributes.
@@ -252,7 +241,7 @@ def _zeros(named: str, expected: Sequence[Array], cases: Cases) -> Iterator[Find
         yield Finding(
             what=f"the tolerance hides {named}",
             why=f": {near} of the {total} expected numbers that are not 0 differ from 0 by no more than "
-            f"{shown_tolerances(*tolerances)} allows, in {names(cases)}. A kernel that writes zeros passes there. "
+            f"{shown_tolerances(tolerances)} allows, in {names(cases)}. A kernel that writes zeros passes there. "
             "Tighten the tolerance, or add cases with larger numbers",
         )
 
@@ -268,7 +257,7 @@ def _copy(output: Output, index: int, source: Input, cases: Cases) -> Iterator[F
         if expected.size:
             alike.append(one)
     if alike:
-        shown = shown_tolerances(*(one.tolerances[dtype_name(one.expected[index])] for one in alike))
+        shown = shown_tolerances(one.tolerances[dtype_name(one.expected[index])] for one in alike)
         yield Finding(
             what=f"output {output.name!r} equals input {source.name!r}",
             why=f" within {shown} in {names(alike)}, so a kernel that copies it passes. "

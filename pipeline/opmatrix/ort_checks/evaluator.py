@@ -193,7 +193,6 @@ def _as_in_node(spec: OpSpec, outputs: Sequence[Array]) -> tuple[Array, ...]:
 
 
 def _with_subgraphs(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
-    """Yield nodes, and those within the branches of If and the bodies of loops."""
     for node in nodes:
         yield node
         for attribute in node.attribute:

@@ -11,11 +11,11 @@ import numpy as np
 from onnx import ModelProto, helper
 
 from opmatrix.basics import step_log
-from opmatrix.basics.errors import DataError
+from opmatrix.basics.errors import DataError, VerifyError
 from opmatrix.data.arrays import Array, cast, dtype_name, numpy_dtype
 from opmatrix.data.case_arrays import case_arrays, described, elements
 from opmatrix.data.compare import Comparison, first_difference, same_bytes
-from opmatrix.data.reference import Reference
+from opmatrix.data.reference import Reference, tensors
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.models import case_arguments
 from opmatrix.export.signature import attributes, model_of
@@ -25,16 +25,32 @@ from opmatrix.ort_checks.cast_edges import CastSession
 from opmatrix.ort_checks.run_case import run_concurrently
 from opmatrix.ort_checks.sessions import OrtSessions, RefusedError, Session, call, call_into
 from opmatrix.project.paths import Paths
-from opmatrix.search.drawn import DrawnCase, keep
+from opmatrix.search.drawn import DrawnCase, keep, read
 from opmatrix.search.invalid_calls import Call, invalid_calls, missing_calls, valid_call, valid_call_fails
 from opmatrix.search.larger_inputs import ENOUGH, large_pair
-from opmatrix.signature.signature import dtype_of, has_kernel, has_onnx_types, node_type
+from opmatrix.signature.signature import OWN_ORT, dtype_of, has_kernel, has_onnx_types, is_own, node_type
 from opmatrix.sizes.variadic import count, counter, variadic_output, with_count, with_outputs
-from opmatrix.spec import Attribute, Input, Model, OpSpec
+from opmatrix.spec import Attribute, Model, OpSpec
 
 OPSET = 17  # every supported ONNX Runtime reads it
 LONG = 0.03  # seconds that several threads run large inputs for
 FEW = 5  # problems in a message: further ones are mostly equal
+
+
+def run(paths: Paths, operator: Operator) -> None:
+    """Run the operator on drawn inputs and on invalid calls, for the sanitizers.
+
+    Raises VerifyError for a drawn input on which the kernel differs from the reference, and for invalid calls that are
+    not rejected.
+    """
+    library, levels = paths.ort_library(operator.name), operator.spec.cpu_levels
+    fuzz = Fuzz(operator, OrtSessions(library, sanitized=paths.sanitized, cpu_levels=levels))
+    tried = read(paths.drawn_inputs(operator.name), operator.name)
+    failing = fuzz.smallest_failing(paths, tried, Reference(paths, operator.spec))
+    # A handwritten binding checks only what its author decided.
+    forbidden = () if is_own(OWN_ORT, operator.spec, operator.handwritten_files) else fuzz.invalid_call_problems()
+    if problems := [*([failing[1]] if failing else []), *forbidden]:
+        raise VerifyError(first_problems(problems))
 
 
 def first_problems(problems: Sequence[str]) -> str:
@@ -59,19 +75,16 @@ class Fuzz:
         return ""
 
     def _drawn_problem(self, one: DrawnCase, reference: Reference) -> str:
-        """Return how the kernel fails on a drawn input at the level that is set, or ""."""
         spec, given = self._operator.spec, [array.copy() for array in one.arrays]
-        call = Call(model=one.model, inputs=tuple(case_arguments(spec, one.model.cases[0], given)), typed=True)
         try:
-            actual = self.run(call)
-            again = self._run_again(call, actual)
+            actual, again = self._run_twice(drawn_call(spec, one.model, given))
         except RefusedError as error:
             return f"the kernel rejects what the reference computes: {error}" if one.expected is not None else ""
         if one.expected is None:
             return f"the kernel computes what the reference rejects: {one.refusal}"
         if not all(map(same_bytes, given, one.arrays)):
             return "the kernel writes into its input"
-        if wrong := difference(spec, one, actual, one.expected, reference):
+        if wrong := difference(spec, one, actual, reference):
             return wrong
         if found := first_difference(actual, again, [f"{o.name}: " for o in with_outputs(spec, len(actual)).outputs]):
             return f"the second run gives other numbers than the first: {found}. The kernel leaves elements unwritten"
@@ -81,16 +94,13 @@ class Fuzz:
         """Return what the report shows of a failing drawn input: where its outputs differ, if they do."""
         from opmatrix.judge import mismatch  # which only a failing case needs
 
-        given = tuple(case_arguments(self._operator.spec, one.model.cases[0], one.arrays))
-        call = Call(model=one.model, inputs=given, typed=True)
+        spec = self._operator.spec
         try:
-            first = self.run(call)
-            runs = {"ONNX Runtime": first, "ONNX Runtime, again": self._run_again(call, first)}
+            first, again = self._run_twice(drawn_call(spec, one.model, one.arrays))
         except RefusedError:
             return None
-        spec = self._operator.spec
-        wrong = one.expected is not None and difference(spec, one, first, one.expected, reference) != ""
-        return mismatch.of_drawn(spec, one, runs, wrong=wrong)
+        wrong = difference(spec, one, first, reference) != ""
+        return mismatch.of_drawn(spec, one, {"ONNX Runtime": first, "ONNX Runtime, again": again}, wrong=wrong)
 
     def smallest_failing(
         self, paths: Paths, drawn: Iterable[DrawnCase], reference: Reference
@@ -145,19 +155,20 @@ class Fuzz:
         parts = with_outputs(self._operator.spec, len(outputs)).outputs
         return tuple(a.astype(o.type) if o.onnx_type else a for o, a in zip(parts, outputs, strict=True))
 
-    def _run_again(self, given: Call, first: Sequence[Array]) -> tuple[Array, ...]:
-        """Run the node again, with outputs in memory that is not 0: new memory mostly is, as many results are."""
+    def _run_twice(self, given: Call) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
+        """Run the node, then with outputs in memory that is not 0: new memory mostly is, as many results are."""
         session: Any
         session, feeds = self.session(given)
+        first = self._in_torch(call(session, feeds))
         if isinstance(session, CastSession) or any(array.dtype == object for array in (*feeds.values(), *first)):
-            return self._in_torch(call(session, feeds))
+            return first, self._in_torch(call(session, feeds))
         memory = {
             output.name: np.full(array.nbytes, 1 if array.dtype == bool else 0xA5, np.uint8)
             .view(array.dtype).reshape(array.shape)
             for output, array in zip(session.get_outputs(), first, strict=True) if array.size
         }  # fmt: skip
         contiguous = {name: np.ascontiguousarray(array).reshape(array.shape) for name, array in feeds.items()}
-        return call_into(session, contiguous, memory)
+        return first, call_into(session, contiguous, memory)
 
     def session(self, given: Call) -> tuple[Session, dict[str, Array]]:
         """Return the session of a node for a call, and its feed. Raises RefusedError."""
@@ -173,6 +184,11 @@ class Fuzz:
         if isinstance(session, RefusedError):
             raise session
         return session, feeds
+
+
+def drawn_call(spec: OpSpec, model: Model, arrays: Sequence[Array]) -> Call:
+    """Return the call of a drawn model with these arrays."""
+    return Call(model=model, inputs=tuple(case_arguments(spec, model.cases[0], arrays)), typed=True)
 
 
 def run_enlarged(operator: Operator, model: Model, runtime: OrtSessions) -> dict[str, Comparison | str]:
@@ -208,17 +224,15 @@ def run_enlarged(operator: Operator, model: Model, runtime: OrtSessions) -> dict
 
 
 def node_feeds(spec: OpSpec, given: Call) -> Iterator[tuple[str, Array]]:
-    """Yield the name of each input of the node, and its array."""
+    """Yield the name of each input of the node, and its array. Raises DataError for a number that its dtype does not
+    hold."""
     for part, argument in zip(spec.inputs, given.inputs, strict=True):
         if isinstance(argument, tuple):
-            yield from ((f"{part.name}_{n}", _in_node(part, array)) for n, array in enumerate(argument))
-        elif argument is not None:
-            yield part.name, _in_node(part, argument)
-
-
-def _in_node(part: Input, array: Array) -> Array:
-    """Return the array of an input as the node gets it. Raises DataError for a number that its dtype does not hold."""
-    return cast(array, part.onnx_type) if part.onnx_type and dtype_name(array) == part.type else array
+            names = [f"{part.name}_{n}" for n in range(len(argument))]
+        else:
+            names = [part.name] if argument is not None else []
+        for name, array in zip(names, tensors(argument), strict=True):
+            yield name, cast(array, part.onnx_type) if part.onnx_type and dtype_name(array) == part.type else array
 
 
 def node_model(spec: OpSpec, given: Call) -> ModelProto:

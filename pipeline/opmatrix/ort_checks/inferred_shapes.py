@@ -15,14 +15,14 @@ from onnx import NodeProto, ValueInfoProto, helper
 from opmatrix.basics.version import older
 from opmatrix.data.arrays import numpy_dtype
 from opmatrix.declaration.load import Operator
-from opmatrix.declaration.models import graph_inputs, graph_outputs, node_inputs, node_outputs
+from opmatrix.declaration.models import GraphInput, graph_inputs, graph_outputs, node_inputs, node_outputs
 from opmatrix.export.signature import attributes
 from opmatrix.ort_checks.cast_edges import CastSession
 from opmatrix.ort_checks.sessions import OrtSessions
 from opmatrix.project.cells import ir_version
 from opmatrix.signature.signature import OWN_ORT, attribute_values, dtype_of, is_own, node_type
 from opmatrix.sizes.expressions import Size
-from opmatrix.sizes.known import Known, Shape, rule_text
+from opmatrix.sizes.known import Known, Shape, rule_text, shape_text
 from opmatrix.sizes.rules import last_inferred
 from opmatrix.sizes.variadic import of_model, shapes_by_input
 from opmatrix.spec import Case, Model, OpSpec, Output, shape_of
@@ -71,7 +71,7 @@ def problems(operator: Operator, runtime: OrtSessions) -> Iterator[str]:
                 found = inferred[node.prefix + output.name]
                 inferable = complete and of_model(spec, node.model).outputs.index(output) <= last_inferred(spec)
                 if what := _difference(node, output, found, complete=inferable):
-                    shapes = [f"{name} {_text(s)}" for name, s in node.known.shapes.items() if "[" not in name]
+                    shapes = [f"{name} {shape_text(s)}" for name, s in node.known.shapes.items() if "[" not in name]
                     yield (
                         f"{spec.name}-{node.case.name}: for inputs of the shapes {', '.join(shapes)} ONNX Runtime "
                         f"{onnxruntime.__version__} infers {what}. {remedy}"
@@ -92,13 +92,12 @@ def _nodes(operator: Operator) -> Iterator[Node]:
             key = f"{attribute_values(spec, model)} {model.types} {node_inputs(spec, model)} {model.absent} {shapes}"
             if key not in seen:
                 seen.add(key)
-                yield _node(spec, model, case, shapes, prefix=f"n{len(seen)}.")
+                yield _node(spec, model, case, [*zip(feeds, shapes, strict=True)], prefix=f"n{len(seen)}.")
 
 
-def _node(spec: OpSpec, model: Model, case: Case, shapes: Sequence[Shape], *, prefix: str) -> Node:
-    feeds = graph_inputs(spec, model, case)
+def _node(spec: OpSpec, model: Model, case: Case, fed: Sequence[tuple[GraphInput, Shape]], *, prefix: str) -> Node:
     inputs = []
-    for feed, shape in zip(feeds, shapes, strict=True):
+    for feed, shape in fed:
         dtype = numpy_dtype(dtype_of(node_type(feed.part), model.types))
         element = helper.np_dtype_to_tensor_dtype(dtype)
         inputs.append(helper.make_tensor_value_info(prefix + feed.name, element, shape))
@@ -109,8 +108,8 @@ def _node(spec: OpSpec, model: Model, case: Case, shapes: Sequence[Shape], *, pr
         domain=spec.onnx.domain,
     )
     proto.attribute.extend(attributes(spec, model))
-    by_name = shapes_by_input((feed.part, shape) for feed, shape in zip(feeds, shapes, strict=True))
-    known = Known(spec=spec, shapes=by_name, attributes=attribute_values(spec, model))
+    shapes = shapes_by_input((feed.part, shape) for feed, shape in fed)
+    known = Known(spec=spec, shapes=shapes, attributes=attribute_values(spec, model))
     return Node(case=case, model=model, prefix=prefix, inputs=inputs, proto=proto, known=known)
 
 
@@ -130,20 +129,17 @@ def _difference(node: Node, output: Output, found: Sequence[Size], *, complete: 
     if not found:  # for a scalar, too
         # A custom op cannot tell an input without an axis from one of unknown rank.
         missing = complete and wanted and all(node.known.shapes.values())
-        return f"no shape {whose}; {rule} {_text(wanted or ())}" if missing else ""
+        return f"no shape {whose}; {rule} {shape_text(wanted or ())}" if missing else ""
     if wanted is None or len(found) != len(wanted):
-        shown = "no shape" if wanted is None else _text(wanted)
-        return f"the shape {_text(found)} {whose}; {rule} {shown}"
+        shown = "no shape" if wanted is None else shape_text(wanted)
+        return f"the shape {shape_text(found)} {whose}; {rule} {shown}"
     names = {size for shape in node.known.shapes.values() for size in shape if isinstance(size, str)}
     for axis, (size, right) in enumerate(zip(found, wanted, strict=True)):
         new = size is None or (isinstance(size, str) and size not in names)
         # A new name is right for a size that is not known, and nothing is wrong about one that could be.
         if size != right and not (new and (right is None or not complete)):
             expected = "no number" if right is None else right
-            return f"{size} as axis {axis} {whose}, expected {expected}: {_text(found)}; {rule} {_text(wanted)}"
+            return (
+                f"{size} as axis {axis} {whose}, expected {expected}: {shape_text(found)}; {rule} {shape_text(wanted)}"
+            )
     return ""
-
-
-def _text(shape: Sequence[Size]) -> str:
-    """Return a shape with ? for a size that is not known."""
-    return f"({', '.join('?' if s is None else str(s) for s in shape)}{',' * (len(shape) == 1)})"

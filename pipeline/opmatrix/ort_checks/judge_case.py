@@ -8,7 +8,7 @@ from typing import Literal
 
 from opmatrix.data.arrays import Array, dtype_name
 from opmatrix.data.compare import EXACT, Comparison, Pair, compare, first_difference, with_pattern
-from opmatrix.data.truth import Judge
+from opmatrix.data.truth import DECLARED, Judge
 from opmatrix.judge.message import Voices, two_voices
 from opmatrix.records.verdict import percent
 from opmatrix.spec import DType, Tolerance
@@ -50,7 +50,7 @@ class CaseRuns:
     evaluated: Outputs
     tolerances: Mapping[DType, Tolerance]
     independent: bool = False
-    judge: Judge = Judge(precision="declared dtype")  # noqa: RUF009 - it is frozen
+    judge: Judge = DECLARED
     vectors: Outputs = ()
     source: str = ""
     overwritten: Sequence[str] = ()
@@ -141,7 +141,6 @@ def _runs(case: CaseRuns) -> Iterator[Run]:
 
 
 def _worst(case: CaseRuns, actual: Outputs, expected: Outputs) -> Comparison:
-    """Return the comparison of the output with the largest error."""
     if len(actual) != len(expected):
         return Comparison(tolerance=EXACT, problem=f"{len(actual)} outputs, expected {len(expected)}")
     found = [

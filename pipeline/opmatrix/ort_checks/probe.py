@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import onnxruntime
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, parser
 
 from opmatrix.basics.errors import ProbeError, VerifyError
 from opmatrix.basics.files import write_text
@@ -64,7 +64,6 @@ def _measure(dtype: str, library: Path) -> dict[Column, str]:
 
 
 def _raised(attempt: Callable[[], str]) -> str:
-    """Return what an attempt returns or raises, in a line."""
     try:
         with redirect_stdout(io.StringIO()):  # ONNX Runtime's Python prints that it tries again
             return attempt()
@@ -103,9 +102,8 @@ def run(paths: Paths) -> None:
 
 
 def _reads(*, ir: int, opset: int) -> bool:
-    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy")
-    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "tiny", [x], [y])
-    model = helper.make_model(graph, ir_version=ir, opset_imports=[helper.make_opsetid("", opset)])
+    header = f'<ir_version: {ir}, opset_import: ["": {opset}]>'
+    model = parser.parse_model(f"{header} tiny (float[2] x) => (float[2] y) {{ y = Relu(x) }}")
     try:
         OrtSessions(None).sessions(model.SerializeToString(), settings=["optimised"])
     except RefusedError:

@@ -23,7 +23,7 @@ from opmatrix.basics.files import write_bytes, write_text
 from opmatrix.codegen import bindings
 from opmatrix.data.arrays import Array, dtype_name
 from opmatrix.data.case_arrays import case_arrays, described, elements, reference_attributes
-from opmatrix.data.reference import Reference, tensor_array
+from opmatrix.data.reference import Argument, Reference, tensor_array, tensors
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.models import case_arguments
 from opmatrix.ort_checks.thread_sanitizer import UnsupportedError, probe, run_program
@@ -70,9 +70,11 @@ def _run(paths: Paths, operator: Operator, folder: Path, stamp: str = "") -> str
     command = [*compiler, *race_flags(paths, spec, headers.find(spec, paths.root))]
     left_out: Sequence[str] = ()
     known = stamped.read_text(encoding="utf-8").splitlines() if stamp and stamped.is_file() else []
-    prefix = known[1:] if known[:1] == [stamp] else probe(compiler, folder)
     others = {folder / "runtime.o": paths.binding / "runtime.cc", folder / "races.o": source}
-    if known[:1] != [stamp]:
+    if known[:1] == [stamp]:
+        prefix = known[1:]
+    else:
+        prefix = probe(compiler, folder)
         drawn, reference = drawn_cases.read(paths.drawn_inputs(name), name), Reference(paths, spec)
         left_out = write_calls(calls, spec, stored_calls(operator, drawn, reference))
         write_text(source, bindings.races(spec))
@@ -145,7 +147,7 @@ def _call(spec: OpSpec, call: DrawnCase) -> Iterator[bytes]:
     yield _text(call.model.name)
     yield _number(_choice(spec, inputs, outputs))
     yield _number(len(spec.inputs))
-    for arrays in map(_arrays, inputs):
+    for arrays in map(tensors, inputs):
         yield _number(len(arrays))
         for array in arrays:
             strings = array.ravel().tolist() if array.dtype == np.object_ else []
@@ -165,20 +167,16 @@ def _call(spec: OpSpec, call: DrawnCase) -> Iterator[bytes]:
     yield from map(_shape, outputs)
 
 
-def _choice(spec: OpSpec, inputs: Sequence[Array | tuple[Array, ...] | None], outputs: Sequence[Array]) -> int:
+def _choice(spec: OpSpec, inputs: Sequence[Argument], outputs: Sequence[Array]) -> int:
     """Return the index of the kernel's dtypes: the first that fits all tensors."""
     declared = [*(i.type for i in spec.inputs), *(o.type for o in with_outputs(spec, len(outputs)).outputs)]
     given = {
         (name, dtype_name(array))
         for name, argument in zip(declared, (*inputs, *outputs), strict=True)
-        for array in _arrays(argument)
+        for array in tensors(argument)
     }
     every = enumerate(dtype_tuples(spec))
     return next(n for n, types in every if all(dtype_of(name, types) == dtype for name, dtype in given))
-
-
-def _arrays(argument: Array | tuple[Array, ...] | None) -> tuple[Array, ...]:
-    return argument if isinstance(argument, tuple) else () if argument is None else (argument,)
 
 
 _ITEMS: Mapping[str, type[np.generic]] = {"float": np.float32, "int": np.int64, "bool": np.bool_}

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # protobuf has no stubs here
-from onnx import helper
+from onnx import parser
 
 from opmatrix.basics import step_log
 from opmatrix.basics.errors import VerifyError, missing
@@ -54,7 +54,11 @@ def run_concurrently(
             alone[name] = outputs
     if not alone:
         return {}
-    threads = _threads(max(_bytes(session, feeds[name], outputs) for name, outputs in alone.items()))
+    # A run takes the memory of its outputs, and of what casts make of its inputs.
+    cast = isinstance(session, CastSession)
+    arrays = [(*outputs, *(feeds[name].values() if cast else ())) for name, outputs in alone.items()]
+    largest = max(sum(array.nbytes for array in of_run) for of_run in arrays)
+    threads = max(2, min(THREADS, MOST_BYTES // max(largest, 1)))
     step_log.now_running(f"{', '.join(alone)} in {threads} threads at once")
     names, start = list(alone), Barrier(threads)
 
@@ -75,17 +79,6 @@ def run_concurrently(
     with ThreadPoolExecutor(threads) as pool:
         by_thread = [*pool.map(run, range(threads))]
     return {name: difference for found in reversed(by_thread) for name, difference in found.items()}
-
-
-def _bytes(session: Session, feed: Feed, outputs: Outputs) -> int:
-    """Return how much memory a run takes: its outputs, and what casts make of its inputs."""
-    made = [*outputs, *(feed.values() if isinstance(session, CastSession) else ())]
-    return sum(array.nbytes for array in made)
-
-
-def _threads(size: int) -> int:
-    """Return the number of threads for runs that take up to `size` bytes."""
-    return max(2, min(THREADS, MOST_BYTES // max(size, 1)))
 
 
 def _difference(session: Session, feed: Feed, alone: Outputs) -> Comparison | str | None:
@@ -278,10 +271,8 @@ def _alone(model: onnx.ModelProto, declared: Mapping[tuple[str, str], OpSpec]) -
 
 def warm_up() -> None:
     """Build what a process's first session and evaluator build, 10 ms, before it forks. Starts no thread."""
-    node = helper.make_node("Identity", ["x"], ["y"])
-    x, y = (helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1]) for name in ("x", "y"))
-    opset = helper.make_opsetid("", OPSET)
-    model = helper.make_model(helper.make_graph([node], "warm_up", [x], [y]), opset_imports=[opset], ir_version=IR)
+    header = f'<ir_version: {IR}, opset_import: ["": {OPSET}]>'
+    model = parser.parse_model(f"{header} warm_up (float[1] x) => (float[1] y) {{ y = Identity(x) }}")
     feed = {"x": np.zeros(1, np.float32)}
     sessions = OrtSessions(None).sessions(model.SerializeToString(), settings=[ONE_THREAD])
     for session in (*sessions.values(), ReferenceRun(model, ())):

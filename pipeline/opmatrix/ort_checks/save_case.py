@@ -25,7 +25,6 @@ from opmatrix.data.dataset import DataSet
 from opmatrix.data.reference import Reference
 from opmatrix.declaration.backward_operator import backward_of
 from opmatrix.declaration.load import Operator
-from opmatrix.declaration.models import case_arguments
 from opmatrix.judge import rounding
 from opmatrix.ort_checks import cast_edges, fuzz, replay_case
 from opmatrix.project.cells import Cell
@@ -35,7 +34,6 @@ from opmatrix.records import verdict
 from opmatrix.records.verdict import WRONG, name_case
 from opmatrix.search import drawn as failing_input
 from opmatrix.search.drawn import DrawnCase
-from opmatrix.search.invalid_calls import Call
 from opmatrix.signature.signature import has_kernel
 from opmatrix.sizes.variadic import with_outputs
 from opmatrix.spec import Lowering
@@ -221,13 +219,9 @@ def _fails(path: Path, case: str) -> bool:
 
 def _drawn_name(paths: Paths, operator: Operator, lowering: Lowering, cell: Cell) -> str:
     path = paths.mismatches(paths.verdict(operator.name, lowering, cell))
-    try:
-        records = json.loads(path.read_text(encoding="utf-8"))["mismatches"]
-    except FileNotFoundError:
-        records = []
-    for record in records:
-        if "drawn" in record:
-            return str(record["drawn"])
+    records = json.loads(path.read_text(encoding="utf-8"))["mismatches"] if path.is_file() else []
+    if name := next((record["drawn"] for record in records if "drawn" in record), None):
+        return str(name)
     raise UsageError(
         f"{operator.name}: no drawn input is known to fail in {cell}. Run the search, or give the name of one: "
         "its message has it"
@@ -268,18 +262,17 @@ def _saved(paths: Paths, operator: Operator, lowering: Lowering, cell: Cell, cas
 
 def _drawn(paths: Paths, operator: Operator, one: DrawnCase) -> SavedCase:
     spec = operator.spec
-    call = Call(model=one.model, inputs=tuple(case_arguments(spec, one.model.cases[0], one.arrays)), typed=True)
+    call = fuzz.drawn_call(spec, one.model, one.arrays)
     parts = with_outputs(spec, len(one.expected)).outputs if one.expected is not None else ()
     outputs = {
         part.name: cast(array, part.onnx_type) if part.onnx_type else array
         for part, array in zip(parts, one.expected or (), strict=True)
     }
-    allowed = [] if one.expected is None else rounding.allowed(spec, one, Reference(paths, spec))
     return SavedCase(
         model=fuzz.node_model(spec, call).SerializeToString(),
         model_is="the operator's node alone",
         data=DataSet(inputs=dict(fuzz.node_feeds(spec, call)), outputs=outputs),
-        allowed=allowed,
+        allowed=rounding.allowed(spec, one, Reference(paths, spec)),
         refusal=one.refusal,
     )
 

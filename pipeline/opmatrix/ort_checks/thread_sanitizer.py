@@ -8,7 +8,7 @@ import shlex
 import shutil
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from opmatrix.basics.errors import SanitizeError
@@ -53,10 +53,10 @@ def probe(compiler: Sequence[str], folder: Path) -> list[str]:
     )
 
 
-def run_program(command: Sequence[str], *, environ: Mapping[str, str] = os.environ) -> str:
+def run_program(command: Sequence[str]) -> str:
     """Run the program and return the last line that it prints. Raises SanitizeError with the report of a race."""
     print("$", shlex.join(command), flush=True)
-    done = _output(command, environ=environ)
+    done = _output(command)
     if done.returncode != 0:
         raise SanitizeError("\n".join(filter(None, [report(done.stdout), _ended(done.returncode)])))
     return done.stdout.strip().rpartition("\n")[2]
@@ -79,10 +79,10 @@ def _ended(returncode: int) -> str:
     return f"it died of {signal.Signals(-returncode).name}" if returncode < 0 else f"it ended with {returncode}"
 
 
-def _output(command: Sequence[str], *, environ: Mapping[str, str] = os.environ) -> subprocess.CompletedProcess[str]:
+def _output(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command,
-        env={**environ, **OPTIONS},
+        env={**os.environ, **OPTIONS},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -11,7 +11,9 @@ import subprocess
 import sys
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import or_
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,7 +21,7 @@ from opmatrix.basics.errors import DataError, UsageError, VerifyError
 from opmatrix.data import dataset
 from opmatrix.data.arrays import Array, dtype_name, numpy_dtype
 from opmatrix.data.case_arrays import reference_attributes
-from opmatrix.data.compare import EXACT, compare
+from opmatrix.data.compare import EXACT, compare, shown_tolerance
 from opmatrix.data.dataset import DataSet
 from opmatrix.data.reference import FLOATS, Argument, Precision, Reference, widened
 from opmatrix.data.truth import read_judges
@@ -52,12 +54,10 @@ class Measured:
     scaled: float = 0.0
 
     def __or__(self, other: Measured) -> Measured:
-        """Return the larger of each."""
         return Measured(**{name: max(value, getattr(other, name)) for name, value in vars(self).items()})
 
 
-@dataclass(frozen=True, kw_only=True)
-class _CaseData:
+class _CaseData(NamedTuple):
     model: Model
     case: Case
     data: DataSet
@@ -65,8 +65,6 @@ class _CaseData:
 
 @dataclass(frozen=True, kw_only=True)
 class _Data:
-    """The cases of an operator with their data, and what follows from them for each output and dtype."""
-
     paths: Paths
     operator: Operator
 
@@ -206,7 +204,6 @@ def _cells(data: _Data, lowering: Lowering) -> list[Cell]:
 
 
 def _table(data: _Data) -> Iterator[str]:
-    """Yield the lines: per lowering, dtype and output the errors, then what they call for."""
     operator = data.operator
     judged = sorted({one.data.judge.precision for one in data.cases})
     yield f"{operator.name}: {len(data.cases)} cases, compared in {', '.join(judged)}"
@@ -226,9 +223,7 @@ def _table(data: _Data) -> Iterator[str]:
                     f"  {side + ':':<34} error {m.error:.1e}, relative {m.relative:.1e}, {m.ulp:.3g} ULP, "
                     f"{100 * m.tolerance_used:.2g}% of the limit"
                 )
-            worst = Measured()
-            for found in sides.values():
-                worst |= found[key]
+            worst = reduce(or_, (found[key] for found in sides.values()))
             yield from _verdict(data, lowering, key, worst, moved.get(key))
 
 
@@ -236,7 +231,7 @@ def _verdict(data: _Data, lowering: Lowering, key: Key, worst: Measured, moved: 
     """Yield the lines about one output: its conditioning, the declared tolerance, and the one that is called for."""
     declared, dtype = data.tolerance(lowering, key), key[1]
     if dtype not in FLOATS:
-        yield f"  {'declared:':<34} {_shown(declared)}; it is {dtype}, so it is equal or not"
+        yield f"  {'declared:':<34} {shown_tolerance(declared)}; it is {dtype}, so it is equal or not"
         return
     if moved is None:
         yield f"  {'inputs moved by 1 ULP:':<34} not measured: no case is small and compared in more than its dtype"
@@ -245,15 +240,11 @@ def _verdict(data: _Data, lowering: Lowering, key: Key, worst: Measured, moved: 
     unit = float(np.spacing(np.ones((), numpy_dtype(dtype))))
     called = called_for(worst, unit=unit, scale=data.scales[key])
     times = looser(declared, called, moved or 0.0, scale=data.scales[key])
-    yield f"  {'declared:':<34} {_shown(declared)}"
-    yield f"  {'called for:':<34} {_shown(called)}"
+    yield f"  {'declared:':<34} {shown_tolerance(declared)}"
+    yield f"  {'called for:':<34} {shown_tolerance(called)}"
     if times > LOOSE:
         why = f"Narrow it, or say why in ops/{data.operator.name}/README.md"
         yield f"  LOOSE: {times:.0e} times what is called for. {why}"
-
-
-def _shown(tolerance: Tolerance) -> str:
-    return f"rtol={tolerance.rtol:g} atol={tolerance.atol:g}"
 
 
 # What measured errors and the conditioning of an operator call for.
@@ -271,8 +262,7 @@ def measure(actual: Array, expected: Array, *, tolerance: Tolerance, scale: floa
         return Measured() if found.ok else Measured(**dict.fromkeys(vars(Measured()), math.inf))
     size = _size(expected)
     with np.errstate(all="ignore"):
-        error = np.abs(actual.astype(np.float64) - expected.astype(np.float64))
-        error = np.where(np.isfinite(expected.astype(np.float64)), error, 0.0)
+        error = _size(_difference(actual, expected))  # infinities and NaN are equal here
         relative = np.where(size > 0, error / size, 0.0)
     return Measured(
         error=found.error,
@@ -287,6 +277,11 @@ def _size(array: Array) -> Array:
     """Return the absolute values; 0 for NaN, infinities and strings."""
     values = np.abs(array.astype(np.float64)) if array.dtype != np.object_ else np.zeros(array.shape)
     return np.where(np.isfinite(values), values, 0.0)
+
+
+def _difference(a: Array, b: Array) -> Array:
+    difference: Array = a.astype(np.float64) - b.astype(np.float64)
+    return difference
 
 
 def movements(
@@ -309,7 +304,7 @@ def movements(
             for moved in _moved(inputs, fixed):
                 outputs = [reference.raw(widened(arguments, precision), attributes) for arguments in moved]
                 for at, output in enumerate(exact):
-                    total[at] += np.max([_distance(found[at], output) for found in outputs], axis=0)
+                    total[at] += np.max([_size(_difference(found[at], output)) for found in outputs], axis=0)
     except (DataError, ValueError):  # an output of another shape
         return None
     return total
@@ -335,11 +330,6 @@ def _moved(inputs: Sequence[Argument], fixed: Container[int]) -> Iterator[list[l
                     one = (*arrays[:place], moved, *arrays[place + 1 :]) if isinstance(argument, tuple) else moved
                     variants.append([*inputs[:index], one, *inputs[index + 1 :]])
                 yield variants
-
-
-def _distance(a: Array, b: Array) -> Array:
-    distance = np.abs(a.astype(np.float64) - b.astype(np.float64))
-    return np.where(np.isfinite(distance), distance, 0.0)
 
 
 def called_for(measured: Measured, *, unit: float, scale: float) -> Tolerance:

@@ -217,35 +217,28 @@ class CellVerifier:
 
     @cached_property
     def _stored(self) -> DrawnCase | None:
-        """The drawn input that is asked for by its name."""
         searches = self.only and "drawn" in self._checks
         return drawn_cases.stored(self.paths, self.operator, str(self.only)) if searches else None
 
     def _search(self, config: RunConfig) -> Iterator[CaseResult]:
-        """Yield a failed case where the kernel differs from the reference on a drawn input."""
-        fuzz, name, reference = Fuzz(self.operator, config.runtime), self.operator.name, config.operators[0][1]
+        operator, reference, case = self.operator, config.operators[0][1], name_case("drawn")
+        fuzz, name = Fuzz(operator, config.runtime), operator.name
         if one := self._stored:
-            if problem := fuzz.drawn_problem(one, reference):
-                self._measure_drawn(fuzz.measure(one, reference), str(self.only))
-            problems = [f"{name}-{self.only} in ONNX Runtime: {problem}"] if problem else []
-            yield from _failed("drawn", problems, name=str(self.only))
-            return
-        try:
-            every, spec, ort = drawn_cases.read(self.paths.drawn_inputs(name), name), self.operator.spec, self.cell.ort
-            drawn = [one for one in every if not self.operator.why_not_carried(model_dtypes(spec, one.model), ort)]
-            failing = fuzz.smallest_failing(self.paths, drawn, reference)
-        except DataError as error:
-            yield from _failed("drawn", [str(error)])
-            return
+            problem, case = fuzz.drawn_problem(one, reference), str(self.only)
+            failing = (one, f"{name}-{case} in ONNX Runtime: {problem}") if problem else None
+        else:
+            try:
+                every, ort = drawn_cases.read(self.paths.drawn_inputs(name), name), self.cell.ort
+                drawn = [d for d in every if not operator.why_not_carried(model_dtypes(operator.spec, d.model), ort)]
+                failing = fuzz.smallest_failing(self.paths, drawn, reference)
+            except DataError as error:
+                yield from _failed("drawn", [str(error)])
+                return
         if failing:
             one, problem = failing
-            self._measure_drawn(fuzz.measure(one, reference), name_case("drawn"))
-            yield from _failed("drawn", [problem])
-
-    def _measure_drawn(self, measured: Mapping[str, Any] | None, case: str) -> None:
-        """Keep what the report shows of a drawn input that fails; `case` is the name of its result."""
-        if measured:
-            self.mismatches.append({**measured, "case": case, "model": case, "drawn": measured["case"]})
+            if measured := fuzz.measure(one, reference):
+                self.mismatches.append({**measured, "case": case, "model": case, "drawn": measured["case"]})
+            yield from _failed("drawn", [problem], name=case)
 
     def _published(self, version: int, config: RunConfig) -> CaseResult:
         name = self.operator.name

@@ -114,7 +114,6 @@ def _wrong_values(rule: ValueRule, numbers: Mapping[str, float], array: Array) -
 
 
 def _with(array: Array, values: Mapping[int, Any]) -> Array:
-    """Return a copy with other values at some flat indices."""
     copy = array.copy()
     for index, value in values.items():
         copy.flat[index] = value

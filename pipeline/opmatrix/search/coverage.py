@@ -10,11 +10,11 @@ from typing import Any
 
 from opmatrix.basics.errors import many
 from opmatrix.declaration.load import Operator
-from opmatrix.search.drawn import Drawn, DrawnCase
+from opmatrix.search.drawn import Drawn
 from opmatrix.search.shapes import FURTHER_AXES, SIZES, reorders
-from opmatrix.sizes.expressions import terms
-from opmatrix.sizes.rules import axes, checked_axes, has_further, size_items
-from opmatrix.spec import Attribute, AttributeValue, Case, OpSpec, given, shape_of
+from opmatrix.sizes.expressions import FURTHER, terms
+from opmatrix.sizes.rules import checked_axes, declared_sizes, input_of, size_items
+from opmatrix.spec import Attribute, Case, OpSpec, given, shape_of
 
 NEW_SHAPES = 30
 REFUSED = 0.5
@@ -31,9 +31,13 @@ def measure(operator: Operator, drawn: Drawn) -> dict[str, Any]:
     shapes = {_shapes(operator, one.model.cases[0]) for one in accepted}
     new = shapes - _known_shapes(operator)
     attributes = {}  # how many values that no case has
+    not_tried = {}  # the values that only inputs have for which the reference was too slow
     for a in operator.spec.attributes:
         values = {one.model.attributes.get(a.name) for one in accepted}
         attributes[a.name] = len(values - _seen(operator, a) - {None})
+        slow = dict.fromkeys(model.attributes.get(a.name) for model in drawn.too_slow)
+        if only := [value for value in slow if value is not None and value not in values]:
+            not_tried[a.name] = only
     return {
         "check": "search",
         "examples": len(tried),
@@ -48,29 +52,16 @@ def measure(operator: Operator, drawn: Drawn) -> dict[str, Any]:
         },
         "large": [sum(array.size for array in one.arrays) for one in accepted if one.large],
         "dropped": dict(drawn.dropped),
-        "not_tried": _not_tried(operator, drawn, accepted),
+        "not_tried": not_tried,
         "weak": [*_weak(operator, drawn, len(new), attributes)],
     }
-
-
-def _not_tried(operator: Operator, drawn: Drawn, accepted: list[DrawnCase]) -> dict[str, list[AttributeValue]]:
-    """Return the values of each attribute that only inputs have for which the reference was too slow."""
-    found = {}
-    for attribute in operator.spec.attributes:
-        slow = dict.fromkeys(model.attributes.get(attribute.name) for model in drawn.too_slow)
-        tried = {one.model.attributes.get(attribute.name) for one in accepted}
-        if only := list[AttributeValue](value for value in slow if value is not None and value not in tried):
-            found[attribute.name] = only
-    return found
 
 
 def _weak(operator: Operator, drawn: Drawn, new: int, attributes: Mapping[str, int]) -> Iterator[str]:
     tried, slow = drawn.cases, len(drawn.too_slow)
     refusals = Counter(_NUMBER.sub("...", one.refusal) for one in tried if one.expected is None)
-    refused = refusals.total()
-    why = ""
-    if refused:
-        reason, count = refusals.most_common(1)[0]
+    refused, why = refusals.total(), ""
+    for reason, count in refusals.most_common(1):
         why = f" The most frequent reason ({count} times): {reason}."
     if refused > REFUSED * len(tried):
         yield (
@@ -115,7 +106,6 @@ def _known_shapes(operator: Operator) -> set[Any]:
 
 
 def _possible(operator: Operator) -> int:
-    """Return how many combinations of shapes the search can draw."""
     parts = operator.spec.inputs
     if any("..." in part.dims if part.dims is not None else part.same_as is None for part in parts):  # of any rank
         return 10**6
@@ -126,11 +116,8 @@ def _possible(operator: Operator) -> int:
 
 
 def _most_axes(spec: OpSpec, name: str) -> int:
-    """Return the largest number of axes of an input that the search draws."""
-    part = next(part for part in spec.inputs if part.name == name)
-    if part.same_as is not None:
-        return _most_axes(spec, part.same_as)
-    return len(axes(part)) + (FURTHER_AXES if has_further(part) else 0)
+    dims = declared_sizes(spec, input_of(spec, name))
+    return sum(FURTHER_AXES if dim == FURTHER else 1 for dim in dims)
 
 
 def _seen(operator: Operator, attribute: Attribute) -> set[Any]:

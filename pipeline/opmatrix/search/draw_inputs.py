@@ -127,17 +127,16 @@ class _Drawing:
     def _grown(self, paths: Paths, one: _Growing, elements: int, seed: str, limit: float) -> DrawnCase | None:
         """Return an input of so many elements, or None. Smaller ones come first: where work or memory grow with the
         square, the whole may take gigabytes."""
-        found = None
-        while not one.stopped and (found is None or one.elements < elements):
+        while not one.stopped:
             following = min(elements, one.elements * STEP)
-            one.stopped = limit <= 0 or one.seconds * (following / one.elements) ** 2 > max(
-                limit, STEP * ONE_LARGE_SECONDS
-            )
-            if one.stopped:
-                break
-            found, one.seconds = self._first_computed(paths, one.choice, following, seed, limit)
-            one.elements, one.largest, one.stopped = following, found or one.largest, found is None
-        return None if one.stopped else found
+            expected = one.seconds * (following / one.elements) ** 2
+            one.stopped = limit <= 0 or expected > max(limit, STEP * ONE_LARGE_SECONDS)
+            if not one.stopped:
+                found, one.seconds = self._first_computed(paths, one.choice, following, seed, limit)
+                one.elements, one.largest, one.stopped = following, found or one.largest, found is None
+                if found and following == elements:
+                    return found
+        return None
 
     def _first_computed(
         self, paths: Paths, choice: draw_large.Large, elements: int, seed: str, limit: float

@@ -119,7 +119,6 @@ def _numbers(frame: Frame, part: Input) -> list[Tensor]:
 
 
 def _texts(values: Nested) -> Iterator[str]:
-    """Yield the strings in the values of a tensor."""
     if isinstance(values, tuple):
         for value in values:
             yield from _texts(value)

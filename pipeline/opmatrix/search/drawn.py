@@ -145,11 +145,10 @@ def _parsed(content: bytes) -> Drawn:
         at += values.nbytes
         return values.reshape(shape).copy()  # aligned, and not read-only
 
-    def given_array(described: list[Any], model: Model, index: int) -> Array:
+    def given_array(described: list[Any], tensor: Tensor) -> Array:
         if len(described) < 4:
             return array(*described)
         dtype, shape, _, seed = described
-        tensor = _tensors(model)[index]
         if not isinstance(tensor, Random) or [*tensor.shape] != shape:
             raise ValueError("a seed is of no random array")
         return arrays.array(tensor, dtype, seed_of=seed)
@@ -158,7 +157,8 @@ def _parsed(content: bytes) -> Drawn:
     cases = []
     for one in head["cases"]:
         model = _from_json(one["model"])
-        made = [given_array(described, model, index) for index, described in enumerate(one["arrays"])]
+        tensors = (tensor for _, _, tensor in _tensors(model))
+        made = [given_array(*both) for both in zip(one["arrays"], tensors, strict=True)]
         expected = None if one["expected"] is None else tuple(array(*described) for described in one["expected"])
         known = {name: one[name] for name in ("refusal", "large", "precision")}
         cases.append(DrawnCase(model=model, arrays=made, expected=expected, **known))
@@ -168,22 +168,22 @@ def _parsed(content: bytes) -> Drawn:
     return Drawn(cases=cases, dropped=dropped, too_slow=[*map(_from_json, head["too_slow"])])
 
 
-def _tensors(model: Model) -> list[Tensor]:
-    """Return the tensors of a drawn model in the order of `case_arrays`: its case names inputs as they are declared."""
+def _tensors(model: Model) -> Iterator[tuple[str, str, Tensor]]:
+    """Yield the tensors of a drawn model in the order of `case_arrays`, each with its input, since the case names these
+    as they are declared, and with the name that seeds it."""
     (case,) = model.cases
-    return [tensor for name in case.inputs for tensor in given(case, name)]
+    for name, tensors in case.inputs.items():
+        for index, tensor in enumerate(given(case, name)):
+            yield name, f"{name}_{index}" if isinstance(tensors, tuple) else name, tensor
 
 
 def _inputs(one: DrawnCase, operator: str, ruled: Collection[str], into: list[bytes]) -> Iterator[list[Any]]:
     if not one.large or not operator:
         yield from (_described(array, into) for array in one.arrays)
         return
-    (case,) = one.model.cases
-    several = {name for name, tensors in case.inputs.items() if isinstance(tensors, tuple)}
-    names = [(name, index) for name in case.inputs for index in range(len(given(case, name)))]
-    for array, tensor, (name, index) in zip(one.arrays, _tensors(one.model), names, strict=True):
-        if isinstance(tensor, Random) and array.size >= _SEEDED and name not in ruled:
-            seed = arrays.seed_of(operator, case.name, f"{name}_{index}" if name in several else name)
+    for array, (part, name, tensor) in zip(one.arrays, _tensors(one.model), strict=True):
+        if isinstance(tensor, Random) and array.size >= _SEEDED and part not in ruled:
+            seed = arrays.seed_of(operator, one.model.cases[0].name, name)
             yield [dtype_name(array), array.shape, None, seed]
         else:
             yield _described(array, into)

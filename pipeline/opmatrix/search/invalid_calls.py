@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from opmatrix.basics.errors import DataError, one_line
 from opmatrix.data.arrays import Array, dtype_name, numpy_dtype
 from opmatrix.data.case_arrays import case_arrays, described, elements
-from opmatrix.data.reference import Argument
+from opmatrix.data.reference import Argument, tensors, with_each
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.models import case_arguments
 from opmatrix.search.broken_rules import RuleKind, broken, kinds
@@ -167,10 +168,7 @@ def _rule_calls(operator: Operator, index: int) -> Iterator[InvalidCall]:
 
 def last_array(call: Call, index: int) -> list[Array]:
     """Return the tensor of an input in a call, the last one of a variadic input; none where it is absent."""
-    argument = call.inputs[index]
-    if isinstance(argument, tuple):
-        return [*argument[-1:]]
-    return [] if argument is None else [argument]
+    return [*tensors(call.inputs[index])[-1:]]
 
 
 def _emptied(spec: OpSpec, call: Call, index: int, *, last: bool) -> Call | None:
@@ -178,8 +176,7 @@ def _emptied(spec: OpSpec, call: Call, index: int, *, last: bool) -> Call | None
 
     `last` is for the size of the last axis.
     """
-    parts = {part.name: part for part in spec.inputs}
-    sized = [rules.axes(parts[part.same_as] if part.same_as else part) for part in spec.inputs]
+    sized = [rules.axes(rules.input_of(spec, part.same_as or part.name)) for part in spec.inputs]
     used = {name.name for _, rule in ruled_inputs(spec) for name in names(spec, rule)}
     behind = [array.ndim - 1 for array in last_array(call, index)]
     own = [dim for at, dim in sized[index] if not last or at in (-1, *behind)]
@@ -189,11 +186,8 @@ def _emptied(spec: OpSpec, call: Call, index: int, *, last: bool) -> Call | None
     for other, found in enumerate(sized):
         for axis, dim in found:
             if dim == size:
-                argument, inputs = call.inputs[other], list(call.inputs)
-                if isinstance(argument, tuple):
-                    inputs[other] = tuple(np.take(array, [], axis=axis) for array in argument)
-                elif argument is not None:
-                    inputs[other] = np.take(argument, [], axis=axis)
+                inputs = list(call.inputs)
+                inputs[other] = with_each(inputs[other], partial(np.take, indices=[], axis=axis))
                 call = replace(call, inputs=tuple(inputs))
     return call
 
@@ -261,8 +255,7 @@ def _wrong_shapes(
 def _is_forbidden(spec: OpSpec, part: Input, shape: tuple[int, ...], call: Call) -> bool:
     """Return whether an input of a call may not have this shape: whether an axis has another size than its own."""
     arguments = zip(spec.inputs, call.inputs, strict=True)
-    first = {i.name: array for i, a in arguments for array in ((a or (None,))[0] if isinstance(a, tuple) else a,)}
-    shapes = {name: array.shape for name, array in first.items() if array is not None}
+    shapes = {i.name: array.shape for i, argument in arguments for array in tensors(argument)[:1]}
     if not part.variadic:
         shapes[part.name] = shape
     known = Known(spec=spec, shapes=shapes, attributes=attribute_values(spec, call.model))

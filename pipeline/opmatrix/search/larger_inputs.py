@@ -10,14 +10,14 @@ import numpy as np
 from opmatrix.basics.errors import DataError
 from opmatrix.basics.interrupts import cpu_time
 from opmatrix.data import ruled_values
-from opmatrix.data.arrays import Array, is_float
+from opmatrix.data.arrays import Array, is_float, reversed_copy
 from opmatrix.data.ruled_values import with_ends
 from opmatrix.search.shapes import places, resized_shapes
 from opmatrix.signature.signature import attribute_values
 from opmatrix.sizes.known import Known
-from opmatrix.sizes.rules import axes
+from opmatrix.sizes.rules import around, axes, has_further
 from opmatrix.sizes.values import known_numbers, limits
-from opmatrix.spec import Case, Input, Model, OpSpec, given, shape_of
+from opmatrix.spec import Case, Model, OpSpec, given, shape_of
 
 ENOUGH = 200_000  # elements of all inputs
 SLOW = 0.003  # CPU seconds of a call, after which nothing larger is tried
@@ -58,7 +58,7 @@ def large_pair(spec: OpSpec, model: Model, case: Case, arrays: Sequence[Array], 
     *_, smaller, largest = (None, None, *enlarge(spec, model, case, arrays, compute))
     if largest is None:
         return []
-    other = [np.ascontiguousarray(a.ravel()[::-1]).reshape(a.shape) if is_float(a.dtype) else a for a in largest]
+    other = [reversed_copy(array) if is_float(array.dtype) else array for array in largest]
     if not _obeying(spec, model, case, other) or compute(other) is None:
         return [largest, smaller or list(arrays)]
     return [largest, other]
@@ -99,7 +99,6 @@ def _obeying(spec: OpSpec, model: Model, case: Case, arrays: Sequence[Array]) ->
 
 
 def _by_name(spec: OpSpec, case: Case) -> Iterator[Growth]:
-    """Yield functions of which each makes the axes of one name larger."""
     names = [part.name for part in spec.inputs for _ in given(case, part.name)]
     for grown in growing(spec):
         yield lambda arrays, own=grown: [  # type: ignore[misc]  # mypy infers no type for a default value
@@ -145,22 +144,16 @@ def growing(spec: OpSpec) -> Iterator[Axes]:
     """Yield the axes of inputs that can grow together: those of one name, and the first axis of a free shape."""
     named: dict[str, dict[str, tuple[int, ...]]] = {}
     for part in spec.inputs:
-        for axis, size in enumerate(_before_the_rest(part)):
-            if isinstance(size, str):
+        for axis, size in axes(part):
+            if axis >= 0 and isinstance(size, str):
                 of_name = named.setdefault(size, {})
                 of_name[part.name] = (*of_name.get(part.name, ()), axis)
     for together in named.values():
         yield _with_equal_shapes(spec, together)
     for part in spec.inputs:
-        if part.same_as is None and part.further_as is None and (part.dims is None or "..." in part.dims):
+        if part.same_as is None and part.further_as is None and has_further(part):
             sharing = [part, *(other for other in spec.inputs if other.further_as == part.name)]
-            yield _with_equal_shapes(spec, {one.name: (len(_before_the_rest(one)),) for one in sharing})
-
-
-def _before_the_rest(part: Input) -> tuple[str | int, ...]:
-    """Return the declared sizes before "...", whose axes are known."""
-    dims = part.dims or ()
-    return dims[: dims.index("...")] if "..." in dims else dims
+            yield _with_equal_shapes(spec, {one.name: around(one)[:1] for one in sharing})
 
 
 def _with_equal_shapes(spec: OpSpec, grown: Axes) -> Axes:

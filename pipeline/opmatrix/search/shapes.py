@@ -193,8 +193,7 @@ class Choice:
         if part.further_as is not None:
             if part.further_as not in self.shapes:
                 raise _LaterError
-            other = next(one for one in self.spec.inputs if one.name == part.further_as)
-            return rules.further(other, self.shapes[other.name][0])
+            return rules.further(rules.input_of(self.spec, part.further_as), self.shapes[part.further_as][0])
         if part.rank in self.sizes:
             count = self.sizes[part.rank] - fixed
             if count < 0:
@@ -235,9 +234,8 @@ class Choice:
             raise _LaterError
         if not self.shapes[name]:
             raise UnusableError
-        shape = self.shapes[name][0]
-        part = next(part for part in self.spec.inputs if part.name == name)
-        wanted = [self._size(dim) for at, dim in rules.sizes_at(part) if at == attribute]
+        shape, sized = self.shapes[name][0], rules.sizes_at(rules.input_of(self.spec, name))
+        wanted = [self._size(dim) for at, dim in sized if at == attribute]
         allowed = [axis for axis in self._axes(attribute, len(shape)) if all(shape[axis] == size for size in wanted)]
         if not allowed:
             raise UnusableError
@@ -322,22 +320,16 @@ Place = tuple[str, int]  # an input and an axis, or the name of a size that is n
 
 def places(spec: OpSpec, model: Model, case: Case) -> Iterator[tuple[int, Place]]:
     """Yield the sizes of a case that its declaration leaves open, each with the axes that it has."""
-    axes_of: set[str | int] = set()
-    attributes = rules.size_attributes(spec)
     for part in spec.inputs:
-        dims = part.dims or ()
-        before = dims.index("...") if "..." in dims else len(dims)
-        after = len(dims) - before
-        axes_of |= {dim for _, dim in rules.axes(part)}
         for tensor in given(case, part.name):
             shape = shape_of(tensor)
+            dims = {axis % len(shape): dim for axis, dim in rules.axes(part)}
             for axis, size in enumerate(shape):
-                back = axis - len(shape)
-                dim = dims[axis] if axis < before else dims[back] if back > -after else None
-                if dim is None or (isinstance(dim, str) and dim.isidentifier() and dim not in attributes):
+                if axis not in dims or rules.is_named(spec, dims[axis]):
                     yield size, (part.name, axis)
+    whole = {dim for part in spec.inputs for _, dim in rules.axes(part)}
     for name, size in Template(spec, model, case).sizes.items():
-        if name not in axes_of:
+        if name not in whole:
             yield size, (name, -1)
 
 

@@ -172,6 +172,11 @@ def _checked(axis: int, shape: Sequence[object], key: int | str, name: str) -> i
     return axis
 
 
+def shape_text(shape: Sequence[Size]) -> str:
+    """Return a shape with ? for a size that is not known."""
+    return f"({', '.join('?' if size is None else str(size) for size in shape)}{',' * (len(shape) == 1)})"
+
+
 def rule_text(rule: SameAs | Dims | FromKernel) -> str:
     """Return a shape rule as messages show it."""
     match rule:
