@@ -247,7 +247,7 @@ if os.fork() == 0:
         while True: __import__('time').sleep(100)
     os._exit(0)
 os.wait()
-while not os.path.exists(left) or not open(left).read(): 0
+while not os.path.exists(left) or not open(left).read(): __import__('time').sleep(0.01)
 """
 
 
