@@ -34,7 +34,7 @@ from measuring import DOIT, ROOT
 from opmatrix.basics.errors import OpmatrixError
 from opmatrix.declaration.checks import register_parts
 from opmatrix.declaration.load import load_operator, operator_names
-from opmatrix.ort_checks import fuzz
+from opmatrix.ort_checks import fuzz_stage
 from opmatrix.project.paths import Paths
 from opmatrix.search import coverage, draw_inputs
 from opmatrix.search import drawn as drawn_cases
@@ -97,7 +97,7 @@ def run(root: Path, name: str, seeds: int, folder: Path) -> Found:
     for seed, paths in enumerate(layouts if "search" in parts else ()):
         _check(found, seed, lambda one=paths: property_test.run(one, operator, load.load(one, operator)))
     for seed, paths in enumerate(layouts if has_kernel(operator.spec) else ()):
-        _check(found, seed, lambda one=paths: fuzz.run(one, operator))
+        _check(found, seed, lambda one=paths: fuzz_stage.run(one, operator))
     return found
 
 

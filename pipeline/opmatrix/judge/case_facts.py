@@ -145,9 +145,9 @@ def _alike(cases: Sequence[Properties]) -> Iterator[tuple[list[str], tuple[Value
 
 def _properties(name: str, values: Sequence[Value], count: int) -> Iterator[_Property]:
     numbers = [value for value in values if isinstance(value, int | float) and value == value]
-    return (
-        _ranges(name, numbers, count) if len(numbers) == len(values) else _of_values(name, [*map(str, values)], count)
-    )
+    if len(numbers) == len(values):
+        return _ranges(name, numbers, count)
+    return _of_values(name, [*map(str, values)], count)
 
 
 def _ranges(name: str, values: Sequence[int | float], count: int) -> Iterator[_Property]:

@@ -11,7 +11,7 @@ import numpy as np
 from onnx import ModelProto, helper
 
 from opmatrix.basics import step_log
-from opmatrix.basics.errors import DataError, VerifyError
+from opmatrix.basics.errors import DataError
 from opmatrix.data.arrays import Array, cast, dtype_name, numpy_dtype
 from opmatrix.data.case_arrays import case_arrays, described, elements
 from opmatrix.data.compare import Comparison, first_difference, same_bytes
@@ -25,32 +25,16 @@ from opmatrix.ort_checks.cast_edges import CastSession
 from opmatrix.ort_checks.run_case import run_concurrently
 from opmatrix.ort_checks.sessions import OrtSessions, RefusedError, Session, call, call_into
 from opmatrix.project.paths import Paths
-from opmatrix.search.drawn import DrawnCase, keep, read
+from opmatrix.search.drawn import DrawnCase, keep
 from opmatrix.search.invalid_calls import Call, invalid_calls, missing_calls, valid_call, valid_call_fails
 from opmatrix.search.larger_inputs import ENOUGH, large_pair
-from opmatrix.signature.signature import OWN_ORT, dtype_of, has_kernel, has_onnx_types, is_own, node_type
+from opmatrix.signature.signature import dtype_of, has_kernel, has_onnx_types, node_type
 from opmatrix.sizes.variadic import count, counter, variadic_output, with_count, with_outputs
 from opmatrix.spec import Attribute, Model, OpSpec
 
 OPSET = 17  # every supported ONNX Runtime reads it
 LONG = 0.03  # seconds that several threads run large inputs for
 FEW = 5  # problems in a message: further ones are mostly equal
-
-
-def run(paths: Paths, operator: Operator) -> None:
-    """Run the operator on drawn inputs and on invalid calls, for the sanitizers.
-
-    Raises VerifyError for a drawn input on which the kernel differs from the reference, and for invalid calls that are
-    not rejected.
-    """
-    library, levels = paths.ort_library(operator.name), operator.spec.cpu_levels
-    fuzz = Fuzz(operator, OrtSessions(library, sanitized=paths.sanitized, cpu_levels=levels))
-    tried = read(paths.drawn_inputs(operator.name), operator.name)
-    failing = fuzz.smallest_failing(paths, tried, Reference(paths, operator.spec))
-    # A handwritten binding checks only what its author decided.
-    forbidden = () if is_own(OWN_ORT, operator.spec, operator.handwritten_files) else fuzz.invalid_call_problems()
-    if problems := [*([failing[1]] if failing else []), *forbidden]:
-        raise VerifyError(first_problems(problems))
 
 
 def first_problems(problems: Sequence[str]) -> str:

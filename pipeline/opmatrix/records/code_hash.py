@@ -34,7 +34,7 @@ STAGE_MODULES: Mapping[str, str] = {
     "link-together": "opmatrix.toolchain.link_together",
     "link-wheel": "opmatrix.wheel.link",
     "operator-pages": "opmatrix.report.operator_pages",
-    "ort-fuzz": "opmatrix.ort_checks.fuzz",
+    "ort-fuzz": "opmatrix.ort_checks.fuzz_stage",
     "probe-ort": "opmatrix.ort_checks.probe",
     "probe-torch": "opmatrix.export.probe",
     "publish": "opmatrix.export.publish",
