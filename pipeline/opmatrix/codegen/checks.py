@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from opmatrix.codegen.cpp import literal, quoted
-from opmatrix.codegen.size_code import SIZE_FUNCTIONS, SizeCode, size_checks
+from opmatrix.codegen.size_checks import size_checks
+from opmatrix.codegen.size_code import SIZE_FUNCTIONS, SizeCode
 from opmatrix.signature.signature import is_required
 from opmatrix.sizes import values
 from opmatrix.sizes.rules import axes, checked_axes, resolved_terms, shape_inputs, size_items, sizes_at, sources
@@ -76,7 +77,7 @@ def shape_attributes(spec: OpSpec) -> list[str]:
 
 
 def shape_checks(spec: OpSpec) -> Iterator[Check]:
-    """Yield the checks of `opmatrix.sizes.checks`."""
+    """Yield the checks of a call's sizes."""
     loops = {i.name: f"for (const Sizes {i.name}_sizes : {i.name})" for i in spec.inputs if not is_required(i)}
     shown = {i.name: f"{i.name}_sizes" if i.name in loops else i.name for i in spec.inputs}
     for check in size_checks(SizeCode(spec=spec, shape=shown.__getitem__, attribute=str)):

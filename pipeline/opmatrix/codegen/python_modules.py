@@ -16,7 +16,8 @@ from typing import Any
 import jinja2
 
 from opmatrix.codegen import generated_files, jinja, onnx_schema
-from opmatrix.codegen.size_code import ITEM, PythonSizes, size_checks
+from opmatrix.codegen.size_checks import size_checks
+from opmatrix.codegen.size_code import ITEM, PythonSizes
 from opmatrix.signature import signature, versions
 from opmatrix.signature.python_source import bracket, literal
 from opmatrix.sizes.expressions import FURTHER, terms
