@@ -17,6 +17,7 @@ from opmatrix.sizes.rules import (
     input_of,
     is_named,
     list_lengths,
+    owner,
     owners,
     required,
     resolved,
@@ -185,7 +186,7 @@ def _of_optional(spec: OpSpec, dim: str) -> list[Input]:
 
 def _origins(code: SizeCode, part: Input, used: Iterable[Term]) -> list[_Origin]:
     """Return what sizes are computed from, without what is shown anyway."""
-    found = [(term.key, code(term.key), next(iter(sources(code.spec, term)), "")) for term in used]
+    found = [(term.key, code(term.key), owner(code.spec, term)) for term in used]
     return [origin for origin in found if origin[2] != part.name]
 
 

@@ -334,8 +334,3 @@ def replaced(
         yield f"{name}_sizes.replace({axis}, {size})"
     if None in rule.replace.values():
         yield f"{name}_sizes.drop_removed()"
-
-
-def decided_sizes(spec: OpSpec) -> list[str]:
-    """Return the names of sizes that only the kernel knows, of all outputs."""
-    return [*dict.fromkeys(name for output in spec.outputs for name in kernel_names(spec, output.shape))]

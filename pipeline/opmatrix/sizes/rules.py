@@ -177,6 +177,11 @@ def sources(spec: OpSpec, term: Term) -> list[str]:
     return [] if found is None else [name for inner in terms(found[0]) for name in sources(spec, inner)]
 
 
+def owner(spec: OpSpec, term: Term) -> str:
+    """Return the input that a term is computed from, as messages name it; "" for an attribute."""
+    return next(iter(sources(spec, term)), "")
+
+
 def code(spec: OpSpec, expression: str | int, leaf: Callable[[Term], str]) -> ast.expr:
     """Return an expression in which each name of a size is replaced with its definition, and each other term with the
     code that `leaf` has for it."""
@@ -206,11 +211,11 @@ def further(part: Input, shape: Sequence[T]) -> list[T]:
     return list(shape[front : len(shape) - back])
 
 
-def kernel_dims(spec: OpSpec, rule: FromKernel) -> list[str | int | None]:
+def kernel_dims(spec: OpSpec, rule: Dims | FromKernel) -> list[str | int | None]:
     """Return the known sizes of an output whose kernel decides the others, which are None; without those of `input`."""
-    names = kernel_names(spec, rule)
     if rule.dims is None:
         return [None] * (rule.rank or 0)
+    names = kernel_names(spec, rule)
     return [None if dim in names else dim for dim in rule.dims]
 
 
@@ -221,6 +226,11 @@ def kernel_names(spec: OpSpec, rule: SameAs | Dims | FromKernel) -> list[str]:
     known = {*definitions(spec), *size_attributes(spec)}
     dims = (*(rule.dims or ()), *rule.replace.values())
     return [dim for dim in dims if isinstance(dim, str) and dim.isidentifier() and dim not in known]
+
+
+def decided_sizes(spec: OpSpec) -> list[str]:
+    """Return the names of sizes that only the kernel knows, of all outputs."""
+    return [*dict.fromkeys(name for output in spec.outputs for name in kernel_names(spec, output.shape))]
 
 
 def known_replaced(spec: OpSpec, rule: SameAs | FromKernel) -> list[str | int]:
