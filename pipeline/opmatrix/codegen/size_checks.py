@@ -163,7 +163,7 @@ def _has_size(code: SizeCode, part: Input, at: int | str, dim: str | int) -> str
     return code.compared(code.axis(code.shape(part.name), at), "==", code(dim))
 
 
-def _of_others(spec: OpSpec, part: Input, dim: str) -> list[Term]:
+def _of_others(spec: OpSpec, part: Input, dim: str | int) -> list[Term]:
     """Return the terms of an expression that do not come from this input."""
     return [term for term in terms(dim) if {*sources(spec, term)} != {part.name}]
 

@@ -11,7 +11,7 @@ from opmatrix.codegen.cpp import CPP_TYPES, literal, quoted
 from opmatrix.codegen.size_code import SIZE_FUNCTIONS, SizeCode
 from opmatrix.signature.signature import dtype_of, is_copied, onnx_name, torch_arguments, torch_name, torch_variable
 from opmatrix.sizes.expressions import FURTHER, subtracts
-from opmatrix.sizes.rules import kernel_dims, kernel_names, known_replaced, resolved, shape_inputs
+from opmatrix.sizes.rules import kernel_dims, kernel_names, output_expressions, resolved, shape_inputs
 from opmatrix.sizes.variadic import counter, has_own_shapes, reason, sure_inputs
 from opmatrix.spec import Attribute, AttributeKind, Dims, DType, FromKernel, Input, OpSpec, Output, SameAs
 
@@ -190,10 +190,10 @@ class OutputPart:
 
     sizes = ""  # the expression of its sizes, unless the kernel allocates it
     rank = "0"
-    numbers: list[str] | None = None
-    ort_numbers: list[str] | None = None  # the same, with attributes as members of the node's class
-    steps: Sequence[str] = ()
-    ort_steps: Sequence[str] = ()
+    numbers: Sequence[str]
+    ort_numbers: Sequence[str]  # the same, with attributes as members of the node's class
+    steps: Sequence[str]
+    ort_steps: Sequence[str]
     known: list[str] | None = None
     known_sizes: str | None = None
     variadic: str | None = None  # the input or the attribute that says how many tensors it has
@@ -217,12 +217,11 @@ class OutputPart:
         self.wanted = f"wants_{self.name}"  # the variable that says whether the kernel computes it
         first = sure_inputs(spec)[0]
         self.device = f"{first.name}.begin()[0]" if first.variadic else first.name  # the input on whose device it is
-        dims = self._set_sizes(spec, output)
-        self.falls = any(subtracts(resolved(spec, dim)) for dim in dims)  # whether one of them can be negative
-        code = " ".join([*(self.numbers or ()), *self.steps])
+        self._set_sizes(spec, output)
+        computed = output_expressions(spec, shape)
+        self.falls = any(subtracts(resolved(spec, dim)) for dim in computed)  # whether one of them can be negative
+        code = " ".join([*self.numbers, *self.steps])
         self.needs_sizes = self.falls or any(function in code for function in SIZE_FUNCTIONS)  # of sizes.h
-        if self.steps:
-            self.sizes = f"{self.name}_sizes.sizes()"
         if output.variadic:
             self._set_count(spec, output)
         kind = "VARIADIC" if output.variadic else "OPTIONAL"
@@ -239,54 +238,34 @@ class OutputPart:
         if output.variadic or self.new:
             self.torch_value = self.ort_value = f"{self.name}.{'list' if output.variadic else 'tensor'}()"
 
-    def _set_sizes(self, spec: OpSpec, output: Output) -> Sequence[str | int]:
-        """Set the code of the sizes; return those that are computed."""
+    def _set_sizes(self, spec: OpSpec, output: Output) -> None:
         name, shape = output.name, output.shape
         lists = {a.name for a in spec.attributes if a.kind == "ints"}
         torch = SizeCode(spec=spec, shape="{}.sizes()".format, attribute=str)
         ort = replace(torch, attribute=lambda a: f"{a}_.list()" if a in lists else f"{a}_")
-        dims: Sequence[str | int] = ()
+        self.steps, self.numbers = _computed(spec, output, torch)
+        self.ort_steps, self.ort_numbers = _computed(spec, output, ort)
         match shape:
-            case SameAs() if has_own_shapes(output):
-                pass
-            case SameAs(input=owner):
+            case SameAs(input=owner) if not has_own_shapes(output):
                 self.device, self.sizes = owner, f"{owner}.sizes()"
-                if shape.replace:
-                    dims = known_replaced(spec, shape)
-                    self.steps, self.ort_steps = (
-                        [*replaced(shape, name, code, of=self.sizes)] for code in (torch, ort)
-                    )
-            case Dims(dims=dims) if FURTHER in dims:
-                dims = [dim for dim in dims if dim != FURTHER]
-                self.steps, self.ort_steps = ([*added(shape, name, code)] for code in (torch, ort))
             case Dims(dims=dims):
-                self.numbers, self.ort_numbers = ([code(dim) for dim in dims] for code in (torch, ort))
                 self.sizes = f"Sizes{{{name}_sizes, {len(dims)}}}" if dims else "Sizes{}"
             case FromKernel(input=str(owner)):
                 self.device = owner
-                dims = known_replaced(spec, shape)
-                decided = {size: f"Decided{{&kernel_{size}}}" for size in kernel_names(spec, shape)}
-                self.steps, self.ort_steps = (
-                    [*replaced(shape, name, code, of=f"{owner}.sizes()", made="KernelSizes", decided=decided)]
-                    for code in (torch, ort)
-                )
                 self.rank, self.known_sizes = f"{name}_sizes.rank()", f"{name}_sizes.known()"
-            case FromKernel(dims=None, rank=rank):
-                self.rank = str(rank)
             case FromKernel(dims=declared):
                 of_call = kernel_dims(spec, shape)
-                dims = [dim for dim in of_call if dim is not None]
-                self.rank, self.known_sizes = str(len(of_call)), f"{name}_known" if of_call else None
-                self.known = [
-                    f"&kernel_{decided_name}" if dim is None else f"&{name}_sizes[{n}]"
-                    for n, (dim, decided_name) in enumerate(zip(of_call, declared or (), strict=True))
-                ]
-                if dims:
-                    self.numbers, self.ort_numbers = (
-                        ["0" if dim is None else code(dim) for dim in of_call] for code in (torch, ort)
-                    )
+                self.rank = str(len(of_call))
+                if declared:
+                    self.known_sizes = f"{name}_known"
+                    self.known = [
+                        f"&kernel_{decided_name}" if dim is None else f"&{name}_sizes[{n}]"
+                        for n, (dim, decided_name) in enumerate(zip(of_call, declared, strict=True))
+                    ]
+                if self.numbers:
                     self.sizes = f"Sizes{{{name}_sizes, {self.rank}}}"
-        return dims
+        if self.steps:
+            self.sizes = f"{name}_sizes.sizes()"
 
     def _set_count(self, spec: OpSpec, output: Output) -> None:
         """Set what says how many tensors a variadic output has."""
@@ -307,6 +286,21 @@ class OutputPart:
         # In torch and in ONNX Runtime: the sizes of each of them, or their number and the sizes of all.
         self.count = name if own else f"{self.device}, {count}, {self.sizes}"
         self.ort_count = f"{name}.sizes().list()" if own else f"{of_node}, {self.sizes}"
+
+
+def _computed(spec: OpSpec, output: Output, code: SizeCode) -> tuple[list[str], list[str]]:
+    """Return the statements that compute the sizes of an output, or else the expressions of its sizes."""
+    match output.shape:
+        case Dims(dims=dims) as rule if FURTHER in dims:
+            return [*added(rule, output.name, code)], []
+        case SameAs(input=str(owner)) as rule if rule.replace:
+            return [*replaced(rule, output.name, code, of=f"{owner}.sizes()")], []
+        case FromKernel(input=str(owner)) as rule:
+            decided = {size: f"Decided{{&kernel_{size}}}" for size in kernel_names(spec, rule)}
+            return [*replaced(rule, output.name, code, of=f"{owner}.sizes()", made="KernelSizes", decided=decided)], []
+        case Dims() | FromKernel() as rule if any(dim is not None for dim in kernel_dims(spec, rule)):
+            return [], ["0" if dim is None else code(dim) for dim in kernel_dims(spec, rule)]
+    return [], []
 
 
 def added(rule: Dims, name: str, code: SizeCode, *, made: str = "AnyRank") -> Iterator[str]:

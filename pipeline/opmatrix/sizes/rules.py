@@ -233,24 +233,19 @@ def decided_sizes(spec: OpSpec) -> list[str]:
     return [*dict.fromkeys(name for output in spec.outputs for name in kernel_names(spec, output.shape))]
 
 
-def known_replaced(spec: OpSpec, rule: SameAs | FromKernel) -> list[str | int]:
-    """Return the sizes that replace those of an input, without removed ones and those that only the kernel knows."""
-    decided = kernel_names(spec, rule)
-    return [dim for dim in rule.replace.values() if dim is not None and dim not in decided]
-
-
 def expressions(spec: OpSpec) -> Iterator[str | int]:
     """Yield every size of the declaration's shapes but "..."."""
     for part in spec.inputs:
         yield from (dim for _, dim in (*axes(part), *sizes_at(part)))
     for output in spec.outputs:
-        rule = output.shape
-        if isinstance(rule, Dims):
-            yield from (dim for dim in rule.dims if dim != FURTHER)
-            continue
-        if isinstance(rule, FromKernel):
-            yield from (dim for dim in kernel_dims(spec, rule) if dim is not None)
-        yield from known_replaced(spec, rule)
+        yield from output_expressions(spec, output.shape)
+
+
+def output_expressions(spec: OpSpec, rule: SameAs | Dims | FromKernel) -> list[str | int]:
+    """Return the sizes of a shape rule but "...", removed ones and those that only the kernel knows."""
+    dims = [] if isinstance(rule, SameAs) else kernel_dims(spec, rule)
+    decided, changed = kernel_names(spec, rule), [] if isinstance(rule, Dims) else rule.replace.values()
+    return [dim for dim in (*dims, *changed) if dim is not None and dim not in (FURTHER, *decided)]
 
 
 def limits(spec: OpSpec) -> Iterator[str]:
