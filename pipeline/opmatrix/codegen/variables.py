@@ -209,9 +209,8 @@ class OutputPart:
         # Whether the binding copies what the kernel wrote: strings, int4 and uint4.
         self.copied = packed or is_copied(spec, output.type)
         self.ort_class = f"ort::{'Packed' if packed else ''}Output<{self.type}>"  # that of a copied one
-        self.made = (
-            f"{self.type}, {self.ort_class}" if packed else self.type
-        )  # the template arguments of ort::NewOutput
+        # The template arguments of ort::NewOutput.
+        self.made = f"{self.type}, {self.ort_class}" if packed else self.type
         self.optional = bool(output.optional)
         self.switch = output.optional if isinstance(output.optional, str) else None  # says whether there is one
         self.wanted = f"wants_{self.name}"  # the variable that says whether the kernel computes it

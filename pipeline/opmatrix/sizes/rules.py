@@ -1,9 +1,7 @@
-"""What the `dims` of a declaration mean: which axis is which size, and where each name comes from.
+"""What the `dims` of a declaration mean: which axis is which size, where each name comes from, what the kernel decides.
 
 All users of a declaration's sizes ask this module: error checks of the bindings, shape inference, cases, drawn inputs.
 `known` computes sizes of one call.
-
-Which sizes a declaration has: those that its inputs and outputs compute, and those that only its kernel knows.
 """
 
 from __future__ import annotations
@@ -193,11 +191,6 @@ def code(spec: OpSpec, expression: str | int, leaf: Callable[[Term], str]) -> as
         return ast.parse(leaf(term), mode="eval").body
 
     return replace_terms(expression, replace)
-
-
-def replace_names(expression: str | int, names: Mapping[str, str]) -> ast.expr:
-    """Return an expression in which each term is replaced with the variable that `names` has for it."""
-    return replace_terms(expression, lambda term: ast.Name(names[term.key]))
 
 
 def resolved(spec: OpSpec, expression: str | int) -> ast.expr:
