@@ -17,7 +17,7 @@ from opmatrix.signature import signature
 from opmatrix.signature.python_source import bracket
 from opmatrix.signature.versions import versions
 from opmatrix.sizes.expressions import FURTHER
-from opmatrix.sizes.rules import decided_sizes, kernel_dims, kernel_names, last_inferred
+from opmatrix.sizes.rules import decided_sizes, kernel_dims, last_inferred
 from opmatrix.sizes.variadic import sure_inputs, variadic_output
 from opmatrix.spec import Dims, FromKernel, OpSpec, Output, SameAs
 
@@ -60,11 +60,8 @@ def _output(spec: OpSpec, output: Output, index: int, code: SizeCode) -> Iterato
     match output.shape:
         case SameAs(input=name, replace=replace) if not replace:  # of a variadic input the first tensor's
             found = code.shape(name)
-        case SameAs(input=str(name)) | FromKernel(input=str(name)) as rule:
-            decided = dict.fromkeys(kernel_names(spec, rule), UNKNOWN)
-            yield from variables.replaced(
-                rule, output.name, code, made="ort::Shape", of=code.shape(name), decided=decided
-            )
+        case SameAs() | FromKernel(input=str()) as rule:
+            yield from variables.replaced(rule, output.name, code, made="ort::Shape", decided=UNKNOWN)
         case Dims(dims=dims) as rule if FURTHER in dims:
             yield from variables.added(rule, output.name, code, made="ort::Shape")
         case Dims() | FromKernel() as rule:

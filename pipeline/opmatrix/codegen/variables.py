@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 
 from opmatrix.codegen.checks import Check, limits
 from opmatrix.codegen.cpp import CPP_TYPES, literal, quoted
@@ -292,11 +291,10 @@ def _computed(spec: OpSpec, output: Output, code: SizeCode) -> tuple[list[str], 
     match output.shape:
         case Dims(dims=dims) as rule if FURTHER in dims:
             return [*added(rule, output.name, code)], []
-        case SameAs(input=str(owner)) as rule if rule.replace:
-            return [*replaced(rule, output.name, code, of=f"{owner}.sizes()")], []
-        case FromKernel(input=str(owner)) as rule:
-            decided = {size: f"Decided{{&kernel_{size}}}" for size in kernel_names(spec, rule)}
-            return [*replaced(rule, output.name, code, of=f"{owner}.sizes()", made="KernelSizes", decided=decided)], []
+        case SameAs() as rule if rule.replace:
+            return [*replaced(rule, output.name, code)], []
+        case FromKernel(input=str()) as rule:
+            return [*replaced(rule, output.name, code, made="KernelSizes", decided="Decided{{&kernel_{}}}")], []
         case Dims() | FromKernel() as rule if any(dim is not None for dim in kernel_dims(spec, rule)):
             return [], ["0" if dim is None else code(dim) for dim in kernel_dims(spec, rule)]
     return [], []
@@ -310,20 +308,16 @@ def added(rule: Dims, name: str, code: SizeCode, *, made: str = "AnyRank") -> It
 
 
 def replaced(
-    rule: SameAs | FromKernel,
-    name: str,
-    code: SizeCode,
-    *,
-    of: str,
-    made: str = "AnyRank",
-    decided: Mapping[str, str] = MappingProxyType({}),
+    rule: SameAs | FromKernel, name: str, code: SizeCode, *, made: str = "AnyRank", decided: str = ""
 ) -> Iterator[str]:
-    """Yield the statements that compute the sizes `of` an input with some of them replaced or removed, as a `made`;
-    `decided` has the code of those that the kernel decides."""
-    yield f"{made} {name}_sizes({of})"
+    """Yield the statements that compute the sizes of an input with some of them replaced or removed, as a `made`;
+    `decided` is the code of one that the kernel decides, with {} for its name."""
+    assert rule.input is not None
+    of_kernel = kernel_names(code.spec, rule)
+    yield f"{made} {name}_sizes({code.shape(rule.input)})"
     for key, dim in rule.replace.items():
         axis = code.attribute(key) if isinstance(key, str) else str(key)
-        size = f"{made}::kRemoved" if dim is None else decided.get(str(dim)) or code(dim)
+        size = f"{made}::kRemoved" if dim is None else decided.format(dim) if dim in of_kernel else code(dim)
         yield f"{name}_sizes.replace({axis}, {size})"
     if None in rule.replace.values():
         yield f"{name}_sizes.drop_removed()"
