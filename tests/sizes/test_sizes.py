@@ -13,12 +13,12 @@ import pytest
 from onnx import TensorProto, helper
 
 from opmatrix.codegen import python_modules
+from opmatrix.codegen.size_checks import SizeCheck, size_checks
 from opmatrix.codegen.size_code import SizeCode
 from opmatrix.declaration.models import DynamicAxis, dynamic_axes
 from opmatrix.declaration.validation.operator import declaration
 from opmatrix.declaration.validation.sizes import sizes
 from opmatrix.export.gates import registered
-from opmatrix.sizes.checks import ItemCheck, ShapeCheck, size_checks
 from opmatrix.sizes.expressions import solve
 from opmatrix.sizes.known import Known
 from opmatrix.sizes.rules import definitions
@@ -206,25 +206,29 @@ def test_definitions_of_names() -> None:
     }  # fmt: skip
 
 
+def checks_of(spec: OpSpec) -> list[SizeCheck]:
+    return [*size_checks(SizeCode(spec=spec, shape=str, attribute=str))]
+
+
 def test_checks_of_solved_names() -> None:
     """An inverted division is checked, a size that would be negative too, and what follows from itself is not."""
-    shapes = {check.given.name: check for check in size_checks(SPEC) if isinstance(check, ShapeCheck)}
-    assert shapes["weight"].sizes == ((0, "groups*K"),)
-    assert (shapes["offsets"].sizes, shapes["offsets"].positive) == ((), ("P",))
-    assert shapes["x"].sizes == () and shapes["x"].rank
+    found = {check.given.name: check.conditions for check in checks_of(SPEC) if check.given}
+    assert found["weight"] == ["weight.rank == 2", "weight[0] == groups * (weight[0] / groups)"]
+    assert found["offsets"] == ["offsets.rank == 1", "offsets[0] - 1 >= 0"]
+    assert found["x"] == ["x.rank >= 2"]
 
 
 def test_a_rank_is_checked_before_the_sizes_are_read() -> None:
     """Also where the input comes later in the declaration."""
     early = Input(name="early", type="float32", dims=("C",), optional=True)
-    checks = [c for c in size_checks(replace(SPEC, inputs=(early, *SPEC.inputs))) if isinstance(c, ShapeCheck)]
-    assert [(c.given.name, c.rank) for c in checks][:2] == [("x", True), ("early", True)]
+    checks = checks_of(replace(SPEC, inputs=(early, *SPEC.inputs)))
+    assert [check.conditions[0] for check in checks if check.given][:2] == ["x.rank >= 2", "early.rank == 1"]
 
 
 def test_lists_need_as_many_items_as_the_sizes_use() -> None:
     spec = returning("stride[1] + stride[0] + padding[0]")
-    found = {c.attribute: c.count for c in size_checks(spec) if isinstance(c, ItemCheck)}
-    assert found == {"stride": 2, "padding": 1}
+    found = [check.conditions for check in checks_of(spec) if check.given is None]
+    assert found == [["stride.size() >= 2"], ["padding.size() >= 1"]]
 
 
 X = Input(name="x", type="float32", dims=("N", "C"))
@@ -396,8 +400,8 @@ def test_a_name_of_an_attribute_is_its_value_in_an_input_too() -> None:
     inputs = (X, Input(name="weight", type="float32", dims=("groups", "K")))
     spec = replace(SPEC, inputs=inputs, attributes=(GROUPS,))
     assert "groups" not in definitions(spec)
-    (check,) = [c for c in size_checks(spec) if isinstance(c, ShapeCheck) and c.given.name == "weight"]
-    assert check.sizes == ((0, "groups"),)
+    (check,) = [check for check in checks_of(spec) if check.given and check.given.name == "weight"]
+    assert check.conditions == ["weight.rank == 2", "weight[0] == groups"]
 
 
 SHARING = replace(

@@ -17,7 +17,7 @@ from opmatrix.signature import signature
 from opmatrix.signature.python_source import bracket
 from opmatrix.signature.versions import versions
 from opmatrix.sizes.expressions import FURTHER
-from opmatrix.sizes.rules import kernel_dims, kernel_names, last_inferred
+from opmatrix.sizes.rules import decided_sizes, kernel_dims, last_inferred
 from opmatrix.sizes.variadic import sure_inputs, variadic_output
 from opmatrix.spec import Dims, FromKernel, OpSpec, Output, SameAs
 
@@ -60,16 +60,11 @@ def _output(spec: OpSpec, output: Output, index: int, code: SizeCode) -> Iterato
     match output.shape:
         case SameAs(input=name, replace=replace) if not replace:  # of a variadic input the first tensor's
             found = code.shape(name)
-        case SameAs(input=str(name)) | FromKernel(input=str(name)) as rule:
-            decided = dict.fromkeys(kernel_names(spec, rule), UNKNOWN)
-            yield from variables.replaced(
-                rule, output.name, code, made="ort::Shape", of=code.shape(name), decided=decided
-            )
+        case SameAs() | FromKernel(input=str()) as rule:
+            yield from variables.replaced(rule, output.name, code, made="ort::Shape", decided=UNKNOWN)
         case Dims(dims=dims) as rule if FURTHER in dims:
             yield from variables.added(rule, output.name, code, made="ort::Shape")
-        case Dims(dims=dims):
-            found = _listed(code(dim) for dim in dims)
-        case FromKernel() as rule:
+        case Dims() | FromKernel() as rule:
             found = _listed(UNKNOWN if dim is None else code(dim) for dim in kernel_dims(spec, rule))
     element = variables.dtype_name(output.type)
     if output.type in spec.types:  # that of the first input that has it, required ones first
@@ -196,7 +191,7 @@ class _Bindings:
             "number_headers": cpp.number_headers(signature.dtypes(spec)),
             "listed_shapes": any(i.dims and i.kind != "required" for i in inputs),
             "computed_sizes": any(o.needs_sizes for o in outputs),
-            "decided_sizes": variables.decided_sizes(spec),
+            "decided_sizes": decided_sizes(spec),
             "in_place": in_place(spec),
             "kernel_sizes": any(o.new and o.steps for o in outputs),
             "checks_with_attributes": bool(shape_attributes(spec)),

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from opmatrix.codegen.cpp import literal, quoted
-from opmatrix.codegen.size_code import SIZE_FUNCTIONS, SizeCode, size_checks
+from opmatrix.codegen.size_checks import size_checks
+from opmatrix.codegen.size_code import SIZE_FUNCTIONS, SizeCode
 from opmatrix.signature.signature import is_required
 from opmatrix.sizes import values
-from opmatrix.sizes.rules import axes, checked_axes, resolved_terms, shape_inputs, size_items, sizes_at, sources
+from opmatrix.sizes.rules import axes, checked_axes, owner, resolved_terms, shape_inputs, size_items, sizes_at, sources
 from opmatrix.spec import Attribute, AttributeKind, Input, OpSpec, ValueRule
 
 
@@ -76,7 +77,7 @@ def shape_attributes(spec: OpSpec) -> list[str]:
 
 
 def shape_checks(spec: OpSpec) -> Iterator[Check]:
-    """Yield the checks of `opmatrix.sizes.checks`."""
+    """Yield the checks of a call's sizes."""
     loops = {i.name: f"for (const Sizes {i.name}_sizes : {i.name})" for i in spec.inputs if not is_required(i)}
     shown = {i.name: f"{i.name}_sizes" if i.name in loops else i.name for i in spec.inputs}
     for check in size_checks(SizeCode(spec=spec, shape=shown.__getitem__, attribute=str)):
@@ -160,9 +161,10 @@ class ValueCheck:
         """Return the parts of a message: the text, and the number for each name in it."""
         parts: list[str] = []
         separator = " with "
-        for name in values.names(self._spec, self._rule):
-            parts += [quoted(f"{text}{separator}{name.name} = "), self._code(name.name)]
-            text = "" if name.owner in ("", self.input) else f" as in {name.owner}"
+        for term in values.limit_terms(self._rule):
+            parts += [quoted(f"{text}{separator}{term.key} = "), self._code(term.key)]
+            source = owner(self._spec, term)
+            text = "" if source in ("", self.input) else f" as in {source}"
             separator = " and "
         return [*parts, quoted(f"{text}, got ")]
 

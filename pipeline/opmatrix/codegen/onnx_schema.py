@@ -13,8 +13,8 @@ from typing import Any
 from opmatrix.signature import versions
 from opmatrix.signature.python_source import bracket, literal
 from opmatrix.signature.signature import is_required, node_type, onnx_kind, onnx_name, onnx_value
-from opmatrix.sizes.expressions import FURTHER, Term, terms
-from opmatrix.sizes.rules import around, definitions, divisors, further_input, kernel_dims, kernel_names, replace_names
+from opmatrix.sizes.expressions import FURTHER, Term, replace_terms, terms
+from opmatrix.sizes.rules import around, definitions, divisors, further_input, kernel_dims, kernel_names
 from opmatrix.sizes.values import summary
 from opmatrix.sizes.variadic import counter, has_own_shapes, sure_inputs
 from opmatrix.spec import Attribute, Dims, FromKernel, Input, OpSpec, Output, SameAs
@@ -43,7 +43,9 @@ class OnnxSizes:
         # A variable for each term: ``stride_0`` for ``stride[0]``.
         keys = {t.key: t.key.replace("[-", "[back_").replace("...", "further") for t in used}
         names = {k: k if k.isidentifier() else re.sub(r"\W+", "_", text).strip("_") + "_" for k, text in keys.items()}
-        text = dim if all(name.isidentifier() for name in names) else ast.unparse(replace_names(dim, names))
+        text = dim
+        if not all(name.isidentifier() for name in names):
+            text = ast.unparse(replace_terms(dim, lambda term: ast.Name(names[term.key])))
         return f"computed(lambda {', '.join(names.values())}: {text}, {', '.join(map(self._term, used))})"
 
     def _term(self, term: Term) -> str:

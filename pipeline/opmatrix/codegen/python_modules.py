@@ -16,11 +16,12 @@ from typing import Any
 import jinja2
 
 from opmatrix.codegen import generated_files, jinja, onnx_schema
-from opmatrix.codegen.size_code import ITEM, PythonSizes, size_checks
+from opmatrix.codegen.size_checks import size_checks
+from opmatrix.codegen.size_code import ITEM, PythonSizes
 from opmatrix.signature import signature, versions
 from opmatrix.signature.python_source import bracket, literal
 from opmatrix.sizes.expressions import FURTHER, terms
-from opmatrix.sizes.rules import divisors, expressions, kernel_dims, kernel_names, least
+from opmatrix.sizes.rules import decided_sizes, divisors, expressions, kernel_dims, kernel_names, least
 from opmatrix.sizes.variadic import counter, has_own_shapes, sure_inputs, variadic_output
 from opmatrix.spec import Attribute, Dims, FromKernel, Input, OpSpec, Output, SameAs
 
@@ -102,9 +103,7 @@ def _variables(spec: OpSpec) -> dict[str, Any]:
         "faults": [*_argument_faults(spec), *_dtype_faults(spec), *shape_faults(spec)],
         "finds_sizes": any(isinstance(o.shape, FromKernel) for o in spec.outputs),
         # The variables of the sizes that the kernel decides.
-        "new_sizes": [
-            *dict.fromkeys(f"new_{name}" for output in spec.outputs for name in kernel_names(spec, output.shape))
-        ],
+        "new_sizes": [f"new_{name}" for name in decided_sizes(spec)],
         "replaces": any(isinstance(o.shape, SameAs | FromKernel) and o.shape.replace for o in spec.outputs),
         "multiplies": any(t.kind == "product" for one in expressions(spec) for t in terms(one)),
         "composed": _composed(spec) if signature.is_composed(spec) else None,

@@ -1,15 +1,14 @@
-"""Sizes in generated code, C++ and Python: size expressions, and the checks of shapes that both make."""
+"""Size expressions in generated code, C++ and Python."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from opmatrix.signature.signature import torch_variable
-from opmatrix.sizes import checks
 from opmatrix.sizes.expressions import Term
-from opmatrix.sizes.rules import around, axes, code, further_input, has_further, sizes_at
+from opmatrix.sizes.rules import around, code, further_input
 from opmatrix.spec import Input, OpSpec
 
 SIZE_FUNCTIONS = ("floor_divide(", "axis_size(", "sizes_between(", "AnyRank ")
@@ -141,90 +140,3 @@ class PythonSizes(SizeCode):
 
     def is_axis(self, axis: str, rank: str) -> str:
         return f"not -{rank} <= {axis} < {rank}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class SizeCheck:
-    """The code of one check of `opmatrix.sizes.checks`: its conditions, and texts and expressions of the message in
-    turns. `given` is the input that is wrong then, `among` are all whose tensors it compares, in the order of loops."""
-
-    conditions: list[str]
-    message: list[str]
-    given: Input | None = None
-    among: tuple[Input, ...] = ()
-
-
-def size_checks(code: SizeCode) -> Iterator[SizeCheck]:
-    """Yield the checks of a call's sizes."""
-    for check in checks.size_checks(code.spec):
-        given = None if isinstance(check, checks.ItemCheck | checks.AxisCheck) else check.given
-        among: tuple[Input, ...] = (given,) if given else ()
-        match check:
-            case checks.ItemCheck(attribute=name):
-                length = code.length(name)
-                conditions = [code.compared(length, "==" if check.exactly else ">=", check.count)]
-                message = [f"{name} must have {check}, got ", length]
-            case checks.AxisCheck(given=part, at=str(name)):
-                rank, axis = code.rank(part.name), code.attribute(name)
-                conditions = [code.is_axis(axis, rank)]
-                message = [f"{name} must be an axis of {part.name}, which has ", rank, " axes, got ", axis]
-            case checks.AxisCheck(given=part, at=int(at)):
-                conditions = [code.compared(code.rank(part.name), *((">", at) if at >= 0 else (">=", -at)))]
-                message = [f"{part.name} must have an axis {at}, got ", code.shown(code.sizes(part.name))]
-            case checks.SameShape(given=part, other=name):
-                own, there = code.sizes(part.name), code.sizes(name)
-                conditions = [code.compared(own, "==", there)]
-                text = f"{part.name} must have the shape of {name}, "
-                message = [text, code.shown(there), ", got ", code.shown(own)]
-            case checks.SameFurther(given=part, other=other):
-                there = code.further_of(other)
-                conditions = [code.compared(code.further_of(part), "==", there)]
-                message = _message(code, part, [("...", code.shown(there), other.name)])
-            case checks.ShapeCheck(given=part):
-                conditions = [*_conditions(check, code)]
-                message = _message(code, part, _origins(code, part, check.others))
-            case checks.OptionalCheck(given=part):
-                conditions = [code.compared(code.axis(code.shape(part.name), check.at), "==", code(check.dim))]
-                message = _message(code, part, _origins(code, part, check.names))
-                among = (*check.others, part)
-            case checks.TieCheck(given=part, other=other):
-                is_own = other is part
-                there = code.axis(f"{part.name}[0]" if is_own else code.shape(other.name), check.axis)
-                conditions = [code.compared(code.axis(code.shape(part.name), check.at), "==", there)]
-                message = _message(code, part, [(check.name, there, other.name)])
-                among = (part,) if is_own else (part, other)
-        yield SizeCheck(conditions=conditions, message=message, given=given, among=among)
-
-
-def _conditions(check: checks.ShapeCheck, code: SizeCode) -> Iterator[str]:
-    given, rank = check.given, code.rank(check.given.name)
-    if check.rank:
-        yield code.compared(rank, ">=" if has_further(given) else "==", len(axes(given)))
-    if check.rank_name is not None:
-        yield code.compared(rank, "==", code(check.rank_name))
-    yield from (code.compared(code(name), ">=", 0) for name in check.positive)
-    shape = code.shape(given.name)
-    yield from (code.compared(code.axis(shape, at), "==", code(dim)) for at, dim in check.sizes)
-
-
-def _origins(code: SizeCode, part: Input, used: Sequence[Term]) -> list[tuple[str, str, str]]:
-    """Return name, value and input of what sizes are computed from, without what is shown anyway."""
-    found = [(term.key, code(term.key), checks.owner(code.spec, term)) for term in used]
-    return [origin for origin in found if origin[2] != part.name]
-
-
-def _message(code: SizeCode, part: Input, origins: Sequence[tuple[str, str, str]]) -> list[str]:
-    text, separator = f"{part.name} must have {shape_text(part)}", " with "
-    parts: list[str] = []
-    for name, expression, source in origins:
-        parts += [f"{text}{separator}{name} = ", expression]
-        text, separator = f" as in {source}" if source else "", " and "
-    return [*parts, f"{text}, got ", code.shown(code.sizes(part.name))]
-
-
-def shape_text(part: Input) -> str:
-    """Return the declared shape as messages show it: ``shape (N, 2*C) and rank R``."""
-    dims = part.dims if part.dims is not None else ("...",)
-    shape = ", ".join(map(str, dims)) + ("," if len(dims) == 1 else "")
-    at = "".join(f" and {dim} along {attribute}" for attribute, dim in sizes_at(part))
-    return f"shape ({shape})" + (f" and rank {part.rank}" if part.rank else "") + at

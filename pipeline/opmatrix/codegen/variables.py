@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 
 from opmatrix.codegen.checks import Check, limits
 from opmatrix.codegen.cpp import CPP_TYPES, literal, quoted
 from opmatrix.codegen.size_code import SIZE_FUNCTIONS, SizeCode
 from opmatrix.signature.signature import dtype_of, is_copied, onnx_name, torch_arguments, torch_name, torch_variable
 from opmatrix.sizes.expressions import FURTHER, subtracts
-from opmatrix.sizes.rules import kernel_dims, kernel_names, known_replaced, resolved, shape_inputs
+from opmatrix.sizes.rules import kernel_dims, kernel_names, output_expressions, resolved, shape_inputs
 from opmatrix.sizes.variadic import counter, has_own_shapes, reason, sure_inputs
 from opmatrix.spec import Attribute, AttributeKind, Dims, DType, FromKernel, Input, OpSpec, Output, SameAs
 
@@ -190,10 +189,10 @@ class OutputPart:
 
     sizes = ""  # the expression of its sizes, unless the kernel allocates it
     rank = "0"
-    numbers: list[str] | None = None
-    ort_numbers: list[str] | None = None  # the same, with attributes as members of the node's class
-    steps: Sequence[str] = ()
-    ort_steps: Sequence[str] = ()
+    numbers: Sequence[str]
+    ort_numbers: Sequence[str]  # the same, with attributes as members of the node's class
+    steps: Sequence[str]
+    ort_steps: Sequence[str]
     known: list[str] | None = None
     known_sizes: str | None = None
     variadic: str | None = None  # the input or the attribute that says how many tensors it has
@@ -209,20 +208,18 @@ class OutputPart:
         # Whether the binding copies what the kernel wrote: strings, int4 and uint4.
         self.copied = packed or is_copied(spec, output.type)
         self.ort_class = f"ort::{'Packed' if packed else ''}Output<{self.type}>"  # that of a copied one
-        self.made = (
-            f"{self.type}, {self.ort_class}" if packed else self.type
-        )  # the template arguments of ort::NewOutput
+        # The template arguments of ort::NewOutput.
+        self.made = f"{self.type}, {self.ort_class}" if packed else self.type
         self.optional = bool(output.optional)
         self.switch = output.optional if isinstance(output.optional, str) else None  # says whether there is one
         self.wanted = f"wants_{self.name}"  # the variable that says whether the kernel computes it
         first = sure_inputs(spec)[0]
         self.device = f"{first.name}.begin()[0]" if first.variadic else first.name  # the input on whose device it is
-        dims = self._set_sizes(spec, output)
-        self.falls = any(subtracts(resolved(spec, dim)) for dim in dims)  # whether one of them can be negative
-        code = " ".join([*(self.numbers or ()), *self.steps])
+        self._set_sizes(spec, output)
+        computed = output_expressions(spec, shape)
+        self.falls = any(subtracts(resolved(spec, dim)) for dim in computed)  # whether one of them can be negative
+        code = " ".join([*self.numbers, *self.steps])
         self.needs_sizes = self.falls or any(function in code for function in SIZE_FUNCTIONS)  # of sizes.h
-        if self.steps:
-            self.sizes = f"{self.name}_sizes.sizes()"
         if output.variadic:
             self._set_count(spec, output)
         kind = "VARIADIC" if output.variadic else "OPTIONAL"
@@ -239,54 +236,34 @@ class OutputPart:
         if output.variadic or self.new:
             self.torch_value = self.ort_value = f"{self.name}.{'list' if output.variadic else 'tensor'}()"
 
-    def _set_sizes(self, spec: OpSpec, output: Output) -> Sequence[str | int]:
-        """Set the code of the sizes; return those that are computed."""
+    def _set_sizes(self, spec: OpSpec, output: Output) -> None:
         name, shape = output.name, output.shape
         lists = {a.name for a in spec.attributes if a.kind == "ints"}
         torch = SizeCode(spec=spec, shape="{}.sizes()".format, attribute=str)
         ort = replace(torch, attribute=lambda a: f"{a}_.list()" if a in lists else f"{a}_")
-        dims: Sequence[str | int] = ()
+        self.steps, self.numbers = _computed(spec, output, torch)
+        self.ort_steps, self.ort_numbers = _computed(spec, output, ort)
         match shape:
-            case SameAs() if has_own_shapes(output):
-                pass
-            case SameAs(input=owner):
+            case SameAs(input=owner) if not has_own_shapes(output):
                 self.device, self.sizes = owner, f"{owner}.sizes()"
-                if shape.replace:
-                    dims = known_replaced(spec, shape)
-                    self.steps, self.ort_steps = (
-                        [*replaced(shape, name, code, of=self.sizes)] for code in (torch, ort)
-                    )
-            case Dims(dims=dims) if FURTHER in dims:
-                dims = [dim for dim in dims if dim != FURTHER]
-                self.steps, self.ort_steps = ([*added(shape, name, code)] for code in (torch, ort))
             case Dims(dims=dims):
-                self.numbers, self.ort_numbers = ([code(dim) for dim in dims] for code in (torch, ort))
                 self.sizes = f"Sizes{{{name}_sizes, {len(dims)}}}" if dims else "Sizes{}"
             case FromKernel(input=str(owner)):
                 self.device = owner
-                dims = known_replaced(spec, shape)
-                decided = {size: f"Decided{{&kernel_{size}}}" for size in kernel_names(spec, shape)}
-                self.steps, self.ort_steps = (
-                    [*replaced(shape, name, code, of=f"{owner}.sizes()", made="KernelSizes", decided=decided)]
-                    for code in (torch, ort)
-                )
                 self.rank, self.known_sizes = f"{name}_sizes.rank()", f"{name}_sizes.known()"
-            case FromKernel(dims=None, rank=rank):
-                self.rank = str(rank)
             case FromKernel(dims=declared):
                 of_call = kernel_dims(spec, shape)
-                dims = [dim for dim in of_call if dim is not None]
-                self.rank, self.known_sizes = str(len(of_call)), f"{name}_known" if of_call else None
-                self.known = [
-                    f"&kernel_{decided_name}" if dim is None else f"&{name}_sizes[{n}]"
-                    for n, (dim, decided_name) in enumerate(zip(of_call, declared or (), strict=True))
-                ]
-                if dims:
-                    self.numbers, self.ort_numbers = (
-                        ["0" if dim is None else code(dim) for dim in of_call] for code in (torch, ort)
-                    )
+                self.rank = str(len(of_call))
+                if declared:
+                    self.known_sizes = f"{name}_known"
+                    self.known = [
+                        f"&kernel_{decided_name}" if dim is None else f"&{name}_sizes[{n}]"
+                        for n, (dim, decided_name) in enumerate(zip(of_call, declared, strict=True))
+                    ]
+                if self.numbers:
                     self.sizes = f"Sizes{{{name}_sizes, {self.rank}}}"
-        return dims
+        if self.steps:
+            self.sizes = f"{name}_sizes.sizes()"
 
     def _set_count(self, spec: OpSpec, output: Output) -> None:
         """Set what says how many tensors a variadic output has."""
@@ -309,6 +286,20 @@ class OutputPart:
         self.ort_count = f"{name}.sizes().list()" if own else f"{of_node}, {self.sizes}"
 
 
+def _computed(spec: OpSpec, output: Output, code: SizeCode) -> tuple[list[str], list[str]]:
+    """Return the statements that compute the sizes of an output, or else the expressions of its sizes."""
+    match output.shape:
+        case Dims(dims=dims) as rule if FURTHER in dims:
+            return [*added(rule, output.name, code)], []
+        case SameAs() as rule if rule.replace:
+            return [*replaced(rule, output.name, code)], []
+        case FromKernel(input=str()) as rule:
+            return [*replaced(rule, output.name, code, made="KernelSizes", decided="Decided{{&kernel_{}}}")], []
+        case Dims() | FromKernel() as rule if any(dim is not None for dim in kernel_dims(spec, rule)):
+            return [], ["0" if dim is None else code(dim) for dim in kernel_dims(spec, rule)]
+    return [], []
+
+
 def added(rule: Dims, name: str, code: SizeCode, *, made: str = "AnyRank") -> Iterator[str]:
     """Yield the statements that compute the sizes of an output, among them those of "...", as a `made`."""
     yield f"{made} {name}_sizes"
@@ -317,25 +308,16 @@ def added(rule: Dims, name: str, code: SizeCode, *, made: str = "AnyRank") -> It
 
 
 def replaced(
-    rule: SameAs | FromKernel,
-    name: str,
-    code: SizeCode,
-    *,
-    of: str,
-    made: str = "AnyRank",
-    decided: Mapping[str, str] = MappingProxyType({}),
+    rule: SameAs | FromKernel, name: str, code: SizeCode, *, made: str = "AnyRank", decided: str = ""
 ) -> Iterator[str]:
-    """Yield the statements that compute the sizes `of` an input with some of them replaced or removed, as a `made`;
-    `decided` has the code of those that the kernel decides."""
-    yield f"{made} {name}_sizes({of})"
+    """Yield the statements that compute the sizes of an input with some of them replaced or removed, as a `made`;
+    `decided` is the code of one that the kernel decides, with {} for its name."""
+    assert rule.input is not None
+    of_kernel = kernel_names(code.spec, rule)
+    yield f"{made} {name}_sizes({code.shape(rule.input)})"
     for key, dim in rule.replace.items():
         axis = code.attribute(key) if isinstance(key, str) else str(key)
-        size = f"{made}::kRemoved" if dim is None else decided.get(str(dim)) or code(dim)
+        size = f"{made}::kRemoved" if dim is None else decided.format(dim) if dim in of_kernel else code(dim)
         yield f"{name}_sizes.replace({axis}, {size})"
     if None in rule.replace.values():
         yield f"{name}_sizes.drop_removed()"
-
-
-def decided_sizes(spec: OpSpec) -> list[str]:
-    """Return the names of sizes that only the kernel knows, of all outputs."""
-    return [*dict.fromkeys(name for output in spec.outputs for name in kernel_names(spec, output.shape))]

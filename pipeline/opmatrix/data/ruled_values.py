@@ -11,7 +11,8 @@ from opmatrix.basics.errors import DataError
 from opmatrix.data import arrays
 from opmatrix.data.arrays import Array, cast, dtype_name, kind, numpy_dtype, rounded, standard_normal
 from opmatrix.signature.signature import FOUR_BITS
-from opmatrix.sizes.values import Limits, described, described_ends, described_order, ends, limits, names
+from opmatrix.sizes.rules import owner
+from opmatrix.sizes.values import Limits, described, described_ends, described_order, ends, limit_terms, limits
 from opmatrix.spec import DType, Input, OpSpec, Random, ValueRule
 
 Numbers = Mapping[str, float]
@@ -225,8 +226,9 @@ def _first(wrong: Array) -> tuple[int, ...]:
 
 def _with_names(spec: OpSpec, part: Input, rule: ValueRule, numbers: Mapping[str, float]) -> str:
     """Return `` with N = 3 as in x``."""
+    owned = [(term.key, owner(spec, term)) for term in limit_terms(rule)]
     shown = [
-        f"{n.name} = {numbers[n.name]:g}" + (f" as in {n.owner}" if n.owner not in ("", part.name) else "")
-        for n in names(spec, rule)
+        f"{name} = {numbers[name]:g}" + (f" as in {source}" if source not in ("", part.name) else "")
+        for name, source in owned
     ]
     return f" with {' and '.join(shown)}" if shown else ""

@@ -304,17 +304,15 @@ def take(paths: Paths, path: Path, variable: str, kind: type, at: Callable[[str]
     try:
         at(str(shown))
         module = load_module(path, path.stem)
-    except FileNotFoundError as error:
-        if error.filename == str(path):
-            return None, [f"{shown}: missing; it defines {variable}"]
-        return None, [f"{shown}:{line_in(path, error) or 1}: {_text(error)}"]
     except BaseException as error:  # user code can raise anything, SystemExit too; report it with its line
         if isinstance(error, OSError) and error.filename == str(path):
+            if isinstance(error, FileNotFoundError):
+                return None, [f"{shown}: missing; it defines {variable}"]
             return None, [f"{shown}: cannot be read: {error.strerror}; it is a file that defines {variable}"]
+        why = _text(error)
         if isinstance(error, ModuleNotFoundError) and str(error.name).partition(".")[0] == "pipeline":
-            return None, [f"{shown}:{line_in(path, error) or 1}: imports 'pipeline', which is 'opmatrix' since format "
-                          "1. Write `from opmatrix.spec import ...`"]  # fmt: skip
-        return None, [f"{shown}:{line_in(path, error) or 1}: {_text(error)}"]
+            why = "imports 'pipeline', which is 'opmatrix' since format 1. Write `from opmatrix.spec import ...`"
+        return None, [f"{shown}:{line_in(path, error) or 1}: {why}"]
     value = getattr(module, variable, None)
     if isinstance(value, kind):
         return value, []

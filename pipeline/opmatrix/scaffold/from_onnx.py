@@ -1,7 +1,4 @@
-"""Nodes as onnx_process describes them, and why one cannot be declared. Pure.
-
-Draft operators from the custom nodes of a model. Pure.
-"""
+"""Draft operators from the custom nodes of a model, as onnx_process describes them. Pure."""
 
 from __future__ import annotations
 

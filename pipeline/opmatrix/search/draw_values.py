@@ -18,7 +18,7 @@ from opmatrix.data.arrays import float_limits, has_infinity, integer_limits, is_
 from opmatrix.search.attribute_candidates import STRINGS
 from opmatrix.search.draw_attributes import FAR, Frame, nested, pick
 from opmatrix.signature.signature import is_parameter
-from opmatrix.sizes.values import limit_expressions, names
+from opmatrix.sizes.values import limit_expressions, limit_terms
 from opmatrix.spec import Case, DType, Input, MemoryLayout, Nested, Random, Tensor, ValueRule, Values, given
 
 LISTED = 24  # a tensor of at most so many elements has only tied values
@@ -141,7 +141,7 @@ def _ruled(draw: DrawFn, frame: Frame, part: Input, rule: ValueRule, dtype: DTyp
         return _strings(draw, frame, shape)
     if dtype == "bool":
         return Random(shape=shape, layout=pick(draw, _NOT_EXPANDED))
-    if is_parameter(part) and not names(frame.operator.spec, rule):  # a value of a case is right for all sizes
+    if is_parameter(part) and not limit_terms(rule):  # a value of a case is right for all sizes
         seen = [*dict.fromkeys(_numbers(frame, part))]
         if seen and pick(draw, (True, False)):
             kept: Tensor = pick(draw, seen)

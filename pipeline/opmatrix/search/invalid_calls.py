@@ -22,7 +22,7 @@ from opmatrix.signature.signature import FOUR_BITS, attribute_values, dtype_of, 
 from opmatrix.sizes import rules
 from opmatrix.sizes.expressions import terms
 from opmatrix.sizes.known import Known
-from opmatrix.sizes.values import known_numbers, names, ruled_inputs
+from opmatrix.sizes.values import known_numbers, limit_terms, ruled_inputs
 from opmatrix.spec import Attribute, AttributeValue, DType, Input, Model, OpSpec, ValueRule, given
 
 RULE_KINDS: tuple[RuleKind, ...] = get_args(RuleKind)
@@ -177,7 +177,7 @@ def _emptied(spec: OpSpec, call: Call, index: int, *, last: bool) -> Call | None
     `last` is for the size of the last axis.
     """
     sized = [rules.axes(rules.input_of(spec, part.same_as or part.name)) for part in spec.inputs]
-    used = {name.name for _, rule in ruled_inputs(spec) for name in names(spec, rule)}
+    used = {term.key for _, rule in ruled_inputs(spec) for term in limit_terms(rule)}
     behind = [array.ndim - 1 for array in last_array(call, index)]
     own = [dim for at, dim in sized[index] if not last or at in (-1, *behind)]
     size = next((dim for dim in own if rules.is_named(spec, dim) and dim not in used), None)

@@ -1,9 +1,7 @@
-"""What the `dims` of a declaration mean: which axis is which size, and where each name comes from.
+"""What the `dims` of a declaration mean: which axis is which size, where each name comes from, what the kernel decides.
 
 All users of a declaration's sizes ask this module: error checks of the bindings, shape inference, cases, drawn inputs.
 `known` computes sizes of one call.
-
-Which sizes a declaration has: those that its inputs and outputs compute, and those that only its kernel knows.
 """
 
 from __future__ import annotations
@@ -177,6 +175,11 @@ def sources(spec: OpSpec, term: Term) -> list[str]:
     return [] if found is None else [name for inner in terms(found[0]) for name in sources(spec, inner)]
 
 
+def owner(spec: OpSpec, term: Term) -> str:
+    """Return the input that a term is computed from, as messages name it; "" for an attribute."""
+    return next(iter(sources(spec, term)), "")
+
+
 def code(spec: OpSpec, expression: str | int, leaf: Callable[[Term], str]) -> ast.expr:
     """Return an expression in which each name of a size is replaced with its definition, and each other term with the
     code that `leaf` has for it."""
@@ -190,11 +193,6 @@ def code(spec: OpSpec, expression: str | int, leaf: Callable[[Term], str]) -> as
     return replace_terms(expression, replace)
 
 
-def replace_names(expression: str | int, names: Mapping[str, str]) -> ast.expr:
-    """Return an expression in which each term is replaced with the variable that `names` has for it."""
-    return replace_terms(expression, lambda term: ast.Name(names[term.key]))
-
-
 def resolved(spec: OpSpec, expression: str | int) -> ast.expr:
     """Return an expression without names of sizes: of shapes, ranks and attributes alone."""
     return code(spec, expression, lambda term: term.key)
@@ -206,11 +204,11 @@ def further(part: Input, shape: Sequence[T]) -> list[T]:
     return list(shape[front : len(shape) - back])
 
 
-def kernel_dims(spec: OpSpec, rule: FromKernel) -> list[str | int | None]:
+def kernel_dims(spec: OpSpec, rule: Dims | FromKernel) -> list[str | int | None]:
     """Return the known sizes of an output whose kernel decides the others, which are None; without those of `input`."""
-    names = kernel_names(spec, rule)
     if rule.dims is None:
         return [None] * (rule.rank or 0)
+    names = kernel_names(spec, rule)
     return [None if dim in names else dim for dim in rule.dims]
 
 
@@ -223,10 +221,9 @@ def kernel_names(spec: OpSpec, rule: SameAs | Dims | FromKernel) -> list[str]:
     return [dim for dim in dims if isinstance(dim, str) and dim.isidentifier() and dim not in known]
 
 
-def known_replaced(spec: OpSpec, rule: SameAs | FromKernel) -> list[str | int]:
-    """Return the sizes that replace those of an input, without removed ones and those that only the kernel knows."""
-    decided = kernel_names(spec, rule)
-    return [dim for dim in rule.replace.values() if dim is not None and dim not in decided]
+def decided_sizes(spec: OpSpec) -> list[str]:
+    """Return the names of sizes that only the kernel knows, of all outputs."""
+    return [*dict.fromkeys(name for output in spec.outputs for name in kernel_names(spec, output.shape))]
 
 
 def expressions(spec: OpSpec) -> Iterator[str | int]:
@@ -234,13 +231,14 @@ def expressions(spec: OpSpec) -> Iterator[str | int]:
     for part in spec.inputs:
         yield from (dim for _, dim in (*axes(part), *sizes_at(part)))
     for output in spec.outputs:
-        rule = output.shape
-        if isinstance(rule, Dims):
-            yield from (dim for dim in rule.dims if dim != FURTHER)
-            continue
-        if isinstance(rule, FromKernel):
-            yield from (dim for dim in kernel_dims(spec, rule) if dim is not None)
-        yield from known_replaced(spec, rule)
+        yield from output_expressions(spec, output.shape)
+
+
+def output_expressions(spec: OpSpec, rule: SameAs | Dims | FromKernel) -> list[str | int]:
+    """Return the sizes of a shape rule but "...", removed ones and those that only the kernel knows."""
+    dims = [] if isinstance(rule, SameAs) else kernel_dims(spec, rule)
+    decided, changed = kernel_names(spec, rule), [] if isinstance(rule, Dims) else rule.replace.values()
+    return [dim for dim in (*dims, *changed) if dim is not None and dim not in (FURTHER, *decided)]
 
 
 def limits(spec: OpSpec) -> Iterator[str]:

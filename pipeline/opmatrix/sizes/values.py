@@ -9,7 +9,7 @@ from typing import TypeVar
 from opmatrix.signature.signature import as_float32
 from opmatrix.sizes.expressions import Size, Term, evaluate, parse, terms
 from opmatrix.sizes.known import Known
-from opmatrix.sizes.rules import definitions, sources
+from opmatrix.sizes.rules import definitions
 from opmatrix.spec import Attribute, AttributeValue, Input, OpSpec, ValueRule
 
 Limit = float | str | None
@@ -22,15 +22,6 @@ class Limits:
 
     minimum: float | None
     maximum: float | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Name:
-    """A term in the limits of a rule, as it is written. `owner` is the input that it is computed from, or ""."""
-
-    name: str
-    owner: str
-    term: Term
 
 
 def ruled_inputs(spec: OpSpec) -> Iterator[tuple[Input, ValueRule]]:
@@ -56,10 +47,10 @@ def usable_attributes(spec: OpSpec) -> dict[str, Attribute]:
     }  # fmt: skip
 
 
-def names(spec: OpSpec, rule: ValueRule) -> list[Name]:
+def limit_terms(rule: ValueRule) -> list[Term]:
     """Return the terms in the limits of a valid rule, each once."""
     found = {t.key: t for limit in limit_expressions(rule) if isinstance(limit, str) for t in terms(limit)}
-    return [Name(name=key, owner=next(iter(sources(spec, t)), ""), term=t) for key, t in found.items()]
+    return [*found.values()]
 
 
 def known_numbers(
@@ -73,14 +64,14 @@ def known_numbers(
     first = {part.name: shape for part, shape in reversed([*shapes])}
     known, usable = Known(spec=spec, shapes=first, attributes=attributes), usable_attributes(spec)
     found: dict[str, float] = {}
-    for name in (name for _, rule in ruled_inputs(spec) for name in names(spec, rule)):
+    for term in (term for _, rule in ruled_inputs(spec) for term in limit_terms(rule)):
         number: object = None
-        if (attribute := usable.get(name.name)) is not None:
-            number = as_float32(attribute, attributes.get(name.name, attribute.default))
+        if (attribute := usable.get(term.key)) is not None:
+            number = as_float32(attribute, attributes.get(term.key, attribute.default))
         else:
-            number = known.term(name.term)
+            number = known.term(term)
         if isinstance(number, int | float):
-            found[name.name] = number
+            found[term.key] = number
     return found
 
 
