@@ -13,7 +13,7 @@ import torch
 from onnx import ModelProto
 from torch.onnx._internal.exporter import _fx_passes, _registration
 
-from opmatrix.declaration.models import node_inputs
+from opmatrix.declaration.models import DynamicAxis, node_inputs
 from opmatrix.export import traced
 from opmatrix.export.generated_modules import GeneratedModules
 from opmatrix.export.signature import ExpectedModel
@@ -86,20 +86,13 @@ def write(source: ExporterInput) -> ModelProto:
 
 def _dims(source: ExporterInput) -> dict[str, Any]:
     """Return torch's object for each dynamic axis: one with its range, or computed from another one."""
-    names = [*dict.fromkeys(name for names in source.axes for name in names.values())]
-    found: dict[str, Any] = {}
+    names = dict.fromkeys(name for names in source.axes for name in names.values())
+    axes = {name: source.related.get(name, DynamicAxis()) for name in names}
     used = {axis.of for axis in source.related.values()}
-    for name in sorted(names, key=lambda name: name in source.related and source.related[name].of is not None):
-        axis = source.related.get(name)
-        # torch 2.13 computes one axis from another with sympy, which has its own meaning for names such as N and S.
-        symbol = f"{name}_axis" if name in used else name
-        if axis is None:
-            found[name] = torch.export.Dim(symbol)
-        elif axis.of is None:
-            found[name] = torch.export.Dim(symbol, min=axis.minimum, max=axis.maximum)
-        else:
-            found[name] = found[axis.of] * axis.factor + axis.offset
-    return found
+    # torch 2.13 computes one axis from another with sympy, which has its own meaning for names such as N and S.
+    symbols = {name: f"{name}_axis" if name in used else name for name in names}
+    free = {n: torch.export.Dim(symbols[n], min=a.minimum, max=a.maximum) for n, a in axes.items() if a.of is None}
+    return free | {n: free[a.of] * a.factor + a.offset for n, a in axes.items() if a.of is not None}
 
 
 def warm_up(module: OperatorModule, inputs: Tensors) -> None:

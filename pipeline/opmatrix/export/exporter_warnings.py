@@ -6,7 +6,8 @@ import logging
 import re
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from unittest import mock
 
 LOGGERS = ("torch", "onnxscript", "onnx_ir")
 
@@ -50,26 +51,15 @@ def unexpected(texts: list[str]) -> list[str]:
 def collected() -> Iterator[list[str]]:
     """Collect warnings and log messages instead of printing them; the list is complete when the block ends."""
     texts: list[str] = []
-    with warnings.catch_warnings(record=True) as caught, _logged(texts):
-        warnings.simplefilter("always")
-        yield texts
-    texts += [str(w.message) for w in caught]
-
-
-@contextmanager
-def _logged(texts: list[str]) -> Iterator[None]:
-    """Replace the handlers of the exporters' loggers, which print to stderr."""
     collector = _Collector(texts)
     known = [logging.getLogger(n) for n in logging.root.manager.loggerDict if n.partition(".")[0] in LOGGERS]
     loggers = {*(logging.getLogger(n) for n in LOGGERS), *(logger for logger in known if logger.handlers)}
-    before = [(logger, logger.handlers, logger.propagate) for logger in loggers]
-    for logger in loggers:
-        logger.handlers, logger.propagate = [collector], False
-    try:
-        yield
-    finally:
-        for logger, handlers, propagate in before:
-            logger.handlers, logger.propagate = handlers, propagate
+    with warnings.catch_warnings(record=True) as caught, ExitStack() as changed:
+        for logger in loggers:  # their handlers print to stderr
+            changed.enter_context(mock.patch.multiple(logger, handlers=[collector], propagate=False))
+        warnings.simplefilter("always")
+        yield texts
+    texts += [str(w.message) for w in caught]
 
 
 class _Collector(logging.Handler):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, nullcontext, redirect_stdout
+from contextlib import AbstractContextManager, ExitStack, nullcontext, redirect_stdout
 from typing import Any
 
 import onnx
@@ -68,11 +67,9 @@ def exporter_choice() -> dict[str, Any]:
     return {"dynamo": False} if features.DYNAMO_ARGUMENT.available else {}
 
 
-@contextmanager
-def _quiet() -> Iterator[None]:
+def _quiet() -> AbstractContextManager[object]:
     """Suppress the diagnostics that older versions print for each export."""
-    with nullcontext() if features.QUIET_EXPORT.available else redirect_stdout(io.StringIO()):
-        yield
+    return nullcontext() if features.QUIET_EXPORT.available else redirect_stdout(io.StringIO())
 
 
 def warm_up(module: OperatorModule, inputs: Tensors) -> None:

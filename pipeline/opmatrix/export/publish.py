@@ -6,7 +6,6 @@ The only stage that writes into ops/<name>/, and only when it is run by hand.
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import replace
 
 from onnx import ModelProto, NodeProto, TensorProto, helper
@@ -14,7 +13,7 @@ from onnx import ModelProto, NodeProto, TensorProto, helper
 from opmatrix.basics.errors import UsageError
 from opmatrix.basics.files import write_bytes, write_text
 from opmatrix.data import dataset, truth
-from opmatrix.data.case_arrays import case_arrays, described, reference_attributes
+from opmatrix.data.case_arrays import case_arrays, described, elements, reference_attributes
 from opmatrix.data.dataset import DataSet
 from opmatrix.data.reference import Reference
 from opmatrix.declaration import published, source_files
@@ -25,7 +24,7 @@ from opmatrix.project.dtypes import element_name
 from opmatrix.project.paths import Paths
 from opmatrix.signature import versions as schema_versions
 from opmatrix.sizes.variadic import of_model
-from opmatrix.spec import Case, Input, Model, OpSpec, Output, given, shape_of
+from opmatrix.spec import Case, Input, Model, OpSpec, Output
 
 LARGE = 4096  # elements; a case with more is published only where there is no smaller one
 
@@ -82,7 +81,7 @@ def _chosen(operator: Operator, version: int) -> tuple[Model, Case]:
 
 def _elements(case: Case) -> int:
     """Return the number of elements of all inputs together; 0 where one of them is empty."""
-    sizes = [math.prod(shape_of(tensor)) for name in case.inputs for tensor in given(case, name)]
+    sizes = elements(case)
     return sum(sizes) if all(sizes) else 0
 
 

@@ -18,7 +18,7 @@ from onnx import AttributeProto, NodeProto, helper, numpy_helper
 from opmatrix.basics.errors import ExportError
 from opmatrix.data.arrays import numpy_dtype
 from opmatrix.declaration.validation.attribute_values import value_mistake
-from opmatrix.lowering.graph import Emitter, Graph, Value
+from opmatrix.lowering.graph import Graph, Value
 from opmatrix.signature.signature import (
     Argument,
     Constant,
@@ -58,6 +58,15 @@ class Lowered:
                 f"outputs. Return them all, and give a node of several outputs outputs=<their number>"
             )
         return outputs
+
+    def tensors(self, arguments: Sequence[Any]) -> list[tuple[Input, Value]]:
+        """Return each tensor of the arguments, also of a list, with its input."""
+        return [
+            (argument.source, tensor)
+            for argument, value in zip(torch_arguments(self.spec), arguments, strict=True)
+            if isinstance(argument.source, Input) and value is not None
+            for tensor in (value if isinstance(value, list | tuple) else [value])
+        ]
 
     def called(self, arguments: Sequence[Any]) -> OpSpec:
         """Return the declaration of a call, which has an output for each tensor of a variadic one."""
@@ -125,7 +134,7 @@ class Tensor:
     shape: tuple[int | None, ...] | None = None
 
 
-class NodeGraph(Emitter):
+class NodeGraph(Graph):
     """`Graph` that collects the nodes."""
 
     def __init__(self, opset: int, versions: Mapping[str, int]) -> None:

@@ -16,11 +16,11 @@ from onnxscript import evaluator, values
 from opmatrix.basics.errors import ExportError
 from opmatrix.data.arrays import numpy_dtype
 from opmatrix.lowering.call import Lowered
-from opmatrix.lowering.graph import Emitter, NodeAttribute, Value
+from opmatrix.lowering.graph import Graph, NodeAttribute, Value
 from opmatrix.signature.signature import Constant, dtype_of, torch_arguments
 from opmatrix.sizes.known import Known
 from opmatrix.sizes.variadic import nested, shapes_by_input, variadic_output
-from opmatrix.spec import Attribute, AttributeKind, DType, Input
+from opmatrix.spec import Attribute, AttributeKind, DType
 
 _TENSORS = [
     f"tensor({name})"
@@ -41,7 +41,7 @@ _ANNOTATIONS: Mapping[AttributeKind, Any] = {
 _CONSTANTS: Mapping[str, Any] = {"float": float, "int": int, "SymInt": int, "bool": bool}
 
 
-class DynamoGraph(Emitter):
+class DynamoGraph(Graph):
     """`Graph` for a translation function."""
 
     def op(self, name: str, *inputs: Value | None, outputs: int = 1, **attributes: Any) -> Any:
@@ -142,19 +142,14 @@ class _Tensors(list[Value]):
 
 def _with_list(lowered: Lowered, arguments: Sequence[Any], outputs: Sequence[Value]) -> tuple[Any, ...]:
     """Return outputs, of which the last is a list: with the declared types, which torch.onnx sets in no list."""
-    spec, pairs = lowered.called(arguments), [*zip(torch_arguments(lowered.spec), arguments, strict=True)]
-    tensors = [
-        (a.source, tensor)
-        for a, value in pairs
-        if isinstance(a.source, Input) and value is not None
-        for tensor in (value if isinstance(value, list | tuple) else [value])
-    ]
+    spec, tensors = lowered.called(arguments), lowered.tensors(arguments)
     shapes = shapes_by_input(
         (part, [size if isinstance(size, int) else size.value for size in tensor.shape])
         for part, tensor in tensors
         if tensor.shape is not None
     )
-    known = Known(spec=spec, shapes=shapes, attributes={a.source.name: value for a, value in pairs})
+    attributes = {a.source.name: value for a, value in zip(torch_arguments(lowered.spec), arguments, strict=True)}
+    known = Known(spec=spec, shapes=shapes, attributes=attributes)
     *fixed, several = nested(lowered.spec, outputs)
     for output, tensor in zip(spec.outputs[len(fixed) :], several, strict=True):
         of_type = [t.dtype for part, t in tensors if part.type == output.type and output.type in spec.types]

@@ -8,10 +8,10 @@ else as a Python constant, floats rounded to float32. It is straight-line code: 
 from __future__ import annotations
 
 import re
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 import numpy as np
 import onnx
@@ -37,7 +37,7 @@ class UnsupportedModel(ExportError):  # noqa: N818 - not an error: a lowering ma
     """A lowering called `Graph.unsupported`; the message is its reason."""
 
 
-class Graph(Protocol):
+class Graph(ABC):
     """Emits the nodes of a lowering. `opset` is the requested one, in both exporters.
 
     Example:
@@ -51,8 +51,12 @@ class Graph(Protocol):
         ['LeakyRelu']
     """
 
-    opset: int
+    def __init__(self, opset: int, versions: Mapping[str, int]) -> None:
+        """`versions` are those of the custom domains."""
+        self.opset = opset
+        self._versions = versions
 
+    @abstractmethod
     def op(self, name: str, *inputs: Value | None, outputs: int = 1, **attributes: Any) -> Any:
         """Emit ``Name`` or ``domain::Name``; return its output, or a tuple of several.
 
@@ -72,7 +76,9 @@ class Graph(Protocol):
             >>> g.version("my_domain")
             1
         """
+        return self._versions.get(domain, 1)
 
+    @abstractmethod
     def constant(self, value: ArrayLike, dtype: DType) -> Value:
         """Emit a constant tensor of `dtype`.
 
@@ -80,6 +86,7 @@ class Graph(Protocol):
             >>> y = g.op("Mul", x, g.constant(0.5, g.dtype(x)))
         """
 
+    @abstractmethod
     def dtype(self, value: Value) -> DType:
         """Return the dtype of one of the operator's own inputs.
 
@@ -88,6 +95,7 @@ class Graph(Protocol):
             'float32'
         """
 
+    @abstractmethod
     def rank(self, value: Value) -> int:
         """Return the number of axes of one of the operator's own inputs.
 
@@ -104,6 +112,9 @@ class Graph(Protocol):
             3
             >>> columns = g.op("Reshape", x, g.op("Concat", g.dim(x, 0), g.constant([3, 1], "int64"), axis_i=0))
         """
+        if (size := self._size(value, axis)) is not None:
+            return size
+        return self.op("Gather", self.op("Shape", value), self.constant([axis], "int64"), axis_i=0)
 
     def unsupported(self, reason: str) -> NoReturn:
         """Stop the export: the lowering does not support this case.
@@ -112,29 +123,11 @@ class Graph(Protocol):
             >>> if g.opset < 11:
             ...     g.unsupported("Clip takes its limits as inputs since opset 11")
         """
-
-
-class Emitter(Graph):
-    """The common part of the implementations of `Graph`. `versions` are those of the custom domains."""
-
-    def __init__(self, opset: int, versions: Mapping[str, int]) -> None:
-        self.opset = opset
-        self._versions = versions
+        raise UnsupportedModel(reason)
 
     @abstractmethod
     def _size(self, value: Value, axis: int) -> int | None:
         """Return a size of one of the operator's own inputs, None if dynamic."""
-
-    def version(self, domain: str) -> int:
-        return self._versions.get(domain, 1)
-
-    def dim(self, value: Value, axis: int) -> int | Value:
-        if (size := self._size(value, axis)) is not None:
-            return size
-        return self.op("Gather", self.op("Shape", value), self.constant([axis], "int64"), axis_i=0)
-
-    def unsupported(self, reason: str) -> NoReturn:
-        raise UnsupportedModel(reason)
 
     def _node(
         self, name: str, inputs: int, given: Mapping[str, Any]

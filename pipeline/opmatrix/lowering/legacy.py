@@ -16,7 +16,7 @@ from torch.onnx import symbolic_helper
 
 from opmatrix.basics.errors import ExportError
 from opmatrix.lowering.call import Lowered
-from opmatrix.lowering.graph import Emitter, Value
+from opmatrix.lowering.graph import Graph, Value
 from opmatrix.signature.signature import Argument, Constant, onnx_name, torch_arguments, torch_qualified, torch_variable
 from opmatrix.sizes.known import Known
 from opmatrix.sizes.variadic import nested, shapes_by_input, variadic_output, with_count
@@ -30,7 +30,7 @@ _LETTERS: Mapping[str, str] = {
 }  # fmt: skip
 
 
-class LegacyGraph(Emitter):
+class LegacyGraph(Graph):
     """`Graph` over the graph that the exporter passes to a symbolic function.
 
     `versions` are those of custom domains, as in custom_opsets=. `used` are the operators that the lowering uses:
@@ -223,7 +223,7 @@ def symbolic(lowered: Lowered, opset: int, versions: Mapping[str, int]) -> Any:
         parsed = [_parse(a, value) for a, value in zip(arguments, values, strict=True)]
         outputs = lowered(LegacyGraph(context, opset, versions, lowered.used, lowered.spec), parsed)
         attributes = {a.source.name: value for a, value in zip(arguments, parsed, strict=True)}
-        set_types(lowered.called(parsed), _inputs(lowered, parsed), attributes, outputs)
+        set_types(lowered.called(parsed), shapes_by_input(lowered.tensors(parsed)), attributes, outputs)
         if variadic_output(lowered.spec) is None:
             return outputs if len(outputs) > 1 else outputs[0]
         *fixed, several = nested(lowered.spec, outputs) if len(lowered.spec.outputs) > 1 else [[*outputs]]
@@ -259,23 +259,13 @@ def _parse(argument: Argument, value: Any) -> Any:
     return value
 
 
-def _inputs(lowered: Lowered, arguments: Sequence[Any]) -> dict[str, Value]:
-    """Return the present inputs by name: of a variadic one the first tensor, and each as ``xs[1]``."""
-    pairs = zip(torch_arguments(lowered.spec), arguments, strict=True)
-    return shapes_by_input(
-        (argument.source, tensor)
-        for argument, value in pairs
-        if isinstance(argument.source, Input) and value is not None
-        for tensor in (value if isinstance(value, list) else [value])
-    )
-
-
 def set_types(
     spec: OpSpec, inputs: Mapping[str, Value], attributes: Mapping[str, AttributeValue], outputs: Sequence[Value]
 ) -> None:
     """Set the type of each output by the declared shape rules, as far as the inputs' types are known: else it is lost.
 
-    `inputs` has the present inputs by name, as `_inputs` gives them; `attributes` may omit defaults.
+    `inputs` has the present inputs by name: of a variadic one the first tensor, and each as ``xs[1]``. `attributes` may
+    omit defaults.
     """
     # A dynamic size is None, and so are the sizes where the rank is unknown.
     sizes_of = {name: value.type().varyingSizes() for name, value in inputs.items()}

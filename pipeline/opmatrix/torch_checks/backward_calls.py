@@ -37,6 +37,7 @@ class Differing:
     atol: float
 
 
+Outputs = tuple[torch.Tensor, ...]
 Problem = tuple[str, Differing | None]
 """What is wrong with a gradient, and which numbers, if it is numbers."""
 
@@ -53,10 +54,15 @@ class Gradients:
     weights: list[torch.Tensor]
     by_leaf: tuple[torch.Tensor, ...]
 
-    def weighted(self, outputs: Sequence[torch.Tensor]) -> float:
-        """Return the sum of the outputs, each element times its gradient."""
-        floating = (o for o in outputs if o.is_floating_point())
-        return sum(float((o.detach() * w).sum()) for o, w in zip(floating, self.weights, strict=True))
+    def slopes(self, moved: Sequence[Outputs], step: float) -> tuple[float, float]:
+        """Return the change of the outputs by a step up, and by one down, each element times its gradient."""
+
+        def weighted(outputs: Outputs) -> float:
+            floating = (o for o in outputs if o.is_floating_point())
+            return sum(float((o.detach() * w).sum()) for o, w in zip(floating, self.weights, strict=True))
+
+        (up, down), base = map(weighted, moved), weighted(self.outputs)
+        return (up - base) / step, (down - base) / -step
 
     def bend(self, up: Sequence[torch.Tensor], down: Sequence[torch.Tensor]) -> float:
         """Return how far the outputs are from the middle of two others, summed, each element times its gradient."""
@@ -137,10 +143,8 @@ def _difference(
 ) -> Problem:
     """Return how the `n`-th gradient differs; `words` say what it is, and what the wanted one is."""
     actual, expected = called.by_leaf[n], wanted[n]
-    size, largest_expected = max(1.0, *map(largest, wanted)), largest(expected)
-    atol = RTOL * largest_expected + ROUNDING * size
-    near = (actual - expected).abs() <= RTOL * (expected.abs() + largest_expected) + ROUNDING * size
-    differ = ~near & ~(actual.isnan() & expected.isnan()) & (actual != expected)
+    atol = RTOL * largest(expected) + ROUNDING * max(1.0, *map(largest, wanted))
+    differ = ~torch.isclose(actual, expected, rtol=RTOL, atol=atol, equal_nan=True)
     if not bool(differ.any()):
         return "", None
     differing = called.differing(one, n, expected, rtol=RTOL, atol=atol, actual_is=words[0], expected_is=words[1])

@@ -316,7 +316,7 @@ def prepare(operator: Operator, gradient: Gradient | None, library: Path | None 
             f"{operator.name}: no case that torch.compile and torch.vmap could run: add one to cases.py that has "
             "elements, at most 4096 in each tensor, and values that cases.py gives"
         )
-    return Compat(operator=operator, samples=found, gradient=gradient, library=library)
+    return Compat(spec=operator.spec, samples=found, gradient=gradient, library=library)
 
 
 def row(name: str, check: Check, compat: Compat) -> Row:

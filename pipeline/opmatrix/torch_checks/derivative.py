@@ -19,7 +19,7 @@ from opmatrix.data.case_arrays import reference_attributes
 from opmatrix.signature.signature import dtype_of
 from opmatrix.spec import Model
 from opmatrix.torch_checks import backward_calls
-from opmatrix.torch_checks.backward_calls import Gradients, Problem, direction, elements, in_sample, largest
+from opmatrix.torch_checks.backward_calls import Gradients, Outputs, Problem, direction, elements, in_sample, largest
 from opmatrix.torch_checks.case_calls import CaseCall, renamed
 from opmatrix.torch_checks.gradient_samples import nudged, sample
 from opmatrix.torch_checks.reference_operator import ReferenceGradient, ReferenceOperator, as_arrays
@@ -192,14 +192,12 @@ class Check:
         """Return the change along a random direction of one input, or None where the domain of the reference ends."""
         gradient = gradients.by_leaf[n]
         along = direction(gradient, seed=f"{one}/{one.names[one.derived[n]]}/{one.derived[n]}")
-        base, least = gradients.weighted(gradients.outputs), ATOL + ROUNDING * gradients.size()
-        with torch.no_grad():
-            try:
-                moved = [self._moved(one, gradients, n, along, by=by) for by in (STEP, -STEP)]
-            except DataError:
-                return None
-        up, down = ((gradients.weighted(outputs) - base) / by for outputs, by in zip(moved, (STEP, -STEP), strict=True))
-        parts = gradient * along
+        try:
+            moved = self._moved(one, gradients, n, along)
+        except DataError:
+            return None
+        up, down = gradients.slopes(moved, STEP)
+        least, parts = ATOL + ROUNDING * gradients.size(), gradient * along
         expected = (up + down) / 2
         return _Slope(
             along=along,
@@ -216,15 +214,12 @@ class Check:
 
         Then there is a jump, and formula and reference may be on two sides of it, because each rounds in its own order.
         """
-        for moved in nudged(one):
+        for beside in nudged(one):
             try:
-                up, down = (
-                    gradients.weighted(self._moved(moved, gradients, n, slope.along, by=by)) / by
-                    for by in (STEP, -STEP)
-                )
+                changes = gradients.slopes(self._moved(beside, gradients, n, slope.along), STEP)
             except DataError:  # outside of the domain
                 continue
-            if abs((up + down) / 2 - slope.expected) > slope.allowed + slope.kink:
+            if abs(sum(changes) / 2 - slope.expected) > slope.allowed + slope.kink:
                 return True
         return False
 
@@ -254,29 +249,25 @@ class Check:
                 least, most = torch.minimum(least, other.by_leaf[n]), torch.maximum(most, other.by_leaf[n])
         return (low >= least - allowed) & (low <= most + allowed)
 
-    def _moved(
-        self, one: CaseCall, gradients: Gradients, n: int, along: torch.Tensor, *, by: float
-    ) -> tuple[torch.Tensor, ...]:
-        moved = [leaf.detach() for leaf in gradients.leaves]
-        moved[n] = moved[n] + by * along
+    @torch.no_grad()
+    def _moved(self, one: CaseCall, gradients: Gradients, n: int, along: torch.Tensor) -> list[Outputs]:
+        """Return the outputs for a step up along a direction of one input, and for one down."""
         self.operator.compute(exact=True)
-        return one.call_derived(*moved)
+        moved = [leaf.detach() for leaf in gradients.leaves]
+        return [one.call_derived(*moved[:n], moved[n] + by * along, *moved[n + 1 :]) for by in (STEP, -STEP)]
 
     def _describe(self, one: CaseCall, gradients: Gradients, n: int, slope: _Slope) -> Problem:
         """Return the message of a gradient that differs along a direction, with the derivative by single elements."""
         gradient, name = gradients.by_leaf[n], one.names[one.derived[n]]
         truth, kinks = torch.zeros_like(gradient), torch.zeros_like(gradient)
-        base = gradients.weighted(gradients.outputs)
-        with torch.no_grad():
-            for at in range(gradient.numel()):
-                unit = torch.zeros_like(gradient)
-                unit.reshape(-1)[at] = 1
-                try:
-                    moved = [self._moved(one, gradients, n, unit, by=by) for by in (STEP, -STEP)]
-                    up, down = ((gradients.weighted(o) - base) / by for o, by in zip(moved, (STEP, -STEP), strict=True))
-                except DataError:
-                    up = down = float("nan")
-                truth.reshape(-1)[at], kinks.reshape(-1)[at] = (up + down) / 2, abs(up - down)
+        for at in range(gradient.numel()):
+            unit = torch.zeros_like(gradient)
+            unit.reshape(-1)[at] = 1
+            try:
+                up, down = gradients.slopes(self._moved(one, gradients, n, unit), STEP)
+            except DataError:
+                up = down = float("nan")
+            truth.reshape(-1)[at], kinks.reshape(-1)[at] = (up + down) / 2, abs(up - down)
         near = (gradient - truth).abs() <= ELEMENT_ATOL + ELEMENT_RTOL * truth.abs()
         differ = ~((gradient - truth).abs() <= ELEMENT_ATOL + ELEMENT_RTOL * truth.abs() + kinks)
         differing = None
@@ -313,11 +304,10 @@ class Check:
                 return
             truth = torch.as_tensor(value, dtype=torch.float64)
             most = GIVEN_RTOL * largest(truth)
-            allowed = GIVEN_RTOL * truth.abs() + most
             if not bool(torch.isfinite(truth).all()):
                 outcome.undecided.add(name)
                 continue
-            differ = ~((gradients.by_leaf[n] - truth).abs() <= allowed)
+            differ = ~torch.isclose(gradients.by_leaf[n], truth, rtol=GIVEN_RTOL, atol=most)
             if bool(differ.any()):
                 judge = f"{spec.name}_gradient()"
                 text = f"for {name!r} {elements(gradients.by_leaf[n], truth, differ, judge)}"

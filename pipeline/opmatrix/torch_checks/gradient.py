@@ -21,7 +21,6 @@ import torch
 
 from opmatrix.basics import step_log
 from opmatrix.basics.errors import DataError, RegisterError, one_line
-from opmatrix.data.arrays import Array
 from opmatrix.data.case_arrays import case_arrays, described, small_and_finite
 from opmatrix.data.compare import Pair
 from opmatrix.declaration.backward_operator import backward_of
@@ -131,7 +130,10 @@ def _keep_printed(paths: Paths, check: Check, sample: CaseCall, printed: str) ->
     elif pairs := _PAIR.findall(printed):
         numerical, analytical = (np.array(_matrix(text)) for text in pairs[-1])
         if numerical.size and numerical.shape == analytical.shape:
-            keep_jacobians(paths, sample, numerical, analytical)
+            tolerance = Tolerance(rtol=RTOL, atol=ATOL)
+            pair = Pair("analytical Jacobian", [analytical], "numerical Jacobian", [numerical], [tolerance])
+            name = verdict.name_case("gradient", sample.case.name)
+            _write(paths, sample, name, "Jacobian, by [element of the input, of the output]", pair, saved=False)
 
 
 def _samples(operator: Operator, gradient: Gradient) -> Iterator[CaseCall]:
@@ -423,15 +425,6 @@ def keep(paths: Paths, check: Check, differing: Differing) -> None:
     path = paths.failing_case(one.spec.name, name).with_suffix(".pt")
     path.parent.mkdir(parents=True, exist_ok=True)
     torch.save(call, path)
-
-
-def keep_jacobians(paths: Paths, one: CaseCall, numerical: Array, analytical: Array) -> None:
-    """Write the record of a second derivative, of which torch's checks print the Jacobians alone."""
-    pair = Pair(
-        "analytical Jacobian", [analytical], "numerical Jacobian", [numerical], [Tolerance(rtol=1e-3, atol=1e-5)]
-    )
-    name = verdict.name_case("gradient", one.case.name)
-    _write(paths, one, name, "Jacobian, by [element of the input, of the output]", pair, saved=False)
 
 
 def _write(paths: Paths, one: CaseCall, name: str, output: str, pair: Pair, *, saved: bool) -> None:

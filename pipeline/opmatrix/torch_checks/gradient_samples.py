@@ -12,6 +12,7 @@ from dataclasses import replace
 from itertools import zip_longest
 from statistics import fmean
 
+import numpy as np
 import torch
 
 from opmatrix.data.arrays import Array
@@ -168,7 +169,7 @@ def _calm(spec: OpSpec, model: Model, normals: dict[str, list[Normal]], index: i
 
 def _moderate(tensor: Tensor, floating: bool, normal: Normal) -> Tensor:
     if isinstance(tensor, Values):
-        numbers = [*_numbers(tensor.values)]
+        numbers = _numbers(tensor.values)
         if not floating or all(abs(n) <= MODERATE for n in numbers):  # a NaN is not
             return tensor
     elif isinstance(tensor, Random) and not floating:
@@ -192,12 +193,8 @@ def _normals(own: Sequence[Model], name: str) -> list[Normal]:
     return [*dict.fromkeys(n for n in found if abs(n[0]) <= 100 and 1e-3 <= n[1] <= 100)] or [(0.0, 1.0)]
 
 
-def _numbers(nested: Nested) -> Iterator[float]:
-    if isinstance(nested, tuple):
-        for value in nested:
-            yield from _numbers(value)
-    elif not isinstance(nested, str):
-        yield float(nested)
+def _numbers(nested: Nested) -> list[float]:
+    return [float(value) for value in np.ravel(nested) if not isinstance(value, str)]
 
 
 NUDGE = 2e-6  # relative, at most; more than float32 has digits for

@@ -7,14 +7,16 @@ hypothesis is imported only to shrink a failure, so that the step stays fast aft
 from __future__ import annotations
 
 import faulthandler
-import json
+import multiprocessing
 import os
 import signal
-import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +45,8 @@ SECONDS = 60.0  # for shrinking: a step that is stopped for its time would repor
 OVER_SECONDS = 20  # for all drawn inputs, once one fails
 SMALLEST = "The smallest that hypothesis found"
 
+Tell = Callable[[str], None]
+
 
 def run(paths: Paths, operator: Operator, loaded: LoadedLibrary) -> list[dict[str, Any]]:
     """Return what was tried. On a failure, writes the smallest case and raises RegisterError.
@@ -55,19 +59,13 @@ def run(paths: Paths, operator: Operator, loaded: LoadedLibrary) -> list[dict[st
     if paths.sanitized or not can_fork():  # a sanitizer says more than a smaller input
         return _search(paths, operator, check, drawn, lambda name: None)
 
-    def search(tell: Callable[[str], None]) -> bytes:
-        try:
-            return json.dumps({"results": _search(paths, operator, check, drawn, tell)}).encode()
-        except RegisterError as error:
-            return json.dumps({"error": str(error)}).encode()
-
-    ended = in_child(search)
+    try:
+        ended = in_child(partial(_search, paths, operator, check, drawn))
+    except RegisterError as error:
+        raise RegisterError("\n".join([str(error), *_over_drawn(check, drawn.cases)])) from None
     if ended.answer is not None:
-        answer = json.loads(ended.answer)
-        if "error" in answer:
-            raise RegisterError("\n".join([answer["error"], *_over_drawn(check, drawn.cases)]))
-        return list(answer["results"])
-    first = next((one for one in drawn.cases if one.model.name == ended.sent), None)
+        return list(ended.answer)
+    first = next((one for one in drawn.cases if one.model.name == ended.told), None)
     if first is None:
         raise RegisterError(f"{operator.name} in torch: the search {ended.how}; its output has more")
     raise RegisterError(_crash(paths, operator, check, first, ended))
@@ -87,9 +85,7 @@ def replay(paths: Paths, operator: Operator, loaded: LoadedLibrary, *, case: str
             raise RegisterError(f"{operator.name}-{case} in torch: {problem}")
 
 
-def _search(
-    paths: Paths, operator: Operator, check: KernelCheck, drawn: Drawn, tell: Callable[[str], None]
-) -> list[dict[str, Any]]:
+def _search(paths: Paths, operator: Operator, check: KernelCheck, drawn: Drawn, tell: Tell) -> list[dict[str, Any]]:
     def fails(one: DrawnCase) -> bool:
         tell(one.model.name)
         return check.problem(one) != ""
@@ -116,22 +112,20 @@ def _over_drawn(check: KernelCheck, drawn: Sequence[DrawnCase]) -> list[str]:
     of them crashes."""
     from opmatrix.judge.case_facts import in_common_of_drawn  # which only a failure needs
 
-    def call(tell: Callable[[str], None]) -> bytes:
-        with torch.no_grad():
-            return in_common_of_drawn(check.spec, drawn, check.problem).encode()
+    @torch.no_grad()
+    def call(tell: Tell) -> str:
+        return in_common_of_drawn(check.spec, drawn, check.problem)
 
-    ended = in_child(call, quiet=True, seconds=OVER_SECONDS)
-    return over_cases((ended.answer or b"").decode())
+    return over_cases(in_child(call, quiet=True, seconds=OVER_SECONDS).answer or "")
 
 
 def _crash(paths: Paths, operator: Operator, check: KernelCheck, first: DrawnCase, ended: Ended) -> str:
     """Return the message of a crash: with the smallest case that ends the process in the same way."""
 
     def crashes(model: Model) -> bool:
-        def call(tell: Callable[[str], None]) -> bytes:
-            with torch.no_grad():
-                check.problem(drawn_cases.evaluate(operator.spec, model, check.reference))
-            return b""
+        @torch.no_grad()
+        def call(tell: Tell) -> str:
+            return check.problem(drawn_cases.evaluate(operator.spec, model, check.reference))
 
         one = in_child(call, quiet=True, seconds=CRASH_SECONDS)
         return one.answer is None and one.status == ended.status
@@ -188,15 +182,12 @@ def _smaller(operator: Operator, model: Model, fails: Callable[[Model], bool]) -
     return found
 
 
-_ANSWER, _RAISED = b"\0answer\0", b"\0raised\0"
-
-
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """How a child ended: the last line that it sent, its answer, or None if it ended before it returned one."""
+    """How a child ended: what it told last, its answer, or None if it ended before it returned one."""
 
-    sent: str
-    answer: bytes | None
+    told: str
+    answer: Any
     status: int
 
     @property
@@ -212,48 +203,39 @@ def can_fork() -> bool:
     return len([*Path("/proc/self/task").iterdir()]) == 1
 
 
-def in_child(function: Callable[[Callable[[str], None]], bytes], *, quiet: bool = False, seconds: int = 0) -> Ended:
-    """Call `function` in a child; raises RuntimeError where it raises. Its argument is a function that tells the parent
-    what runs next. `quiet` drops what the child prints, and after `seconds` the child ends with SIGALRM."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    reading, writing = os.pipe()
-    if not (child := os.fork()):
-        os.close(reading)
-        _run(function, writing, quiet, seconds)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as pipe:
-        content, _, raised = pipe.read().partition(_RAISED)
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    if raised:
-        raise RuntimeError(f"in a child process:\n{raised.decode()}")
-    sent, found, answer = content.partition(_ANSWER)
-    last = sent.decode().splitlines()
-    return Ended(sent=last[-1] if last else "", answer=answer if found and status == 0 else None, status=status)
+def in_child(function: Callable[[Tell], Any], *, quiet: bool = False, seconds: int = 0) -> Ended:
+    """Call `function` in a forked child, with a function that tells the parent what runs next. Raises RegisterError as
+    it does, and RuntimeError for any other error. `quiet` drops what the child prints, and after `seconds` the child
+    ends with SIGALRM."""
+    context = multiprocessing.get_context("fork")
+    receiving, sending = context.Pipe(duplex=False)
+    child = context.Process(target=_run, args=(function, sending, quiet, seconds))
+    child.start()
+    sending.close()
+    messages: dict[str, Any] = {}  # the last of each kind
+    with receiving, suppress(EOFError):
+        while True:
+            kind, value = receiving.recv()
+            messages[kind] = value
+    child.join()
+    assert child.exitcode is not None
+    if error := messages.get("raised"):
+        raise error
+    answer = messages.get("answer") if child.exitcode == 0 else None
+    return Ended(told=messages.get("told", ""), answer=answer, status=child.exitcode)
 
 
-def _run(function: Callable[[Callable[[str], None]], bytes], writing: int, quiet: bool, seconds: int) -> None:
-    status = 1
+def _run(function: Callable[[Tell], Any], sending: Connection, quiet: bool, seconds: int) -> None:
+    faulthandler.disable()  # the parent says more than a stack of Python
+    if quiet:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, 1)
+        os.dup2(null, 2)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(seconds)
     try:
-        faulthandler.disable()  # the parent says more than a stack of Python
-        if quiet:
-            null = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(null, 1)
-            os.dup2(null, 2)
-            sys.stdout = sys.stderr = os.fdopen(null, "w", closefd=False, encoding="utf-8")
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.alarm(seconds)
-        answer = function(lambda text: _write(writing, f"{text}\n".encode()))
-        _write(writing, _ANSWER + answer)
-        status = 0
+        sending.send(("answer", function(lambda name: sending.send(("told", name)))))
+    except RegisterError as error:
+        sending.send(("raised", error))
     except BaseException:
-        _write(writing, _RAISED + traceback.format_exc().encode())
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
-
-
-def _write(descriptor: int, content: bytes) -> None:
-    while content:
-        content = content[os.write(descriptor, content) :]
+        sending.send(("raised", RuntimeError(f"in a child process:\n{traceback.format_exc()}")))

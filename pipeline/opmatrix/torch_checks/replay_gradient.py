@@ -72,8 +72,7 @@ def agrees(case: dict[str, Any], actual: torch.Tensor) -> bool:
     if actual.shape != expected.shape:
         print(f"{name}: {[*actual.shape]}, expected {[*expected.shape]}")
         return False
-    near = (actual - expected).abs() <= atol + rtol * expected.abs()
-    beyond = ~(near | (actual == expected) | (actual.isnan() & expected.isnan()))
+    beyond = ~torch.isclose(actual, expected, rtol=rtol, atol=atol, equal_nan=True)
     print(f"{name}: {int(beyond.sum())} of {expected.numel()} elements differ beyond rtol={rtol:g} atol={atol:g}")
     for at in beyond.nonzero()[:10].tolist():
         wanted, found = (float(of[tuple(at)]) + 0.0 for of in (expected, actual))  # 0 for -0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -17,7 +16,6 @@ from typing import Any
 from opmatrix.basics.errors import DistError, missing
 from opmatrix.basics.features import provided
 from opmatrix.basics.files import write_bytes, write_list, write_text
-from opmatrix.declaration.backward_operator import backward_of
 from opmatrix.declaration.load import Operator, load_operator
 from opmatrix.project.cells import Cell
 from opmatrix.project.paths import Paths
@@ -107,17 +105,13 @@ def _run(paths: Paths, dist: Dist, operators: Sequence[Operator], cells: Sequenc
 
 
 def _about(paths: Paths, operator: Operator) -> dict[str, Any]:
-    spec, path = operator.spec, paths.torch_op(operator.name)
+    spec = operator.spec
     return {
         "summary": spec.summary,
         "torch": {
             "schema": callers_schema(spec),
             "since": stable_abi_since(spec) if has_torch_library(spec) else None,
-            "gradient": bool(backward_of(spec))
-            or (
-                path.is_file()
-                and re.search(r"^def backward\b", path.read_text(encoding="utf-8"), re.MULTILINE) is not None
-            ),
+            "gradient": settings.has_gradient(paths, spec),
         }
         if spec.torch
         else None,

@@ -103,7 +103,7 @@ class WheelRun:
         }  # fmt: skip
 
     def _operator(self, operator: Operator, numbers: Iterator[int]) -> dict[str, Any]:
-        spec, path = operator.spec, self.paths.torch_op(operator.name)
+        spec = operator.spec
         served = spec.torch is not None and not older(self.torch, signature.stable_abi_since(spec))
         called = next((o.spec for o in self.operators if o.name == backward_of(spec)), None)
         return {
@@ -111,9 +111,8 @@ class WheelRun:
             "torch": signature.torch_qualified(spec) if served else None,
             "composed": signature.callers_name(spec) if served and _is_called(spec) else None,
             "fake": bool(spec.torch and not spec.torch.overrides),
-            "gradient": served
-            and bool(called or (path.is_file() and "\ndef backward(" in path.read_text(encoding="utf-8"))),
-            "torch_op": path.is_file(),
+            "gradient": served and settings.has_gradient(self.paths, spec),
+            "torch_op": self.paths.torch_op(operator.name).is_file(),
             "without": list(without_gradient(spec, called)) if called else [],
             "models": [self._model(operator, model, numbers, served=served) for model in operator.models],
         }

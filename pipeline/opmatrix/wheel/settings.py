@@ -17,6 +17,7 @@ from opmatrix.declaration.load import Operator
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import read_values, setting, settings
 from opmatrix.signature.signature import OWN_ORT, OWN_TORCH, has_ort_library, has_torch_library, is_own
+from opmatrix.spec import OpSpec
 
 TEMPLATES = tuple(sorted((Path(__file__).parent / "templates").glob("*.j2")))
 _PACKAGE = Path(__file__).parents[1]
@@ -34,6 +35,12 @@ def of_operator(paths: Paths, operator: Operator) -> dict[str, Path]:
     own = {"own_lowering.py": paths.lowering(operator.name), "torch_op.py": paths.torch_op(operator.name)}
     generated = {file: paths.generated(operator.name) / file for file in generated_files.python_files(operator.spec)}
     return {**generated, **{file: path for file, path in own.items() if path.is_file()}}
+
+
+def has_gradient(paths: Paths, spec: OpSpec) -> bool:
+    """Return whether an operator has a gradient: another operator, or backward() in torch_op.py."""
+    path = paths.torch_op(spec.name)
+    return bool(backward_of(spec)) or (path.is_file() and "\ndef backward(" in path.read_text(encoding="utf-8"))
 
 
 def sources(paths: Paths, operators: Sequence[Operator]) -> tuple[Path, ...]:

@@ -332,6 +332,7 @@ def _dims(names: Iterable[str], related: Mapping[str, Job]) -> dict[str, Any]:
 def use_in_ort(job: Job) -> None:
     import onnx
     import onnxruntime
+    from onnx.utils import Extractor
 
     library = import_module(f"{job['name']}_onnxruntime").library_path()
     edges = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "ort_checks/cast_edges.py")))
@@ -360,48 +361,18 @@ def use_in_ort(job: Job) -> None:
 
     for export in job["exports"]:
         whole = onnx.load_model(export["path"])
+        del whole.graph.value_info[:]
+        parts = Extractor(whole)
         for name in export["operators"]:
             for asked in export["models"][name]:
                 model = by_name[name, asked]
-                content = part(whole, model["graph"][0], model["graph"][1]).SerializeToString()
+                content = parts.extract_model(*model["graph"]).SerializeToString()
                 run(export["label"], content, model, model["graph"][0], custom=name not in export["decomposed"])
     for _, model in models(job):
         if model["model"]:
             read = onnx.load_model(model["model"])
             feeds = [value.name for value in read.graph.input]
             run("model", read.SerializeToString(), model, feeds, custom=True)
-
-
-def part(whole: Any, inputs: Sequence[str], outputs: Sequence[str]) -> Any:
-    """Return the model of some inputs and outputs of a graph that has many: the nodes that these outputs need."""
-    from onnx import ModelProto
-
-    needed, nodes = {*outputs}, []
-    for node in reversed(whole.graph.node):
-        if needed & {*node.output}:
-            nodes.append(node)
-            needed |= {*reads(node)}
-    made = ModelProto()
-    made.CopyFrom(whole)
-    for field, kept in (
-        ("node", reversed(nodes)),
-        ("input", (v for v in whole.graph.input if v.name in inputs)),
-        ("output", (v for v in whole.graph.output if v.name in outputs)),
-        ("initializer", (v for v in whole.graph.initializer if v.name in needed)),
-        ("value_info", ()),
-    ):
-        made.graph.ClearField(field)
-        getattr(made.graph, field).extend(kept)
-    return made
-
-
-def reads(node: Any) -> Iterator[str]:
-    """Yield the names that a node and its subgraphs read."""
-    yield from node.input
-    for attribute in node.attribute:
-        for graph in (attribute.g, *attribute.graphs):
-            for inner in graph.node:
-                yield from reads(inner)
 
 
 def main(side: str, path: str) -> None:
