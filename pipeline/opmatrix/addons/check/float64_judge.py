@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 from onnx import ModelProto, NodeProto, ValueInfoProto
 
-from opmatrix.addons.check.graph_walk import for_reference, format_type, one_node, typed
+from opmatrix.addons.check.graph_walk import for_reference, format_type, model_of, typed
 from opmatrix.addons.check.repair import is_external
 from opmatrix.addons.check.run_model import PLAIN, compare_value
 from opmatrix.basics.errors import VerifyError
@@ -222,7 +222,7 @@ def _inferred_shape(difference: Difference) -> str:
     name = next(name for name in actual if actual[name].shape != expected[name].shape)
     text = f"{ORT} returns the shape {actual[name].shape}, {REFERENCE} {expected[name].shape}"
     try:
-        made = one_node(difference.node, difference.model, typed(difference.taken), [ValueInfoProto(name=name)])
+        made = model_of([difference.node], difference.model, typed(difference.taken), [ValueInfoProto(name=name)])
         (output,) = onnx.shape_inference.infer_shapes(made).graph.output
     except (VerifyError, RuntimeError, ValueError):
         return text
@@ -255,7 +255,7 @@ def _reference(difference: Difference, taken: Mapping[str, Any], outputs: Sequen
 
 def _ort(difference: Difference, taken: Mapping[str, Any], outputs: Sequence[str]) -> Sequence[Any]:
     infos = [ValueInfoProto(name=name) for name in outputs]
-    made = one_node(difference.node, difference.model, typed(taken), infos)
+    made = model_of([difference.node], difference.model, typed(taken), infos)
     return call(OrtSessions(None).sessions(made.SerializeToString(), settings=[PLAIN])[PLAIN], taken)
 
 

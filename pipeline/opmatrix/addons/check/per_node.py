@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 from google.protobuf.message import EncodeError  # type: ignore[import-untyped]  # protobuf has no annotations
-from onnx import ModelProto, NodeProto, ValueInfoProto, helper
+from onnx import ModelProto, NodeProto, ValueInfoProto
 
 from opmatrix.addons.check import parts as time_limits
 from opmatrix.addons.check.float64_judge import Difference, Judgement, judge
@@ -27,8 +27,8 @@ from opmatrix.addons.check.graph_walk import (
     captured,
     for_reference,
     format_range,
+    model_of,
     node_label,
-    one_node,
     subgraphs,
     typed,
     walk,
@@ -108,10 +108,9 @@ def _of_part(
     runtime: OrtSessions,
 ) -> dict[str, Any]:
     made = [name for node in part for name in node.output if name]
+    whole = model_of(part, model, typed(taken), [ValueInfoProto(name=name) for name in made])
     used = dict.fromkeys(chain.from_iterable(map(taken_names, part)))
-    graph = helper.make_graph(part, "part", typed(taken), [ValueInfoProto(name=name) for name in made])
-    graph.initializer.extend(constants[name] for name in used if name in constants)
-    whole = helper.make_model(graph, opset_imports=model.opset_import, ir_version=model.ir_version)
+    whole.graph.initializer.extend(constants[name] for name in used if name in constants)
     return _called(whole, made, taken, runtime)
 
 
@@ -357,7 +356,7 @@ def write_one_node(compared: NodeComparison, model: ModelProto, folder: Path) ->
     """Write a node as a model with test_data_set_0; return its path, or None where a value is no tensor."""
     path = folder / "model.onnx"
     try:
-        alone = one_node(compared.node, model, typed(compared.inputs), typed(compared.expected))
+        alone = model_of([compared.node], model, typed(compared.inputs), typed(compared.expected))
     except VerifyError:
         return None
     write_bytes(path, alone.SerializeToString(deterministic=True))
