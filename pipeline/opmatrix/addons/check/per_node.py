@@ -40,6 +40,7 @@ from opmatrix.basics import finding
 from opmatrix.basics.errors import VerifyError, one_line
 from opmatrix.basics.files import write_bytes
 from opmatrix.basics.finding import Finding
+from opmatrix.basics.interrupts import TooSlow, cpu_limit
 from opmatrix.data import dataset
 from opmatrix.data.arrays import Array
 from opmatrix.data.compare import Comparison
@@ -265,10 +266,14 @@ def _compare(node: NodeProto, values: Mapping[str, Any], references: References)
     taken = {name: values[name] for name in taken_names(node)}
     if node.op_type == "Constant":
         return NodeComparison(node=node, inputs=taken)
+    seconds = max(0.001, min(time_limits.NODE_SECONDS, time_limits.seconds_left() / 4))
     try:
-        with time_limits.bounded():
+        with cpu_limit(seconds):
             return _compared(node, taken, values, references)
-    except (VerifyError, time_limits.TooSlowError) as error:
+    except TooSlow:
+        slow = f"its reference takes more than {seconds:.2g} CPU s; --seconds gives it a fourth of more"
+        return NodeComparison(node=node, inputs=taken, skipped=slow)
+    except VerifyError as error:
         return NodeComparison(node=node, inputs=taken, skipped=str(error))
     except Exception as error:  # of this code: it says nothing about the node, and the others are compared
         traceback.print_exc()
