@@ -5,7 +5,7 @@ read the same memory. Each call allocates its outputs, as for a user."""
 from __future__ import annotations
 
 import ctypes
-import importlib
+import pkgutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -226,7 +226,7 @@ class Entrants:
         spec = self.operator.spec
         function = getattr(load_module(self.paths.reference(spec.name), "reference"), spec.name)
         given = arguments(spec, self.model.cases[0], [as_tensor(array) for array in self.arrays])
-        return self._of_torch(function, given, self._values, compiled=compiled)
+        return Contestant(partial(self._compiled(function, compiled), *given, **self._values), self._in_order)
 
     def _function(self, peer: Function, *, compiled: bool) -> Contestant:
         self._require(peer)
@@ -237,23 +237,14 @@ class Entrants:
         if peer.inputs:
             converted = peer.inputs(**self._by_name(fed), **attributes)
             fed, attributes = list(converted if isinstance(converted, tuple) else (converted,)), {}
-        if peer.takes == "torch":
-            return self._of_torch(function, fed, attributes, compiled=compiled, convert=peer.outputs)
-        return Contestant(partial(function, *fed, **attributes), self._converted(peer.outputs))
+        return Contestant(
+            partial(self._compiled(function, compiled), *fed, **attributes), self._converted(peer.outputs)
+        )
 
-    def _of_torch(
-        self,
-        function: Callable[..., Any],
-        given: Sequence[Any],
-        attributes: Mapping[str, Any],
-        *,
-        compiled: bool,
-        convert: Callable[..., Any] | None = None,
-    ) -> Contestant:
+    def _compiled(self, function: Callable[..., Any], compiled: bool) -> Callable[..., Any]:
         if compiled and not self.compile:
             raise SkippedError(NO_COMPILE)
-        made = torch.compile(function) if compiled else function
-        return Contestant(partial(made, *given, **attributes), self._converted(convert))
+        return torch.compile(function) if compiled else function
 
     def _onnx(self, peer: OnnxModel | OnnxNode) -> Contestant:
         self._require(peer)
@@ -295,14 +286,13 @@ class Entrants:
 
 
 def _imported(name: str) -> Callable[..., Any]:
-    module, _, attribute = name.partition(":")
     try:
-        found = getattr(importlib.import_module(module), attribute)
+        found: Callable[..., Any] = pkgutil.resolve_name(name)
     except ModuleNotFoundError as error:
         raise SkippedError(f"{error.name} is not installed") from error
     except AttributeError as error:
-        raise SkippedError(f"{module} has no {attribute}") from error
-    return found  # type: ignore[no-any-return]  # of any module
+        raise SkippedError(name.replace(":", " has no ")) from error
+    return found
 
 
 def _array(value: Any) -> Array:

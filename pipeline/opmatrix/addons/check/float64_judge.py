@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 from onnx import ModelProto, NodeProto, ValueInfoProto
 
-from opmatrix.addons.check.graph_walk import for_reference, format_type, one_node, typed
+from opmatrix.addons.check.graph_walk import for_reference, format_type, model_of, typed
 from opmatrix.addons.check.repair import is_external
 from opmatrix.addons.check.run_model import PLAIN, compare_value
 from opmatrix.basics.errors import VerifyError
@@ -58,7 +58,7 @@ class Difference:
 
 def judge(difference: Difference) -> Judgement:
     """Return the judgement on a node whose `expected` outputs are those of onnx.reference."""
-    taken, actual, expected, limits = difference.taken, difference.actual, difference.expected, difference.limits
+    taken, actual, expected = difference.taken, difference.actual, difference.expected
     if any(kind(value.dtype) not in "fiub" for value in (*actual.values(), *expected.values())):
         if _same_numbers(difference):
             return Judgement(outcome="rounded", text="they write the same numbers with other digits")
@@ -66,17 +66,17 @@ def judge(difference: Difference) -> Judgement:
     wide = {name: _widened(value) for name, value in taken.items()}
     if all(wide[name] is value for name, value in taken.items()):
         return Judgement(outcome="unknown", text="it has no floating input to evaluate in float64")
-    truths = _in_float64(difference.node, difference.model, wide, list(actual))
+    truths = _in_float64(difference, wide)
     if any(actual[name].shape != expected[name].shape for name in actual):
         return Judgement(outcome="unknown", text=_inferred_shape(difference))
     if REFERENCE in truths and _is_rounding(difference, truths[REFERENCE]):
         return Judgement(outcome="rounded", text="they differ by no more than the rounding of the inputs explains")
     nearest = {by: _nearer(actual, expected, truth) for by, truth in truths.items()}
-    agreeing = [by for by, truth in truths.items() if _agree(actual, truth, actual, limits)]
+    agreeing = [by for by, truth in truths.items() if _agree(difference, actual, truth)]
     if agreeing:
         text = f"{ORT} agrees with {' and '.join(agreeing)} in float64; {nearest[agreeing[0]]}"
         return Judgement(outcome="right", text=text)
-    if len(truths) == 2 and _agree(truths[ORT], truths[REFERENCE], actual, limits):
+    if len(truths) == 2 and _agree(difference, truths[ORT], truths[REFERENCE]):
         text = f"{ORT} and {REFERENCE} agree with each other in float64; {nearest[REFERENCE]}"
         return Judgement(outcome="wrong", text=text)
     if not truths:
@@ -120,7 +120,7 @@ def explained_by_rounding(
     found = Difference(node=node, model=model, taken=inputs, actual=actual, expected=expected, limits=limits)
     try:
         wide = {name: _widened(value) for name, value in inputs.items()}
-        truth = dict(zip(expected, _reference(node, model, wide, list(expected)), strict=True))
+        truth = dict(zip(expected, _reference(found, wide, list(expected)), strict=True))
     except VerifyError:
         return False
     fits = all(truth[name].shape == want.shape for name, want in expected.items())
@@ -175,7 +175,7 @@ def _after_move(
 ) -> dict[str, Array]:
     """Return the outputs of onnx.reference after a move. Raises VerifyError or _OtherFormError."""
     moved = {name: _moved(value, signs[name] * times) for name, value in difference.taken.items()}
-    values = dict(zip(outputs, _reference(difference.node, difference.model, moved, outputs), strict=True))
+    values = dict(zip(outputs, _reference(difference, moved, outputs), strict=True))
     if any(v.shape != difference.actual[n].shape or kind(v.dtype) not in "fiub" for n, v in values.items()):
         raise _OtherFormError
     return values
@@ -222,7 +222,7 @@ def _inferred_shape(difference: Difference) -> str:
     name = next(name for name in actual if actual[name].shape != expected[name].shape)
     text = f"{ORT} returns the shape {actual[name].shape}, {REFERENCE} {expected[name].shape}"
     try:
-        made = one_node(difference.node, difference.model, typed(difference.taken), [ValueInfoProto(name=name)])
+        made = model_of([difference.node], difference.model, typed(difference.taken), [ValueInfoProto(name=name)])
         (output,) = onnx.shape_inference.infer_shapes(made).graph.output
     except (VerifyError, RuntimeError, ValueError):
         return text
@@ -235,14 +235,12 @@ def _widened(value: Any) -> Any:
     return value.astype(np.float64) if _is_floating(value) and value.dtype != np.float64 else value
 
 
-def _in_float64(
-    node: NodeProto, model: ModelProto, wide: Mapping[str, Any], outputs: Sequence[str]
-) -> dict[str, dict[str, Array]]:
+def _in_float64(difference: Difference, wide: Mapping[str, Any]) -> dict[str, dict[str, Array]]:
     """Return the outputs of each implementation that evaluates the node in float64."""
     found = {}
     for by, run in ((REFERENCE, _reference), (ORT, _ort)):
         try:
-            values = dict(zip(outputs, run(node, model, wide, outputs), strict=True))
+            values = dict(zip(difference.actual, run(difference, wide, list(difference.actual)), strict=True))
         except VerifyError:
             continue  # it has no kernel for float64, or a subgraph has constants of the declared dtype
         if all(isinstance(value, np.ndarray) for value in values.values()):
@@ -250,23 +248,23 @@ def _in_float64(
     return found
 
 
-def _reference(node: NodeProto, model: ModelProto, wide: Mapping[str, Any], outputs: Sequence[str]) -> Sequence[Any]:
-    return [np.asarray(v) for v in call(ReferenceRun(for_reference(node, model, [*wide], outputs), ()), wide)]
+def _reference(difference: Difference, taken: Mapping[str, Any], outputs: Sequence[str]) -> Sequence[Any]:
+    model = for_reference(difference.node, difference.model, [*taken], outputs)
+    return [np.asarray(value) for value in call(ReferenceRun(model, ()), taken)]
 
 
-def _ort(node: NodeProto, model: ModelProto, wide: Mapping[str, Any], outputs: Sequence[str]) -> Sequence[Any]:
-    made = one_node(node, model, typed(wide), [ValueInfoProto(name=name) for name in outputs])
-    return call(OrtSessions(None).sessions(made.SerializeToString(), settings=[PLAIN])[PLAIN], wide)
+def _ort(difference: Difference, taken: Mapping[str, Any], outputs: Sequence[str]) -> Sequence[Any]:
+    infos = [ValueInfoProto(name=name) for name in outputs]
+    made = model_of([difference.node], difference.model, typed(taken), infos)
+    return call(OrtSessions(None).sessions(made.SerializeToString(), settings=[PLAIN])[PLAIN], taken)
 
 
-def _agree(
-    values: Mapping[str, Any], truth: Mapping[str, Array], dtypes: Mapping[str, Array], limits: Mapping[str, Tolerance]
-) -> bool:
+def _agree(difference: Difference, values: Mapping[str, Any], truth: Mapping[str, Array]) -> bool:
     """Return whether two results agree in the dtypes that the node's outputs have."""
     with np.errstate(all="ignore"):
         return all(
-            compare_value(name, values[name].astype(like.dtype), truth[name].astype(like.dtype), limits).ok
-            for name, like in dtypes.items()
+            compare_value(name, values[name].astype(of.dtype), truth[name].astype(of.dtype), difference.limits).ok
+            for name, of in difference.actual.items()
         )
 
 

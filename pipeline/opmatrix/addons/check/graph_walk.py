@@ -157,11 +157,14 @@ def typed(values: Mapping[str, Any]) -> list[ValueInfoProto]:
     return [helper.make_tensor_value_info(name, dtypes[name], value.shape) for name, value in values.items()]
 
 
-def one_node(
-    node: NodeProto, model: ModelProto, inputs: Sequence[ValueInfoProto], outputs: Sequence[ValueInfoProto]
+def model_of(
+    nodes: Sequence[NodeProto],
+    model: ModelProto,
+    inputs: Sequence[ValueInfoProto],
+    outputs: Sequence[ValueInfoProto],
 ) -> ModelProto:
-    """Return a model of one node, with the opset imports of its model, which has no functions."""
-    graph = helper.make_graph([node], "node", inputs, outputs)
+    """Return a model of some nodes, with the opset imports of their model, which has no functions."""
+    graph = helper.make_graph(nodes, "node", inputs, outputs)
     return helper.make_model(graph, opset_imports=model.opset_import, ir_version=model.ir_version)
 
 
@@ -172,7 +175,7 @@ def for_reference(node: NodeProto, model: ModelProto, inputs: Sequence[str], out
     input that it ignores.
     """
     infos = ([ValueInfoProto(name=name) for name in names] for names in (inputs, outputs))
-    made = one_node(node, model, *infos)
+    made = model_of([node], model, *infos)
     imported = next((o for o in made.opset_import if o.domain in ("", "ai.onnx")), None)
     if node.domain not in ("", "ai.onnx") or not imported:
         return made

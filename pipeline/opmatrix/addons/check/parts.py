@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
 from opmatrix.basics.errors import many
 from opmatrix.basics.finding import CHECK, OPTIMIZER, Finding
@@ -109,10 +109,6 @@ def run_parts(do: Do, options: PartOptions, libraries: Sequence[str], *, of: str
 _until = math.inf
 
 
-class TooSlowError(BaseException):
-    """The block of `bounded` takes too long. Code that catches each Exception lets it through."""
-
-
 def begin(seconds: float) -> None:
     """Let this process know how many seconds its model has left; 0: no limit."""
     global _until
@@ -135,22 +131,6 @@ def ends_after(seconds: float) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         begin(0)
-
-
-@contextmanager
-def bounded() -> Iterator[None]:
-    """Raise TooSlowError in the block, of Python code, where it takes more CPU seconds than one node may."""
-    seconds = max(0.001, min(NODE_SECONDS, seconds_left() / 4))
-
-    def stop(*_: object) -> NoReturn:
-        raise TooSlowError(f"its reference takes more than {seconds:.2g} CPU s; --seconds gives it a fourth of more")
-
-    signal.signal(signal.SIGPROF, stop)
-    signal.setitimer(signal.ITIMER_PROF, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def default_megabytes(model: Path) -> float:

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 from google.protobuf.message import EncodeError  # type: ignore[import-untyped]  # protobuf has no annotations
-from onnx import ModelProto, NodeProto, ValueInfoProto, helper
+from onnx import ModelProto, NodeProto, ValueInfoProto
 
 from opmatrix.addons.check import parts as time_limits
 from opmatrix.addons.check.float64_judge import Difference, Judgement, judge
@@ -27,8 +27,8 @@ from opmatrix.addons.check.graph_walk import (
     captured,
     for_reference,
     format_range,
+    model_of,
     node_label,
-    one_node,
     subgraphs,
     typed,
     walk,
@@ -40,6 +40,7 @@ from opmatrix.basics import finding
 from opmatrix.basics.errors import VerifyError, one_line
 from opmatrix.basics.files import write_bytes
 from opmatrix.basics.finding import Finding
+from opmatrix.basics.interrupts import TooSlow, cpu_limit
 from opmatrix.data import dataset
 from opmatrix.data.arrays import Array
 from opmatrix.data.compare import Comparison
@@ -108,10 +109,9 @@ def _of_part(
     runtime: OrtSessions,
 ) -> dict[str, Any]:
     made = [name for node in part for name in node.output if name]
+    whole = model_of(part, model, typed(taken), [ValueInfoProto(name=name) for name in made])
     used = dict.fromkeys(chain.from_iterable(map(taken_names, part)))
-    graph = helper.make_graph(part, "part", typed(taken), [ValueInfoProto(name=name) for name in made])
-    graph.initializer.extend(constants[name] for name in used if name in constants)
-    whole = helper.make_model(graph, opset_imports=model.opset_import, ir_version=model.ir_version)
+    whole.graph.initializer.extend(constants[name] for name in used if name in constants)
     return _called(whole, made, taken, runtime)
 
 
@@ -266,10 +266,14 @@ def _compare(node: NodeProto, values: Mapping[str, Any], references: References)
     taken = {name: values[name] for name in taken_names(node)}
     if node.op_type == "Constant":
         return NodeComparison(node=node, inputs=taken)
+    seconds = max(0.001, min(time_limits.NODE_SECONDS, time_limits.seconds_left() / 4))
     try:
-        with time_limits.bounded():
+        with cpu_limit(seconds):
             return _compared(node, taken, values, references)
-    except (VerifyError, time_limits.TooSlowError) as error:
+    except TooSlow:
+        slow = f"its reference takes more than {seconds:.2g} CPU s; --seconds gives it a fourth of more"
+        return NodeComparison(node=node, inputs=taken, skipped=slow)
+    except VerifyError as error:
         return NodeComparison(node=node, inputs=taken, skipped=str(error))
     except Exception as error:  # of this code: it says nothing about the node, and the others are compared
         traceback.print_exc()
@@ -357,7 +361,7 @@ def write_one_node(compared: NodeComparison, model: ModelProto, folder: Path) ->
     """Write a node as a model with test_data_set_0; return its path, or None where a value is no tensor."""
     path = folder / "model.onnx"
     try:
-        alone = one_node(compared.node, model, typed(compared.inputs), typed(compared.expected))
+        alone = model_of([compared.node], model, typed(compared.inputs), typed(compared.expected))
     except VerifyError:
         return None
     write_bytes(path, alone.SerializeToString(deterministic=True))

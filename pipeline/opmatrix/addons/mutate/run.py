@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import PurePosixPath
 from queue import SimpleQueue
 
@@ -14,7 +15,7 @@ from opmatrix.addons.mutate import gates, result
 from opmatrix.addons.mutate.gates import Gate
 from opmatrix.addons.mutate.mutant import Mutant
 from opmatrix.addons.mutate.result import Dependencies, Result
-from opmatrix.addons.mutate.tryout import Bench, Limits
+from opmatrix.addons.mutate.tryout import Bench
 from opmatrix.basics.errors import OpmatrixError
 from opmatrix.basics.files import digests_by_path
 from opmatrix.basics.step_log import Progress
@@ -106,15 +107,11 @@ class Campaign:
                 servers["torch"] = "export"  # it has the imports of both
             for part in dict.fromkeys(mutant.part for mutant in mutants):
                 tried = [mutant for mutant in mutants if mutant.part == part]
-                limits = Limits(megabytes=self.megabytes)
-                shadows = [self._shadow(part, number) for number in range(max(1, min(self.jobs, len(tried))))]
-                self._try_part(
-                    [
-                        Bench(shadow=shadow, pool=pool, watched=watched, limits=limits, servers=servers)
-                        for shadow in shadows
-                    ],
-                    tried,
+                shared = partial(
+                    Bench, pool=pool, watched=watched, cpu=dict[str, float](), megabytes=self.megabytes, servers=servers
                 )
+                shadows = [self._shadow(part, number) for number in range(max(1, min(self.jobs, len(tried))))]
+                self._try_part([shared(shadow=shadow) for shadow in shadows], tried)
 
     def _shadow(self, part: str, number: int) -> Shadow:
         root = self.paths.mutation(self.operator.name) / f"shadow-{part}-{number}"

@@ -30,26 +30,16 @@ MEGABYTES = 4000.0
 _WHY = 1000  # characters of a message that are kept
 
 
-@dataclass(kw_only=True)
-class Limits:
-    """The CPU seconds of the original by gate, from which the limits of mutants follow."""
-
-    cpu: dict[str, float] = field(default_factory=dict)
-    megabytes: float = MEGABYTES
-
-    def seconds(self, gate: Gate) -> int:
-        known = self.cpu.get(gate.name)
-        return UNKNOWN_SECONDS if known is None else max(LEAST_SECONDS, math.ceil(TIMES * known))
-
-
 @dataclass(frozen=True, kw_only=True)
 class Bench:
-    """A shadow with the servers that judge what is in it; `watched` are the servers with sanitizers."""
+    """A shadow with the servers that judge what is in it; `watched` are the servers with sanitizers. `cpu`: the CPU
+    seconds of the original by gate, from which the limits of mutants follow."""
 
     shadow: Shadow
     pool: Pool
     watched: Pool
-    limits: Limits
+    cpu: dict[str, float]
+    megabytes: float = MEGABYTES
     servers: Mapping[str | None, str] = field(default_factory=dict)
     """The server that is used in place of another one, whose imports it has as well."""
 
@@ -68,7 +58,9 @@ class Bench:
         said = self.shadow.root / "killed.json"
         said.unlink(missing_ok=True)
         words = (*gate.words, str(said)) if gate.entry.endswith("torch_gate:main") else gate.words
-        seconds = 600 if measure else self.limits.seconds(gate)
+        known = self.cpu.get(gate.name)
+        limit = UNKNOWN_SECONDS if known is None else max(LEAST_SECONDS, math.ceil(TIMES * known))
+        seconds = 600 if measure else limit
         log = self.shadow.root / "gate.log"
         pool = self.watched if gate.watched else self.pool
         ending = pool.run(
@@ -76,12 +68,12 @@ class Bench:
             server=gate.server if gate.watched else self.servers.get(gate.server, gate.server),
             log=log,
             seconds=max(30, seconds * WAITING),
-            megabytes=self.limits.megabytes,
+            megabytes=self.megabytes,
             # Warnings are errors, and a variable that is not used any more is no reason not to try a mutant.
             environment={"OPMATRIX_JOBS": "1", "CXX": shlex.join((*find_compiler(os.environ), "-w"))},
         )
         if measure:
-            self.limits.cpu[gate.name] = max(ending.cpu, self.limits.cpu.get(gate.name, 0.0))
+            self.cpu[gate.name] = max(ending.cpu, known or 0.0)
         result = Result(outcome="survived", gate=gate.name, cpu=ending.cpu)
         if ending.done:
             return result
@@ -90,16 +82,16 @@ class Bench:
         # A process of its own that the gate started may have run into the limit.
         if late or (signal.SIGXCPU.name in output and not ending.stopped):
             return replace(result, outcome="stopped", why=f"took more than {seconds} CPU seconds")
-        died = death_message(ending, seconds=seconds, megabytes=self.limits.megabytes)
+        died = death_message(ending, seconds=seconds, megabytes=self.megabytes)
         if ending.stopped in ("memory", "written"):
             return replace(result, outcome="stopped", why=died.removesuffix(" and was stopped"))
-        known: Mapping[str, Any] = json.loads(said.read_text(encoding="utf-8")) if said.is_file() else {}
+        wrote: Mapping[str, Any] = json.loads(said.read_text(encoding="utf-8")) if said.is_file() else {}
         at = last_running(read_log(log))
         how = f"{died}, at {at}" if died and at else died
-        why = str(known.get("problem", "")) or one_line(how or _telling(output, self.shadow.name))
+        why = str(wrote.get("problem", "")) or one_line(how or _telling(output, self.shadow.name))
         running = at.removeprefix("case ").partition(" ")[0] if died and at.startswith("case ") else ""
-        case = str(known.get("case", "")) or running or _case(output, self.shadow.name)
-        return replace(result, outcome="killed", why=why[:_WHY], part=str(known.get("part", "")), case=case)
+        case = str(wrote.get("case", "")) or running or _case(output, self.shadow.name)
+        return replace(result, outcome="killed", why=why[:_WHY], part=str(wrote.get("part", "")), case=case)
 
     def compiled(self, path: str, text: str, original: Mapping[str, str], *, measure: bool = False) -> Result | None:
         """Write a file and compile it; return None where the objects are others than the `original` ones. Without
