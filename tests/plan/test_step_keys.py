@@ -13,6 +13,7 @@ import pytest
 from opmatrix.declaration.checks import checks
 from opmatrix.declaration.load import Operator, clashes, load_operator, load_operators
 from opmatrix.declaration.models import samples
+from opmatrix.engine.server_main import _OF_STAGES, _PRELOADS
 from opmatrix.engine.tasks import DEFAULT
 from opmatrix.plan import keys as step_keys
 from opmatrix.plan.keys import OperatorPlan
@@ -20,7 +21,7 @@ from opmatrix.plan.steps import Plan, steps
 from opmatrix.project.cells import Choice, why_unsupported
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import chosen_cells, installed, with_environment
-from opmatrix.records.code_hash import digest, modules
+from opmatrix.records.code_hash import STAGE_MODULES, digest, modules
 from opmatrix.records.step import Config, Fingerprint, Step, cell_step_name
 from opmatrix.spec import Random
 from opmatrix.toolchain.find import find_toolchain
@@ -67,6 +68,16 @@ def test_only_steps_that_use_a_kernel_have_it_in_their_key(root: Path) -> None:
     keyed = {"compile", "register kernel", "register search", "verify custom"}
     assert {kind for kind in keyed if found[kind] != {True}} == set()
     assert found["verify decomposed"] == {False}
+
+
+def test_each_server_has_imported_the_stages_of_a_build(root: Path) -> None:
+    """Before it forks their steps: each step would import its stage, which takes up to 0.1 CPU s of hypothesis."""
+    found = {step.command[0]: step.server for step in steps(default_plan(Paths(root))) if step.group in DEFAULT}
+    assert found.keys() > {"cases", "codegen", "compile", "data", "draw-inputs", "export", "register", "verify"}
+    late = {name for name, server in found.items() if STAGE_MODULES[name] not in _PRELOADS.get(server or "", ())}
+    # One step each in a run, and one whose import takes nothing.
+    once = {"headers", "report", "compare-exports"}
+    assert {name for name in late if STAGE_MODULES[name] not in _OF_STAGES.get(name, ())} == once
 
 
 def test_every_part_of_register_reads_the_library_that_it_loads(root: Path) -> None:

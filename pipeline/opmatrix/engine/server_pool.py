@@ -25,7 +25,7 @@ from opmatrix.basics.errors import OpmatrixError
 from opmatrix.basics.files import Mark, mark
 from opmatrix.basics.processes import kill_session
 from opmatrix.engine.fork_server import Entry, Server, find_function
-from opmatrix.engine.server_main import ENVIRONMENT
+from opmatrix.engine.server_main import ENVIRONMENT, import_for
 from opmatrix.environments.matrix_env import python_path
 from opmatrix.project import judging_code, work_folder
 from opmatrix.project.paths import Paths
@@ -247,7 +247,7 @@ def _serve_forked(requests: socket.socket, entry: Entry, output: int) -> NoRetur
             os.dup2(output, target)
         os.environ.update(ENVIRONMENT)
         judging_code.record()  # once for all its steps
-        Server(requests, entry).run()
+        Server(requests, entry, import_for).run()
     except BaseException:
         import traceback
 

@@ -46,6 +46,8 @@ _OPSETS = ("legacy", "dynamo", "label")
 _PACKAGES = {"torch": "torch", "ort": "onnxruntime"}
 _NO_DYNAMO = "wrote none of the opsets that `opmatrix probe` tried"
 
+_KEY = re.compile(r"""^[^#\n]*\bmatrix["']?\s*[].=]""", re.MULTILINE)  # compiled before a server forks its steps
+
 
 def _are_rows(table: object) -> bool:
     return isinstance(table, dict) and all(map(_is_version, table))
@@ -95,7 +97,7 @@ def read(paths: Paths) -> Matrix:
     except FileNotFoundError:
         return Matrix()
     # Where `matrix` is no key, it is not read: tomllib costs each command 2 ms.
-    named = re.search(r"""^[^#\n]*\bmatrix["']?\s*[].=]""", text, re.MULTILINE)
+    named = _KEY.search(text)
     return read_settings(paths, Matrix) if named else Matrix()
 
 
