@@ -76,7 +76,7 @@ def test_each_server_has_imported_the_stages_of_a_build(root: Path) -> None:
     assert found.keys() > {"cases", "codegen", "compile", "data", "draw-inputs", "export", "register", "verify"}
     late = {name for name, server in found.items() if STAGE_MODULES[name] not in _PRELOADS.get(server or "", ())}
     # One step each in a run, and one whose import takes nothing.
-    once = {"headers", "report", "compare-exports"}
+    once = {"report", "compare-exports"}
     assert {name for name in late if STAGE_MODULES[name] not in _OF_STAGES.get(name, ())} == once
 
 
