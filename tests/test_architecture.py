@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,40 @@ def test_a_planted_import_is_found(file: str, line: str, expected: str) -> None:
     files = {path.relative_to(ROOT).as_posix(): path.read_text() for path in modules(PACKAGE)}
     name = f"pipeline/opmatrix/{file}"
     assert expected in "\n".join(rooms.faults(Package.of(files | {name: files.get(name, "") + f"\n{line}\n"})))
+
+
+# Lines of Python that each room may have: those of 2026-12 and a twentieth. A commit that needs more raises the number,
+# and says what it removed or why nothing could go.
+LINES = {
+    "__main__": 18, "addons": 53, "addons.bench": 2_170, "addons.check": 5_570, "addons.hf_kernel": 220,
+    "addons.mutate": 2_940, "addons.team": 1_360, "basics": 1_440, "bench": 170, "cache": 1_500, "codegen": 1_980,
+    "commands": 2_890, "data": 2_700, "declaration": 3_600, "engine": 4_760, "environments": 960, "export": 2_240,
+    "judge": 1_210, "lowering": 920, "ort_checks": 3_350, "plan": 1_270, "project": 2_050, "records": 640,
+    "report": 2_100, "scaffold": 2_160, "search": 2_640, "signature": 1_070, "sizes": 1_190, "spec": 750,
+    "toolchain": 1_680, "torch_checks": 4_080, "torch_ops": 1_440, "wheel": 1_950,
+}  # fmt: skip
+
+
+def beyond(package: Package) -> dict[str, str]:
+    """Return the rooms that have more lines than LINES allows, or no number there."""
+    lines = Counter[str]()
+    for name, text in package.modules.items():
+        lines[package.room(name)] += text.count("\n")
+    return {room: f"{lines[room]}, allowed: {LINES.get(room)}" for room in package.rooms
+            if lines[room] > LINES.get(room, 0)}  # fmt: skip
+
+
+def test_each_room_keeps_to_its_lines() -> None:
+    package = Package.in_folder(ROOT)
+    assert LINES.keys() == package.rooms
+    assert beyond(package) == {}
+
+
+def test_a_room_that_grows_is_found() -> None:
+    found = Package.in_folder(ROOT).modules
+    grown = {"opmatrix.spec": found["opmatrix.spec"] + "\n" * LINES["spec"], "opmatrix.loose": "X = 1\n"}
+    rooms_beyond = beyond(Package(name="opmatrix", modules={**found, **grown}))
+    assert rooms_beyond.keys() == {"spec", "loose"} and rooms_beyond["loose"] == "1, allowed: None"
 
 
 @pytest.mark.parametrize("stage", STAGES)
