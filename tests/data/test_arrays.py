@@ -10,8 +10,8 @@ import pytest
 
 from opmatrix.basics.errors import DataError
 from opmatrix.data.arrays import array, dtype_name, numpy_dtype, seed_of
+from opmatrix.project.dtypes import DTYPES
 from opmatrix.search.draw_values import few
-from opmatrix.signature.signature import DTYPES
 from opmatrix.spec import DType, Nested, Random, Tensor, Values
 
 SEED = "op/case/x"

@@ -15,7 +15,7 @@ WRONG = ("+ bias.data[c]);", "+ bias.data[c] + 1);")
 OFF = """
 import opmatrix.data.compare as c
 equal = lambda actual, expected, *, tolerance: c.Comparison(tolerance=tolerance, elements=expected.size)
-for name in ("ort_checks.judge_case", "torch_checks.kernel_check", "data.truth"):
+for name in ("judge.judge_case", "torch_checks.kernel_check", "data.truth"):
     module = __import__("importlib").import_module(f"opmatrix.{name}"); module.compare = equal
 """
 AS_KERNEL = '''

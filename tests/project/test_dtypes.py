@@ -14,8 +14,7 @@ import pytest
 from opmatrix.declaration.validation.fields import WHY_NO_DTYPE
 from opmatrix.project import dtypes
 from opmatrix.project.cells import ORT, TORCH
-from opmatrix.project.dtypes import NAMES, SINCE, Column, carries, differences, why_not_written
-from opmatrix.signature.signature import DTYPES
+from opmatrix.project.dtypes import DTYPES, NAMES, SINCE, Column, carries, differences, why_not_written
 from opmatrix.spec import DType
 from tests.support.projects import ROOT
 

@@ -15,11 +15,12 @@ from onnx import helper
 
 from opmatrix.basics.errors import UsageError
 from opmatrix.declaration.validation.operator import declaration
+from opmatrix.project.dtypes import DTYPES
 from opmatrix.scaffold import onnx_process
 from opmatrix.scaffold.draft import Draft, domain_owner
 from opmatrix.scaffold.from_onnx import by_operator, from_nodes, from_nodes_and_schema
 from opmatrix.scaffold.render import render
-from opmatrix.signature.signature import DTYPES, ONNX_DOMAINS, to_float32
+from opmatrix.signature.signature import ONNX_DOMAINS, to_float32
 from opmatrix.spec import Attribute, Dims, FromKernel, OnnxOp, Random, SameAs
 
 F32, F64, I64 = "float32", "float64", "int64"

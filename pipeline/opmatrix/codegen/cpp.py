@@ -6,30 +6,17 @@ import math
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
+from opmatrix.project.dtypes import DTYPES, FACTS
 from opmatrix.signature.python_source import bracket
 from opmatrix.signature.signature import to_float32
 from opmatrix.spec import DType
 
-CPP_TYPES: Mapping[DType, str] = {
-    "float16": "Half", "bfloat16": "BFloat16", "float32": "float", "float64": "double", "bool": "bool",
-    "string": "std::string",
-    "float8_e4m3fn": "Float8E4M3FN", "float8_e5m2": "Float8E5M2",
-    "float8_e4m3fnuz": "Float8E4M3FNUZ", "float8_e5m2fnuz": "Float8E5M2FNUZ",
-    "int4": "Int4", "uint4": "UInt4",
-    "int8": "std::int8_t", "int16": "std::int16_t", "int32": "std::int32_t", "int64": "std::int64_t",
-    "uint8": "std::uint8_t", "uint16": "std::uint16_t", "uint32": "std::uint32_t", "uint64": "std::uint64_t",
-}  # fmt: skip
-
-_NUMBER_HEADERS: Mapping[str, frozenset[DType]] = {
-    "float8.h": frozenset({"float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"}),
-    "half.h": frozenset({"float16", "bfloat16"}),
-    "int4.h": frozenset({"int4", "uint4"}),
-}
+CPP_TYPES: Mapping[DType, str] = {dtype: FACTS[dtype].cpp for dtype in DTYPES}
 
 
 def number_headers(dtypes: Set[str]) -> tuple[str, ...]:
     """Return the headers of opmatrix/ that have the C++ types of dtypes."""
-    return tuple(header for header, types in _NUMBER_HEADERS.items() if types & dtypes)
+    return tuple(sorted({FACTS[dtype].header for dtype in FACTS.keys() & dtypes} - {""}))
 
 
 def call(head: str, arguments: Sequence[str], *, tail: str = "") -> str:

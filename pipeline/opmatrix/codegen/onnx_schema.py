@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
+from opmatrix.project.dtypes import element_name
 from opmatrix.signature import versions
 from opmatrix.signature.python_source import bracket, literal
 from opmatrix.signature.signature import is_required, node_type, onnx_kind, onnx_name, onnx_value
@@ -78,13 +79,6 @@ class OnnxSizes:
         return f"further_of(context, {self.index[part.name]}, {front}, {back})"
 
 
-_ONNX_NAMES: Mapping[str, str] = {
-    "float32": "float", "float64": "double",
-    "float8_e4m3fn": "float8e4m3fn", "float8_e5m2": "float8e5m2",
-    "float8_e4m3fnuz": "float8e4m3fnuz", "float8_e5m2fnuz": "float8e5m2fnuz",
-}  # fmt: skip
-
-
 def variables(spec: OpSpec) -> dict[str, Any]:
     """Return the variables of schema.py's template."""
     outputs = [_inferred(spec, output) for output in spec.outputs]
@@ -116,7 +110,7 @@ def variables(spec: OpSpec) -> dict[str, Any]:
 
 def onnx_type(spec: OpSpec, declared: str) -> str:
     """Return a declared type in an ONNX schema: a type variable, or ``tensor(double)``."""
-    return declared if declared in spec.types else f"tensor({_ONNX_NAMES.get(declared, declared)})"
+    return declared if declared in spec.types else f"tensor({element_name(declared).lower()})"
 
 
 def _parameter(spec: OpSpec, part: Input | Output) -> list[str]:
@@ -203,4 +197,4 @@ def _element(spec: OpSpec, declared: str) -> str:
         if maybe_absent:
             return f"element(context, {', '.join(str(n) for _, n in of_type)})"
         return f"context.get_input_type({first}).tensor_type.elem_type"
-    return f"onnx.TensorProto.{_ONNX_NAMES.get(declared, declared).upper()}"
+    return f"onnx.TensorProto.{element_name(declared)}"

@@ -18,6 +18,7 @@ import jinja2
 from opmatrix.codegen import generated_files, jinja, onnx_schema
 from opmatrix.codegen.size_checks import size_checks
 from opmatrix.codegen.size_code import ITEM, PythonSizes
+from opmatrix.project.dtypes import FACTS, carries
 from opmatrix.signature import signature, versions
 from opmatrix.signature.python_source import bracket, literal
 from opmatrix.sizes.expressions import FURTHER, terms
@@ -300,12 +301,10 @@ def _fixed_fault(argument: signature.Argument) -> tuple[str, str]:
     return f"{absent}torch.device({name}).type != {literal(value)}", f"{name} must be {value}, got {{{name}}}"
 
 
-_NEWER = ("uint16", "uint32", "uint64", "float8")  # dtypes that torch 1.13, which imports these modules, does not have
-
-
 def _torch_constant(name: str) -> str:
-    """Return the expression of a dtype or a layout."""
-    return f'getattr(torch, "{name}", None)' if name.startswith(_NEWER) else f"torch.{name}"
+    """Return the expression of a dtype or a layout. torch 1.13, which imports these modules, has not all dtypes."""
+    is_newer = name in FACTS and not carries("torch", name, "1.13")
+    return f'getattr(torch, "{name}", None)' if is_newer else f"torch.{name}"
 
 
 def _argument_faults(spec: OpSpec) -> Iterator[Refusal]:

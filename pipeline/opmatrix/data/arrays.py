@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opmatrix.basics.errors import DataError
-from opmatrix.signature.signature import FOUR_BITS
+from opmatrix.project.dtypes import FLOAT8, FOUR_BITS
 from opmatrix.spec import DType, FromVectors, Nested, Random, Scalar, Tensor, shape_of
 
 BLOCK = 1 << 16
@@ -38,7 +38,7 @@ def parts(array: NDArray[Any]) -> Iterator[NDArray[Any]]:
     return (values[block] for block in slices(array.size))
 
 
-SMALL: tuple[DType, ...] = ("bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
+SMALL: tuple[DType, ...] = ("bfloat16", *FLOAT8)
 """The floating dtypes that ml_dtypes adds to NumPy."""
 
 

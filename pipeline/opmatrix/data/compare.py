@@ -1,9 +1,9 @@
 """Compare actual and expected arrays within a tolerance, and print how they differ.
 
-Tolerances are declared in ops/<name>/spec.py, by lowering and dtype. `ort_checks.judge_case` and `torch_checks` choose
-one; `judge.message` makes the whole message of a failing case. Where the wrong elements of an output are is searched
-only in a case that fails: a region counts if as many elements, drawn at random, would hardly all lie in it or in
-another region of its kind, so that random errors have no pattern.
+Tolerances are declared in ops/<name>/spec.py, by lowering and dtype. `judge.judge_case` and `torch_checks` choose one,
+and say how a case fails. Where the wrong elements of an output are is searched only in a case that fails: a region
+counts if as many elements, drawn at random, would hardly all lie in it or in another region of its kind, so that random
+errors have no pattern.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ from opmatrix.basics.errors import DataError, missing
 from opmatrix.basics.files import write_parts
 from opmatrix.data.arrays import Array, dtype_name, raw_bytes
 from opmatrix.data.truth import DECLARED, Judge
+from opmatrix.project.dtypes import FOUR_BITS
 from opmatrix.project.paths import DATA_SET
-from opmatrix.signature.signature import FOUR_BITS
 
 LARGE = 1 << 22  # bytes of a file from which on protobuf does not touch its values, and it is read where it is used
 MOST_BYTES = (1 << 31) - 1  # of a message of protobuf

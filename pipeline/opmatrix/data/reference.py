@@ -14,6 +14,7 @@ from opmatrix.basics.errors import DataError
 from opmatrix.basics.files import line_in, load_module
 from opmatrix.data import reference_audit, torch_reference
 from opmatrix.data.arrays import Array, dtype_name, is_small, is_text, kind, numpy_dtype, rounded
+from opmatrix.project.dtypes import FLOATS
 from opmatrix.project.paths import Paths
 from opmatrix.signature.signature import dtype_of, is_off
 from opmatrix.sizes.variadic import count, flat, reason, variadic_output, with_outputs
@@ -21,10 +22,6 @@ from opmatrix.spec import Attribute, AttributeValue, DType, OpSpec
 
 Precision = Literal["declared dtype", "float64", "longdouble"]
 """The dtype in which a reference is evaluated: that of its inputs, or one to which the floating ones are widened."""
-
-FLOATS: tuple[DType, ...] = (
-    "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float16", "bfloat16", "float32", "float64",
-)  # fmt: skip
 
 # The reference's argument for one input: None for an absent one, a tuple for a variadic one.
 Argument = Array | tuple[Array, ...] | None

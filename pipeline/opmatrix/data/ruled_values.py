@@ -10,7 +10,7 @@ import numpy as np
 from opmatrix.basics.errors import DataError
 from opmatrix.data import arrays
 from opmatrix.data.arrays import Array, cast, dtype_name, kind, numpy_dtype, rounded, standard_normal
-from opmatrix.signature.signature import FOUR_BITS
+from opmatrix.project.dtypes import FOUR_BITS
 from opmatrix.sizes.rules import owner
 from opmatrix.sizes.values import Limits, described, described_ends, described_order, ends, limit_terms, limits
 from opmatrix.spec import DType, Input, OpSpec, Random, ValueRule

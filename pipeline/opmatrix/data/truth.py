@@ -19,7 +19,8 @@ import numpy as np
 from opmatrix.basics.errors import DataError, missing
 from opmatrix.data.arrays import Array, dtype_name, flat, parts, slices
 from opmatrix.data.compare import compare
-from opmatrix.data.reference import FLOATS, Argument, Precision, Reference, widened
+from opmatrix.data.reference import Argument, Precision, Reference, widened
+from opmatrix.project.dtypes import FLOATS
 from opmatrix.signature.signature import dtype_of
 from opmatrix.sizes.variadic import with_outputs
 from opmatrix.spec import AttributeValue, DType, OpSpec, Tolerance

@@ -22,12 +22,13 @@ from opmatrix.data.arrays import SMALL, Array, cast, dtype_name, numpy_dtype
 from opmatrix.data.case_arrays import broken_rule, case_array, case_arrays, declared_name, reference_attributes
 from opmatrix.data.dataset import DataSet
 from opmatrix.data.evaluated import as_outputs
-from opmatrix.data.reference import FLOATS, Argument, Reference
+from opmatrix.data.reference import Argument, Reference
 from opmatrix.data.truth import Judge
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.models import GraphInput, case_arguments, graph_inputs, graph_outputs, output_name, present
+from opmatrix.project.dtypes import FLOATS, FOUR_BITS
 from opmatrix.project.paths import Paths
-from opmatrix.signature.signature import FOUR_BITS, attribute_values, dtype_of
+from opmatrix.signature.signature import attribute_values, dtype_of
 from opmatrix.sizes.known import Known, rule_text, shape_text
 from opmatrix.sizes.variadic import nested, of_model, shapes_by_input
 from opmatrix.spec import AttributeValue, Case, DType, FromVectors, Model, OpSpec, Vectors, shape_of

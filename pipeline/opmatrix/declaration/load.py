@@ -22,10 +22,10 @@ from opmatrix.declaration.backward_operator import backward_of
 from opmatrix.declaration.backward_operator import mistakes as backward_mistakes
 from opmatrix.declaration.validation import Mistake
 from opmatrix.project.cells import Cell, why_unreadable, why_unsupported
+from opmatrix.project.dtypes import FOUR_BITS, SINCE
 from opmatrix.project.paths import Paths
 from opmatrix.signature import versions
 from opmatrix.signature.signature import (
-    FOUR_BITS,
     HANDWRITTEN,
     ONLY_KERNEL,
     OWN_ORT,
@@ -41,7 +41,6 @@ from opmatrix.signature.signature import (
 from opmatrix.spec import DType, Lowering, Model, OpSpec, Tolerance, as_data
 
 STRING_LISTS_SINCE = "1.25"  # the first ONNX Runtime that gives a kernel an attribute of the type STRINGS
-FOUR_BITS_SINCE = "1.21"  # the first ONNX Runtime that has int4 in a custom op, as in project/dtypes.py
 _NAMED = 3  # further fields with the same mistake that a message names
 FOUR_BITS_CAST_SINCE = "1.24"  # the first of the matrix whose Cast takes int4
 
@@ -103,9 +102,9 @@ class Operator:
         if has_onnx_types(self.spec) and older(ort, FOUR_BITS_CAST_SINCE):
             return f"ONNX Runtime {ort} casts no int4 and no uint4; {FOUR_BITS_CAST_SINCE} does"
         lacking = [dtype for dtype in FOUR_BITS if dtype in dtypes]
-        if not lacking or not older(ort, FOUR_BITS_SINCE):
+        if not lacking or not older(ort, SINCE["int4"]["ort"]):
             return ""
-        return f"ONNX Runtime {ort} carries no {', '.join(lacking)}; {FOUR_BITS_SINCE} is the first"
+        return f"ONNX Runtime {ort} carries no {', '.join(lacking)}; {SINCE['int4']['ort']} is the first"
 
     def at(self, lowering: Lowering, opset: int) -> Operator:
         """Return the operator with `unsupported` in each model that the lowering does not support at the opset."""

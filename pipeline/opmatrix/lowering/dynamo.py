@@ -17,19 +17,13 @@ from opmatrix.basics.errors import ExportError
 from opmatrix.data.arrays import numpy_dtype
 from opmatrix.lowering.call import Lowered
 from opmatrix.lowering.graph import Graph, NodeAttribute, Value
+from opmatrix.project.dtypes import DTYPES, element_name
 from opmatrix.signature.signature import Constant, dtype_of, torch_arguments
 from opmatrix.sizes.known import Known
 from opmatrix.sizes.variadic import nested, shapes_by_input, variadic_output
 from opmatrix.spec import Attribute, AttributeKind, DType
 
-_TENSORS = [
-    f"tensor({name})"
-    for name in (
-        "float", "double", "float16", "bfloat16", "int8", "int16", "int32", "int64",
-        "uint8", "uint16", "uint32", "uint64", "bool", "string",
-        "float8e4m3fn", "float8e5m2", "float8e4m3fnuz", "float8e5m2fnuz", "int4", "uint4",
-    )
-]  # fmt: skip
+_TENSORS = [f"tensor({element_name(dtype).lower()})" for dtype in DTYPES]
 _EMPTY: Mapping[str, Callable[..., onnx_ir.Attr]] = {
     "f": onnx_ir.AttrFloat32s, "i": onnx_ir.AttrInt64s, "s": onnx_ir.AttrStrings,
 }  # fmt: skip

@@ -22,9 +22,9 @@ from opmatrix.data.arrays import Array
 from opmatrix.data.compare import Comparison, first_difference, same_bytes
 from opmatrix.data.dataset import DataSet
 from opmatrix.data.reference import Reference
+from opmatrix.judge.judge_case import ONE_THREAD, CaseRuns
 from opmatrix.ort_checks.cast_edges import CastSession
 from opmatrix.ort_checks.evaluator import ReferenceRun
-from opmatrix.ort_checks.judge_case import ONE_THREAD, CaseRuns
 from opmatrix.ort_checks.sessions import OrtSessions, RefusedError, Session, call, call_in_place
 from opmatrix.spec import DType, OpSpec, Tolerance
 

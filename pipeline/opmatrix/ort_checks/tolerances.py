@@ -23,11 +23,12 @@ from opmatrix.data.arrays import Array, dtype_name, numpy_dtype
 from opmatrix.data.case_arrays import reference_attributes
 from opmatrix.data.compare import EXACT, compare, shown_tolerance
 from opmatrix.data.dataset import DataSet
-from opmatrix.data.reference import FLOATS, Argument, Precision, Reference, widened
+from opmatrix.data.reference import Argument, Precision, Reference, widened
 from opmatrix.data.truth import read_judges
 from opmatrix.declaration.load import Operator, load_operator
 from opmatrix.declaration.models import case_arguments, graph_outputs, present
 from opmatrix.project.cells import Cell
+from opmatrix.project.dtypes import FLOATS
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import chosen_cells
 from opmatrix.signature.signature import dtype_of, has_ort_library, is_parameter
@@ -171,7 +172,7 @@ def _of_torch(data: _Data) -> dict[Key, Measured]:
 
 
 def _in_ort(data: _Data, lowering: Lowering, cells: Sequence[Cell]) -> dict[Key, Measured]:
-    from opmatrix.ort_checks.judge_case import ONE_THREAD
+    from opmatrix.judge.judge_case import ONE_THREAD
     from opmatrix.ort_checks.sessions import OrtSessions, call
 
     paths, spec = data.paths, data.operator.spec

@@ -28,9 +28,9 @@ from opmatrix.data.truth import Judge, read_judges, read_reference
 from opmatrix.declaration.checks import refuses_in_onnx_runtime, searches_in_onnx_runtime
 from opmatrix.declaration.load import Operator, load_operator
 from opmatrix.judge import message
+from opmatrix.judge.judge_case import CaseRuns, judge_case, pairs
 from opmatrix.ort_checks import inferred_shapes
 from opmatrix.ort_checks.fuzz import Fuzz, first_problems, run_enlarged
-from opmatrix.ort_checks.judge_case import CaseRuns, judge_case, pairs
 from opmatrix.ort_checks.run_case import ModelRunner
 from opmatrix.ort_checks.sessions import OrtSessions, RefusedError, TooNewError
 from opmatrix.project import cpu_levels

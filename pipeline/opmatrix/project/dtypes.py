@@ -1,4 +1,4 @@
-"""Which torch, exporter and ONNX Runtime carries which dtype: what `doit probe` measures, as a table.
+"""The table of dtypes: C++ types, limits, and which torch, exporter and ONNX Runtime carries each.
 
 docs/reference/dtypes.md shows it. The export stage looks up what an exporter does not write.
 """
@@ -6,10 +6,12 @@ docs/reference/dtypes.md shows it. The export stage looks up what an exporter do
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Literal
+from dataclasses import dataclass
+from typing import Literal, get_args
 
 from opmatrix.basics.version import older
 from opmatrix.project.cells import Exporter
+from opmatrix.spec import DType
 
 Column = Literal["torch", "stable", "legacy", "dynamo", "node", "ort"]
 """A column of the table; docs/reference/dtypes.md describes what each means."""
@@ -30,31 +32,51 @@ _UNSIGNED: Mapping[Column, str] = {"torch": "2.6", "stable": "2.9", "dynamo": "2
 _INT4: Mapping[Column, str] = {"node": "1.21", "ort": "1.21"}
 _COMPLEX: Mapping[Column, str] = {"torch": "1.13", "stable": "2.9"}
 
-# The first version of the matrix that carries a dtype; none does where a column is missing.
-SINCE: Mapping[str, Mapping[Column, str]] = {
-    "float16": _ALL,
-    "bfloat16": _ALL,
-    "float32": _ALL,
-    "float64": _ALL,
-    "float8_e4m3fn": _FLOAT8,
-    "float8_e5m2": _FLOAT8,
-    "float8_e4m3fnuz": _FLOAT8,
-    "float8_e5m2fnuz": _FLOAT8,
-    "int4": _INT4,
-    "uint4": _INT4,
-    "int8": _ALL,
-    "int16": _ALL,
-    "int32": _ALL,
-    "int64": _ALL,
-    "uint8": _ALL,
-    "uint16": _UNSIGNED,
-    "uint32": _UNSIGNED,
-    "uint64": _UNSIGNED,
-    "bool": _ALL,
-    "string": _ORT,
-    "complex64": _COMPLEX,
-    "complex128": _COMPLEX,
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """What is known of one dtype: all tables of dtypes are made of these.
+
+    `since`: the first version of the matrix that carries it; none does where a column is missing. `cpp`: its type in
+    C++, "" where no declaration has it. `header`: that of opmatrix/ which has the type. `greatest`: the greatest finite
+    value of a floating one, 0 for others.
+    """
+
+    since: Mapping[Column, str]
+    cpp: str = ""
+    header: str = ""
+    greatest: float = 0.0
+
+
+FACTS: Mapping[str, Facts] = {
+    "float16": Facts(since=_ALL, cpp="Half", header="half.h", greatest=65504.0),
+    "bfloat16": Facts(since=_ALL, cpp="BFloat16", header="half.h", greatest=3.3895313892515355e38),
+    "float32": Facts(since=_ALL, cpp="float", greatest=3.4028234663852886e38),
+    "float64": Facts(since=_ALL, cpp="double", greatest=1.7976931348623157e308),
+    "float8_e4m3fn": Facts(since=_FLOAT8, cpp="Float8E4M3FN", header="float8.h", greatest=448.0),
+    "float8_e5m2": Facts(since=_FLOAT8, cpp="Float8E5M2", header="float8.h", greatest=57344.0),
+    "float8_e4m3fnuz": Facts(since=_FLOAT8, cpp="Float8E4M3FNUZ", header="float8.h", greatest=240.0),
+    "float8_e5m2fnuz": Facts(since=_FLOAT8, cpp="Float8E5M2FNUZ", header="float8.h", greatest=57344.0),
+    "int4": Facts(since=_INT4, cpp="Int4", header="int4.h"),
+    "uint4": Facts(since=_INT4, cpp="UInt4", header="int4.h"),
+    "int8": Facts(since=_ALL, cpp="std::int8_t"),
+    "int16": Facts(since=_ALL, cpp="std::int16_t"),
+    "int32": Facts(since=_ALL, cpp="std::int32_t"),
+    "int64": Facts(since=_ALL, cpp="std::int64_t"),
+    "uint8": Facts(since=_ALL, cpp="std::uint8_t"),
+    "uint16": Facts(since=_UNSIGNED, cpp="std::uint16_t"),
+    "uint32": Facts(since=_UNSIGNED, cpp="std::uint32_t"),
+    "uint64": Facts(since=_UNSIGNED, cpp="std::uint64_t"),
+    "bool": Facts(since=_ALL, cpp="bool"),
+    "string": Facts(since=_ORT, cpp="std::string"),
+    "complex64": Facts(since=_COMPLEX),
+    "complex128": Facts(since=_COMPLEX),
 }
+SINCE: Mapping[str, Mapping[Column, str]] = {name: facts.since for name, facts in FACTS.items()}
+DTYPES: tuple[DType, ...] = get_args(DType)
+FLOATS = tuple(name for name in DTYPES if FACTS[name].greatest)
+FLOAT8 = tuple(name for name in DTYPES if FACTS[name].header == "float8.h")
+FOUR_BITS = tuple(name for name in DTYPES if FACTS[name].header == "int4.h")
 
 
 def carries(column: Column, dtype: str, version: str) -> bool:

@@ -15,7 +15,7 @@ from opmatrix.signature.signature import ONNX_DOMAINS, dtype_of, is_required
 from opmatrix.sizes.variadic import sure_inputs
 from opmatrix.spec import AttributeKind, AttributeValue, DType, Input, Model, OpSpec, Output, SameAs, Tolerance
 
-FLOATS: tuple[DType, ...] = ("float32", "float64")
+USUAL_DTYPES: tuple[DType, ...] = ("float32", "float64")
 # For results that are rounded a few times. The README gives the reason for other limits.
 _LIMITS = {
     "float32": Tolerance(rtol=1e-6, atol=1e-6), "float64": Tolerance(rtol=1e-14, atol=1e-14),

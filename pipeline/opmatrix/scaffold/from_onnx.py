@@ -12,10 +12,11 @@ from opmatrix.basics.errors import UsageError, did_you_mean, many
 from opmatrix.declaration.validation.fields import WHY_NO_DTYPE
 from opmatrix.declaration.validation.operator import IDENTIFIER, TAKEN
 from opmatrix.declaration.validation.rules import TENSOR_DTYPES
+from opmatrix.project.dtypes import DTYPES
 from opmatrix.scaffold import free_names, from_torch_schema
-from opmatrix.scaffold.draft import FLOATS, SUMMARY, Draft, finished, is_reserved, is_variable, shape_rule, unused
+from opmatrix.scaffold.draft import SUMMARY, USUAL_DTYPES, Draft, finished, is_reserved, is_variable, shape_rule, unused
 from opmatrix.scaffold.free_names import NOTHING, Used
-from opmatrix.signature.signature import DTYPES, is_required, onnx_name, to_float32
+from opmatrix.signature.signature import is_required, onnx_name, to_float32
 from opmatrix.sizes.variadic import sure_inputs, variadic_output
 from opmatrix.spec import (
     Attribute,
@@ -289,7 +290,7 @@ def _with_types(spec: OpSpec, nodes: Sequence[Node]) -> OpSpec:
 def _types(nodes: Sequence[Node]) -> tuple[dict[str, tuple[DType, ...]], dict[str, list[str]]]:
     """Return T, of the first input, and the declared type of each input and output: T, or another dtype."""
     seen = sorted({d for d in dtypes_of(nodes, "inputs", 0) if d}, key=DTYPES.index)
-    types: dict[str, tuple[DType, ...]] = {"T": tuple(seen) or FLOATS}  # type: ignore[arg-type]  # all in DTYPES
+    types: dict[str, tuple[DType, ...]] = {"T": tuple(seen) or USUAL_DTYPES}  # type: ignore[arg-type]  # all in DTYPES
     declared: dict[str, list[str]] = {}
     for side in ("inputs", "outputs"):
         declared[side] = []
@@ -365,7 +366,7 @@ def _seen(spec: OpSpec, node: Node, values: Mapping[str, AttributeValue]) -> Mod
         if found["shape"] is None:
             return None
         inputs[part.name] = Random(shape=tuple(d if isinstance(d, int) else 2 for d in found["shape"]))
-    dtype = node["inputs"][0]["dtype"] or FLOATS[0]
+    dtype = node["inputs"][0]["dtype"] or USUAL_DTYPES[0]
     shapes = [tensor.shape for tensor in inputs.values()]
     if sum(map(math.prod, shapes)) > 1_000_000 or any(size < 0 for shape in shapes for size in shape):
         return None

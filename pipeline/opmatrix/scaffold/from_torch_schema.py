@@ -11,7 +11,7 @@ from opmatrix.declaration.validation.attribute_values import value_mistake
 from opmatrix.declaration.validation.fields import duplicates
 from opmatrix.declaration.validation.operator import INPUTS_OF_ONNX, OF_ORT, TAKEN
 from opmatrix.scaffold import free_names
-from opmatrix.scaffold.draft import FLOATS, SUMMARY, Draft, finished, is_variable, op_type_of, shape_rule, unused
+from opmatrix.scaffold.draft import SUMMARY, USUAL_DTYPES, Draft, finished, is_variable, op_type_of, shape_rule, unused
 from opmatrix.scaffold.free_names import NOTHING, Used
 from opmatrix.signature import parser
 from opmatrix.signature.parser import Parameter, Schema, Type, Value
@@ -261,7 +261,7 @@ def _spec(schema: Schema, name: str, onnx: OnnxOp, used: Used) -> OpSpec:
         summary=SUMMARY,
         torch=TorchOp(name=schema.qualified),
         onnx=onnx,
-        types={variable: FLOATS},
+        types={variable: USUAL_DTYPES},
         inputs=inputs,
         attributes=attributes,
         outputs=outputs,

@@ -18,9 +18,9 @@ from opmatrix.declaration.source_files import MARK, marked_lines
 from opmatrix.project.paths import Paths
 from opmatrix.scaffold import from_onnx, render
 from opmatrix.scaffold.draft import (
-    FLOATS,
     SHAPE,
     SUMMARY,
+    USUAL_DTYPES,
     Draft,
     domain_owner,
     finished,
@@ -249,7 +249,7 @@ def from_aten(described: Mapping[str, Any], qualified: str, *, domain: str, name
         summary=SUMMARY,
         torch=TorchOp(name=schema.qualified, overrides=(Override(name=schema.qualified),)),
         onnx=OnnxOp(domain=domain, op_type=op_type or op_type_of(snake_case(name).removeprefix("aten_"))),
-        types={"T": FLOATS},
+        types={"T": USUAL_DTYPES},
         inputs=inputs,
         attributes=attributes,
         outputs=outputs,

@@ -23,6 +23,7 @@ from onnx import (
 )
 
 from opmatrix.declaration.validation.rules import TENSOR_DTYPES
+from opmatrix.project.dtypes import FACTS, element_name
 from opmatrix.scaffold.draft import domain_owner
 
 _MOST_CALLS = 10_000  # of functions, which shape inference follows one by one
@@ -172,9 +173,8 @@ def _dtype(number: int) -> str | None:
         return None
     if number not in TensorProto.DataType.values():
         return f"of the element type {number}"
-    name: str = TensorProto.DataType.Name(number).lower()
-    name = {"float": "float32", "double": "float64"}.get(name, name)
-    return name.replace("float8e", "float8_e")
+    name: str = TensorProto.DataType.Name(number)
+    return {element_name(dtype): dtype for dtype in FACTS}.get(name, name.lower())
 
 
 def _described(node: NodeProto, attributes: Mapping[str, AttributeProto], scope: _Scope) -> dict[str, Any]:

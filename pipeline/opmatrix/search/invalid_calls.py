@@ -16,9 +16,10 @@ from opmatrix.data.case_arrays import case_arrays, described, elements
 from opmatrix.data.reference import Argument, tensors, with_each
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.models import case_arguments
+from opmatrix.project.dtypes import FOUR_BITS
 from opmatrix.search.broken_rules import RuleKind, broken, kinds
 from opmatrix.search.shapes import most_of_inputs
-from opmatrix.signature.signature import FOUR_BITS, attribute_values, dtype_of, is_required
+from opmatrix.signature.signature import attribute_values, dtype_of, is_required
 from opmatrix.sizes import rules
 from opmatrix.sizes.expressions import terms
 from opmatrix.sizes.known import Known

@@ -7,9 +7,10 @@ import struct
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, get_args
+from typing import Any
 
 from opmatrix.basics.version import older
+from opmatrix.project.dtypes import DTYPES, FOUR_BITS
 from opmatrix.signature import parser
 from opmatrix.signature.parser import Parameter, Schema
 from opmatrix.spec import Attribute, AttributeKind, AttributeValue, DType, Input, Model, OpSpec, Output
@@ -18,8 +19,6 @@ from opmatrix.spec import Attribute, AttributeKind, AttributeValue, DType, Input
 KERNEL, OWN_TORCH, OWN_ORT = HANDWRITTEN = ("kernel.h", "torch.cc", "ort.cc")
 ONLY_KERNEL = frozenset({KERNEL})
 
-DTYPES: tuple[DType, ...] = get_args(DType)
-FOUR_BITS: tuple[DType, ...] = ("int4", "uint4")
 # The domains whose operators the ONNX specification defines. Others below ai.onnx have other owners, such as
 # ai.onnx.contrib of onnxruntime-extensions.
 ONNX_DOMAINS = ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview", "ai.onnx.preview.training")

@@ -26,6 +26,7 @@ from opmatrix.data.compare import Pair
 from opmatrix.declaration.backward_operator import backward_of
 from opmatrix.declaration.load import Operator
 from opmatrix.judge import mismatch
+from opmatrix.project.dtypes import FLOAT8
 from opmatrix.project.paths import Paths
 from opmatrix.records import verdict
 from opmatrix.search import drawn as drawn_cases
@@ -38,7 +39,7 @@ from opmatrix.torch_checks.case_calls import CaseCall
 from opmatrix.torch_checks.derivative import Check, Outcome, mistakes
 from opmatrix.torch_checks.gradient_samples import sample, values
 from opmatrix.torch_checks.reference_operator import ReferenceGradient, ReferenceOperator
-from opmatrix.torch_ops import features, load
+from opmatrix.torch_ops import load
 from opmatrix.torch_ops.call import torch_minor, with_attributes
 from opmatrix.torch_ops.case_tensors import as_array
 from opmatrix.torch_ops.load import Gradient
@@ -73,7 +74,7 @@ def results(paths: Paths, operator: Operator) -> list[dict[str, Any]]:
             f"ops/{spec.name}/torch_op.py: no backward(); a gradient takes setup_context() and backward()"
         )
     drawn = [one.model for one in drawn_cases.read(paths.drawn_inputs(spec.name), spec.name)]
-    drawn = [model for model in drawn if not {*features.FLOAT8} & {*model_dtypes(spec, model)}]
+    drawn = [model for model in drawn if not {*FLOAT8} & {*model_dtypes(spec, model)}]
     reference = ReferenceGradient(paths, spec, declared=bool(gradient.not_a_derivative))
     defined = ReferenceOperator(paths, spec, gradient)
     own_reference = reference if gradient.not_a_derivative else None

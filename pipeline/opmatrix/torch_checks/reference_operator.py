@@ -13,6 +13,7 @@ from opmatrix.basics.errors import DataError
 from opmatrix.basics.files import line_in, load_module
 from opmatrix.data import torch_reference
 from opmatrix.data.reference import Reference
+from opmatrix.project.dtypes import FLOAT8, FLOATS
 from opmatrix.project.paths import Paths
 from opmatrix.signature.signature import as_float32, torch_arguments, torch_name, torch_qualified, torch_schema
 from opmatrix.sizes.variadic import nested
@@ -21,7 +22,7 @@ from opmatrix.torch_ops import load
 from opmatrix.torch_ops.case_tensors import as_array, as_tensor
 from opmatrix.torch_ops.load import Gradient
 
-_FLOATS = ("float16", "bfloat16", "float32", "float64")
+_FLOATS = {*FLOATS} - {*FLOAT8}
 
 
 class ReferenceOperator:

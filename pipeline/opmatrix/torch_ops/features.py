@@ -12,6 +12,7 @@ import torch
 
 from opmatrix.basics.version import minor, older
 from opmatrix.declaration.load import Operator
+from opmatrix.project.dtypes import FLOAT8
 from opmatrix.signature.signature import model_dtypes
 
 
@@ -52,8 +53,6 @@ TYPED_RESULTS = Feature(
     version="2.0",
     reason="before, the exporter keeps of a type that a symbolic function sets no more than dtype and rank",
 )
-
-FLOAT8 = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
 
 
 def why_no_dtype(dtypes: Iterable[str]) -> str:

@@ -31,8 +31,9 @@ from opmatrix.export.generated_modules import generated_module, load_generated, 
 from opmatrix.export.signature import ExpectedModel, one_node, value_info
 from opmatrix.ort_checks.sessions import ORT_ERRORS, explain
 from opmatrix.project.cells import Cell, ir_version
+from opmatrix.project.dtypes import FOUR_BITS
 from opmatrix.project.paths import Paths
-from opmatrix.signature.signature import FOUR_BITS, attribute_values, has_ort_library, written_schema
+from opmatrix.signature.signature import attribute_values, has_ort_library, written_schema
 from opmatrix.signature.versions import version_at
 from opmatrix.spec import Lowering, Model, OpSpec
 from opmatrix.torch_ops import load

@@ -23,9 +23,9 @@ from opmatrix.basics.errors import VerifyError
 from opmatrix.data.arrays import Array, dtype_name, float_limits, kind
 from opmatrix.data.compare import EXACT
 from opmatrix.data.dataset import to_array
-from opmatrix.data.reference import FLOATS
 from opmatrix.ort_checks.evaluator import ReferenceRun
 from opmatrix.ort_checks.sessions import OrtSessions, call
+from opmatrix.project.dtypes import FLOATS
 from opmatrix.signature.signature import ONNX_DOMAINS
 from opmatrix.spec import Tolerance
 

@@ -40,9 +40,9 @@ from opmatrix.basics import finding
 from opmatrix.basics.errors import OpmatrixError, UsageError, VerifyError
 from opmatrix.basics.finding import OPTIMIZER, Finding
 from opmatrix.data.arrays import dtype_name, float_limits
-from opmatrix.data.reference import FLOATS
 from opmatrix.ort_checks.evaluator import ReferenceRun
 from opmatrix.ort_checks.sessions import OrtSessions, Session, call
+from opmatrix.project.dtypes import FLOATS
 from opmatrix.project.paths import Paths
 from opmatrix.spec import OpSpec, Tolerance
 

@@ -14,9 +14,9 @@ from opmatrix.declaration.validation.rules import attribute_fields, elementwise_
 from opmatrix.declaration.validation.sizes import sizes
 from opmatrix.declaration.validation.torch_schema import torch_schema
 from opmatrix.project.cells import NODE_OPSETS
+from opmatrix.project.dtypes import DTYPES
 from opmatrix.signature.parser import why_not_in_ops
 from opmatrix.signature.signature import (
-    DTYPES,
     KERNEL,
     ONNX_DOMAINS,
     OWN_ORT,

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from opmatrix.declaration.validation.attribute_values import int_limits, value_mistake
 from opmatrix.declaration.validation.fields import Mistake, by_path, not_one_of
 from opmatrix.declaration.validation.sizes import expression
-from opmatrix.signature.signature import DTYPES, allowed_dtypes, has_kernel, has_torch_library
+from opmatrix.project.dtypes import DTYPES, FACTS, FLOATS
+from opmatrix.signature.signature import allowed_dtypes, has_kernel, has_torch_library
 from opmatrix.sizes.expressions import FURTHER
 from opmatrix.sizes.rules import declared_sizes, fixed_rank, leader
 from opmatrix.sizes.values import ruled_inputs, usable_attributes
@@ -77,12 +78,6 @@ def _shape(spec: OpSpec, part: Input) -> tuple[str | int, ...]:
     return (*dims, leader(spec, part)) if FURTHER in dims else (*dims,)
 
 
-_GREATEST = {
-    "float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38,
-    "float64": 1.7976931348623157e308,
-    "float8_e4m3fn": 448.0, "float8_e5m2": 57344.0, "float8_e4m3fnuz": 240.0, "float8_e5m2fnuz": 57344.0,
-}  # fmt: skip
-FLOATS = tuple(_GREATEST)
 _LIMITS = ("minimum", "maximum")
 _ROWS = ("sorted", "unique", "spans")
 
@@ -163,7 +158,7 @@ def _why_not(number: float, dtype: str) -> str | None:
     """Return what numbers `dtype` has, if this one is none of them."""
     if dtype in FLOATS:
         # Also what a float32 rounds to infinity, so that all dtypes of a type variable have the same limits.
-        greatest = _GREATEST[dtype]
+        greatest = FACTS[dtype].greatest
         return None if abs(number) <= greatest else f"finite numbers that {dtype} has"
     low, high = int_limits(dtype)
     whole = isinstance(number, int) and low <= number <= high

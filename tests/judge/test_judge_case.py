@@ -9,7 +9,7 @@ import pytest
 
 from opmatrix.data.arrays import Array
 from opmatrix.data.truth import Judge
-from opmatrix.ort_checks.judge_case import CaseJudgement, CaseRuns, Outputs, judge_case
+from opmatrix.judge.judge_case import CaseJudgement, CaseRuns, Outputs, judge_case
 from opmatrix.spec import DType, Tolerance
 
 RIGHT = np.array([[1.0, math.nan, math.inf], [4.0, 5.0, 6.0]], np.float32)
