@@ -251,7 +251,7 @@ def test_the_first_cause_is_shown_at_once(project: Project, source: Path) -> Non
 def test_settings_that_are_half_written(watched: Watched, project: Project) -> None:
     settings = project.root / "pyproject.toml"
     before = settings.read_text()
-    settings.write_text(f"{before}\n[tool.opmatrix.limits\n")
+    settings.write_text(f"{before}\n[tool.opmatrix.half\n")
     wait_for(lambda: "pyproject.toml: Expected ']' at the end of a table declaration" in watched.text)
     settings.write_text(before)
     watched.await_verdicts(2)
