@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from opmatrix import cli
 from opmatrix.cli import main
 from opmatrix.errors import SanitizeError, SpecError, ToolchainError, UsageError
 from opmatrix.project.paths import Paths
@@ -100,3 +101,19 @@ def test_a_stage_that_another_stage_runs_says_that_it_is_done(tmp_path: Path) ->
     sanitize._run(project, ["operator-pages", "--into", str(tmp_path)], os.environ)
     with pytest.raises(SanitizeError, match="ended with 0 before it was done: code in it called exit"):
         sanitize._run(project, ["--help"], os.environ)
+
+
+@pytest.mark.parametrize(
+    ("cell", "stage"),
+    [("node-opset18-ort1.31", "export-node"), ("torch2.13-dynamo-opset18-ort1.31", "export")],
+    ids=["node", "torch"],
+)
+def test_what_an_export_imports_before_code_of_the_project(
+    cell: str, stage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of a node needs no torch, whose import took 1 CPU s in each step."""
+    asked: list[str] = []
+    monkeypatch.setattr(cli, "_module", asked.append)
+    monkeypatch.setattr(cli, "_run_watched", lambda *_: None)
+    assert main(["export", "group_norm", "--lowering", "custom", "--cell", cell]) == 0
+    assert asked == [stage]
