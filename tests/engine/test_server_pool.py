@@ -61,6 +61,8 @@ def entry(arguments: Sequence[str]) -> int:
     if what == "say":
         print(*rest)
         print(os.environ.get("COLUMNS"), os.environ["OMP_NUM_THREADS"], Path.cwd())
+    if rest == ["imported"]:
+        print([f"opmatrix.stages.{stage}" in sys.modules for stage in ("codegen", "compile")])
     return 7 if what == "seven" else 0
 
 
@@ -139,6 +141,15 @@ def test_output_goes_to_the_log_below_the_command(pool: Pool, tmp_path: Path, se
     log = tmp_path / "log"
     pool.run(["say", "two words", "ü"], server=server, log=log, seconds=LONG, environment={"COLUMNS": "99"})
     assert log.read_text() == f"$ python -m opmatrix say 'two words' 'ü'\ntwo words ü\n99 1 {tmp_path}\n"
+
+
+def test_what_a_stage_needs_is_imported_once_and_only_for_it(pool: Pool, tmp_path: Path) -> None:
+    """Not in the light server, a fork of this process, in which other tests import stages."""
+    found = []
+    for name in ("other", "compile", "other"):
+        pool.run([name, "imported"], server="any", log=tmp_path / "log", seconds=60)
+        found.append(read_log(tmp_path / "log").splitlines()[-1])
+    assert found == ["[False, False]", "[False, True]", "[False, True]"]
 
 
 def test_a_step_inherits_nothing_from_its_server(pool: Pool, tmp_path: Path, server: str | None) -> None:

@@ -15,6 +15,7 @@ from opmatrix.declaration.checks import checks
 from opmatrix.declaration.load import Operator, clashes, load_operator, load_operators
 from opmatrix.declaration.register_models import samples
 from opmatrix.engine.doit_tasks import DEFAULT
+from opmatrix.engine.server_main import _OF_STAGES, PRELOADS
 from opmatrix.matrix.cells import Choice, why_unsupported
 from opmatrix.plan import step_keys
 from opmatrix.plan.step_keys import OperatorPlan
@@ -67,6 +68,17 @@ def test_only_steps_that_use_a_kernel_have_it_in_their_key(root: Path) -> None:
     keyed = {"compile", "register kernel", "register search", "verify custom"}
     assert {kind for kind in keyed if found[kind] != {True}} == set()
     assert found["verify decomposed"] == {False}
+
+
+def test_each_server_has_imported_the_stages_of_a_build(root: Path) -> None:
+    """Before it forks their steps: each step would import its stage, which takes up to 0.1 CPU s of hypothesis."""
+    found = {step.command[0]: step.server for step in steps(default_plan(Paths(root))) if step.group in DEFAULT}
+    assert found.keys() > {"cases", "codegen", "compile", "data", "draw-inputs", "export", "register", "verify"}
+    stages = {name: f"opmatrix.stages.{name.replace('-', '_')}" for name in found}
+    late = {name for name, server in found.items() if stages[name] not in PRELOADS.get(server or "", ())}
+    # One step each in a run, and one whose import takes nothing.
+    once = {"headers", "report", "compare-exports"}
+    assert {name for name in late if stages[name] not in _OF_STAGES.get(name, ())} == once
 
 
 def test_every_part_of_register_reads_the_library_that_it_loads(root: Path) -> None:

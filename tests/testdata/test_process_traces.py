@@ -8,10 +8,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from opmatrix.testdata import process_traces
 from tests.support import double
 from tests.support.projects import ROOT
 
@@ -105,6 +107,23 @@ def test_it_is_found_when_the_reference_has_run(way: str, tmp_path: Path) -> Non
     found = printed(tmp_path, statement, before, after)
     trace = expected.format(root=tmp_path, parent=os.getpid())
     assert f"ops/double/reference.py: after it ran, the process {trace}. Write the reference in NumPy, " in found
+
+
+def test_a_copy_is_found_by_its_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under another name, and of a library that the build made while the reference ran."""
+    monkeypatch.setattr(process_traces, "_python_folders", lambda: (tmp_path / "packages",))
+    traces = {name: process_traces.Traces.now() for name in ("before", "after")}
+    build, copy = tmp_path / "build/ort", tmp_path / "packages/copy.so.1"
+    for path in (build / "other.so", build / "libdouble.so", copy):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    (build / "other.so").write_bytes(b"other")
+    (build / "nowhere.so").symlink_to(tmp_path / "nowhere")
+    copy.write_bytes(b"same")
+    assert process_traces.copied_from(copy, tmp_path) == ""
+    (build / "libdouble.so").write_bytes(b"same")
+    after = replace(traces["after"], mapped=traces["before"].mapped | {str(copy)})
+    (found,) = after.since(traces["before"], tmp_path, waited=False)
+    assert f"has loaded {copy}, a copy of build/ort/libdouble.so, which this build made" in found
 
 
 def test_what_was_there_before_is_not_the_reference_s(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import select
 import signal
 import socket
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,12 +55,12 @@ class _Running:
 
 
 class Server:
-    """Serves requests: JSON (arguments, log, seconds, megabytes, written,
-    environment), with a pipe for the answer and the lock
-    of the build folder. A step is killed when nobody can read its answer."""
+    """Serves requests: JSON (arguments, log, seconds, megabytes, written, environment), with a pipe for the answer and
+    the lock of the build folder. A step is killed when nobody can read its answer. `import_for` imports what steps
+    with this first argument need, before the fork."""
 
-    def __init__(self, requests: socket.socket, entry: Entry) -> None:
-        self._requests, self._entry = requests, entry
+    def __init__(self, requests: socket.socket, entry: Entry, import_for: Callable[[str], None]) -> None:
+        self._requests, self._entry, self._import_for = requests, entry, import_for
         self._running: dict[int, _Running] = {}
         self._work: list[Path] = []  # folders of steps that have ended, until they are removed
         adopt_orphans()  # a process that a step leaves behind becomes a child of the server, even a daemon
@@ -90,6 +91,7 @@ class Server:
         except (ValueError, ConnectionError):  # no pipe: the socket was closed
             return False
         request = json.loads(message)
+        self._import_for(next(iter(request["arguments"]), ""))
         started, server = time.monotonic(), os.getpid()
         done, say_done = os.pipe()
         os.set_blocking(done, False)  # a process that the step left behind may keep the other end open

@@ -18,7 +18,7 @@ from typing import NoReturn, TypeVar
 
 from opmatrix import judging_code
 from opmatrix.engine.fork_server import Server
-from opmatrix.engine.server_main import ENVIRONMENT
+from opmatrix.engine.server_main import ENVIRONMENT, import_for
 from opmatrix.engine.step_process import Entry, find_entry
 from opmatrix.environments.reexec import python_path
 from opmatrix.errors import OpmatrixError
@@ -245,7 +245,7 @@ def _serve_forked(requests: socket.socket, entry: Entry, output: int) -> NoRetur
             os.dup2(output, target)
         os.environ.update(ENVIRONMENT)
         judging_code.record()  # once for all its steps
-        Server(requests, entry).run()
+        Server(requests, entry, import_for).run()
     except BaseException:
         import traceback
 

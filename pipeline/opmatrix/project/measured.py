@@ -34,6 +34,8 @@ _FACTORS = ("torch", "ort")
 _PACKAGES = {"torch": "torch", "ort": "onnxruntime"}
 _NO_DYNAMO = "wrote none of the opsets that `opmatrix probe` tried"
 
+_KEY = re.compile(r"""^[^#\n]*\bmatrix["']?\s*[].=]""", re.MULTILINE)  # compiled before a server forks its steps
+
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
@@ -127,7 +129,7 @@ def _may_have_table(paths: Paths) -> bool:
         text = (paths.root / "pyproject.toml").read_text(encoding="utf-8")
     except FileNotFoundError:
         return False
-    return bool(re.search(r"""^[^#\n]*\bmatrix["']?\s*[].=]""", text, re.MULTILINE))
+    return bool(_KEY.search(text))
 
 
 def _torch(where: str, row: object) -> Torch:

@@ -9,7 +9,8 @@ import functools
 import os
 import resource
 import sys
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,6 +62,7 @@ class Traces:
     def since(self, before: Traces, root: Path, *, waited: bool) -> Iterator[str]:
         """Yield what came since `before` that a reference in the project `root` must not leave. `waited`: it may have
         waited for a process."""
+        _built.cache_clear()  # another step may have made a library since
         for path in sorted(self.mapped - before.mapped):
             if path.startswith(_SHARED_MEMORY):
                 yield f"shares memory with other processes ({path}), which may run the kernel"
@@ -89,11 +91,21 @@ def copied_from(path: Path, root: Path) -> str:
     if path.is_relative_to(Path(sys.base_prefix)) or any(map(path.is_relative_to, _SYSTEM)):
         return ""
     with suppress(OSError):  # the file is gone
-        size = path.stat().st_size
-        for made in (root / "build").rglob(f"*{path.suffix}"):
-            if made.is_file() and made.stat().st_size == size and sha256(made) == sha256(path):
+        for made in _built(root / "build").get(path.stat().st_size, ()):
+            if sha256(made) == sha256(path):
                 return str(made.relative_to(root))
     return ""
+
+
+@functools.cache
+def _built(build: Path) -> Mapping[int, Sequence[Path]]:
+    """Return the files in build/ by their size; `Traces.since` looks anew."""
+    found: dict[int, list[Path]] = defaultdict(list)
+    for folder, _, names in os.walk(build):
+        for name in names:
+            with suppress(OSError):  # it is gone, or a link to nothing
+                found[os.stat(f"{folder}/{name}").st_size].append(Path(folder, name))  # noqa: PTH116 - thousands
+    return found
 
 
 @functools.cache
