@@ -15,7 +15,7 @@ import pytest
 
 from opmatrix.data import reference_audit
 from tests.support import double
-from tests.support.projects import ROOT
+from tests.support.projects import ROOT, write_files
 
 BODY = "def double(x, *, factor):\n    import builtins\n    {}\n    return x * factor\n"
 # `before` and `after` are of another program. `builtins.kept` lives as long as this process.
@@ -124,6 +124,13 @@ def test_a_copy_is_found_by_its_content(tmp_path: Path, monkeypatch: pytest.Monk
     after = replace(traces["after"], mapped=traces["before"].mapped | {str(copy)})
     (found,) = after.since(traces["before"], tmp_path, waited=False)
     assert f"has loaded {copy}, a copy of build/ort/libdouble.so, which this build made" in found
+
+
+def test_a_copy_is_found_although_another_file_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone, made, copy = tmp_path / "build/gone.so", tmp_path / "build/libdouble.so", tmp_path / "packages/copy.so"
+    monkeypatch.setattr(reference_audit, "_built", lambda _: {4: [gone, made]})
+    write_files(tmp_path, {"build/libdouble.so": "same", "packages/copy.so": "same"})
+    assert reference_audit.copied_from(copy, tmp_path) == "build/libdouble.so"
 
 
 def test_what_was_there_before_is_not_the_reference_s(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
-from opmatrix.basics.files import sha256
+from opmatrix.basics.files import digest_of, sha256
 from opmatrix.basics.processes import children
 from opmatrix.project.paths import Paths
 from opmatrix.project.work_folder import WORK
@@ -95,7 +95,7 @@ def copied_from(path: Path, root: Path) -> str:
         return ""
     with suppress(OSError):  # the file is gone
         for made in _built(root / "build").get(path.stat().st_size, ()):
-            if sha256(made) == sha256(path):
+            if digest_of(str(made)) == sha256(path):  # None: it is gone since, or cannot be read
                 return str(made.relative_to(root))
     return ""
 

@@ -39,7 +39,8 @@ _PRELOADS: Mapping[str, tuple[str, ...]] = {
     "ort": ("opmatrix.ort_checks.verify", "opmatrix.ort_checks.run_case:warm_up"),
 }
 
-# What the light server imports before the first step of a stage, for all of them. At its start it would be for none.
+# What the light server imports when the first step of one of these stages comes, for all that follow. Not at its start:
+# most runs have no such step.
 _OF_STAGES: Mapping[str, tuple[str, ...]] = {
     "codegen": ("opmatrix.codegen.write_code",),
     "compile": ("opmatrix.toolchain.compile", "elftools.elf.dynamic", "elftools.elf.elffile"),
@@ -49,17 +50,24 @@ _OF_STAGES: Mapping[str, tuple[str, ...]] = {
 # survive a fork, and onnxruntime's telemetry starts a thread on import. hypothesis imports the plugins of all installed
 # packages, such as trio's, which takes 0.2 CPU s. torch stays at x86-64-v3 on a processor that has more, as NumPy does
 # (`pin_numpy`): what is proven is then the same on all machines of a team, which share it (opmatrix.cache.salt).
-# glibc 2.35 and newer then ask Linux for pages of 2 MB: a step that verifies has a quarter fewer page faults.
 ENVIRONMENT: Mapping[str, str] = {
     "ATEN_CPU_CAPABILITY": "avx2",
     "ONEDNN_MAX_CPU_ISA": "AVX2",
-    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "ORT_DISABLE_TELEMETRY": "1",
     "HYPOTHESIS_NO_PLUGINS": "1",
 }
+# glibc 2.35 and newer then ask Linux for pages of 2 MB: a step that verifies has a quarter fewer page faults. Of two
+# values, glibc takes the last, which is the user's.
+_TUNABLES = "glibc.malloc.hugetlb=1"
+
+
+def server_environment() -> dict[str, str]:
+    """Return the variables that a server of this process starts with."""
+    tunables = ":".join(filter(None, (_TUNABLES, os.getenv("GLIBC_TUNABLES"))))
+    return {**os.environ, **ENVIRONMENT, "GLIBC_TUNABLES": tunables}
 
 
 # The names of what NumPy has beyond x86-64-v3. 2.4 has one for each level of the psABI; with an unknown name it warns.
