@@ -16,11 +16,16 @@ from opmatrix.lowering import graph
 from opmatrix.lowering.call import NodeGraph, Tensor
 
 
+def short(test: doctest.DocTest) -> str:
+    return test.name.rpartition(".")[2]
+
+
 def examples(module: ModuleType, names: tuple[str, ...]) -> list[doctest.DocTest]:
-    """Return the examples in the docstrings of the classes and their methods."""
+    """Return the examples in the docstrings of the classes and their public methods."""
     found = doctest.DocTestFinder(exclude_empty=True).find(module)
     classes = {f"{module.__name__}.{name}" for name in names}
-    return [test for test in found if any(f"{test.name}.".startswith(f"{name}.") for name in classes)]
+    public = [test for test in found if not short(test).startswith("_")]
+    return [test for test in public if any(f"{test.name}.".startswith(f"{name}.") for name in classes)]
 
 
 def classes(module: ModuleType) -> tuple[str, ...]:
@@ -32,10 +37,6 @@ def classes(module: ModuleType) -> tuple[str, ...]:
 DECLARED = (*classes(spec), *classes(bench))
 DECLARATIONS = [*examples(spec, DECLARED), *examples(bench, DECLARED)]
 LOWERINGS = examples(graph, ("Graph",))
-
-
-def short(test: doctest.DocTest) -> str:
-    return test.name.rpartition(".")[2]
 
 
 def run(test: doctest.DocTest) -> dict[str, Any]:

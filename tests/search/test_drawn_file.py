@@ -19,17 +19,22 @@ from opmatrix.spec import Case, Model, Random, Values
 
 NUMBERS = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "bfloat16",
            "float32", "float64", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")  # fmt: skip
-INPUTS: dict[str, Any] = {
-    "x": Random(shape=(2, 0, 3), mean=-1e-300, specials={0: math.inf, 2: -0.0, 5: 2**63 - 1}, layout="sliced"),
-    "absent": None,
-    "several": (Random(shape=()), Values(values=((1.0, True), (2, "ä\n"))), Values(values=())),
-}
-MODEL = Model(
-    name="found_1",
-    types={"T": "bfloat16"},
-    attributes={"eps": 1e-5, "axes": (1, -2), "mode": "a\udc80", "flag": False, "scales": (0.1, -0.0)},
-    cases=(Case(name="found_1", inputs=INPUTS),),
-)
+SEVERAL = (Random(shape=()), Values(values=((1.0, True), (2, "ä\n"))), Values(values=()))
+
+
+def model(tensors: int) -> Model:
+    """Return a model whose case has this number of tensors."""
+    inputs: dict[str, Any] = {
+        "x": Random(shape=(2, 0, 3), mean=-1e-300, specials={0: math.inf, 2: -0.0, 5: 2**63 - 1}, layout="sliced"),
+        "absent": None,
+        "several": tuple(SEVERAL[i % 3] for i in range(tensors - 1)),
+    }
+    return Model(
+        name="found_1",
+        types={"T": "bfloat16"},
+        attributes={"eps": 1e-5, "axes": (1, -2), "mode": "a\udc80", "flag": False, "scales": (0.1, -0.0)},
+        cases=(Case(name="found_1", inputs=inputs),),
+    )
 
 
 def every_bit(dtype: Any) -> Array:
@@ -40,9 +45,14 @@ def every_bit(dtype: Any) -> Array:
 
 
 CASES = [
-    DrawnCase(model=MODEL, arrays=[every_bit(dtype) for dtype in NUMBERS], expected=None, refusal="too\nlarge ä"),
     DrawnCase(
-        model=MODEL,
+        model=model(len(NUMBERS)),
+        arrays=[every_bit(dtype) for dtype in NUMBERS],
+        expected=None,
+        refusal="too\nlarge ä",
+    ),
+    DrawnCase(
+        model=model(3),
         arrays=[np.array([["", "ä€"], ["\n", "b"]], object), np.array("alone", object), np.zeros((3, 0), object)],
         expected=(np.array(-0.0, np.float16), np.zeros((0, 2), np.int64)),
         refusal="",

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from opmatrix.basics.version import older
-from opmatrix.project.cells import Exporter
 from opmatrix.spec import DType
 
 Column = Literal["torch", "stable", "legacy", "dynamo", "node", "ort"]
@@ -85,7 +84,7 @@ def carries(column: Column, dtype: str, version: str) -> bool:
     return since is not None and not older(version, since)
 
 
-def why_not_written(exporter: Exporter, dtypes: Iterable[str], torch: str) -> str:
+def why_not_written(exporter: Column, dtypes: Iterable[str], torch: str) -> str:
     """Return which of the dtypes of a model an exporter of this torch does not write, or ""."""
     if exporter == "node":
         return ""
