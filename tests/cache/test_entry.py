@@ -36,7 +36,7 @@ def entry(step: Step, tmp_path: Path) -> Entry:
     (root / "build/x.json").write_text("{}\n")
     (root / "build/found.txt").write_text("/usr/include/math.h\n")
     (root / "build/data").symlink_to("elsewhere")
-    return read(step, root, found={"/usr/include/math.h": "0" * 64}, log="built x\n")
+    return read(step, root, inputs={"/usr/include/math.h": "0" * 64}, log="built x\n")
 
 
 def test_what_a_step_wrote_comes_back_in_another_folder(step: Step, entry: Entry, tmp_path: Path) -> None:
@@ -62,10 +62,10 @@ def test_headers_of_packages_are_found_in_the_environment_of_each_machine(
     root, header = tmp_path / "project", "cmeel.prefix/include/eigen3/Eigen/Core"
     (root / "build/found.txt").write_text(f"/usr/include/math.h\nthird_party/x.h\n/one/site-packages/{header}\n")
     monkeypatch.setattr(module, "_PACKAGES", "/one/site-packages")
-    blob = pack(read(step, root, found={f"/one/site-packages/{header}": "0" * 64}))
+    blob = pack(read(step, root, inputs={f"/one/site-packages/{header}": "0" * 64}))
     assert b"/one/" not in blob
     monkeypatch.setattr(module, "_PACKAGES", "/another/.venv")
-    (path,) = (taken := unpack(blob, step, root)).found
+    (path,) = (taken := unpack(blob, step, root)).inputs
     assert here(path) == f"/another/.venv/{header}"
     write(taken, step, root)
     lines = (root / "build/found.txt").read_text().splitlines()

@@ -66,7 +66,7 @@ class Side:
         return (hit.entry.files["build/x"], hit.record.signer) if hit else None
 
     def put(self, content: bytes = b"right", key: str = KEY) -> None:
-        self.client.store(key, self.step, Entry(files={"build/x": content}, links={}, found={}), seconds=1.0)
+        self.client.store(key, self.step, Entry(files={"build/x": content}, links={}, inputs={}), seconds=1.0)
         self.client.close()
 
 

@@ -63,12 +63,12 @@ def cpu_seconds(process: int) -> float:
 
 def children(process: int) -> list[int]:
     """Return the child processes that the threads of a process started."""
-    found: list[int] = []
+    processes: list[int] = []
     with suppress(OSError):  # the process has ended
         for thread in Path(f"/proc/{process}/task").iterdir():
             with suppress(OSError):  # the thread has ended, or the Linux kernel has no CONFIG_PROC_CHILDREN
-                found += map(int, (thread / "children").read_text(encoding="utf-8").split())
-    return found
+                processes += map(int, (thread / "children").read_text(encoding="utf-8").split())
+    return processes
 
 
 def signal_name(number: int) -> str:
@@ -152,11 +152,11 @@ def _supervise(child: int) -> NoReturn:
 
 def _reap(child: int) -> int | None:
     """Wait for all processes that have ended, and return the status of the child if it is one of them."""
-    found = None
+    status = None
     with suppress(ChildProcessError):
         while (ended := os.waitpid(-1, os.WNOHANG)) != (0, 0):
-            found = ended[1] if ended[0] == child else found
-    return found
+            status = ended[1] if ended[0] == child else status
+    return status
 
 
 def kill_group(process: int) -> None:
@@ -179,12 +179,12 @@ def kill_session(leader: int, *, seconds: float = 5) -> None:
 
 
 def _session(leader: int) -> list[int]:
-    found: list[int] = []
+    processes: list[int] = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
             with suppress(OSError):  # the process has ended
                 # After the name in parentheses: state, parent, group, session (proc(5)).
                 state, _, _, session, *_ = (folder / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
                 if int(session) == leader and state not in "ZX":
-                    found.append(int(folder.name))
-    return found
+                    processes.append(int(folder.name))
+    return processes

@@ -33,17 +33,17 @@ class EntryError(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """What a step wrote. All paths are relative to the project, except those of a system's headers in `found`, and
+    """What a step wrote. All paths are relative to the project, except those of a system's headers in `inputs`, and
     those of installed packages there, which begin with `{packages}/`.
 
     `files`: contents. `executable`: those of them that may be executed. `links`: where symbolic links point to.
-    `found`: the digests of the inputs that the step discovered. `log`: what it printed.
+    `inputs`: the digests of the inputs that the step discovered. `log`: what it printed.
     """
 
     files: Mapping[str, bytes]
     executable: frozenset[str] = frozenset()
     links: Mapping[str, str]
-    found: Mapping[str, str]
+    inputs: Mapping[str, str]
     log: str = ""
 
     @property
@@ -92,7 +92,7 @@ def _lines(paths: Iterable[str]) -> bytes:
     return "".join(f"{path}\n" for path in paths).encode()
 
 
-def read(step: Step, root: Path, *, found: Mapping[str, str], log: str = "") -> Entry:
+def read(step: Step, root: Path, *, inputs: Mapping[str, str], log: str = "") -> Entry:
     """Read what a step wrote. Raises OSError for a file that it did not write."""
     paths = outputs(step, root)
     files = {path: (root / path).read_bytes() for path in paths}
@@ -102,7 +102,7 @@ def read(step: Step, root: Path, *, found: Mapping[str, str], log: str = "") -> 
         files=files,
         executable=frozenset(path for path in paths if os.access(root / path, os.X_OK)),
         links={relative(path, root): str(Path(path).readlink()) for path in sorted(step.links)},
-        found={_anywhere(path): digest for path, digest in sorted(found.items())},
+        inputs={_anywhere(path): digest for path, digest in sorted(inputs.items())},
         log=log,
     )
 
@@ -124,7 +124,7 @@ def write(entry: Entry, step: Step, root: Path) -> None:
 def pack(entry: Entry) -> bytes:
     """Return an entry as a blob."""
     files = [[path, len(content), path in entry.executable] for path, content in sorted(entry.files.items())]
-    head = {"files": files, "links": dict(sorted(entry.links.items())), "found": dict(sorted(entry.found.items())),
+    head = {"files": files, "links": dict(sorted(entry.links.items())), "found": dict(sorted(entry.inputs.items())),
             "log": entry.log}  # fmt: skip
     contents = (content for _, content in sorted(entry.files.items()))
     return b"".join([json.dumps(head, separators=(",", ":")).encode(), b"\n", *contents])
@@ -138,8 +138,8 @@ def unpack(blob: bytes, step: Step, root: Path) -> Entry:
             raise ValueError(f"no line of at most {_LONGEST_HEAD:,} bytes")
         head = json.loads(blob[:end])
         files, executable = _files(head["files"], blob[end + 1 :])
-        links, found, log = _texts(head["links"]), _texts(head["found"]), _text(head["log"])
-        entry = Entry(files=files, executable=executable, links=links, found=found, log=log)
+        links, inputs, log = _texts(head["links"]), _texts(head["found"]), _text(head["log"])
+        entry = Entry(files=files, executable=executable, links=links, inputs=inputs, log=log)
     except (ValueError, LookupError, TypeError, RecursionError, OverflowError) as error:
         raise EntryError(f"it is damaged: {error}") from error
     if set(files) != {*outputs(step, root)}:

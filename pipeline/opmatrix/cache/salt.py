@@ -49,8 +49,8 @@ def _installed_in(paths: Paths, environment: str) -> list[str]:
     """Return the packages of an environment of the matrix, which holds nothing else than what its lock names. Where it
     is not made, return those of the machine that made it, which the shared cache has."""
     folders = paths.environment(environment).glob("lib/python*/site-packages/*.dist-info")
-    if found := [folder.name.removesuffix(".dist-info") for folder in folders]:
-        return found
+    if packages := [folder.name.removesuffix(".dist-info") for folder in folders]:
+        return packages
     with suppress(FileNotFoundError):
         return paths.installed_packages(environment).read_text(encoding="utf-8").splitlines()
     return []

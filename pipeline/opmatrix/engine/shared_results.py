@@ -138,7 +138,7 @@ class SharedResults:
                 environment = self._undescribed.pop(step.environment, None)
             if environment:  # store once what it has, also where an earlier run made it
                 with suppress(OSError):
-                    entry = entries.read(environment.step, self._paths.root, found={})
+                    entry = entries.read(environment.step, self._paths.root, inputs={})
                     self._client.store(self._key(environment), environment.step, entry, seconds=0)
         if step.group in SHARED and self._settings.mode != "read":
             key = self._key(task)
@@ -222,9 +222,9 @@ class SharedResults:
 
     def _has(self, entry: Entry, step: Step) -> bool:
         """Return whether the inputs that a step found elsewhere are the same here, such as headers of the system."""
-        lost = {*entries.listed(entry, step, self._paths.root)} - {*entry.found}  # they were not there any more
+        lost = {*entries.listed(entry, step, self._paths.root)} - {*entry.inputs}  # they were not there any more
         try:
-            same = all(self._is_same(path, digest) for path, digest in entry.found.items())
+            same = all(self._is_same(path, digest) for path, digest in entry.inputs.items())
             return same and not any((self._paths.root / entries.here(path)).exists() for path in lost)
         except OSError:  # what cannot be read here, or is no file, is not the same
             return False
@@ -238,7 +238,7 @@ class SharedResults:
     def _entry(self, task: StepTask) -> Entry:
         found = {path: self._state.digest(path) for path in entries.discovered(task.step)}
         log = self._paths.log(task.name).read_text(errors="replace", encoding="utf-8")
-        return entries.read(task.step, self._paths.root, found={p: d for p, d in found.items() if d}, log=log)
+        return entries.read(task.step, self._paths.root, inputs={p: d for p, d in found.items() if d}, log=log)
 
     def _compare(self, step: Step, key: Key, here: Entry) -> StepFailed | None:
         """Return the failure of a step whose entry in the store is damaged, or has other files."""

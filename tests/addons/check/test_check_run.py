@@ -88,7 +88,7 @@ def test_a_part_without_an_answer_is_a_failure(
             several.start()
             while several.left():
                 time.sleep(0.01)
-                for _, answer in several.known():
+                for _, answer in several.new_answers():
                     printer.print(answer.findings)
     assert printer.counts["wrong"] >= 1
     assert message in printed.getvalue()

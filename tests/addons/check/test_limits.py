@@ -174,13 +174,13 @@ def several(folder: Path, *labels: str) -> SeveralChecks:
 def test_lines_come_in_the_order_of_the_arguments_but_for_slow_models(tmp_path: Path) -> None:
     made = several(tmp_path, "slow", "quick")
     made._answers["quick"] = Answer(error="no model")
-    assert [*made.known(patience=60)] == []
+    assert [*made.new_answers(patience=60)] == []
     assert str(made) == "1 of 2 models; at work: slow.onnx"
     made._began["slow"] = time.monotonic() - 61
-    assert [r.label for r, _ in made.known(patience=60)] == ["quick"]
+    assert [r.label for r, _ in made.new_answers(patience=60)] == ["quick"]
     assert str(made) == "1 of 2 models; at work: slow.onnx"
     made._answers["slow"] = Answer(error="no model")
-    assert [r.label for r, _ in made.known(patience=60)] == ["slow"]
+    assert [r.label for r, _ in made.new_answers(patience=60)] == ["slow"]
     assert made.left() == []
 
 
@@ -193,10 +193,10 @@ def test_where_all_that_run_are_slow_one_more_runs(tmp_path: Path, monkeypatch: 
     made._at_once = 2
     made.start()
     made._began |= dict.fromkeys(("a", "b"), time.monotonic())
-    assert [*made.known()] == [] and made._threads == 2
+    assert [*made.new_answers()] == [] and made._threads == 2
     made._began |= dict.fromkeys(("a", "b"), time.monotonic() - 60)
-    assert [*made.known()] == [] and made._threads == 3
-    assert [*made.known()] == [] and made._threads == 3, "the third one has not begun yet"
+    assert [*made.new_answers()] == [] and made._threads == 3
+    assert [*made.new_answers()] == [] and made._threads == 3, "the third one has not begun yet"
 
 
 def test_small_memory_lets_models_run_one_after_the_other(tmp_path: Path) -> None:

@@ -78,19 +78,19 @@ class Bench(CommandBase):
         from opmatrix.declaration.isolated import usable  # here: doit imports this module for every command
         from opmatrix.signature.signature import has_ort_library, has_torch_library
 
-        found = usable(self._paths, names)
+        operators = usable(self._paths, names)
         if not names:
-            found = [o for o in found if self._paths.bench(o.name).is_file()]
-            if not found:
+            operators = [o for o in operators if self._paths.bench(o.name).is_file()]
+            if not operators:
                 raise UsageError("doit bench: no operator has a file ops/<name>/bench.py. Name an operator to time the "
                                  "largest cases of its cases.py, or write the file")  # fmt: skip
-        for operator in found:
+        for operator in operators:
             if not has_torch_library(operator.spec) and not has_ort_library(operator.spec):
                 raise UsageError(
                     f"doit bench: {operator.name}: opmatrix builds no library of it, because torch and ONNX Runtime "
                     "have the kernels: there is nothing to time"
                 )
-        return found
+        return operators
 
     def _run(self, operator: Operator, params: Mapping[str, Any], commit: str) -> int:
         words = ["--budget", str(params["budget"])]

@@ -187,13 +187,13 @@ class Entrants:
         function = with_attributes(loaded.overload, spec, self.model)
         call = partial(function, *arguments(spec, case, flat))
         alive = loaded  # as long as the call
-        return Contestant(call, lambda made: self._in_order(made, alive))
+        return Contestant(call, lambda results: self._in_order(results, alive))
 
-    def _in_order(self, made: Any, _: object = None) -> Outputs:
+    def _in_order(self, results: Any, _: object = None) -> Outputs:
         """Return the results of a function, which are the operator's outputs in order."""
-        results = made if isinstance(made, tuple | list) else (made,)
+        values = results if isinstance(results, tuple | list) else (results,)
         names = (part.name for part in self.operator.spec.outputs)
-        return {name: _array(value) for name, value in zip(names, results, strict=False) if value is not None}
+        return {name: _array(value) for name, value in zip(names, values, strict=False) if value is not None}
 
     def _lowering(self, lowering: Lowering) -> Contestant:
         spec = self.operator.spec
@@ -207,7 +207,7 @@ class Entrants:
             f.name: a for f, a in zip(graph_inputs(spec, self.model, self.model.cases[0]), self.arrays, strict=True)
         }
         names = [part.name for part in graph_outputs(spec, self.model)]
-        return Contestant(bound(session, feeds), lambda made: dict(zip(names, read(made), strict=True)))
+        return Contestant(bound(session, feeds), lambda binding: dict(zip(names, read(binding), strict=True)))
 
     def _session(self, model: bytes, libraries: Sequence[Path]) -> ort.InferenceSession:
         """Return a session on `threads` threads. Its threads stop spinning when a call ends, so that they do not
@@ -269,7 +269,7 @@ class Entrants:
         names = [*fed] if isinstance(fed, Mapping) else [value.name for value in session.get_inputs()]
         convert = self._converted(peer.outputs)
         call = bound(session, dict(zip(names, arrays, strict=False)))
-        return Contestant(call, lambda made: convert(read(made)))
+        return Contestant(call, lambda binding: convert(read(binding)))
 
     def _by_name(self, fed: Sequence[Any]) -> dict[str, Any]:
         return {part.name: value for part, value in zip(self.operator.spec.inputs, fed, strict=True)}
@@ -283,17 +283,17 @@ class Entrants:
     def _converted(self, convert: Callable[..., Any] | None) -> Callable[[Any], Outputs]:
         if convert is None:
             return self._in_order
-        return lambda made: {name: _array(value) for name, value in convert(made).items()}
+        return lambda results: {name: _array(value) for name, value in convert(results).items()}
 
 
 def _imported(name: str) -> Callable[..., Any]:
     try:
-        found: Callable[..., Any] = pkgutil.resolve_name(name)
+        function: Callable[..., Any] = pkgutil.resolve_name(name)
     except ModuleNotFoundError as error:
         raise SkippedError(f"{error.name} is not installed") from error
     except AttributeError as error:
         raise SkippedError(name.replace(":", " has no ")) from error
-    return found
+    return function
 
 
 def _array(value: Any) -> Array:
@@ -335,12 +335,12 @@ def _require_bytes(dtype: np.dtype[Any]) -> None:
 
 def read(binding: Any) -> list[Array]:
     """Return copies of the outputs that a call of `bound` has made, also of dtypes that NumPy lacks."""
-    found = []
+    outputs = []
     for value in binding.get_outputs():
         dtype = numpy_dtype(str(onnx.helper.tensor_dtype_to_np_dtype(value.element_type())))  # type: ignore[arg-type]  # a DType by its name
         _require_bytes(dtype)
         shape = tuple(value.shape())
         size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
         content = ctypes.string_at(value.data_ptr(), size) if size else b""
-        found.append(np.frombuffer(content, dtype).reshape(shape))
-    return found
+        outputs.append(np.frombuffer(content, dtype).reshape(shape))
+    return outputs

@@ -205,17 +205,17 @@ def _row(job: Job, entrants: Entrants, expected: Expected) -> Record:
     }
 
 
-def _contestant(found: Prepared, seconds: Interval | None, *, moved: float, flops: float | None) -> Record:
+def _contestant(prepared: Prepared, seconds: Interval | None, *, moved: float, flops: float | None) -> Record:
     return {
-        "name": found.name,
-        "side": found.side,
-        "ours": found.ours,
-        "skipped": found.skipped,
+        "name": prepared.name,
+        "side": prepared.side,
+        "ours": prepared.ours,
+        "skipped": prepared.skipped,
         "seconds": asdict(seconds) if seconds else None,
         "bytes_per_second": moved / seconds.median if seconds else None,
         "flops_per_second": flops / seconds.median if seconds and flops is not None else None,
-        "peak_memory": found.peak_memory,
-        "error": _error(found.errors) if found.errors else None,
+        "peak_memory": prepared.peak_memory,
+        "error": _error(prepared.errors) if prepared.errors else None,
     }
 
 

@@ -24,19 +24,19 @@ def read_all(paths: Paths, operators: Iterable[str]) -> list[Times]:
     empty, and what `_times` returns."""
     if not paths.bench_record("any").parents[1].is_dir():  # most projects
         return []
-    found = []
+    records = []
     for name in sorted(operators):
         path = paths.bench_record(name)
         try:
-            found.append({"op": name, "problem": "", **_read(path, paths.root, name)})
+            records.append({"op": name, "problem": "", **_read(path, paths.root, name)})
         except FileNotFoundError:
             continue
         except OSError as error:
-            found.append(_without(name, f"{path.relative_to(paths.root)}: {error.strerror}"))
+            records.append(_without(name, f"{path.relative_to(paths.root)}: {error.strerror}"))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             why = f"no {error}" if isinstance(error, KeyError) else one_line(error)
-            found.append(_without(name, f"{path.relative_to(paths.root)} is damaged: {why}"))
-    return found
+            records.append(_without(name, f"{path.relative_to(paths.root)} is damaged: {why}"))
+    return records
 
 
 def _without(name: str, problem: str) -> Times:
@@ -75,11 +75,11 @@ def _row(row: Mapping[str, Any]) -> Times:
     dtypes = {str(name): str(dtype) for name, dtype in row["types"].items()}
     one = len({*dtypes.values()}) == 1
     dtype = ", ".join({*dtypes.values()} if one else (f"{name}={dtype}" for name, dtype in dtypes.items()))
-    found = {"name": str(row["name"]), "dtype": dtype, "threads": _number(row["threads"]), "failed": str(row["failed"])}
+    head = {"name": str(row["name"]), "dtype": dtype, "threads": _number(row["threads"]), "failed": str(row["failed"])}
     if row["failed"]:
-        return found
+        return head
     return {
-        **found,
+        **head,
         **{key: _number(row[key]) for key in ("bytes", "rounds")},
         "flops": _optional(row["flops"]),
         "clock": str(row["clock"]),

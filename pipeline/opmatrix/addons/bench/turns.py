@@ -166,7 +166,7 @@ def errors(actual: Mapping[str, Array], expected: Mapping[str, Array], tolerance
     return max(found, key=lambda one: math.inf if one.problem else one.tolerance_used or 0.0, default=no_output)
 
 
-def _error(made: Array, wanted: Array, tolerance: Tolerance) -> tuple[float, float]:
+def _error(block: Array, wanted: Array, tolerance: Tolerance) -> tuple[float, float]:
     """Return the largest absolute error of a block, and the largest fraction of the tolerance; inf where only one is
     finite.
 
@@ -174,7 +174,7 @@ def _error(made: Array, wanted: Array, tolerance: Tolerance) -> tuple[float, flo
     """
     wide: Any = np.longdouble
     with np.errstate(all="ignore"):
-        actual, exact, truth = made.astype(wide), wanted.astype(wide), rounded(wanted, made.dtype).astype(wide)
+        actual, exact, truth = block.astype(wide), wanted.astype(wide), rounded(wanted, block.dtype).astype(wide)
         same = (actual == truth) | (np.isnan(actual) & np.isnan(truth))
         beyond = np.where(np.isfinite(actual) & np.isfinite(truth), np.abs(actual - truth), np.inf)
         limit = tolerance.atol + tolerance.rtol * np.abs(truth)

@@ -85,16 +85,16 @@ def parse(model: str, options: Mapping[str, Any], folder: Path, *, torch: Callab
 
 def parse_shapes(words: Sequence[str]) -> dict[str, tuple[int, ...]]:
     """Return the shape by name of each ``x=1,3,48,192``; ``x=`` is a scalar. Raises UsageError."""
-    found: dict[str, tuple[int, ...]] = {}
+    shapes: dict[str, tuple[int, ...]] = {}
     for word in words:
         name, equals, sizes = word.rpartition("=")
         numbers = [size.strip() for size in sizes.split(",")] if sizes.strip() else []
         if not equals or not name or not all(n.isdecimal() for n in numbers):
             raise UsageError(f"--shape {word}: write the name of an input and its sizes, such as --shape x=1,3,48,192")
-        if name in found:
+        if name in shapes:
             raise UsageError(f"--shape {word}: the input {name!r} has a shape already")
-        found[name] = tuple(map(int, numbers))
-    return found
+        shapes[name] = tuple(map(int, numbers))
+    return shapes
 
 
 def shape_words(shapes: Mapping[str, Sequence[int]]) -> list[str]:

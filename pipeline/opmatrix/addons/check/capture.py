@@ -76,7 +76,7 @@ def run(paths: Paths, *, target: str, exporters: Sequence[Exporter], opset: int,
                 outputs=dict(zip(names, map(to_array, outputs), strict=True)),
             )
             dataset.write(path.parent / f"{DATA_SET}0", data)
-            record.made(path)
+            record.add_model(path)
     record.doing("")
 
 
@@ -96,14 +96,14 @@ class _Record:
             self._cells[cell] = {"findings": [], "model": None}
         self.write(doing=what, cell=cell)
 
-    def add(self, found: Finding) -> None:
+    def add(self, latest: Finding) -> None:
         if cell := self._state["cell"]:
-            self._cells[cell]["findings"].append(vars(found))
+            self._cells[cell]["findings"].append(vars(latest))
         else:
-            self._findings.append(found)
+            self._findings.append(latest)
         self.write()
 
-    def made(self, model: Path) -> None:
+    def add_model(self, model: Path) -> None:
         self._cells[self._state["cell"]]["model"] = str(model)
         self.write()
 
@@ -315,10 +315,10 @@ class LoadedOperators:
 
     def versions(self) -> dict[str, int]:
         """Return the version of each custom domain to import: the first that has everything that is declared."""
-        found: dict[str, int] = {}
+        versions: dict[str, int] = {}
         for spec in (s for one in self.lowered for s in (one.spec, *one.used)):
-            found[spec.onnx.domain] = max(found.get(spec.onnx.domain, 1), *schema_versions.versions(spec))
-        return found
+            versions[spec.onnx.domain] = max(versions.get(spec.onnx.domain, 1), *schema_versions.versions(spec))
+        return versions
 
 
 def load(paths: Paths, operators: Sequence[Operator]) -> LoadedOperators:

@@ -237,15 +237,15 @@ def _widened(value: Any) -> Any:
 
 def _in_float64(difference: Difference, wide: Mapping[str, Any]) -> dict[str, dict[str, Array]]:
     """Return the outputs of each implementation that evaluates the node in float64."""
-    found = {}
+    outputs = {}
     for by, run in ((REFERENCE, _reference), (ORT, _ort)):
         try:
             values = dict(zip(difference.actual, run(difference, wide, list(difference.actual)), strict=True))
         except VerifyError:
             continue  # it has no kernel for float64, or a subgraph has constants of the declared dtype
         if all(isinstance(value, np.ndarray) for value in values.values()):
-            found[by] = values
-    return found
+            outputs[by] = values
+    return outputs
 
 
 def _reference(difference: Difference, taken: Mapping[str, Any], outputs: Sequence[str]) -> Sequence[Any]:

@@ -63,17 +63,17 @@ class Inlined:
         """The model for onnx.checker: with no functions but those that are called, and no sparse initializers."""
         if not self.uncalled and not self.original.graph.sparse_initializer:
             return self.original
-        made = deepcopy(self.original)
-        make_dense(made.graph)
-        del made.functions[:]
-        made.functions.extend(self.called)
-        return made
+        model = deepcopy(self.original)
+        make_dense(model.graph)
+        del model.functions[:]
+        model.functions.extend(self.called)
+        return model
 
 
-def function_name(found: FunctionProto | NodeProto) -> str:
+def function_name(proto: FunctionProto | NodeProto) -> str:
     """Return ``domain::name`` of a function or a call, ``domain::name:overload`` of an overload."""
-    name = f"{found.domain}::{found.name}" if isinstance(found, FunctionProto) else qualified(found)
-    return f"{name}:{found.overload}" if found.overload else name
+    name = f"{proto.domain}::{proto.name}" if isinstance(proto, FunctionProto) else qualified(proto)
+    return f"{name}:{proto.overload}" if proto.overload else name
 
 
 def inline(model: ModelProto, operators: Sequence[OpSpec]) -> Inlined:
@@ -165,18 +165,18 @@ class _Inliner:
         self, node: NodeProto, names: dict[str, str], values: Mapping[str, AttributeProto], call: NodeProto
     ) -> NodeProto:
         """Return a node of a function's body as the call makes it, and add the names of its outputs to `names`."""
-        made = self._labelled(node, call)
-        made.input[:] = [self._named(name, names) for name in node.input]
-        made.output[:] = [self._named(name, names) for name in node.output]
-        del made.attribute[:]
+        instance = self._labelled(node, call)
+        instance.input[:] = [self._named(name, names) for name in node.input]
+        instance.output[:] = [self._named(name, names) for name in node.output]
+        del instance.attribute[:]
         for attribute in node.attribute:
             given = values.get(attribute.ref_attr_name) if attribute.ref_attr_name else attribute
             if given is None:
                 continue  # the call does not give it, and it has no default: the node has its own
-            bound = made.attribute.add()
+            bound = instance.attribute.add()
             bound.CopyFrom(given)
             bound.name = attribute.name
-        for graph in subgraphs(made):
+        for graph in subgraphs(instance):
             inner = dict(names)
             for value in (*graph.input, *graph.initializer, *(s.values for s in graph.sparse_initializer)):
                 inner[value.name] = value.name = self._new(value.name)
@@ -185,15 +185,15 @@ class _Inliner:
             graph.node.extend(nodes)
             for value in graph.output:
                 value.name = self._named(value.name, inner)
-        return made
+        return instance
 
     def _labelled(self, node: NodeProto, call: NodeProto) -> NodeProto:
         """Return a copy of a node whose label in a message contains its call."""
-        made = deepcopy(node)
+        labelled = deepcopy(node)
         label = f"{node_label(node)} in {node_label(call)}"
-        del made.metadata_props[:]
-        made.metadata_props.add(key=ORIGIN, value=label)
-        return made
+        del labelled.metadata_props[:]
+        labelled.metadata_props.add(key=ORIGIN, value=label)
+        return labelled
 
     def _named(self, name: str, names: dict[str, str]) -> str:
         """Return the name in the model of a value of a function, a new one at its first use."""
@@ -203,12 +203,12 @@ class _Inliner:
 
     def _new(self, name: str) -> str:
         """Return a name that no other value has, the given one if it is free."""
-        made = name
-        while made in self._taken:
+        free = name
+        while free in self._taken:
             self._used[name] += 1
-            made = f"{name}_{self._used[name]}"
-        self._taken.add(made)
-        return made
+            free = f"{name}_{self._used[name]}"
+        self._taken.add(free)
+        return free
 
 
 NodeFault = tuple[str, str]
@@ -276,7 +276,7 @@ def unknown_overload(node: NodeProto, functions: Sequence[FunctionProto]) -> Nod
 @cache
 def onnx_schemas() -> Mapping[tuple[str, str], Mapping[int, defs.OpSchema]]:
     """Return every schema of ONNX by domain and op type, then by its first version."""
-    found: dict[tuple[str, str], dict[int, defs.OpSchema]] = {}
+    schemas: dict[tuple[str, str], dict[int, defs.OpSchema]] = {}
     for schema in defs.get_all_schemas_with_history():  # takes 40 ms
-        found.setdefault((schema.domain, schema.name), {})[schema.since_version] = schema
-    return found
+        schemas.setdefault((schema.domain, schema.name), {})[schema.since_version] = schema
+    return schemas

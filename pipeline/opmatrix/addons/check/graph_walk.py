@@ -84,21 +84,21 @@ def inputs(model: ModelProto) -> list[ValueInfoProto]:
 
 def captured(node: NodeProto) -> set[str]:
     """Return the names of the outer values that a node's subgraphs use."""
-    found: set[str] = set()
+    outer: set[str] = set()
     for graph in subgraphs(node):
         own = {v.name for v in (*graph.input, *graph.initializer)} | {o for n in graph.node for o in n.output}
         used = {name for n in graph.node for name in (*n.input, *captured(n)) if name}
-        found |= (used | {v.name for v in graph.output}) - own
-    return found
+        outer |= (used | {v.name for v in graph.output}) - own
+    return outer
 
 
 def value_names(graph: GraphProto) -> set[str]:
     """Return the names of all values of a graph and its subgraphs."""
-    found = {v.name for v in (*graph.input, *graph.output, *graph.initializer)}
-    found |= {s.values.name for s in graph.sparse_initializer}
+    names = {v.name for v in (*graph.input, *graph.output, *graph.initializer)}
+    names |= {s.values.name for s in graph.sparse_initializer}
     for node in graph.node:
-        found.update(node.input, node.output, *map(value_names, subgraphs(node)))
-    return found
+        names.update(node.input, node.output, *map(value_names, subgraphs(node)))
+    return names
 
 
 def opsets(scope: ModelProto | FunctionProto) -> dict[str, int]:
@@ -106,9 +106,9 @@ def opsets(scope: ModelProto | FunctionProto) -> dict[str, int]:
     return {domain_of(o): o.version for o in scope.opset_import}
 
 
-def domain_of(found: NodeProto | OperatorSetIdProto | FunctionProto) -> str:
+def domain_of(proto: NodeProto | OperatorSetIdProto | FunctionProto) -> str:
     """Return the domain, "" for "ai.onnx" too."""
-    return "" if found.domain in STANDARD else found.domain
+    return "" if proto.domain in STANDARD else proto.domain
 
 
 def format_type(onnx_type: TypeProto) -> str:
@@ -175,11 +175,11 @@ def for_reference(node: NodeProto, model: ModelProto, inputs: Sequence[str], out
     input that it ignores.
     """
     infos = ([ValueInfoProto(name=name) for name in names] for names in (inputs, outputs))
-    made = model_of([node], model, *infos)
-    imported = next((o for o in made.opset_import if o.domain in ("", "ai.onnx")), None)
+    alone = model_of([node], model, *infos)
+    imported = next((o for o in alone.opset_import if o.domain in ("", "ai.onnx")), None)
     if node.domain not in ("", "ai.onnx") or not imported:
-        return made
-    (changed,) = made.graph.node
+        return alone
+    (changed,) = alone.graph.node
     if node.op_type == "BatchNormalization" and 7 <= imported.version <= 13 and len(outputs) == 1:
         if all(a.i for a in node.attribute if a.name == "spatial"):  # one output alone means inference
             imported.version = 15  # the first whose node says what it computes
@@ -194,14 +194,14 @@ def for_reference(node: NodeProto, model: ModelProto, inputs: Sequence[str], out
     elif node.op_type in ("Softmax", "LogSoftmax", "Hardmax") and imported.version < 13:
         imported.version = 13
         nodes = _flattened(node)
-        del made.graph.node[:]
-        made.graph.node.extend(nodes)
+        del alone.graph.node[:]
+        alone.graph.node.extend(nodes)
     elif node.op_type in ("LSTM", "GRU", "RNN"):
         ignored = [a.name for a in node.attribute if a.name in _IGNORED[node.op_type]]
         ignored += ["sequence_lens"] if len(node.input) > 4 and node.input[4] else []
         if ignored:
             raise VerifyError(f"onnx.reference ignores {' and '.join(ignored)} of {node.op_type}")
-    return made
+    return alone
 
 
 def _flattened(node: NodeProto) -> list[NodeProto]:

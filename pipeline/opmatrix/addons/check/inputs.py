@@ -70,14 +70,14 @@ def read_folder(folder: Path, inputs: Sequence[ValueInfoProto], outputs: Sequenc
 
     Where the files do not name the model's inputs or outputs, their order counts.
     """
-    found = []
+    sides = []
     for side, infos in (("input", inputs), ("output", outputs)):
         values = list(_read(folder, side, [i.type for i in infos]))
         names = [name for name, _ in values]
         by_name = len({*names}) == len(names) and {*names} <= {i.name for i in infos}
         order = names if by_name else [i.name for i in infos]
-        found.append({name: value for name, (_, value) in zip(order, values, strict=False)})
-    return found
+        sides.append({name: value for name, (_, value) in zip(order, values, strict=False)})
+    return sides
 
 
 def _read(folder: Path, kind: str, types: Sequence[TypeProto]) -> Iterator[tuple[str, Any]]:
@@ -121,24 +121,24 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 def draw(
-    wanted: Sequence[ValueInfoProto], given: Shapes, sizes: Sizes, model: ModelProto, operators: Sequence[OpSpec]
+    wanted: Sequence[ValueInfoProto], shapes: Shapes, sizes: Sizes, model: ModelProto, operators: Sequence[OpSpec]
 ) -> dict[str, Array]:
-    """Return inputs of the shapes in `given`, else of the sizes of their open axes.
+    """Return inputs of these `shapes`, else of the sizes of their open axes.
 
     Values obey the rules of the `operators` that take them. Raises UsageError where nothing can be drawn.
     """
-    arrays = {v.name: _array(v, given[v.name] if v.name in given else _shape(v, sizes)) for v in wanted}
+    arrays = {v.name: _array(v, shapes[v.name] if v.name in shapes else _shape(v, sizes)) for v in wanted}
     for node in model.graph.node:
         if spec := spec_of(node, operators):
             arrays |= _obeying(node, spec, arrays, model)
     return arrays
 
 
-def require_drawable(given: Shapes, wanted: Sequence[ValueInfoProto]) -> None:
+def require_drawable(shapes: Shapes, wanted: Sequence[ValueInfoProto]) -> None:
     """Raise UsageError for an input that is no tensor or has a size below 0, and for a shape of no input, or one that
     the model does not take."""
     by_name = {value.name: value for value in wanted}
-    for name, shape in given.items():
+    for name, shape in shapes.items():
         if name not in by_name:
             has = ", ".join(by_name) or "none"
             raise UsageError(f"--shape: the model has no input {name!r}, it has: {has}{did_you_mean(name, by_name)}")
@@ -197,17 +197,17 @@ def _obeying(node: NodeProto, spec: OpSpec, arrays: Mapping[str, Array], model: 
     given = {(a.name, AttributeProto.AttributeType.Name(a.type)): a for a in node.attribute}
     declared = {(onnx_name(a), onnx_kind(a.kind)): a for a in spec.attributes}
     values = {a.name: attribute_value(a, given[key]) for key, a in declared.items() if key in given}
-    found = {}
+    drawn = {}
     for part, name in taken:
         if part.values is None or name not in arrays:
             continue
         try:
             numbers = known_numbers(spec, [(p, shapes[n]) for p, n in taken], values)
             tensor, dtype = Random(shape=arrays[name].shape), cast(DType, dtype_name(arrays[name]))
-            found[name] = random_values(tensor, part.values, numbers, dtype, seed_of=name)
+            drawn[name] = random_values(tensor, part.values, numbers, dtype, seed_of=name)
         except (DataError, ValueError, KeyError):  # the operator refuses the call, or a size of its rule is not known
             continue
-    return found
+    return drawn
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,74 +233,74 @@ class ModelInputs:
         return f"inputs {self.source}" + (f": {arrays}" if arrays else "")
 
 
-def given_inputs(model: ModelProto, path: Path, given: Path | None) -> list[ModelInputs]:
-    """Return the inputs in `given`, a .npz file or a folder of data sets; without it, in the data sets next to the
-    model, if they are of this model. Raises UsageError where they do not fit the model."""
+def given_inputs(model: ModelProto, path: Path, inputs_path: Path | None) -> list[ModelInputs]:
+    """Return the inputs in `inputs_path`, a .npz file or a folder of data sets; without it, in the data sets next to
+    the model, if they are of this model. Raises UsageError where they do not fit the model."""
     wanted, outputs = inputs(model), list(model.graph.output)
-    if given and not given.is_dir():
-        arrays = read_npz(given)
+    if inputs_path and not inputs_path.is_dir():
+        arrays = read_npz(inputs_path)
         expected = {o.name: arrays.pop(o.name) for o in outputs if o.name in arrays}
-        fed = _fit(arrays, wanted, str(given))
-        return [ModelInputs(inputs=fed, expected=expected, source=f"from {given.name}", file=given)]
-    folders = data_set_folders(given or path.parent)
-    if given and not folders:
-        raise UsageError(f"--inputs {given}: no input_0.pb and no test_data_set_0 in that folder")
-    found = []
+        fed = _fit(arrays, wanted, str(inputs_path))
+        return [ModelInputs(inputs=fed, expected=expected, source=f"from {inputs_path.name}", file=inputs_path)]
+    folders = data_set_folders(inputs_path or path.parent)
+    if inputs_path and not folders:
+        raise UsageError(f"--inputs {inputs_path}: no input_0.pb and no test_data_set_0 in that folder")
+    sets = []
     for folder in folders:
         try:
             values, expected = read_folder(folder, wanted, outputs)
-            if not given and wanted and not values:
+            if not inputs_path and wanted and not values:
                 continue  # outputs alone
             fed = _fit(values, wanted, folder.name)
         except UsageError:
-            if given or not any(other for other in path.parent.glob("*.onnx") if other.name != path.name):
+            if inputs_path or not any(other for other in path.parent.glob("*.onnx") if other.name != path.name):
                 raise
             continue  # of another model in that folder
-        found.append(ModelInputs(inputs=fed, expected=expected, source=f"from {folder.name}", file=folder))
-    return found
+        sets.append(ModelInputs(inputs=fed, expected=expected, source=f"from {folder.name}", file=folder))
+    return sets
 
 
 def drawn_inputs(
-    model: ModelProto, operators: Sequence[OpSpec], given: Shapes, tries: Sequence[Try] = ()
+    model: ModelProto, operators: Sequence[OpSpec], shapes: Shapes, tries: Sequence[Try] = ()
 ) -> Iterator[ModelInputs]:
-    """Yield random inputs of the shapes in `given`, and of the sizes that `search` tries for each other open axis.
+    """Yield random inputs of these `shapes`, and of the sizes that `search` tries for each other open axis.
     `tries`: as there. Raises UsageError where none can be drawn."""
     wanted = inputs(model)
-    require_drawable(given, wanted)
-    known = {d: n for v in wanted for d, n in zip(dims(v), given.get(v.name, ()), strict=False) if isinstance(d, str)}
+    require_drawable(shapes, wanted)
+    known = {d: n for v in wanted for d, n in zip(dims(v), shapes.get(v.name, ()), strict=False) if isinstance(d, str)}
     drawn = False
     for sizes in search(model, wanted, known, tries):
         try:
-            arrays = draw(wanted, given, sizes, model, operators)
+            arrays = draw(wanted, shapes, sizes, model, operators)
         except UsageError:
             if not drawn:
                 raise
             continue  # too large with these sizes
         drawn = True
         axes = "".join(f", {name} = {size}" for name, size in sizes.items() if is_name(name))
-        shapes = {name: array.shape for name, array in arrays.items()}
-        yield ModelInputs(inputs=arrays, source=f"chosen at random{axes}", shapes=shapes, sizes=sizes)
+        drawn_shapes = {name: array.shape for name, array in arrays.items()}
+        yield ModelInputs(inputs=arrays, source=f"chosen at random{axes}", shapes=drawn_shapes, sizes=sizes)
 
 
 def find_inputs(
-    model: ModelProto, path: Path, given: Path | None, operators: Sequence[OpSpec], shapes: Shapes | None = None
+    model: ModelProto, path: Path, inputs_path: Path | None, operators: Sequence[OpSpec], shapes: Shapes | None = None
 ) -> ModelInputs:
     """Return the first inputs: those with `shapes`, else given ones, else drawn ones. Raises UsageError."""
-    found = [] if shapes else given_inputs(model, path, given)
+    found = [] if shapes else given_inputs(model, path, inputs_path)
     return found[0] if found else next(drawn_inputs(model, operators, shapes or {}))
 
 
-def _fit(given: Mapping[str, Any], wanted: Sequence[ValueInfoProto], source: str) -> dict[str, Any]:
+def _fit(values: Mapping[str, Any], wanted: Sequence[ValueInfoProto], source: str) -> dict[str, Any]:
     """Return the values in the order of the inputs. Raises UsageError for one that is unknown, missing or unfit."""
     names = [i.name for i in wanted]
-    for name in given:
+    for name in values:
         if name not in names:
             has = ", ".join(names) or "none"
             raise UsageError(f"{source}: the model has no input {name!r}, it has: {has}{did_you_mean(name, names)}")
     for value in wanted:
-        if value.name not in given:
+        if value.name not in values:
             raise UsageError(f"{source}: nothing for the input {value.name!r}, a {format_type(value.type)}")
-        array = given[value.name]
+        array = values[value.name]
         if not value.type.HasField("tensor_type"):
             continue  # ONNX Runtime compares them
         dtype_fits = dtype_name(array) == element_dtype(value.type.tensor_type.elem_type)
@@ -308,8 +308,8 @@ def _fit(given: Mapping[str, Any], wanted: Sequence[ValueInfoProto], source: str
             raise UsageError(
                 f"{source}: {value.name!r} is {format_value(array)}, the model takes {format_type(value.type)}"
             )
-    values = {name: given[name] for name in names}
-    return {n: np.asarray(v, order="C") if isinstance(v, np.ndarray) else v for n, v in values.items()}
+    ordered = {name: values[name] for name in names}
+    return {n: np.asarray(v, order="C") if isinstance(v, np.ndarray) else v for n, v in ordered.items()}
 
 
 # The errors of all nodes add up, so these are wider than an operator's tolerances. They follow the decimal digits of

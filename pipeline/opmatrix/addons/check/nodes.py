@@ -163,9 +163,9 @@ def _onnx_faults(node: NodeProto, opset: int, operators: Sequence[OpSpec]) -> It
         yield f"no operator of opset {opset} any more", "Export it again; onnx.version_converter may do as well"
 
 
-def _near(found: str, allowed: Iterable[str]) -> str:
+def _near(name: str, allowed: Iterable[str]) -> str:
     """Return ``Did you mean 'x'?`` as a sentence, or nothing."""
-    return did_you_mean(found, allowed).removeprefix("; ").replace("did", "Did", 1)
+    return did_you_mean(name, allowed).removeprefix("; ").replace("did", "Did", 1)
 
 
 def _declaration_faults(node: NodeProto, spec: OpSpec, opset: int, version: int) -> Iterator[NodeFault]:

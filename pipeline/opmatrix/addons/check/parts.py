@@ -45,7 +45,7 @@ class Result:
     says nothing about the model. `killed`: by a signal. `stopped`: at a limit."""
 
     findings: Sequence[Finding] = ()
-    known: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
     died: str = ""
     ours: bool = False
     killed: bool = False
@@ -85,10 +85,10 @@ def parts(do: Do, options: PartOptions, *, of: str) -> tuple[str, ...] | None:
     read = do(PartCall(name="read", options=(*options.ort, *options.libraries)))
     if read.died or "libraries" in read.wrong():
         return None
-    if any(do(Link(operators=tuple(names))).died for names in read.known["link"]):
+    if any(do(Link(operators=tuple(names))).died for names in read.facts["link"]):
         return None
-    libraries = tuple(word for path in read.known["libraries"] for word in ("--library", path))
-    run_parts(do, options, libraries, of=of, own=read.known["own"])
+    libraries = tuple(word for path in read.facts["libraries"] for word in ("--library", path))
+    run_parts(do, options, libraries, of=of, own=read.facts["own"])
     return None if "versions" in read.wrong() else libraries
 
 
@@ -96,13 +96,13 @@ def run_parts(do: Do, options: PartOptions, libraries: Sequence[str], *, of: str
     """Run a model, and compare it node by node."""
     session = (*libraries, *options.tolerance, *options.against)
     run = do(PartCall(name="run", options=(*session, *options.inputs, *options.shapes, "--of", of)))
-    if run.died or not run.known["ran"] or (run.known["agrees"] and not own and not options.against):
+    if run.died or not run.facts["ran"] or (run.facts["agrees"] and not own and not options.against):
         return
     # torch and ONNX Runtime share the kernels, so equal outputs do not test a kernel. A model that agrees with its
     # original may still compute other inner values.
-    more = ("--own",) if run.known["agrees"] else ("--differs",) if run.known["differs"] else ()
-    inputs = ("--inputs", run.known["inputs"]) if run.known["inputs"] else ()
-    shapes = tuple(word for shape in run.known["shapes"] for word in ("--shape", shape))
+    more = ("--own",) if run.facts["agrees"] else ("--differs",) if run.facts["differs"] else ()
+    inputs = ("--inputs", run.facts["inputs"]) if run.facts["inputs"] else ()
+    shapes = tuple(word for shape in run.facts["shapes"] for word in ("--shape", shape))
     do(PartCall(name="compare", options=(*session, *(inputs or shapes), *more)))
 
 
@@ -155,30 +155,30 @@ or a node with, or opmatrix fails. `unsupported`: ONNX Runtime does not implemen
 OUTCOMES: tuple[Outcome, ...] = ("right", "wrong", "disagree", "unknown", "unsupported", "unreadable")
 
 
-def judge(findings: Sequence[Finding], known: Mapping[str, Any]) -> tuple[Outcome, str]:
-    """Return the outcome and its reason. `known`: what the parts of the check wrote beside their findings."""
+def judge(findings: Sequence[Finding], facts: Mapping[str, Any]) -> tuple[Outcome, str]:
+    """Return the outcome and its reason. `facts`: what the parts of the check wrote beside their findings."""
     ours = [f for f in findings if f.mark == "wrong" and f.question == CHECK]
     wrong = [f for f in findings if f.mark == "wrong" and f.question != CHECK]
     notes = [f for f in findings if f.mark == "note"]
     if wrong:
-        of_ort = {OPTIMIZER, "runs"} if known.get("missing") else {OPTIMIZER}
+        of_ort = {OPTIMIZER, "runs"} if facts.get("missing") else {OPTIMIZER}
         if all(f.question in of_ort for f in wrong):
-            agreement = "" if known.get("skipped") or known.get("disputed") else _agreement(findings)
+            agreement = "" if facts.get("skipped") or facts.get("disputed") else _agreement(findings)
             how = "As it is" if wrong[0].question == OPTIMIZER else "With its functions inlined"
             return "unsupported", f"{wrong[0]}{f'. {how}, it agrees {agreement}' if agreement else ''}"
         chosen = next((f for f in wrong if f.question == "first node"), wrong[0])
         return "wrong", f"{chosen.question}: {chosen}"
     if ours:
         return "unknown", str(ours[0])
-    if known.get("random"):
+    if facts.get("random"):
         return "unknown", next(str(f) for f in notes if f.question == "agrees")
-    if known.get("disputed"):
+    if facts.get("disputed"):
         return "disagree", next(str(f) for f in notes if f.question == "agrees")
-    if known.get("agrees") and not known.get("skipped"):
+    if facts.get("agrees") and not facts.get("skipped"):
         return "right", _agreement(findings)
-    if known.get("skipped") or not known.get("judged"):
+    if facts.get("skipped") or not facts.get("judged"):
         return "unknown", next((str(f) for f in notes if f.question == "agrees"), "nothing to compare with")
-    return "right", _agreement(findings) or f"{many(known['judged'], 'node')} compared"
+    return "right", _agreement(findings) or f"{many(facts['judged'], 'node')} compared"
 
 
 def _agreement(findings: Sequence[Finding]) -> str:

@@ -126,9 +126,9 @@ def _check_one(request: CheckRequest, checks: ModelChecks, printer: FindingPrint
     checks.forget(request)
     with shown_by_thread(lambda: checks.doing, quiet=_QUIET) as pausing:
 
-        def show(title: str, found: Sequence[Finding]) -> None:
+        def show(title: str, findings: Sequence[Finding]) -> None:
             with pausing():
-                printer.print_titled(title, found)
+                printer.print_titled(title, findings)
 
         try:
             checks.check(request, show)
@@ -149,7 +149,7 @@ def _check_several(
 
     def show_known(**patience: float) -> None:
         nonlocal code
-        for request, answer in several.known(**patience):
+        for request, answer in several.new_answers(**patience):
             progress.clear()
             code = max(code, _line(request, answer, printer))
 
@@ -173,6 +173,6 @@ def _line(request: CheckRequest, answer: Answer, printer: FindingPrinter) -> int
     if answer.error:
         printer.print_outcome(request.asked, "unreadable", answer.error)
         return UsageError.exit_code
-    outcome, text = judge(answer.findings, answer.known)
+    outcome, text = judge(answer.findings, answer.facts)
     printer.print_outcome(request.asked, outcome, text)
     return int(any(found.mark == "wrong" for found in answer.findings))

@@ -122,9 +122,9 @@ def version_findings(ir: int, opset: int, *, ort: str) -> Iterator[Finding]:
             )
 
 
-def _remedy(what: str, limit: int, found: int) -> str:
+def _remedy(what: str, limit: int, version: int) -> str:
     limits = {name: row.opset if what == "opset" else row.ir for name, row in rows().ort.items()}
-    first = next((name for name, newest in limits.items() if found <= newest), None)
+    first = next((name for name, newest in limits.items() if version <= newest), None)
     install = f", or install ONNX Runtime {first} or newer" if first else ""
     if what == "opset":
         return f"Export at opset {limit} or below{install}"
@@ -168,12 +168,12 @@ def run(paths: Paths, *, model: Path, ort: str, libraries: Sequence[Path], into:
 def _read(path: Path) -> ModelProto:
     """Return the model without its external data. Raises NoModelError."""
     try:
-        found = onnx.load_model(path, load_external_data=False)
+        model = onnx.load_model(path, load_external_data=False)
     except (DecodeError, OSError) as error:
         raise NoModelError(f"{path}: no ONNX model: {error}") from error
-    if not found.ir_version or not (found.graph.node or found.graph.output):
+    if not model.ir_version or not (model.graph.node or model.graph.output):
         raise NoModelError(f"{path}: no ONNX model, or one without nodes and outputs")
-    return found
+    return model
 
 
 class NoModelError(OpmatrixError, exit_code=2):

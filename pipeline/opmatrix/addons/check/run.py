@@ -246,19 +246,19 @@ def named(wrong: Finding, path: Path, runtime: OrtSessions, run: Run, limits: Ma
 
 def _needed(names: Sequence[str], is_right: Callable[[Sequence[str]], bool]) -> list[str]:
     """Return few of the names without which it is right; [] where it is wrong without all of them."""
-    found = list(names)
-    if not is_right(found):
+    needed = list(names)
+    if not is_right(needed):
         return []
-    size = len(found)
+    size = len(needed)
     while size := size // 2:
         start = 0
-        while start < len(found):
-            fewer = found[:start] + found[start + size :]
+        while start < len(needed):
+            fewer = needed[:start] + needed[start + size :]
             if fewer and is_right(fewer):
-                found = fewer
+                needed = fewer
             else:
                 start += size
-    return found
+    return needed
 
 
 def _in_child(check: Callable[[Sequence[str]], bool], without: Sequence[str]) -> bool:

@@ -209,7 +209,7 @@ def run(
     path: Path,
     model: ModelProto,
     runtime: OrtSessions,
-    given: Iterable[ModelInputs],
+    inputs: Iterable[ModelInputs],
     tries: list[Try],
     *,
     died: str = "",
@@ -233,7 +233,7 @@ def run(
     first: Runs | None = None
     took = 0.0
     slow, whole = False, seconds_left()
-    for fed in given:
+    for fed in inputs:
         slow = bool(fed.drawn and done) and seconds_left() < whole * (1 - _FOR_SIZES)
         if slow:
             break

@@ -146,20 +146,20 @@ class _ModelCheck:
         """Show all findings, and return what is known of the model, of a function's the last one."""
         checks, request, title = self._checks, self._request, self._title
         self._show([])
-        known: dict[str, Any] = {}
+        facts: dict[str, Any] = {}
         if not request.function:
-            known = self._model(request.model, checks.folder(request), of="")
+            facts = self._model(request.model, checks.folder(request), of="")
         else:
             for cell, found in self._capture().items():  # what each exporter writes
                 self._title = f"{cell}  {checks.shown(found['model'] or '')}".rstrip()
                 self._show([Finding(**f) for f in found["findings"]])
                 if found["model"]:
                     of = f"torch {minor(installed().torch)}"
-                    known |= self._model(found["model"], checks.folder(request) / cell, of=of)
+                    facts |= self._model(found["model"], checks.folder(request) / cell, of=of)
         if not self._judged:
             self._title = title
             self._show([finding.wrong(finding.CHECK, "nothing was checked")])
-        return known
+        return facts
 
     def _capture(self) -> dict[str, Any]:
         """Build, run and export the function's model; return the findings and the model of each cell. After an exporter
@@ -170,12 +170,12 @@ class _ModelCheck:
         while remaining:
             exporters = [word for e in remaining for word in ("--exporter", e)]
             result = self._part("capture", request.model, folder, *exporters, "--opset", str(request.opset))
-            findings, known = list(result.findings), result.known
-            cell, before = known.get("cell", ""), len(cells)
-            cells |= known.get("cells", {})
+            findings, facts = list(result.findings), result.facts
+            cell, before = facts.get("cell", ""), len(cells)
+            cells |= facts.get("cells", {})
             remaining = remaining[len(cells) - before :] if result.died and cell else []
             if result.died:
-                what = f"while {known.get('doing', 'it began')}: {result.died}"
+                what = f"while {facts.get('doing', 'it began')}: {result.died}"
                 crash = finding.wrong("export" if cell else "torch", what)
                 if cell:
                     cells[cell]["findings"].append(vars(crash))
@@ -187,15 +187,15 @@ class _ModelCheck:
         return cells
 
     def _model(self, model: str, folder: Path, *, of: str) -> dict[str, Any]:
-        options, known = self._request.parts, dict[str, Any]()
-        libraries = parts(self._do(model, folder, known), options, of=of)
+        options, facts = self._request.parts, dict[str, Any]()
+        libraries = parts(self._do(model, folder, facts), options, of=of)
         if libraries is not None and (other := self._other_environment()):
             do = self._do(model, folder / other, {}, server=server_name("ort", other))
-            run_parts(do, options, libraries, of=of, own=known["own"])
-        return known
+            run_parts(do, options, libraries, of=of, own=facts["own"])
+        return facts
 
-    def _do(self, model: str, folder: Path, known: dict[str, Any], *, server: str = SERVER) -> Do:
-        """Return a function that runs a part, shows its findings, and adds what it knows to `known`."""
+    def _do(self, model: str, folder: Path, facts: dict[str, Any], *, server: str = SERVER) -> Do:
+        """Return a function that runs a part, shows its findings, and adds what it knows to `facts`."""
 
         def do(part: PartCall | Link) -> Result:
             if isinstance(part, Link):
@@ -208,8 +208,8 @@ class _ModelCheck:
                 died = ("--died", f"the process {result.died}")
                 again = self._part("run", model, folder, *part.options, *died, server=server)
                 result = result if again.died else again
-            known.update(result.known)
-            alone = result.known.get("alone")  # the first node, as a model
+            facts.update(result.facts)
+            alone = result.facts.get("alone")  # the first node, as a model
             command = f" It alone: {self._checks.command} {shlex.quote(self._checks.shown(alone))}" if alone else ""
             found = [replace(f, remedy=f.remedy + command) if f.mark == "wrong" else f for f in result.findings]
             self._show([*found, *_deaths(result, part)])
@@ -254,15 +254,15 @@ class _ModelCheck:
             stopped = bool(ending.stopped)
             killed = ending.status < 0 and not stopped
         try:
-            findings, known = finding.read(path)
+            findings, facts = finding.read(path)
         except (FileNotFoundError, ValueError):
             died = died or checks.described("left no answer", log, arguments)
             return Result(died=died, ours=ours, stopped=stopped, killed=killed)
-        if error := known.get("error"):
+        if error := facts.get("error"):
             raise UsageError(error)
-        if not findings and not known.get("cells") and "judged" not in known:  # there may be no node to compare
+        if not findings and not facts.get("cells") and "judged" not in facts:  # there may be no node to compare
             died = died or checks.described("answered nothing", log, arguments)
-        return Result(findings=findings, known=known, died=died, ours=ours, stopped=stopped, killed=killed)
+        return Result(findings=findings, facts=facts, died=died, ours=ours, stopped=stopped, killed=killed)
 
 
 def _deaths(result: Result, part: PartCall) -> list[Finding]:

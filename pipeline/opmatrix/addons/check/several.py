@@ -34,7 +34,7 @@ class Answer:
     """All findings of a model and what is known of it, or `error`: why it is no model."""
 
     findings: Sequence[Finding] = ()
-    known: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
     error: str = ""
 
 
@@ -66,7 +66,7 @@ class SeveralChecks:
         Thread(target=self._work, args=(self._threads,), daemon=True).start()
         self._threads += 1
 
-    def known(self, *, patience: float = PATIENCE) -> Iterator[tuple[CheckRequest, Answer]]:
+    def new_answers(self, *, patience: float = PATIENCE) -> Iterator[tuple[CheckRequest, Answer]]:
         """Yield the models whose answers have come since the last call, in the order in which they were given: those
         behind a model wait for it, but for so many seconds alone. Raises ServerError."""
         if self._failed:
@@ -152,8 +152,8 @@ class SeveralChecks:
         """Take the results of a shared process, or check the model in processes of its own."""
         findings: list[Finding] = []
         try:
-            known = self._checks.check(request, lambda _, found: findings.extend(found), spent=spent)
-            answer = Answer(findings=findings, known=known)
+            facts = self._checks.check(request, lambda _, shown: findings.extend(shown), spent=spent)
+            answer = Answer(findings=findings, facts=facts)
         except UsageError as error:
             answer = Answer(error=str(error))
         self._answers[request.label] = answer

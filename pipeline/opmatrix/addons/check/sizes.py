@@ -103,10 +103,10 @@ def _of_others(symbol: str, all_symbols: Sequence[str]) -> bool:
     return False
 
 
-def search(model: ModelProto, wanted: Sequence[ValueInfoProto], given: Sizes, tries: Sequence[Try]) -> Iterator[Sizes]:
-    """Yield sizes to try, `given` ones among them, until each axis had two sizes with which the model computes, or no
+def search(model: ModelProto, wanted: Sequence[ValueInfoProto], fixed: Sizes, tries: Sequence[Try]) -> Iterator[Sizes]:
+    """Yield sizes to try, `fixed` ones among them, until each axis had two sizes with which the model computes, or no
     others are left. `tries`: what came of them; who tries the sizes appends it before the next ones."""
-    symbols = [s for s in open_symbols(wanted) if s not in given]
+    symbols = [s for s in open_symbols(wanted) if s not in fixed]
     seen: list[Sizes] = []
 
     def computed() -> list[Sizes]:
@@ -115,7 +115,7 @@ def search(model: ModelProto, wanted: Sequence[ValueInfoProto], given: Sizes, tr
     def attempt(sizes: Sizes) -> Generator[Sizes, None, bool]:
         if sizes not in seen:
             seen.append(sizes)
-            yield {**given, **sizes}
+            yield {**fixed, **sizes}
         return sizes in computed()
 
     left = _MORE
@@ -173,13 +173,13 @@ class _Plan:
     last: bool = False  # the channels of an image are its last axis
 
     def sizes(self, wanted: Sequence[ValueInfoProto], symbols: Sequence[str]) -> dict[str, int]:
-        found: dict[str, int] = {}
+        sizes: dict[str, int] = {}
         for value in wanted:
             shape = dims(value)
             for axis, dim in enumerate(shape):
                 if dim in symbols and isinstance(dim, str):
-                    found.setdefault(dim, self._size(axis, shape))
-        return found
+                    sizes.setdefault(dim, self._size(axis, shape))
+        return sizes
 
     def _size(self, axis: int, shape: Dims) -> int:
         rank = len(shape)

@@ -70,8 +70,8 @@ def _check_model(job: Mapping[str, Any]) -> bool:
             unlinked.append(part)
             return Result(died="was not begun")
         run_stage([f"check-{part.name}", job["model"], "--into", job["folder"], *part.options])
-        findings, known = finding.read(Path(job["folder"]) / f"{part.name}.json")
-        return Result(findings=findings, known=known, died=known.get("error", ""))
+        findings, facts = finding.read(Path(job["folder"]) / f"{part.name}.json")
+        return Result(findings=findings, facts=facts, died=facts.get("error", ""))
 
     parts(do, PartOptions(**{name: tuple(words) for name, words in job["options"].items()}), of=job["of"])
     return not unlinked

@@ -112,13 +112,13 @@ class Mutate(CommandBase):
         results = campaign.run(chosen)
         cpu = sum(os.times()[:4]) - sum(before[:4])  # of this process, and of the servers, which have ended
         tried = score.Tried(mutants=chosen, results=results, marks=marks, total=len(every), seed=params["seed"])
-        found = score.measure(campaign, tried)
-        scores.write(paths, found)
+        mutation_score = score.measure(campaign, tried)
+        scores.write(paths, mutation_score)
         report_again(paths)
-        for line in score.report(campaign, tried, found, cpu=cpu):
+        for line in score.report(campaign, tried, mutation_score, cpu=cpu):
             print(printable(line))
         sys.stdout.flush()
-        return found
+        return mutation_score
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +127,7 @@ class Scores:
 
     TABLE: ClassVar[str] = "mutate"
     minimum: float = setting(
-        lambda found: isinstance(found, int | float) and not isinstance(found, bool) and 0 <= found <= 1,
+        lambda number: isinstance(number, int | float) and not isinstance(number, bool) and 0 <= number <= 1,
         "a number from 0 to 1, such as 0.95", default=0.0,
     )  # fmt: skip
     """`doit mutate` exits with 1 if a score is lower: from 0 to 1, such as 0.95"""

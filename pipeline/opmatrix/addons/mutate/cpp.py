@@ -153,11 +153,11 @@ def function_name(node: Node) -> str:
 
 def statement_of(node: Node) -> Node:
     """Return the smallest statement or declaration that contains a node; what begins a loop belongs to the loop."""
-    found = next((n for n in (node, *ancestors(node)) if _STATEMENT.fullmatch(n.type)), node)
-    loop = found.parent
-    if loop is not None and loop.type == "for_statement" and loop.child_by_field_name("initializer") == found:
+    statement = next((n for n in (node, *ancestors(node)) if _STATEMENT.fullmatch(n.type)), node)
+    loop = statement.parent
+    if loop is not None and loop.type == "for_statement" and loop.child_by_field_name("initializer") == statement:
         return loop
-    return found
+    return statement
 
 
 def context(code: Code, start: int, end: int) -> str:

@@ -46,7 +46,7 @@ class Types:
     @cached_property
     def _names(self) -> Mapping[tuple[int, str], str]:
         """The type of each name, by the function around it (0: none); "" where one function has it with two types."""
-        found: dict[tuple[int, str], str] = {}
+        types: dict[tuple[int, str], str] = {}
         waiting = [self.code.root]
         while waiting:
             node = waiting.pop()
@@ -57,8 +57,8 @@ class Types:
                     if (name := declared(part)) is not None:
                         of = self._declared(plain(self.code.text(base)), part)
                         key = (function.start_byte if function else 0, name_of(name))
-                        found[key] = of if found.get(key, of) == of else ""
-        return found
+                        types[key] = of if types.get(key, of) == of else ""
+        return types
 
     def _declared(self, base: str, declarator: Node) -> str:
         """Return a type with a star for each pointer and array of its declarator."""

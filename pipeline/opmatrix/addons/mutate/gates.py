@@ -74,12 +74,12 @@ class Gate:
 
 def kernel_gates(operator: Operator, cells: Sequence[Cell]) -> list[Gate]:
     """Return the gates of C++ that a survivor of the cheap ones has passed: torch, and ONNX Runtime in one cell."""
-    found = []
+    gates = []
     if has_torch_library(operator.spec):
-        found.append(Gate(name=KERNEL, entry=TORCH, words=(operator.name,), server="torch"))
+        gates.append(Gate(name=KERNEL, entry=TORCH, words=(operator.name,), server="torch"))
     if cells and has_ort_library(operator.spec):
-        found.append(_verify(operator, cells[0], name=ORT))
-    return found
+        gates.append(_verify(operator, cells[0], name=ORT))
+    return gates
 
 
 def survivor_gates(operator: Operator, cells: Sequence[Cell], *, stamp: str) -> Iterator[Gate]:

@@ -100,11 +100,11 @@ def numbered(mutants: Iterable[Mutant]) -> list[Mutant]:
     places = {(m.path, m.start, m.end, m.after): m for m in reversed(list(mutants)) if m.before != m.after}
     ordered = sorted(places.values(), key=lambda m: (m.path, m.start, m.end, m.kind, m.after))
     seen: Counter[tuple[str, ...]] = Counter()
-    found = []
+    counted = []
     for mutant in ordered:
-        found.append(dataclasses.replace(mutant, occurrence=seen[mutant.identity]))
+        counted.append(dataclasses.replace(mutant, occurrence=seen[mutant.identity]))
         seen[mutant.identity] += 1
-    return found
+    return counted
 
 
 FILE = "mutants.toml"
@@ -149,8 +149,8 @@ def read_marks(path: Path, mutants: Sequence[Mutant]) -> dict[str, Mark]:
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
         mistakes.append(f"{TABLE} must be a list of tables; write [[{TABLE}]] above each")
         tables = []
-    known = {mutant.key: mutant for mutant in mutants}
-    mistakes += [mistake for number, table in enumerate(tables, 1) for mistake in _mistakes(number, table, known)]
+    by_key = {mutant.key: mutant for mutant in mutants}
+    mistakes += [mistake for number, table in enumerate(tables, 1) for mistake in _mistakes(number, table, by_key)]
     keys = [str(table.get("mutant")) for table in tables]
     mistakes += [f"mutant {key!r} is marked {keys.count(key)} times" for key in sorted({*keys}) if keys.count(key) > 1]
     if len(tables) > (most := int(MOST * len(mutants))):
@@ -163,7 +163,7 @@ def read_marks(path: Path, mutants: Sequence[Mutant]) -> dict[str, Mark]:
     return {table["mutant"]: Mark(**table) for table in tables}
 
 
-def _mistakes(number: int, table: Mapping[str, Any], known: Mapping[str, Mutant]) -> Iterator[str]:
+def _mistakes(number: int, table: Mapping[str, Any], mutants: Mapping[str, Mutant]) -> Iterator[str]:
     where = f"mark {number}"
     for name in table:
         if name not in _FIELDS:
@@ -171,7 +171,7 @@ def _mistakes(number: int, table: Mapping[str, Any], known: Mapping[str, Mutant]
     missing = [name for name in _FIELDS if not isinstance(table.get(name), str) or not str(table[name]).strip()]
     if missing:
         yield f"{where}: {' and '.join(missing)} must be a string; doit mutate prints the mark, and you add the reason"
-    elif (mutant := known.get(table["mutant"])) is None:
+    elif (mutant := mutants.get(table["mutant"])) is None:
         yield (
             f"{where}: no mutant {table['mutant']} ({table['change']}): the code around it has changed since. "
             "Delete the mark, and run doit mutate"

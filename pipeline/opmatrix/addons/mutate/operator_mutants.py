@@ -78,20 +78,20 @@ def operator_mutants(paths: Paths, spec: OpSpec) -> list[Mutant]:
     def relative(path: Any) -> str:
         return str(path.relative_to(paths.root).as_posix())
 
-    found, constants = [], attribute_constants(spec)
+    mutants, constants = [], attribute_constants(spec)
     kernel, declaration = paths.kernel(spec.name), paths.spec(spec.name)
     if spec.kernel is not None:
         above = lines_above(declaration.read_text(encoding="utf-8"), spec.kernel, where=relative(declaration))
         inline = kernel_mutants(relative(declaration), spec.kernel, constants, tensor_shapes(spec))
-        found += [dataclasses.replace(mutant, line=mutant.line + above) for mutant in inline]
+        mutants += [dataclasses.replace(mutant, line=mutant.line + above) for mutant in inline]
     elif kernel.is_file():
-        found += kernel_mutants(relative(kernel), kernel.read_text(encoding="utf-8"), constants, tensor_shapes(spec))
+        mutants += kernel_mutants(relative(kernel), kernel.read_text(encoding="utf-8"), constants, tensor_shapes(spec))
     names = {a.name: (a.name, torch_name(a), onnx_name(a)) for a in spec.attributes}
     defaults = {n: repr(value) for name, value in _constants(spec).items() for n in names[name]}
     for path in (declaration, paths.lowering(spec.name), paths.torch_op(spec.name)):
         if path.is_file():
-            found += python_mutants(relative(path), path.read_text(encoding="utf-8"), defaults)
-    return found
+            mutants += python_mutants(relative(path), path.read_text(encoding="utf-8"), defaults)
+    return mutants
 
 
 def not_mutated(paths: Paths, spec: OpSpec) -> str:
@@ -156,16 +156,16 @@ def _cpp(value: AttributeValue) -> str:
 
 def tensor_shapes(spec: OpSpec) -> dict[str, str]:
     """Return a string for each tensor whose shape the declaration knows: equal strings mean equal shapes."""
-    found: dict[str, str] = {}
+    shapes: dict[str, str] = {}
     for part in spec.inputs:
         any_sizes = part.dims is None or "..." in part.dims
-        found[part.name] = found[part.same_as] if part.same_as else part.name if any_sizes else str(part.dims)
+        shapes[part.name] = shapes[part.same_as] if part.same_as else part.name if any_sizes else str(part.dims)
     for output in (o for o in spec.outputs if not o.variadic):
         if isinstance(output.shape, SameAs) and not output.shape.replace:
-            found[output.name] = found[output.shape.input]
+            shapes[output.name] = shapes[output.shape.input]
         elif isinstance(output.shape, Dims) and "..." not in output.shape.dims:
-            found[output.name] = str(output.shape.dims)
-    return found
+            shapes[output.name] = str(output.shape.dims)
+    return shapes
 
 
 def sample(mutants: Sequence[Mutant], *, count: int, seed: str) -> list[Mutant]:

@@ -50,13 +50,13 @@ def _sizes(source: Source, sizes: list[ast.expr]) -> Iterator[Change]:
 
 def _inputs(source: Source) -> dict[str, str]:
     """Return the required inputs of the declaration, each with the first input that has its shape."""
-    found: dict[str, str] = {}
+    inputs: dict[str, str] = {}
     for call in ast.walk(source.tree):
         if isinstance(call, ast.Call) and source.of(call.func) == "Input":
             given = {k.arg: k.value.value for k in call.keywords if isinstance(k.value, ast.Constant)}
             if not {"optional", "variadic"} & given.keys() and isinstance(name := given.get("name"), str):
-                found[name] = found.get(str(given.get("same_as")), name)
-    return found
+                inputs[name] = inputs.get(str(given.get("same_as")), name)
+    return inputs
 
 
 OPERATORS = (

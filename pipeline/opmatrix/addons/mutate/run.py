@@ -180,16 +180,16 @@ class Campaign:
         with self._changed:
             self._progress.show(f"{self._done} of {self._total} mutants, now {what}", self._done, self._total)
 
-    def keep(self, mutant: Mutant, found: Result) -> None:
+    def keep(self, mutant: Mutant, fate: Result) -> None:
         """Keep a result with what it depends on."""
         changed = mutant.applied(self.text(mutant))
-        depends = self.dependencies.of(found.outcome, mutated=changed, case=found.case, part=found.part)
+        depends = self.dependencies.of(fate.outcome, mutated=changed, case=fate.case, part=fate.part)
         with self._changed:
-            self._results[mutant.key] = replace(found, depends=depends)
+            self._results[mutant.key] = replace(fate, depends=depends)
             result.write(self.paths.mutation_results(self.operator.name), self._results)  # SIGKILL loses one
             self._done += 1
             self._progress.clear()
-            self.said(mutant, found)
+            self.said(mutant, fate)
 
 
 @dataclass(kw_only=True)

@@ -51,12 +51,12 @@ class MutationScore:
 
 def read_all(paths: Paths, operators: Iterable[str]) -> list[MutationScore]:
     """Return the scores of operators; none of one whose file is missing or damaged."""
-    found = []
+    scores = []
     for name in sorted(operators):
         with suppress(OSError, ValueError, TypeError, KeyError):
             data = json.loads(paths.mutation_score(name).read_text(encoding="utf-8"))
-            found.append(MutationScore(**data | {"survivors": tuple(data["survivors"])}))
-    return found
+            scores.append(MutationScore(**data | {"survivors": tuple(data["survivors"])}))
+    return scores
 
 
 def as_section(paths: Paths, operators: Iterable[str]) -> list[dict[str, Any]]:

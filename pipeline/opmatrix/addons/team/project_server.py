@@ -197,8 +197,8 @@ class ProjectServer:
                 }
             if missing := [path for path in step.writes if not Path(path).is_file()]:
                 raise RefusedError(f"the step ended well, but did not write {entries.relative(missing[0], root)}")
-            found = {path: digest for path in entries.discovered(step) if (digest := self._digest(path))}
-            entry = entries.read(step, root, found=found, log=log.read_text(errors="replace", encoding="utf-8"))
+            digests = {path: digest for path in entries.discovered(step) if (digest := self._digest(path))}
+            entry = entries.read(step, root, inputs=digests, log=log.read_text(errors="replace", encoding="utf-8"))
             client.store(request["key"], step, entry, seconds=ending.seconds)
             client.flush(_TIMEOUT)
             if client.lost:
@@ -236,7 +236,7 @@ class ProjectServer:
         if (hit := client.fetch_again(key, step)) is None:
             why = client.damaged.get(key) or f"{step.task} is not in the shared cache"
             raise RefusedError(why, broken=bool(client.lost))
-        for path, digest in hit.entry.found.items():
+        for path, digest in hit.entry.inputs.items():
             if self._digest(entries.here(path)) != digest:
                 raise RefusedError(f"{step.task} was made with another {path}")
         entries.write(hit.entry, step, root)

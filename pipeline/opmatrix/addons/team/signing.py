@@ -140,14 +140,14 @@ def public_key(signature: str) -> bytes | None:
 
 def _fields(content: bytes) -> list[bytes]:
     """Return the strings of SSH's encoding: each after its length in four bytes. Raises struct.error, ValueError."""
-    found = []
+    strings = []
     while content:
         (length,) = struct.unpack(">I", content[:4])
-        found.append(content[4 : 4 + length])
-        if len(found[-1]) != length:
+        strings.append(content[4 : 4 + length])
+        if len(strings[-1]) != length:
             raise ValueError("cut off")
         content = content[4 + length :]
-    return found
+    return strings
 
 
 @lru_cache(maxsize=8)
