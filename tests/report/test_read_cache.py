@@ -58,7 +58,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 def report(paths: Paths) -> list[Found]:
     """Read all as a report does, and keep it."""
     cache = ReadCache(paths)
-    found = [cache.found(path_of(paths, one)) for one in FOUND]
+    found = [cache.record(path_of(paths, one)) for one in FOUND]
     assert cache.drawings(paths.graph_drawings("op", "custom", CELLS[0])) == GRAPH
     cache.save()
     return found
@@ -106,13 +106,13 @@ def test_a_file_that_may_change_within_a_tick_is_read_again(
 def test_what_is_gone_leaves_the_cache(paths: Paths, read: list[str]) -> None:
     report(paths)
     cache = ReadCache(paths)
-    assert cache.found(path_of(paths, CHECK)) == CHECK
+    assert cache.record(path_of(paths, CHECK)) == CHECK
     cache.save()
     kept = json.loads(paths.report_cache.read_text())
     assert [*kept["files"]] == [str(path_of(paths, CHECK).relative_to(paths.root))] and kept["texts"] == [""]
     path_of(paths, CHECK).unlink()
     with pytest.raises(FileNotFoundError):
-        ReadCache(paths).found(path_of(paths, CHECK))
+        ReadCache(paths).record(path_of(paths, CHECK))
 
 
 @pytest.mark.parametrize("damaged", ["", "[]", "{}", '{"form": 1}', '{"form": null, "files": 3}'])
@@ -135,5 +135,5 @@ def test_a_file_that_is_no_record_is_refused_each_time(paths: Paths, read: list[
     for _ in range(2):
         cache = ReadCache(paths)
         with pytest.raises(ValueError, match=r"not a verdict|Expecting"):
-            cache.found(path_of(paths, WRONG))
+            cache.record(path_of(paths, WRONG))
         cache.save()

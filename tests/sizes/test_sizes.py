@@ -212,7 +212,7 @@ def checks_of(spec: OpSpec) -> list[SizeCheck]:
 
 def test_checks_of_solved_names() -> None:
     """An inverted division is checked, a size that would be negative too, and what follows from itself is not."""
-    found = {check.given.name: check.conditions for check in checks_of(SPEC) if check.given}
+    found = {check.part.name: check.conditions for check in checks_of(SPEC) if check.part}
     assert found["weight"] == ["weight.rank == 2", "weight[0] == groups * (weight[0] / groups)"]
     assert found["offsets"] == ["offsets.rank == 1", "offsets[0] - 1 >= 0"]
     assert found["x"] == ["x.rank >= 2"]
@@ -222,12 +222,12 @@ def test_a_rank_is_checked_before_the_sizes_are_read() -> None:
     """Also where the input comes later in the declaration."""
     early = Input(name="early", type="float32", dims=("C",), optional=True)
     checks = checks_of(replace(SPEC, inputs=(early, *SPEC.inputs)))
-    assert [check.conditions[0] for check in checks if check.given][:2] == ["x.rank >= 2", "early.rank == 1"]
+    assert [check.conditions[0] for check in checks if check.part][:2] == ["x.rank >= 2", "early.rank == 1"]
 
 
 def test_lists_need_as_many_items_as_the_sizes_use() -> None:
     spec = returning("stride[1] + stride[0] + padding[0]")
-    found = [check.conditions for check in checks_of(spec) if check.given is None]
+    found = [check.conditions for check in checks_of(spec) if check.part is None]
     assert found == [["stride.size() >= 2"], ["padding.size() >= 1"]]
 
 
@@ -400,7 +400,7 @@ def test_a_name_of_an_attribute_is_its_value_in_an_input_too() -> None:
     inputs = (X, Input(name="weight", type="float32", dims=("groups", "K")))
     spec = replace(SPEC, inputs=inputs, attributes=(GROUPS,))
     assert "groups" not in definitions(spec)
-    (check,) = [check for check in checks_of(spec) if check.given and check.given.name == "weight"]
+    (check,) = [check for check in checks_of(spec) if check.part and check.part.name == "weight"]
     assert check.conditions == ["weight.rank == 2", "weight[0] == groups"]
 
 

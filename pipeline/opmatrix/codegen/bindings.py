@@ -61,9 +61,9 @@ def _output(spec: OpSpec, output: Output, index: int, code: SizeCode) -> Iterato
         case SameAs(input=name, replace=replace) if not replace:  # of a variadic input the first tensor's
             found = code.shape(name)
         case SameAs() | FromKernel(input=str()) as rule:
-            yield from variables.replaced(rule, output.name, code, made="ort::Shape", decided=UNKNOWN)
+            yield from variables.replaced(rule, output.name, code, sizes_class="ort::Shape", decided=UNKNOWN)
         case Dims(dims=dims) as rule if FURTHER in dims:
-            yield from variables.added(rule, output.name, code, made="ort::Shape")
+            yield from variables.added(rule, output.name, code, sizes_class="ort::Shape")
         case Dims() | FromKernel() as rule:
             found = _listed(UNKNOWN if dim is None else code(dim) for dim in kernel_dims(spec, rule))
     element = variables.dtype_name(output.type)
@@ -110,7 +110,7 @@ def races(spec: OpSpec) -> str:
     parts = _Bindings(spec)
     inputs = [f"call.inputs.at({n}){i.view.removeprefix(i.name)}" for n, i in enumerate(parts.inputs)]
     attributes = [
-        f"{at}.given() ? std::optional({at}.inner().{a.stored}) : std::nullopt" if a.given else f"{at}.{a.stored}"
+        f"{at}.given() ? std::optional({at}.inner().{a.stored}) : std::nullopt" if a.there else f"{at}.{a.stored}"
         for n, a in enumerate(parts.attributes)
         for at in [f"call.attributes.at({n})"]
     ]
@@ -126,13 +126,13 @@ def races(spec: OpSpec) -> str:
         new = f"outputs.at({n}).tensor<{o.type}>({wanted if o.switch else ''})"
         outputs.append(new if o.new else f"OptionalView<{o.type}>{{{wanted}, {view}}}" if o.optional else view)
     names = [quoted(output.name) for output in spec.outputs]
-    made = []
+    shared_outputs = []
     for given, n in in_place(spec):
-        made.append(f"const auto shared_{n} = {outputs[n]}")
+        shared_outputs.append(f"const auto shared_{n} = {outputs[n]}")
         inputs[given], outputs[n] = f"race_driver::in_place({inputs[given]}, shared_{n})", f"shared_{n}"
     arguments = [*inputs, *attributes, *outputs]
     template = _environment().get_template("races.cc.j2")
-    return template.render(parts.variables(), made=made, arguments=arguments, output_names=names)
+    return template.render(parts.variables(), shared_outputs=shared_outputs, arguments=arguments, output_names=names)
 
 
 @cache
@@ -186,7 +186,7 @@ class _Bindings:
             "text": "string" in signature.dtypes(spec),
             "kernel_header": "kernel.h" if spec.kernel is not None else f"{spec.name}/kernel.h",
             "texts": any(a.is_texts for a in attributes),
-            "optional": any(a.given for a in attributes),
+            "optional": any(a.there for a in attributes),
             "lists": any(a.is_list for a in attributes) or self.is_variadic,
             "number_headers": cpp.number_headers(signature.dtypes(spec)),
             "listed_shapes": any(i.dims and i.kind != "required" for i in inputs),
@@ -213,7 +213,7 @@ class _Bindings:
         newer = self.is_variadic or any(a.is_list or a.is_text for a in attributes)
         fixed = [*_constants(spec)]
         more = newer or any(i.kind == "optional" for i in inputs) or any(o.new for o in outputs)
-        more = more or any(a.given for a in attributes) or any(function == "torch::check_none" for function, _ in fixed)
+        more = more or any(a.there for a in attributes) or any(function == "torch::check_none" for function, _ in fixed)
         since = ["torch::Since::torch_2_10"] if newer else []
         checked = shape_attributes(spec)
         views = [f"common_format.view<{variables.cpp_type(spec, i.type)}>({i.name})" for i in spec.inputs]

@@ -57,10 +57,10 @@ def render(spec: OpSpec, written: Set[str] = signature.ONLY_KERNEL) -> dict[str,
 @cache
 def environment() -> jinja2.Environment:
     """Return the Jinja environment for Python, with the filter `literal` and the function `bracket`."""
-    found = jinja.environment("opmatrix.codegen")
-    found.filters["literal"] = literal
-    found.globals["bracket"] = bracket
-    return found
+    jinja_environment = jinja.environment("opmatrix.codegen")
+    jinja_environment.filters["literal"] = literal
+    jinja_environment.globals["bracket"] = bracket
+    return jinja_environment
 
 
 def _variables(spec: OpSpec) -> dict[str, Any]:
@@ -191,18 +191,18 @@ def _parameters(arguments: Sequence[signature.Argument], names: Sequence[str], *
 
     In a function that is `called`, an optional input has the default None if no required argument follows.
     """
-    found: list[str] = []
+    parameters: list[str] = []
     last = True
     for argument, name in zip(reversed(arguments), reversed(names), strict=True):
         default = f" = {literal(argument.default)}" if argument.has_default else ""
         if called and not default and argument.type == "Tensor?" and (last or argument.keyword):
             default = " = None"
-        found.append(f"{name}: {_python_type(argument)}{default}")
+        parameters.append(f"{name}: {_python_type(argument)}{default}")
         last = last and bool(default)
-    found.reverse()
+    parameters.reverse()
     if star := next((n for n, argument in enumerate(arguments) if argument.keyword), None):
-        found.insert(star, "*")
-    return found
+        parameters.insert(star, "*")
+    return parameters
 
 
 def _python_type(argument: signature.Argument) -> str:
@@ -363,7 +363,7 @@ def shape_faults(spec: OpSpec) -> Iterator[Refusal]:
     for check in size_checks(PythonSizes.of(spec)):
         message = "".join(f"{{{part}}}" if n % 2 else part for n, part in enumerate(check.message))
         condition = " or ".join(check.conditions)
-        if check.given is None:
+        if check.part is None:
             yield Refusal(condition=condition, message=message)
         else:
-            yield _fault(check.given, condition, message, among=check.among)
+            yield _fault(check.part, condition, message, among=check.among)

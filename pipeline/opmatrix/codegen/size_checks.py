@@ -32,12 +32,12 @@ _Origin = tuple[str, str, str]  # what a size is computed from: its name, its co
 
 @dataclass(frozen=True, kw_only=True)
 class SizeCheck:
-    """The code of one check: its conditions, and texts and expressions of the message in turns. `given` is the input
+    """The code of one check: its conditions, and texts and expressions of the message in turns. `part` is the input
     that is wrong then, `among` are all whose tensors it compares, in the order of loops."""
 
     conditions: list[str]
     message: list[str]
-    given: Input | None = None
+    part: Input | None = None
     among: tuple[Input, ...] = ()
 
 
@@ -58,48 +58,48 @@ def _checks(code: SizeCode) -> Iterator[SizeCheck]:
         text = f"{name} must have {'' if exactly else 'at least '}{count} item{'s' * (count > 1)}, got "
         condition = code.compared(length, "==" if exactly else ">=", count)
         yield SizeCheck(conditions=[condition], message=[text, length])
-    for given in spec.inputs:
-        if given.same_as is not None:
-            own, there = code.sizes(given.name), code.sizes(given.same_as)
-            text = f"{given.name} must have the shape of {given.same_as}, "
+    for part in spec.inputs:
+        if part.same_as is not None:
+            own, there = code.sizes(part.name), code.sizes(part.same_as)
+            text = f"{part.name} must have the shape of {part.same_as}, "
             message = [text, code.shown(there), ", got ", code.shown(own)]
-            yield SizeCheck(conditions=[code.compared(own, "==", there)], message=message, given=given, among=(given,))
-        if given.dims is not None or given.rank is not None:
-            yield from _sources(code, given)
-            yield _shape(code, given)
-        if given.further_as is not None:
-            there = code.further_of(input_of(spec, given.further_as))
-            condition = code.compared(code.further_of(given), "==", there)
-            yield _check(code, given, [condition], [("...", code.shown(there), given.further_as)])
-        yield from _axes(code, given)
-        for attribute, dim in sizes_at(given):
-            used = (Term(key=attribute, kind="name", of=attribute), *_of_others(spec, given, dim))
-            yield _check(code, given, [_has_size(code, given, attribute, dim)], _origins(code, given, used))
-        if not is_required(given):
-            yield from _ties(code, given)
+            yield SizeCheck(conditions=[code.compared(own, "==", there)], message=message, part=part, among=(part,))
+        if part.dims is not None or part.rank is not None:
+            yield from _sources(code, part)
+            yield _shape(code, part)
+        if part.further_as is not None:
+            there = code.further_of(input_of(spec, part.further_as))
+            condition = code.compared(code.further_of(part), "==", there)
+            yield _check(code, part, [condition], [("...", code.shown(there), part.further_as)])
+        yield from _axes(code, part)
+        for attribute, dim in sizes_at(part):
+            used = (Term(key=attribute, kind="name", of=attribute), *_of_others(spec, part, dim))
+            yield _check(code, part, [_has_size(code, part, attribute, dim)], _origins(code, part, used))
+        if not is_required(part):
+            yield from _ties(code, part)
 
 
-def _sources(code: SizeCode, given: Input) -> Iterator[SizeCheck]:
+def _sources(code: SizeCode, part: Input) -> Iterator[SizeCheck]:
     """Yield the checks of the rank of other inputs whose sizes the checks of this one read."""
-    sizes = (*axes(given), *sizes_at(given))
+    sizes = (*axes(part), *sizes_at(part))
     used = {name for _, dim in sizes for term in terms(dim) for name in sources(code.spec, term)}
     for other in required(code.spec):
-        if other.name in used and other is not given:
+        if other.name in used and other is not part:
             yield _check(code, other, _has_rank(code, other))
             yield from _axes(code, other)
 
 
-def _shape(code: SizeCode, given: Input) -> SizeCheck:
+def _shape(code: SizeCode, part: Input) -> SizeCheck:
     """Return the check of rank and sizes of an input's `dims`, and of names that follow from it and may be negative."""
     spec, known = code.spec, definitions(code.spec)
-    conditions, equal = _has_rank(code, given), list[str]()
+    conditions, equal = _has_rank(code, part), list[str]()
     used: dict[str, Term] = {}
-    if given.rank and known[given.rank][0] != f"{given.name}.rank":
-        conditions.append(code.compared(code.rank(given.name), "==", code(given.rank)))
-        used[given.rank] = Term(key=given.rank, kind="name", of=given.rank)
-    for at, dim in axes(given):
+    if part.rank and known[part.rank][0] != f"{part.name}.rank":
+        conditions.append(code.compared(code.rank(part.name), "==", code(part.rank)))
+        used[part.rank] = Term(key=part.rank, kind="name", of=part.rank)
+    for at, dim in axes(part):
         if isinstance(dim, str):
-            size = f"{given.name}.shape[{at}]"
+            size = f"{part.name}.shape[{at}]"
             if dim in known and (known[dim][0] == size or _is_optional(spec, dim)):
                 continue  # the size of this axis by definition, or no required input has it
             if _of_optional(spec, dim):
@@ -113,16 +113,16 @@ def _shape(code: SizeCode, given: Input) -> SizeCheck:
                 meant = resolved(spec, solved[0])
                 if subtracts(meant):
                     conditions += [code.compared(code(name), ">=", 0) for name in solved]
-                if not any(isinstance(part, ast.FloorDiv) for part in ast.walk(meant)):
+                if not any(isinstance(node, ast.FloorDiv) for node in ast.walk(meant)):
                     continue  # the size gives the name, so they agree
-            used |= {term.key: term for term in _of_others(spec, given, dim)}
-        equal.append(_has_size(code, given, at, dim))
-    return _check(code, given, conditions + equal, _origins(code, given, used.values()))
+            used |= {term.key: term for term in _of_others(spec, part, dim)}
+        equal.append(_has_size(code, part, at, dim))
+    return _check(code, part, conditions + equal, _origins(code, part, used.values()))
 
 
-def _axes(code: SizeCode, given: Input) -> Iterator[SizeCheck]:
+def _axes(code: SizeCode, part: Input) -> Iterator[SizeCheck]:
     """Yield the checks that an input has the axes that are read: a number, or the attribute that names one."""
-    name, rank = given.name, code.rank(given.name)
+    name, rank = part.name, code.rank(part.name)
     for at in [at for of, at in checked_axes(code.spec) if of == name]:
         if isinstance(at, str):
             axis = code.attribute(at)
@@ -134,24 +134,24 @@ def _axes(code: SizeCode, given: Input) -> Iterator[SizeCheck]:
             yield SizeCheck(conditions=[condition], message=message)
 
 
-def _ties(code: SizeCode, given: Input) -> Iterator[SizeCheck]:
+def _ties(code: SizeCode, part: Input) -> Iterator[SizeCheck]:
     """Yield the comparisons of sizes that only inputs have that may be absent: where all of them are present."""
     spec = code.spec
-    for at, dim in axes(given):
+    for at, dim in axes(part):
         if isinstance(dim, str) and (others := _of_optional(spec, dim)):
-            among = (*(other for other in others if other is not given), given)
-            origins = _origins(code, given, _of_others(spec, given, dim))
-            yield _check(code, given, [_has_size(code, given, at, dim)], origins, among=among)
+            among = (*(other for other in others if other is not part), part)
+            origins = _origins(code, part, _of_others(spec, part, dim))
+            yield _check(code, part, [_has_size(code, part, at, dim)], origins, among=among)
         if not isinstance(dim, str) or not is_named(spec, dim) or not _is_optional(spec, dim):
             continue
-        for other in spec.inputs[: spec.inputs.index(given) + 1]:
+        for other in spec.inputs[: spec.inputs.index(part) + 1]:
             for axis, size in axes(other):
-                if size == dim and (other is not given or axis < at or given.variadic):
-                    is_own = other is given  # then the size is that of its own first tensor
-                    there = code.axis(f"{given.name}[0]" if is_own else code.shape(other.name), axis)
-                    condition = code.compared(code.axis(code.shape(given.name), at), "==", there)
-                    among = (given,) if is_own else (given, other)
-                    yield _check(code, given, [condition], [(dim, there, other.name)], among=among)
+                if size == dim and (other is not part or axis < at or part.variadic):
+                    is_own = other is part  # then the size is that of its own first tensor
+                    there = code.axis(f"{part.name}[0]" if is_own else code.shape(other.name), axis)
+                    condition = code.compared(code.axis(code.shape(part.name), at), "==", there)
+                    among = (part,) if is_own else (part, other)
+                    yield _check(code, part, [condition], [(dim, there, other.name)], among=among)
 
 
 def _has_rank(code: SizeCode, part: Input) -> list[str]:
@@ -208,4 +208,4 @@ def _check(
         message += [f"{text}{separator}{name} = ", expression]
         text, separator = f" as in {source}" if source else "", " and "
     message += [f"{text}, got ", code.shown(code.sizes(part.name))]
-    return SizeCheck(conditions=conditions, message=message, given=part, among=among or (part,))
+    return SizeCheck(conditions=conditions, message=message, part=part, among=among or (part,))

@@ -59,7 +59,7 @@ class AttributePart:
     neither a variable in torch nor a check.
     """
 
-    given: str | None = None  # of an optional one: the variable that tells whether it is there
+    there: str | None = None  # of an optional one: the variable that tells whether it is there
     default: str | None = None
     default_items: str | None = None
     ort_check: Check | None = None
@@ -77,8 +77,8 @@ class AttributePart:
         self.kind = f"List<{item}>" if self.is_list else item  # the parameter, if it is there
         self.parameter = f"std::optional<{self.kind}>" if attribute.optional else self.kind
         if attribute.optional:
-            self.given = _unused(f"{self.name}_given", spec)
-        ort_given = self.given and f"{self.given}_"
+            self.there = _unused(f"{self.name}_given", spec)
+        ort_there = self.there and f"{self.there}_"
         # In torch.
         self.torch_name = torch_name(attribute)
         self.slot = _slot(spec, attribute)  # on torch's stack
@@ -93,13 +93,13 @@ class AttributePart:
         self.convert = f"to_{'double' if floats else kind.removesuffix('s')}"
         text = ".begin()" if self.is_text else ""
         inner = ".list()" if self.is_list else text
-        self.passed = _optional(f"{self.rounded or self.variable}{inner}", self.given)
+        self.passed = _optional(f"{self.rounded or self.variable}{inner}", self.there)
         self.torch_check = limits(
-            spec, attribute, variable=f"{self.variable}{text}", shown=self.torch_name, suffix="", there=self.given
+            spec, attribute, variable=f"{self.variable}{text}", shown=self.torch_name, suffix="", there=self.there
         )
         # In ONNX Runtime.
         self.member = f"{owner.replace(handed, item) if is_owned else item} {kept}"
-        self.member_value = _optional(f"{kept}{inner}", ort_given)
+        self.member_value = _optional(f"{kept}{inner}", ort_there)
         if isinstance(default, tuple):
             self.default_items = ", ".join(literal(float(v) if floats else v, "f") for v in default)  # type: ignore[arg-type]  # of floats
         if default is not None and not self.is_list:
@@ -109,7 +109,7 @@ class AttributePart:
         otherwise = self.default if self.is_text and self.default else otherwise
         self.read = f"{kept} = {get}{quoted(self.onnx_name)}, {otherwise})"  # the statement that gets it from a node
         self.ort_check = limits(
-            spec, attribute, variable=f"{kept}{text}", shown=self.onnx_name, suffix="f", there=ort_given
+            spec, attribute, variable=f"{kept}{text}", shown=self.onnx_name, suffix="f", there=ort_there
         )
 
     @property
@@ -167,24 +167,24 @@ def _unused(name: str, spec: OpSpec) -> str:
 
 def kernel_parameters(spec: OpSpec, types: Mapping[str, DType]) -> list[str]:
     """Return the parameters of the kernel for one binding of the type variables."""
-    found = []
+    parameters = []
     for i in spec.inputs:
         view = f"{'OptionalView' if i.optional else 'TensorView'}<const {cpp_type(spec, i.type, types)}>"
-        found.append(f"{f'List<{view}>' if i.variadic else view} {i.name}")
-    found += [f"{AttributePart(spec, a).parameter} {a.name}" for a in spec.attributes]
+        parameters.append(f"{f'List<{view}>' if i.variadic else view} {i.name}")
+    parameters += [f"{AttributePart(spec, a).parameter} {a.name}" for a in spec.attributes]
     for o in spec.outputs:
         kind = "NewTensor" if isinstance(o.shape, FromKernel) else "OptionalView" if o.optional else "TensorView"
         element = cpp_type(spec, o.type, types)
-        found.append(f"{f'List<TensorView<{element}>>' if o.variadic else f'{kind}<{element}>'} {o.name}")
-    return found
+        parameters.append(f"{f'List<TensorView<{element}>>' if o.variadic else f'{kind}<{element}>'} {o.name}")
+    return parameters
 
 
 class OutputPart:
     """An output, and the code of its sizes in both bindings.
 
     These are made of `numbers`, or by `steps`, statements, where only a call knows its rank. Of an output that the
-    kernel allocates, `known_sizes` has a pointer to each size that the binding compares: an array of the pointers
-    `known`, or what the steps made.
+    kernel allocates, `known_sizes` has a pointer to each size that the binding compares: an array of
+    the `pointers`, or what the steps made.
     """
 
     sizes = ""  # the expression of its sizes, unless the kernel allocates it
@@ -193,7 +193,7 @@ class OutputPart:
     ort_numbers: Sequence[str]  # the same, with attributes as members of the node's class
     steps: Sequence[str]
     ort_steps: Sequence[str]
-    known: list[str] | None = None
+    pointers: list[str] | None = None
     known_sizes: str | None = None
     variadic: str | None = None  # the input or the attribute that says how many tensors it has
     filled = ""  # the condition that there is one of them, where no limit of an attribute says so
@@ -209,7 +209,7 @@ class OutputPart:
         self.copied = packed or is_copied(spec, output.type)
         self.ort_class = f"ort::{'Packed' if packed else ''}Output<{self.type}>"  # that of a copied one
         # The template arguments of ort::NewOutput.
-        self.made = f"{self.type}, {self.ort_class}" if packed else self.type
+        self.template_arguments = f"{self.type}, {self.ort_class}" if packed else self.type
         self.optional = bool(output.optional)
         self.switch = output.optional if isinstance(output.optional, str) else None  # says whether there is one
         self.wanted = f"wants_{self.name}"  # the variable that says whether the kernel computes it
@@ -256,7 +256,7 @@ class OutputPart:
                 self.rank = str(len(of_call))
                 if declared:
                     self.known_sizes = f"{name}_known"
-                    self.known = [
+                    self.pointers = [
                         f"&kernel_{decided_name}" if dim is None else f"&{name}_sizes[{n}]"
                         for n, (dim, decided_name) in enumerate(zip(of_call, declared, strict=True))
                     ]
@@ -294,30 +294,30 @@ def _computed(spec: OpSpec, output: Output, code: SizeCode) -> tuple[list[str], 
         case SameAs() as rule if rule.replace:
             return [*replaced(rule, output.name, code)], []
         case FromKernel(input=str()) as rule:
-            return [*replaced(rule, output.name, code, made="KernelSizes", decided="Decided{{&kernel_{}}}")], []
+            return [*replaced(rule, output.name, code, sizes_class="KernelSizes", decided="Decided{{&kernel_{}}}")], []
         case Dims() | FromKernel() as rule if any(dim is not None for dim in kernel_dims(spec, rule)):
             return [], ["0" if dim is None else code(dim) for dim in kernel_dims(spec, rule)]
     return [], []
 
 
-def added(rule: Dims, name: str, code: SizeCode, *, made: str = "AnyRank") -> Iterator[str]:
-    """Yield the statements that compute the sizes of an output, among them those of "...", as a `made`."""
-    yield f"{made} {name}_sizes"
+def added(rule: Dims, name: str, code: SizeCode, *, sizes_class: str = "AnyRank") -> Iterator[str]:
+    """Yield the statements that compute the sizes of an output, among them those of "...", as a `sizes_class`."""
+    yield f"{sizes_class} {name}_sizes"
     for dim in rule.dims:
         yield f"{name}_sizes.add({code.further() if dim == FURTHER else code(dim)})"
 
 
 def replaced(
-    rule: SameAs | FromKernel, name: str, code: SizeCode, *, made: str = "AnyRank", decided: str = ""
+    rule: SameAs | FromKernel, name: str, code: SizeCode, *, sizes_class: str = "AnyRank", decided: str = ""
 ) -> Iterator[str]:
-    """Yield the statements that compute the sizes of an input with some of them replaced or removed, as a `made`;
-    `decided` is the code of one that the kernel decides, with {} for its name."""
+    """Yield the statements that compute the sizes of an input with some of them replaced or removed, as a
+    `sizes_class`; `decided` is the code of one that the kernel decides, with {} for its name."""
     assert rule.input is not None
     of_kernel = kernel_names(code.spec, rule)
-    yield f"{made} {name}_sizes({code.shape(rule.input)})"
+    yield f"{sizes_class} {name}_sizes({code.shape(rule.input)})"
     for key, dim in rule.replace.items():
         axis = code.attribute(key) if isinstance(key, str) else str(key)
-        size = f"{made}::kRemoved" if dim is None else decided.format(dim) if dim in of_kernel else code(dim)
+        size = f"{sizes_class}::kRemoved" if dim is None else decided.format(dim) if dim in of_kernel else code(dim)
         yield f"{name}_sizes.replace({axis}, {size})"
     if None in rule.replace.values():
         yield f"{name}_sizes.drop_removed()"

@@ -118,11 +118,11 @@ def option(name: str, help: str, default: Any = "", **others: Any) -> dict[str, 
     return {"name": name, "long": long, "type": type(default), "default": default, "help": help, **others}
 
 
-def as_typed(given: Sequence[str], *, command: str) -> list[str]:
+def as_typed(arguments: Sequence[str], *, command: str) -> list[str]:
     """Return the arguments as they were typed: doit 0.37 removes each with '=' in it, such as a schema with a default,
     as a variable."""
     if not doit_cmd._CMDLINE_VARS or command not in sys.argv:
-        return list(given)
+        return list(arguments)
     return sys.argv[sys.argv.index(command) + 1 :]
 
 
@@ -132,10 +132,10 @@ def _usage_error(error: str, options: Sequence[Mapping[str, Any]]) -> str:
     if value := re.match(r"Error parsing parameter '(\w+)' <class '(\w+)'>\.\s*(.*?)\s*$", error, re.DOTALL):
         kind = {"int": "a whole number", "float": "a number"}.get(value[2], value[2])
         return f"{longs.get(value[1], value[1])} takes {kind}: {value[3]}"
-    found = error.removeprefix("Error parsing Command: ").partition(" (parsing options")[0]
-    if not (given := re.search(r"option (-\S+)", found)):
-        return found
-    return f"{found}{did_you_mean(given[1], longs.values())}; allowed: {', '.join(longs.values()) or 'none'}"
+    text = error.removeprefix("Error parsing Command: ").partition(" (parsing options")[0]
+    if not (given := re.search(r"option (-\S+)", text)):
+        return text
+    return f"{text}{did_you_mean(given[1], longs.values())}; allowed: {', '.join(longs.values()) or 'none'}"
 
 
 def steps_of_operators(tasks: Iterable[Task]) -> dict[str, list[str]]:

@@ -43,22 +43,22 @@ class Cache(CommandBase):
             )
         if params["size"] and not params["gc"]:
             raise UsageError("doit cache: --size is for --gc")
-        found = settings.read(self._paths, os.environ) if not urls else settings.CacheSettings(url=urls[0])
+        shared = settings.read(self._paths, os.environ) if not urls else settings.CacheSettings(url=urls[0])
         if params["gc"]:
-            return _collect(found, params["size"])
-        print(_NONE if found is None else _status(found))
+            return _collect(shared, params["size"])
+        print(_NONE if shared is None else _status(shared))
         return 0
 
 
-def _status(found: settings.CacheSettings) -> str:
-    folder = folder_of(found.url)
-    lines = [f"url      {without_password(found.url)}", f"mode     {found.mode}"]
-    if found.prove == "local":
+def _status(shared: settings.CacheSettings) -> str:
+    folder = folder_of(shared.url)
+    lines = [f"url      {without_password(shared.url)}", f"mode     {shared.mode}"]
+    if shared.prove == "local":
         lines.append("prove    local: verdicts are computed here")
-    if found.signers:
-        lines.append(f"signers  {len(found.signers)}: entries without a signature of theirs are not used")
+    if shared.signers:
+        lines.append(f"signers  {len(shared.signers)}: entries without a signature of theirs are not used")
     if folder is None:
-        store, begin = open_store(found.url, timeout=_TIMEOUT), time.monotonic()
+        store, begin = open_store(shared.url, timeout=_TIMEOUT), time.monotonic()
         try:
             store.get("ac", "0" * 64)  # an entry that it does not have
         finally:
@@ -68,23 +68,23 @@ def _status(found: settings.CacheSettings) -> str:
     from opmatrix.cache.gc import list_files
 
     listed = list_files(folder)
-    size = f"{listed.size / 1e6:,.1f} MB" + (f" of at most {found.megabytes:,} MB" if found.megabytes else "")
+    size = f"{listed.size / 1e6:,.1f} MB" + (f" of at most {shared.megabytes:,} MB" if shared.megabytes else "")
     count = f"{_entries(len(listed.entries))}, {many(len(listed.blobs), 'blob')}"
     return "\n".join([*lines, f"store    {count}, {size}"])
 
 
-def _collect(found: settings.CacheSettings | None, size: str) -> int:
+def _collect(shared: settings.CacheSettings | None, size: str) -> int:
     from opmatrix.cache.gc import collect_garbage, list_files
 
-    if found is None:
+    if shared is None:
         raise UsageError(_NONE)
-    folder = folder_of(found.url)
+    folder = folder_of(shared.url)
     if folder is None:
         raise UsageError(
-            f"{without_password(found.url)} is no folder: its server decides what to remove. On the server's machine, "
+            f"{without_password(shared.url)} is no folder: its server decides what to remove. On the server's machine, "
             "name the folder that it serves: opmatrix cache --gc --size 10GB file:///FOLDER"
         )
-    megabytes = settings.megabytes_in(size) if size else found.megabytes
+    megabytes = settings.megabytes_in(size) if size else shared.megabytes
     if size and megabytes is None:
         raise UsageError(f"doit cache: --size: found {size!r}, allowed: a size above 0 such as '500MB' or '10GB'")
     if not folder.is_dir():

@@ -139,9 +139,9 @@ def _from_error(subject: str, error: Exception) -> Finding:
     return wrong(subject, text, remedy)
 
 
-def _print(found: Finding, stream: TextIO) -> None:
+def _print(finding: Finding, stream: TextIO) -> None:
     """Print a finding, wrapped at words in a terminal, with its remedy on lines of its own."""
-    mark, plain, colour = _MARKS[found.mark]
+    mark, plain, colour = _MARKS[finding.mark]
     try:
         mark.encode(stream.encoding or "ascii")
     except UnicodeEncodeError:
@@ -155,9 +155,9 @@ def _print(found: Finding, stream: TextIO) -> None:
         return textwrap.fill(printable(" ".join(text.split())), max(width, 40), initial_indent=indent,
                              subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)  # fmt: skip
 
-    print(f"{mark} {found.question:<{_WIDTH}}  {wrapped(found.text).lstrip()}", file=stream)
-    if found.remedy:
-        print(wrapped(f"-> {found.remedy}"), file=stream, flush=True)
+    print(f"{mark} {finding.question:<{_WIDTH}}  {wrapped(finding.text).lstrip()}", file=stream)
+    if finding.remedy:
+        print(wrapped(f"-> {finding.remedy}"), file=stream, flush=True)
 
 
 def system() -> Iterator[Finding]:
@@ -189,7 +189,7 @@ def packages(install: str) -> Iterator[Finding]:
     except metadata.PackageNotFoundError:
         yield wrong("opmatrix", f"it is not installed for {sys.executable}, only imported from {PACKAGE}", install)
         required = [*PACKAGES]
-    lost, found, extras = [], {}, dict[str, list[str]]()
+    lost, versions, extras = [], {}, dict[str, list[str]]()
     for requirement in required:
         # Such as ``tox>=4.30.3; extra == 'tox'``.
         ((name, limits, extra),) = re.findall(r"^([\w.-]+)([^;]*)(?:;.*extra == ['\"](\w+))?", requirement)
@@ -202,14 +202,14 @@ def packages(install: str) -> Iterator[Finding]:
         elif why := too_old_or_new(version, limits):
             yield wrong("packages", f"{name} {version} is {why}", f"pip install '{name}{limits}'")
         else:
-            found[name] = version
+            versions[name] = version
     if lost:
         there = [other for name in lost for other in _OTHER_NAMES.get(name, ()) if _installed(other)]
         instead = f"; {', '.join(there)} does not count, because only the other name is pinned" if there else ""
         yield wrong("packages", f"not installed for {sys.executable}: {', '.join(lost)}{instead}", install)
-    if found:
-        yield ok("packages", ", ".join(f"{name} {version}" for name, version in found.items()))
-    yield from _files(found)
+    if versions:
+        yield ok("packages", ", ".join(f"{name} {version}" for name, version in versions.items()))
+    yield from _files(versions)
     for extra, names in extras.items():
         yield note("packages", f"without {', '.join(names)}, needed only for: {_EXTRAS[extra]}. "
                                f"pip install 'opmatrix[{extra}]'")  # fmt: skip
@@ -238,16 +238,16 @@ def _installed(name: str) -> str | None:
         return None
 
 
-def _files(found: Mapping[str, str]) -> Iterator[Finding]:
+def _files(versions: Mapping[str, str]) -> Iterator[Finding]:
     """Find a package of which an installation that was interrupted left a part."""
     for name, patterns in _LIBRARIES.items():
-        if name not in found:
+        if name not in versions:
             continue
         spec = importlib.util.find_spec(name)
         folder = Path(next(iter(spec.submodule_search_locations or ()), "")) if spec else Path()
         if lost := [pattern for pattern in patterns if not spec or not any(folder.glob(pattern))]:
-            yield wrong("packages", f"{name} {found[name]} lacks {lost[0]} in {folder}",
-                        f"pip install --force-reinstall --no-deps {name}=={found[name]}")  # fmt: skip
+            yield wrong("packages", f"{name} {versions[name]} lacks {lost[0]} in {folder}",
+                        f"pip install --force-reinstall --no-deps {name}=={versions[name]}")  # fmt: skip
         elif name == "torch":
             try:
                 find.find_torch()

@@ -137,8 +137,8 @@ def _incomplete(paths: Paths, name: str) -> str:
 
 def shared_cache(paths: Paths, environ: Mapping[str, str]) -> Iterator[Finding]:
     """Does the shared cache answer, whose entries are taken, and can this machine's key sign? Nothing is stored."""
-    found = cache_settings.read(paths, environ)
-    if found is None:
+    shared = cache_settings.read(paths, environ)
+    if shared is None:
         off, url = cache_settings.OFF, cache_settings.URL
         if names := [name for name in (url, cache_settings.MODE) if environ.get(name) == off]:
             yield note("cache", f"the shared cache is off: {names[0]}={off}")
@@ -147,8 +147,8 @@ def shared_cache(paths: Paths, environ: Mapping[str, str]) -> Iterator[Finding]:
             why = f"its mode is {off!r}" if table.get("mode") == off else unset
             yield note("cache", f"the shared cache is off: {why}")
         return
-    yield _answer(found)
-    if not found.signers and not found.key:
+    yield _answer(shared)
+    if not shared.signers and not shared.key:
         yield note("cache", "no signers are named, so entries are accepted from everyone who can write to the cache")
         return
     if not shutil.which("ssh-keygen", path=environ.get("PATH")):
@@ -156,20 +156,20 @@ def shared_cache(paths: Paths, environ: Mapping[str, str]) -> Iterator[Finding]:
                     "Install OpenSSH's client (Debian: apt install openssh-client)")  # fmt: skip
         return
     signing = provided("signing")
-    if found.signers:
-        names = signing.signer_names(found.signers)
+    if shared.signers:
+        names = signing.signer_names(shared.signers)
         yield ok("cache", f"only entries of {many(len(names), 'signer')} are taken: {', '.join(names)}")
-    if found.key:
-        name = signing.check_key(found.key, found.signers)
-        yield ok("cache", f"{cache_settings.KEY} signs{f' as {name}' if name else ''}: {found.key}")
+    if shared.key:
+        name = signing.check_key(shared.key, shared.signers)
+        yield ok("cache", f"{cache_settings.KEY} signs{f' as {name}' if name else ''}: {shared.key}")
 
 
-def _answer(found: CacheSettings) -> Finding:
+def _answer(shared: CacheSettings) -> Finding:
     from opmatrix.cache.store import StoreError, without_password  # imported here: few have a cache
     from opmatrix.cache.stores import open_store
 
     try:
-        store = open_store(found.url, timeout=_ANSWER_SECONDS)
+        store = open_store(shared.url, timeout=_ANSWER_SECONDS)
     except OpmatrixError as error:
         return wrong("cache", str(error))
     try:
@@ -178,8 +178,8 @@ def _answer(found: CacheSettings) -> Finding:
         return note("cache", f"the shared cache does not answer: {error}. doit works without it, and computes all here")
     finally:
         store.close()
-    local = "; verdicts are computed here" if found.prove == "local" else ""
-    return ok("cache", f"{without_password(found.url)} answers; mode {found.mode}{local}")
+    local = "; verdicts are computed here" if shared.prove == "local" else ""
+    return ok("cache", f"{without_password(shared.url)} answers; mode {shared.mode}{local}")
 
 
 def sizes(paths: Paths | None, cache: Path) -> Iterator[Finding]:

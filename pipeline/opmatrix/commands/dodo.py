@@ -113,11 +113,11 @@ def _with_dist_options(words: Sequence[str]) -> list[str]:
     from opmatrix.plan.wheel_steps import HF_KERNEL, UNVERIFIED  # no other command needs it: a plan may be cached
 
     formats = ("wheel", HF_KERNEL)
-    found: list[str] = []
+    arguments: list[str] = []
     waiting = [part for word in words for part in ([*word.split("=", 1)] if word.startswith("--format=") else [word])]
     while waiting:
-        found.append(waiting.pop(0))
-        if found[-1] != DIST:
+        arguments.append(waiting.pop(0))
+        if arguments[-1] != DIST:
             continue
         kinds = {"--format": "wheel", f"--{UNVERIFIED}": ""}
         while waiting and waiting[0] in kinds:
@@ -126,8 +126,8 @@ def _with_dist_options(words: Sequence[str]) -> list[str]:
         if kinds["--format"] not in formats:
             raise UsageError(f"dist --format: found {kinds['--format']!r}, allowed: {', '.join(formats)}")
         name = "-".join(kind for kind in kinds.values() if kind not in ("", "wheel"))
-        found[-1] = f"{DIST}:{name}" if name else DIST
-    return found
+        arguments[-1] = f"{DIST}:{name}" if name else DIST
+    return arguments
 
 
 def _require_steps_of_opmatrix(words: Sequence[str], tasks: Sequence[Task]) -> None:

@@ -56,18 +56,18 @@ class New(CommandBase):
     def execute(self, params: Mapping[str, Any], args: Sequence[str]) -> int:
         if args:
             raise UsageError(f"doit new: found {' '.join(args)!r}, allowed: options alone. Put the schema in quotes")
-        given = {option["name"]: params[option["name"]].strip() for option in self.cmd_options}
-        folder, ci = given.pop("project"), given.pop("ci")
+        options = {option["name"]: params[option["name"]].strip() for option in self.cmd_options}
+        folder, ci = options.pop("project"), options.pop("ci")
         if folder or ci:
-            return _project(folder, given, ci=ci)
-        return _operator(given)
+            return _project(folder, options, ci=ci)
+        return _operator(options)
 
 
-def _operator(given: Mapping[str, str]) -> int:
+def _operator(options: Mapping[str, str]) -> int:
     # Imported here: they import jinja2, which no other command needs.
     from opmatrix.scaffold import new_operator, render
 
-    paths, request = Paths(find_root(Path.cwd())), new_operator.Request(**given)
+    paths, request = Paths(find_root(Path.cwd())), new_operator.Request(**options)
     check_format(paths.root)
     if sys.stdin.isatty() and sys.stdout.isatty():
         request = new_operator.complete(request)
@@ -80,12 +80,12 @@ def _operator(given: Mapping[str, str]) -> int:
     return 0
 
 
-def _project(asked: str, given: Mapping[str, str], *, ci: str) -> int:
+def _project(asked: str, options: Mapping[str, str], *, ci: str) -> int:
     """Write a project into the folder `asked`, or only the workflow of the service `ci` into the project."""
     from opmatrix.scaffold import new_project  # as above
 
     own = ["name"] if asked else []
-    if others := [f"--{name.replace('_', '-')}" for name, value in given.items() if value and name not in own]:
+    if others := [f"--{name.replace('_', '-')}" for name, value in options.items() if value and name not in own]:
         makes = "--project makes a folder" if asked else "--ci writes a workflow"
         raise UsageError(f"{makes}, and operators come into it later: leave out {', '.join(others)}")
     if not asked:
@@ -95,7 +95,7 @@ def _project(asked: str, given: Mapping[str, str], *, ci: str) -> int:
             print(printable(note))
         return 0
     folder = Path(os.path.abspath(Path(asked).expanduser()))  # noqa: PTH100 - resolve() would follow links
-    name = new_project.name_of(folder, given["name"])
+    name = new_project.name_of(folder, options["name"])
     new_project.require_new_folder(folder)
     files = new_project.render(name, ci=ci)
     new_project.write(folder, files)

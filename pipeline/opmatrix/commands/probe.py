@@ -34,7 +34,7 @@ class Probed:
     factor: str
     version: str
     row: Torch | Ort | None
-    found: Torch | Ort
+    measured_row: Torch | Ort
     differences: Sequence[str]
     dtypes: Sequence[str]
 
@@ -70,7 +70,7 @@ class Probe(Run):
         return 0
 
     def _write(self, probed: Sequence[Probed]) -> None:
-        lines = {one.key: measured.as_toml(one.found) for one in probed if one.differences or not one.row}
+        lines = {one.key: measured.as_toml(one.measured_row) for one in probed if one.differences or not one.row}
         lines |= measured.newer(measured.read(self._paths), installed())
         if lines:
             measured.write(self._paths, lines)
@@ -89,19 +89,19 @@ class Probe(Run):
             version = task.step.name.removeprefix(factor)
             result, carried = (json.loads(Path(path).read_text(encoding="utf-8")) for path in task.step.writes)
             row: Torch | Ort | None
-            found: Torch | Ort
+            measured_row: Torch | Ort
             if factor == "torch":
                 tried = [measured.Export(**one) for one in result]
-                row, found = {**TORCH, **own.torch}.get(version), measured.torch_row(tried)
+                row, measured_row = {**TORCH, **own.torch}.get(version), measured.torch_row(tried)
                 differences = measured.torch_differences(version, tried, row) if row else []
             else:
-                row, found = {**ORT, **own.ort}.get(version), Ort(**result)
-                differences = measured.ort_differences(version, found, row) if row else []
+                row, measured_row = {**ORT, **own.ort}.get(version), Ort(**result)
+                differences = measured.ort_differences(version, measured_row, row) if row else []
             yield Probed(
                 factor=factor,
                 version=version,
                 row=row,
-                found=found,
+                measured_row=measured_row,
                 differences=differences,
                 dtypes=dtypes.differences(carried, version=version),
             )
@@ -113,7 +113,7 @@ def _require_declared(probed: Sequence[Probed]) -> None:
     for one in probed:
         wrong += one.differences
         if not one.row:
-            wrong.append(f"{one.key} has no row; measured: {measured.source(one.version, one.found)}")
+            wrong.append(f"{one.key} has no row; measured: {measured.source(one.version, one.measured_row)}")
     if wrong:
         wrong.append("Correct pipeline/opmatrix/project/cells.py")
     if of_dtypes := [line for one in probed for line in one.dtypes]:

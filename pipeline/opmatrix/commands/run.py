@@ -229,20 +229,20 @@ class Run(LockedCommand, DoitRun):
 
     def _reporter(self, name: str, out: IO[str], notes: Iterable[str], *, cores: int, annotate: bool) -> Any:
         """Return a reporter. One of opmatrix also gets the notes, and a function that forecasts the run."""
-        found = self.reporters[name](out, {})
-        if isinstance(found, StepReporter):
+        reporter = self.reporters[name](out, {})
+        if isinstance(reporter, StepReporter):
 
             def expect() -> Expected:
                 from opmatrix.engine.forecast import expected  # imported only when a step runs
 
                 return expected(self.control, self.dep_manager, cores=cores)
 
-            found.expect, found.annotate = expect, annotate
+            reporter.expect, reporter.annotate = expect, annotate
             if said := unmeasured(read(self._paths), installed()):
-                found.note(said)
+                reporter.note(said)
             for note in notes:
-                found.note(note)
-        return found
+                reporter.note(note)
+        return reporter
 
 
 def _notes(reporter: Any) -> Callable[[str], None]:

@@ -121,7 +121,7 @@ def _load(paths: Paths, options: dict[str, Any]) -> None:
         options["operators"] = [load_operator(paths, operator) for operator in options["operators"]]
     if "checked" in options:  # of the report
         of_doit = options.pop("checked")
-        options["found"] = load_operators(paths, checked=True) if of_doit else read_operators(paths).operators
+        options["operators"] = load_operators(paths, checked=True) if of_doit else read_operators(paths).operators
 
 
 # What these stages write, other ones judge.
@@ -159,14 +159,14 @@ def _requested_version(stage: str, options: Mapping[str, Any]) -> tuple[matrix_e
     return "torch", options["torch"] if stage in ("register", "compat") else None
 
 
-def _parser(given: Sequence[str] = ()) -> argparse.ArgumentParser:
-    """Return the parser of all stages, or, in a tenth of the time, of the one that is `given`."""
+def _parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
+    """Return the parser of all stages, or, in a tenth of the time, of the one that `words` begin with."""
     parser = argparse.ArgumentParser(prog="python -m opmatrix", description="Run one stage of the pipeline by hand.")
     stages = parser.add_subparsers(title="stages", required=True, metavar="STAGE", dest="stage")
     known = STAGES
-    if not given or given[0] not in STAGES:
+    if not words or words[0] not in STAGES:
         known = {name: stage for table in _tables() for name, stage in table.STAGES.items()}
-    for name in [name for name in given[:1] if name in known] or known:
+    for name in [name for name in words[:1] if name in known] or known:
         purpose, *arguments = known[name]
         stage = stages.add_parser(name, help=purpose, description=purpose)
         for argument, options in arguments:
@@ -242,16 +242,16 @@ def wheel_stage(stage: str, paths: Paths, **options: bool) -> None:
     _module(stage).run(paths, dist, dist.chosen(operators), **options)
 
 
-def _report(paths: Paths, *, found: Sequence[Operator], shard: str, **choice: str) -> None:
+def _report(paths: Paths, *, operators: Sequence[Operator], shard: str, **choice: str) -> None:
     cells = chosen_cells(paths, Choice(**choice))
-    operators = {operator.name: operator for operator in found}
+    by_name = {operator.name: operator for operator in operators}
     expected = [
         (operator.name, lowering, cell)
-        for operator in operators.values()
+        for operator in by_name.values()
         for lowering in operator.spec.lowerings
         for cell in operator.cells(cells)
     ]
-    checks = tuple(operator_checks(paths, operators.values(), cells))
+    checks = tuple(operator_checks(paths, by_name.values(), cells))
     part = None
     if shard:
         from opmatrix.plan.shards import own_verdicts  # here as below, for most runs need neither
@@ -265,7 +265,7 @@ def _report(paths: Paths, *, found: Sequence[Operator], shard: str, **choice: st
         part = ReportedPart(number=asked.number, of=asked.of, cells=whole, checks=len(every), elsewhere=elsewhere)
 
     def exists(op: str, lowering: Lowering, cell: Cell) -> bool:
-        return op in operators and operators[op].has(lowering, cell)
+        return op in by_name and by_name[op].has(lowering, cell)
 
     _module("report").run(paths, expected, checks, exists=exists, part=part)
 

@@ -108,9 +108,9 @@ def update_text(text: str, *, python: bool) -> str:
         text = re.sub(r"(?<![\w.])Layout\b", "MemoryLayout", text)
     if python and _LOWERING.search(text):
         text = re.sub(r"\bg\.refuse\(", "g.unsupported(", text)
-    text = _IMPORT.sub(lambda found: f"{found[1]}opmatrix.{_MODULES[found[2]]}", text)
-    text = _STAGE.sub(lambda found: f"{found[1]} opmatrix" + (f" {_STAGES[found[3]]}" if found[3] else ""), text)
-    return _TASK.sub(lambda found: found[1] + _STAGES[found[2]], text)
+    text = _IMPORT.sub(lambda match: f"{match[1]}opmatrix.{_MODULES[match[2]]}", text)
+    text = _STAGE.sub(lambda match: f"{match[1]} opmatrix" + (f" {_STAGES[match[3]]}" if match[3] else ""), text)
+    return _TASK.sub(lambda match: match[1] + _STAGES[match[2]], text)
 
 
 def _with_format(text: str) -> str:

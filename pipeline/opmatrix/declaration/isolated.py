@@ -171,8 +171,8 @@ class _Child:
         del self._buffer[: _LENGTH + length]
         try:
             match _Unpickler(io.BytesIO(content)).load():
-                case (str() as found) | ((Operator() | None, list()) as found):
-                    return found
+                case (str() as message) | ((Operator() | None, list()) as message):
+                    return message
         except Exception:  # code that writes to every descriptor
             pass
         return _FOREIGN
@@ -301,8 +301,8 @@ class _Unpickler(pickle.Unpickler):
     """Loads what `_Pickler` makes, and no other class or function: the child could send anything."""
 
     def find_class(self, module: str, name: str) -> Any:
-        if found := _BY_NAME.get((module, name)):
-            return found
+        if member := _BY_NAME.get((module, name)):
+            return member
         raise pickle.UnpicklingError(f"found {module}.{name}")
 
 

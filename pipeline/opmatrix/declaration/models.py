@@ -216,15 +216,15 @@ class _Traced:
     @cached_property
     def sizes(self) -> dict[str, int]:
         """The size of each dynamic axis."""
-        found: dict[str, int] = {}
+        sizes: dict[str, int] = {}
         for feed in graph_inputs(self.spec, self.model, self.model.cases[0]):
             shape = shape_of(feed.tensor)
             for name, size in zip(self.model.dynamic.get(feed.part.name, ()), shape, strict=False):
                 if name is not None:
-                    found.setdefault(name, size)
-        return found
+                    sizes.setdefault(name, size)
+        return sizes
 
-    def known(self, sizes: Mapping[str, int]) -> Known:
+    def call_sizes(self, sizes: Mapping[str, int]) -> Known:
         """Return the sizes of a call in which the dynamic axes have these."""
         shapes: dict[str, Sequence[int]] = {}
         for feed in graph_inputs(self.spec, self.model, self.model.cases[0]):
@@ -252,7 +252,7 @@ class _Traced:
             return None
         size = self.sizes[other]
         try:
-            values = [self.known(self.sizes | {other: size + step}).size(dim) for step in range(3)]
+            values = [self.call_sizes(self.sizes | {other: size + step}).size(dim) for step in range(3)]
         except ValueError:
             return None
         first, second, third = (value if isinstance(value, int) else 0 for value in values)
@@ -271,7 +271,7 @@ class _Traced:
     def _is_plain(self, name: str, size: int, derived: Mapping[str, DynamicAxis]) -> bool:
         sizes = self.sizes | {name: size}
         sizes |= {n: sizes[a.of] * a.factor + a.offset for n, a in derived.items() if a.of == name}
-        known, before = self.known(sizes), self.known(self.sizes)
+        known, before = self.call_sizes(sizes), self.call_sizes(self.sizes)
         try:
             both = [(known.output(output) or [], before.output(output) or []) for output in self.spec.outputs]
         except ValueError:

@@ -111,12 +111,12 @@ def mistakes(paths: Paths, spec: OpSpec) -> Iterator[str]:
 
 def _read(path: Path, version: int) -> Schema:
     """Return a published schema. Raises OSError or ValueError where it is missing or damaged."""
-    found: Schema = json.loads(path.read_text(encoding="utf-8"))
+    kept: Schema = json.loads(path.read_text(encoding="utf-8"))
     wanted = {"domain", "op_type", "since_version", "domain_versions", "torch", "types", *_PARTS}
-    whole = isinstance(found, dict) and found.keys() - {_LATER} == wanted and found["since_version"] == version
-    if not whole or not all(isinstance(found[kind], dict) for kind in ("types", *_PARTS)):
+    whole = isinstance(kept, dict) and kept.keys() - {_LATER} == wanted and kept["since_version"] == version
+    if not whole or not all(isinstance(kept[kind], dict) for kind in ("types", *_PARTS)):
         raise ValueError(f"not the published schema of version {version}")
-    return found
+    return kept
 
 
 def updated(kept: Schema, spec: OpSpec) -> Schema:
@@ -144,30 +144,30 @@ def differences(kept: Schema, spec: OpSpec, path: Path) -> list[Mistake]:
         was = "nothing" if was is None else was
         return Mistake(field, f"version {version} is published with {was}, found {found}. {breaks}")
 
-    found = [differs(f"onnx.{f}", repr(kept[f]), repr(now[f])) for f in ("domain", "op_type") if kept[f] != now[f]]
+    wrong = [differs(f"onnx.{f}", repr(kept[f]), repr(now[f])) for f in ("domain", "op_type") if kept[f] != now[f]]
     if taken := [v for v in kept["domain_versions"] if v not in now["domain_versions"]]:
-        found.append(Mistake("onnx.versions", _lost_versions(spec, kept, taken, breaks)))
+        wrong.append(Mistake("onnx.versions", _lost_versions(spec, kept, taken, breaks)))
     for variable, first in kept["types"].items():
         dtypes = first + kept.get(_LATER, {}).get(variable, [])
         if not set(dtypes) <= set(now["types"].get(variable, ())):  # a library without one more refuses its models
-            found.append(differs(f"types[{variable!r}]", dtypes, now["types"].get(variable)))
+            wrong.append(differs(f"types[{variable!r}]", dtypes, now["types"].get(variable)))
     for kind in _PARTS:
         old, new = kept[kind], now[kind]
         more = f"version {version} is published with no such name. {_added(kind, kept, spec)}"
-        found += [Mistake(f"{kind}[{name!r}]", more) for name in new if name not in old]
-        found += [differs(f"{kind}[{name!r}]", "it", "nothing of that name") for name in old if name not in new]
+        wrong += [Mistake(f"{kind}[{name!r}]", more) for name in new if name not in old]
+        wrong += [differs(f"{kind}[{name!r}]", "it", "nothing of that name") for name in old if name not in new]
         if old.keys() == new.keys() and list(old) != list(new):
-            found.append(differs(kind, f"the order {', '.join(old)}", ", ".join(new)))
-        found += [
+            wrong.append(differs(kind, f"the order {', '.join(old)}", ", ".join(new)))
+        wrong += [
             differs(f"{kind}[{name!r}].{field}", old[name].get(field), new[name].get(field))
             for name in old
             if name in new
             for field in sorted(old[name].keys() | new[name].keys())
             if old[name].get(field) != new[name].get(field)
         ]
-    if not found and kept["torch"] != now["torch"]:  # otherwise it follows from the differences above
-        found.append(differs("torch", repr(kept["torch"]), repr(now["torch"])))
-    return found
+    if not wrong and kept["torch"] != now["torch"]:  # otherwise it follows from the differences above
+        wrong.append(differs("torch", repr(kept["torch"]), repr(now["torch"])))
+    return wrong
 
 
 def _lost_versions(spec: OpSpec, kept: Schema, taken: Sequence[int], breaks: str) -> str:

@@ -287,12 +287,12 @@ class Loop:
 def installed_packages(root: Path) -> Mapping[str, object]:
     """Return the state of what is installed: the folders of metadata where Python finds packages, and the environment
     itself."""
-    found: dict[str, object] = {"": mark(f"{sys.prefix}/pyvenv.cfg")}
+    marks: dict[str, object] = {"": mark(f"{sys.prefix}/pyvenv.cfg")}
     for folder in map(Path, dict.fromkeys(sys.path)):
         if folder.is_absolute() and folder != root:
             with suppress(OSError), os.scandir(folder) as entries:
-                found |= {e.path: mark(e.path) for e in entries if e.name.endswith((".dist-info", ".egg-info"))}
-    return found
+                marks |= {e.path: mark(e.path) for e in entries if e.name.endswith((".dist-info", ".egg-info"))}
+    return marks
 
 
 def _is_complete(packages: Mapping[str, object], root: Path) -> bool:

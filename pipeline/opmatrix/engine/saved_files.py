@@ -33,13 +33,13 @@ _EVENT = b"."
 
 def marks_of(paths: Iterable[str]) -> dict[str, Mark]:
     """Return the mark of every file in `paths`, which are folders and single files."""
-    found = {}
+    marks = {}
     for path in paths:
         for file in files_below(path, ignored=is_ignored) if Path(path).is_dir() else (path,):
             with suppress(OSError):
                 if of_file := mark(file):
-                    found[file] = of_file
-    return found
+                    marks[file] = of_file
+    return marks
 
 
 def of_project(paths: Paths, more: Iterable[str] = ()) -> list[str]:

@@ -296,14 +296,14 @@ class KeptServers:
         """Return a server, a new one if it has ended or if its environment was made anew since it started."""
         _, environment = read_server_name(name)
         made = mark(str(self._paths.stamp(environment))) if environment else None
-        known = self._clients.get(name)
-        if known and (_ended(known.process) or self._stamps[name] != made):
+        client = self._clients.get(name)
+        if client and (_ended(client.process) or self._stamps[name] != made):
             self._end([self._clients.pop(name)])
-            known = None
-        if not known:
+            client = None
+        if not client:
             self._stamps[name] = made
-            self._clients[name] = known = start_server(self._paths, name, entry=self._entry, variables={})
-        return known
+            self._clients[name] = client = start_server(self._paths, name, entry=self._entry, variables={})
+        return client
 
     def answer(self, run: socket.socket) -> Wishes | None:
         """Answer one message of a run, and return its wishes if it is these. Raises ConnectionError when the run has

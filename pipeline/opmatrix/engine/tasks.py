@@ -123,8 +123,8 @@ def estimated(durations: Mapping[str, float], *, usual: Mapping[str, float], lea
     means = {group: sum(took) / len(took) for group, took in groups.items()}
 
     def seconds(step: str) -> float:
-        if (known := durations.get(step)) is not None:
-            return known
+        if (last := durations.get(step)) is not None:
+            return last
         group = read_name(step).group
         return means.get(group, usual.get(group, least))
 

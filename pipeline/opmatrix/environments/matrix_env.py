@@ -81,9 +81,9 @@ def find_python(name: str, *, newest: str, environ: Mapping[str, str]) -> str:
     if sys.version_info[1] <= last:
         return sys.executable
     for number in range(last, 10, -1):
-        found = shutil.which(f"python3.{number}", path=environ.get("PATH"))
-        if found and _version(found) == f"3.{number}":
-            return found
+        python = shutil.which(f"python3.{number}", path=environ.get("PATH"))
+        if python and _version(python) == f"3.{number}":
+            return python
     allowed = "CPython 3.11" if last == 11 else f"CPython 3.11 to {newest}"
     raise SetupError(72, f"{name} has wheels for {allowed}, and no such Python is on PATH; this is "
                          f"{sys.version_info[0]}.{sys.version_info[1]}. Install one")  # fmt: skip

@@ -75,10 +75,10 @@ class Factors:
                              f"opsets={opset}")  # fmt: skip
         return Choice(torch=torch, opsets=opset)
 
-    def _require_known(self, name: str, version: str, known: Sequence[str], factor: str) -> None:
-        if version not in known:
-            allowed = ", ".join(f"{factor}{v}" for v in known)
-            raise UsageError(f"{name}: there is no {factor}{version}; allowed: {allowed}{did_you_mean(version, known)}")
+    def _require_known(self, name: str, version: str, legal: Sequence[str], factor: str) -> None:
+        if version not in legal:
+            allowed = ", ".join(f"{factor}{v}" for v in legal)
+            raise UsageError(f"{name}: there is no {factor}{version}; allowed: {allowed}{did_you_mean(version, legal)}")
 
 
 def cells_of(toxfile: str) -> tuple[Callable[[], Iterable[str]], Callable[[ConfigSet, State], None]]:

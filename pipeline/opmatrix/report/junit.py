@@ -26,9 +26,9 @@ def render(verdicts: Sequence[Verdict], checks: Sequence[CheckRecord] = (), *, r
     """Return the XML document; `root` is the project's, in which commands run.
 
     Written as text: xml.etree takes three times as long, with its import."""
-    found: list[Found] = sorted([*verdicts, *checks], key=_suite)  # which keeps the order within an operator
-    lines = ["<?xml version='1.0' encoding='utf-8'?>", f"<testsuites{_head('opmatrix', found)}>"]
-    for name, group in groupby(found, _suite):
+    records: list[Found] = sorted([*verdicts, *checks], key=_suite)  # which keeps the order within an operator
+    lines = ["<?xml version='1.0' encoding='utf-8'?>", f"<testsuites{_head('opmatrix', records)}>"]
+    for name, group in groupby(records, _suite):
         suite = [*group]
         lines.append(f"<testsuite{_head(name, suite)}>")
         lines += [_test_case(one, root) for one in suite]
@@ -37,43 +37,43 @@ def render(verdicts: Sequence[Verdict], checks: Sequence[CheckRecord] = (), *, r
     return "\n".join(lines).encode()
 
 
-def _suite(found: Found) -> str:
-    return found.op or str(found)  # of a failed step that has no operator, its group
+def _suite(record: Found) -> str:
+    return record.op or str(record)  # of a failed step that has no operator, its group
 
 
-def _head(name: str, found: Sequence[Found]) -> str:
-    outcomes = Counter(one.outcome for one in found)
+def _head(name: str, records: Sequence[Found]) -> str:
+    outcomes = Counter(one.outcome for one in records)
     counts = "".join(f' {count}="{outcomes[outcome]}"' for outcome, count in _COUNTS.items())
-    return f' name={_quoted(name)} tests="{len(found)}"{counts}'
+    return f' name={_quoted(name)} tests="{len(records)}"{counts}'
 
 
-def _test_case(found: Found, root: Path) -> str:
-    name = str(found.cell) if isinstance(found, Verdict) else found.check
-    if isinstance(found, CheckRecord) and found.torch:
-        name += f"@torch{found.torch}"
+def _test_case(record: Found, root: Path) -> str:
+    name = str(record.cell) if isinstance(record, Verdict) else record.check
+    if isinstance(record, CheckRecord) and record.torch:
+        name += f"@torch{record.torch}"
     start = (
-        f"<testcase name={_quoted(name)} classname={_quoted('.'.join(filter(None, (_suite(found), found.lowering))))}"
+        f"<testcase name={_quoted(name)} classname={_quoted('.'.join(filter(None, (_suite(record), record.lowering))))}"
     )
-    if tag := _TAGS.get(found.outcome):
-        detail = _xml("\n".join(_lines(found, root)))
+    if tag := _TAGS.get(record.outcome):
+        detail = _xml("\n".join(_lines(record, root)))
         message = _quoted(detail.partition("\n")[0])
         return f"{start}><{tag} message={message}>{escape(detail, quote=False)}</{tag}></testcase>"
-    if isinstance(found, CheckRecord) and weak_checks([found]):
+    if isinstance(record, CheckRecord) and weak_checks([record]):
         # A weak check is no failure: CI servers show the output of a test that passed.
-        output = _xml("\n".join(f"weak: {why}" for why in found.weak))
+        output = _xml("\n".join(f"weak: {why}" for why in record.weak))
         return f"{start}><system-out>{escape(output, quote=False)}</system-out></testcase>"
     return f"{start}/>"
 
 
-def _lines(found: Found, root: Path) -> Iterator[str]:
+def _lines(record: Found, root: Path) -> Iterator[str]:
     """Yield why a cell or a check is not verified: of a cell, also the messages of its other cases; and the command
     that repeats what is wrong, where the messages do not have it."""
-    yield found.detail
-    if isinstance(found, Verdict):
-        for case in found.cases.of(*WRONG):
-            if case.detail not in found.detail:
+    yield record.detail
+    if isinstance(record, Verdict):
+        for case in record.cases.of(*WRONG):
+            if case.detail not in record.detail:
                 yield f"{case.case}: {case.detail}"
-    if found.outcome in WRONG and (command := replay(found)):
+    if record.outcome in WRONG and (command := replay(record)):
         yield f"Replay: {for_shell(command, root)}"
 
 

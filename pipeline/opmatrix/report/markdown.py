@@ -64,13 +64,13 @@ def _outcomes(report: Document) -> dict[str, str]:
 
 def _versions(now: Environments, before: Environments) -> dict[str, dict[str, list[str | None]]]:
     """Return each version that differs, as [before, now], in the environments that both reports have."""
-    found: dict[str, dict[str, list[str | None]]] = {}
+    changed: dict[str, dict[str, list[str | None]]] = {}
     for environment in (name for name in now if name in before):
         new, old = now[environment], before[environment]
         for package in {**new, **old}:
             if new.get(package) != old.get(package):
-                found.setdefault(environment, {})[package] = [old.get(package), new.get(package)]
-    return found
+                changed.setdefault(environment, {})[package] = [old.get(package), new.get(package)]
+    return changed
 
 
 # GitHub rejects a comment of more than 65,536 characters; these bounds keep a summary of any matrix below that.
@@ -165,17 +165,17 @@ def _table(verdicts: Sequence[Verdict]) -> Iterator[str]:
     yield from _rows(("operator", "torch", *(f"ONNX Runtime {ort}" for ort in runtimes)), lines, of=len(rows))
 
 
-def _compat(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    names = list(dict.fromkeys(row["name"] for one in found for row in one["rows"]))
+def _compat(records: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    names = list(dict.fromkeys(row["name"] for one in records for row in one["rows"]))
     yield "### Beyond eager mode (`doit compat`)\n"
     lines = []
-    for one in found:
+    for one in records:
         marks = {row["name"]: ROW_MARKS[row["outcome"]][0] for row in one["rows"]}
         lines.append((_plain(one["op"]), one["torch"], *(marks.get(name, "") for name in names)))
     yield from _rows(("operator", "torch", *names), lines)
     yield ""
     yield from _list(f"{ROW_MARKS[o][0]} {name}: {_plain(_cut(why))} ({', '.join(ops)})"
-                     for (name, o, why), ops in compat_reasons(found).items())  # fmt: skip
+                     for (name, o, why), ops in compat_reasons(records).items())  # fmt: skip
 
 
 def percent(score: float | None) -> str:

@@ -128,8 +128,8 @@ def data(
     }
 
 
-def _blocked(found: Verdict | CheckRecord) -> str:
-    return f"{found.blocked_by.group}:{found.blocked_by.name}" if found.blocked_by else ""
+def _blocked(record: Verdict | CheckRecord) -> str:
+    return f"{record.blocked_by.group}:{record.blocked_by.name}" if record.blocked_by else ""
 
 
 # Of what a search tried: docs/search.md.
@@ -187,17 +187,17 @@ class Background:
     pictures: Mapping[str, Any] = field(default_factory=dict)
 
 
-def read_background(cache: ReadCache, found: Verdict) -> Background:
+def read_background(cache: ReadCache, verdict: Verdict) -> Background:
     """Return the drawings, and the log of a cell that is not verified. Where an earlier step failed, return the log of
     that step: the log of verify belongs to an earlier run, and so do the drawings where the export failed."""
-    blocked, paths = found.blocked_by, cache.paths
+    blocked, paths = verdict.blocked_by, cache.paths
     log = ""
-    if found.outcome != "verified":
-        log = _end(paths.log(f"{blocked.group}:{blocked.name}" if blocked else f"verify:{found}"))
+    if verdict.outcome != "verified":
+        log = _end(paths.log(f"{blocked.group}:{blocked.name}" if blocked else f"verify:{verdict}"))
     pictures = None
     if not (blocked and blocked.group == "export"):
         with suppress(FileNotFoundError, ValueError):
-            pictures = cache.drawings(paths.graph_drawings(found.op, found.lowering, found.cell))
+            pictures = cache.drawings(paths.graph_drawings(verdict.op, verdict.lowering, verdict.cell))
     return Background(log=log, pictures=pictures if isinstance(pictures, dict) else {})
 
 

@@ -53,13 +53,13 @@ def _texts(*paths: Path) -> list[str]:
 
 def _library(suffix: str) -> list[str]:
     """Return the libraries' files with this suffix, each after its licence, which a copy must contain."""
-    found, licence = [], ""
+    files, licence = [], ""
     for path in VENDORED:
         if path.suffix == ".LICENSE":
             licence = path.read_text(encoding="utf-8").strip()
         elif path.suffix == suffix:
-            found.append(f"/*!\n{licence}\n*/\n{_SOURCE_MAP.sub('', path.read_text(encoding='utf-8'))}")
-    return found
+            files.append(f"/*!\n{licence}\n*/\n{_SOURCE_MAP.sub('', path.read_text(encoding='utf-8'))}")
+    return files
 
 
 def in_script(text: str) -> str:

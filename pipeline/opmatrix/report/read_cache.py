@@ -44,7 +44,7 @@ class ReadCache:
         """The paths that were to be read."""
         self._changed = False
 
-    def found(self, path: Path) -> Found:
+    def record(self, path: Path) -> Found:
         """Return what `verdict.write` wrote to a file. Raises FileNotFoundError, or ValueError for anything else."""
         data, text = self._read(str(path), _split)
         cases: Cases = self._content_of(text, verdict.read_cases)

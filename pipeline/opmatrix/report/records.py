@@ -73,7 +73,7 @@ def collect_check(cache: ReadCache, key: CheckKey) -> CheckRecord:
 def _read(cache: ReadCache, path: Path, unknown: AnyFound, noun: str, why: str, command: str) -> AnyFound:
     """Return the record in a file, or `unknown` with the reason why there is none of its type."""
     try:
-        return of_type(type(unknown), cache.found(path), path)
+        return of_type(type(unknown), cache.record(path), path)
     except FileNotFoundError:
         pass
     except ValueError as error:
@@ -81,24 +81,24 @@ def _read(cache: ReadCache, path: Path, unknown: AnyFound, noun: str, why: str, 
     return replace(unknown, detail=f"no {noun}: {why}. Run: {command}")
 
 
-def checked(found: AnyFound) -> AnyFound:
+def checked(record: AnyFound) -> AnyFound:
     """Return a record, as a failed one if it is not valid."""
-    problem, verified = "", found.outcome == "verified"
-    if found.outcome not in OUTCOMES:
-        problem = f"unknown outcome {found.outcome!r}"
-    elif found.outcome == "unsupported" and not found.detail:
+    problem, verified = "", record.outcome == "verified"
+    if record.outcome not in OUTCOMES:
+        problem = f"unknown outcome {record.outcome!r}"
+    elif record.outcome == "unsupported" and not record.detail:
         problem = "unsupported, but no reason is given"
-    elif isinstance(found, CheckRecord):
-        problem = "verified, but nothing was checked" if verified and found.torch and not found.results else ""
-    elif verified and not found.cases:
+    elif isinstance(record, CheckRecord):
+        problem = "verified, but nothing was checked" if verified and record.torch and not record.results else ""
+    elif verified and not record.cases:
         problem = "verified, but no case was run"
-    elif verified and found.cases.outcomes.intersection(WRONG):
+    elif verified and record.cases.outcomes.intersection(WRONG):
         problem = "verified, but not all of its cases are"
-    elif verified and found.cases.outcomes == {"unsupported"}:
+    elif verified and record.cases.outcomes == {"unsupported"}:
         problem = "verified, but all of its cases are unsupported"
-    elif any(not c.detail for c in found.cases.of("unsupported")):
+    elif any(not c.detail for c in record.cases.of("unsupported")):
         problem = "a case is unsupported, but no reason is given"
-    return replace(found, outcome="failed", detail=f"{problem}. {found.detail}".strip()) if problem else found
+    return replace(record, outcome="failed", detail=f"{problem}. {record.detail}".strip()) if problem else record
 
 
 def pasteable(records: Iterable[AnyFound], root: Path) -> list[AnyFound]:
@@ -110,25 +110,25 @@ def pasteable(records: Iterable[AnyFound], root: Path) -> list[AnyFound]:
         changed = any(case.detail for case in cases)
         return Cases(replace(c, detail=change(c.detail)) for c in cases) if changed else cases
 
-    def of(found: AnyFound) -> AnyFound:
-        more: dict[str, Any] = {"detail": change(found.detail)} if found.detail else {}
-        if isinstance(found, CheckRecord):
-            more |= {"weak": tuple(map(change, found.weak))} if found.weak else {}
-        elif (cases := of_cases(found.cases)) is not found.cases:
+    def of(record: AnyFound) -> AnyFound:
+        more: dict[str, Any] = {"detail": change(record.detail)} if record.detail else {}
+        if isinstance(record, CheckRecord):
+            more |= {"weak": tuple(map(change, record.weak))} if record.weak else {}
+        elif (cases := of_cases(record.cases)) is not record.cases:
             more["cases"] = cases
-        return replace(found, **more) if more else found
+        return replace(record, **more) if more else record
 
-    return [of(found) for found in records] if in_checkout(root) else list(records)
+    return [of(record) for record in records] if in_checkout(root) else list(records)
 
 
 def in_order(verdicts: Iterable[Verdict]) -> list[Verdict]:
     """Return verdicts in the order of the whole matrix."""
 
-    def order(found: Verdict) -> tuple[Any, ...]:
-        cell = found.cell
+    def order(verdict: Verdict) -> tuple[Any, ...]:
+        cell = verdict.cell
         torch = (cell.torch is None, numbers(cell.torch) if cell.torch else ())  # cells without torch come last
         exporter = EXPORTERS.index(cell.exporter)
-        return found.op, _LOWERINGS.index(found.lowering), torch, numbers(cell.ort), exporter, cell.opset
+        return verdict.op, _LOWERINGS.index(verdict.lowering), torch, numbers(cell.ort), exporter, cell.opset
 
     return sorted(verdicts, key=order)
 
@@ -136,10 +136,10 @@ def in_order(verdicts: Iterable[Verdict]) -> list[Verdict]:
 def checks_in_order(checks: Iterable[CheckRecord]) -> list[CheckRecord]:
     """Return records by operator and by check, those of the oldest torch first."""
 
-    def order(found: CheckRecord) -> tuple[Any, ...]:
-        check = _CHECKS.index(found.check) if found.check in _CHECKS else -1
-        torches = [numbers(torch) for torch in (found.torch or "").split("+") if torch]
-        return found.op, check, found.check, found.lowering or "", torches
+    def order(record: CheckRecord) -> tuple[Any, ...]:
+        check = _CHECKS.index(record.check) if record.check in _CHECKS else -1
+        torches = [numbers(torch) for torch in (record.torch or "").split("+") if torch]
+        return record.op, check, record.check, record.lowering or "", torches
 
     return sorted(checks, key=order)
 
@@ -152,15 +152,15 @@ def counts(records: Sequence[Found], name: str = "cells") -> dict[str, int]:
 
 def weak_checks(checks: Iterable[CheckRecord]) -> list[CheckRecord]:
     """Return the checks that are verified and prove little, which `doit --strict` refuses."""
-    return [found for found in checks if found.weak and found.outcome == "verified"]
+    return [record for record in checks if record.weak and record.outcome == "verified"]
 
 
-def shown_outcome(found: Found) -> Shown:
+def shown_outcome(record: Found) -> Shown:
     """Return the outcome of a record for readers: "not run" where a failed step prevents it that is not its own, as the
     export of a cell is, and where the shared cache has no result."""
-    if found.outcome != "failed" or not found.blocked_by:
-        return found.outcome
-    return "not run" if found.blocked_by.missing or found.blocked_by.group != "export" else "failed"
+    if record.outcome != "failed" or not record.blocked_by:
+        return record.outcome
+    return "not run" if record.blocked_by.missing or record.blocked_by.group != "export" else "failed"
 
 
 def totals(verdicts: Sequence[Verdict], checks: Sequence[CheckRecord] = ()) -> str:
@@ -206,14 +206,14 @@ class Skipped:
 
 def skipped_checks(checks: Iterable[CheckRecord]) -> tuple[Skipped, ...]:
     """Return what the parts of register could not check, by torch, oldest first."""
-    records = [found for found in checks if found.torch]
-    records.sort(key=lambda found: (numbers(str(found.torch)), found.op, found.check))
+    records = [record for record in checks if record.torch]
+    records.sort(key=lambda record: (numbers(str(record.torch)), record.op, record.check))
     ops_of: dict[tuple[str, str, str], list[str]] = {}  # by torch, reason and check
-    for found in records:
-        for result in (result for result in found.results if "skipped" in result):
+    for record in records:
+        for result in (result for result in record.results if "skipped" in result):
             reason = str(result["skipped"]).removeprefix("skipped: ")
-            key = str(found.torch), reason, str(result.get("check", found.check))
-            ops_of.setdefault(key, []).append(found.op)
+            key = str(record.torch), reason, str(result.get("check", record.check))
+            ops_of.setdefault(key, []).append(record.op)
     checks_of: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}  # by torch, reason and operators
     for (torch, reason, check), ops in ops_of.items():
         checks_of.setdefault((torch, reason, tuple(dict.fromkeys(ops))), []).append(check)

@@ -106,14 +106,14 @@ def text(report: Document) -> str:
 def parse(content: str) -> Document | None:
     """Return the document in `content`, or None where it has another form or is damaged."""
     try:
-        found: Document = json.loads(content)
+        report: Document = json.loads(content)
     except ValueError:
         return None
-    match found:
+    match report:
         case {"schema": schema, "environments": dict(environments), "cells": list(cells)} if schema in _READABLE:
-            valid = _valid(cells, _CELL) and _valid(found.get("checks", [] if schema < 4 else None), _CHECK)
+            valid = _valid(cells, _CELL) and _valid(report.get("checks", [] if schema < 4 else None), _CHECK)
             if all(isinstance(versions, dict) for versions in environments.values()) and valid:
-                return found
+                return report
     return None
 
 
@@ -143,14 +143,14 @@ def same(a: Document, b: Document) -> bool:
 def used_environments(paths: Paths, verdicts: Sequence[Verdict], main: Mapping[str, str]) -> Environments:
     """Return the versions of the main environment, `main`, and of those that the cells of `verdicts` need, in the order
     of the matrix. An environment that could not be made has no versions and is left out."""
-    found = {MAIN: dict(main)}
+    environments = {MAIN: dict(main)}
     for factor, package in (("torch", "torch"), ("ort", "onnxruntime")):
         asked = dict.fromkeys(getattr(v.cell, factor) for v in verdicts)
         for version in sorted(filter(None, asked), key=numbers):
             name = f"{factor}{version}"
             if version != minor(main[package]) and (versions := _versions(paths, name)):
-                found[name] = versions
-    return found
+                environments[name] = versions
+    return environments
 
 
 def _versions(paths: Paths, name: str) -> dict[str, str]:

@@ -190,14 +190,14 @@ def show(
     console.print(totals(verdicts, checks), highlight=False, soft_wrap=True)
 
 
-def _show_declaration(found: CheckRecord, console: Console, *, whole: bool) -> None:
+def _show_declaration(record: CheckRecord, console: Console, *, whole: bool) -> None:
     """Print that an operator has no cells in this run, and its mistakes; one alone is also in the last lines of doit,
     so that it is left out here unless `whole`."""
-    text = f" {found.op}: none of its cells is planned, because its declaration is wrong"
+    text = f" {record.op}: none of its cells is planned, because its declaration is wrong"
     console.print(marked(MARKS["failed"], console, text), highlight=False, soft_wrap=True)
-    mistakes = [line for line in found.detail.splitlines() if not line.startswith(_COMMANDS)]
+    mistakes = [line for line in record.detail.splitlines() if not line.startswith(_COMMANDS)]
     if whole or len(mistakes) > 1:
-        console.print(Text(_indented(found.detail, found)), soft_wrap=True)
+        console.print(Text(_indented(record.detail, record)), soft_wrap=True)
     console.print()
 
 
@@ -226,10 +226,10 @@ def show_compat(records: Sequence[CheckRecord], console: Console) -> None:
     console.print()
 
 
-def compat_reasons(found: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str, str], list[str]]:
+def compat_reasons(records: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str, str], list[str]]:
     """Return the operators of each row with a reason or a note: (name, outcome, reason)."""
     reasons: dict[tuple[str, str, str], list[str]] = {}
-    for one in found:
+    for one in records:
         for row in one["rows"]:
             if row["detail"]:
                 ops = reasons.setdefault((row["name"], row["outcome"], row["detail"]), [])
@@ -278,37 +278,37 @@ def _unsupported(verdicts: Sequence[Verdict]) -> Iterator[str]:
 def faults(verdicts: Sequence[Verdict], checks: Sequence[CheckRecord] = ()) -> dict[tuple[Outcome, str], list[Found]]:
     """Return what is not verified by outcome and detail: one compile error fails all cells of an operator. What a torch
     cannot check is listed as skipped."""
-    found: dict[tuple[Outcome, str], list[Found]] = {}
+    by_detail: dict[tuple[Outcome, str], list[Found]] = {}
     listed: list[Found] = [v for v in verdicts if v.outcome != "verified"]
     for one in [*listed, *(c for c in checks if c.outcome in WRONG)]:
-        found.setdefault((one.outcome, one.detail), []).append(one)
-    return found
+        by_detail.setdefault((one.outcome, one.detail), []).append(one)
+    return by_detail
 
 
-def replay(found: Found) -> str:
+def replay(record: Found) -> str:
     """Return the command that repeats what is wrong, where `detail` does not have it."""
-    if isinstance(found, CheckRecord):
-        return found.replay
-    wrong = next((c for c in found.cases if c.outcome != "verified"), None)
-    return found.replay(wrong.case) if wrong else ""
+    if isinstance(record, CheckRecord):
+        return record.replay
+    wrong = next((c for c in record.cases if c.outcome != "verified"), None)
+    return record.replay(wrong.case) if wrong else ""
 
 
 def unsupported_cases(verdicts: Sequence[Verdict]) -> dict[str, list[str]]:
     """Return the details of unsupported cases in verified cells, by name: ``gelu-custom-plain_float64``."""
-    found: dict[str, list[str]] = {}
+    details: dict[str, list[str]] = {}
     for verdict in (v for v in verdicts if v.outcome == "verified"):
         for case in verdict.cases:
             if case.outcome == "unsupported":
-                found.setdefault(f"{verdict.op}-{verdict.lowering}-{case.case}", []).append(case.detail)
-    return found
+                details.setdefault(f"{verdict.op}-{verdict.lowering}-{case.case}", []).append(case.detail)
+    return details
 
 
-def _indented(detail: str, found: Found) -> str:
+def _indented(detail: str, record: Found) -> str:
     lines = detail.splitlines()
     if len(lines) > _LINES:
         # The stack of a crash is long, and the commands that repeat it follow it.
         commands = [line for line in lines[_LINES:] if line.startswith(_COMMANDS)]
         lines = [*lines[:_LINES], f"({len(lines) - _LINES - len(commands)} more lines in report.json)", *commands]
-    if command := replay(found):
+    if command := replay(record):
         lines.append(f"Replay: {command}")
     return printable("\n".join(f"  {line}" for line in lines))

@@ -117,10 +117,10 @@ def _nothing_asked(paths: Paths) -> ReportError:
     return ReportError("no operator in ops/ yet, so there is nothing to verify; `doit new` writes one")
 
 
-def _wrong(found: Sequence[Found], noun: str) -> str:
+def _wrong(asked: Sequence[Found], noun: str) -> str:
     """Return ``2 of 82 cells``, or nothing where all are right."""
-    wrong = sum(record.outcome in WRONG for record in found)
-    return f"{wrong} of {many(len(found), noun)}" if wrong else ""
+    wrong = sum(record.outcome in WRONG for record in asked)
+    return f"{wrong} of {many(len(asked), noun)}" if wrong else ""
 
 
 def _others(cache: ReadCache) -> Iterator[Found]:
@@ -130,8 +130,8 @@ def _others(cache: ReadCache) -> Iterator[Found]:
         for path in read_list(cache.paths.verdict_list, root=cache.paths.root):
             if path not in known:
                 with suppress(FileNotFoundError, ValueError):  # removed or being written since the engine looked
-                    found = cache.found(Path(path))
-                    yield records.checked(found)
+                    record = cache.record(Path(path))
+                    yield records.checked(record)
 
 
 def _previous(paths: Paths, report: Document) -> Document | None:

@@ -29,10 +29,10 @@ class Used:
 
     words: frozenset[str] = frozenset()
     python: frozenset[str] = frozenset()  # those of them that are in Python
-    made: Mapping[str, str] = field(default_factory=dict)
+    derived: Mapping[str, str] = field(default_factory=dict)
 
     def __contains__(self, name: str) -> bool:
-        return name in self.words or name in self.made
+        return name in self.words or name in self.derived
 
     def for_operator(self, requested: str, wanted: str) -> str:
         """Return the requested name of an operator, or one that is made of the wanted one. Raises UsageError."""
@@ -43,7 +43,7 @@ class Used:
 
     def free(self, name: str, others: Iterable[str]) -> str:
         """Return the first of ``name_``, ``name_2`` and so on that neither the code nor another part has."""
-        made = (word for word, owner in self.made.items() if owner != name)
+        made = (word for word, owner in self.derived.items() if owner != name)
         return unused(f"{name}_", {*others, *self.words, *made})
 
 
@@ -63,12 +63,12 @@ def names_in_code(marked: Iterable[OpSpec], names: Mapping[str, str]) -> Used:
         python.update(*(_python_names(text) for text in python_modules.render(spec).values()))
         words.update(_python_names(render.reference(Draft(spec=spec))))
     words |= python
-    made = {}
+    derived = {}
     for word in words:
         if (found := _MARK.search(word)) and found[0] != word and found[0] in names:
-            made[word.replace(found[0], names[found[0]])] = names[found[0]]
+            derived[word.replace(found[0], names[found[0]])] = names[found[0]]
     plain = frozenset(word for word in words if not _MARK.search(word))
-    return Used(words=plain, python=plain & python, made=made)
+    return Used(words=plain, python=plain & python, derived=derived)
 
 
 def with_marks(spec: OpSpec) -> OpSpec:

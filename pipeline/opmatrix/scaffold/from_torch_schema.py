@@ -78,7 +78,7 @@ def kind(argument: Parameter) -> AttributeKind | None:
 
 def _without_length(kind: str) -> str:
     """Return ``int[]`` for ``int[2]``, ``SymInt[]`` and ``SymInt[2]``, and ``int`` for ``SymInt``."""
-    return re.sub(r"^(?:int|SymInt)(\[\d*\])?$", lambda found: "int[]" if found[1] else "int", kind)
+    return re.sub(r"^(?:int|SymInt)(\[\d*\])?$", lambda match: "int[]" if match[1] else "int", kind)
 
 
 def is_constant(argument: Parameter) -> bool:
@@ -343,7 +343,7 @@ def parts(
     given_names = [*(i.name for i in inputs), *(a.name for a in attributes), *(a.name for a in out)]
     # torch names the results of a schema that it infers from a function as it does the arguments: _0, _1, ...
     named_results = ["" if r.name in given_names or not _is_usable(r.name, used) else r.name for r in results]
-    taken = [*given_names, *named_results, *used.words, *used.made, *TAKEN]
+    taken = [*given_names, *named_results, *used.words, *used.derived, *TAKEN]
     count = len(in_place) + len(out) + len(results)
     outputs = [Output(name=a.name, type=variable, shape=shape_rule(inputs, variable), doc="TODO") for a in out]
     for writes, named in [*((i.name, "") for i in in_place), *((None, r) for r in named_results)]:

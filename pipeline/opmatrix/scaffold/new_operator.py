@@ -187,8 +187,8 @@ def _run_process(module: str, argument: str, *, cwd: Path) -> Mapping[str, Any]:
     if done.returncode:
         last = done.stderr.strip().rpartition("\n")[2]
         raise ToolchainError(f"{' '.join(command)} failed: {last}")
-    found: Mapping[str, Any] = json.loads(done.stdout.strip().rpartition("\n")[2])
-    return found
+    printed: Mapping[str, Any] = json.loads(done.stdout.strip().rpartition("\n")[2])
+    return printed
 
 
 def summary(drafts: Sequence[Draft], files: Mapping[str, str], *, run: str) -> Iterator[str]:

@@ -102,17 +102,17 @@ class _Reader:
                 yield from self.of_graph(inner, scope)
 
     def _of_call(
-        self, key: _Key, given: Mapping[str, AttributeProto], inputs: Sequence[Any]
+        self, key: _Key, attributes: Mapping[str, AttributeProto], inputs: Sequence[Any]
     ) -> Iterator[dict[str, Any]]:
         found = [one and {"dtype": one["dtype"], "shape": one["shape"]} for one in inputs]
-        call = repr((sorted((n, a.SerializeToString()) for n, a in given.items()), found))
+        call = repr((sorted((n, a.SerializeToString()) for n, a in attributes.items()), found))
         if call in (calls := self.called.setdefault(key, set())):
             return
         calls.add(call)
         function = self.functions[key]
         values = {name: one for name, one in zip(function.input, found, strict=False) if one}
         values |= {v.name: _value(v) for v in function.value_info}
-        known = {a.name: a for a in function.attribute_proto} | dict(given)
+        known = {a.name: a for a in function.attribute_proto} | dict(attributes)
         imported = {o.domain: o.version for o in function.opset_import}
         scope = _Scope(values=values, attributes=known, imported=imported)
         yield from self._of_nodes(function.node, scope)

@@ -124,15 +124,15 @@ def _cases(draft: Draft) -> dict[str, Any]:
 
 def _attributes(draft: Draft, index: int) -> dict[str, AttributeValue]:
     """Return the attributes that model `index` sets: model 0 those without a default, model 1 all."""
-    found = dict(draft.attributes)
+    attributes = dict(draft.attributes)
     for one in draft.spec.attributes:
         has_default = one.optional or one.default is not None
-        if one.name in found or (has_default and (not index or one.kind == "string")):
+        if one.name in attributes or (has_default and (not index or one.kind == "string")):
             continue  # no other valid string is known
         length = list_lengths(draft.spec).get(one.name)
         values = [(v * length)[:length] if length and isinstance(v, tuple) else v for v in VALUES[one.kind]]
-        found[one.name] = values[index] if values[index] != one.default else values[0]
-    return found
+        attributes[one.name] = values[index] if values[index] != one.default else values[0]
+    return attributes
 
 
 def _reference(draft: Draft) -> dict[str, Any]:
@@ -237,15 +237,15 @@ def _content(folder: Path) -> str:
 def formatted(root: Path, files: Mapping[str, str]) -> dict[str, str]:
     """Return `files` by path, formatted where ruff or clang-format is there and works: neither is required."""
     programs = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
-    found = dict(files)
+    texts = dict(files)
     for path, text in files.items():
         program, *options = _FORMATTERS.get(Path(path).suffix, ("",))
         if program and (installed := shutil.which(program, path=programs)):
             command = [installed, *options, str(root / path)]
             with suppress(OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
                 done = subprocess.run(command, cwd=root, input=text, capture_output=True, encoding="utf-8", timeout=60)
-                found[path] = done.stdout if done.returncode == 0 and done.stdout else text
-    return found
+                texts[path] = done.stdout if done.returncode == 0 and done.stdout else text
+    return texts
 
 
 def write(paths: Paths, files: Mapping[str, str]) -> None:
